@@ -3,6 +3,7 @@
 
 use crate::config::{Config, SLOWEST_BYTES};
 use crate::exchange::{After, Remainder, Unwanted, answer, answer_head};
+use crate::memory::{Memory, Share};
 use crate::send_buffers::SendBuffers;
 use crate::site::Site;
 use landau_reactor::Batch;
@@ -27,6 +28,8 @@ pub(crate) struct Active {
     pub(crate) sent: u64,
     /// The bytes that the client had acknowledged when that deadline passed last.
     acknowledged: Option<u64>,
+    /// What this takes.
+    share: Share,
 }
 
 impl Active {
@@ -66,20 +69,27 @@ impl Active {
     }
 
     /// Keeps what has arrived of a request.
-    pub(crate) fn wait(&mut self, rest: Remainder) {
+    pub(crate) fn wait(&mut self, rest: Remainder, memory: &Memory) {
         self.body = match rest.after {
             After::Body(unwanted) | After::List(Some(unwanted)) => Some(unwanted),
             _ => None,
         };
         (self.input, self.scan) = (rest.input, rest.scan);
+        let bytes = size_of::<Self>() + self.input.capacity() + self.batch.memory_bytes();
+        self.share = Share::new(memory, bytes);
+    }
+
+    /// Returns how much memory it had when it last kept something.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.share.bytes()
     }
 
     /// Keeps what is still to be sent, and what happens then.
-    pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Remainder) {
+    pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Remainder, memory: &Memory) {
         self.batch.clear();
         self.batch.append(batch);
         (self.close, self.sent, self.acknowledged) = (matches!(rest.after, After::Close(_)), 0, None);
-        self.wait(rest);
+        self.wait(rest, memory);
     }
 
     /// Returns whether the client has taken enough since the send deadline passed last to get as much time again. What
@@ -124,7 +134,9 @@ mod tests {
         ];
         for (input, after, expected) in cases {
             let (mut active, mut batch) = (Active { sent: 7, ..Active::default() }, Batch::default());
-            active.keep(&mut batch, Remainder::new(input.to_vec(), Scan::default(), after));
+            let memory = Memory::new(usize::MAX);
+            active.keep(&mut batch, Remainder::new(input.to_vec(), Scan::default(), after), &memory);
+            assert!(memory.used_bytes() >= input.len());
             assert_eq!(active.sent, 0);
             let rest = active.take_remainder();
             assert_eq!((&rest.input[..], rest.after), (input, expected));

@@ -162,8 +162,11 @@ pub struct Config {
     pub listings: bool,
     /// Whether each directory in the root is a host.
     pub virtual_hosts: bool,
-    /// The size of each worker's cache, in bytes.
+    /// The size of each worker's cache, in bytes; less if memory is short ([`crate::Server::start`]).
     pub cache_bytes: usize,
+    /// The most bytes that connections may hold in all: requests that arrive in parts, responses that leave in parts,
+    /// TLS. `None` for half of what the process can still allocate.
+    pub memory_bytes: Option<usize>,
     /// How long a worker trusts its cache before it checks the file again.
     pub cache_for: Duration,
     /// The access log, if any.
@@ -208,6 +211,7 @@ impl Config {
             listings: true,
             virtual_hosts: false,
             cache_bytes: 64 << 20,
+            memory_bytes: None,
             cache_for: Duration::from_millis(500),
             log: None,
             log_owner: None,

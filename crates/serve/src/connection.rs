@@ -5,6 +5,7 @@
 
 use crate::active::Active;
 use crate::exchange::{After, Remainder};
+use crate::memory::Memory;
 use landau_reactor::Batch;
 use landau_sys::stream;
 use std::net::{IpAddr, Ipv6Addr};
@@ -97,14 +98,14 @@ impl Connection {
 
     /// Keeps what is still to be sent, and what happens then.
     #[inline]
-    pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Remainder) {
-        self.active().keep(batch, rest);
+    pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Remainder, memory: &Memory) {
+        self.active().keep(batch, rest, memory);
         self.state = State::Sending;
     }
 
     /// Decides what happens after a response has been sent.
     #[inline]
-    pub(crate) fn settle(&mut self, rest: Remainder) -> Next {
+    pub(crate) fn settle(&mut self, rest: Remainder, memory: &Memory) -> Next {
         let (state, next) = match rest.after {
             After::Idle => {
                 (self.state, self.active) = (State::Idle, None);
@@ -121,7 +122,7 @@ impl Connection {
             After::More => (self.state, Next::More),
         };
         self.state = state;
-        self.active().wait(rest);
+        self.active().wait(rest, memory);
         next
     }
 

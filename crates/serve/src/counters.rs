@@ -47,6 +47,7 @@ counters! {
         closed "connections closed",
         refused_full "connections refused with 503, over the limit in total",
         refused_address "connections refused with 429, over the limit of an address",
+        memory_refused "requests refused with 503 and connections closed, over the limit of memory",
         descriptors_short "pauses of accepting because no descriptor was free",
         requests "requests answered",
         informational "responses 1xx",
@@ -68,6 +69,7 @@ counters! {
     }
     states {
         cache_bytes "bytes in the caches",
+        held_bytes "bytes that connections hold: requests and responses in parts, TLS",
     }
 }
 

@@ -18,6 +18,7 @@ mod fetch;
 mod limiter;
 mod listener;
 mod log;
+mod memory;
 mod metrics;
 mod privilege;
 mod send_buffers;

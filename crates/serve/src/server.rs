@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::limiter::ConnectionLimiter;
 use crate::listener::{Bound, Place};
 use crate::log::{self, Feed};
+use crate::memory;
 use crate::metrics::Metrics;
 use crate::privilege::{self, Sandbox, User};
 use crate::tls::Settings;
@@ -106,9 +107,12 @@ fn ring() -> Result<(), landau_reactor::Error> {
     })
 }
 
-/// Decides what the workers use. If a backend, or the ring that `multishot` needs, is missing or forbidden, something
+/// Decides what the workers use. Memory is divided between the caches and the connections. If a backend, or the ring that `multishot` needs, is missing or forbidden, something
 /// else is used and the reason is reported.
 fn settle(config: &mut Config) -> Result<(), Error> {
+    if let Some(note) = memory::settle(config, landau_sys::system::memory_left()) {
+        (config.report)(&note);
+    }
     if config.accepting == Accepting::Multishot {
         match ring() {
             Err(reason @ landau_reactor::Error::Unavailable { .. }) => {

@@ -11,9 +11,13 @@ pub enum Resource {
     Processes,
     /// Bytes of memory that a process may lock.
     LockedMemory,
+    /// Bytes of a process's address space.
+    AddressSpace,
+    /// Bytes of a process's data: initialized, uninitialized, heap and (on Linux) private writable mappings.
+    Data,
 }
 
-/// All resources, with their names in getrlimit(2).
+/// The resources that a benchmark may meet, with their names in getrlimit(2).
 pub const ALL: [(Resource, &str); 3] = [
     (Resource::Descriptors, "RLIMIT_NOFILE"),
     (Resource::Processes, "RLIMIT_NPROC"),
@@ -63,6 +67,11 @@ fn number(resource: Resource) -> Option<Number> {
         Resource::Descriptors => libc::RLIMIT_NOFILE,
         Resource::Processes => libc::RLIMIT_NPROC,
         Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
+        #[cfg(target_os = "openbsd")]
+        Resource::AddressSpace => return None,
+        #[cfg(not(target_os = "openbsd"))]
+        Resource::AddressSpace => libc::RLIMIT_AS,
+        Resource::Data => libc::RLIMIT_DATA,
     })
 }
 
@@ -71,6 +80,8 @@ fn number(resource: Resource) -> Option<Number> {
 fn number(resource: Resource) -> Option<Number> {
     match resource {
         Resource::Descriptors => Some(libc::RLIMIT_NOFILE),
+        Resource::AddressSpace => Some(libc::RLIMIT_AS),
+        Resource::Data => Some(libc::RLIMIT_DATA),
         Resource::Processes | Resource::LockedMemory => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Mappings of files, and which of their pages are resident.
+//! Mappings of files, which of their pages are resident, and the allocator.
 
 use crate::error::{Error, Result, check};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -79,6 +79,17 @@ const POPULATE: libc::c_int = 0;
 
 /// Whether this system can populate a mapping when it is created.
 pub const CAN_POPULATE: bool = POPULATE != 0;
+
+/// Lets all threads allocate from one arena, from now on. Otherwise each thread of glibc reserves 64 MiB of addresses
+/// for its own, and where the limit on the address space (`RLIMIT_AS`) forbids that, each of its allocations is a
+/// mapping of at least one page. Other allocators do nothing of the kind.
+pub fn share_one_arena() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: the call takes integers. If it fails, each thread has its arena, as before.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
 
 /// Returns the size of a page in bytes.
 pub fn page_bytes() -> usize {

@@ -99,10 +99,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_in(Duration::ZERO..=DAY * 11))]
     drain_timeout: Duration,
     /// Limit the size of a request's head; longer ones are answered with 431
-    #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = size_in(256..=65_535))]
+    #[arg(long, value_name = "SIZE", default_value = "32KiB", value_parser = size_in(256..=65_535))]
     max_head: u64,
+    /// Limit the size of a request line; longer ones are answered with 414 [default: 8KiB, or --max-head if that is
+    /// less]
+    #[arg(long, value_name = "SIZE", value_parser = size_in(64..=65_535))]
+    max_line: Option<u64>,
     /// Limit the number of header fields of a request; more are answered with 431
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     max_fields: u16,
     /// Follow symbolic links. inside: only those that stay inside DIR; never: none; anywhere: all
     #[arg(long, value_name = "WHICH", default_value = "inside", value_parser = links)]
@@ -119,6 +123,11 @@ pub(crate) struct Args {
     /// Limit the memory of each worker's file cache
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size_in(0..=1 << 40))]
     cache: u64,
+    /// Limit the memory that connections hold in all: requests that arrive in parts, responses that clients do not take,
+    /// TLS. Further requests in parts are answered with 503 [default: half of what the system, the control group and
+    /// the limits of the process leave]
+    #[arg(long, value_name = "SIZE", value_parser = size_in(1 << 20..=1 << 44))]
+    memory: Option<u64>,
     /// Trust cached file data for this long before checking the file again
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration_in(Duration::ZERO..=DAY))]
     cache_for: Duration,
@@ -345,6 +354,13 @@ fn config(args: &Args) -> anyhow::Result<Config> {
         drain: args.drain_timeout,
     };
     config.limits.head_bytes = args.max_head as usize;
+    if let Some(line) = args.max_line.filter(|&line| line > args.max_head) {
+        anyhow::bail!(
+            "--max-line {line}: a request line is a part of the head, which --max-head limits to {}",
+            args.max_head
+        );
+    }
+    config.limits.line_bytes = args.max_line.map_or(config.limits.line_bytes, |line| line as usize);
     config.limits.line_bytes = config.limits.line_bytes.min(config.limits.head_bytes);
     config.limits.fields = usize::from(args.max_fields);
     config.links = args.symlinks;
@@ -352,6 +368,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     config.listings = !args.no_listings;
     config.virtual_hosts = args.virtual_hosts;
     config.cache_bytes = args.cache as usize;
+    config.memory_bytes = args.memory.map(|bytes| bytes as usize);
     config.cache_for = args.cache_for;
     config.log = args.log.clone().map(|target| AccessLog { target, format: args.log_format });
     config.report = report;

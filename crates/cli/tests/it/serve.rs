@@ -623,3 +623,34 @@ fn most_of_few_descriptors_are_for_connections() {
     let ran = Serving::new(Command::new("sh").args(["-c", &script, "sh"]).current_dir(room.path())).end();
     assert!(ran.err.contains("RLIMIT_NOFILE is 256"), "{ran:?}");
 }
+
+/// A crowd with half a request each once took all memory, and an allocation that failed ended the server.
+#[test]
+#[cfg(target_os = "linux")]
+fn under_a_limit_of_memory_a_crowd_is_refused() {
+    const CLIENTS: usize = 2500;
+    landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).unwrap();
+    let room = room();
+    let words = ["serve", "www", "--listen", "127.0.0.1:0", "--head-timeout", "1000s"];
+    let landau = room.command(&words);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -v 80000; exec \"$@\"", "sh"]).arg(landau.get_program()).args(landau.get_args());
+    let serving = Serving::new(limited.current_dir(room.path()));
+    let half = format!("GET /a HTTP/1.1\r\nHost: x\r\nX: {}", "y".repeat(30_000));
+    let clients: Vec<TcpStream> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = TcpStream::connect(serving.address).unwrap();
+            client.set_read_timeout(Some(LONG)).unwrap();
+            client.write_all(half.as_bytes()).unwrap();
+            client
+        })
+        .collect();
+    let mut last = &clients[CLIENTS - 1];
+    let mut answer = [0; 12];
+    last.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 503");
+    assert!(serving.get("/a").ends_with("hello"));
+    drop(clients);
+    let ran = serving.end();
+    assert!(ran.status == Some(0) && ran.err.contains("of memory are left (RLIMIT_AS"), "{ran:?}");
+}

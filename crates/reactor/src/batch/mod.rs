@@ -94,6 +94,13 @@ impl<'a> Queue<'a> {
         self.segments.iter().map(Segment::bytes_left).sum()
     }
 
+    /// Returns the memory of the buffers in bytes, also of their parts that were sent. Those who share a buffer with
+    /// its origin, such as a cache, have equal parts of it.
+    pub fn memory_bytes(&self) -> usize {
+        let segments = self.segments.capacity() * size_of::<Segment<'_>>();
+        segments + self.segments.iter().map(Segment::memory_bytes).sum::<usize>()
+    }
+
     /// Appends a buffer.
     pub fn push(&mut self, buffer: Bytes<'a>) {
         self.push_from(buffer, 0);

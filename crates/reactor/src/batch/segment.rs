@@ -52,6 +52,15 @@ impl Segment<'_> {
         }
     }
 
+    /// Returns the memory of its buffer; of a shared one this holder's part, besides its origin's.
+    pub(super) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Buffer { buffer: Bytes::Owned(bytes), .. } => bytes.len(),
+            Self::Buffer { buffer: Bytes::Shared(bytes), .. } => bytes.len() / (Arc::strong_count(bytes) - 1).max(1),
+            Self::Buffer { buffer: Bytes::Borrowed(_), .. } | Self::File { .. } => 0,
+        }
+    }
+
     pub(super) fn into_owned(self) -> Segment<'static> {
         match self {
             Self::Buffer { buffer, from } => {

@@ -3,6 +3,7 @@
 //! It uses rustls' unbuffered interface, so that an idle connection owns only its keys: records are decrypted in the
 //! worker's buffer, and only an incomplete record is kept.
 
+use crate::memory::{Memory, SESSION_BYTES, Share};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic};
 use rustls::{HandshakeKind, ServerConfig};
@@ -25,6 +26,7 @@ pub(crate) struct Session {
     stage: Stage,
     /// Whether the client has sent `close_notify`.
     pub(crate) has_received_end: bool,
+    share: Share,
 }
 
 impl std::fmt::Debug for Session {
@@ -58,7 +60,7 @@ pub(crate) enum Received {
 }
 
 impl Session {
-    pub(crate) fn new(config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
+    pub(crate) fn new(config: Arc<ServerConfig>, memory: &Memory) -> Result<Self, rustls::Error> {
         Ok(Self {
             connection: UnbufferedServerConnection::new(config)?,
             incoming: Vec::new(),
@@ -66,6 +68,7 @@ impl Session {
             taken: 0,
             stage: Stage::New,
             has_received_end: false,
+            share: Share::new(memory, SESSION_BYTES),
         })
     }
 
@@ -86,6 +89,7 @@ impl Session {
             // An idle session keeps no capacity either.
             self.incoming = if used == all.len() { Vec::new() } else { all.split_off(used) };
         }
+        self.count_buffers();
         if self.stage >= Stage::Open || self.connection.is_handshaking() {
             return Ok(Received::More);
         }
@@ -168,7 +172,17 @@ impl Session {
         self.outgoing.resize(len + room, 0);
         let put = put(&mut traffic, &mut self.outgoing[len..]);
         self.outgoing.truncate(len + put.as_ref().copied().unwrap_or(0));
+        self.count_buffers();
         put.is_ok()
+    }
+
+    fn count_buffers(&mut self) {
+        self.share.resize(SESSION_BYTES + self.incoming.capacity() + self.outgoing.capacity());
+    }
+
+    /// Returns the memory of its buffers, in bytes.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.share.bytes() - SESSION_BYTES
     }
 
     /// Returns what is to be sent.
@@ -181,6 +195,7 @@ impl Session {
         self.taken += count;
         if self.taken == self.outgoing.len() {
             (self.outgoing, self.taken) = (Vec::new(), 0);
+            self.count_buffers();
         }
     }
 
@@ -275,7 +290,7 @@ mod tests {
         let mut seed = 7;
         let mut failed = 0;
         for _ in 0..400 {
-            let mut session = Session::new(server.clone()).unwrap();
+            let mut session = Session::new(server.clone(), &Memory::new(usize::MAX)).unwrap();
             let name = ServerName::try_from("one.example").unwrap();
             let mut client = ClientConnection::new(client.clone(), name).unwrap();
             client.writer().write_all(b"ping").unwrap();
@@ -312,7 +327,7 @@ mod tests {
     #[test]
     fn idle_sessions_have_no_buffers() {
         let (server, _) = configs();
-        let session = Session::new(server).unwrap();
+        let session = Session::new(server, &Memory::new(usize::MAX)).unwrap();
         assert_eq!((session.incoming.capacity(), session.outgoing.capacity()), (0, 0));
         assert!(size_of::<Session>() <= 1536, "{}", size_of::<Session>());
     }

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::connection::Table;
 use crate::error::Error;
 use crate::listener::{ListenSocket, accept_all_pending};
+use crate::memory::{Memory, Share};
 use landau_reactor::completions::{Completion, ProvidedBuffer, Ring};
 use landau_reactor::{Interest, Ready, Token, Waker};
 use landau_sys::stream;
@@ -26,18 +27,26 @@ use std::time::Duration;
 /// After so long without a request a connection is parked.
 const PARK_AFTER: Duration = Duration::from_secs(1);
 
-/// The transport pauses receiving when it keeps this many bytes for a connection. The true bound is this plus the
-/// ring's buffers (1 MiB), which may fill before the pause takes effect.
+/// The transport pauses receiving when it keeps this many bytes for a connection, or any if memory is short. The true
+/// bound is this plus the ring's buffers (1 MiB), which may fill before the pause takes effect.
 const AHEAD_BYTES: usize = 64 << 10;
 
 /// What was received before the worker wanted it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Ahead {
     bytes: Vec<u8>,
     /// How the stream ended behind the bytes, if it did.
     end: Option<landau_sys::Result<()>>,
     /// Whether the ring was told to receive nothing more.
     is_held: bool,
+    share: Share,
+}
+
+impl Ahead {
+    fn new(memory: &Memory) -> Self {
+        let share = Share::new(memory, size_of::<Self>());
+        Self { bytes: Vec::new(), end: None, is_held: false, share }
+    }
 }
 
 /// What the transport knows of a connection.
@@ -71,6 +80,8 @@ pub(crate) struct Completions {
     to_rearm: Vec<u32>,
     /// Connections that wait for room.
     blocked: Vec<u32>,
+    /// What was received ahead is a part of it.
+    memory: Memory,
 }
 
 impl Completions {
@@ -121,9 +132,10 @@ impl Completions {
     /// Keeps what the worker does not want yet, and stops receiving if that is much.
     fn keep(&mut self, number: u32, buffer: ProvidedBuffer, table: &Table) {
         if let Some(entry) = self.entries.get_mut(number as usize).filter(|entry| entry.is_open) {
-            let ahead = entry.ahead.get_or_insert_default();
+            let ahead = entry.ahead.get_or_insert_with(|| Box::new(Ahead::new(&self.memory)));
             ahead.bytes.extend_from_slice(self.ring.bytes(&buffer));
-            if ahead.bytes.len() >= AHEAD_BYTES
+            ahead.share.resize(size_of::<Ahead>() + ahead.bytes.capacity());
+            if (ahead.bytes.len() >= AHEAD_BYTES || self.memory.is_short())
                 && !ahead.is_held
                 && let Some(fd) = table.fd(number)
             {
@@ -135,9 +147,9 @@ impl Completions {
 
     /// The stream has ended, or the connection failed. A failure is reported whatever the worker wants.
     fn ended(&mut self, number: u32, how: landau_sys::Result<()>) -> Option<Event> {
-        let entry = self.entry(number)?;
+        let entry = self.entries.get_mut(number as usize).filter(|entry| entry.is_open)?;
         entry.is_first = false;
-        entry.ahead.get_or_insert_default().end = Some(how);
+        entry.ahead.get_or_insert_with(|| Box::new(Ahead::new(&self.memory))).end = Some(how);
         let ready = match how {
             Ok(()) if !entry.interest.contains(Interest::READABLE) => return None,
             Ok(()) => Ready::READABLE,
@@ -193,7 +205,7 @@ impl Completions {
 }
 
 impl Transport for Completions {
-    fn new(config: &Config, listeners: Vec<ListenSocket>, waker: &Waker) -> Result<Self, Error> {
+    fn new(config: &Config, listeners: Vec<ListenSocket>, waker: &Waker, memory: &Memory) -> Result<Self, Error> {
         let mut ring = Ring::new()?;
         if let Some(clock) = &config.clock {
             ring.set_clock(clock);
@@ -212,6 +224,7 @@ impl Transport for Completions {
             readable: VecDeque::new(),
             to_rearm: Vec::new(),
             blocked: Vec::new(),
+            memory: memory.clone(),
         })
     }
 

@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::connection::Table;
 use crate::error::Error;
 use crate::listener::ListenSocket;
+use crate::memory::Memory;
 use landau_reactor::{Interest, Ready, Waker};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -54,8 +55,8 @@ pub(crate) enum Event {
 /// A connection is identified by its number, the index of its entry in the worker's [`Table`]. The table owns the
 /// descriptor.
 pub(crate) trait Transport: Sized {
-    /// Begins to accept connections. `waker` ends waits.
-    fn new(config: &Config, listeners: Vec<ListenSocket>, waker: &Waker) -> Result<Self, Error>;
+    /// Begins to accept connections. `waker` ends waits; what is kept for connections is counted in `memory`.
+    fn new(config: &Config, listeners: Vec<ListenSocket>, waker: &Waker, memory: &Memory) -> Result<Self, Error>;
 
     /// Waits for events, for at most `limit`.
     fn wait(&mut self, limit: Option<Duration>, table: &Table) -> Result<(), landau_reactor::Error>;

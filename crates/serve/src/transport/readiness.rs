@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::connection::Table;
 use crate::error::Error;
 use crate::listener::{ListenSocket, accept_all_pending, concerns_one_connection};
+use crate::memory::Memory;
 use landau_reactor::{Interest, Reactor, Token, Waker};
 use landau_sys::stream;
 use std::os::fd::OwnedFd;
@@ -134,7 +135,7 @@ impl Readiness {
 }
 
 impl Transport for Readiness {
-    fn new(config: &Config, listeners: Vec<ListenSocket>, waker: &Waker) -> Result<Self, Error> {
+    fn new(config: &Config, listeners: Vec<ListenSocket>, waker: &Waker, _: &Memory) -> Result<Self, Error> {
         let mut reactor = Reactor::new(config.backend)?;
         if let Some(clock) = &config.clock {
             reactor.set_clock(clock);

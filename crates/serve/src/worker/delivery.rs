@@ -7,9 +7,14 @@ use crate::fetch::{self, Ticket};
 use crate::transport::Transport;
 use landau_reactor::Interest;
 use landau_reactor::batch::{Bytes, Progress, Queue};
+use landau_sys::stream;
+use landau_wire::http::{Reject, Status};
 
 /// How many turns of a large answer a fast client gets between two waits. A turn ends when `TURN_BYTES` were sent.
 const TURNS: u32 = 8;
+
+/// A connection with less than this is not closed to get its memory back: it sends a file, or a few small responses.
+const MUCH_BYTES: usize = 4 << 10;
 
 impl<T: Transport> Worker<T> {
     /// Sends what was answered and puts the connection into the state that what is left requires.
@@ -50,8 +55,43 @@ impl<T: Transport> Worker<T> {
     /// Keeps what is still to be sent, and what happens then.
     pub(super) fn keep_for_later(&mut self, number: u32, rest: Remainder) {
         let Some(connection) = self.table.get(number) else { return };
-        connection.keep(&mut self.send_buffers.batch, rest);
+        connection.keep(&mut self.send_buffers.batch, rest, &self.memory);
+        if self.memory.is_full() && self.holds_much(number) {
+            return self.drop_unread(number);
+        }
         self.set_deadline(number, self.config.timeouts.send);
+    }
+
+    /// Returns whether a connection has buffers that are worth their end, not only what it needs to send a file.
+    #[cold]
+    fn holds_much(&mut self, number: u32) -> bool {
+        let records = self.sessions.get(number).map_or(0, |session| session.buffer_bytes());
+        let active = self.table.get(number).and_then(|connection| connection.active.as_ref());
+        active.map_or(0, |active| active.held_bytes()) + records >= MUCH_BYTES
+    }
+
+    /// Ends a connection whose client does not take its response, when there is no memory to keep it.
+    #[cold]
+    fn drop_unread(&mut self, number: u32) {
+        self.counters.memory_refused.add(1);
+        if let Some(fd) = self.table.fd(number) {
+            // The kernel would otherwise keep its buffer for a client that does not read.
+            let _ = stream::set_reset_on_close(fd);
+        }
+        self.close(number);
+    }
+
+    /// Refuses a request that has begun, when there is no memory for the rest of it.
+    #[cold]
+    fn refuse_for_memory(&mut self, number: u32) {
+        self.counters.memory_refused.add(1);
+        let Some(connection) = self.table.get(number) else { return };
+        connection.active = None;
+        self.send_buffers.clear();
+        self.note_peer(number);
+        let reject = Reject { status: Status::SERVICE_UNAVAILABLE, reason: "no memory for a request in parts" };
+        self.site.reject(reject, &mut self.send_buffers);
+        self.deliver(number, Remainder::end());
     }
 
     /// Waits until the socket's buffer has room again.
@@ -69,12 +109,14 @@ impl<T: Transport> Worker<T> {
             return self.continue_handshake(number);
         }
         let Some(connection) = self.table.get(number) else { return };
-        let next = connection.settle(rest);
+        let next = connection.settle(rest, &self.memory);
         let Some(fd) = connection.fd.as_ref() else { return };
         let timeouts = &self.config.timeouts;
         match next {
             Next::Idle if self.drain.has_begun() => return self.close(number),
             Next::Idle => self.transport.set_idle_deadline(number, fd, timeouts.idle),
+            Next::Begun if self.memory.is_short() => return self.refuse_for_memory(number),
+            Next::Waiting if self.memory.is_full() => return self.refuse_for_memory(number),
             Next::Begun => self.transport.set_deadline(number, fd, timeouts.head),
             Next::Waiting => {}
             Next::More => return self.next_requests(number),

@@ -20,6 +20,7 @@ use crate::fetch::Fetcher;
 use crate::limiter::ConnectionLimiter;
 use crate::listener::ListenSocket;
 use crate::log::Feed;
+use crate::memory::Memory;
 use crate::privilege::Sandbox;
 use crate::send_buffers::SendBuffers;
 use crate::site::{Folder, Notices, Site};
@@ -75,6 +76,8 @@ pub(crate) struct Worker<T> {
     send_buffers: SendBuffers,
     tls: Option<Arc<Settings>>,
     sessions: Sessions,
+    /// What the connections hold.
+    memory: Memory,
     /// Bytes that were decrypted, or are to be encrypted.
     plain: Vec<u8>,
     /// The clients that took everything that was sent to them, and to whom more of a large answer is to be sent.
@@ -89,7 +92,8 @@ impl<T: Transport> Worker<T> {
         let Start { number, config, listeners, control, counters, limiter, accept_queues, log, sandbox, tls, notices } =
             start;
         let waker = &accept_queues[number].waker;
-        let transport = T::new(&config, listeners, waker)?;
+        let memory = Memory::new(config.memory_bytes.unwrap_or(usize::MAX) / config.workers.max(1));
+        let transport = T::new(&config, listeners, waker, &memory)?;
         let admission = Admission::new(&config, limiter, &counters)?;
         let folder = Folder::new(&config, notices, sandbox.is_active())?;
         let site = Site::new(&config, folder, counters.clone(), log, waker.clone());
@@ -111,6 +115,7 @@ impl<T: Transport> Worker<T> {
             send_buffers: SendBuffers::default(),
             tls,
             sessions: Sessions::default(),
+            memory,
             plain: Vec::new(),
             fast_readers: Vec::new(),
             last_assigned: 0,
@@ -159,6 +164,7 @@ impl<T: Transport> Worker<T> {
                 self.admit(arrival);
             }
         }
+        self.counters.held_bytes.set(self.memory.used_bytes() as u64);
         if let Some(log) = &mut self.site.log {
             log.flush();
         }

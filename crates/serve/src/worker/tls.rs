@@ -25,7 +25,11 @@ impl<T: Transport> Worker<T> {
     /// Begins TLS on a connection that has just been accepted; returns whether that worked.
     pub(super) fn begin_session(&mut self, number: u32) -> bool {
         let Some(settings) = &self.tls else { return false };
-        match Session::new(settings.current()) {
+        if self.memory.is_short() {
+            self.counters.memory_refused.add(1);
+            return false;
+        }
+        match Session::new(settings.current(), &self.memory) {
             Ok(session) => self.sessions.put(number, session),
             Err(_) => return false,
         }

@@ -9,6 +9,7 @@ mod files;
 mod hostile;
 mod log;
 mod many;
+mod memory;
 mod operator;
 mod pressure;
 mod slow;

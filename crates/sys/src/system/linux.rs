@@ -257,6 +257,23 @@ pub(super) fn meminfo(name: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
+/// Returns how many bytes this process can still allocate: what the system and the control group have, within its
+/// limits on the address space and on data (setrlimit(2)).
+pub fn memory_left() -> Option<u64> {
+    use crate::limits::{Resource, UNLIMITED, get};
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let used = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+    };
+    let left = |(resource, name)| {
+        let (soft, _) = get(resource).ok().filter(|&(soft, _)| soft != UNLIMITED)?;
+        Some(soft.saturating_sub(used(name)?))
+    };
+    let limits = [(Resource::AddressSpace, "VmSize"), (Resource::Data, "VmData")];
+    limits.into_iter().filter_map(left).chain(memory()).min()
+}
+
 fn memory() -> Option<u64> {
     let available = meminfo("MemAvailable")?;
     Some(available.min(group_memory().unwrap_or(u64::MAX)))

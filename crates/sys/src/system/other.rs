@@ -106,6 +106,11 @@ pub fn children(_pid: u32) -> Vec<u32> {
     Vec::new()
 }
 
+/// Returns how many bytes this process can still allocate; unknown here.
+pub fn memory_left() -> Option<u64> {
+    None
+}
+
 /// Returns the free resources of this host: not reported here.
 pub fn headroom() -> Headroom {
     Headroom::default()

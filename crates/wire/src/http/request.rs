@@ -24,9 +24,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// What servers of files commonly allow: a line of 4 KB, a head of 8 KB, 64 fields.
+    /// What servers of files commonly allow: a line of 8 KiB, a head of 32 KiB, 100 fields.
     fn default() -> Limits {
-        Limits { line_bytes: 4096, head_bytes: 8192, fields: 64 }
+        Limits { line_bytes: 8 << 10, head_bytes: 32 << 10, fields: 100 }
     }
 }
 

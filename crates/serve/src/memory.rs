@@ -1,0 +1,139 @@
+//! The memory of a worker's connections: requests that arrive in parts, responses that leave in parts, and TLS.
+//!
+//! Idle connections need none beyond their tables, but a crowd of clients that each send half a request, or take half
+//! a response, could use more than there is. What a connection holds is a [`Share`] of the worker's [`Memory`]. When
+//! three quarters are in use, no further request may begin in parts and no TLS session begins, so that those under way
+//! have room to go on. When all is in use, whoever needs more is refused or closed.
+
+use crate::config::Config;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// What TLS needs for a connection besides its buffers: keys and the state of rustls. Resident memory with 3,000 clients
+/// that have sent only their first flight, divided by 3,000, is 4.1 KiB; with idle sessions it is 3.6 KB (docs/serve.md).
+pub(crate) const SESSION_BYTES: usize = 4 << 10;
+
+/// With less than this for each worker, the threads share one arena: two thirds of it are the addresses of an arena.
+const ARENA_BYTES: usize = 96 << 20;
+
+/// Divides the memory that the process can still allocate, if that is known: at most a quarter is for the caches and
+/// half for the connections, unless the operator has said how much. The rest is for threads, the log and listings.
+/// Returns a note for the operator if the caches become smaller.
+pub(crate) fn settle(config: &mut Config, left_bytes: Option<u64>) -> Option<String> {
+    let left = usize::try_from(left_bytes?).unwrap_or(usize::MAX);
+    if left / config.workers.max(1) < ARENA_BYTES {
+        landau_sys::memory::share_one_arena();
+    }
+    config.memory_bytes.get_or_insert(left / 2);
+    let cache = left / 4 / config.workers.max(1);
+    if cache >= config.cache_bytes {
+        return None;
+    }
+    config.cache_bytes = cache;
+    Some(format!(
+        "{} of memory are left (RLIMIT_AS, RLIMIT_DATA, the control group or the system): the cache of each worker has {}",
+        mebibytes(left),
+        mebibytes(cache)
+    ))
+}
+
+fn mebibytes(bytes: usize) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+#[derive(Debug)]
+struct Inner {
+    used_bytes: Cell<usize>,
+    most_bytes: usize,
+}
+
+/// How much memory the connections of a worker hold, and how much they may.
+#[derive(Debug, Clone)]
+pub(crate) struct Memory(Rc<Inner>);
+
+impl Memory {
+    pub(crate) fn new(most_bytes: usize) -> Self {
+        Self(Rc::new(Inner { used_bytes: Cell::new(0), most_bytes }))
+    }
+
+    /// Returns whether nothing new may begin.
+    pub(crate) fn is_short(&self) -> bool {
+        self.0.used_bytes.get() >= self.0.most_bytes / 4 * 3
+    }
+
+    /// Returns whether nobody may hold more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.used_bytes.get() > self.0.most_bytes
+    }
+
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.0.used_bytes.get()
+    }
+}
+
+/// What one holder has of the memory; it is returned when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Share {
+    of: Option<Memory>,
+    bytes: usize,
+}
+
+impl Share {
+    /// Begins a share.
+    pub(crate) fn new(memory: &Memory, bytes: usize) -> Self {
+        memory.0.used_bytes.set(memory.used_bytes() + bytes);
+        Self { of: Some(memory.clone()), bytes }
+    }
+
+    /// Sets how much the holder has now; a default share has no memory to take it from.
+    pub(crate) fn resize(&mut self, bytes: usize) {
+        if let Some(memory) = &self.of {
+            memory.0.used_bytes.set(memory.used_bytes() - self.bytes + bytes);
+            self.bytes = bytes;
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.resize(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_divided_between_caches_and_connections() {
+        let (plenty, little) = (Some(8 << 30), Some(40 << 20));
+        let mut config = Config::new(".");
+        assert_eq!((settle(&mut config, plenty), config.memory_bytes), (None, Some(4 << 30)));
+        let mut config = Config { workers: 2, ..Config::new(".") };
+        let note = settle(&mut config, little).unwrap();
+        assert!(note.starts_with("40.0 MiB of memory are left") && note.ends_with("has 5.0 MiB"), "{note}");
+        assert_eq!((config.memory_bytes, config.cache_bytes), (Some(20 << 20), 5 << 20));
+        let mut config = Config { memory_bytes: Some(30 << 20), cache_bytes: 1 << 20, ..Config::new(".") };
+        assert_eq!((settle(&mut config, little), config.memory_bytes), (None, Some(30 << 20)));
+        assert_eq!(settle(&mut config, None), None);
+    }
+
+    #[test]
+    fn shares_are_returned() {
+        let memory = Memory::new(1000);
+        let mut one = Share::new(&memory, 700);
+        assert!(!memory.is_short());
+        let two = Share::new(&memory, 100);
+        assert!(memory.is_short() && !memory.is_full());
+        one.resize(901);
+        assert!(memory.is_full());
+        drop(one);
+        assert_eq!((memory.used_bytes(), two.bytes()), (100, 100));
+        drop(two);
+        assert_eq!(memory.used_bytes(), 0);
+    }
+}
