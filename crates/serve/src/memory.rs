@@ -9,8 +9,8 @@ use crate::config::Config;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What TLS needs for a connection besides its buffers: keys and the state of rustls. Resident memory with 3,000 clients
-/// that have sent only their first flight, divided by 3,000, is 4.1 KiB; with idle sessions it is 3.6 KB (docs/serve.md).
+/// What TLS needs for a connection besides its buffers: keys and the state of rustls. With 3,000 clients that have sent
+/// only their first flight it is 4.1 KiB each (resident memory); idle sessions have 3.6 KB (docs/serve.md).
 pub(crate) const SESSION_BYTES: usize = 4 << 10;
 
 /// With less than this for each worker, the threads share one arena: two thirds of it are the addresses of an arena.
@@ -31,7 +31,7 @@ pub(crate) fn settle(config: &mut Config, left_bytes: Option<u64>) -> Option<Str
     }
     config.cache_bytes = cache;
     Some(format!(
-        "{} of memory are left (RLIMIT_AS, RLIMIT_DATA, the control group or the system): the cache of each worker has {}",
+        "{} of memory are left (RLIMIT_AS, RLIMIT_DATA, the control group or the system): each worker's cache has {}",
         mebibytes(left),
         mebibytes(cache)
     ))

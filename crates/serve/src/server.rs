@@ -107,8 +107,8 @@ fn ring() -> Result<(), landau_reactor::Error> {
     })
 }
 
-/// Decides what the workers use. Memory is divided between the caches and the connections. If a backend, or the ring that `multishot` needs, is missing or forbidden, something
-/// else is used and the reason is reported.
+/// Decides what the workers use. Memory is divided between the caches and the connections. If a backend, or the ring
+/// that `multishot` needs, is missing or forbidden, something else is used and the reason is reported.
 fn settle(config: &mut Config) -> Result<(), Error> {
     if let Some(note) = memory::settle(config, landau_sys::system::memory_left()) {
         (config.report)(&note);

@@ -123,9 +123,9 @@ pub(crate) struct Args {
     /// Limit the memory of each worker's file cache
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size_in(0..=1 << 40))]
     cache: u64,
-    /// Limit the memory that connections hold in all: requests that arrive in parts, responses that clients do not take,
-    /// TLS. Further requests in parts are answered with 503 [default: half of what the system, the control group and
-    /// the limits of the process leave]
+    /// Limit the memory that connections hold in all: requests that arrive in parts, responses that clients do not
+    /// take, TLS. Further requests in parts are answered with 503 [default: half of what the system, the control group
+    /// and the limits of the process leave]
     #[arg(long, value_name = "SIZE", value_parser = size_in(1 << 20..=1 << 44))]
     memory: Option<u64>,
     /// Trust cached file data for this long before checking the file again
