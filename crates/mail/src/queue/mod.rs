@@ -84,6 +84,7 @@ pub(crate) struct Shared {
     directory: PathBuf,
     /// The most bytes of all files.
     limit: u64,
+    /// The bytes of all files, and of the messages that are about to be written.
     bytes: AtomicU64,
     next_id: AtomicU64,
     next_segment: AtomicU32,
@@ -103,7 +104,7 @@ impl Shared {
         }
     }
 
-    /// Returns the bytes of all files.
+    /// Returns the bytes of all files, and of the messages that are about to be written.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -5,14 +5,15 @@
 //! attempt to deliver a message has one report of its failures, at its end. That a server took a message which makes no
 //! reports is told at once: a recipient that has the message must not get it again after a crash.
 //!
-//! A report that is too large for the sender's server is replaced by one with the header of the message.
+//! A report that is too large for the sender's server is replaced by one with the header of the message, and one that
+//! needs 8BITMIME by one that is encoded. Where the queue is full, a report has nothing of the message.
 
 use super::Entry;
 use super::feed::{Feed, unix_ms};
 use super::loaded::Loaded;
 use super::record::{About, Meta};
 use super::writer::Commit;
-use crate::bounce::{self, Action, Failure, REPLY_BYTES, Subject};
+use crate::bounce::{self, Action, Failure, REPLY_BYTES, Returned, Subject};
 use crate::input::Letter;
 use crate::ledger::{Report, State};
 use landau_wire::smtp::code::Enhanced;
@@ -23,6 +24,13 @@ use std::rc::Rc;
 
 /// The largest message that a report returns as a whole. Postfix returns 50,000 bytes (`bounce_size_limit`).
 const RETURNED_BYTES: usize = 1 << 20;
+
+/// The bytes of a reply that a report has where the queue is full.
+const SHORT_REPLY_BYTES: usize = 100;
+
+/// The bytes of a report's record besides its text: numbers, an address, and the index of each recipient.
+const RECORD_BYTES: u64 = 512;
+const INDEX_BYTES: u64 = 11;
 
 /// The bytes of reports that are written together.
 const BATCH_BYTES: usize = 8 << 20;
@@ -44,8 +52,8 @@ pub(super) struct Unreported {
     entry: Entry,
     letter: Rc<Letter>,
     pending: Vec<Pending>,
-    /// The report that replaces the message, if that is a report which was too large, and its recipient.
-    shorter: Option<(Vec<u8>, Box<str>)>,
+    /// The report that replaces the message, if that is a report which its server did not take, and its recipient.
+    replacement: Option<(Vec<u8>, Box<str>)>,
     /// Whether the attempt in which they failed is over.
     pub(super) is_ended: bool,
     /// Whether the relay is done with the message once they are recorded.
@@ -68,10 +76,16 @@ fn action(letter: &Letter, report: &Report<'_>) -> Option<Action> {
     }
 }
 
-/// Returns whether a message failed because it is larger than the server accepts.
-fn is_too_large(report: &Report<'_>) -> bool {
+/// Returns the report that replaces one which failed because it is larger than the server accepts, or not in ASCII.
+fn replacement(letter: &Letter, report: &Report<'_>) -> Option<Vec<u8>> {
     let status = Enhanced::parse(report.text).map(|(code, _)| code.parts());
-    report.state == State::Failed && (report.code == Some(552) || status == Some((5, 3, 4)))
+    match (report.state, report.code, status) {
+        (State::Failed, _, Some((5, 6, 3))) => bounce::in_seven_bits(&letter.message.content()),
+        (State::Failed, Some(552), _) | (State::Failed, _, Some((5, 3, 4))) => {
+            bounce::shortened(&letter.message.content(), Returned::Header)
+        }
+        _ => None,
+    }
 }
 
 impl Unreported {
@@ -81,8 +95,12 @@ impl Unreported {
         self.pending.iter().filter(move |one| is_ended || one.action == Action::Relayed)
     }
 
-    /// Returns a report, with a message of at most so many bytes.
-    fn text(&self, id: u64, is_end: bool, most_returned: usize) -> Vec<u8> {
+    /// Returns a report with so much of the message at most.
+    fn text(&self, id: u64, is_end: bool, returned: Returned) -> Cow<'_, [u8]> {
+        if let Some((text, _)) = &self.replacement {
+            return bounce::shortened(text, returned).map_or(Cow::Borrowed(text), Cow::Owned);
+        }
+        let reply_bytes = if returned == Returned::Nothing { SHORT_REPLY_BYTES } else { REPLY_BYTES };
         let Letter { envelope, message, requests } = &*self.letter;
         let content = message.content();
         // Nobody can guess it, so no message can contain the boundary that it becomes.
@@ -96,32 +114,31 @@ impl Unreported {
                 action: one.action,
                 host: one.host.as_deref(),
                 code: one.code,
-                text: &one.text,
+                text: &one.text[..one.text.len().min(reply_bytes)],
             })
             .collect();
-        let subject = Subject { envelope, content: &content, name: &name, at_ms: unix_ms(), most_returned };
-        bounce::report(&subject, &failures)
+        let subject = Subject { envelope, content: &content, name: &name, at_ms: unix_ms(), returned };
+        Cow::Owned(bounce::report(&subject, &failures))
     }
 }
 
 impl Feed {
     /// Notes what is to be reported about a recipient, if anything is. Its state is then recorded with the report.
     pub(super) fn note_report(&mut self, loaded: &Loaded, report: &Report<'_>) -> bool {
-        let mut shorter = None;
-        let action = match action(&loaded.letter, report) {
-            Some(action) => action,
-            None if loaded.is_report && is_too_large(report) => {
-                let Some(text) = bounce::shortened(&loaded.letter.message.content()) else { return false };
-                shorter = Some((text, report.address.into()));
-                Action::Failed
-            }
-            None => return false,
+        let mut replaced = None;
+        let action = if let Some(action) = action(&loaded.letter, report) {
+            action
+        } else {
+            let text = if loaded.is_report { replacement(&loaded.letter, report) } else { None };
+            let Some(text) = text else { return false };
+            replaced = Some((text, report.address.into()));
+            Action::Failed
         };
         let unreported = self.unreported.entry(loaded.waiting.entry.id).or_insert_with(|| Unreported {
             entry: loaded.waiting.entry.clone(),
             letter: Rc::clone(&loaded.letter),
             pending: Vec::new(),
-            shorter,
+            replacement: replaced,
             is_ended: false,
             is_over: false,
         });
@@ -155,7 +172,7 @@ impl Feed {
         while !ids.is_empty() {
             let (mut bytes, mut count) = (0, 0);
             while bytes < BATCH_BYTES && count < ids.len() {
-                bytes += self.add_report(ids[count], is_end, bytes)?;
+                bytes += self.add_report(ids[count], is_end)?;
                 count += 1;
             }
             let batch: Vec<u64> = ids.drain(..count).collect();
@@ -164,18 +181,21 @@ impl Feed {
         Ok(())
     }
 
-    /// Adds the report about a message to the batch, which has so many bytes. Returns the length of the report.
-    fn add_report(&mut self, about: u64, is_end: bool, batch_bytes: usize) -> io::Result<usize> {
+    /// Adds the report about a message to the batch. Returns the length of the report.
+    fn add_report(&mut self, about: u64, is_end: bool) -> io::Result<usize> {
         let Some(one) = self.unreported.get(&about) else { return Ok(0) };
         let id = self.shared.next_id();
-        // Where the queue is full, a report has a header only: it makes room for the message itself.
-        let has_room = self.shared.is_within_limit(batch_bytes as u64 + one.entry.bytes);
-        let most_returned = if has_room { RETURNED_BYTES } else { 0 };
-        let (text, to) = match &one.shorter {
-            Some((text, to)) => (Cow::Borrowed(text.as_slice()), &**to),
-            None => (Cow::Owned(one.text(id, is_end, most_returned)), one.letter.envelope.from.as_str()),
-        };
-        let recipients = one.ready(is_end).map(|one| one.index).collect();
+        let to = one.replacement.as_ref().map_or(one.letter.envelope.from.as_str(), |(_, to)| to);
+        let recipients: Vec<u32> = one.ready(is_end).map(|one| one.index).collect();
+        // The last resort is written also where the queue is full: with it the relay is done with its message.
+        let mut text = Cow::default();
+        for returned in [Returned::Whole(RETURNED_BYTES), Returned::Header, Returned::Nothing] {
+            text = one.text(id, is_end, returned);
+            let bytes = RECORD_BYTES + INDEX_BYTES * recipients.len() as u64 + text.len() as u64;
+            if self.shared.is_within_limit(bytes) {
+                break;
+            }
+        }
         let meta = Meta {
             about: Some(About { id: one.entry.id, recipients }),
             ..Meta::new(id, unix_ms(), "", vec![Cow::Borrowed(to)])

@@ -25,7 +25,7 @@ pub(crate) struct Commit {
     pub(crate) closed: Vec<u32>,
 }
 
-/// Appends messages.
+/// Appends messages. Those of a batch count as part of the queue from the time that they are added.
 #[derive(Debug)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
@@ -63,6 +63,7 @@ impl Writer {
                 return Err(error);
             }
         };
+        self.shared.grow(bytes);
         let recipients = meta.to.len() as u32;
         self.entries.push(Entry { id: meta.id, segment: 0, offset, bytes, recipients, at_ms: meta.at_ms });
         Ok(())
@@ -70,11 +71,13 @@ impl Writer {
 
     /// Takes the batch, which is not written. The offsets are those in the bytes that are returned.
     pub(crate) fn take_batch(&mut self) -> (Vec<Entry>, Vec<u8>) {
+        self.shared.shrink(self.batch.len() as u64);
         (std::mem::take(&mut self.entries), std::mem::take(&mut self.batch))
     }
 
     /// Adds a message that is in another segment to the batch, by its record.
     pub(crate) fn add_record(&mut self, entry: &Entry, record: &[u8]) {
+        self.shared.grow(record.len() as u64);
         self.entries.push(Entry { offset: self.batch.len() as u64, ..entry.clone() });
         self.batch.extend_from_slice(record);
     }
@@ -92,15 +95,14 @@ impl Writer {
     pub(crate) fn commit(&mut self, now_ns: u64) -> io::Result<Commit> {
         let mut entries = std::mem::take(&mut self.entries);
         let result = self.write(&mut entries).and_then(|()| self.sync_if_due(now_ns));
+        let added = self.batch.len() as u64;
         self.batch.clear();
         // One large message must not keep its memory.
         self.batch.shrink_to(1 << 20);
         match result {
             Ok(()) => {
                 if let Some(open) = &mut self.open {
-                    let added: u64 = entries.iter().map(|entry| entry.bytes).sum();
                     open.bytes += added;
-                    self.shared.grow(added);
                     if open.bytes >= self.shared.segment_bytes() {
                         // If this fails, the messages are where the policy leaves them to the system.
                         let _ = self.sync_now(now_ns);
@@ -110,6 +112,7 @@ impl Writer {
                 Ok(Commit { entries, closed: std::mem::take(&mut self.closed) })
             }
             Err(error) => {
+                self.shared.shrink(added);
                 // The segment may hold a part of the batch. It is cut off, and another segment is begun: after an
                 // error of a sync, the kernel does not say what of the file is on the device.
                 if let Some(open) = &self.open {

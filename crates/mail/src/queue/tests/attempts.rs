@@ -5,6 +5,7 @@ use crate::envelope::Request;
 use crate::input::{Input, Next, Offer};
 use crate::ledger::{Report, State};
 use crate::list::Record;
+use crate::queue::Meta;
 use crate::queue::feed::LOADED_BYTES;
 use landau_wire::smtp::parameter::Notify;
 
@@ -253,4 +254,69 @@ fn the_memory_of_loaded_messages_is_bounded_by_what_each_takes() {
     queue.feed.shares.set_all(LOADED_BYTES - 1);
     assert!(queue.next().is_some());
     queue.settle(&one, State::Done);
+}
+
+/// Reports are written also where the queue is full: each must be as short as what it says.
+#[test]
+fn reports_beyond_the_limit_have_nothing_of_the_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = 1 << 20;
+    let mut queue = Queue::limited(folder.path(), limit);
+    // The messages fill seven eighths, and each has a header of 25 kB.
+    let header = format!("{}\r\nbody\r\n", "X-Header: xxxxxxxxxxxxx\r\n".repeat(1000));
+    let mut count = 0;
+    while queue.shared.bytes() < limit - limit / 8 {
+        queue.accept_with(10, &header, |meta| meta.ret = Some("FULL".into()));
+        count += 1;
+    }
+    for one in queue.take_all() {
+        queue.settle(&one, State::Failed);
+    }
+    let before = queue.shared.bytes();
+    queue.feed.write_reports(0, true).unwrap();
+    let (after, reports) = (queue.shared.bytes(), queue.feed.reports);
+    assert_eq!(reports, count);
+    assert!(after > limit && after < limit + count * 6000, "{before} to {after} for {count} reports");
+    let files: u64 = queue.files().iter().map(|name| folder.path().join(name).metadata().unwrap().len()).sum();
+    assert_eq!(files, after);
+    let texts: Vec<String> = queue.take_all().iter().map(|(offer, _)| Queue::content(offer)).collect();
+    assert!(texts[0].contains("X-Header") && !texts.last().unwrap().contains("X-Header"));
+    assert!(texts.iter().all(|text| text.matches("Action: failed\r\n").count() == 10));
+}
+
+/// Many clients may send in one turn: a batch that is not written takes room.
+#[test]
+fn a_batch_that_is_not_written_takes_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::limited(folder.path(), 1 << 20);
+    let (content, mut count) = ([b'x'; 10_000], 0);
+    while queue.shared.has_room(10_000) && count < 1000 {
+        queue.writer.add(&Meta::new(count, 1, "s@x", vec!["r@d".into()]), &[&content]).unwrap();
+        count += 1;
+    }
+    assert!((100..105).contains(&count), "{count}");
+    queue.commit();
+    let mail = folder.path().join("00000001.mail").metadata().unwrap().len();
+    assert_eq!(queue.shared.bytes(), mail);
+    queue.writer.add(&Meta::new(count, 1, "s@x", vec!["r@d".into()]), &[&content]).unwrap();
+    queue.writer.take_batch();
+    assert_eq!(queue.shared.bytes(), mail, "what is not written takes none");
+}
+
+/// A server without 8BITMIME must not make a report vanish.
+#[test]
+fn a_report_beyond_ascii_is_sent_again_in_seven_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let (offer, address) = returned(&mut queue, "Subject: a\r\n\r\nth\u{e9} body\r\n");
+    assert!(offer.letter.message.is_8bit());
+    let text = &b"5.6.3 the message has bytes beyond ASCII, and the server does not offer 8BITMIME"[..];
+    let state = State::Failed;
+    queue.feed.record(&Report { number: offer.number, address: &address, state, code: None, text, host: None }, || 0);
+    queue.feed.release(offer.number, 0);
+    queue.feed.commit(0).unwrap();
+    let all = queue.take_all();
+    assert_eq!(addresses(&all), ["s@x"]);
+    assert!(!all[0].0.letter.message.is_8bit());
+    assert!(Queue::content(&all[0].0).contains("Content-Type: message/global\r\nContent-Transfer-Encoding: base64"));
 }
