@@ -93,7 +93,9 @@ impl Feed {
             one.due_ns <= now_ns && (site == NO_SITE || !(is_crowded(site) || self.shares.is_crowded(site)))
         };
         let is_first = waiting.recipients.is_none();
-        if is_first || waiting.passed_over >= MOST_PASSED_OVER || waiting.left().iter().any(may_go) {
+        // The last attempt is when the message is too old.
+        let is_last = waiting.untried_expires_ns <= now_ns;
+        if is_first || is_last || waiting.passed_over >= MOST_PASSED_OVER || waiting.left().iter().any(may_go) {
             return Err(waiting);
         }
         waiting.passed_over += 1;
@@ -110,7 +112,7 @@ impl Feed {
         now_ns: u64,
         is_crowded: IsCrowded<'_>,
     ) -> Result<(), Waiting> {
-        if waiting.passed_over >= MOST_PASSED_OVER {
+        if waiting.passed_over >= MOST_PASSED_OVER || waiting.untried_expires_ns <= now_ns {
             return Err(waiting);
         }
         let mut left = waiting.left().into_owned();
@@ -209,8 +211,8 @@ impl Feed {
         self.park(waiting, at_ns);
     }
 
-    /// Gives up the recipients of a message that is too old, and those of one that the user has deleted. One that was
-    /// never tried is, even if the message is too old.
+    /// Gives up the recipients of a message that is too old, and those of one that the user has deleted (RFC 5321
+    /// section 4.5.4.1: from its arrival, tried or not).
     fn give_up(&mut self, loaded: &mut Loaded, now_ns: u64) {
         let is_deleted = loaded.waiting.is_deleted;
         if !is_deleted && loaded.waiting.expires_ns > now_ns {
@@ -223,14 +225,16 @@ impl Feed {
                 self.settle_deleted(&loaded.waiting.entry, one, &recipient.address);
                 continue;
             }
-            if one.attempts == 0 && !one.is_deferred {
-                recipient.reason = None;
+            let was_tried = one.attempts > 0 || one.is_deferred;
+            if !was_tried && loaded.waiting.untried_expires_ns > now_ns {
                 loaded.kept.push(one);
                 continue;
             }
             let mut text = "5.4.7 the message could not be delivered in time".to_owned();
-            if let Some(reason) = reason {
-                text = format!("{text}; the last attempt: {reason}");
+            match reason {
+                Some(reason) if was_tried => text = format!("{text}; the last attempt: {reason}"),
+                _ if was_tried => {}
+                _ => text.push_str("; no connection was free for its server"),
             }
             let (address, number, host) = (recipient.address.clone(), u64::from(one.index), None);
             let (state, text) = (State::Failed, text.as_bytes());

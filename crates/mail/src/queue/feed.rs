@@ -210,8 +210,9 @@ impl Feed {
     }
 
     pub(super) fn waiting(&self, entry: Entry, recipients: Option<Vec<Left>>, now_ns: u64) -> Waiting {
-        let age_ms = unix_ms().saturating_sub(entry.at_ms);
-        let left = self.handling.patience.lifetime.saturating_sub(Duration::from_millis(age_ms));
+        let Patience { backoff, lifetime } = self.handling.patience;
+        let left = lifetime.saturating_sub(Duration::from_millis(unix_ms().saturating_sub(entry.at_ms)));
+        let after = |wait: Duration| now_ns.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
         Waiting {
             is_held: self.held.contains(&entry.id),
             entry,
@@ -222,7 +223,8 @@ impl Feed {
             is_postponed: false,
             is_deleted: false,
             reason: None,
-            expires_ns: now_ns.saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)),
+            expires_ns: after(left),
+            untried_expires_ns: after(left.max(backoff.longest.min(lifetime))),
             wake_ns: 0,
         }
     }

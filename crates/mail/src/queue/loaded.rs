@@ -57,8 +57,11 @@ pub(super) struct Waiting {
     pub(super) is_deleted: bool,
     /// Why a recipient was deferred last.
     pub(super) reason: Option<Box<str>>,
-    /// When it is given up.
+    /// When it is given up, as old as the relay lets a message become.
     pub(super) expires_ns: u64,
+    /// When its recipients are given up that were never tried: later only if this run began when it was almost too old,
+    /// because the relay was stopped for long.
+    pub(super) untried_expires_ns: u64,
     /// When it is looked at again, while it is parked.
     pub(super) wake_ns: u64,
 }
