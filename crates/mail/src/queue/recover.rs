@@ -55,11 +55,25 @@ pub(crate) struct Found {
 
 /// Opens the queue in a directory, which is made if it does not exist. The files take at most `limit` bytes.
 pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
+    // `landau queue` may have it for a moment.
+    for _ in 0..LOCK_LOOKS {
+        if let Some(found) = try_open(directory, limit)? {
+            return Ok(found);
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    let reason = "another relay uses this queue; name another directory".to_owned();
+    Err(Error::file(&directory.join(LOCK), reason))
+}
+
+/// Opens the queue in a directory as [`open`] does; `None` if another process uses it.
+pub(crate) fn try_open(directory: &Path, limit: u64) -> Result<Option<Found>> {
     let wrong = |path: &Path, error: io::Error| Error::file(path, error.to_string());
     // What others send is nobody else's business.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.map_err(|error| wrong(directory, error))?;
-    let lock = lock(directory)?;
+    let lock = lock(directory).map_err(|error| wrong(&directory.join(LOCK), error))?;
+    let Some(lock) = lock else { return Ok(None) };
     let mut review = Review { notes: Vec::new(), damaged_bytes: 0, aside_bytes: 0, aside_limit: limit / ASIDE_SHARE };
     let (mut mails, mut states) = (BTreeMap::new(), BTreeMap::new());
     for name in std::fs::read_dir(directory).map_err(|error| wrong(directory, error))? {
@@ -124,7 +138,8 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
     shared.grow(segments.values().sum::<u64>() + aside_bytes);
     let mut held = control::read_held(&shared).map_err(|error| wrong(&shared.held(), error))?;
     held.retain(|id| ids.contains(id));
-    Ok(Found { shared: Arc::new(shared), left, unrecorded, moved, segments, kept, notes, damaged_bytes, held, lock })
+    let shared = Arc::new(shared);
+    Ok(Some(Found { shared, left, unrecorded, moved, segments, kept, notes, damaged_bytes, held, lock }))
 }
 
 /// Returns what the user should know if others can use the directory of a queue.
@@ -155,30 +170,14 @@ fn first_id() -> u64 {
     since.map_or(1, |since| since.as_secs() << 24)
 }
 
-fn lock(directory: &Path) -> Result<File> {
-    let path = directory.join(LOCK);
-    let wrong = |reason: String| Error::file(&path, reason);
+/// Locks the queue in a directory; `None` if another process has done so.
+fn lock(directory: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
-    let file = options
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .map_err(|error| wrong(error.to_string()))?;
-    // `landau queue` may have it for a moment.
-    let mut locked = file.try_lock();
-    for _ in 0..LOCK_LOOKS {
-        if !matches!(locked, Err(TryLockError::WouldBlock)) {
-            break;
-        }
-        std::thread::sleep(LOCK_PAUSE);
-        locked = file.try_lock();
-    }
-    match locked {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(wrong("another relay uses this queue; name another directory".to_owned())),
-        Err(TryLockError::Error(error)) => Err(wrong(error.to_string())),
+    let file = options.write(true).create(true).truncate(false).mode(0o600).open(directory.join(LOCK))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

@@ -25,13 +25,22 @@ use std::time::{Duration, Instant};
 /// The name of the socket.
 const SOCKET: &str = "control";
 
-/// How long the other side may take.
+/// How long a request may take to arrive, and the engine to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the user may take to read an answer: a queue can have millions of messages.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(300);
+
+/// What is left of that when the relay ends.
+const END_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a relay may take to start or to end: it has the files, and no socket.
+const START_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The limit of a queue that no relay uses, for what is set aside: the default of `--queue-limit`.
 const LIMIT: u64 = 1 << 30;
 
-/// How often the engine's answer is looked for, and whether the relay ends.
+/// How often the engine's answer is looked for, whether the relay ends, and whether one that starts has a socket.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The pause after a connection could not be accepted.
@@ -68,8 +77,31 @@ pub struct Queued {
 #[serde(rename_all = "snake_case")]
 enum Line {
     Message(Queued),
-    Done { found: u64, changed: u64 },
+    Done {
+        found: u64,
+        changed: u64,
+    },
+    /// Nothing was done: the relay is ending.
+    Ending,
     Error(String),
+}
+
+/// Why the engine of a relay has not answered.
+#[derive(Debug)]
+pub(super) enum Unanswered {
+    /// It has ended, and has not done what it was asked for.
+    Ended,
+    /// Something else.
+    Failed(String),
+}
+
+impl std::fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ended => f.write_str("the relay is ending"),
+            Self::Failed(reason) => f.write_str(reason),
+        }
+    }
 }
 
 /// Asks the engine of a relay.
@@ -83,21 +115,22 @@ pub(super) struct Desk {
 
 impl Desk {
     /// Returns what the engine answers.
-    pub(super) fn ask(&self, request: Request) -> std::result::Result<Answer, String> {
+    pub(super) fn ask(&self, request: Request) -> std::result::Result<Answer, Unanswered> {
         let (sender, answer) = channel();
-        let is_gone = || "the relay is ending".to_owned();
-        self.notices.send(Notice::Asked(request, sender)).map_err(|_| is_gone())?;
-        self.waker.wake().map_err(|error| error.to_string())?;
+        self.notices.send(Notice::Asked(request, sender)).map_err(|_| Unanswered::Ended)?;
+        self.waker.wake().map_err(|error| Unanswered::Failed(error.to_string()))?;
         let began = Instant::now();
         while began.elapsed() < PATIENCE && !self.is_ending.load(Ordering::Relaxed) {
             match answer.recv_timeout(LOOK) {
                 Ok(answer) => return Ok(answer),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(is_gone()),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Unanswered::Ended),
             }
         }
         let is_ending = self.is_ending.load(Ordering::Relaxed);
-        Err(if is_ending { is_gone() } else { "the relay is busy and does not answer".to_owned() })
+        // What the engine has done, it has answered before it ended.
+        let busy = || Unanswered::Failed("the relay is busy and does not answer".to_owned());
+        answer.try_recv().map_err(|_| if is_ending { Unanswered::Ended } else { busy() })
     }
 }
 
@@ -151,8 +184,8 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.is_ending.store(true, Ordering::Relaxed);
         if let Some(stream) = self.current.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // It may have ended already.
-            let _ = stream.shutdown(Shutdown::Both);
+            // A request that has not arrived is not waited for; an answer is still sent. It may have ended already.
+            let _ = stream.shutdown(Shutdown::Read);
         }
         let was_woken = reach(&self.directory, |socket| UnixStream::connect(socket)).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| was_woken) {
@@ -174,19 +207,75 @@ fn reach<T>(directory: &Path, use_it: impl FnOnce(&Path) -> io::Result<T>) -> io
     use_it(&PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd())))
 }
 
+/// A stream with a time by which everything must have been read or written, in however many pieces.
+struct Timed<'a> {
+    stream: &'a UnixStream,
+    until: Instant,
+    /// Whether the relay ends, which leaves little time.
+    is_ending: &'a AtomicBool,
+}
+
+impl<'a> Timed<'a> {
+    fn new(stream: &'a UnixStream, patience: Duration, is_ending: &'a AtomicBool) -> io::Result<Self> {
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(LOOK))?;
+        Ok(Self { stream, until: Instant::now() + patience, is_ending })
+    }
+
+    /// Repeats a call that was interrupted or took as long as the stream's time-out.
+    fn repeat<T>(&mut self, mut call: impl FnMut(&mut &'a UnixStream) -> io::Result<T>) -> io::Result<T> {
+        let mut is_ending = false;
+        loop {
+            match call(&mut self.stream) {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                other => return other,
+            }
+            if !is_ending && self.is_ending.load(Ordering::Relaxed) {
+                is_ending = true;
+                self.until = self.until.min(Instant::now() + END_PATIENCE);
+            }
+            if Instant::now() >= self.until {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        // Bytes that trickle in must not reset the time.
+        if Instant::now() >= self.until {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.repeat(|stream| stream.read(bytes))
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if Instant::now() >= self.until {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.repeat(|stream| stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn serve(stream: &UnixStream, shared: &Shared, desk: &Desk) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = String::new();
-    BufReader::new(stream).take(REQUEST_BYTES).read_line(&mut line)?;
-    let mut out = BufWriter::new(stream);
+    let request = Timed::new(stream, PATIENCE, &desk.is_ending)?;
+    BufReader::new(request).take(REQUEST_BYTES).read_line(&mut line)?;
+    let mut out = BufWriter::new(Timed::new(stream, ANSWER_PATIENCE, &desk.is_ending)?);
     let mut say = |line: &Line| {
         serde_json::to_writer(&mut out, line)?;
         out.write_all(b"\n")
     };
     let answer = match serde_json::from_str(&line) {
         Ok(request) => desk.ask(request),
-        Err(error) => Err(format!("not a request: {error}")),
+        Err(error) => Err(Unanswered::Failed(format!("not a request: {error}"))),
     };
     let last = describe(answer, shared, |message| say(&Line::Message(message)))?;
     say(&last)?;
@@ -195,7 +284,7 @@ fn serve(stream: &UnixStream, shared: &Shared, desk: &Desk) -> io::Result<()> {
 
 /// Hands over the messages of an answer, and returns its last line.
 fn describe(
-    answer: std::result::Result<Answer, String>,
+    answer: std::result::Result<Answer, Unanswered>,
     shared: &Shared,
     mut each: impl FnMut(Queued) -> io::Result<()>,
 ) -> io::Result<Line> {
@@ -211,7 +300,8 @@ fn describe(
             Line::Done { found: count, changed: count }
         }
         Ok(Answer::Done { found, changed }) => Line::Done { found, changed },
-        Ok(Answer::Failed(reason)) | Err(reason) => Line::Error(reason),
+        Ok(Answer::Failed(reason)) | Err(Unanswered::Failed(reason)) => Line::Error(reason),
+        Err(Unanswered::Ended) => Line::Ending,
     })
 }
 
@@ -248,37 +338,76 @@ pub fn ask(
     each: &mut dyn FnMut(Queued),
     note: &mut dyn FnMut(&str),
 ) -> Result<(u64, u64)> {
+    ask_within(START_PATIENCE, directory, request, each, note)
+}
+
+/// Does what [`ask`] does, and waits so long at most for a relay that starts or ends.
+fn ask_within(
+    patience: Duration,
+    directory: &Path,
+    request: &Request,
+    each: &mut dyn FnMut(Queued),
+    note: &mut dyn FnMut(&str),
+) -> Result<(u64, u64)> {
     let wrong = |reason: String| Error::file(directory, reason);
     if !directory.join(queue::LOCK).exists() {
         return Err(wrong("no queue of a relay is here".to_owned()));
     }
-    match reach(directory, |socket| UnixStream::connect(socket)) {
-        Ok(stream) => ask_relay(&stream, request, each)
-            .map_err(|error| wrong(format!("cannot ask the relay: {error}")))?
-            .map_err(wrong),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-            ask_files(directory, request, each, note)
+    let until = Instant::now() + patience;
+    loop {
+        let asked = match reach(directory, |socket| UnixStream::connect(socket)) {
+            Ok(stream) => {
+                ask_relay(&stream, request, each).map_err(|error| wrong(format!("cannot ask the relay: {error}")))
+            }
+            // Without a socket there is no relay, or it is starting or ending.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+                ask_files(directory, request, each, note)
+            }
+            Err(error) => Err(wrong(format!("cannot ask the relay: {error}"))),
+        };
+        match asked? {
+            Asked::Done(counts) => return Ok(counts),
+            Asked::Later if Instant::now() < until => std::thread::sleep(LOOK),
+            Asked::Later => return Err(wrong("a relay is starting or ending here; try again later".to_owned())),
         }
-        Err(error) => Err(wrong(format!("cannot ask the relay: {error}"))),
     }
 }
 
-fn ask_relay(
-    mut stream: &UnixStream,
-    request: &Request,
-    each: &mut dyn FnMut(Queued),
-) -> io::Result<std::result::Result<(u64, u64), String>> {
-    stream.set_read_timeout(Some(2 * PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
-    for line in BufReader::new(stream).lines() {
-        match serde_json::from_str(&line?)? {
-            Line::Message(message) => each(message),
-            Line::Done { found, changed } => return Ok(Ok((found, changed))),
-            Line::Error(reason) => return Ok(Err(reason)),
+/// What became of a request.
+enum Asked {
+    /// It was done: how many messages were found, and how many of them were changed.
+    Done((u64, u64)),
+    /// Nothing was done, because a relay that uses the files is starting or ending.
+    Later,
+}
+
+fn ask_relay(stream: &UnixStream, request: &Request, each: &mut dyn FnMut(Queued)) -> io::Result<Asked> {
+    let is_ending = AtomicBool::new(false);
+    let line = format!("{}\n", serde_json::to_string(request)?);
+    let sent = Timed::new(stream, PATIENCE, &is_ending)?.write_all(line.as_bytes());
+    if sent.as_ref().is_err_and(is_gone) {
+        return Ok(Asked::Later);
+    }
+    sent?;
+    // The relay gives up first, and says so.
+    let lines = BufReader::new(Timed::new(stream, 2 * PATIENCE + ANSWER_PATIENCE, &is_ending)?).lines();
+    let mut messages = Vec::new();
+    for line in lines {
+        let line = match line {
+            Err(error) if is_gone(&error) && messages.is_empty() => return Ok(Asked::Later),
+            other => other?,
+        };
+        match serde_json::from_str(&line)? {
+            Line::Message(message) => messages.push(message),
+            Line::Done { found, changed } => {
+                messages.into_iter().for_each(each);
+                return Ok(Asked::Done((found, changed)));
+            }
+            Line::Ending => return Ok(Asked::Later),
+            Line::Error(reason) => return Err(io::Error::other(reason)),
         }
     }
-    Err(ErrorKind::UnexpectedEof.into())
+    Ok(Asked::Later)
 }
 
 /// Does what the user asks of the files of a queue that no relay uses.
@@ -287,7 +416,7 @@ fn ask_files(
     request: &Request,
     each: &mut dyn FnMut(Queued),
     note: &mut dyn FnMut(&str),
-) -> Result<(u64, u64)> {
+) -> Result<Asked> {
     let owner = std::fs::metadata(directory).map_err(|error| Error::file(directory, error.to_string()))?.uid();
     if owner != landau_sys::process::effective_user() {
         // A relay of the owner could not use files that another user has made.
@@ -295,7 +424,7 @@ fn ask_files(
             format!("user {owner} owns the queue, and no relay is running; run sudo -u '#{owner}' landau queue");
         return Err(Error::file(directory, reason));
     }
-    let found = queue::open(directory, LIMIT)?;
+    let Some(found) = queue::try_open(directory, LIMIT)? else { return Ok(Asked::Later) };
     found.notes.iter().for_each(|one| note(one));
     let shared = Arc::clone(&found.shared);
     let patience =
@@ -310,7 +439,65 @@ fn ask_files(
     });
     match last.map_err(Error::Queue)? {
         Line::Error(reason) => Err(Error::file(directory, reason)),
-        Line::Done { found, changed } => Ok((found, changed)),
-        Line::Message(_) => Ok((0, 0)),
+        Line::Done { found, changed } => Ok(Asked::Done((found, changed))),
+        // An answer ends otherwise, and these files have no relay that ends.
+        Line::Message(_) | Line::Ending => Ok(Asked::Done((0, 0))),
+    }
+}
+
+/// Returns whether an error says that the relay has ended.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::Action;
+    use std::collections::HashSet;
+
+    /// A client that sends a byte at a time must not keep others from the relay.
+    #[test]
+    fn a_request_has_a_time_for_all_of_its_bytes() {
+        let (mut client, relay) = UnixStream::pair().unwrap();
+        client.write_all(b"{").unwrap();
+        let is_ending = AtomicBool::new(false);
+        let mut late = Timed::new(&relay, Duration::ZERO, &is_ending).unwrap();
+        assert_eq!(late.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(late.write(b"}").unwrap_err().kind(), ErrorKind::TimedOut);
+        let mut early = Timed::new(&relay, Duration::from_secs(1000), &is_ending).unwrap();
+        assert_eq!(early.read(&mut [0; 9]).unwrap(), 1);
+        // The relay does not wait for what has not arrived, and sends its answer.
+        is_ending.store(true, Ordering::Relaxed);
+        assert_eq!(early.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+
+    fn list(directory: &Path, patience: Duration) -> Result<(u64, u64)> {
+        let request = Request { action: Action::List, ids: HashSet::new() };
+        ask_within(patience, directory, &request, &mut |_| {}, &mut |_| {})
+    }
+
+    #[test]
+    fn a_relay_that_starts_is_waited_for_and_one_that_ends_leaves_the_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path();
+        // As a relay does before it has a socket.
+        let found = queue::open(directory, LIMIT).unwrap();
+        let error = list(directory, Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("a relay is starting or ending here"), "{error}");
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| list(directory, Duration::from_secs(600)));
+            let listener = UnixListener::bind(directory.join(SOCKET)).unwrap();
+            // The first connection ends without an answer, the next is told that the relay ends.
+            for answer in ["", "\"ending\"\n"] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut line = String::new();
+                BufReader::new(&stream).read_line(&mut line).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+            drop(listener);
+            drop(found);
+            assert_eq!(asked.join().unwrap().unwrap(), (0, 0));
+        });
     }
 }

@@ -97,7 +97,8 @@ impl Monitor {
     ///
     /// The relay is ending, or the file cannot be opened; the old one is used.
     pub fn reopen_ledger(&self) -> std::result::Result<(), String> {
-        match self.desk.ask(Request { action: Action::Reopen, ids: HashSet::new() })? {
+        let asked = self.desk.ask(Request { action: Action::Reopen, ids: HashSet::new() });
+        match asked.map_err(|error| error.to_string())? {
             Answer::Failed(reason) => Err(reason),
             Answer::Done { .. } | Answer::Items(_) => Ok(()),
         }
