@@ -47,3 +47,27 @@ impl Timeouts {
         limit.min(self.longest)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 5321 sections 4.5.3.2.1 to 4.5.3.2.6.
+    #[test]
+    fn the_times_are_those_of_the_rfc_and_can_be_shortened() {
+        let (all, short) = (Timeouts::new(Duration::MAX), Timeouts::new(Duration::from_secs(60)));
+        for (stage, minutes) in [
+            (Stage::Greeting, 5),
+            (Stage::Mail, 5),
+            (Stage::Rcpt, 5),
+            (Stage::Data, 2),
+            (Stage::Content, 10),
+            (Stage::Chunk, 10),
+        ] {
+            assert_eq!(all.reply(stage), Duration::from_secs(60 * minutes), "{stage:?}");
+            assert_eq!(short.reply(stage), Duration::from_secs(60), "{stage:?}");
+        }
+        assert_eq!(all.block(), Duration::from_secs(180));
+        assert_eq!((all.connect(), short.block()), (CONNECT, Duration::from_secs(60)));
+    }
+}

@@ -66,6 +66,8 @@ struct World {
     accepted: Vec<u32>,
     /// For each recipient, whether the engine that runs now has read a final reply, or the ledger holds one.
     is_final: Vec<bool>,
+    /// After how many commands and contents every server falls silent; if this is `None`, the seed says when.
+    silence: Option<u64>,
     /// The connections at a time.
     open: u32,
     most_open: u32,
@@ -180,6 +182,7 @@ impl Scenario {
             fault: self.fault,
             accepted: vec![0; self.recipients],
             is_final: vec![false; self.recipients],
+            silence: None,
             open: 0,
             most_open: 0,
         }
@@ -298,4 +301,27 @@ fn a_connection_that_is_held_does_not_time_out() {
     engine.set_busy(u32::MAX);
     engine.run(&mut Silent, &|| false).unwrap();
     assert_eq!((engine.progress().recipients.done, engine.stats.lost.sorted()), (20, Vec::new()));
+}
+
+/// RFC 5321 section 4.5.3.2: the server answers nothing from EHLO, MAIL, RCPT, DATA or the content on.
+#[test]
+fn a_server_that_falls_silent_is_given_up_after_the_time_of_the_rfc() {
+    for (silence, limit) in [(1, 300), (2, 300), (3, 300), (4, 120), (5, 600)] {
+        let mut scenario = Scenario { recipients: 1, fault: 0.0, is_by_domain: false, ..Scenario::of_seed(0) };
+        (scenario.mode, scenario.is_template, scenario.batch) = (Mode::Data, false, 1);
+        scenario.envelope = Envelope::new("s@example.org", Mode::Data);
+        (scenario.envelope.pipelining, scenario.envelope.chunking) = (false, false);
+        let world = Rc::new(RefCell::new(World { silence: Some(silence), ..scenario.world() }));
+        let mut engine = scenario.engine(&world, Memory::new(Rc::default(), 0.0, 0)).unwrap();
+        let began_ns = world.borrow().now_ns;
+        let mut seconds = 0;
+        while seconds < 1000 && engine.stats.lost.sorted().is_empty() {
+            seconds += 1;
+            while world.borrow().now_ns < began_ns + seconds * SECOND {
+                engine.turn(began_ns + seconds * SECOND).unwrap();
+            }
+        }
+        assert!((limit..=limit + 2).contains(&seconds), "{silence}: {seconds} s, {:?}", engine.stats.lost.sorted());
+        assert_eq!(world.borrow().accepted, [0]);
+    }
 }

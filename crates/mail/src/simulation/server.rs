@@ -44,7 +44,7 @@ pub(super) struct Peer {
     left: [u64; 2],
     /// Whether it is the end of the stream to the client, and not a reset, that comes then.
     is_half_close: bool,
-    /// Commands until the server falls silent.
+    /// Commands and contents until the server falls silent.
     silence: u64,
     /// Whether nothing is received any more: what the client sends is answered with a reset.
     pub(super) is_gone: bool,
@@ -62,7 +62,7 @@ impl Peer {
         let limit = |world: &mut World, most| if world.chance(0.3) { world.below(most) } else { u64::MAX };
         let left = [limit(world, 3_000), limit(world, 800)];
         let is_half_close = world.below(2) == 0;
-        let silence = limit(world, 30);
+        let silence = world.silence.unwrap_or_else(|| limit(world, 30));
         let mut peer = Self {
             address,
             capabilities: Capabilities { extensions, size_limit: None },
@@ -131,9 +131,7 @@ impl Peer {
     fn command(&mut self, line: &[u8], world: &mut World, arriving: &mut VecDeque<Piece>) {
         let text = line.escape_ascii().to_string();
         let command = parse(line, self.capabilities.extensions).unwrap_or_else(|error| panic!("{text}: {error:?}"));
-        self.silence = self.silence.saturating_sub(1);
-        if self.silence == 0 {
-            self.reading = Reading::Nothing;
+        if self.falls_silent() {
             return;
         }
         let code = match &command {
@@ -202,6 +200,9 @@ impl Peer {
 
     /// Answers the end of a message.
     fn message(&mut self, content: &[u8], is_empty: bool, world: &mut World, arriving: &mut VecDeque<Piece>) {
+        if self.falls_silent() {
+            return;
+        }
         let recipients = std::mem::take(&mut self.recipients);
         self.has_sender = false;
         let code = match recipients.is_empty() {
@@ -220,6 +221,16 @@ impl Peer {
         }
         let is_final = code == 250 || code >= 500;
         self.answer(code, if is_final { &recipients } else { &[] }, world, arriving);
+    }
+
+    /// Returns whether the server answers neither this nor what comes later.
+    fn falls_silent(&mut self) -> bool {
+        self.silence = self.silence.saturating_sub(1);
+        let is_silent = self.silence == 0;
+        if is_silent {
+            self.reading = Reading::Nothing;
+        }
+        is_silent
     }
 
     fn forget(&mut self) {

@@ -1,7 +1,24 @@
 //! What happens to connections: late replies, pieces, resets, half-closes, silence, limits.
 
 use crate::support::Running;
+use landau_mail::sink::conduct::{Conduct, Cut, Latency, Pieces};
+use landau_mail::sink::http::{Answer, Http};
+use landau_mail::sink::tcp::{Mode, Tcp};
+use std::io::ErrorKind;
 use std::time::Duration;
+
+/// A request that is answered, and as bytes comes back.
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// Sinks for requests and for bytes, each with the answer to [`REQUEST`].
+fn others(conduct: Conduct, latency: Latency) -> [(Running, &'static [u8]); 2] {
+    // Idle connections are closed, and a test advances the clock by hours.
+    let idle = Duration::from_secs(30 * 86_400);
+    let answer = Answer { content_bytes: 3, latency, ..Answer::default() };
+    let http = Running::http(Http::new(answer, conduct, idle, 1));
+    let tcp = Running::tcp(Tcp::new(Mode::Echo, latency, conduct, idle, 1));
+    [(http, b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nxxx"), (tcp, REQUEST)]
+}
 
 /// The clock of the sink stands still, so what comes before it is advanced was not late.
 #[test]
@@ -118,4 +135,53 @@ fn a_client_that_reads_late_loses_no_reply() {
         assert_eq!(client.reply(), 250);
     }
     assert_eq!([client.reply(), client.reply()], [221, 0]);
+}
+
+#[test]
+fn answers_to_requests_and_bytes_are_late_and_leave_in_pieces() {
+    let every = Duration::from_secs(3600);
+    let conduct = Conduct { pieces: Some(Pieces { bytes: 20, every }), ..Conduct::default() };
+    for (sink, answer) in others(conduct, Latency::parse("1h").unwrap()) {
+        let mut client = sink.connect();
+        client.send(REQUEST);
+        assert_eq!(client.receive_briefly(), b"");
+        let mut pieces: Vec<Vec<u8>> = Vec::new();
+        while pieces.concat().len() < answer.len() {
+            match client.receive_briefly() {
+                piece if piece.is_empty() => sink.clock.advance(every),
+                piece => pieces.push(piece),
+            }
+        }
+        assert_eq!(pieces.concat(), answer);
+        assert!(pieces.len() > 1 && pieces.iter().all(|piece| piece.len() <= 20), "{pieces:?}");
+    }
+}
+
+#[test]
+fn connections_of_requests_and_bytes_are_reset_half_closed_or_silent() {
+    let cut = Some(Cut { after_bytes: 20, share: 1.0 });
+    for (sink, _) in others(Conduct { reset: cut, ..Conduct::default() }, Latency::default()) {
+        let mut client = sink.connect();
+        client.send(REQUEST);
+        assert_eq!(client.rest().unwrap_err().kind(), ErrorKind::ConnectionReset);
+        assert_eq!(sink.remote.total("resets"), 1);
+    }
+    for (sink, _) in others(Conduct { half_close: cut, ..Conduct::default() }, Latency::default()) {
+        let mut client = sink.connect();
+        client.send(REQUEST);
+        client.rest().unwrap();
+        client.send(&[b'x'; 1000]);
+        while sink.remote.total("bytes_received") < REQUEST.len() as u64 + 1000 {
+            std::thread::yield_now();
+        }
+        assert_eq!(sink.remote.total("half_closes"), 1);
+    }
+    for (sink, _) in others(Conduct { silent_share: 1.0, ..Conduct::default() }, Latency::default()) {
+        let mut client = sink.connect();
+        client.send(REQUEST);
+        while sink.remote.total("bytes_received") < REQUEST.len() as u64 {
+            std::thread::yield_now();
+        }
+        assert_eq!((client.receive_briefly(), sink.remote.total("silent")), (Vec::new(), 1));
+    }
 }

@@ -10,6 +10,7 @@ mod escape;
 mod hostile;
 mod relay;
 mod route;
+mod rules;
 mod run;
 mod smtp;
 #[path = "../../../wire/tests/it/smuggling.rs"]

@@ -2,8 +2,10 @@
 
 use crate::smuggling::{Attempt, PROLOGUE};
 use landau_mail::sink::dns::{Datagrams, Dns, Service, bind};
+use landau_mail::sink::http::Http;
 use landau_mail::sink::smtp::Smtp;
 use landau_mail::sink::smtp::profile::Profiles;
+use landau_mail::sink::tcp::Tcp;
 use landau_mail::sink::{Config, Remote, Sink};
 use landau_mail::{Backoff, Delivery, Envelope, Feedback, Limits, Mode, Observer, Progress, Source, Sync};
 use landau_reactor::ManualClock;
@@ -56,6 +58,18 @@ impl Running {
     /// Starts a sink for SMTP that behaves as a profile says.
     pub(crate) fn profile(text: &str) -> Self {
         Self::smtp(Smtp::new("sink.example", text.parse::<Profiles>().unwrap(), 1))
+    }
+
+    /// Starts a sink for bytes.
+    pub(crate) fn tcp(tcp: Tcp) -> Self {
+        let (config, clock) = Self::config("127.0.0.1:0");
+        Self::start(Sink::bind(tcp, config).unwrap(), clock)
+    }
+
+    /// Starts a sink for requests.
+    pub(crate) fn http(http: Http) -> Self {
+        let (config, clock) = Self::config("127.0.0.1:0");
+        Self::start(Sink::bind(http, config).unwrap(), clock)
     }
 
     pub(crate) fn connect(&self) -> Client {
@@ -188,6 +202,12 @@ impl Client {
     pub(crate) fn command(&mut self, line: &str) -> i32 {
         self.send(format!("{line}\r\n").as_bytes());
         self.reply()
+    }
+
+    /// Receives everything until the connection ends.
+    pub(crate) fn rest(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.stream.read_to_end(&mut bytes).map(|_| bytes)
     }
 
     /// Receives what comes within a short time: nothing if the sink holds it back.

@@ -1,0 +1,188 @@
+//! What a delivery does by the rules, over real sockets: modes, merge fields, reuse of connections, limits of a site,
+//! answers 421, 4yz and 5yz, and what the mailboxes have in the end.
+
+use crate::support::{Names, Running, Silent, delivery};
+use landau_mail::sink::dns::{Layout, Service};
+use landau_mail::sink::mailbox::{Mailboxes, directory_name};
+use landau_mail::sink::smtp::Smtp;
+use landau_mail::sink::smtp::profile::Profiles;
+use landau_mail::synthetic::Shape;
+use landau_mail::{Delivery, Envelope, Mode, Outcome, Source, deliver};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+fn shape(recipients: u64) -> Source {
+    Source::Synthetic(Shape { recipients, domains: 10, zipf: 0.0, seed: 1 })
+}
+
+/// Delivers to 30 recipients at a sink.
+fn run(folder: &Path, sink: &Running, change: impl FnOnce(&mut Delivery)) -> Outcome {
+    let mut delivery = delivery(folder, shape(30));
+    delivery.via = Some(sink.address.to_string());
+    change(&mut delivery);
+    deliver(&delivery, &mut Silent, &|| false).unwrap()
+}
+
+/// Makes a delivery send a message.
+fn with_message(folder: &Path, delivery: &mut Delivery, text: &str) {
+    let path = folder.join("letter.eml");
+    std::fs::write(&path, text).unwrap();
+    delivery.message = Some(path);
+    delivery.envelope = Envelope::new("s@client.test", Mode::Data);
+}
+
+fn reasons(outcome: &Outcome, text: &str) -> u64 {
+    outcome.reasons.iter().filter(|(reason, _)| reason.contains(text)).map(|(_, count)| count).sum()
+}
+
+/// Returns the recipients that a ledger has in a state.
+fn recipients_in(folder: &Path, state: &str) -> BTreeSet<String> {
+    let ledger = std::fs::read_to_string(folder.join("ledger")).unwrap();
+    let lines = ledger.lines().filter(|line| line.contains(&format!("\"state\":\"{state}\"")));
+    lines.map(|line| line.split("\"to\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn each_mode_goes_as_far_as_its_name_says() {
+    for (mode, state, expected) in
+        [(Mode::Data, "sent", [30, 30, 0]), (Mode::Rset, "accepted", [0, 30, 30]), (Mode::Quit, "greeted", [0, 0, 0])]
+    {
+        let (sink, folder) = (Running::profile(""), tempfile::tempdir().unwrap());
+        let outcome = run(folder.path(), &sink, |delivery| {
+            with_message(folder.path(), delivery, "Subject: a\n\nb\n");
+            delivery.envelope = Envelope::new("s@client.test", mode);
+        });
+        assert_eq!((outcome.recipients.done, outcome.recipients.sum()), (30, 30), "{mode:?}: {:?}", outcome.lost);
+        assert_eq!(recipients_in(folder.path(), state).len(), 30, "{mode:?}");
+        let counts = ["messages", "recipients", "resets_of_transactions"].map(|name| sink.remote.total(name));
+        assert_eq!(counts, expected, "{mode:?}");
+        assert!(mode != Mode::Quit || outcome.connections == 30, "{}", outcome.connections);
+    }
+}
+
+#[test]
+fn each_recipient_gets_its_fields_and_the_mailboxes_are_what_the_ledger_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let profile: Profiles = "[default]\npermanent = 0.2\ntemporary = { share = 0.3, attempts = 1 }".parse().unwrap();
+    let mail = folder.path().join("mail");
+    let sink = Running::smtp(Smtp::new("sink.example", profile, 1).with_mailboxes(Mailboxes::create(&mail).unwrap()));
+    let list: Vec<String> = (0..200).map(|number| format!("u{number}@d.example,Name {number}")).collect();
+    let path = folder.path().join("list.csv");
+    std::fs::write(&path, format!("email,name\n{}\n", list.join("\n"))).unwrap();
+    let outcome = run(folder.path(), &sink, |delivery| {
+        delivery.source = Source::File(path);
+        with_message(folder.path(), delivery, "Subject: {{name}}\n\nDear {{name}}\n.\n");
+    });
+    let (sent, failed) = (recipients_in(folder.path(), "sent"), recipients_in(folder.path(), "failed"));
+    assert_eq!((sent.len() as u64, failed.len() as u64), (outcome.recipients.done, outcome.recipients.failed));
+    assert!(sent.len() > 100 && failed.len() > 10 && sent.len() + failed.len() == 200, "{:?}", outcome.recipients);
+    assert!(!recipients_in(folder.path(), "deferred").is_empty(), "some were tried twice");
+    let boxes: BTreeSet<String> =
+        std::fs::read_dir(&mail).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(boxes, sent.iter().map(|address| directory_name(address)).collect::<BTreeSet<String>>());
+    for address in &sent {
+        let files: Vec<_> = std::fs::read_dir(mail.join(directory_name(address)).join("new")).unwrap().collect();
+        let text = std::fs::read_to_string(files[0].as_ref().unwrap().path()).unwrap();
+        let name = format!("Name {}", &address[1..address.find('@').unwrap()]);
+        assert_eq!((files.len(), text), (1, format!("Subject: {name}\r\n\r\nDear {name}\r\n.\r\n")));
+    }
+}
+
+#[test]
+fn a_connection_is_used_for_a_number_of_messages_and_a_time() {
+    for (per_connection, reuse_for, connections) in
+        [(3, Duration::MAX, 10), (u64::MAX, Duration::ZERO, 30), (u64::MAX, Duration::MAX, 1)]
+    {
+        let (sink, folder) = (Running::profile(""), tempfile::tempdir().unwrap());
+        let outcome = run(folder.path(), &sink, |delivery| {
+            (delivery.limits.sessions, delivery.per_connection, delivery.reuse_for) = (1, per_connection, reuse_for);
+        });
+        assert_eq!((outcome.recipients.done, outcome.connections), (30, connections), "{:?}", outcome.lost);
+    }
+}
+
+/// The limit is of all domains together that have the same MX hosts.
+#[test]
+fn domains_with_the_same_hosts_share_the_limit_of_connections() {
+    for sites in [1, 2] {
+        let layout = Layout { domains: 50, sites, ..Layout::default() };
+        let names = Names::start(&Service { layout, ..Service::default() });
+        let profiles = Profiles::default();
+        let hosts = Running::smtp_at(Smtp::new("sink.example", profiles, 1), "127.0.0.0/8:0");
+        let folder = tempfile::tempdir().unwrap();
+        let source = Source::Synthetic(Shape { recipients: 500, domains: 50, zipf: 0.0, seed: 1 });
+        let mut delivery = delivery(folder.path(), source);
+        delivery.name_server = Some(names.streams.address);
+        delivery.smtp_port = hosts.address.port();
+        (delivery.limits.per_site, delivery.limits.initial) = (2, 10);
+        let outcome = deliver(&delivery, &mut Silent, &|| false).unwrap();
+        assert_eq!(outcome.recipients.done, 500, "{:?}", outcome.reasons);
+        assert!(outcome.most_open <= 2 * sites, "{} connections to {sites} sites", outcome.most_open);
+    }
+}
+
+/// A 421 after messages is the end of the connection, and no attempt: the recipients have one each.
+#[test]
+fn a_421_ends_the_connection_and_is_no_attempt() {
+    let (sink, folder) = (Running::profile("[default]\nmessages = 2"), tempfile::tempdir().unwrap());
+    let outcome = run(folder.path(), &sink, |delivery| {
+        with_message(folder.path(), delivery, "Subject: a\n\nb\n");
+        (delivery.limits.sessions, delivery.limits.attempts) = (1, 1);
+    });
+    assert_eq!((outcome.recipients.done, outcome.recipients.deferred), (30, 0), "{:?}", outcome.reasons);
+    assert!(outcome.connections >= 15 && sink.remote.total("message_limit") >= 14, "{}", outcome.connections);
+}
+
+/// A server that takes fewer connections than the client wants gets fewer in the end, and all mail.
+#[test]
+fn connections_that_are_refused_with_421_are_tried_again() {
+    let (sink, folder) = (Running::profile("[default]\nconnections = 2"), tempfile::tempdir().unwrap());
+    let outcome = run(folder.path(), &sink, |delivery| {
+        delivery.source = shape(300);
+        (delivery.limits.sessions, delivery.limits.initial, delivery.limits.attempts) = (10, 10, 1000);
+    });
+    assert_eq!(outcome.recipients.done, 300, "{:?} {:?}", outcome.reasons, outcome.notes);
+    let busy = sink.remote.total("busy");
+    let refused: u64 = outcome.lost.iter().filter(|(reason, _)| reason.contains("421")).map(|(_, count)| count).sum();
+    assert!(busy >= 8 && refused > 0 && refused <= busy, "{busy} refused, {:?}", outcome.lost);
+}
+
+#[test]
+fn a_4yz_is_tried_again_and_a_5yz_is_final() {
+    for (profile, expected) in [
+        ("[default]\ntemporary = { share = 1.0, attempts = 1 }", (30, 0, 60)),
+        ("[default]\npermanent = 1.0", (0, 30, 30)),
+    ] {
+        let (sink, folder) = (Running::profile(profile), tempfile::tempdir().unwrap());
+        let outcome = run(folder.path(), &sink, |_| {});
+        assert_eq!((outcome.recipients.done, outcome.recipients.failed, outcome.attempts), expected, "{profile}");
+        assert_eq!(outcome.reasons.iter().map(|(_, count)| count).sum::<u64>(), 30, "{:?}", outcome.reasons);
+    }
+}
+
+/// The sink knows only its own clock, which the test advances: a second run comes after the time of greylisting.
+#[test]
+fn a_greylisted_recipient_is_accepted_by_a_later_run() {
+    let (sink, folder) = (Running::profile("[default]\ngreylist = \"1h\""), tempfile::tempdir().unwrap());
+    let outcome = run(folder.path(), &sink, |_| {});
+    assert_eq!((outcome.recipients.done, outcome.recipients.deferred), (0, 30));
+    assert!(sink.remote.total("recipients_greylisted") >= 30);
+    sink.clock.advance(Duration::from_secs(3601));
+    let outcome = run(folder.path(), &sink, |_| {});
+    assert_eq!((outcome.recipients.done, outcome.recipients.deferred), (30, 0), "{:?}", outcome.reasons);
+}
+
+#[test]
+fn a_message_that_the_server_does_not_take_is_not_sent() {
+    for (profile, text, reason) in [
+        ("[default]\nsize_limit = \"100B\"", format!("Subject: a\n\n{}\n", "x".repeat(200)), "5.3.4 "),
+        ("[default]\nextensions = [\"SIZE\"]", "Subject: a\n\n\u{e9}\n".to_owned(), "5.6.3 "),
+        ("[default]\nextensions = [\"8BITMIME\"]", "Subject: \u{e9}\n\nb\n".to_owned(), "5.6.9 "),
+    ] {
+        let (sink, folder) = (Running::profile(profile), tempfile::tempdir().unwrap());
+        let outcome = run(folder.path(), &sink, |delivery| with_message(folder.path(), delivery, &text));
+        assert_eq!((outcome.recipients.failed, reasons(&outcome, reason)), (30, 30), "{:?}", outcome.reasons);
+        assert_eq!((sink.remote.total("messages"), sink.remote.total("errors")), (0, 0), "{profile}");
+    }
+}
