@@ -22,7 +22,8 @@ pub(crate) struct Active {
     pub(crate) close: bool,
     /// A request's body that has not ended; the request's head is the input.
     body: Option<Unwanted>,
-    /// Which fetch, or which listing, the connection waits for.
+    /// Which fetch, or which listing, the connection waits for; if it lingers, when it ended, in milliseconds of the
+    /// transport's clock.
     pub(crate) ticket: u32,
     /// The bytes given to the kernel since the send deadline was set.
     pub(crate) sent: u64,

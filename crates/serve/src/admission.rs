@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::limiter::{ConnectionLimiter, Full};
 use crate::send_buffers::SendBuffers;
 use crate::site::Site;
+use crate::tls;
 use landau_sys::descriptor::is_open;
 use landau_sys::limits::{self, Resource};
 use landau_sys::stream;
@@ -26,9 +27,6 @@ const OWN_MOST: u64 = 1024;
 
 /// A capacity below this is reported, even if no other was requested.
 const FEW: usize = 500;
-
-/// More than a refused request has, and little enough to delay nobody.
-const DISCARD_BYTES: usize = 64 << 10;
 
 /// Admits connections, and counts those that have ended.
 #[derive(Debug)]
@@ -56,6 +54,11 @@ impl Admission {
         let is_shared = config.accepting == Accepting::Handed || cfg!(not(target_os = "linux"));
         let sharers = if is_shared { config.workers.max(1) as u64 } else { 1 };
         Ok(Self { most: room(limit.saturating_sub(own) / sharers), limiter, counters: counters.clone() })
+    }
+
+    /// Returns how many more connections the worker has descriptors for.
+    pub(crate) fn spare(&self, open: usize) -> usize {
+        self.most.saturating_sub(open)
     }
 
     /// The number of connections that this worker has descriptors for.
@@ -106,13 +109,9 @@ impl Refusal {
     #[cold]
     pub(crate) fn tell(&self, fd: &OwnedFd, is_tls: bool, site: &mut Site, send_buffers: &mut SendBuffers) {
         site.refuse_connection(self.0, send_buffers);
-        // A TLS client would not understand it.
-        if !is_tls {
-            let _ = stream::send(fd, &send_buffers.bytes, true);
-        }
+        let answer = if is_tls { &tls::REFUSAL[..] } else { &send_buffers.bytes };
+        let _ = stream::send(fd, answer, true);
         say_end(fd);
-        // Closing a socket with unread data sends a reset, which can destroy the response on its way.
-        let _ = stream::discard(fd, DISCARD_BYTES);
     }
 }
 

@@ -12,8 +12,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// How long the client may go on sending after the end of a connection.
+/// How long the client may be silent after the end of a connection, if it has more to send.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
+
+/// How long it may go on sending in all. A client that uploads what was refused reads the answer only then.
+const LINGER_IN_ALL_MS: u32 = 30_000;
 
 /// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,12 +130,20 @@ impl Connection {
     }
 
     /// Shuts the connection down for writing; returns whether the client is still there.
-    pub(crate) fn linger(&mut self) -> bool {
+    pub(crate) fn linger(&mut self, now_ms: u32) -> bool {
         let is_there = self.fd.as_ref().is_some_and(say_end);
         if is_there {
             (self.state, self.active) = (State::Lingering, None);
+            self.active().ticket = now_ms;
         }
         is_there
+    }
+
+    /// Returns how long the client may be silent now, after the end of the connection; `None` if it has had its time.
+    pub(crate) fn linger_time(&mut self, now_ms: u32) -> Option<Duration> {
+        let left_ms =
+            LINGER_IN_ALL_MS.checked_sub(now_ms.wrapping_sub(self.active().ticket)).filter(|&left| left > 0)?;
+        Some(LINGER.min(Duration::from_millis(u64::from(left_ms))))
     }
 }
 

@@ -21,6 +21,7 @@ mod log;
 mod memory;
 mod metrics;
 mod privilege;
+mod refused;
 mod send_buffers;
 mod server;
 mod site;

@@ -20,6 +20,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+/// What a refused client is told, whose handshake is not waited for: the alert `internal_error` (RFC 8446 section 6.2),
+/// in a record of its own. There is none for an overload.
+pub(crate) const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+
 /// A certificate chain and its key, each a PEM file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {

@@ -100,7 +100,9 @@ impl<T: Transport> Worker<T> {
     pub(super) fn admit(&mut self, arrival: Arrival) {
         let is_tls = arrival.is_tls;
         if let Err(refusal) = self.admission.enter(self.table.len(), arrival.peer) {
-            return refusal.tell(&arrival.fd, is_tls, &mut self.site, &mut self.send_buffers);
+            refusal.tell(&arrival.fd, is_tls, &mut self.site, &mut self.send_buffers);
+            let spare = self.admission.spare(self.table.len());
+            return self.refused.keep(arrival.fd, self.transport.now_ms(), spare);
         }
         // A client that connects while the server ends has sent its request already, or is not waited for.
         if !is_tls && (self.site.closing || self.speculative_read.is_worth_it()) {

@@ -108,6 +108,7 @@ impl<T: Transport> Worker<T> {
         if connection.is_tls && self.is_handshaking(number) {
             return self.continue_handshake(number);
         }
+        let now_ms = self.transport.now_ms();
         let Some(connection) = self.table.get(number) else { return };
         let next = connection.settle(rest, &self.memory);
         let Some(fd) = connection.fd.as_ref() else { return };
@@ -121,7 +122,7 @@ impl<T: Transport> Worker<T> {
             Next::Waiting => {}
             Next::More => return self.next_requests(number),
             Next::List => return self.wait_for_list(number),
-            Next::Close(true) if connection.linger() => self.set_deadline(number, LINGER),
+            Next::Close(true) if connection.linger(now_ms) => self.set_deadline(number, LINGER),
             Next::Close(_) => return self.close(number),
         }
         self.set_interest(number, Interest::READABLE);

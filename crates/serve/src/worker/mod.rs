@@ -22,6 +22,7 @@ use crate::listener::ListenSocket;
 use crate::log::Feed;
 use crate::memory::Memory;
 use crate::privilege::Sandbox;
+use crate::refused::Refused;
 use crate::send_buffers::SendBuffers;
 use crate::site::{Folder, Notices, Site};
 use crate::tls::{Sessions, Settings};
@@ -69,6 +70,7 @@ pub(crate) struct Worker<T> {
     transport: T,
     table: Table,
     admission: Admission,
+    refused: Refused,
     site: Site,
     fetcher: Fetcher,
     speculative_read: SpeculativeRead,
@@ -103,6 +105,7 @@ impl<T: Transport> Worker<T> {
             number,
             site,
             admission,
+            refused: Refused::default(),
             drain: Drain::new(control, &config.timeouts),
             config,
             counters,
@@ -133,11 +136,19 @@ impl<T: Transport> Worker<T> {
             if self.drain.is_requested() && self.continue_drain() {
                 break;
             }
-            self.poll_once(self.drain.max_wait(self.site.log.as_ref()));
+            self.poll_once(self.max_wait());
         }
         if let Some(log) = &mut self.site.log {
             log.finish();
         }
+    }
+
+    /// Returns how long the next wait may be.
+    #[inline]
+    fn max_wait(&self) -> Option<Duration> {
+        let drain = self.drain.max_wait(self.site.log.as_ref());
+        let refused = self.refused.max_wait(self.transport.now_ms());
+        drain.into_iter().chain(refused).min()
     }
 
     /// Waits once and handles what the wait found.
@@ -149,6 +160,7 @@ impl<T: Transport> Worker<T> {
             return;
         }
         self.site.tick(self.transport.now_ms());
+        self.refused.tick(self.transport.now_ms());
         while let Some(event) = self.transport.next_event(&self.table) {
             match event {
                 Event::Connection(number, ready) => self.handle(number, ready),
@@ -291,11 +303,17 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Discards what a client still sends after the end of the connection.
+    /// Discards what a client still sends after the end of the connection, for as long as it goes on and not for ever.
     fn linger(&mut self, number: u32) {
-        let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return };
+        let now_ms = self.transport.now_ms();
+        let Some(connection) = self.table.get(number) else { return };
+        let Some(fd) = connection.fd.as_ref() else { return };
         match self.transport.receive(number, fd, &mut self.scratch[..SCRATCH_BYTES]) {
-            Ok(None | Some(1..)) => {}
+            Ok(None) => {}
+            Ok(Some(1..)) => match connection.linger_time(now_ms) {
+                Some(time) => self.set_deadline(number, time),
+                None => self.close(number),
+            },
             _ => self.close(number),
         }
     }

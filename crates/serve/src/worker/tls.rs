@@ -6,7 +6,7 @@
 use super::{SCRATCH_BYTES, Worker};
 use crate::connection::{LINGER, State};
 use crate::exchange::{After, Remainder};
-use crate::tls::{Received, Session};
+use crate::tls::{self, Received, Session};
 use crate::transport::Transport;
 use landau_reactor::Interest;
 use landau_sys::stream;
@@ -27,6 +27,9 @@ impl<T: Transport> Worker<T> {
         let Some(settings) = &self.tls else { return false };
         if self.memory.is_short() {
             self.counters.memory_refused.add(1);
+            if let Some(fd) = self.table.fd(number) {
+                let _ = stream::send(fd, &tls::REFUSAL, true);
+            }
             return false;
         }
         match Session::new(settings.current(), &self.memory) {
@@ -122,10 +125,11 @@ impl<T: Transport> Worker<T> {
     fn end_session(&mut self, number: u32) {
         // One attempt: the connection ends either way.
         let _ = self.flush(number);
+        let now_ms = self.transport.now_ms();
         self.sessions.remove(number);
         let Some(connection) = self.table.get(number) else { return };
         connection.is_tls = false;
-        if !connection.linger() {
+        if !connection.linger(now_ms) {
             return self.close(number);
         }
         self.set_deadline(number, LINGER);

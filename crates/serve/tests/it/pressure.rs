@@ -2,6 +2,7 @@
 //! than other clients.
 
 use crate::support::{Client, LONG, Site, kinds};
+use landau_reactor::ManualClock;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
@@ -136,5 +137,65 @@ fn refused_clients_get_a_response() {
         // Linux delivers the response before the reset; other systems may not.
         std::thread::sleep(Duration::from_millis(50));
         assert!(second.take_error().unwrap().is_none(), "{kind:?}: it was reset");
+    }
+}
+
+/// A refused client that asks only then gets its response, too: the connection stays open for a moment. A reset made
+/// clients report a broken connection.
+#[test]
+fn refused_clients_that_ask_later_get_a_response() {
+    for kind in kinds() {
+        let clock = ManualClock::default();
+        let site = Site::new(&[("f", b"content")], |config| {
+            (config.connections, config.accepting, config.clock) = (Some(1), kind, Some(clock.clone()));
+        });
+        let mut first = site.connect();
+        first.send(b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(first.answer().unwrap().status, 200, "{kind:?}");
+        let mut later = site.connect().stream;
+        let began = Instant::now();
+        while site.server().totals().refused_full == 0 {
+            assert!(began.elapsed() < LONG, "{kind:?}: it was not refused");
+        }
+        for part in [&b"GET /f HTTP/1.1\r\n"[..], b"Host: x\r\n", b"\r\n"] {
+            later.write_all(part).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+            // A reset is there at once on the loopback interface.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut answer = String::new();
+        later.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{kind:?}: {answer:?}");
+        clock.advance(Duration::from_secs(1));
+        let began = Instant::now();
+        while later.write(b"x").is_ok() {
+            assert!(began.elapsed() < LONG, "{kind:?}: it stays open for ever");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The answer to an upload that is too long arrives although the client sends all of it first, for as long as that
+/// takes. The server used to reset the connection two seconds after its answer.
+#[test]
+fn an_upload_that_is_refused_may_end() {
+    const PARTS: u32 = 8;
+    for kind in kinds() {
+        let clock = ManualClock::default();
+        let site = Site::new(&[("f", b"content")], |config| {
+            (config.accepting, config.clock) = (kind, Some(clock.clone()));
+        });
+        let mut client = site.connect();
+        client.send(b"POST /f HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n");
+        let began = Instant::now();
+        while site.server().totals().client_errors == 0 {
+            assert!(began.elapsed() < LONG, "{kind:?}: it was not refused");
+        }
+        for part in 0..PARTS {
+            client.stream.write_all(&[b'x'; 10_000]).unwrap_or_else(|error| panic!("{kind:?}: {part}: {error}"));
+            // The worker reads this before it answers a request that comes later; only then time passes.
+            assert_eq!(site.get("/f", "").status, 200, "{kind:?}");
+            clock.advance(Duration::from_millis(1500));
+        }
+        assert_eq!(client.answer().unwrap().status, 413, "{kind:?}");
     }
 }
