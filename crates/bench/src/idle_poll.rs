@@ -38,7 +38,8 @@ pub fn main() -> Option<u8> {
     }
 }
 
-/// Processes that keep processors busy until this is dropped.
+/// Processes that keep processors busy until this is dropped. A process of the lowest class needs a processor to end,
+/// and gets it after a second on a machine that is busy; so it returns to the normal class before it is killed.
 #[derive(Debug)]
 pub(crate) struct IdlePoll {
     children: Vec<OwnedChild>,
@@ -72,5 +73,14 @@ impl IdlePoll {
         }
         let numbers: Vec<String> = self.processors.iter().map(u32::to_string).collect();
         format!("kept busy by SCHED_IDLE processes on {}", numbers.join(", "))
+    }
+}
+
+impl Drop for IdlePoll {
+    fn drop(&mut self) {
+        for child in &self.children {
+            // Without the permission it ends later.
+            let _ = process::set_normal_priority(child.id());
+        }
     }
 }

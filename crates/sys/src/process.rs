@@ -263,6 +263,23 @@ pub fn set_idle_priority() -> Result<()> {
     Err(Error::unsupported("sched_setscheduler"))
 }
 
+/// Gives a process the normal scheduling class back. From the lowest class this takes a privilege, or a limit on nice
+/// values that allows 0 (`RLIMIT_NICE`); without either it fails (EPERM).
+#[cfg(target_os = "linux")]
+pub fn set_normal_priority(pid: u32) -> Result<()> {
+    let priority = libc::sched_param { sched_priority: 0 };
+    let pid = pid.cast_signed();
+    // SAFETY: `priority` is readable for the length of the call.
+    check("sched_setscheduler", unsafe { libc::sched_setscheduler(pid, libc::SCHED_OTHER, &raw const priority) })
+        .map(drop)
+}
+
+/// Gives a process the normal scheduling class back: not supported here.
+#[cfg(not(target_os = "linux"))]
+pub fn set_normal_priority(_: u32) -> Result<()> {
+    Err(Error::unsupported("sched_setscheduler"))
+}
+
 /// Returns whether a process with that identifier exists; a zombie does.
 pub fn exists(pid: i32) -> bool {
     // SAFETY: signal 0 is not delivered; the call only checks.
