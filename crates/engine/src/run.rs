@@ -39,13 +39,20 @@ impl std::fmt::Debug for Session<'_> {
 /// Measures everything in a plan and writes its record, but not the results and the last line. The caller appends the
 /// results, then the returned [`End`].
 pub fn run(plan: &Plan, writer: &mut dyn Journal, mut session: Session) -> Result<End, Error> {
-    write_plan(plan, session.command, writer)?;
+    let is_measured = plan.cases.iter().any(|planned| planned.entry.measures_folder);
+    let folder = session.scratch.path().parent().filter(|_| is_measured);
+    write_plan(plan, session.command, folder, writer)?;
     let mut workers = Workers::new(plan, session.scratch.path());
     Execution::new(plan, writer, session.means(&mut workers)).run()
 }
 
-/// Writes the lines of a record that precede its first pass.
-pub(crate) fn write_plan(plan: &Plan, command: &[String], writer: &mut dyn Journal) -> Result<(), Error> {
+/// Writes the lines of a record that precede its first pass; `folder` is the one whose file system is measured.
+pub(crate) fn write_plan(
+    plan: &Plan,
+    command: &[String],
+    folder: Option<&Path>,
+    writer: &mut dyn Journal,
+) -> Result<(), Error> {
     writer.append(&Line::Header(Header {
         schema: SCHEMA_VERSION,
         landau: env!("CARGO_PKG_VERSION").to_owned(),
@@ -57,6 +64,7 @@ pub(crate) fn write_plan(plan: &Plan, command: &[String], writer: &mut dyn Journ
         case_count: plan.cases.len() as u32,
         time_limit_s: plan.time_limit_s,
         adaptive: plan.adaptive,
+        folder: folder.map(|path| path.display().to_string()),
     }))?;
     writer.append(&Line::Host(Box::new(plan.host.clone())))?;
     for planned in &plan.cases {

@@ -85,6 +85,10 @@ pub struct Header {
     /// Which passes may follow the planned ones.
     #[serde(default, skip_serializing_if = "Adaptive::is_off")]
     pub adaptive: Adaptive,
+    /// The folder whose file system is measured, an absolute path; none if no benchmark measures one. A resumed run
+    /// continues there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
 }
 
 /// Which passes may follow the planned ones, for the cases whose curves are not resolved.

@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = whole_seconds)]
     time_limit: Option<Duration>,
     /// Create the benchmarks' temporary files in this directory [default: with `files`, which measures its file system,
-    /// the current directory; else $TMPDIR, else /tmp]
+    /// the current directory; else $TMPDIR, else /tmp; with --resume, that of the interrupted run]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Pin the measuring processes to this CPU; `any` does not pin [default: the last CPU]
@@ -86,7 +86,7 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, EndOutcome)>
         let is_in_study = entry.in_quick || study != Study::Quick;
         named.iter().any(|name| name == entry.name) || (named.is_empty() && is_in_study)
     };
-    let scratch = scratch(args, REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder))?;
+    let scratch = scratch(args.dir.as_deref(), REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder))?;
     let (host, clock) = describe_host(args.cpu)?;
     let measurement = &args.measurement;
     let request = Request {
@@ -156,8 +156,7 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<EndOutco
             record.pass_count()
         );
     }
-    let is_run = |entry: &&Entry| record.cases.iter().any(|case| case.benchmark == entry.name);
-    let scratch = scratch(args, REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder))?;
+    let scratch = scratch_again(args, &record)?;
     let mut writer = Writer::resume(path, &record)?;
     let changes = Changes {
         pass_count: passes,
@@ -225,8 +224,8 @@ fn resume_hint(path: &Path) -> String {
 }
 
 /// Creates the folder for the files of benchmarks, and says which folders earlier runs have left elsewhere.
-fn scratch(args: &Args, measures_folder: bool) -> anyhow::Result<Scratch> {
-    let parent = match &args.dir {
+fn scratch(directory: Option<&Path>, measures_folder: bool) -> anyhow::Result<Scratch> {
+    let parent = match directory {
         Some(directory) => std::path::absolute(directory)?,
         None if measures_folder => std::env::current_dir().context("find the current directory; pass --dir")?,
         None => std::env::temp_dir(),
@@ -237,6 +236,25 @@ fn scratch(args: &Args, measures_folder: bool) -> anyhow::Result<Scratch> {
         status::tell(&format!("a run that was killed has left {folder}; remove it with: rm -r '{folder}'"));
     }
     Ok(scratch)
+}
+
+/// Creates the folder for the files of a resumed run, in the same place if its file system is measured.
+fn scratch_again(args: &Args, record: &Record) -> anyhow::Result<Scratch> {
+    let Some(folder) = record.header.folder.as_ref().map(Path::new) else {
+        let is_run = |entry: &&Entry| record.cases.iter().any(|case| case.benchmark == entry.name);
+        return scratch(args.dir.as_deref(), REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder));
+    };
+    if let Some(directory) = &args.dir
+        && std::path::absolute(directory)? != folder
+    {
+        bail!(
+            "--dir {}: {} has files in {}, and a record has those of one folder; leave out --dir, or start a new run",
+            directory.display(),
+            record.path,
+            folder.display()
+        );
+    }
+    scratch(Some(folder), true)
 }
 
 fn pinning(text: &str) -> Result<Pinning, String> {

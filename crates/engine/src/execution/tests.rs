@@ -111,7 +111,7 @@ fn measure(
         None => Writer::create(path).unwrap(),
     };
     if held.is_none() {
-        run::write_plan(plan, &[], &mut writer).unwrap();
+        run::write_plan(plan, &[], None, &mut writer).unwrap();
     }
     let cell = Cell::new(false);
     let mut driver = Simulated { now: Duration::ZERO, interrupted: &cell, stop, outcome };
