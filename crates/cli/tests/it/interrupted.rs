@@ -129,7 +129,7 @@ fn a_run_whose_disk_fills_up_can_be_resumed() {
          {LANDAU} run --resume full/r --no-report --quiet; echo resume $?
          {LANDAU} verify full/r; echo verify $?"
     );
-    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).current_dir(room.path()).output().unwrap();
+    let output = room.other("unshare", &["-m", "sh", "-c", &script]).output().unwrap();
     let ran = Ran::of(output);
     assert!(ran.err.contains("No space left on device") && ran.err.contains("--resume full/r"), "{ran:?}");
     let statuses: Vec<&str> = ran.out.lines().filter(|line| line.split(' ').count() == 2).collect();

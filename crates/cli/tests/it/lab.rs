@@ -220,9 +220,7 @@ fn a_full_disk_is_an_error_and_ends_the_emulator() {
     // A limit on the file size acts like a full disk, and needs no root; the initramfs is elsewhere.
     let shell =
         format!("ulimit -f 24 && trap '' XFSZ && exec '{LANDAU}' lab run -k '{kernel}' --no-report --output r socket");
-    let mut command = Command::new("sh");
-    command.args(["-c", &shell]).current_dir(room.path()).env("TMPDIR", room.path());
-    let ran = Ran::of(command.output().unwrap());
+    let ran = Ran::of(room.other("sh", &["-c", &shell]).output().unwrap());
     assert_ne!(ran.status, Some(0), "{ran:?}");
     assert!(ran.err.contains("cannot write") || ran.err.contains("write r/"), "{ran:?}");
     assert_eq!(emulators(&room), Vec::<i32>::new());

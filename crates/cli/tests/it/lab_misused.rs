@@ -5,7 +5,6 @@ use crate::lab::{emulators, kernel};
 use crate::support::{LANDAU, Ran, Room};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 fn entries(room: &Room) -> Vec<String> {
     let entries = std::fs::read_dir(room.path()).unwrap().flatten();
@@ -106,8 +105,7 @@ fn a_low_descriptor_limit_does_not_reach_the_guest() {
         "ulimit -n 64; exec '{LANDAU}' lab run -k '{}' -p exact dup --set dup.n=200 --no-report --output r",
         kernel.display()
     );
-    let mut command = Command::new("sh");
-    let ran = Ran::of(command.args(["-c", &script]).current_dir(room.path()).output().unwrap());
+    let ran = Ran::of(room.other("sh", &["-c", &script]).output().unwrap());
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert_eq!(emulators(&room), Vec::<i32>::new());
 }

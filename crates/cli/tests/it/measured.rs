@@ -2,7 +2,6 @@
 
 use crate::support::{LANDAU, Room};
 use landau_record::schema::{Direction, Outcome};
-use std::process::Command;
 
 /// Covers the whole registry: each case ends without failure, and each phase has one sample for each step.
 #[test]
@@ -44,7 +43,7 @@ fn an_exhausted_port_range_is_a_limit_at_its_size() {
     );
     let is_alone = landau_sys::process::effective_user() == 0;
     let words = if is_alone { vec!["unshare", "-n", "sh", "-c", &script] } else { vec!["sh", "-c", &script] };
-    let output = Command::new(words[0]).args(&words[1..]).current_dir(room.path()).output().unwrap();
+    let output = room.other(words[0], &words[1..]).output().unwrap();
     assert!(output.status.success(), "a limit is a result: {output:?}");
     let record = room.record("r");
     if record.cases.is_empty() {

@@ -81,7 +81,7 @@ fn too_little_disk_space_is_an_error_before_measuring() {
         "mkdir small && mount -t tmpfs -o size=1m none small && {LANDAU} run --output small/r --no-report; \
          echo status $?; ls -A small"
     );
-    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).current_dir(room.path()).output().unwrap();
+    let output = room.other("unshare", &["-m", "sh", "-c", &script]).output().unwrap();
     let ran = Ran::of(output);
     assert!(ran.err.contains("MiB free; free some space or choose another place with --output"), "{ran:?}");
     assert!(ran.out.contains("status 2"), "{ran:?}");
@@ -92,7 +92,7 @@ fn too_little_disk_space_is_an_error_before_measuring() {
 fn a_low_descriptor_limit_is_a_result() {
     let room = Room::new();
     let script = format!("ulimit -n 64; {LANDAU} run --study smoke --output r --no-report --set socket.n=100");
-    let output = Command::new("sh").args(["-c", &script]).current_dir(room.path()).output().unwrap();
+    let output = room.other("sh", &["-c", &script]).output().unwrap();
     let ran = Ran::of(output);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let record = room.record("r");
@@ -114,7 +114,7 @@ fn an_unprivileged_user_can_run_the_study() {
     install(LANDAU, &program);
     let script = format!(
         "chown -R 65534:65534 {0} && cd {0} && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
-         ./landau run --study smoke --output r --no-report --dir .",
+         env XDG_STATE_HOME={0}/state ./landau run --study smoke --output r --no-report --dir .",
         folder.display()
     );
     let ran = Ran::of(Command::new("sh").args(["-c", &script]).output().unwrap());
@@ -207,7 +207,7 @@ fn a_run_with_closed_pipes_completes_and_writes_its_report() {
     for closed in ["| true", "2>&1 | true"] {
         let room = Room::new();
         let script = format!("{LANDAU} run nop dup --study smoke --set dup.n=50 --output r {closed}; exit 0");
-        Command::new("sh").args(["-c", &script]).current_dir(room.path()).output().unwrap();
+        room.other("sh", &["-c", &script]).output().unwrap();
         assert_eq!(room.record("r").end.unwrap().outcome, EndOutcome::Complete, "{closed}");
         assert!(std::fs::read_to_string(room.file("r.html")).unwrap().starts_with("<!"), "{closed}");
     }

@@ -30,12 +30,20 @@ impl Room {
     /// Returns the program with arguments, to be started in this directory.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = landau();
+        self.enter(command.args(words));
         command
-            .args(words)
-            .current_dir(self.path())
-            .env("TMPDIR", self.path())
-            .env("XDG_STATE_HOME", self.file("state"));
+    }
+
+    /// Returns another program, such as a shell that starts ours, to be started in this directory.
+    pub(crate) fn other(&self, program: &str, words: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        self.enter(command.args(words));
         command
+    }
+
+    /// Keeps what a program writes in this directory: its files and, of the user's state, the register of folders.
+    fn enter(&self, command: &mut Command) {
+        command.current_dir(self.path()).env("TMPDIR", self.path()).env("XDG_STATE_HOME", self.file("state"));
     }
 
     /// Runs the program to its end.
