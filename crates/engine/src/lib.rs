@@ -67,7 +67,7 @@ pub use scratch::{Scratch, free_bytes as scratch_free_bytes};
 pub use settings::{Kind, Parameter, Settings};
 pub use stop::Stop;
 pub use study::Study;
-pub use timer::{Timer, Timestamp};
+pub use timer::{Sequence, Timer, Timestamp};
 pub use worker::main as worker_main;
 
 pub use landau_record::schema::{Adaptive, Annotation, AnnotationKind, FactUnit, Facts, Host, Timeline, Unit};

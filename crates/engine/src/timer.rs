@@ -19,9 +19,48 @@ const CANARY_CALLS: u32 = 6;
 /// more often would show nothing more.
 const STEAL_NS: u64 = 10_000_000;
 
+/// The most calls of a [`Sequence`].
+const SEQUENCE: usize = 8;
+
 /// A reading of the pass's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Timestamp(u64);
+
+/// Calls of a step that follow one another at once, timed with one reading of the clock between two of them.
+///
+/// The reading that ends a call begins the next one: half the readings of [`Timer::time`], and the samples are stored
+/// after the last call. For steps of many calls that do nothing between them but look at a result.
+#[derive(Debug)]
+pub struct Sequence {
+    clock: Clock,
+    /// An emulator looks for the markers of calls.
+    is_marked: bool,
+    last: u64,
+    calls: [(usize, u64); SEQUENCE],
+    count: usize,
+}
+
+impl Sequence {
+    /// Times the next call, of a phase, from the end of the one before. A call that fails leaves no sample, nor does
+    /// one beyond the eighth.
+    #[inline(always)]
+    pub fn time<T>(&mut self, phase: usize, call: impl FnOnce() -> landau_sys::Result<T>) -> Result<T, Stop> {
+        if self.is_marked {
+            marker::begin(phase);
+        }
+        let value = call()?;
+        let now = self.clock.ticks();
+        if self.is_marked {
+            marker::end(phase);
+        }
+        if let Some(sample) = self.calls.get_mut(self.count) {
+            *sample = (phase, now - self.last);
+            self.count += 1;
+        }
+        self.last = now;
+        Ok(value)
+    }
+}
 
 /// The timer of a pass.
 #[derive(Debug)]
@@ -96,6 +135,21 @@ impl<'a> Timer<'a> {
                 Ok(value)
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Begins a sequence of calls; [`Timer::record`] stores their samples.
+    #[inline(always)]
+    pub fn sequence(&self) -> Sequence {
+        let (clock, is_marked) = (self.clock, matches!(self.clock, Clock::Instructions));
+        Sequence { clock, is_marked, last: clock.ticks(), calls: [(0, 0); SEQUENCE], count: 0 }
+    }
+
+    /// Stores the samples of a sequence, also of one in which a call failed.
+    #[inline(always)]
+    pub fn record(&mut self, sequence: &Sequence) {
+        for &(phase, ticks) in sequence.calls.iter().take(sequence.count) {
+            self.lanes.push(phase, self.clock.to_ns(ticks));
         }
     }
 
@@ -242,5 +296,30 @@ impl<'a> Timer<'a> {
         self.interference.restart();
         self.window.steps = self.strides.window(window.has_canary);
         self.window.began = self.clock.ticks();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The calls of a sequence leave no gap between their times, and one that fails leaves no sample.
+    #[test]
+    fn a_sequence_has_the_time_of_each_call_that_succeeded() {
+        let (lanes, _fd) = Lanes::create(&[4, 4, 4, 4, 64]).unwrap();
+        let mut timer = Timer::new(&lanes, Clock::Gettime, 3, None, 1);
+        let mut calls = timer.sequence();
+        let began = calls.last;
+        for phase in [2, 0] {
+            calls.time(phase, || Ok(())).unwrap();
+        }
+        let failed = landau_sys::Error { call: "open", errno: libc::ENOSPC };
+        calls.time(1, || Err::<(), _>(failed)).unwrap_err();
+        calls.time(2, || Ok(())).unwrap();
+        timer.record(&calls);
+        assert_eq!([0, 1, 2].map(|lane| lanes.len(lane)), [1, 0, 2]);
+        // The time of the call that failed is in the one after it.
+        let sum: u64 = [0, 2].iter().flat_map(|&lane| lanes.read(lane, 0, 4)).sum();
+        assert_eq!(sum, calls.last - began);
     }
 }

@@ -1,13 +1,15 @@
 /* Creates, writes, looks up, reads back and removes files in a bare loop, without timing single calls.
  *
- * Usage: files PROCESSOR DIRECTORY COUNT SIZE. The calls and their order are those of `landau run files` with
- * files.order=file. Prints the processor time of the first half (everything but the removal) in nanoseconds per file.
+ * Usage: files PROCESSOR DIRECTORY COUNT SIZE. The calls, their flags and their order are those of `landau run files`
+ * with files.order=file, and so is the work between two files: a name is made, the content changes and is compared.
+ * Prints the processor time of the calls of the first half (everything but the removal) in nanoseconds per file.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -62,6 +64,8 @@ int main(int argc, char **argv)
         check(read(file, buffer, size) == size, "read");
         close(file);
         used_ns += processor_ns() - began_ns;
+        check(memcmp(buffer, content, size) == 0, "compare");
+        buffer[0] = ~buffer[0];
     }
     printf("%lld\n", used_ns / count);
     for (int n = count; n >= 1; n--) {

@@ -64,7 +64,7 @@ const LATENCY: usize = 1;
 const PROCESSOR: usize = 2;
 
 /// The most connections that stay which a study asks for, each of which costs a millisecond of work a reply.
-const KEPT_QUICK: u64 = 200;
+const KEPT_QUICK: u64 = 64;
 const KEPT_FULL: u64 = 1_000;
 /// `select` watches descriptors below 1,024, of which the server has some of its own.
 const KEPT_SELECT: u64 = 400;
@@ -87,7 +87,7 @@ impl Benchmark for Architecture {
             "32",
             "auto",
             "auto",
-            "simultaneous connections at the end; auto: quick: 1,000, with workload=work 200; full: a tenth more than \
+            "simultaneous connections at the end; auto: quick: 1,000, with workload=work 64; full: a tenth more than \
              may wait for accept() (net.core.somaxconn), but not more than 20,000 or 95% of RLIMIT_NOFILE; with \
              workload=work 1,000",
         ),

@@ -2,6 +2,7 @@
 
 use crate::support::{LANDAU, Ran, Room, eventually, processes_with};
 use landau_record::schema::{EndOutcome, Outcome};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// The members of a pool, the server and the worker end with the run, however it ends.
@@ -54,9 +55,7 @@ fn in_namespace(room: &Room, script: &str) -> Option<Ran> {
         return None;
     }
     std::fs::create_dir(room.file("small")).unwrap();
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", script]).current_dir(room.path()).env("XDG_STATE_HOME", room.file("state"));
-    Some(Ran::of(command.output().unwrap()))
+    Some(Ran::of(room.other("unshare", &["-m", "sh", "-c", script]).output().unwrap()))
 }
 
 /// A file system without a free inode ends the curve with the exact n, and nothing is left in the folder.
@@ -136,6 +135,62 @@ fn a_vanished_mount_fails_the_passes_after_it() {
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
 }
 
+/// Another program fills the file system during the run: the passes after that end with the error of the call, at a
+/// limit or before their first file. The record is whole, and nothing but that program's file is left.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_system_that_fills_up_ends_the_passes_after_it() {
+    let room = Room::new();
+    // The run has hundreds of passes to go when the first has ended. A pass that ended otherwise than the first met the
+    // full file system.
+    let script = format!(
+        "mount -t tmpfs -o size=4m none small
+         {LANDAU} run files --study smoke --passes 500 --set files.order=file --dir small --output r --no-report &
+         pid=$!
+         until grep -q '\"kind\":\"pass_end\"' r 2>/dev/null; do sleep 0.05; done
+         dd if=/dev/zero of=small/fill bs=4k 2>/dev/null
+         until grep '\"kind\":\"pass_end\"' r | grep -vq '\"outcome\":\"done\"' || ! kill -0 $pid; do sleep 0.05; done
+         kill -INT $pid; wait $pid; echo status $?; ls -A small; cat state/landau/scratch"
+    );
+    let Some(ran) = in_namespace(&room, &script) else { return };
+    let lines: Vec<&str> = ran.out.lines().skip_while(|line| !line.starts_with("status")).collect();
+    assert_eq!(lines, ["status 1", "fill"], "{ran:?}");
+    let record = room.record("r");
+    assert_eq!((&record.fault, &record.torn), (&None, &None));
+    let ends: Vec<_> = record.passes.iter().filter_map(|pass| pass.end.as_ref()).collect();
+    assert!(ends.iter().any(|end| end.outcome == Outcome::Done), "{ends:?}");
+    let is_full = |end: &&&landau_record::schema::PassEnd| {
+        let has_limit = end.limit.as_ref().is_some_and(|limit| limit.call == "write" && limit.error == "ENOSPC");
+        has_limit || end.error.as_ref().is_some_and(|error| error.contains("ENOSPC"))
+    };
+    assert!(ends.iter().any(|end| is_full(&end)), "{ends:?}");
+    assert!(ends.iter().all(|end| is_full(&end) || matches!(end.outcome, Outcome::Done | Outcome::Interrupted)));
+    assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
+}
+
+/// A resumed run continues in the folder of the interrupted one, from wherever it is started, and refuses another.
+#[test]
+fn a_resumed_run_of_files_stays_in_its_folder() {
+    let room = Room::new();
+    for folder in ["first", "other"] {
+        std::fs::create_dir(room.file(folder)).unwrap();
+    }
+    let words = ["run", "files", "--study", "smoke", "--passes", "1", "--dir", "first", "--output", "r", "--no-report"];
+    assert_eq!(room.landau(&words).status, Some(0));
+    let ran = room.landau(&["run", "--resume", "r", "--passes", "2", "--dir", "other", "--no-report"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let first = room.file("first").display().to_string();
+    assert!(ran.err.contains("--dir other") && ran.err.contains(&first), "{}", ran.err);
+    // The run finds the folder unless it is elsewhere: without it there is nothing to continue in.
+    std::fs::rename(room.file("first"), room.file("gone")).unwrap();
+    let ran = room.landau(&["run", "--resume", "r", "--passes", "2", "--no-report"]);
+    assert!(ran.status == Some(2) && ran.err.contains(&first), "{ran:?}");
+    std::fs::rename(room.file("gone"), room.file("first")).unwrap();
+    assert_eq!(room.landau(&["run", "--resume", "r", "--passes", "2", "--no-report"]).status, Some(0));
+    assert_eq!(room.record("r").header.folder, Some(first));
+    assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
+}
+
 /// Starts a run that fills a directory for a long time, and returns it when the directory has names.
 fn filling(room: &Room) -> std::process::Child {
     let words = ["run", "files", "--study", "smoke", "--set", "files.size=0B", "--set", "files.n=1000000"];
@@ -143,8 +198,9 @@ fn filling(room: &Room) -> std::process::Child {
     std::fs::create_dir(room.file("names")).unwrap();
     let child = room.command(&words).stderr(Stdio::null()).spawn().unwrap();
     let has_names = || {
-        let folder = std::fs::read_dir(room.file("names")).unwrap().flatten().next();
-        folder.is_some_and(|folder| folder.path().join("files/file-00000500").exists())
+        let first = |folder: PathBuf| std::fs::read_dir(folder).ok()?.flatten().next().map(|entry| entry.path());
+        let pass = first(room.file("names")).and_then(|folder| first(folder.join("files")));
+        pass.is_some_and(|pass| pass.join("file-00000500").exists())
     };
     assert!(eventually(has_names), "no file was created");
     child
@@ -223,6 +279,10 @@ fn every_file_system_holds_the_files() {
             let end = pass.end.as_ref().unwrap();
             assert_eq!((end.outcome, end.steps), (Outcome::Done, 40), "{kind}: {end:?}");
             assert_eq!(end.facts.get("file_system").map(ToString::to_string).as_deref(), Some(kind));
+            // Only ext4 has block groups, and inodes that it does not use again for minutes.
+            let placement = end.facts.get("directory_placement").map(ToString::to_string);
+            let is_spread = placement.is_some_and(|text| text.contains("chattr +T"));
+            assert_eq!(is_spread, kind == "ext4", "{end:?}");
         }
         assert_eq!(room.leftovers(), Vec::<String>::new());
     }
@@ -251,10 +311,10 @@ fn every_architecture_works_for_connections_that_stay() {
 fn an_idle_event_loop_sleeps() {
     use landau_sys::process::{OwnedChild, time_of_ns};
     use std::io::{BufRead, BufReader, Read, Write};
+    let room = Room::new();
     for backend in ["epoll", "epoll-edge", "poll"] {
         let words = ["__architecture", "event-loop", "work", "1", "8", backend];
-        let mut command = Command::new(LANDAU);
-        let mut server = OwnedChild::spawn(command.args(words).stdout(Stdio::piped())).unwrap();
+        let mut server = OwnedChild::spawn(room.command(&words).stdout(Stdio::piped())).unwrap();
         let mut line = String::new();
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let port = line.trim().parse::<u16>().unwrap();
