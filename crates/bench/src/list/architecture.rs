@@ -25,7 +25,7 @@ use landau_engine::{
 };
 use landau_sys::clock::monotonic_ns;
 use landau_sys::fork_helper::image;
-use landau_sys::system::{headroom, setting};
+use landau_sys::system::{headroom, lists_children, setting};
 use std::collections::BTreeMap;
 
 /// Replies of a step.
@@ -183,6 +183,9 @@ impl Benchmark for Architecture {
         {
             let (pool, n) = (settings.count("pool"), settings.count("n"));
             return Support::No(format!("a pool of {pool} serves {pool} of {n} connections that stay; set pool=0"));
+        }
+        if architecture.name == "prefork" && cfg!(target_os = "linux") && !lists_children() {
+            return Support::No("/proc lists no children, so a pool's processor time would be unknown".to_owned());
         }
         if architecture.name == "prefork"
             && let Some((room, why)) = headroom().processes

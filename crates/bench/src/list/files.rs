@@ -278,8 +278,9 @@ impl Benchmark for Files {
         "cache=cold drops the files' pages, not their names and inodes: open and stat stay warm. A device, or the host \
          of a virtual machine, may have the data in its own memory.",
         "ext4 does not use the inodes of removed files again for one to five minutes, and passes over them at each \
-         creation in the same block group. Each pass has a directory in another group where the file system allows it; \
-         a program that removes and creates files in one directory pays ten to twenty times as much there.",
+         creation in the same block group: 270 µs instead of 15 on the machine of 2026. Each pass has a directory of \
+         its own, for which ext4 selects the group; if files were removed in that group just before, the pass pays \
+         the same as a program that removes and creates files all the time.",
         "Loop images have the costs of two file systems, one in the other. Later passes use an image in which files \
          were created before.",
     ];

@@ -228,6 +228,11 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Returns whether the system lists the children of processes: not without `CONFIG_PROC_CHILDREN`, and not in gVisor.
+pub fn lists_children() -> bool {
+    Path::new("/proc/thread-self/children").exists()
+}
+
 /// Returns the name of the hypervisor, or `none`.
 pub fn virtualization() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;

@@ -101,6 +101,11 @@ pub fn private_bytes(_pid: u32) -> Option<u64> {
     None
 }
 
+/// Returns whether the system lists the children of processes: not here.
+pub fn lists_children() -> bool {
+    false
+}
+
 /// Returns the children of a process: not reported here.
 pub fn children(_pid: u32) -> Vec<u32> {
     Vec::new()
