@@ -40,6 +40,9 @@ const EARLY: f64 = 1.1;
 /// Calls on each side of a place, at least and at most.
 const WINDOW: (usize, usize) = (16, 256);
 
+/// Calls before a cliff whose median is the cost before it, where those farther away may be cold.
+const BESIDE_COLD: usize = 8;
+
 /// Weight of a cheap call after the cut, in expensive calls before it: on the climb to a capacity up to half of the
 /// calls cost as much as a full scan, while beyond it hardly any call is cheap.
 const LATE_WEIGHT: usize = 3;
@@ -97,9 +100,10 @@ fn recurring(group: &[(usize, Jump)], first: f64, series: &[Series], annotations
     let mut starts: Vec<f64> = passes.iter().filter_map(|p| start(&series[*p], first)).collect();
     let start = crate::quantile::median_of(&mut starts).unwrap_or(1.0).max(0.5);
     let cost_after = middle(&|jump| jump.after);
+    let mut factors: Vec<f64> = group.iter().map(|(_, jump)| jump.after / jump.before).collect();
     Some(Cliff {
         n: Estimate { value: place, low: places[0], high: places[places.len() - 1] },
-        factor: middle(&|jump| jump.after / jump.before),
+        factor: factor(&mut factors, group.iter().all(|(pass, jump)| is_cold_before(&series[*pass], jump.index))),
         factor_over_start: cost_after / start,
         cost_after,
         passes: passes.len(),
@@ -111,6 +115,19 @@ fn recurring(group: &[(usize, Jump)], first: f64, series: &[Series], annotations
             &[AnnotationKind::Capacity, AnnotationKind::Table, AnnotationKind::Cache],
         ),
     })
+}
+
+/// The factor of a cliff: the median over the passes. Where the calls before it may be cold it is the second largest: a
+/// warm-up that ends at the cliff only makes the cost before it larger, and ends at another call in each pass.
+fn factor(of_passes: &mut [f64], is_cold_before: bool) -> f64 {
+    of_passes.sort_by(f64::total_cmp);
+    let last = of_passes.len() - 1;
+    of_passes[if is_cold_before { last.saturating_sub(1) } else { last / 2 }]
+}
+
+/// Whether the calls before a place may be cold.
+fn is_cold_before(one: &Series, index: usize) -> bool {
+    !one.is_down && index <= cold_max(one.costs.len())
 }
 
 /// Passes meet a cliff at the same n. A warm-up of the way down ends at another n in each pass: if the mean distance of
@@ -233,10 +250,13 @@ fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
     if end - index < WINDOW.0 || index < WINDOW.0 {
         return None;
     }
+    let mut start = index.saturating_sub(side);
     if may_be_cold {
         end = index + ((end - index) / 8).max(WINDOW.0);
+    } else if is_cold_before(one, index) {
+        start = start.max(index - BESIDE_COLD);
     }
-    let (before, after) = (level(index.saturating_sub(side), index)?, level(index, end)?);
+    let (before, after) = (level(start, index)?, level(index, end)?);
     // A series measured at few n has gaps, across which a rise is not a jump.
     let gap = f64::from(one.n[index]) / f64::from(one.n[index - 1]).max(1.0);
     (after / before >= FACTOR && gap < 1.1).then_some(Jump { index, n: f64::from(one.n[index]), before, after })
@@ -249,8 +269,7 @@ fn lasting(one: &Series, found: &[Jump]) -> Vec<Jump> {
         let is_repeat = kept.last().is_some_and(|last| jump.index < last.index + WINDOW.0);
         // Blocks, so that single calls do not count.
         // Before an early jump the calls may be cold, and later ones cost less than them.
-        let is_early = !one.is_down && jump.index <= cold_max(one.costs.len());
-        let reach = if is_early { EARLY } else { FACTOR.sqrt() };
+        let reach = if is_cold_before(one, jump.index) { EARLY } else { FACTOR.sqrt() };
         let floor = reach * jump.before;
         let blocks = one.costs[jump.index..].chunks_exact(WINDOW.0 / 2);
         let count = blocks.len();

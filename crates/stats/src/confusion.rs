@@ -1,7 +1,9 @@
 //! Measures how often a verdict on a dense series is right, and what is wrong with the others.
 
 use crate::dense::{Expected, Noise, Truth, drawn, simulate, truths};
-use crate::{Class, Judgement, Options, Outcome, judge};
+use crate::judgement::{Samples, judge_samples};
+use crate::shares::Share;
+use crate::{Class, Curve, Judgement, Options, Outcome, PatternRule, outliers};
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -57,8 +59,12 @@ pub struct Tally {
     pub covered: usize,
     /// Series with a cliff that is not there.
     pub false_cliffs: usize,
-    /// Flat truths called growing, falling or varying.
+    /// Series whose truth is flat, and those of them that are called growing, falling or varying.
+    pub flat: usize,
+    /// See `flat`.
     pub false_changes: usize,
+    /// Series with a recurring outlier beyond the first calls; there is none in truth.
+    pub false_outliers: usize,
     /// Series judged again with more passes, and those that turned from not wrong to wrong.
     pub again: usize,
     /// See `again`.
@@ -86,7 +92,9 @@ impl Tally {
         self.growths += other.growths;
         self.covered += other.covered;
         self.false_cliffs += other.false_cliffs;
+        self.flat += other.flat;
         self.false_changes += other.false_changes;
+        self.false_outliers += other.false_outliers;
         self.again += other.again;
         self.turned += other.turned;
         self.mended += other.mended;
@@ -104,7 +112,17 @@ impl Tally {
 
     /// Share of right and of named.
     pub fn good(&self) -> f64 {
-        self.share(Score::Right) + self.share(Score::Named)
+        self.good_of_all().percent() / 100.0
+    }
+
+    /// The series that are right or named, of all.
+    pub fn good_of_all(&self) -> Share {
+        Share { count: self.scores[Score::Right as usize] + self.scores[Score::Named as usize], of: self.trials }
+    }
+
+    /// The series with this score, of all.
+    pub fn of_all(&self, score: Score) -> Share {
+        Share { count: self.scores[score as usize], of: self.trials }
     }
 
     /// Share of this class.
@@ -226,9 +244,9 @@ fn series(tally: &mut Tally, truth: &Truth, noise: &Noise, calls: u32, trial: us
     let is_again = plan.more_passes > 0 && trial.is_multiple_of(AGAIN);
     let passes = plan.passes + if is_again { plan.more_passes } else { 0 };
     let mut curve = simulate(truth, noise, calls, passes, plan.seed.wrapping_add(trial as u64));
-    let later = is_again.then(|| judge(&curve, None, &options).all);
+    let later = is_again.then(|| judged(&curve, &options));
     curve.passes.truncate(plan.passes);
-    let judged = judge(&curve, None, &options).all;
+    let judged = judged(&curve, &options);
     let (score, why) = score(truth, &judged, &options);
     if score == Score::Wrong {
         *tally.wrong.entry(why).or_default() += 1;
@@ -238,7 +256,9 @@ fn series(tally: &mut Tally, truth: &Truth, noise: &Noise, calls: u32, trial: us
     tally.classes[judged.class() as usize] += 1;
     tally.false_cliffs += usize::from(has_false_cliff(truth, &judged));
     let is_flat = matches!(truth.expected, Expected::Law("constant") | Expected::Branches);
+    tally.flat += usize::from(is_flat);
     tally.false_changes += usize::from(is_flat && judged.outcome.class() == Class::Material);
+    tally.false_outliers += usize::from(has_recurring_outlier(&curve));
     if let (Some(growth), Some(range), false) = (judged.growth, judged.range, truth.is_mixture()) {
         tally.growths += 1;
         // A thousandth for costs that are integers.
@@ -267,6 +287,18 @@ fn series(tally: &mut Tally, truth: &Truth, noise: &Noise, calls: u32, trial: us
     }
 }
 
+/// The judgement of all samples, as in a verdict without a canary, but without its outliers and its 99th percentile.
+pub(crate) fn judged(curve: &Curve, options: &Options) -> Judgement {
+    judge_samples(curve, Samples::All, options).map_or_else(|| Judgement::empty(options.unit), |found| found.judgement)
+}
+
+/// Whether a call beyond the first ones is said to be expensive in most passes.
+fn has_recurring_outlier(curve: &Curve) -> bool {
+    let found = outliers::find(curve);
+    let first = found.patterns.iter().filter(|pattern| pattern.rule == PatternRule::FirstCalls);
+    found.recurring_count > first.map(|pattern| pattern.count).sum()
+}
+
 fn true_growth(truth: &Truth, range: (f64, f64)) -> f64 {
     truth.at(range.1) / truth.at(range.0)
 }
@@ -285,11 +317,15 @@ pub fn score(truth: &Truth, judged: &Judgement, options: &Options) -> (Score, St
     if has_false_cliff(truth, judged) {
         return (Score::Wrong, format!("false cliff; {said}"));
     }
-    if let Expected::Cliff { factor, .. } = truth.expected {
+    if let Expected::Cliff { n, factor } = truth.expected {
         let is_found = judged.cliffs.first().is_some_and(|cliff| (cliff.factor / factor).ln().abs() < 0.2);
         let is_flat_before = judged.outcome.class() != Class::Material;
-        return match (is_found, is_flat_before) {
-            (true, true) => (Score::Right, said),
+        // What is judged lies beyond a cliff among the first calls, which may be cold.
+        let is_beyond = judged.cliffs.is_empty() && judged.range.is_none_or(|(first, _)| first > n);
+        return match (is_found, is_flat_before, judged.outcome.class()) {
+            (true, true, _) => (Score::Right, said),
+            (false, true, Class::Unresolved) if is_beyond => (Score::Open, said),
+            (false, true, _) if is_beyond => (Score::Alike, said),
             _ => (Score::Wrong, said),
         };
     }
@@ -396,11 +432,17 @@ pub fn groups(rows: &[Row]) -> Vec<(&'static str, Tally)> {
     groups
 }
 
-/// Returns the table of the groups as Markdown, in percent.
+/// Returns a share with its interval, in percent: "1.6 (0.7–3.1)".
+pub fn with_interval(share: Share) -> String {
+    let (low, high) = share.interval();
+    format!("{:.1} ({low:.1}–{high:.1})", share.percent())
+}
+
+/// Returns the table of the groups as Markdown, in percent, with the 95% intervals of the shares of wrong.
 pub fn markdown(groups: &[(&'static str, Tally)]) -> String {
     let mut text =
-        "| truth | series | right | right or rival | wrong | not resolved | interval holds | wrong since more \
-                    passes |\n|---|--:|--:|--:|--:|--:|--:|--:|\n"
+        "| truth | series | right | right or rival | wrong | not resolved | interval holds | turned wrong, mended \
+                    by more passes |\n|---|--:|--:|--:|--:|--:|--:|--:|\n"
             .to_owned();
     let mut all = Tally::default();
     for (_, tally) in groups {
@@ -414,10 +456,10 @@ pub fn markdown(groups: &[(&'static str, Tally)]) -> String {
             tally.trials.to_string(),
             percent(tally.share(Score::Right)),
             percent(tally.good()),
-            percent(tally.share(Score::Wrong)),
+            with_interval(tally.of_all(Score::Wrong)),
             percent(tally.share(Score::Open)),
             coverage,
-            format!("{} of {}", tally.turned, tally.again),
+            format!("{}, {} of {}", tally.turned, tally.mended, tally.again),
         ];
         text.extend(["| ", &cells.join(" | "), " |\n"]);
     }

@@ -11,6 +11,7 @@ use crate::law::{Place, by_name};
 use crate::points::start;
 use crate::random::Random;
 use crate::{Curve, Options, Pass};
+use statrs::function::erf::erfc;
 
 pub use drawn::drawn;
 
@@ -67,9 +68,26 @@ struct TailCalls {
 }
 
 impl Truth {
-    /// Returns a number that the true 99th percentile is proportional to. Mixtures have their own.
-    pub fn tail_at(&self, n: f64) -> f64 {
-        self.at(n) * self.tail.as_ref().map_or(1.0, |tail| (tail.ratio)(n))
+    /// Returns the true 99th percentile of the calls from one n to another, apart from cold calls and bursts. That of a
+    /// flat mixture does not change, so any number stands for it.
+    pub fn percentile_99(&self, (from, to): (f64, f64), noise: &Noise) -> f64 {
+        let places: Vec<f64> =
+            (0..PLACES).map(|i| from + (to - from) * (f64::from(i) + 0.5) / f64::from(PLACES)).collect();
+        let share = self.tail.as_ref().map_or(0.0, |tail| tail.share);
+        let above = |log: f64| {
+            let of_place = |n: &f64| {
+                let cost = self.at(*n).ln();
+                let ratio = self.tail.as_ref().map_or(0.0, |tail| (tail.ratio)(*n).ln());
+                (1.0 - share) * noise.exceeds(log - cost) + share * noise.exceeds(log - cost - ratio)
+            };
+            places.iter().map(of_place).sum::<f64>() / places.len() as f64
+        };
+        let (mut low, mut high) = (0.0, 60.0);
+        for _ in 0..50 {
+            let middle = f64::midpoint(low, high);
+            if above(middle) > 0.01 { low = middle } else { high = middle }
+        }
+        f64::midpoint(low, high).exp()
     }
 
     /// Returns the true cost: that of the cheap branch of a mixture.
@@ -321,7 +339,23 @@ pub struct Noise {
     pub bursts: f64,
 }
 
+/// Share of the calls that are slow, and by how much (logarithm): at least, and the scale of a half-normal excess.
+const SLOW: (f64, f64, f64) = (0.01, 0.2, 0.4);
+/// Places at which a range of n is examined.
+const PLACES: u32 = 40;
+
 impl Noise {
+    /// The probability that the noise of a call, as a logarithm, exceeds a distance.
+    fn exceeds(&self, distance: f64) -> f64 {
+        let normal = |x: f64| 0.5 * erfc(x / self.call.hypot(self.cell) / std::f64::consts::SQRT_2);
+        // Over the half-normal excess of the slow calls, by the midpoints of equal steps.
+        let step = 0.05;
+        let density = |x: f64| (2.0 / std::f64::consts::PI).sqrt() * (-0.5 * x * x).exp() * step;
+        let slow = (0..100).map(|i| (f64::from(i) + 0.5) * step);
+        let slow = slow.map(|x| density(x) * normal(distance - SLOW.1 - SLOW.2 * x)).sum::<f64>();
+        (1.0 - SLOW.0) * normal(distance) + SLOW.0 * slow
+    }
+
     /// The noise of the published calibration, with this error of a call.
     pub fn of_call(call: f64) -> Self {
         Self { call, cell: 0.01, pass: 0.03, drift: 0.03, warm_up: true, bursts: 3.0 }
@@ -393,8 +427,8 @@ fn pass(truth: &Truth, noise: &Noise, cold: &Cold, calls: u32, is_down: bool, ra
             cost *= if random.uniform() < tail.share { (tail.ratio)(size) } else { 1.0 };
         }
         let mut log = offset + drift + cell + noise.call * random.normal();
-        if random.uniform() < 0.01 {
-            log += 0.2 + 0.4 * random.normal().abs();
+        if random.uniform() < SLOW.0 {
+            log += SLOW.1 + SLOW.2 * random.normal().abs();
         }
         if stolen.iter().any(|(from, to)| (*from..*to).contains(&i)) && random.uniform() < 0.4 {
             log += 0.2 + random.normal().abs();

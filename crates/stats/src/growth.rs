@@ -243,6 +243,9 @@ pub(crate) fn by_laws(level: &Level, laws: &[(Solved, f64)], options: &Options) 
     Growth::averaged(&all?).map(|growth| Growth { error: CHOSEN * growth.error, ..growth })
 }
 
+/// Largest misfit of a slope, in variances of a point.
+pub(crate) const SLOPE_MISFIT_MAX: f64 = 2.0;
+
 /// The growth of a cost that hardly changes, up or down: by the smooth shapes, each with a free slope of either sign.
 /// Also returns the misfit: the weighted square that the best shape leaves for each spare point.
 pub(crate) fn by_slope(level: &Level, options: &Options) -> Option<(Growth, f64)> {

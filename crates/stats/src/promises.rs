@@ -4,8 +4,9 @@
 //! A promise is kept if the curve is then resolved. It is useful if it is not much larger than the number of passes
 //! from which on the curve stays resolved.
 
+use crate::confusion::judged;
 use crate::dense::{Noise, Truth, simulate, truths};
-use crate::{Class, Curve, Options, Outcome, Reason, judge};
+use crate::{Class, Curve, Options, Outcome, Reason};
 
 /// Passes before the promise: those of a quick study.
 const PASSES: usize = 5;
@@ -64,8 +65,8 @@ pub fn promises(trials: usize, seed: u64) -> Promises {
 
 /// Judges one series, and keeps or breaks its promise.
 fn one(truth: &Truth, noise: &Noise, calls: u32, seed: u64, all: &mut Promises) {
-    let judged = judge(&simulate(truth, noise, calls, PASSES, seed), None, &Options::default()).all;
-    let Outcome::Unresolved { reason: Reason::TooNoisy, more_passes } = judged.outcome else { return };
+    let first = judged(&simulate(truth, noise, calls, PASSES, seed), &Options::default());
+    let Outcome::Unresolved { reason: Reason::TooNoisy, more_passes } = first.outcome else { return };
     all.open += 1;
     let Some(promise) = more_passes else { return };
     let promise = promise as usize;
@@ -74,7 +75,7 @@ fn one(truth: &Truth, noise: &Noise, calls: u32, seed: u64, all: &mut Promises) 
     let every = simulate(truth, noise, calls, PASSES + most, seed);
     let is_resolved = |more: usize| {
         let passes = every.passes[..PASSES + more].to_vec();
-        judge(&Curve { passes, annotations: Vec::new() }, None, &Options::default()).all.class() != Class::Unresolved
+        judged(&Curve { passes, annotations: Vec::new() }, &Options::default()).class() != Class::Unresolved
     };
     all.kept += usize::from(is_resolved(promise));
     // Of many looks one is resolved by chance.

@@ -85,7 +85,7 @@ fn one(truth: &Truth, noise: &Noise, calls: u32, seed: u64, tally: &mut TailTall
     let Some(growth) = tail.growth else { return };
     tally.judged += 1;
     tally.classes[tail.outcome.class() as usize] += 1;
-    let truth = true_growth(truth, range);
+    let truth = true_growth(truth, noise, range);
     let is_flat = ((1.0 - options.delta)..=(1.0 + options.delta)).contains(&truth);
     let is_opposite = match tail.outcome {
         Outcome::Grows { .. } => truth < 1.0,
@@ -103,11 +103,10 @@ fn one(truth: &Truth, noise: &Noise, calls: u32, seed: u64, tally: &mut TailTall
     tally.covered += usize::from(growth.holds(truth));
 }
 
-/// The true ratio of the last third of a range to the first: of the tails at their middles, as half of the expensive
-/// calls of a third are above its 99th percentile.
-fn true_growth(truth: &Truth, (first, last): (f64, f64)) -> f64 {
-    let sixth = (last - first) / 6.0;
-    truth.tail_at(last - sixth) / truth.tail_at(first + sixth)
+/// The true ratio of the 99th percentiles of the last third of a range and of the first.
+fn true_growth(truth: &Truth, noise: &Noise, (first, last): (f64, f64)) -> f64 {
+    let third = (last - first) / 3.0;
+    truth.percentile_99((last - third, last), noise) / truth.percentile_99((first, first + third), noise)
 }
 
 /// Returns the table as Markdown, in percent of the judged series.

@@ -5,6 +5,7 @@
 //! down, where a growing cost falls too, only what exceeds the continuation of the later calls counts.
 
 use crate::Options;
+use crate::growth::{SLOPE_MISFIT_MAX, by_slope};
 use crate::points::{Grid, Series};
 use crate::polish::{Level, level};
 use crate::quantile::{median_of, median_of_costs};
@@ -124,8 +125,9 @@ pub(crate) fn drop_points(reduced: &Reduced<'_>, judged: &mut [bool], options: &
 }
 
 /// Returns what is judged after the fewest early points without which the best law is no longer questioned, if they
-/// exceed it. Where no law describes the rest either, all of them are dropped if they cost more than what follows: a
-/// shape that begins with a fall cannot be told from a warm-up.
+/// exceed it. Where no law describes the rest either, all of them are dropped if they cost more than what follows, or
+/// than the last calls: a shape that begins with a fall cannot be told from a warm-up, and under a growth that follows
+/// no law a warm-up cannot be seen, but makes a fall of a curve that ends at the cost of its beginning.
 fn questionable(
     grid: &Grid,
     judged: &[bool],
@@ -150,10 +152,17 @@ fn questionable(
         let together = errors.iter().sum::<f64>() / (errors.len() as f64).sqrt();
         return (together > TOGETHER).then_some(rest);
     }
+    // A law with a slope of either sign is a shape, too.
+    let is_straight = by_slope(whole, options).is_none_or(|(_, misfit)| misfit < SLOPE_MISFIT_MAX);
     let at = |place: usize| kept.iter().position(|j| *j == place).map(|i| (whole.mean[i], whole.error[i]));
-    let (first, next) = (at(places[0])?, at(places[early])?);
+    let first = at(places[0])?;
+    let exceeds = |place: usize| {
+        at(place).is_some_and(|(log, error)| first.0 - log > EXCESS_MIN + TOGETHER * first.1.hypot(error))
+    };
     let is_up = places[0] < places[early];
-    (is_up && first.0 - next.0 > EXCESS_MIN + TOGETHER * first.1.hypot(next.1)).then_some(rest)
+    let falls_at_once = is_up && exceeds(places[early]);
+    let falls = !is_straight && exceeds(*places.last()?);
+    (falls_at_once || falls).then_some(rest)
 }
 
 /// Log cost by block, in order of time, relative to the blocks from `base` on: the median over the passes.

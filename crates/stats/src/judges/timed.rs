@@ -5,7 +5,7 @@ use crate::branches::{self, Branches};
 use crate::bursts;
 use crate::common::Pair;
 use crate::compare::{Effect, paired, unpaired};
-use crate::growth::{Growth, by_ends, by_laws, by_slope, contrast, student};
+use crate::growth::{Growth, SLOPE_MISFIT_MAX, by_ends, by_laws, by_slope, contrast, student};
 use crate::judgement::{Judgement, Outcome, POINTS_MIN, Reason, Samples, judge_samples};
 use crate::law::{Fit, Law};
 use crate::margin::{Place, place};
@@ -175,9 +175,6 @@ const CONFIDENCE: f64 = 0.90;
 const PARTS: usize = 8;
 /// A part deviates for certain if it does so by this many standard errors.
 const ERRORS: f64 = 3.0;
-
-/// Largest misfit of a slope, in variances of a point.
-const SLOPE_MISFIT_MAX: f64 = 2.0;
 
 /// How a curve deviates from its mean level.
 enum Band {

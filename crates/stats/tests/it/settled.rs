@@ -2,7 +2,7 @@
 
 use landau_stats::confusion::{Plan, Score, Tally, score, tally};
 use landau_stats::dense::{Noise, Truth, simulate, truths};
-use landau_stats::{Options, Outcome, judge};
+use landau_stats::{Judgement, Options, Outcome, Unit, judge};
 
 const TRIALS: usize = 12;
 
@@ -167,6 +167,37 @@ fn cliffs_are_found_among_cold_calls() {
         (10_000, 0.05, "cliff", "×3 at 50", 319_001_034),
         (10_000, 0.15, "cliff", "×3 at 50", 320_001_038),
     ]);
+}
+
+/// Guards against a factor that is that of a cliff over a warm-up which ends beside it: ×39 where ×100 is true.
+#[test]
+fn the_factor_of_a_cliff_is_not_that_over_cold_calls() {
+    assert_true(&[
+        (2_000, 0.05, "cliff", "×100 at 50", 119_002_386),
+        (2_000, 0.15, "cliff", "×100 at 50", 120_002_390),
+        (10_000, 0.15, "cliff", "×10 at 50", 348_003_074),
+    ]);
+}
+
+/// Guards against a fall that a warm-up makes of a curve without a law, which rises at first and then falls as much.
+#[test]
+fn a_warm_up_under_a_rise_makes_no_fall() {
+    assert_true(&[(2_000, 0.05, "outside", "hump", 181_002_569), (2_000, 0.15, "outside", "hump", 182_002_575)]);
+}
+
+/// Guards against a cliff among cold calls that counts as missed where nothing is said of those calls, and against one
+/// that does not where something is.
+#[test]
+fn nothing_false_is_said_of_calls_that_are_not_judged() {
+    let (truth, options) = (truth(10_000, "cliff", "×3 at 50"), Options::default());
+    let flat = |first: f64| Judgement {
+        outcome: Outcome::Flat { within: 0.1 },
+        range: Some((first, 9_800.0)),
+        ..Judgement::empty(Unit::Time)
+    };
+    assert_eq!(score(&truth, &flat(346.0), &options).0, Score::Alike);
+    assert_eq!(score(&truth, &flat(20.0), &options).0, Score::Wrong);
+    assert_eq!(score(&truth, &Judgement::empty(Unit::Time), &options).0, Score::Open);
 }
 
 /// Guards against cold calls dropped twice, by which a clear law was left with too few points.
