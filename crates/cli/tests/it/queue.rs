@@ -30,7 +30,7 @@ fn messages_are_listed_held_deleted_and_released() {
     let room = Room::new();
     assert!(room.landau(&["queue", "queue"]).err.contains("no queue of a relay is here"));
     let nowhere = "127.0.0.1:1".parse().unwrap();
-    let mut relay = Running::relay(&room, nowhere, &[]);
+    let mut relay = Running::relay(&room, nowhere, &["--ledger", "ledger"]);
     let mut client = connect(&relay);
     for number in 0..3 {
         let from = format!("s{number}@x");
@@ -47,7 +47,10 @@ fn messages_are_listed_held_deleted_and_released() {
     // An attempt that was under way ends first.
     let is_listed = |text: &str| text.contains("from <s0@x>  held\n") && text.ends_with("2 messages in the queue");
     assert!(eventually(|| is_listed(&change(&room, &[]))), "{}", change(&room, &[]));
-    assert!(eventually(|| relay.totals()["recipients_failed"] == 2), "the deleted ones");
+    assert!(eventually(|| relay.totals()["recipients_deleted"] == 2));
+    assert_eq!(relay.totals()["recipients_failed"], 0);
+    let deleted = std::fs::read_to_string(room.file("ledger")).unwrap();
+    assert_eq!(deleted.matches("\"state\":\"deleted\"").count(), 2, "{deleted}");
     relay.end();
     // Without a relay, the files are changed.
     let left: Vec<String> = list(&room).iter().map(|message| message["condition"].to_string()).collect();

@@ -41,6 +41,17 @@ impl Journal {
             State::Deferred => "deferred",
             State::Failed => "failed",
         };
+        self.add_line(message, report, state, unix_ms);
+    }
+
+    /// Adds a line about a recipient that the user has deleted.
+    pub(crate) fn add_deleted(&mut self, message: u64, number: u64, address: &str, unix_ms: u64) {
+        let text = &b"deleted by the user"[..];
+        let report = Report { number, address, state: State::Failed, code: None, text, host: None };
+        self.add_line(message, &report, "deleted", unix_ms);
+    }
+
+    fn add_line(&mut self, message: u64, report: &Report<'_>, state: &str, unix_ms: u64) {
         // Writing to memory cannot fail.
         let _ = write!(self.batch, "{{\"message\":\"{message:X}\",");
         write_report(&mut self.batch, report, state, &unix_ms.to_string());

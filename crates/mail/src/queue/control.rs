@@ -4,7 +4,7 @@ use super::feed::{Feed, unix_ms};
 use super::loaded::{Left, Loaded, Waiting};
 use super::record::{self, Meta};
 use super::{Entry, Shared};
-use crate::ledger::{Journal, Report, State};
+use crate::ledger::{Journal, State};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -258,12 +258,10 @@ impl Feed {
     pub(super) fn settle_deleted(&mut self, entry: &Entry, one: Left, address: &str) {
         let before = one.is_deferred.then_some(State::Deferred);
         *self.tally.of(before) -= 1;
-        *self.tally.of(Some(State::Failed)) += 1;
+        self.deleted += 1;
         self.segments.settle(entry, one.index);
         if let Some(journal) = &mut self.journal {
-            let (number, text) = (u64::from(one.index), &b"deleted by the user"[..]);
-            let report = Report { number, address, state: State::Failed, code: None, text, host: None };
-            journal.add(entry.id, &report, unix_ms());
+            journal.add_deleted(entry.id, u64::from(one.index), address, unix_ms());
         }
     }
 }

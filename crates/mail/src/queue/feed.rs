@@ -64,8 +64,10 @@ pub(crate) struct Handling {
 /// What the feed knows about recipients, for other threads.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Published {
-    /// The recipients of this run, by state.
+    /// The recipients of this run, by state, without those that were deleted.
     pub(crate) tally: Tally,
+    /// The recipients that the user has deleted.
+    pub(crate) deleted: u64,
     /// The recipients of messages that the receiver has announced: those that it accepted besides are left, too.
     pub(crate) announced: u64,
     /// The attempts to read a message that failed.
@@ -103,8 +105,10 @@ pub(crate) struct Feed {
     pub(super) shares: Shares,
     pub(super) buffer: Vec<u8>,
     pub(super) journal: Option<Journal>,
-    /// The recipients of this run, by state.
+    /// The recipients of this run, by state, without those that were deleted.
     pub(super) tally: Tally,
+    /// The recipients that the user has deleted.
+    pub(super) deleted: u64,
     /// A copy of it for other threads.
     published: Arc<Mutex<Published>>,
     /// The recipients of messages that the receiver has announced.
@@ -163,6 +167,7 @@ impl Feed {
             buffer: Vec::new(),
             journal,
             tally: Tally::default(),
+            deleted: 0,
             published: Arc::default(),
             announced: 0,
             unreadable: 0,
@@ -203,9 +208,9 @@ impl Feed {
     }
 
     fn publish(&self) {
-        let Self { tally, announced, unreadable, reports, damaged_bytes, ref held, .. } = *self;
+        let Self { tally, deleted, announced, unreadable, reports, damaged_bytes, ref held, .. } = *self;
         let held = held.len() as u64;
-        let published = Published { tally, announced, unreadable, reports, damaged_bytes, held };
+        let published = Published { tally, deleted, announced, unreadable, reports, damaged_bytes, held };
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = published;
     }
 

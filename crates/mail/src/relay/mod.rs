@@ -83,7 +83,8 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Returns the recipients that this run knows, by state: those that were in the queue, and those it accepted.
+    /// Returns the recipients that this run knows, by state: those that were in the queue, and those it accepted,
+    /// without those that the user has deleted.
     pub fn tally(&self) -> Tally {
         let Published { mut tally, announced, .. } = *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         // Read after the tally, so that no recipient is missing that was accepted before.
@@ -107,7 +108,7 @@ impl Monitor {
     /// Returns all counters.
     pub fn totals(&self) -> Vec<Reading> {
         let Tally { done, deferred, failed, left } = self.tally();
-        let Published { unreadable, reports, damaged_bytes, held, .. } =
+        let Published { deleted, unreadable, reports, damaged_bytes, held, .. } =
             *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         let reading = |name, about, value| Reading { name, about, value };
         let mut all = self.remote.totals();
@@ -115,6 +116,7 @@ impl Monitor {
             reading("recipients_sent", "recipients to whom mail was delivered", done),
             reading("recipients_failed", "recipients to whom mail could not be delivered", failed),
             reading("recipients_deferred", "recipients who are tried again later", deferred),
+            reading("recipients_deleted", "recipients whose message the user has deleted", deleted),
             reading("recipients_left", "recipients who have not been tried", left),
             reading("reports", "reports to senders about recipients that failed, added to the queue", reports),
             reading("reads_failed", "attempts to read a message of the queue that failed", unreadable),

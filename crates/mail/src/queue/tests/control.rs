@@ -93,8 +93,9 @@ fn a_deleted_message_is_gone_and_its_sender_not_told() {
     let all = queue.take_all();
     assert_eq!(addresses(&all), ["r0@d"]);
     queue.feed.commit(0).unwrap();
-    let tally = queue.feed.published().lock().unwrap().tally;
-    assert_eq!((tally.failed, tally.left, tally.deferred), (4, 1, 0));
+    let published = *queue.feed.published().lock().unwrap();
+    let tally = published.tally;
+    assert_eq!((published.deleted, tally.failed, tally.left, tally.deferred), (4, 0, 1, 0));
     assert_eq!(found(&mut queue, Action::Delete, &[ids[1]]), 1);
     // This one is being sent: what the engine has goes on.
     assert_eq!(conditions(&mut queue), [(ids[1], Condition::Active, 1)]);
