@@ -338,7 +338,7 @@ impl Session {
         if host.latencies != Latencies::default() && !matches!(self.stage, Stage::Chunk(_)) {
             delay = latency(&host.latencies, kind).draw(sink.draws, self.number, index);
         }
-        if outcome == Outcome::Failed {
+        if matches!(outcome, Outcome::Failed | Outcome::Fatal) {
             delay += host.tarpit;
         }
         let then = match outcome {

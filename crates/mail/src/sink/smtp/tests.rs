@@ -119,6 +119,10 @@ fn junk_counts_as_errors_beyond_its_limit() {
 fn errors_end_a_session() {
     let mut talk = Talk::new("[default]\nerrors = 2");
     assert_eq!(talk.codes("EHLO c|WHAT|WHAT|NOOP|"), [250, 500, 500, 421]);
+    // The last reply is as late as others that refuse.
+    let replies = Talk::new("[default]\nerrors = 2\njunk = 0\ntarpit = \"1s\"").send(b"RSET\r\nRSET\r\n");
+    let last = replies.last().unwrap();
+    assert_eq!((last.0, last.1), (421, Duration::from_secs(1)));
 }
 
 #[test]
