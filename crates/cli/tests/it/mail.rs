@@ -214,9 +214,33 @@ fn a_report_is_a_page_that_loads_nothing() {
     let page = std::fs::read_to_string(room.file("page.html")).unwrap();
     assert!(page.contains("<h1>50 of 50 recipients sent</h1>") && page.contains("d5.example"), "{page}");
     assert!(!page.contains("<script") && !page.contains("://"), "nothing is loaded or executed");
+    for heading in
+        ["Throughput over time", "Latency by phase", "Domains", "Deferred and failed", "Connections refused or lost"]
+    {
+        assert!(page.contains(&format!("{heading}</h2>")), "{heading}");
+    }
     // The message is no page, and the delivery must not begin before that is found.
     let other = ["--ledger", "l2", "--report", "m.eml"];
     let ran = room.landau(&[&words[..], &other].concat());
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(!room.file("l2").exists());
+}
+
+/// With Zipf's law the largest of three domains has 6 of 11 recipients, and decides how long the run takes.
+#[test]
+fn the_time_of_the_largest_domain_is_named() {
+    let (room, sink) = (Room::new(), Sink::start());
+    std::fs::write(room.file("m.eml"), "Subject: x\n\ny\n").unwrap();
+    let via = format!("127.0.0.1:{}", sink.port);
+    let words = ["mail", "--recipients", "1100", "--domains", "3", "--zipf", "1", "--message", "m.eml", "--via", &via];
+    let ran = room.landau(&[&words[..], &["--ledger", "l", "--report", "page.html", "--quiet", "--json"]].concat());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let outcome: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let largest = &outcome["largest_domain"];
+    assert_eq!(largest["domain"], "d1.example", "{outcome}");
+    let share = largest["share_of_elapsed"].as_f64().unwrap();
+    assert!(share > 0.0 && share <= 1.0 && largest["own_ns"].as_u64().unwrap() > 0, "{largest}");
+    let recipients = outcome["domains"][0]["recipients"]["done"].as_u64().unwrap();
+    assert!((540..=660).contains(&recipients), "{recipients}");
+    assert!(std::fs::read_to_string(room.file("page.html")).unwrap().contains("d1.example"));
 }
