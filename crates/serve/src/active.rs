@@ -34,6 +34,11 @@ pub(crate) struct Active {
 }
 
 impl Active {
+    /// Returns the state of a connection that ended at `now_ms`, whose client may still be sending.
+    pub(crate) fn lingering(now_ms: u32, memory: &Memory) -> Self {
+        Self { ticket: now_ms, share: Share::new(memory, size_of::<Self>()), ..Self::default() }
+    }
+
     /// Answers a request that has begun, with the bytes that arrived now; `None` if they only continue its body.
     pub(crate) fn go_on(
         &mut self,

@@ -22,6 +22,12 @@ const SPARE_SHARE: u64 = 4;
 /// The most descriptors reserved for files: large files are few, and small ones are in the cache.
 const SPARE_MOST: u64 = 80;
 
+/// So many refused connections stay open at most.
+const MANY_REFUSED: usize = 1024;
+
+/// At most so many stay open with descriptors of the reserve.
+const FEW_REFUSED: u64 = 16;
+
 /// The server's own descriptors are below this number, because they were opened first.
 const OWN_MOST: u64 = 1024;
 
@@ -33,6 +39,8 @@ const FEW: usize = 500;
 pub(crate) struct Admission {
     /// The number of connections that this worker has descriptors for.
     most: usize,
+    /// So many refused connections may stay open in any case.
+    few_refused: usize,
     /// Shared by all workers.
     limiter: Arc<ConnectionLimiter>,
     counters: Arc<Counters>,
@@ -53,12 +61,16 @@ impl Admission {
         // With `handed`, and on systems other than Linux, all workers share one descriptor table.
         let is_shared = config.accepting == Accepting::Handed || cfg!(not(target_os = "linux"));
         let sharers = if is_shared { config.workers.max(1) as u64 } else { 1 };
-        Ok(Self { most: room(limit.saturating_sub(own) / sharers), limiter, counters: counters.clone() })
+        let free = limit.saturating_sub(own) / sharers;
+        let few_refused = (reserve(free) / 2).min(FEW_REFUSED) as usize;
+        Ok(Self { most: room(free), few_refused, limiter, counters: counters.clone() })
     }
 
-    /// Returns how many more connections the worker has descriptors for.
-    pub(crate) fn spare(&self, open: usize) -> usize {
-        self.most.saturating_sub(open)
+    /// Returns how many refused connections may stay open beside `open` ones: as many as the worker has descriptors
+    /// for, and in any case a few of those in reserve.
+    #[inline]
+    pub(crate) fn most_refused(&self, open: usize) -> usize {
+        self.most.saturating_sub(open).clamp(self.few_refused, MANY_REFUSED)
     }
 
     /// The number of connections that this worker has descriptors for.
@@ -90,10 +102,14 @@ impl Admission {
     }
 }
 
+/// Returns how many of so many free descriptors are reserved for files.
+fn reserve(free: u64) -> u64 {
+    (free / SPARE_SHARE).min(SPARE_MOST)
+}
+
 /// Returns the number of connections that so many free descriptors allow.
 fn room(free: u64) -> usize {
-    let spare = (free / SPARE_SHARE).min(SPARE_MOST);
-    usize::try_from(free - spare).unwrap_or(usize::MAX).max(1)
+    usize::try_from(free - reserve(free)).unwrap_or(usize::MAX).max(1)
 }
 
 /// Returns a note for the operator if the capacity is small or below what was requested.
@@ -108,9 +124,11 @@ impl Refusal {
     /// Answers the client, in one attempt: a refused client is not waited for.
     #[cold]
     pub(crate) fn tell(&self, fd: &OwnedFd, is_tls: bool, site: &mut Site, send_buffers: &mut SendBuffers) {
+        if is_tls {
+            return tls::refuse(fd);
+        }
         site.refuse_connection(self.0, send_buffers);
-        let answer = if is_tls { &tls::REFUSAL[..] } else { &send_buffers.bytes };
-        let _ = stream::send(fd, answer, true);
+        let _ = stream::send(fd, &send_buffers.bytes, true);
         say_end(fd);
     }
 }

@@ -49,6 +49,8 @@ pub(crate) enum Next {
     Idle,
     /// Waits for the rest of a request; its time begins now.
     Begun,
+    /// Waits for a body whose head has arrived in parts; its time begins now.
+    Body,
     /// Waits on for the rest of a head.
     Waiting,
     /// Answers what has been received already.
@@ -120,6 +122,7 @@ impl Connection {
             After::Head => (State::Head, Next::Begun),
             // The request waited for a listing behind responses that have left now.
             After::Body(unwanted) if unwanted.has_ended => (self.state, Next::More),
+            After::Body(_) if self.state == State::Head => (State::Body, Next::Body),
             After::Body(_) => (State::Body, Next::Begun),
             After::List(_) => (State::Listing, Next::List),
             After::More => (self.state, Next::More),
@@ -130,11 +133,10 @@ impl Connection {
     }
 
     /// Shuts the connection down for writing; returns whether the client is still there.
-    pub(crate) fn linger(&mut self, now_ms: u32) -> bool {
+    pub(crate) fn linger(&mut self, now_ms: u32, memory: &Memory) -> bool {
         let is_there = self.fd.as_ref().is_some_and(say_end);
         if is_there {
-            (self.state, self.active) = (State::Lingering, None);
-            self.active().ticket = now_ms;
+            (self.state, self.active) = (State::Lingering, Some(Box::new(Active::lingering(now_ms, memory))));
         }
         is_there
     }

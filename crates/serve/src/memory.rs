@@ -3,7 +3,8 @@
 //! Idle connections need none beyond their tables, but a crowd of clients that each send half a request, or take half
 //! a response, could use more than there is. What a connection holds is a [`Share`] of the worker's [`Memory`]. When
 //! three quarters are in use, no further request may begin in parts and no TLS session begins, so that those under way
-//! have room to go on. When all is in use, whoever needs more is refused or closed.
+//! have room to go on. When all is in use, a request that needs more is refused, and a connection that needs more to
+//! send a response, or for a part of a TLS record, is closed. So the limit may be exceeded by one connection's buffers.
 
 use crate::config::Config;
 use std::cell::Cell;
@@ -16,25 +17,31 @@ pub(crate) const SESSION_BYTES: usize = 4 << 10;
 /// With less than this for each worker, the threads share one arena: two thirds of it are the addresses of an arena.
 const ARENA_BYTES: usize = 96 << 20;
 
+/// The least that the connections of a worker may hold: enough for some requests in parts.
+const LEAST_BYTES: usize = 1 << 20;
+
 /// Divides the memory that the process can still allocate, if that is known: at most a quarter is for the caches and
 /// half for the connections, unless the operator has said how much. The rest is for threads, the log and listings.
-/// Returns a note for the operator if the caches become smaller.
+/// Returns a note for the operator if memory is so short that the caches would have to become smaller.
 pub(crate) fn settle(config: &mut Config, left_bytes: Option<u64>) -> Option<String> {
     let left = usize::try_from(left_bytes?).unwrap_or(usize::MAX);
-    if left / config.workers.max(1) < ARENA_BYTES {
+    let workers = config.workers.max(1);
+    if left / workers < ARENA_BYTES {
         landau_sys::memory::share_one_arena();
     }
-    config.memory_bytes.get_or_insert(left / 2);
-    let cache = left / 4 / config.workers.max(1);
-    if cache >= config.cache_bytes {
-        return None;
-    }
-    config.cache_bytes = cache;
-    Some(format!(
-        "{} of memory are left (RLIMIT_AS, RLIMIT_DATA, the control group or the system): each worker's cache has {}",
-        mebibytes(left),
-        mebibytes(cache)
-    ))
+    let most = *config.memory_bytes.get_or_insert((left / 2).max(LEAST_BYTES * workers));
+    let cache = left / 4 / workers;
+    let is_short = cache < config.cache_bytes;
+    config.cache_bytes = cache.min(config.cache_bytes);
+    (is_short || most < 2 * LEAST_BYTES * workers).then(|| {
+        format!(
+            "{} of memory are left (RLIMIT_AS, RLIMIT_DATA, the control group or the system): \
+             each worker's cache has {}, and connections {} in all",
+            mebibytes(left),
+            mebibytes(config.cache_bytes),
+            mebibytes(most)
+        )
+    })
 }
 
 fn mebibytes(bytes: usize) -> String {
@@ -115,11 +122,18 @@ mod tests {
         assert_eq!((settle(&mut config, plenty), config.memory_bytes), (None, Some(4 << 30)));
         let mut config = Config { workers: 2, ..Config::new(".") };
         let note = settle(&mut config, little).unwrap();
-        assert!(note.starts_with("40.0 MiB of memory are left") && note.ends_with("has 5.0 MiB"), "{note}");
+        assert!(
+            note.starts_with("40.0 MiB of memory are left")
+                && note.ends_with("has 5.0 MiB, and connections 20.0 MiB in all"),
+            "{note}"
+        );
         assert_eq!((config.memory_bytes, config.cache_bytes), (Some(20 << 20), 5 << 20));
         let mut config = Config { memory_bytes: Some(30 << 20), cache_bytes: 1 << 20, ..Config::new(".") };
         assert_eq!((settle(&mut config, little), config.memory_bytes), (None, Some(30 << 20)));
         assert_eq!(settle(&mut config, None), None);
+        let mut config = Config { cache_bytes: 0, ..Config::new(".") };
+        assert!(settle(&mut config, Some(0)).is_some_and(|note| note.ends_with("connections 1.0 MiB in all")));
+        assert!(!Memory::new(config.memory_bytes.unwrap()).is_short(), "nothing would be served");
     }
 
     #[test]

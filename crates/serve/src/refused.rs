@@ -1,6 +1,5 @@
-//! Refused connections. They stay open for a moment after their answer: a client that has not asked yet is going to,
-//! and if the connection is closed by then, the kernel answers with a reset, which most clients report instead of the
-//! answer.
+//! Refused connections. They stay open for a moment after their answer: a client may send its request only then, and if
+//! the connection is closed, the kernel answers with a reset, which most clients report instead of the answer.
 
 use landau_sys::stream;
 use std::collections::VecDeque;
@@ -13,12 +12,6 @@ const STAY_MS: u32 = 1000;
 /// More than a refused request has, and little enough to delay nobody.
 const DISCARD_BYTES: usize = 64 << 10;
 
-/// So many stay open in any case. Their descriptors are among those that the worker keeps in reserve for files.
-const FEW: usize = 16;
-
-/// So many stay open at most.
-const MANY: usize = 1024;
-
 /// The refused connections of a worker, in the order in which they were refused.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
@@ -26,14 +19,17 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Keeps a connection that was refused at `now_ms`. If more stay open than the few that always may, and than
-    /// `spare` descriptors, the oldest one ends.
-    pub(crate) fn keep(&mut self, fd: OwnedFd, now_ms: u32, spare: usize) {
-        let most = spare.clamp(FEW, MANY);
-        while self.open.len() >= most {
+    /// Keeps a connection that was refused at `now_ms`; [`Refused::limit`] is to follow.
+    pub(crate) fn keep(&mut self, fd: OwnedFd, now_ms: u32) {
+        self.open.push_back((fd, now_ms));
+    }
+
+    /// Ends the oldest ones if there are more than `most`.
+    #[inline]
+    pub(crate) fn limit(&mut self, most: usize) {
+        while self.open.len() > most {
             self.end_first();
         }
-        self.open.push_back((fd, now_ms));
     }
 
     /// Ends those that have been open for long enough.
@@ -59,11 +55,19 @@ impl Refused {
     }
 }
 
+impl Drop for Refused {
+    fn drop(&mut self) {
+        self.limit(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Read;
     use std::os::unix::net::UnixStream;
+
+    const FEW: usize = 16;
 
     #[test]
     fn the_oldest_end_first_and_all_end_in_time() {
@@ -73,8 +77,9 @@ mod tests {
             server.set_nonblocking(true).unwrap();
             client.set_nonblocking(true).unwrap();
             clients.push(client);
-            refused.keep(server.into(), 100 + number, 0);
+            refused.keep(server.into(), 100 + number);
         }
+        refused.limit(FEW);
         let open = |clients: &mut Vec<UnixStream>| {
             let is_open = |client: &mut UnixStream| client.read(&mut [0]).is_err();
             clients.iter_mut().map(is_open).collect::<Vec<_>>()

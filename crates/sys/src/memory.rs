@@ -82,7 +82,7 @@ pub const CAN_POPULATE: bool = POPULATE != 0;
 
 /// Lets all threads allocate from one arena, from now on. Otherwise each thread of glibc reserves 64 MiB of addresses
 /// for its own, and where the limit on the address space (`RLIMIT_AS`) forbids that, each of its allocations is a
-/// mapping of at least one page. Other allocators do nothing of the kind.
+/// mapping of at least one page. Nothing is changed with other C libraries.
 pub fn share_one_arena() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: the call takes integers. If it fails, each thread has its arena, as before.

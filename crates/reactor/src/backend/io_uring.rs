@@ -33,7 +33,7 @@ struct Watch {
     is_watched: bool,
     /// Whether a poll request is in flight.
     is_polled: bool,
-    /// Which wait submits that request, if none did.
+    /// The wait that submits the request, unless it was submitted before.
     submitted_by: u64,
 }
 
@@ -188,8 +188,8 @@ impl Selector for IoUring {
         while let Some(fd) = self.again.pop() {
             self.poll_add(fd)?;
         }
-        self.wait += 1;
         self.ring.wait(timeout_ms)?;
+        self.wait += 1;
         while found.len() < MAX_EVENTS {
             let Some(entry) = self.ring.next_completion() else { break };
             found.extend(self.on_completion(entry));

@@ -52,7 +52,8 @@ impl Segment<'_> {
         }
     }
 
-    /// Returns the memory of its buffer; of a shared one this holder's part, besides its origin's.
+    /// Returns the memory of its buffer; of a shared one an equal part for each of those who hold it now, besides its
+    /// origin.
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
             Self::Buffer { buffer: Bytes::Owned(bytes), .. } => bytes.len(),

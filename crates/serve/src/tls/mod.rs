@@ -8,7 +8,9 @@ mod session;
 
 pub(crate) use session::{Received, Session, Sessions};
 
+use crate::connection::say_end;
 use crate::error::Error;
+use landau_sys::stream;
 use names::Names;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -17,12 +19,18 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use std::fmt::Display;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What a refused client is told, whose handshake is not waited for: the alert `internal_error` (RFC 8446 section 6.2),
-/// in a record of its own. There is none for an overload.
-pub(crate) const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+/// The record of the alert `internal_error` (RFC 8446 section 6.2). There is no alert for an overload.
+const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+
+/// Refuses a client before its handshake, in one attempt, and shuts the connection down for writing.
+pub(crate) fn refuse(fd: &OwnedFd) {
+    let _ = stream::send(fd, &REFUSAL, true);
+    say_end(fd);
+}
 
 /// A certificate chain and its key, each a PEM file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -230,8 +230,12 @@ impl Transport for Completions {
 
     fn wait(&mut self, limit: Option<Duration>, table: &Table) -> Result<(), landau_reactor::Error> {
         while let Some(number) = self.to_rearm.pop() {
-            let is_open = self.entry(number).is_some_and(|entry| std::mem::take(&mut entry.must_rearm));
-            if let Some(fd) = table.fd(number).filter(|_| is_open) {
+            // One that receives nothing more until the worker has taken what was received ahead is resumed after that.
+            let is_to_receive = |entry: &mut Entry| {
+                std::mem::take(&mut entry.must_rearm) && !entry.ahead.as_ref().is_some_and(|ahead| ahead.is_held)
+            };
+            let is_to_receive = self.entry(number).is_some_and(is_to_receive);
+            if let Some(fd) = table.fd(number).filter(|_| is_to_receive) {
                 self.ring.resume(fd)?;
             }
         }

@@ -3,6 +3,7 @@
 use super::Worker;
 use crate::config::Accepting;
 use crate::exchange::{After, Remainder, answer};
+use crate::tls;
 use crate::transport::{Arrival, Transport};
 use landau_reactor::Waker;
 use landau_sys::stream;
@@ -99,10 +100,16 @@ impl<T: Transport> Worker<T> {
 
     pub(super) fn admit(&mut self, arrival: Arrival) {
         let is_tls = arrival.is_tls;
+        self.refused.limit(self.admission.most_refused(self.table.len()));
         if let Err(refusal) = self.admission.enter(self.table.len(), arrival.peer) {
             refusal.tell(&arrival.fd, is_tls, &mut self.site, &mut self.send_buffers);
-            let spare = self.admission.spare(self.table.len());
-            return self.refused.keep(arrival.fd, self.transport.now_ms(), spare);
+            return self.refused.keep(arrival.fd, self.transport.now_ms());
+        }
+        if is_tls && self.memory.is_short() {
+            self.counters.memory_refused.add(1);
+            tls::refuse(&arrival.fd);
+            self.admission.leave(arrival.peer);
+            return self.refused.keep(arrival.fd, self.transport.now_ms());
         }
         // A client that connects while the server ends has sent its request already, or is not waited for.
         if !is_tls && (self.site.closing || self.speculative_read.is_worth_it()) {

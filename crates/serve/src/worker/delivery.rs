@@ -56,13 +56,16 @@ impl<T: Transport> Worker<T> {
     pub(super) fn keep_for_later(&mut self, number: u32, rest: Remainder) {
         let Some(connection) = self.table.get(number) else { return };
         connection.keep(&mut self.send_buffers.batch, rest, &self.memory);
-        if self.memory.is_full() && self.holds_much(number) {
-            return self.drop_unread(number);
-        }
         self.set_deadline(number, self.config.timeouts.send);
     }
 
-    /// Returns whether a connection has buffers that are worth their end, not only what it needs to send a file.
+    /// Returns whether a connection is to be closed to get its memory back: none is left, and it has more than it needs
+    /// to send a file.
+    #[inline]
+    pub(super) fn must_free_memory(&mut self, number: u32) -> bool {
+        self.memory.is_full() && self.holds_much(number)
+    }
+
     #[cold]
     fn holds_much(&mut self, number: u32) -> bool {
         let records = self.sessions.get(number).map_or(0, |session| session.buffer_bytes());
@@ -70,9 +73,9 @@ impl<T: Transport> Worker<T> {
         active.map_or(0, |active| active.held_bytes()) + records >= MUCH_BYTES
     }
 
-    /// Ends a connection whose client does not take its response, when there is no memory to keep it.
+    /// Closes a connection with a reset when there is no memory for its buffers.
     #[cold]
-    fn drop_unread(&mut self, number: u32) {
+    pub(super) fn close_for_memory(&mut self, number: u32) {
         self.counters.memory_refused.add(1);
         if let Some(fd) = self.table.fd(number) {
             // The kernel would otherwise keep its buffer for a client that does not read.
@@ -94,8 +97,11 @@ impl<T: Transport> Worker<T> {
         self.deliver(number, Remainder::end());
     }
 
-    /// Waits until the socket's buffer has room again.
+    /// Waits until the socket's buffer has room again; without memory for what is to be sent, closes the connection.
     pub(super) fn wait_for_room(&mut self, number: u32) {
+        if self.must_free_memory(number) {
+            return self.close_for_memory(number);
+        }
         let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return };
         if self.transport.wait_writable(number, fd).is_err() {
             self.close(number);
@@ -111,18 +117,23 @@ impl<T: Transport> Worker<T> {
         let now_ms = self.transport.now_ms();
         let Some(connection) = self.table.get(number) else { return };
         let next = connection.settle(rest, &self.memory);
+        // Over TLS a part of the next record may be there.
+        if next == Next::Idle && connection.is_tls && self.must_free_memory(number) {
+            return self.close_for_memory(number);
+        }
+        let Some(connection) = self.table.get(number) else { return };
         let Some(fd) = connection.fd.as_ref() else { return };
         let timeouts = &self.config.timeouts;
         match next {
             Next::Idle if self.drain.has_begun() => return self.close(number),
             Next::Idle => self.transport.set_idle_deadline(number, fd, timeouts.idle),
             Next::Begun if self.memory.is_short() => return self.refuse_for_memory(number),
-            Next::Waiting if self.memory.is_full() => return self.refuse_for_memory(number),
-            Next::Begun => self.transport.set_deadline(number, fd, timeouts.head),
+            Next::Waiting | Next::Body | Next::List if self.memory.is_full() => return self.refuse_for_memory(number),
+            Next::Begun | Next::Body => self.transport.set_deadline(number, fd, timeouts.head),
             Next::Waiting => {}
             Next::More => return self.next_requests(number),
             Next::List => return self.wait_for_list(number),
-            Next::Close(true) if connection.linger(now_ms) => self.set_deadline(number, LINGER),
+            Next::Close(true) if connection.linger(now_ms, &self.memory) => self.set_deadline(number, LINGER),
             Next::Close(_) => return self.close(number),
         }
         self.set_interest(number, Interest::READABLE);

@@ -6,7 +6,7 @@
 use super::{SCRATCH_BYTES, Worker};
 use crate::connection::{LINGER, State};
 use crate::exchange::{After, Remainder};
-use crate::tls::{self, Received, Session};
+use crate::tls::{Received, Session};
 use crate::transport::Transport;
 use landau_reactor::Interest;
 use landau_sys::stream;
@@ -25,13 +25,6 @@ impl<T: Transport> Worker<T> {
     /// Begins TLS on a connection that has just been accepted; returns whether that worked.
     pub(super) fn begin_session(&mut self, number: u32) -> bool {
         let Some(settings) = &self.tls else { return false };
-        if self.memory.is_short() {
-            self.counters.memory_refused.add(1);
-            if let Some(fd) = self.table.fd(number) {
-                let _ = stream::send(fd, &tls::REFUSAL, true);
-            }
-            return false;
-        }
         match Session::new(settings.current(), &self.memory) {
             Ok(session) => self.sessions.put(number, session),
             Err(_) => return false,
@@ -91,6 +84,7 @@ impl<T: Transport> Worker<T> {
         match self.flush(number) {
             Err(()) => self.close(number),
             Ok(_) if has_received_end => self.close(number),
+            Ok(true) if self.must_free_memory(number) => self.close_for_memory(number),
             Ok(true) => {}
             Ok(false) => {
                 if let Some(connection) = self.table.get(number) {
@@ -129,7 +123,7 @@ impl<T: Transport> Worker<T> {
         self.sessions.remove(number);
         let Some(connection) = self.table.get(number) else { return };
         connection.is_tls = false;
-        if !connection.linger(now_ms) {
+        if !connection.linger(now_ms, &self.memory) {
             return self.close(number);
         }
         self.set_deadline(number, LINGER);

@@ -95,7 +95,7 @@ fn get(stream: &mut Stream, target: &str, last: bool) -> Vec<u8> {
     [got, body].concat()
 }
 
-fn site(kind: Accepting, large: &[u8], change: impl FnOnce(&mut Config)) -> Site {
+pub(crate) fn site(kind: Accepting, large: &[u8], change: impl FnOnce(&mut Config)) -> Site {
     Site::new(&[("a", b"hello"), ("large", large)], |config| {
         config.accepting = kind;
         config.listen = vec!["tls:127.0.0.1:0".parse().unwrap()];

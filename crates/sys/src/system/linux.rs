@@ -300,18 +300,22 @@ fn group_memory() -> Option<u64> {
     let unified = group_path("").and_then(|path| {
         let folder = format!("/sys/fs/cgroup{path}");
         let limit = number(format!("{folder}/memory.max"))?;
-        Some(limit.saturating_sub(number(format!("{folder}/memory.current"))?))
+        Some(limit.saturating_sub(group_use(&folder, "memory.current", "inactive_file")?))
     });
     let legacy = group_path("memory").and_then(|path| {
         let folder = format!("/sys/fs/cgroup/memory{path}");
         let limit = number(format!("{folder}/memory.limit_in_bytes"))?;
-        // Cached file pages count as used but can be reclaimed.
-        let used = number(format!("{folder}/memory.usage_in_bytes"))?;
-        let stat = fs::read_to_string(format!("{folder}/memory.stat")).unwrap_or_default();
-        let cache = stat.lines().find_map(|line| line.strip_prefix("total_inactive_file ")?.parse::<u64>().ok());
-        Some(limit.saturating_sub(used.saturating_sub(cache.unwrap_or(0))))
+        Some(limit.saturating_sub(group_use(&folder, "memory.usage_in_bytes", "total_inactive_file")?))
     });
     unified.into_iter().chain(legacy).min()
+}
+
+/// Returns the memory that a control group uses in bytes, without cached file pages that can be reclaimed.
+fn group_use(folder: &str, file: &str, cached: &str) -> Option<u64> {
+    let used = number(format!("{folder}/{file}"))?;
+    let stat = fs::read_to_string(format!("{folder}/memory.stat")).unwrap_or_default();
+    let cache = stat.lines().find_map(|line| line.strip_prefix(cached)?.strip_prefix(' ')?.parse::<u64>().ok());
+    Some(used.saturating_sub(cache.unwrap_or(0)))
 }
 
 /// Returns how many processes the tightest limit leaves.
