@@ -246,6 +246,7 @@ fn scratch_again(args: &Args, record: &Record) -> anyhow::Result<Scratch> {
     };
     if let Some(directory) = &args.dir
         && std::path::absolute(directory)? != folder
+        && std::fs::canonicalize(directory).ok() != std::fs::canonicalize(folder).ok()
     {
         bail!(
             "--dir {}: {} has files in {}, and a record has those of one folder; leave out --dir, or start a new run",

@@ -119,7 +119,8 @@ fn a_vanished_mount_fails_the_passes_after_it() {
     // The run has hundreds of passes to go when the first has ended.
     let script = format!(
         "mount -t tmpfs none small; {LANDAU} run files --study smoke --passes 500 --dir small --output r --no-report \
-         --set files.order=file & pid=$!; until grep -q '\"kind\":\"pass_end\"' r 2>/dev/null; do sleep 0.05; done; \
+         --set files.order=file & pid=$!; \
+         until grep -q '\"kind\":\"pass_end\"' r 2>/dev/null || ! kill -0 $pid; do sleep 0.05; done; \
          umount -l small; wait $pid; echo status $?; ls -A small; cat state/landau/scratch"
     );
     let Some(ran) = in_namespace(&room, &script) else { return };
@@ -147,9 +148,9 @@ fn a_file_system_that_fills_up_ends_the_passes_after_it() {
         "mount -t tmpfs -o size=4m none small
          {LANDAU} run files --study smoke --passes 500 --set files.order=file --dir small --output r --no-report &
          pid=$!
-         until grep -q '\"kind\":\"pass_end\"' r 2>/dev/null; do sleep 0.05; done
-         dd if=/dev/zero of=small/fill bs=4k 2>/dev/null
-         until grep '\"kind\":\"pass_end\"' r | grep -vq '\"outcome\":\"done\"' || ! kill -0 $pid; do sleep 0.05; done
+         until grep -q '\"kind\":\"pass_end\"' r 2>/dev/null || ! kill -0 $pid; do sleep 0.05; done
+         until grep '\"kind\":\"pass_end\"' r | grep -vq '\"outcome\":\"done\"' || ! kill -0 $pid
+         do dd if=/dev/zero bs=4k >>small/fill 2>/dev/null; sleep 0.05; done
          kill -INT $pid; wait $pid; echo status $?; ls -A small; cat state/landau/scratch"
     );
     let Some(ran) = in_namespace(&room, &script) else { return };

@@ -215,7 +215,7 @@ impl Feed {
     /// section 4.5.4.1: from its arrival, tried or not).
     fn give_up(&mut self, loaded: &mut Loaded, now_ns: u64) {
         let is_deleted = loaded.waiting.is_deleted;
-        if !is_deleted && loaded.waiting.expires_ns > now_ns {
+        if !is_deleted && (loaded.waiting.is_held || loaded.waiting.expires_ns > now_ns) {
             return;
         }
         for one in std::mem::take(&mut loaded.kept) {

@@ -150,10 +150,13 @@ impl Feed {
 
     fn hold(&mut self, request: &Request, is_held: bool, now_ns: u64) -> (u64, u64) {
         let (mut found, mut ids) = (0, Vec::new());
+        let time_ns = u64::try_from(self.handling.patience.for_untried().as_nanos()).unwrap_or(u64::MAX);
         for waiting in self.chosen(request) {
             found += 1;
             if waiting.is_held != is_held {
                 waiting.is_held = is_held;
+                // It could not be tried until now.
+                waiting.untried_expires_ns = waiting.untried_expires_ns.max(now_ns.saturating_add(time_ns));
                 ids.push(waiting.entry.id);
             }
         }

@@ -49,6 +49,14 @@ pub(crate) struct Patience {
     pub(crate) lifetime: Duration,
 }
 
+impl Patience {
+    /// Returns how long a message of any age is tried that could not be tried until now: the relay was not running, or
+    /// the user held it.
+    pub(super) fn for_untried(self) -> Duration {
+        self.backoff.longest.min(self.lifetime)
+    }
+}
+
 /// How messages of the queue are handled.
 #[derive(Debug, Clone)]
 pub(crate) struct Handling {
@@ -215,7 +223,7 @@ impl Feed {
     }
 
     pub(super) fn waiting(&self, entry: Entry, recipients: Option<Vec<Left>>, now_ns: u64) -> Waiting {
-        let Patience { backoff, lifetime } = self.handling.patience;
+        let Patience { lifetime, .. } = self.handling.patience;
         let left = lifetime.saturating_sub(Duration::from_millis(unix_ms().saturating_sub(entry.at_ms)));
         let after = |wait: Duration| now_ns.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX));
         Waiting {
@@ -229,7 +237,7 @@ impl Feed {
             is_deleted: false,
             reason: None,
             expires_ns: after(left),
-            untried_expires_ns: after(left.max(backoff.longest.min(lifetime))),
+            untried_expires_ns: after(left.max(self.handling.patience.for_untried())),
             wake_ns: 0,
         }
     }

@@ -1,11 +1,11 @@
 //! What happens to connections: late replies, pieces, resets, half-closes, silence, limits.
 
-use crate::support::Running;
+use crate::support::{LONG, Running};
 use landau_mail::sink::conduct::{Conduct, Cut, Latency, Pieces};
 use landau_mail::sink::http::{Answer, Http};
 use landau_mail::sink::tcp::{Mode, Tcp};
 use std::io::ErrorKind;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A request that is answered, and as bytes comes back.
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -145,15 +145,26 @@ fn answers_to_requests_and_bytes_are_late_and_leave_in_pieces() {
         let mut client = sink.connect();
         client.send(REQUEST);
         assert_eq!(client.receive_briefly(), b"");
-        let mut pieces: Vec<Vec<u8>> = Vec::new();
+        let (mut pieces, began): (Vec<Vec<u8>>, _) = (Vec::new(), Instant::now());
         while pieces.concat().len() < answer.len() {
+            assert!(began.elapsed() < LONG, "{pieces:?}");
             match client.receive_briefly() {
                 piece if piece.is_empty() => sink.clock.advance(every),
                 piece => pieces.push(piece),
             }
         }
         assert_eq!(pieces.concat(), answer);
-        assert!(pieces.len() > 1 && pieces.iter().all(|piece| piece.len() <= 20), "{pieces:?}");
+        // Two pieces may arrive in one read, on a busy machine.
+        assert!(pieces.len() > 1, "{pieces:?}");
+    }
+}
+
+/// Waits until a sink has received so many bytes.
+fn received(sink: &Running, bytes: u64) {
+    let began = Instant::now();
+    while sink.remote.total("bytes_received") < bytes {
+        assert!(began.elapsed() < LONG, "it has not received {bytes} bytes");
+        std::thread::yield_now();
     }
 }
 
@@ -171,17 +182,13 @@ fn connections_of_requests_and_bytes_are_reset_half_closed_or_silent() {
         client.send(REQUEST);
         client.rest().unwrap();
         client.send(&[b'x'; 1000]);
-        while sink.remote.total("bytes_received") < REQUEST.len() as u64 + 1000 {
-            std::thread::yield_now();
-        }
+        received(&sink, REQUEST.len() as u64 + 1000);
         assert_eq!(sink.remote.total("half_closes"), 1);
     }
     for (sink, _) in others(Conduct { silent_share: 1.0, ..Conduct::default() }, Latency::default()) {
         let mut client = sink.connect();
         client.send(REQUEST);
-        while sink.remote.total("bytes_received") < REQUEST.len() as u64 {
-            std::thread::yield_now();
-        }
+        received(&sink, REQUEST.len() as u64);
         assert_eq!((client.receive_briefly(), sink.remote.total("silent")), (Vec::new(), 1));
     }
 }

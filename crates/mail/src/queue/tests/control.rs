@@ -156,6 +156,28 @@ fn no_further_recipient_of_a_held_message_is_handed_out() {
     assert_eq!(addresses(&queue.take_all()), ["r1@d", "r2@d"]);
 }
 
+/// A message that was held for longer than its lifetime is tried when it is released, before it is given up.
+#[test]
+fn the_time_of_a_held_message_does_not_run_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let id = queue.accept(1, "Subject: a\r\n\r\na\r\n");
+    let first = queue.next().unwrap();
+    assert_eq!(found(&mut queue, Action::Hold, &[id]), 1);
+    queue.now_ns = 1_000_000 * SECOND;
+    queue.feed.postpone(first.0.number, 7, queue.now_ns);
+    queue.feed.commit(queue.now_ns).unwrap();
+    assert_eq!(conditions(&mut queue), [(id, Condition::Held, 1)]);
+    assert_eq!((queue.take_all().len(), queue.feed.reports), (0, 0));
+    assert_eq!(found(&mut queue, Action::Release, &[id]), 1);
+    queue.now_ns += 50 * SECOND;
+    let again = queue.next().unwrap();
+    queue.feed.postpone(again.0.number, 7, queue.now_ns);
+    queue.now_ns += 49 * SECOND;
+    assert_eq!(addresses(&queue.take_all()), ["r0@d"]);
+    assert_eq!(queue.feed.reports, 0);
+}
+
 #[test]
 fn a_failure_of_a_deleted_message_is_not_reported() {
     let folder = tempfile::tempdir().unwrap();
