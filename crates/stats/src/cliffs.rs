@@ -117,12 +117,13 @@ fn recurring(group: &[(usize, Jump)], first: f64, series: &[Series], annotations
     })
 }
 
-/// The factor of a cliff: the median over the passes. Where the calls before it may be cold it is the second largest: a
-/// warm-up that ends at the cliff only makes the cost before it larger, and ends at another call in each pass.
+/// The factor of a cliff: the median over the passes. Where the calls before it may be cold it is the upper quartile
+/// (of five passes the second largest): a warm-up that ends at the cliff only makes the cost before it larger, and ends
+/// at another call in each pass.
 fn factor(of_passes: &mut [f64], is_cold_before: bool) -> f64 {
     of_passes.sort_by(f64::total_cmp);
     let last = of_passes.len() - 1;
-    of_passes[if is_cold_before { last.saturating_sub(1) } else { last / 2 }]
+    of_passes[if is_cold_before { last * 3 / 4 } else { last / 2 }]
 }
 
 /// Whether the calls before a place may be cold.
