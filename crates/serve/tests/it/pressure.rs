@@ -178,7 +178,7 @@ fn refused_clients_that_ask_later_get_a_response() {
 /// takes. The server used to reset the connection two seconds after its answer.
 #[test]
 fn an_upload_that_is_refused_may_end() {
-    const PARTS: u32 = 8;
+    const PARTS: u32 = 12;
     for kind in kinds() {
         let clock = ManualClock::default();
         let site = Site::new(&[("f", b"content")], |config| {
@@ -192,9 +192,10 @@ fn an_upload_that_is_refused_may_end() {
         }
         for part in 0..PARTS {
             client.stream.write_all(&[b'x'; 10_000]).unwrap_or_else(|error| panic!("{kind:?}: {part}: {error}"));
-            // The worker reads this before it answers a request that comes later; only then time passes.
+            // The worker has usually read this when it answers a request that comes later; on a busy machine the kernel
+            // may deliver some parts late, so a part is a small share of the time.
             assert_eq!(site.get("/f", "").status, 200, "{kind:?}");
-            clock.advance(Duration::from_millis(1500));
+            clock.advance(Duration::from_millis(300));
         }
         assert_eq!(client.answer().unwrap().status, 413, "{kind:?}");
     }
