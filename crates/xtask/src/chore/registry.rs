@@ -1,7 +1,7 @@
 //! `registry`: writes the lists that name every file of a directory, between their markers.
 //!
-//! A benchmark, law, command, platform, server or gate is one file; a list kept by hand would be a second place to
-//! edit. The lists are plain Rust, which editors understand. `--check` fails if one is out of date.
+//! A benchmark, law, command, platform, server, gate or allocator is one file; a list kept by hand would be a second
+//! place to edit. The lists are plain Rust, which editors understand. `--check` fails if one is out of date.
 
 use crate::workspace;
 use anyhow::{Context, Result, bail};
@@ -30,13 +30,14 @@ struct List {
     render: fn(&[Module]) -> Result<String>,
 }
 
-const LISTS: [List; 7] = [
+const LISTS: [List; 8] = [
     List { file: "crates/architectures/src/list/mod.rs", render: architectures },
     List { file: "crates/bench/src/list/mod.rs", render: benchmarks },
     List { file: "crates/bench/src/server/list/mod.rs", render: servers },
     List { file: "crates/cli/src/command/mod.rs", render: commands },
     List { file: "crates/lab/src/platform/mod.rs", render: platforms },
     List { file: "crates/load/src/gate/mod.rs", render: gates },
+    List { file: "crates/pids/src/list/mod.rs", render: allocators },
     List { file: "crates/stats/src/law/registry.rs", render: laws },
 ];
 
@@ -139,6 +140,10 @@ fn commands(modules: &[Module]) -> Result<String> {
 fn architectures(modules: &[Module]) -> Result<String> {
     let list = "/// Every architecture, by name.\npub const ALL: &[&Architecture]";
     constants(modules, list, "ARCHITECTURE: Architecture", "&")
+}
+
+fn allocators(modules: &[Module]) -> Result<String> {
+    constants(modules, "/// Every allocator, by name.\npub const ALL: &[&Model]", "MODEL: Model", "&")
 }
 
 fn gates(modules: &[Module]) -> Result<String> {

@@ -11,6 +11,7 @@ const BELOW: &[(&str, &[&str])] = &[
     ("landau-record", &[]),
     ("landau-reactor", &["landau-sys"]),
     ("landau-architectures", &["landau-reactor", "landau-sys"]),
+    ("landau-pids", &[]),
     ("landau-trust", &[]),
     ("landau-units", &[]),
     ("landau-wire", &[]),

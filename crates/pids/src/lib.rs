@@ -1,0 +1,141 @@
+//! Allocators of process identifiers, as models in user space: how much memory does each read to find a free number?
+//!
+//! A kernel gives each new process a number that nothing uses: no process, no process group and no session. The
+//! kernels differ in how they find one. A model keeps only the numbers of an original, and searches as the original
+//! does; it counts what the original would read in memory. Models run beside one another on one machine, which the
+//! kernels cannot.
+//!
+//! - [`Model`] describes one allocator, [`Allocator`] is its search. One file each in [`list`]; `cargo xtask registry`
+//!   generates the list.
+//! - [`Processes`] is the rest of a kernel: it knows the processes, their groups and their sessions, and tells the
+//!   allocator when the last use of a number ends.
+//! - [`Workload`] places sleeping processes, as D. Schultz did in 2004, and [`measure`] takes samples among them.
+//!
+//! Not a measure of a kernel: a model has no locks, no interrupts and no other work between two allocations, so its
+//! data are warmer in the caches than a kernel's. `spawn` and `fork` measure kernels.
+
+mod bits;
+mod chains;
+pub mod list;
+pub mod measure;
+mod processes;
+mod workload;
+
+pub use list::ALL;
+pub use processes::{Processes, Refused};
+pub use workload::Workload;
+
+use std::fmt::Debug;
+
+/// A number of a process, a group or a session.
+pub type Id = u32;
+
+/// The number of the first process, which is always there.
+pub const INIT: Id = 1;
+
+/// What uses a number besides a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// A process group, from its leader's `setpgid()` to its last member's end.
+    Group,
+    /// A session, from its leader's `setsid()` to its last member's end.
+    Session,
+}
+
+/// The search for a free number. The numbers that it must know it is told by [`Processes`].
+pub trait Allocator: Debug + Send {
+    /// Returns a number that nothing uses, and takes it for a process; `None` if the search finds that there is none.
+    /// [`Processes`] does not ask when all numbers are in use, as a kernel does not that has as many processes as it
+    /// may have: an original may search forever then.
+    fn allocate(&mut self) -> Option<Id>;
+
+    /// Takes a number that nothing uses for a process; false if the original cannot give a process a chosen number.
+    fn place(&mut self, id: Id) -> bool;
+
+    /// Learns the group and the session of a process: after each allocation, and whenever they change.
+    fn join(&mut self, _process: Id, _group: Id, _session: Id) {}
+
+    /// Learns that a process ended. `is_free` if no group or session uses its number.
+    fn exit(&mut self, process: Id, is_free: bool);
+
+    /// Learns that a group or a session with this number began. It is that of a process.
+    fn begin(&mut self, _id: Id, _of: Use) {}
+
+    /// Learns that a group or a session ended. `is_free` if nothing uses its number any more.
+    fn end(&mut self, id: Id, of: Use, is_free: bool);
+
+    /// Returns what all calls of [`Allocator::allocate`] have read so far, in the unit of [`Model::counts`].
+    fn visits(&self) -> u64;
+}
+
+/// A closed form of the mean number of visits of an allocation among random numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClosedForm {
+    /// n²/M: one in M/n allocations meets a used number and walks all n processes. M is the largest number.
+    Scan,
+    /// 1/(1 − n/M): numbers are tried until one is free.
+    Probing,
+}
+
+impl ClosedForm {
+    /// Returns the mean among `n` used numbers of `pid_max`.
+    pub fn visits(self, n: u32, pid_max: Id) -> f64 {
+        let (n, pid_max) = (f64::from(n), f64::from(pid_max));
+        match self {
+            Self::Scan => n * n / pid_max,
+            Self::Probing => 1.0 / (1.0 - n / pid_max),
+        }
+    }
+
+    /// Returns the formula for `pid_max` numbers: "n²/99,999".
+    pub fn formula(self) -> &'static str {
+        match self {
+            Self::Scan => "n²/pid_max",
+            Self::Probing => "1/(1 − n/pid_max)",
+        }
+    }
+}
+
+/// An allocator: what it is, and how to make one.
+#[derive(Debug)]
+pub struct Model {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// What is counted as a visit.
+    pub counts: &'static str,
+    /// The source that it follows: system, version, file, function.
+    pub source: &'static str,
+    /// It is a guess at an original that is lost.
+    pub is_reconstruction: bool,
+    /// The smallest number that it gives to a process after the first pass over the numbers.
+    pub low: Id,
+    /// The largest number is `pid_max` itself; otherwise `pid_max - 1`.
+    pub includes_max: bool,
+    /// Free numbers that it must not give out, at most.
+    pub reserve: Id,
+    /// A session keeps its number in use.
+    pub sessions_hold: bool,
+    /// The mean number of visits, if it is known.
+    pub closed_form: Option<ClosedForm>,
+    /// Makes an allocator of numbers up to `pid_max`; [`INIT`] is in use.
+    pub new: fn(pid_max: Id, seed: u64) -> Box<dyn Allocator>,
+}
+
+impl Model {
+    /// Returns how many numbers from [`Model::low`] on can be in use at a time.
+    pub fn capacity(&self, pid_max: Id) -> u32 {
+        (self.high(pid_max) + 1).saturating_sub(self.low + self.reserve)
+    }
+
+    /// Returns the largest number among those that are counted in [`Model::capacity`].
+    pub fn high(&self, pid_max: Id) -> Id {
+        if self.includes_max { pid_max } else { pid_max - 1 }
+    }
+}
+
+/// Returns the model of that name.
+pub fn named(name: &str) -> Option<&'static Model> {
+    ALL.iter().find(|model| model.name == name).copied()
+}

@@ -1,0 +1,146 @@
+//! `linux-bitmap`: one bit for each number, in pages of 32,768, each with the number of its free bits.
+//!
+//! Linux 2.6 to 4.14. A page without free bits is skipped. A number is in use while a process, group or session refers
+//! to its `struct pid`.
+//!
+//! A visit is a word of 64 bits that is read; the count of free numbers of a page counts as one. The original refuses
+//! too early in one case: the search wraps to 300 and gives up if 300 was also the last number that it gave out, even
+//! though that process may have ended. The model does the same.
+//!
+//! Source: Linux 3.10, `kernel/pid.c`, `alloc_pidmap()` and `free_pidmap()`.
+
+use crate::bits::Bits;
+use crate::{Allocator, INIT, Id, Model, Use};
+
+pub(super) const MODEL: Model = Model {
+    name: "linux-bitmap",
+    about: "finds a clear bit in pages of a bitmap (Linux 2.6 to 4.14)",
+    counts: "words of the bitmap, and a page's count of free numbers",
+    source: "Linux 3.10, kernel/pid.c, alloc_pidmap()",
+    is_reconstruction: false,
+    low: RESERVED,
+    includes_max: false,
+    reserve: 0,
+    sessions_hold: true,
+    closed_form: None,
+    new: |pid_max, _| Box::new(LinuxBitmap::new(pid_max)),
+};
+
+/// Numbers below are not given out after the first pass (`RESERVED_PIDS`).
+pub(super) const RESERVED: Id = 300;
+/// Bits of a page.
+const PAGE: Id = 4096 * 8;
+
+#[derive(Debug)]
+struct LinuxBitmap {
+    pid_max: Id,
+    last: Id,
+    bits: Bits,
+    free: Vec<u32>,
+    visits: u64,
+}
+
+impl LinuxBitmap {
+    fn new(pid_max: Id) -> Self {
+        let pages = pid_max.div_ceil(PAGE);
+        let mut map = Self {
+            pid_max,
+            last: RESERVED - 1,
+            bits: Bits::new(pages * PAGE),
+            free: vec![PAGE; pages as usize],
+            visits: 0,
+        };
+        map.place(INIT);
+        map
+    }
+
+    /// Searches a page from a number on.
+    fn search(&mut self, page: Id, from: Id) -> Option<Id> {
+        self.visits += 1;
+        if self.free[page as usize] == 0 {
+            return None;
+        }
+        // The first bit is tried before the words are searched.
+        self.visits += 1;
+        if !self.bits.has(from) {
+            return Some(from);
+        }
+        let (found, read) = self.bits.first_clear(from, (page + 1) * PAGE);
+        self.visits += read;
+        found.filter(|&id| id < self.pid_max)
+    }
+
+    fn release(&mut self, id: Id) {
+        self.bits.clear(id);
+        self.free[(id / PAGE) as usize] += 1;
+    }
+}
+
+impl Allocator for LinuxBitmap {
+    fn allocate(&mut self) -> Option<Id> {
+        let last = self.last;
+        let mut from = if last + 1 < self.pid_max { last + 1 } else { RESERVED };
+        let pages = self.free.len() as Id;
+        // The page of a number in its middle is searched twice: behind that number, and at last before it.
+        let more = Id::from(!from.is_multiple_of(PAGE));
+        for _ in 0..pages + more {
+            let page = from / PAGE;
+            if let Some(found) = self.search(page, from) {
+                self.place(found);
+                self.last = found;
+                return Some(found);
+            }
+            if page + 1 < pages {
+                from = (page + 1) * PAGE;
+            } else {
+                from = RESERVED;
+                if last == RESERVED {
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    fn place(&mut self, id: Id) -> bool {
+        self.bits.set(id);
+        self.free[(id / PAGE) as usize] -= 1;
+        true
+    }
+
+    fn exit(&mut self, process: Id, is_free: bool) {
+        if is_free {
+            self.release(process);
+        }
+    }
+
+    fn end(&mut self, id: Id, _of: Use, is_free: bool) {
+        if is_free {
+            self.release(id);
+        }
+    }
+
+    fn visits(&self) -> u64 {
+        self.visits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The original's comparison of the last number with the restart, which the model keeps.
+    #[test]
+    fn the_lowest_number_is_refused_if_it_was_the_last() {
+        let mut map = LinuxBitmap::new(1_000);
+        let taken: Vec<Id> = std::iter::from_fn(|| map.allocate()).collect();
+        assert_eq!((taken.len(), taken[0], taken[699]), (700, 300, 999));
+        map.exit(300, true);
+        assert_eq!(map.allocate(), Some(300));
+        map.exit(300, true);
+        assert_eq!(map.allocate(), None);
+        map.exit(500, true);
+        assert_eq!(map.allocate(), Some(500));
+        assert_eq!(map.allocate(), Some(300));
+    }
+}

@@ -1,0 +1,165 @@
+//! Where the sleeping processes are, and what the others do among them.
+
+use crate::{INIT, Id, Processes, Refused};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+/// Processes of a block with [`Workload::Blocked`].
+const BLOCK: u32 = 64;
+
+/// Where the sleeping processes are, and what the others do among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workload {
+    /// Sleepers have random numbers; each new process ends at once.
+    Random,
+    /// Sleepers have consecutive numbers from a random one on, in the order of their creation.
+    Sequential,
+    /// Sleepers are in blocks of 64 consecutive numbers at random places.
+    Blocked,
+    /// Each sleeper has a random number and keeps another in use: that of a session whose leader has ended, which in
+    /// every second case is the number of its group, too.
+    Groups,
+    /// Sleepers have random numbers at first; a random one of them ends before each new process, which takes its place.
+    Turnover,
+}
+
+impl Workload {
+    /// All workloads.
+    pub const ALL: [Self; 5] = [Self::Random, Self::Sequential, Self::Blocked, Self::Groups, Self::Turnover];
+
+    /// The names of all workloads.
+    pub const NAMES: &'static [&'static str] = &["random", "sequential", "blocked", "groups", "turnover"];
+
+    /// Returns the workload of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        let place = Self::NAMES.iter().position(|known| *known == name)?;
+        Self::ALL.get(place).copied()
+    }
+
+    /// Returns its name on the command line.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// Returns what it does, in a line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Random => "sleepers with random numbers; each new process ends at once",
+            Self::Sequential => "sleepers with consecutive numbers; each new process ends at once",
+            Self::Blocked => "sleepers in blocks of 64 consecutive numbers; each new process ends at once",
+            Self::Groups => {
+                "each sleeper also keeps the number of an ended session leader in use; new ones end at once"
+            }
+            Self::Turnover => {
+                "each new process replaces a random one of the sleepers, which had random numbers at first"
+            }
+        }
+    }
+
+    /// Returns how many numbers a sleeper keeps in use.
+    pub fn numbers_each(self) -> u32 {
+        if self == Self::Groups { 2 } else { 1 }
+    }
+}
+
+/// The processes of a workload: [`INIT`], and sleepers.
+#[derive(Debug)]
+pub struct Population {
+    processes: Processes,
+    sleepers: Vec<Id>,
+    workload: Workload,
+    random: ChaCha8Rng,
+    /// The number range of chosen numbers.
+    range: std::ops::RangeInclusive<Id>,
+    /// The last number that was chosen, of a sequence or a block.
+    last: Option<Id>,
+}
+
+impl Population {
+    /// Returns a population without sleepers.
+    pub fn new(processes: Processes, pid_max: Id, workload: Workload, random: ChaCha8Rng) -> Self {
+        let model = processes.model();
+        let range = model.low..=model.high(pid_max);
+        Self { processes, sleepers: Vec::new(), workload, random, range, last: None }
+    }
+
+    /// Adds a sleeper.
+    pub fn add(&mut self) -> Result<(), Refused> {
+        let sleeper = match self.workload {
+            Workload::Groups => self.orphan()?,
+            Workload::Random | Workload::Turnover | Workload::Sequential | Workload::Blocked => self.place(INIT)?,
+        };
+        self.sleepers.push(sleeper);
+        Ok(())
+    }
+
+    /// Creates processes among the sleepers, each of which ends at once or, with [`Workload::Turnover`], replaces one.
+    pub fn fork(&mut self, count: u32) -> Result<(), Refused> {
+        if self.workload == Workload::Turnover && !self.sleepers.is_empty() {
+            for _ in 0..count {
+                let place = self.random.random_range(0..self.sleepers.len());
+                self.processes.exit(self.sleepers[place]);
+                self.sleepers[place] = self.processes.fork(INIT)?;
+            }
+        } else {
+            for _ in 0..count {
+                let child = self.processes.fork(INIT)?;
+                self.processes.exit(child);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the sleepers.
+    pub fn sleepers(&self) -> &[Id] {
+        &self.sleepers
+    }
+
+    /// Returns all processes.
+    pub fn processes(&self) -> &Processes {
+        &self.processes
+    }
+
+    /// Creates a process with a number of the workload's choice, or of the allocator's if it accepts none.
+    fn place(&mut self, parent: Id) -> Result<Id, Refused> {
+        loop {
+            let id = self.choose();
+            match self.processes.place(parent, id) {
+                Ok(()) => {
+                    self.last = Some(id);
+                    return Ok(id);
+                }
+                Err(Refused::Unsupported) => return self.processes.fork(parent),
+                // Behind a sequence, on; instead of a block, at another place.
+                Err(Refused::Busy) => self.last = (self.workload == Workload::Sequential).then_some(id),
+                Err(refused) => return Err(refused),
+            }
+        }
+    }
+
+    fn choose(&mut self) -> Id {
+        let (low, high) = (*self.range.start(), *self.range.end());
+        let is_next = match self.workload {
+            Workload::Sequential => true,
+            Workload::Blocked => !(self.sleepers.len() as u32).is_multiple_of(BLOCK),
+            _ => false,
+        };
+        match self.last {
+            Some(last) if is_next && last < high => last + 1,
+            Some(_) if is_next => low,
+            _ => self.random.random_range(low..=high),
+        }
+    }
+
+    /// Creates a sleeper in a session whose leader has ended, and in every second case in a group of its own there.
+    fn orphan(&mut self) -> Result<Id, Refused> {
+        let leader = self.place(INIT)?;
+        let is_leader = self.processes.setsid(leader);
+        let sleeper = self.place(leader)?;
+        if is_leader && self.sleepers.len().is_multiple_of(2) {
+            self.processes.setpgid(sleeper);
+        }
+        self.processes.exit(leader);
+        Ok(sleeper)
+    }
+}

@@ -1,0 +1,72 @@
+//! The mean number of visits against the closed forms: within 5%.
+
+use landau_pids::measure::Experiment;
+use landau_pids::{ALL, ClosedForm, Id, Model, Workload, named};
+
+/// `PID_MAX` of FreeBSD.
+const PID_MAX: Id = 99_999;
+
+fn experiment(model: &'static Model, workload: Workload) -> Experiment {
+    Experiment { model, workload, pid_max: PID_MAX }
+}
+
+/// The mean of three occupancies.
+fn mean(experiment: &Experiment, n: u32) -> f64 {
+    (1..=3).map(|seed| experiment.sample(n, seed).expect("numbers are free").visits).sum::<f64>() / 3.0
+}
+
+fn compare(form: ClosedForm, sizes: &[u32]) {
+    let models: Vec<_> = ALL.iter().filter(|model| model.closed_form == Some(form)).collect();
+    assert!(!models.is_empty());
+    for model in models {
+        for &n in sizes {
+            let (visits, expected) = (mean(&experiment(model, Workload::Random), n), form.visits(n, PID_MAX));
+            let ratio = visits / expected;
+            assert!((0.95..1.05).contains(&ratio), "{} among {n}: {visits} visits, not {expected}", model.name);
+        }
+    }
+}
+
+#[test]
+fn a_scan_reads_the_square_of_the_processes_by_the_numbers() {
+    compare(ClosedForm::Scan, &[500, 1_000, 2_000, 5_000, 10_000]);
+}
+
+#[test]
+fn probing_tries_one_by_the_free_share_of_the_numbers() {
+    compare(ClosedForm::Probing, &[500, 3_000, 20_000, 50_000, 90_000]);
+}
+
+/// Two numbers each: half as many sleepers are met as often, and the list is half as long.
+#[test]
+fn groups_that_outlive_their_leader_are_met_as_processes_are() {
+    let probe = experiment(named("hash-probe").unwrap(), Workload::Groups);
+    let expected = ClosedForm::Probing.visits(40_000, PID_MAX);
+    assert!((0.95..1.05).contains(&(mean(&probe, 20_000) / expected)));
+    let scan = experiment(named("freebsd-scan").unwrap(), Workload::Groups);
+    let expected = 2.0 * ClosedForm::Scan.visits(3_000, PID_MAX);
+    assert!((0.95..1.05).contains(&(mean(&scan, 3_000) / expected)));
+}
+
+#[test]
+fn every_workload_runs_on_every_model() {
+    for model in ALL {
+        for workload in Workload::ALL {
+            let experiment = Experiment { model, workload, pid_max: 3_000 };
+            let sample = experiment.sample(500, 1).unwrap();
+            assert!(sample.visits >= 0.9 || model.name == "freebsd-scan", "{} {}", model.name, workload.name());
+            let most = experiment.sleepers_max();
+            assert!(experiment.sample(most, 2).is_ok(), "{} {}: {most}", model.name, workload.name());
+        }
+    }
+}
+
+/// Consecutive forks leave the process list in falling order: the walk starts over for each number of a dense block,
+/// and comes an entry less far each time. So a pass over the numbers visits n²/2 entries, where random ones cost n².
+#[test]
+fn a_dense_block_costs_the_scan_half_as_much_as_random_numbers() {
+    let scan = named("freebsd-scan").unwrap();
+    let (random, dense) = (experiment(scan, Workload::Random), experiment(scan, Workload::Sequential));
+    let ratio = mean(&dense, 2_000) / mean(&random, 2_000);
+    assert!((0.475..0.525).contains(&ratio), "{ratio}");
+}
