@@ -159,6 +159,12 @@ pub trait Benchmark: Sized + 'static {
         Cost::default()
     }
 
+    /// Returns the most planned passes of a case whose passes take so long that as many as those of the other cases
+    /// would take most of the run. They are spread over the rounds. A number of passes that the user chose is exact.
+    fn most_passes(_settings: &Settings) -> Option<u32> {
+        None
+    }
+
     /// Returns whether a processor other than the worker's runs what is measured: a server, or children that may run on
     /// any. The controller then sleeps until the pass ends, as its wake-ups would be part of the samples.
     fn uses_other_processors(_settings: &Settings) -> bool {

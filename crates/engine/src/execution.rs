@@ -128,9 +128,13 @@ impl<'a> Execution<'a> {
     /// Returns the planned passes that are left, in order of execution.
     fn remaining(&self) -> Vec<Slot> {
         let slot = |round| move |case| Slot { case, round, adaptive_for: Vec::new() };
+        let is_left = |slot: &Slot| {
+            let planned = &self.plan.cases[slot.case as usize];
+            self.plan.is_in_round(planned, slot.round) && !self.finished.contains(&(slot.case, slot.round))
+        };
         (0..self.plan.pass_count)
             .flat_map(|round| self.order_of(round).into_iter().map(slot(round)))
-            .filter(|slot| !self.finished.contains(&(slot.case, slot.round)))
+            .filter(is_left)
             .collect()
     }
 

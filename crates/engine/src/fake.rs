@@ -20,6 +20,10 @@ impl Benchmark for Fake {
     const CAVEATS: &'static [&'static str] = &[];
     const SOURCE: &'static str = "";
 
+    fn most_passes(settings: &Settings) -> Option<u32> {
+        (settings.count("n") >= 5_000).then_some(5)
+    }
+
     fn support(_: &Host, settings: &Settings) -> Support {
         Support::when(settings.count("n") != 7, "seven is not supported")
     }

@@ -24,7 +24,7 @@ pub struct Planned {
 pub struct Plan {
     /// How much is measured.
     pub study: Study,
-    /// Planned passes of each case.
+    /// Planned rounds: the passes of each case, but for those that have fewer ([`Plan::is_in_round`]).
     pub pass_count: u32,
     /// Which passes may follow the planned ones.
     pub adaptive: Adaptive,
@@ -103,13 +103,25 @@ impl Plan {
         })
     }
 
+    /// Returns whether a case has a pass in a planned round. A case whose passes take long may have fewer than there
+    /// are rounds, unless the user chose their number. Its first pass is in the first round.
+    pub fn is_in_round(&self, case: &Planned, round: u32) -> bool {
+        let is_chosen = self.adaptive.is_off() || self.pass_count != self.study.pass_count();
+        let most = (case.entry.most_passes)(&case.settings).filter(|_| !is_chosen).unwrap_or(self.pass_count);
+        let before = |round: u32| (round * most.min(self.pass_count)).div_ceil(self.pass_count.max(1));
+        before(round) < before(round + 1)
+    }
+
     /// Returns an upper estimate of the record's size in bytes: 6 for a sample, 600 for a window. Adaptive passes are
     /// expected to double it at most.
     pub fn record_bytes(&self) -> u64 {
-        let samples: u64 = self.cases.iter().map(|one| one.case.n * one.case.phases.len() as u64).sum();
-        let windows: u64 = self.cases.iter().map(|one| one.case.n / 64 + 64).sum();
-        let pass_count = u64::from(self.pass_count) * if self.adaptive.is_off() { 1 } else { 2 };
-        pass_count * (6 * samples + 600 * windows) + (1 << 20)
+        let of_pass = |case: &Case| 6 * case.n * case.phases.len() as u64 + 600 * (case.n / 64 + 64);
+        let of_case = |one: &Planned| {
+            let passes = (0..self.pass_count).filter(|&round| self.is_in_round(one, round)).count() as u64;
+            passes * of_pass(&one.case)
+        };
+        let planned: u64 = self.cases.iter().map(of_case).sum();
+        planned * if self.adaptive.is_off() { 1 } else { 2 } + (1 << 20)
     }
 }
 
@@ -226,6 +238,27 @@ mod tests {
         let full = plan(Study::Full, &[]);
         assert_eq!((full.pass_count, full.cases[0].case.n), (9, 1_000));
         assert_eq!(full.skips[0].reason, "seven is not supported");
+    }
+
+    /// A case that takes long has fewer passes, in rounds from the first to the last; a number that the user chose is
+    /// exact.
+    #[test]
+    fn a_long_case_is_not_in_every_round() {
+        let rounds = |plan: &Plan| -> Vec<u32> {
+            (0..plan.pass_count).filter(|&round| plan.is_in_round(&plan.cases[0], round)).collect()
+        };
+        let mut full = plan(Study::Full, &["fake.n=5000"]);
+        full.adaptive = Adaptive::Bounded;
+        assert_eq!(rounds(&full), [0, 1, 3, 5, 7]);
+        let record_bytes = full.record_bytes();
+        full.adaptive = Adaptive::Off;
+        assert_eq!(rounds(&full), (0..9).collect::<Vec<u32>>());
+        assert!(record_bytes < 2 * full.record_bytes());
+        (full.adaptive, full.pass_count) = (Adaptive::UntilResolved, 7);
+        assert_eq!(rounds(&full), (0..7).collect::<Vec<u32>>());
+        let mut short = plan(Study::Full, &[]);
+        short.adaptive = Adaptive::Bounded;
+        assert_eq!(rounds(&short), (0..9).collect::<Vec<u32>>());
     }
 
     /// An override that makes two variants equal must not measure the same case twice.
