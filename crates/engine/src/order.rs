@@ -19,6 +19,7 @@ pub(crate) struct Order {
     pub(crate) settings: BTreeMap<String, String>,
     pub(crate) n: u64,
     pub(crate) seed: u64,
+    #[serde(with = "path_as_bytes")]
     pub(crate) scratch: PathBuf,
     pub(crate) host: Host,
     pub(crate) clock: String,
@@ -31,6 +32,22 @@ pub(crate) struct Order {
     pub(crate) fault: Option<Fault>,
     /// From this n on, each step of the creation is a window.
     pub(crate) step_windows_from: Option<u64>,
+}
+
+/// A path as a list of bytes: JSON has text only, which a path need not be.
+mod path_as_bytes {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().as_bytes().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        Ok(PathBuf::from(OsString::from_vec(Vec::deserialize(deserializer)?)))
+    }
 }
 
 /// How a pass went, as the worker saw it.

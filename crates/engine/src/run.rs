@@ -53,7 +53,7 @@ pub(crate) fn write_plan(
     folder: Option<&Path>,
     writer: &mut dyn Journal,
 ) -> Result<(), Error> {
-    writer.append(&Line::Header(Header {
+    let mut header = Header {
         schema: SCHEMA_VERSION,
         landau: env!("CARGO_PKG_VERSION").to_owned(),
         command: command.to_vec(),
@@ -64,8 +64,12 @@ pub(crate) fn write_plan(
         case_count: plan.cases.len() as u32,
         time_limit_s: plan.time_limit_s,
         adaptive: plan.adaptive,
-        folder: folder.map(|path| path.display().to_string()),
-    }))?;
+        ..Header::default()
+    };
+    if let Some(folder) = folder {
+        header.set_folder(folder);
+    }
+    writer.append(&Line::Header(header))?;
     writer.append(&Line::Host(Box::new(plan.host.clone())))?;
     for planned in &plan.cases {
         writer.append(&Line::Case(planned.case.clone()))?;

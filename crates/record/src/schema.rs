@@ -18,6 +18,9 @@ pub use host::{Cache, Clock, Host};
 pub use lab::{Crash, CrashKind, Emulator, Kernel, Lab};
 pub use pass::{Chunk, Limit, Outcome, PassEnd, PassStart, Window};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 pub use unit::{Canary, Quantum, Samples, TimerOverhead, Unit};
 
 /// One line of a record.
@@ -86,9 +89,32 @@ pub struct Header {
     #[serde(default, skip_serializing_if = "Adaptive::is_off")]
     pub adaptive: Adaptive,
     /// The folder whose file system is measured, an absolute path; none if no benchmark measures one. A resumed run
-    /// continues there.
+    /// continues there. Bytes that are no UTF-8 are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
+    /// The bytes of `folder` in hexadecimal, if some were replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder_bytes: Option<String>,
+}
+
+impl Header {
+    /// Enters the folder whose file system is measured.
+    pub fn set_folder(&mut self, folder: &Path) {
+        let digits = folder.as_os_str().as_bytes().iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let hexadecimal = || digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect();
+        self.folder = Some(folder.display().to_string());
+        self.folder_bytes = folder.to_str().is_none().then(hexadecimal);
+    }
+
+    /// Returns the folder whose file system is measured; none if no benchmark measures one.
+    pub fn folder(&self) -> Option<PathBuf> {
+        let digits = self.folder_bytes.as_ref().map(|text| text.as_bytes().chunks(2));
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        match digits.and_then(|pairs| pairs.map(byte).collect::<Option<Vec<u8>>>()) {
+            Some(bytes) => Some(PathBuf::from(OsString::from_vec(bytes))),
+            None => self.folder.as_ref().map(PathBuf::from),
+        }
+    }
 }
 
 /// Which passes may follow the planned ones, for the cases whose curves are not resolved.

@@ -240,13 +240,13 @@ fn scratch(directory: Option<&Path>, measures_folder: bool) -> anyhow::Result<Sc
 
 /// Creates the folder for the files of a resumed run, in the same place if its file system is measured.
 fn scratch_again(args: &Args, record: &Record) -> anyhow::Result<Scratch> {
-    let Some(folder) = record.header.folder.as_ref().map(Path::new) else {
+    let Some(folder) = record.header.folder() else {
         let is_run = |entry: &&Entry| record.cases.iter().any(|case| case.benchmark == entry.name);
         return scratch(args.dir.as_deref(), REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder));
     };
     if let Some(directory) = &args.dir
         && std::path::absolute(directory)? != folder
-        && std::fs::canonicalize(directory).ok() != std::fs::canonicalize(folder).ok()
+        && std::fs::canonicalize(directory).ok() != std::fs::canonicalize(&folder).ok()
     {
         bail!(
             "--dir {}: {} has files in {}, and a record has those of one folder; leave out --dir, or start a new run",
@@ -255,7 +255,7 @@ fn scratch_again(args: &Args, record: &Record) -> anyhow::Result<Scratch> {
             folder.display()
         );
     }
-    scratch(Some(folder), true)
+    scratch(Some(&folder), true)
 }
 
 fn pinning(text: &str) -> Result<Pinning, String> {

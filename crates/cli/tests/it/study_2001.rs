@@ -192,6 +192,23 @@ fn a_resumed_run_of_files_stays_in_its_folder() {
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
 }
 
+/// A path is bytes; those of a folder need not be text.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_folder_whose_name_is_no_text_is_found_again() {
+    use std::os::unix::ffi::OsStringExt;
+    let room = Room::new();
+    let folder = room.path().join(std::ffi::OsString::from_vec(b"caf\xe9 \"".to_vec()));
+    std::fs::create_dir(&folder).unwrap();
+    let words = ["run", "files", "--study", "smoke", "--passes", "1", "--output", "r", "--no-report", "--dir"];
+    let ran = Ran::of(room.command(&words).arg(&folder).output().unwrap());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(room.record("r").header.folder(), Some(folder.clone()));
+    let ran = room.landau(&["run", "--resume", "r", "--passes", "2", "--no-report"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(count_in(&folder), 0);
+}
+
 /// Starts a run that fills a directory for a long time, and returns it when the directory has names.
 fn filling(room: &Room) -> std::process::Child {
     let words = ["run", "files", "--study", "smoke", "--set", "files.size=0B", "--set", "files.n=1000000"];
