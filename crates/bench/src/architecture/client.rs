@@ -4,6 +4,7 @@
 //! place. With `work` the connections stay, and each sends its next request as soon as it has its reply. The client
 //! resets connections when it closes them, so that none stays in `TIME_WAIT` at either end.
 
+use super::pace::Pace;
 use crate::backend::stop;
 use landau_architectures::{REPLY, Workload};
 use landau_engine::{Facts, Stop};
@@ -57,10 +58,9 @@ pub struct Client {
     failures_in_a_row: u64,
     last_reply_ns: u64,
     searched_ns: u64,
-    /// The end of the last batch of replies, or the beginning.
-    batch_ended_ns: u64,
-    /// The time of each reply of the last batch, and replies of that batch that no round has had yet: the time of each
-    /// from the beginning of its connection, or of its request, to its end.
+    pace: Pace,
+    /// The time of each reply up to the last batch, and replies of that batch that no round has had yet: the time of
+    /// each from the beginning of its connection, or of its request, to its end.
     each_ns: u64,
     latencies_ns: VecDeque<u64>,
 }
@@ -109,7 +109,7 @@ impl Client {
             failures_in_a_row: 0,
             last_reply_ns: now_ns,
             searched_ns: now_ns,
-            batch_ended_ns: now_ns,
+            pace: Pace::begin(0, now_ns),
             each_ns: 0,
             latencies_ns: VecDeque::new(),
         })
@@ -117,21 +117,19 @@ impl Client {
 
     /// Keeps so many connections open, and returns what so many further replies cost. A wait may bring many replies at
     /// once. They are a batch, which lasts from the end of the batch before, with the connections that were opened
-    /// meanwhile: each reply has the mean, and those that are left over are the next rounds'.
+    /// meanwhile: each reply has the mean, and those that are left over are the next rounds'. Where connections stay,
+    /// the mean is that of the last replies of all connections ([`Pace`]).
     pub fn round(&mut self, connections: u64, replies: u64) -> Result<Round, Stop> {
         self.target = connections;
         self.last_reply_ns = monotonic_ns();
         self.resume()?;
         self.fill()?;
-        let (before, left_over) = (self.replies, self.latencies_ns.len() as u64);
-        if left_over < replies {
+        if (self.latencies_ns.len() as u64) < replies {
             while (self.latencies_ns.len() as u64) < replies {
                 self.wait()?;
             }
-            let now_ns = monotonic_ns();
-            let count = self.replies - before;
-            self.each_ns = (now_ns - self.batch_ended_ns) / count;
-            self.batch_ended_ns = now_ns;
+            let span = if self.workload == Workload::Work { connections } else { 0 };
+            self.each_ns = self.pace.end_batch(self.replies, monotonic_ns(), span);
         }
         let mut of_round = self.latencies_ns.drain(..replies as usize);
         let latency_ns = of_round.next_back().unwrap_or(0);
@@ -175,7 +173,7 @@ impl Client {
         self.resume()?;
         self.fill()?;
         self.latencies_ns.clear();
-        self.batch_ended_ns = monotonic_ns();
+        self.pace = Pace::begin(self.replies, monotonic_ns());
         Ok(())
     }
 
@@ -407,7 +405,7 @@ mod tests {
     fn the_times_of_all_replies_add_up_to_the_elapsed_time() {
         let address = server(4_000, |_| REPLY.len());
         let mut client = Client::new(address, Workload::Busy).unwrap();
-        let (began_ns, mut sum_ns, mut replies, mut counted) = (client.batch_ended_ns, 0, 0, 0);
+        let (began_ns, mut sum_ns, mut replies, mut counted) = (client.pace.ended_ns(), 0, 0, 0);
         for n in 1..200 {
             let round = client.round(n, 2).unwrap();
             if client.replies > counted {
@@ -416,7 +414,7 @@ mod tests {
                 counted = client.replies;
             }
         }
-        let elapsed_ns = client.batch_ended_ns - began_ns;
+        let elapsed_ns = client.pace.ended_ns() - began_ns;
         // A mean is rounded down to a nanosecond.
         assert!(sum_ns <= elapsed_ns && sum_ns + replies >= elapsed_ns, "{sum_ns} of {elapsed_ns}");
     }

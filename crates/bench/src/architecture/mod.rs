@@ -6,6 +6,7 @@
 
 mod client;
 mod meter;
+mod pace;
 
 use crate::backend;
 use crate::server::{Usage, on_other_processors};

@@ -1,0 +1,75 @@
+//! The time of a reply, from the times at which batches of replies have ended.
+//!
+//! A server that keeps its connections may do the work of several requests before it sends their replies, as a
+//! completion ring does. The client receives the first of them alone and the others in a batch at once: the first would
+//! have the time of all, the others none. So a batch is averaged with those before it, over one reply of each
+//! connection.
+
+use std::collections::VecDeque;
+
+/// The ends of the last batches.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// The replies so far and the time, at the beginning and at the end of each batch. Never empty.
+    ends: VecDeque<(u64, u64)>,
+}
+
+impl Pace {
+    /// Begins at a time, with so many replies.
+    pub(super) fn begin(replies: u64, now_ns: u64) -> Self {
+        Self { ends: VecDeque::from([(replies, now_ns)]) }
+    }
+
+    /// Returns the end of the last batch, or the beginning.
+    #[cfg(test)]
+    pub(super) fn ended_ns(&self) -> u64 {
+        self.ends.back().map_or(0, |&(_, ns)| ns)
+    }
+
+    /// Ends a batch, with more replies than before. Returns the mean time of a reply in nanoseconds: over the last
+    /// batches that have at least `span` replies, fewer at the beginning; with a span of 0, over this batch.
+    pub(super) fn end_batch(&mut self, replies: u64, now_ns: u64, span: u64) -> u64 {
+        let is_behind = |end: Option<&(u64, u64)>| end.is_some_and(|&(count, _)| count + span <= replies);
+        while is_behind(self.ends.get(1)) {
+            self.ends.pop_front();
+        }
+        let &(from, from_ns) = self.ends.front().unwrap_or(&(replies, now_ns));
+        self.ends.push_back((replies, now_ns));
+        (now_ns - from_ns) / (replies - from).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server answers 64 requests after a millisecond of work for each, all at once. The client receives the first
+    /// two alone.
+    fn times_of_bursts(span: u64) -> Vec<u64> {
+        let mut pace = Pace::begin(0, 0);
+        let mut times = Vec::new();
+        for burst in 1..=5 {
+            let now_ns = burst * 64_000_000;
+            times.push(pace.end_batch(burst * 64 - 62, now_ns, span));
+            times.push(pace.end_batch(burst * 64, now_ns + 300_000, span));
+        }
+        times
+    }
+
+    #[test]
+    fn a_burst_costs_what_the_work_before_it_costs() {
+        let is_work = |ns: &u64| (990_000..1_010_000).contains(ns);
+        let times = times_of_bursts(64);
+        assert!(times[1..].iter().all(is_work), "{times:?}");
+        // By batch, no reply has the time of the work.
+        assert!(!times_of_bursts(0).iter().any(is_work));
+    }
+
+    #[test]
+    fn without_a_span_a_batch_has_its_own_time() {
+        let mut pace = Pace::begin(10, 1_000);
+        assert_eq!(pace.end_batch(12, 1_600, 0), 300);
+        assert_eq!(pace.end_batch(13, 1_700, 0), 100);
+        assert_eq!(pace.ends, [(12, 1_600), (13, 1_700)]);
+    }
+}
