@@ -1,26 +1,27 @@
 //! `bench files`: what the frame adds to a file's calls, beside a bare loop in C; and the time of a file's calls beside
 //! `fs_mark`.
 //!
-//! All work in the same folder, on the same processor, in turns whose order alternates, each in a directory of its own:
-//! ext4 passes over the inodes of files that were removed minutes ago in the same block group. So the folder is marked
-//! like the one of `landau run files`, and ext4 chooses another group for each directory. What earlier programs wrote
-//! is on the device before the next one starts.
+//! All work in the same folder, on the same processor, in turns whose order alternates, each in a directory of its own,
+//! which is made like that of `landau run files`: without a journal, ext4 passes over the inodes of files that were
+//! removed minutes ago in the same block group. What earlier programs wrote is on the device before the next starts.
 //!
 //! The bare loop makes the calls of `landau run files` with order=file; compared is the processor time of a file, so
 //! that the disk has no part in it. `fs_mark` creates, writes and closes, as order=phase does; compared is the elapsed
 //! time of these three. It opens with `O_RDWR|O_TRUNC` by a path of two components, has random names, and makes a call
-//! of `mkdir` before each file, which it does not count; none of these changes the time of the three by more than 3%.
+//! of `mkdir` before each file, which it does not count. A program in C that makes the calls of either shows what these
+//! differences cost.
 
 use super::median::median;
 use crate::program::{self, Program};
 use crate::workspace;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use landau_bench::placement;
 use landau_record::schema::Fact;
 use landau_record::{Pass, Record};
-use landau_sys::file::{spread_directories, sync_file_system};
-use std::cell::Cell;
+use landau_sys::file::sync_file_system;
+use std::ffi::OsStr;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The most that the frame may add to the processor time of a file: 3%.
 const FRAME: f64 = 1.03;
@@ -53,10 +54,9 @@ struct Bench<'a> {
     words: &'a Words,
     landau: PathBuf,
     bare: PathBuf,
+    create: PathBuf,
     folder: tempfile::TempDir,
     processor: u32,
-    /// Directories that were created in the folder.
-    directories: Cell<u32>,
 }
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
@@ -77,12 +77,14 @@ fn prepare(words: &Words) -> Result<Bench<'_>> {
     let landau = words.landau.clone().map_or_else(workspace::landau, Ok)?;
     let parent = words.dir.clone().map_or_else(workspace::target, Ok)?;
     let folder = tempfile::tempdir_in(parent).context("create a folder")?;
-    let bare = folder.path().join("bare");
-    let source = workspace::root().join("crates/xtask/instrument/files.c");
-    Program::new("cc").args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&bare).arg(&source).run()?;
-    // Other file systems than ext4 have no such mark.
-    let _ = spread_directories(&File::open(folder.path()).context("open the folder")?.into());
-    Ok(Bench { words, landau, bare, folder, processor: 0, directories: Cell::new(0) })
+    let compiled = |name: &str| -> Result<PathBuf> {
+        let source = workspace::root().join("crates/xtask/instrument").join(name).with_extension("c");
+        let program = folder.path().join(name);
+        Program::new("cc").args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(&source).run()?;
+        Ok(program)
+    };
+    let (bare, create) = (compiled("files")?, compiled("create")?);
+    Ok(Bench { words, landau, bare, create, folder, processor: 0 })
 }
 
 impl Bench<'_> {
@@ -102,18 +104,24 @@ impl Bench<'_> {
         Ok(is_good)
     }
 
-    /// Compares the time of creating, writing and closing a file with `fs_mark`'s.
+    /// Compares the time of creating, writing and closing a file with `fs_mark`'s, and that of a program in C with
+    /// Landau's calls with that of the same program with `fs_mark`'s.
     fn beside_fs_mark(&self) -> Result<bool> {
-        println!("create, write and close in us:   Landau  fs_mark   ratio");
-        let mut ratios = Vec::new();
+        println!("create, write and close in us:   Landau  fs_mark   ratio   in C: as Landau  as fs_mark   ratio");
+        let (mut ratios, mut ratios_in_c) = (Vec::new(), Vec::new());
         for round in 0..self.words.rounds {
             let (ours, theirs) = in_turn(round, || Ok(calls_us(&self.by_landau("phase")?.0)), || self.by_fs_mark())?;
-            println!("{:30} {ours:8.2} {theirs:8.2}  {:.3}", format!("round {}", round + 1), ours / theirs);
-            ratios.push(ours / theirs);
+            let (as_ours, as_theirs) = in_turn(round, || self.by_c_as("landau"), || self.by_c_as("fs_mark"))?;
+            let (ratio, in_c) = (ours / theirs, as_ours / as_theirs);
+            let name = format!("round {}", round + 1);
+            println!("{name:30} {ours:8.2} {theirs:8.2}  {ratio:6.3} {as_ours:17.2} {as_theirs:11.2}  {in_c:6.3}");
+            ratios.push(ratio);
+            ratios_in_c.push(in_c);
         }
-        let ratio = median(ratios);
+        let (ratio, in_c) = (median(ratios), median(ratios_in_c));
         let is_good = SAME.contains(&ratio);
-        println!("{} fs_mark: median ratio {ratio:.3}, within 10%", if is_good { "ok  " } else { "FAIL" });
+        let word = if is_good { "ok  " } else { "FAIL" };
+        println!("{word} fs_mark: median ratio {ratio:.3}, within 10%; of the calls in C: {in_c:.3}");
         Ok(is_good)
     }
 
@@ -143,7 +151,7 @@ impl Bench<'_> {
 
     /// Returns the processor time of a file in the bare loop, in nanoseconds.
     fn by_c(&self) -> Result<f64> {
-        let folder = self.directory("bare")?;
+        let folder = self.directory()?;
         let text = Program::new(&self.bare)
             .arg(self.processor.to_string())
             .arg(&folder)
@@ -153,29 +161,40 @@ impl Bench<'_> {
         text.trim().parse().with_context(|| format!("the bare loop printed {text:?}"))
     }
 
+    /// Returns the time of creating, writing and closing a file in C, with the calls of `whose`, in microseconds.
+    fn by_c_as(&self, whose: &str) -> Result<f64> {
+        let folder = self.directory()?;
+        let text = Program::new(&self.create)
+            .arg(self.processor.to_string())
+            .arg(relative(&folder))
+            .args([self.words.files.to_string(), self.words.size.to_string(), whose.to_owned()])
+            .within(parent(&folder))
+            .text()?;
+        std::fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
+        let ns: f64 = text.trim().parse().with_context(|| format!("the program in C printed {text:?}"))?;
+        Ok(ns / 1e3)
+    }
+
     /// Returns the time of creating, writing and closing a file in `fs_mark`, in microseconds.
     fn by_fs_mark(&self) -> Result<f64> {
-        let folder = self.directory("mark")?;
+        let folder = self.directory()?;
         let (files, size) = (self.words.files.to_string(), self.words.size.to_string());
-        let name = folder.file_name().unwrap_or_default();
         // Names are as long as Landau's; the path is relative, as a name below an open directory.
         let text = Program::new("taskset")
             .args(["-c", &self.processor.to_string(), "fs_mark", "-d"])
-            .arg(name)
+            .arg(relative(&folder))
             .args(["-n", &files, "-s", &size, "-w", &size])
             .args(["-S", "0", "-t", "1", "-L", "1", "-v", "-k", "-p", "13", "-r", "5", "-l", "log"])
-            .within(self.folder.path())
+            .within(parent(&folder))
             .text()?;
         std::fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
         marked_us(&text).with_context(|| format!("fs_mark printed {text:?}"))
     }
 
-    /// Returns a new directory of the folder, on a device that has nothing left to write.
-    fn directory(&self, name: &str) -> Result<PathBuf> {
-        let number = self.directories.get() + 1;
-        self.directories.set(number);
-        let path = self.folder.path().join(format!("{name}-{number}"));
-        std::fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
+    /// Returns a new directory in the folder, on a device that has nothing left to write.
+    fn directory(&self) -> Result<PathBuf> {
+        let top = self.folder.path().join("top");
+        let (path, _) = placement::create_directory(&top).map_err(|stop| anyhow!("{}: {stop}", top.display()))?;
         self.settle()?;
         Ok(path)
     }
@@ -185,6 +204,15 @@ impl Bench<'_> {
         let folder = File::open(self.folder.path()).context("open the folder")?;
         sync_file_system(&folder.into()).context("sync the folder's file system")
     }
+}
+
+/// Returns the name of a directory in its parent.
+fn relative(folder: &Path) -> &OsStr {
+    folder.file_name().unwrap_or_default()
+}
+
+fn parent(folder: &Path) -> &Path {
+    folder.parent().unwrap_or(folder)
 }
 
 /// Runs both, in an order that alternates (A B, B A, B A, A B) from round to round.
