@@ -9,6 +9,7 @@ mod extents;
 mod files;
 pub mod idle_poll;
 pub mod list;
+pub mod placement;
 mod pool;
 mod program;
 mod receiver;
