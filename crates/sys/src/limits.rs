@@ -12,8 +12,10 @@ pub enum Resource {
     /// Bytes of memory that a process may lock.
     LockedMemory,
     /// Bytes of a process's address space.
+    #[cfg(target_os = "linux")]
     AddressSpace,
-    /// Bytes of a process's data: initialized, uninitialized, heap and (on Linux) private writable mappings.
+    /// Bytes of a process's data: initialized, uninitialized, heap and private writable mappings.
+    #[cfg(target_os = "linux")]
     Data,
 }
 
@@ -67,10 +69,9 @@ fn number(resource: Resource) -> Option<Number> {
         Resource::Descriptors => libc::RLIMIT_NOFILE,
         Resource::Processes => libc::RLIMIT_NPROC,
         Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
-        #[cfg(target_os = "openbsd")]
-        Resource::AddressSpace => return None,
-        #[cfg(not(target_os = "openbsd"))]
+        #[cfg(target_os = "linux")]
         Resource::AddressSpace => libc::RLIMIT_AS,
+        #[cfg(target_os = "linux")]
         Resource::Data => libc::RLIMIT_DATA,
     })
 }
@@ -80,8 +81,6 @@ fn number(resource: Resource) -> Option<Number> {
 fn number(resource: Resource) -> Option<Number> {
     match resource {
         Resource::Descriptors => Some(libc::RLIMIT_NOFILE),
-        Resource::AddressSpace => Some(libc::RLIMIT_AS),
-        Resource::Data => Some(libc::RLIMIT_DATA),
         Resource::Processes | Resource::LockedMemory => None,
     }
 }

@@ -295,26 +295,46 @@ fn group_path(controller: &str) -> Option<String> {
     })
 }
 
-/// Returns the memory that the control group leaves in bytes, or `None` if there is no limit.
+/// The files in which a version of the control groups tells about memory: the limit, the use, and of the use what is
+/// cached (a line of `memory.stat`).
+struct MemoryFiles {
+    limit: &'static str,
+    used: &'static str,
+    cached: &'static str,
+}
+
+const UNIFIED: MemoryFiles = MemoryFiles { limit: "memory.max", used: "memory.current", cached: "inactive_file" };
+
+const LEGACY: MemoryFiles = MemoryFiles {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    cached: "total_inactive_file",
+};
+
+/// Returns the memory that the control groups leave in bytes, or `None` if there is no limit.
 fn group_memory() -> Option<u64> {
-    let unified = group_path("").and_then(|path| {
-        let folder = format!("/sys/fs/cgroup{path}");
-        let limit = number(format!("{folder}/memory.max"))?;
-        Some(limit.saturating_sub(group_use(&folder, "memory.current", "inactive_file")?))
-    });
-    let legacy = group_path("memory").and_then(|path| {
-        let folder = format!("/sys/fs/cgroup/memory{path}");
-        let limit = number(format!("{folder}/memory.limit_in_bytes"))?;
-        Some(limit.saturating_sub(group_use(&folder, "memory.usage_in_bytes", "total_inactive_file")?))
-    });
+    let mounted = Path::new("/sys/fs/cgroup");
+    let unified = group_path("").and_then(|group| left_in_groups(mounted, &group, &UNIFIED));
+    let legacy = group_path("memory").and_then(|group| left_in_groups(&mounted.join("memory"), &group, &LEGACY));
     unified.into_iter().chain(legacy).min()
 }
 
+/// Returns what the tightest one of a group and of those that contain it leaves: a group's limit is for all groups in
+/// it together.
+fn left_in_groups(mounted: &Path, group: &str, files: &MemoryFiles) -> Option<u64> {
+    let left = |group: &Path| {
+        let folder = mounted.join(group);
+        let limit = number(folder.join(files.limit))?;
+        Some(limit.saturating_sub(group_use(&folder, files)?))
+    };
+    Path::new(group.trim_start_matches('/')).ancestors().filter_map(left).min()
+}
+
 /// Returns the memory that a control group uses in bytes, without cached file pages that can be reclaimed.
-fn group_use(folder: &str, file: &str, cached: &str) -> Option<u64> {
-    let used = number(format!("{folder}/{file}"))?;
-    let stat = fs::read_to_string(format!("{folder}/memory.stat")).unwrap_or_default();
-    let cache = stat.lines().find_map(|line| line.strip_prefix(cached)?.strip_prefix(' ')?.parse::<u64>().ok());
+fn group_use(folder: &Path, files: &MemoryFiles) -> Option<u64> {
+    let used = number(folder.join(files.used))?;
+    let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
+    let cache = stat.lines().find_map(|line| line.strip_prefix(files.cached)?.strip_prefix(' ')?.parse::<u64>().ok());
     Some(used.saturating_sub(cache.unwrap_or(0)))
 }
 
@@ -361,6 +381,31 @@ fn descriptors() -> Option<(u64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A service's limit is often that of its slice, and the group itself has none.
+    #[test]
+    fn the_tightest_control_group_counts() {
+        for (files, unlimited) in [(UNIFIED, "max"), (LEGACY, "9223372036854771712")] {
+            let room = tempfile::tempdir().unwrap();
+            let group = |name: &str, limit: &str, used: u64, cached: u64| {
+                let folder = room.path().join(name);
+                fs::create_dir_all(&folder).unwrap();
+                fs::write(folder.join(files.limit), format!("{limit}\n")).unwrap();
+                fs::write(folder.join(files.used), format!("{used}\n")).unwrap();
+                fs::write(folder.join("memory.stat"), format!("anon 7\n{} {cached}\n", files.cached)).unwrap();
+            };
+            let left = |name: &str| left_in_groups(room.path(), name, &files);
+            group("a/b/c", unlimited, 100, 0);
+            group("a/b", "5000", 1200, 200);
+            group("a", "9000", 8500, 0);
+            assert_eq!((left("/a/b/c"), left("/a/b"), left("/a")), (Some(500), Some(500), Some(500)));
+            group("a", unlimited, 8500, 0);
+            assert_eq!(left("/a/b/c"), Some(4000), "{}", files.limit);
+            // The root of a container is the group itself, and of the unified hierarchy it has no files.
+            group("", "3000", 0, 0);
+            assert_eq!((left("/a/b/c"), left("/nowhere"), left("")), (Some(3000), Some(3000), Some(3000)));
+        }
+    }
 
     #[test]
     fn allocated_memory_is_counted_as_private() {
