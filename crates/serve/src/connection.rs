@@ -132,9 +132,11 @@ impl Connection {
         next
     }
 
-    /// Shuts the connection down for writing; returns whether the client is still there.
+    /// Shuts the connection down for writing, and gives back what it holds. Returns whether the client is still there
+    /// and may go on sending.
     pub(crate) fn linger(&mut self, now_ms: u32, memory: &Memory) -> bool {
-        let is_there = self.fd.as_ref().is_some_and(say_end);
+        self.active = None;
+        let is_there = self.fd.as_ref().is_some_and(say_end) && !memory.is_exceeded();
         if is_there {
             (self.state, self.active) = (State::Lingering, Some(Box::new(Active::lingering(now_ms, memory))));
         }

@@ -3,8 +3,14 @@
 //! Idle connections need none beyond their tables, but a crowd of clients that each send half a request, or take half
 //! a response, could use more than there is. What a connection holds is a [`Share`] of the worker's [`Memory`]. When
 //! three quarters are in use, no further request may begin in parts and no TLS session begins, so that those under way
-//! have room to go on. When all is in use, a request that needs more is refused, and a connection that needs more to
-//! send a response, or for a part of a TLS record, is closed. So the limit may be exceeded by one connection's buffers.
+//! have room to go on. When all is in use, a request that needs more is refused, and a connection with [`MUCH_BYTES`] or
+//! more that would keep them (for a client that does not take its response, for a part of a TLS record, or for what a
+//! ring received ahead) is closed. One with less sends a file or a few small responses, and goes on until an eighth
+//! above the limit is in use; from there on it is closed as well.
+//!
+//! So what is counted stays below nine eighths of the limit and the buffers of one connection, which are at most 0.5
+//! MiB: a head and one receive (twice 64 KiB, in a vector that may have twice the room), responses of 68 KiB, and parts
+//! of a cached file of twice 64 KiB. Each connection is checked whenever it has kept something.
 
 use crate::config::Config;
 use std::cell::Cell;
@@ -16,6 +22,9 @@ pub(crate) const SESSION_BYTES: usize = 4 << 10;
 
 /// With less than this for each worker, the threads share one arena: two thirds of it are the addresses of an arena.
 const ARENA_BYTES: usize = 96 << 20;
+
+/// A connection with less than this is not closed to get its memory back, as long as the limit is nearly kept.
+const MUCH_BYTES: usize = 4 << 10;
 
 /// The least that the connections of a worker may hold: enough for some requests in parts.
 const LEAST_BYTES: usize = 1 << 20;
@@ -71,6 +80,16 @@ impl Memory {
     /// Returns whether nobody may hold more.
     pub(crate) fn is_full(&self) -> bool {
         self.0.used_bytes.get() > self.0.most_bytes
+    }
+
+    /// Returns whether so much is in use that not even little may be kept.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.0.used_bytes.get() > self.0.most_bytes.saturating_add(self.0.most_bytes / 8)
+    }
+
+    /// Returns whether a connection that holds so many bytes, and would keep them, is to be closed to get them back.
+    pub(crate) fn must_free(&self, held_bytes: usize) -> bool {
+        self.is_full() && (held_bytes >= MUCH_BYTES || self.is_exceeded())
     }
 
     pub(crate) fn used_bytes(&self) -> usize {
@@ -145,7 +164,13 @@ mod tests {
         assert!(memory.is_short() && !memory.is_full());
         one.resize(901);
         assert!(memory.is_full());
+        assert!(memory.must_free(MUCH_BYTES) && !memory.must_free(MUCH_BYTES - 1));
+        one.resize(1025);
+        assert!(!memory.is_exceeded());
+        one.resize(1026);
+        assert!(memory.is_exceeded() && memory.must_free(0));
         drop(one);
+        assert!(!memory.must_free(MUCH_BYTES));
         assert_eq!((memory.used_bytes(), two.bytes()), (100, 100));
         drop(two);
         assert_eq!(memory.used_bytes(), 0);

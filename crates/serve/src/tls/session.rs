@@ -181,7 +181,7 @@ impl Session {
     }
 
     /// Returns the memory of its buffers, in bytes.
-    pub(crate) fn buffer_bytes(&self) -> usize {
+    fn buffer_bytes(&self) -> usize {
         self.share.bytes() - SESSION_BYTES
     }
 
@@ -248,6 +248,12 @@ impl Sessions {
 
     pub(crate) fn get(&mut self, number: u32) -> Option<&mut Session> {
         self.0.get_mut(number as usize)?.as_deref_mut()
+    }
+
+    /// Returns the memory of a session's buffers, in bytes.
+    #[inline]
+    pub(crate) fn buffer_bytes(&self, number: u32) -> usize {
+        self.0.get(number as usize).and_then(Option::as_ref).map_or(0, |session| session.buffer_bytes())
     }
 
     pub(crate) fn remove(&mut self, number: u32) -> Option<Box<Session>> {

@@ -28,7 +28,8 @@ use std::time::Duration;
 const PARK_AFTER: Duration = Duration::from_secs(1);
 
 /// The transport pauses receiving when it keeps this many bytes for a connection, or any if memory is short. The true
-/// bound is this plus the ring's buffers (1 MiB), which may fill before the pause takes effect.
+/// bound is this plus the ring's buffers (1 MiB), which may fill before the pause takes effect. If all memory is in use,
+/// the worker is told and closes the connection.
 const AHEAD_BYTES: usize = 64 << 10;
 
 /// What was received before the worker wanted it.
@@ -42,12 +43,6 @@ struct Ahead {
     share: Share,
 }
 
-impl Ahead {
-    fn new(memory: &Memory) -> Self {
-        let share = Share::new(memory, size_of::<Self>());
-        Self { bytes: Vec::new(), end: None, is_held: false, share }
-    }
-}
 
 /// What the transport knows of a connection.
 #[derive(Debug, Default)]
@@ -61,6 +56,16 @@ struct Entry {
     /// The milliseconds for which the connection may stay idle after it is parked; 0 if it is not to be parked.
     idle_left_after_parking_ms: u32,
     ahead: Option<Box<Ahead>>,
+}
+
+impl Entry {
+    /// Returns what was received ahead; nothing, at first.
+    fn ahead(&mut self, memory: &Memory) -> &mut Ahead {
+        self.ahead.get_or_insert_with(|| {
+            let share = Share::new(memory, size_of::<Ahead>());
+            Box::new(Ahead { bytes: Vec::new(), end: None, is_held: false, share })
+        })
+    }
 }
 
 /// A ring with the listening sockets and connections of a worker.
@@ -125,14 +130,14 @@ impl Completions {
             self.current = Some((number, buffer));
             return Some(Event::Connection(number, Ready::READABLE));
         }
-        self.keep(number, buffer, table);
-        None
+        self.keep(number, buffer, table)
     }
 
-    /// Keeps what the worker does not want yet, and stops receiving if that is much.
-    fn keep(&mut self, number: u32, buffer: ProvidedBuffer, table: &Table) {
+    /// Keeps what the worker does not want yet, and stops receiving if that is much. Tells the worker if there is no
+    /// memory for it.
+    fn keep(&mut self, number: u32, buffer: ProvidedBuffer, table: &Table) -> Option<Event> {
         if let Some(entry) = self.entries.get_mut(number as usize).filter(|entry| entry.is_open) {
-            let ahead = entry.ahead.get_or_insert_with(|| Box::new(Ahead::new(&self.memory)));
+            let ahead = entry.ahead(&self.memory);
             ahead.bytes.extend_from_slice(self.ring.bytes(&buffer));
             ahead.share.resize(size_of::<Ahead>() + ahead.bytes.capacity());
             if (ahead.bytes.len() >= AHEAD_BYTES || self.memory.is_short())
@@ -143,13 +148,14 @@ impl Completions {
             }
         }
         self.ring.recycle(buffer);
+        self.memory.is_full().then_some(Event::Kept(number))
     }
 
     /// The stream has ended, or the connection failed. A failure is reported whatever the worker wants.
     fn ended(&mut self, number: u32, how: landau_sys::Result<()>) -> Option<Event> {
         let entry = self.entries.get_mut(number as usize).filter(|entry| entry.is_open)?;
         entry.is_first = false;
-        entry.ahead.get_or_insert_with(|| Box::new(Ahead::new(&self.memory))).end = Some(how);
+        entry.ahead(&self.memory).end = Some(how);
         let ready = match how {
             Ok(()) if !entry.interest.contains(Interest::READABLE) => return None,
             Ok(()) => Ready::READABLE,
@@ -251,8 +257,11 @@ impl Transport for Completions {
     #[inline]
     fn next_event(&mut self, table: &Table) -> Option<Event> {
         if let Some((number, buffer)) = self.current.take() {
-            self.keep(number, buffer, table);
+            let kept = self.keep(number, buffer, table);
             self.readable.push_back(number);
+            if kept.is_some() {
+                return kept;
+            }
         }
         if !self.readable.is_empty()
             && let Some(event) = self.next_readable()
@@ -314,6 +323,11 @@ impl Transport for Completions {
         into[..count].copy_from_slice(bytes);
         self.ring.recycle(buffer);
         Ok(Some(count))
+    }
+
+    fn kept_bytes(&self, number: u32) -> usize {
+        let ahead = self.entries.get(number as usize).and_then(|entry| entry.ahead.as_ref());
+        ahead.map_or(0, |ahead| ahead.share.bytes())
     }
 
     #[inline]

@@ -48,6 +48,8 @@ pub(crate) enum Event {
     OutOfDescriptors,
     /// Something happened to the connection with this number.
     Connection(u32, Ready),
+    /// The transport has kept bytes for this connection although all memory is in use.
+    Kept(u32),
 }
 
 /// Accepts connections and tells when they can be read and written.
@@ -80,6 +82,9 @@ pub(crate) trait Transport: Sized {
 
     /// Copies what has arrived into `into`: 0 bytes at the end of the stream, `None` if nothing has arrived.
     fn receive(&mut self, number: u32, fd: &OwnedFd, into: &mut [u8]) -> landau_sys::Result<Option<usize>>;
+
+    /// Returns how many bytes the transport keeps for a connection until the worker receives them.
+    fn kept_bytes(&self, number: u32) -> usize;
 
     /// Sets which events of a connection are reported. Whatever the interest, a connection that can neither be read
     /// nor written any more is reported.

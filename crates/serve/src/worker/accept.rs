@@ -99,24 +99,32 @@ impl<T: Transport> Worker<T> {
     }
 
     pub(super) fn admit(&mut self, arrival: Arrival) {
-        let is_tls = arrival.is_tls;
         self.refused.limit(self.admission.most_refused(self.table.len()));
-        if let Err(refusal) = self.admission.enter(self.table.len(), arrival.peer) {
-            refusal.tell(&arrival.fd, is_tls, &mut self.site, &mut self.send_buffers);
-            return self.refused.keep(arrival.fd, self.transport.now_ms());
-        }
-        if is_tls && self.memory.is_short() {
-            self.counters.memory_refused.add(1);
-            tls::refuse(&arrival.fd);
-            self.admission.leave(arrival.peer);
+        if self.is_refused(&arrival) {
             return self.refused.keep(arrival.fd, self.transport.now_ms());
         }
         // A client that connects while the server ends has sent its request already, or is not waited for.
-        if !is_tls && (self.site.closing || self.speculative_read.is_worth_it()) {
+        if !arrival.is_tls && (self.site.closing || self.speculative_read.is_worth_it()) {
             self.admit_with_request(arrival);
         } else {
             self.enter(arrival);
         }
+    }
+
+    /// Tells the client if it cannot be served; returns whether that is so.
+    #[inline]
+    fn is_refused(&mut self, Arrival { fd, peer, is_tls }: &Arrival) -> bool {
+        if let Err(refusal) = self.admission.enter(self.table.len(), *peer) {
+            refusal.tell(fd, *is_tls, &mut self.site, &mut self.send_buffers);
+            return true;
+        }
+        if !is_tls || !self.memory.is_short() {
+            return false;
+        }
+        self.counters.memory_refused.add(1);
+        tls::refuse(fd);
+        self.admission.leave(*peer);
+        true
     }
 
     /// Adds a connection to the table and begins to receive; returns its number.

@@ -4,6 +4,7 @@ use super::Worker;
 use crate::connection::{LINGER, Next, State};
 use crate::exchange::{After, Remainder};
 use crate::fetch::{self, Ticket};
+use crate::tls;
 use crate::transport::Transport;
 use landau_reactor::Interest;
 use landau_reactor::batch::{Bytes, Progress, Queue};
@@ -12,9 +13,6 @@ use landau_wire::http::{Reject, Status};
 
 /// How many turns of a large answer a fast client gets between two waits. A turn ends when `TURN_BYTES` were sent.
 const TURNS: u32 = 8;
-
-/// A connection with less than this is not closed to get its memory back: it sends a file, or a few small responses.
-const MUCH_BYTES: usize = 4 << 10;
 
 impl<T: Transport> Worker<T> {
     /// Sends what was answered and puts the connection into the state that what is left requires.
@@ -59,21 +57,25 @@ impl<T: Transport> Worker<T> {
         self.set_deadline(number, self.config.timeouts.send);
     }
 
-    /// Returns whether a connection is to be closed to get its memory back: none is left, and it has more than it needs
-    /// to send a file.
+    /// Returns whether a connection that keeps what it holds is to be closed to get its memory back.
     #[inline]
     pub(super) fn must_free_memory(&mut self, number: u32) -> bool {
-        self.memory.is_full() && self.holds_much(number)
+        if !self.memory.is_full() {
+            return false;
+        }
+        let held_bytes = self.held_bytes(number);
+        self.memory.must_free(held_bytes)
     }
 
+    /// Returns what a connection holds in buffers.
     #[cold]
-    fn holds_much(&mut self, number: u32) -> bool {
-        let records = self.sessions.get(number).map_or(0, |session| session.buffer_bytes());
+    fn held_bytes(&mut self, number: u32) -> usize {
         let active = self.table.get(number).and_then(|connection| connection.active.as_ref());
-        active.map_or(0, |active| active.held_bytes()) + records >= MUCH_BYTES
+        let kept = active.map_or(0, |active| active.held_bytes()) + self.transport.kept_bytes(number);
+        kept + self.sessions.buffer_bytes(number)
     }
 
-    /// Closes a connection with a reset when there is no memory for its buffers.
+    /// Closes a connection with a reset when there is no memory for what it is to be sent, or has sent ahead.
     #[cold]
     pub(super) fn close_for_memory(&mut self, number: u32) {
         self.counters.memory_refused.add(1);
@@ -82,6 +84,19 @@ impl<T: Transport> Worker<T> {
             let _ = stream::set_reset_on_close(fd);
         }
         self.close(number);
+    }
+
+    /// Ends a TLS connection when there is no memory for a part of its next record. Its responses have left, and a
+    /// reset could destroy the last of them on its way.
+    #[cold]
+    pub(super) fn end_for_memory(&mut self, number: u32) {
+        self.counters.memory_refused.add(1);
+        if self.is_handshaking(number)
+            && let Some(fd) = self.table.fd(number)
+        {
+            tls::refuse(fd);
+        }
+        self.end_session(number);
     }
 
     /// Refuses a request that has begun, when there is no memory for the rest of it.
@@ -97,6 +112,14 @@ impl<T: Transport> Worker<T> {
         self.deliver(number, Remainder::end());
     }
 
+    /// Lets a connection wait, as it is, for what its interest reports; without memory for what it holds, closes it.
+    pub(super) fn wait_with(&mut self, number: u32, interest: Interest) {
+        if self.must_free_memory(number) {
+            return self.close_for_memory(number);
+        }
+        self.set_interest(number, interest);
+    }
+
     /// Waits until the socket's buffer has room again; without memory for what is to be sent, closes the connection.
     pub(super) fn wait_for_room(&mut self, number: u32) {
         if self.must_free_memory(number) {
@@ -110,22 +133,20 @@ impl<T: Transport> Worker<T> {
 
     /// Goes on after everything that was answered has left.
     pub(super) fn settle(&mut self, number: u32, rest: Remainder) {
-        let Some(connection) = self.table.get(number) else { return };
-        if connection.is_tls && self.is_handshaking(number) {
+        if self.is_handshaking(number) {
             return self.continue_handshake(number);
         }
-        let now_ms = self.transport.now_ms();
+        let (now_ms, record_bytes) = (self.transport.now_ms(), self.sessions.buffer_bytes(number));
         let Some(connection) = self.table.get(number) else { return };
         let next = connection.settle(rest, &self.memory);
-        // Over TLS a part of the next record may be there.
-        if next == Next::Idle && connection.is_tls && self.must_free_memory(number) {
-            return self.close_for_memory(number);
-        }
-        let Some(connection) = self.table.get(number) else { return };
         let Some(fd) = connection.fd.as_ref() else { return };
         let timeouts = &self.config.timeouts;
         match next {
             Next::Idle if self.drain.has_begun() => return self.close(number),
+            // Over TLS a part of the next record may be there.
+            Next::Idle if record_bytes > 0 && self.memory.must_free(record_bytes) => {
+                return self.end_for_memory(number);
+            }
             Next::Idle => self.transport.set_idle_deadline(number, fd, timeouts.idle),
             Next::Begun if self.memory.is_short() => return self.refuse_for_memory(number),
             Next::Waiting | Next::Body | Next::List if self.memory.is_full() => return self.refuse_for_memory(number),
@@ -185,7 +206,7 @@ impl<T: Transport> Worker<T> {
         {
             self.counters.cold_reads.add(1);
             (active.ticket, connection.state) = (ticket.serial, State::Fetching);
-            return self.set_interest(number, Interest::NONE);
+            return self.wait_with(number, Interest::NONE);
         }
         self.go_on_anyway(number);
     }
@@ -208,7 +229,7 @@ impl<T: Transport> Worker<T> {
             Ok(Progress::Blocked(_)) => self.wait_for_room(number),
             Ok(Progress::Yielded(_)) => {
                 self.fast_readers.push(number);
-                self.set_interest(number, Interest::WRITABLE);
+                self.wait_with(number, Interest::WRITABLE);
             }
             // The client is gone, or the file became shorter than the promised length.
             Err(_) => self.close(number),

@@ -165,6 +165,8 @@ impl<T: Transport> Worker<T> {
             match event {
                 Event::Connection(number, ready) => self.handle(number, ready),
                 Event::Accepted(arrival) => self.assign(arrival),
+                Event::Kept(number) if self.must_free_memory(number) => self.close_for_memory(number),
+                Event::Kept(_) => {}
                 Event::OutOfDescriptors => self.counters.descriptors_short.add(1),
             }
         }

@@ -84,7 +84,7 @@ impl<T: Transport> Worker<T> {
         match self.flush(number) {
             Err(()) => self.close(number),
             Ok(_) if has_received_end => self.close(number),
-            Ok(true) if self.must_free_memory(number) => self.close_for_memory(number),
+            Ok(true) if self.must_free_memory(number) => self.end_for_memory(number),
             Ok(true) => {}
             Ok(false) => {
                 if let Some(connection) = self.table.get(number) {
@@ -114,9 +114,13 @@ impl<T: Transport> Worker<T> {
         self.deliver(number, Remainder::end());
     }
 
-    /// Ends a session after an error: sends the alert if there is room, and discards what still arrives.
+    /// Ends a session whose connection cannot go on: sends the alert, or `close_notify` if there was no error, as far
+    /// as there is room, and discards what still arrives.
     #[cold]
-    fn end_session(&mut self, number: u32) {
+    pub(super) fn end_session(&mut self, number: u32) {
+        if let Some(session) = self.sessions.get(number) {
+            session.close_notify();
+        }
         // One attempt: the connection ends either way.
         let _ = self.flush(number);
         let now_ms = self.transport.now_ms();
@@ -184,7 +188,7 @@ impl<T: Transport> Worker<T> {
                 return self.wait_for_room(number);
             }
             if turn >= TURN_BYTES {
-                return self.set_interest(number, Interest::WRITABLE);
+                return self.wait_with(number, Interest::WRITABLE);
             }
             let Some(session) = self.sessions.get(number) else { return };
             if active.batch.is_empty() {

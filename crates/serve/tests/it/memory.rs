@@ -1,20 +1,16 @@
 //! Crowds of clients that would use more memory than the connections may have.
 
-use crate::support::{Client, LONG, Site, kinds};
-use std::io::Write;
-use std::time::{Duration, Instant};
+use crate::support::{Client, LONG, Site, kinds, uninterrupted, until};
+use landau_serve::Config;
+use std::io::{ErrorKind, Read, Write};
 
 /// What the connections may hold in these tests.
 const MOST: usize = 1 << 20;
 
-/// Waits until the server has counted something.
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < LONG, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
+/// What they hold at the very most: an eighth more, and the buffers of one connection.
+const BOUND: usize = MOST + MOST / 8 + (512 << 10);
+
+const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// A head that lacks its last three bytes.
 fn unfinished() -> Vec<u8> {
@@ -95,25 +91,74 @@ fn growing_heads_stay_within_the_memory() {
 /// Clients that read nothing are closed when their responses take all memory; one that reads is not.
 #[test]
 fn clients_that_do_not_read_are_closed_for_memory() {
-    let request = b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2000);
+    let request = GET.repeat(2000);
     let content = [b'x'; 8 << 10];
     for kind in kinds() {
         let site = Site::new(&[("f", &content)], |config| {
             (config.memory_bytes, config.accepting) = (Some(MOST), kind);
         });
         let mut silent = Vec::new();
-        let began = Instant::now();
-        while site.server().totals().memory_refused == 0 {
-            assert!(began.elapsed() < LONG * 3, "{kind:?}: all are kept");
+        until(format!("{kind:?}: all are kept"), || {
             let client = site.connect();
             client.stream.set_nonblocking(true).unwrap();
             // What the server does not read does not matter here.
             let _ = (&client.stream).write(&request);
             silent.push(client);
-        }
+            site.server().totals().memory_refused > 0
+        });
         for _ in 0..20 {
             assert_eq!(site.get("/f", "").body, content, "{kind:?}");
         }
+    }
+}
+
+/// A site with a file that no socket's buffer takes whole, and clients that ask for it and read nothing.
+fn silent_downloads(count: usize, change: impl FnOnce(&mut Config)) -> (Site, Vec<Client>) {
+    let site = Site::new(&[("f", b"content"), ("large", &vec![b'x'; 16 << 20])], change);
+    let ask = |_| {
+        let mut client = site.connect();
+        client.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+        client
+    };
+    let clients = (0..count).map(ask).collect();
+    until("they are not answered", || site.server().totals().requests == count as u64);
+    (site, clients)
+}
+
+/// A client to which a file is sent holds so little that it is not closed first. Without a bound for all of them they
+/// held any multiple of the limit.
+#[test]
+fn many_small_holders_stay_within_an_eighth_more() {
+    const CLIENTS: usize = 150;
+    const LITTLE: usize = 16 << 10;
+    for kind in kinds() {
+        let change = |config: &mut Config| (config.memory_bytes, config.accepting) = (Some(LITTLE), kind);
+        let (site, _clients) = silent_downloads(CLIENTS, change);
+        until(format!("{kind:?}: all are kept"), || site.server().totals().memory_refused > 0);
+        let held = site.server().totals().held_bytes as usize;
+        assert!(held <= LITTLE + LITTLE / 8 + (4 << 10), "{kind:?}: {held}");
+        assert_eq!(site.get("/f", "").status, 200, "{kind:?}");
+    }
+}
+
+/// What a ring receives while a response is sent counts: each of these clients added a buffer to memory that was full.
+#[test]
+fn requests_behind_a_download_stay_within_the_memory() {
+    const CLIENTS: usize = 150;
+    for kind in kinds() {
+        let change = |config: &mut Config| (config.memory_bytes, config.accepting) = (Some(MOST), kind);
+        let (site, clients) = silent_downloads(CLIENTS, change);
+        let requests = GET.repeat(2000);
+        for client in &clients {
+            client.stream.set_nonblocking(true).unwrap();
+            // The server may have closed it.
+            let _ = (&client.stream).write(&requests);
+            let held = site.server().totals().held_bytes as usize;
+            assert!(held <= BOUND, "{kind:?}: {held}");
+        }
+        assert_eq!(site.get("/f", "").status, 200, "{kind:?}");
+        let held = site.server().totals().held_bytes as usize;
+        assert!(held <= BOUND, "{kind:?}: {held}");
     }
 }
 
@@ -126,15 +171,83 @@ fn tls_clients_stay_within_the_memory() {
     half.resize(5 + 16_383, 1);
     for kind in kinds() {
         let site = crate::tls::site(kind, b"", |config| config.memory_bytes = Some(MOST));
-        let mut clients = Vec::new();
-        for _ in 0..CLIENTS {
-            let client = site.connect();
+        // Their sessions begin before memory is short.
+        let clients: Vec<Client> = (0..CLIENTS).map(|_| site.connect()).collect();
+        until("they are not accepted", || site.server().totals().accepted == CLIENTS as u64);
+        for client in &clients {
             // The server may have closed it already.
             let _ = (&client.stream).write_all(&half);
-            clients.push(client);
             let held = site.server().totals().held_bytes as usize;
-            assert!(held <= MOST + (64 << 10), "{kind:?}: {held}");
+            assert!(held <= BOUND, "{kind:?}: {held}");
         }
         until("none was refused", || site.server().totals().memory_refused > 0);
+    }
+}
+
+/// Over TLS a part of the responses is kept for a client that does not read, and the requests behind them.
+#[test]
+fn tls_clients_that_do_not_read_stay_within_the_memory() {
+    const CLIENTS: usize = 60;
+    let requests = b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1900);
+    for kind in kinds() {
+        let site = crate::tls::site(kind, &[b'x'; 8 << 10], |config| config.memory_bytes = Some(MOST));
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| crate::tls::get_established(&site)).collect();
+        for client in &mut clients {
+            let mut records = Vec::new();
+            client.conn.writer().write_all(&requests).unwrap();
+            while client.conn.wants_write() {
+                client.conn.write_tls(&mut records).unwrap();
+            }
+            // The server may have closed it, or read no more.
+            client.sock.set_nonblocking(true).unwrap();
+            let _ = client.sock.write(&records);
+            let held = site.server().totals().held_bytes as usize;
+            assert!(held <= BOUND, "{kind:?}: {held}");
+        }
+        until(format!("{kind:?}: none was closed"), || site.server().totals().memory_refused > 0);
+        drop(clients);
+        until(format!("{kind:?}: memory is not given back"), || site.server().totals().held_bytes == 0);
+    }
+}
+
+/// A connection that waits for its next request is ended, not reset: its response may be on its way.
+#[test]
+fn a_tls_connection_is_ended_for_memory_without_a_reset() {
+    const CLIENTS: usize = 80;
+    for kind in kinds() {
+        let site = crate::tls::site(kind, b"", |config| config.memory_bytes = Some(MOST));
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| crate::tls::get_established(&site)).collect();
+        for client in &mut clients {
+            let mut records = Vec::new();
+            for plain in [&b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"[..], &[b'x'; 16_000]] {
+                client.conn.writer().write_all(plain).unwrap();
+                client.conn.write_tls(&mut records).unwrap();
+            }
+            // The record behind the request lacks its last byte.
+            client.sock.write_all(&records[..records.len() - 1]).unwrap();
+        }
+        until("none was ended", || site.server().totals().memory_refused > 0);
+        let mut ended = 0;
+        for client in &mut clients {
+            let mut answer = [0; 1000];
+            let mut len = 0;
+            while !answer[..len].ends_with(b"hello") {
+                let got = uninterrupted(|| client.read(&mut answer[len..])).unwrap();
+                assert!(got > 0, "{kind:?}: it ended within the response");
+                len += got;
+            }
+            client.sock.set_nonblocking(true).unwrap();
+            match uninterrupted(|| client.read(&mut answer)) {
+                Ok(0) => {
+                    // After close_notify comes the end of the stream. A reset would be an error.
+                    client.sock.set_nonblocking(false).unwrap();
+                    assert_eq!(uninterrupted(|| client.sock.read(&mut answer)).unwrap(), 0, "{kind:?}");
+                    ended += 1;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                other => panic!("{kind:?}: {other:?}"),
+            }
+        }
+        assert!(ended > 0, "{kind:?}");
     }
 }

@@ -4,11 +4,30 @@ use landau_serve::{Accepting, Config, Listen, Server, Totals};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Longer than anything takes; a test that reaches it has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// Waits until something is so; `otherwise` says what is wrong if it never is.
+pub(crate) fn until(otherwise: impl std::fmt::Display, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < LONG, "{otherwise}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Repeats a call that a signal interrupts: an event loop in another test may use signals, which are for the process.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
+}
 
 /// The two kinds of workers: told of readiness, and with a ring where there is one.
 pub(crate) fn kinds() -> Vec<Accepting> {
@@ -110,26 +129,20 @@ impl Client {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// Reads what is there, whatever interrupts it; 0 at the end of the stream.
+    /// Reads what is there; 0 at the end of the stream.
     pub(crate) fn read_some(&mut self, buffer: &mut [u8]) -> usize {
-        loop {
-            match self.stream.read(buffer) {
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                other => return other.unwrap(),
-            }
-        }
+        uninterrupted(|| self.stream.read(buffer)).unwrap()
     }
 
     /// Reads more; false at the end of the stream.
     fn more(&mut self) -> bool {
         let mut buffer = vec![0; 64 << 10];
-        match self.stream.read(&mut buffer) {
+        match uninterrupted(|| self.stream.read(&mut buffer)) {
             Ok(0) => false,
             Ok(count) => {
                 self.unread.extend_from_slice(&buffer[..count]);
                 true
             }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => true,
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
             Err(error) => panic!("nothing comes: {error}"),
         }

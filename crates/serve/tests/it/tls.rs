@@ -1,6 +1,6 @@
 //! TLS through the whole server, with rustls' own client, which buffers and is another state machine than the server's.
 
-use crate::support::{LONG, Site, kinds};
+use crate::support::{LONG, Site, kinds, uninterrupted, until};
 use landau_serve::{Accepting, Config, Listen, Server, TlsFiles};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -17,6 +17,9 @@ fn files(name: &str) -> TlsFiles {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/certificates");
     TlsFiles { certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}-key.pem")) }
 }
+
+/// The type of a record of a handshake.
+const HANDSHAKE: u8 = 0x16;
 
 /// Accepts every certificate: the tests check which one is presented.
 #[derive(Debug)]
@@ -65,7 +68,7 @@ fn client(version: &'static rustls::SupportedProtocolVersion) -> Arc<ClientConfi
     Arc::new(config)
 }
 
-type Stream = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type Stream = StreamOwned<ClientConnection, TcpStream>;
 
 fn connect(address: SocketAddr, config: &Arc<ClientConfig>, host: &str) -> Stream {
     let socket = TcpStream::connect(address).unwrap();
@@ -102,6 +105,13 @@ pub(crate) fn site(kind: Accepting, large: &[u8], change: impl FnOnce(&mut Confi
         config.tls = vec![files("one"), files("two")];
         change(config);
     })
+}
+
+/// A client that has had a response.
+pub(crate) fn get_established(site: &Site) -> Stream {
+    let mut stream = connect(site.address, &client(&rustls::version::TLS13), "one.example");
+    assert!(get(&mut stream, "/a", false).ends_with(b"hello"));
+    stream
 }
 
 #[test]
@@ -169,7 +179,7 @@ fn records_may_arrive_byte_by_byte() {
             for byte in bytes {
                 socket.write_all(&[byte]).unwrap();
             }
-            if connection.read_tls(&mut socket).unwrap() == 0 {
+            if uninterrupted(|| connection.read_tls(&mut socket)).unwrap() == 0 {
                 break;
             }
             let state = connection.process_new_packets().unwrap();
@@ -262,7 +272,7 @@ fn clients_without_tls_are_rejected() {
         assert!(ask(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").starts_with(b"HTTP/1.1 400 "));
         assert_eq!(ask(b"\0\0\0\0"), b"");
         // An alert: fatal.
-        for nonsense in [&[0x16, 3, 1, 0, 4, 1, 0, 0, 0][..], &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3]] {
+        for nonsense in [&[HANDSHAKE, 3, 1, 0, 4, 1, 0, 0, 0][..], &[HANDSHAKE, 3, 1, 0xff, 0xff, 1, 2, 3]] {
             let got = ask(nonsense);
             assert!(got.starts_with(&[0x15, 3]), "{nonsense:?} {got:?}");
         }
@@ -277,7 +287,7 @@ fn unknown_alpn_protocols_are_rejected() {
         let mut config = Arc::unwrap_or_clone(client(&rustls::version::TLS13));
         config.alpn_protocols = vec![b"h2".to_vec()];
         let mut stream = connect(site.address, &Arc::new(config), "one.example");
-        let error = stream.read(&mut [0; 16]).unwrap_err().to_string();
+        let error = uninterrupted(|| stream.read(&mut [0; 16])).unwrap_err().to_string();
         assert!(error.contains("NoApplicationProtocol"), "{error}");
         assert_eq!(site.end().tls_failed, 1);
     }
@@ -288,7 +298,7 @@ fn slow_handshakes_are_closed() {
     for kind in kinds() {
         let site = site(kind, b"", |config| config.timeouts.head = std::time::Duration::from_millis(50));
         let mut client = site.connect();
-        client.send(&[0x16, 3, 1]);
+        client.send(&[HANDSHAKE, 3, 1]);
         assert_eq!(client.read_some(&mut [0; 16]), 0, "{kind:?}");
         assert_eq!(site.end().heads_late, 1);
     }
@@ -318,6 +328,22 @@ fn connections_waiting_at_the_end_are_answered() {
     }
 }
 
+/// A client over the limit gets an alert, and no reset when it sends its first flight only then.
+#[test]
+fn refused_clients_get_an_alert() {
+    for kind in kinds() {
+        let site = site(kind, b"", |config| config.connections = Some(1));
+        let _first = get_established(&site);
+        let mut second = site.connect();
+        until("it was not refused", || site.server().totals().refused_full == 1);
+        second.stream.write_all(&[HANDSHAKE, 3, 1, 0, 1, 1]).unwrap();
+        let mut alert = Vec::new();
+        second.stream.read_to_end(&mut alert).unwrap();
+        // Fatal, internal_error.
+        assert_eq!(alert, [21, 3, 3, 0, 2, 2, 80], "{kind:?}");
+    }
+}
+
 /// A client that does not read holds at most one buffer, and is closed.
 #[test]
 fn a_client_that_does_not_read_is_closed() {
@@ -327,9 +353,7 @@ fn a_client_that_does_not_read_is_closed() {
         let mut stream = connect(site.address, &client(&rustls::version::TLS13), "one.example");
         stream.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         stream.flush().unwrap();
-        while site.server().totals().slow_closed == 0 {
-            std::thread::yield_now();
-        }
+        until("it is kept", || site.server().totals().slow_closed > 0);
         site.end();
     }
 }
