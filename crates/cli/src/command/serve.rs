@@ -360,8 +360,8 @@ fn config(args: &Args) -> anyhow::Result<Config> {
             args.max_head
         );
     }
-    config.limits.line_bytes = args.max_line.map_or(config.limits.line_bytes, |line| line as usize);
-    config.limits.line_bytes = config.limits.line_bytes.min(config.limits.head_bytes);
+    let line_bytes = args.max_line.map_or(config.limits.line_bytes, |line| line as usize);
+    config.limits.line_bytes = line_bytes.min(config.limits.head_bytes);
     config.limits.fields = usize::from(args.max_fields);
     config.links = args.symlinks;
     config.index.clone_from(&args.index);

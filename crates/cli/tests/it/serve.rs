@@ -327,6 +327,7 @@ fn errors_at_the_start_say_what_to_do() {
         (&["www", "--accept", "multishot", "--backend", "poll"], "landau: --backend poll with --accept multishot: "),
         (&["www", "--metrics", "tls:127.0.0.1:0"], "metrics are served without TLS"),
         (&["www", "--listen", ":1", "--listen", "tls::1"], "an address is with TLS or without; use two"),
+        (&["www", "--max-head", "4KiB", "--max-line", "5KiB"], "landau: --max-line 5120: a request line is a part of"),
     ];
     for (words, expected) in cases {
         let ran = room.landau(&[&["serve"], *words].concat());
@@ -622,6 +623,24 @@ fn most_of_few_descriptors_are_for_connections() {
     );
     let ran = Serving::new(Command::new("sh").args(["-c", &script, "sh"]).current_dir(room.path())).end();
     assert!(ran.err.contains("RLIMIT_NOFILE is 256"), "{ran:?}");
+}
+
+/// A line may be as long as `--max-line` says, or as the head if that is shorter.
+#[test]
+fn the_request_line_is_limited() {
+    let room = room();
+    let fields_len = "Host: x\r\nConnection: close\r\n\r\n".len();
+    let cases =
+        [(&["--max-line", "100"][..], 100, "414"), (&["--max-head", "300"], 300 - fields_len, "431"), (&[], 8192, "414")];
+    for (limits, longest, refused) in cases {
+        let serving = Serving::new(room.command(&["serve", "www", "--listen", "127.0.0.1:0"]).args(limits));
+        let status = |len: usize| {
+            let target = format!("/{}", "x".repeat(len - "GET / HTTP/1.1\r\n".len()));
+            serving.get(&target)[9..12].to_owned()
+        };
+        assert_eq!((status(longest), status(longest + 1)), ("404".to_owned(), refused.to_owned()), "{limits:?}");
+        assert_eq!(serving.end().status, Some(0));
+    }
 }
 
 /// A crowd with half a request each once took all memory, and an allocation that failed ended the server.
