@@ -43,7 +43,7 @@ pub(crate) struct Admission {
     few_refused: usize,
     /// Shared by all workers.
     limiter: Arc<ConnectionLimiter>,
-    counters: Arc<Counters>,
+    counters: Counters,
 }
 
 /// A connection that was not admitted.
@@ -51,11 +51,7 @@ pub(crate) struct Admission {
 pub(crate) struct Refusal(Full);
 
 impl Admission {
-    pub(crate) fn new(
-        config: &Config,
-        limiter: Arc<ConnectionLimiter>,
-        counters: &Arc<Counters>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new(config: &Config, limiter: Arc<ConnectionLimiter>, counters: Counters) -> Result<Self, Error> {
         let limit = limits::raise(Resource::Descriptors)?;
         let own = (0..limit.min(OWN_MOST)).filter(|&number| is_open(number as RawFd)).count() as u64;
         // With `handed`, and on systems other than Linux, all workers share one descriptor table.
@@ -63,7 +59,7 @@ impl Admission {
         let sharers = if is_shared { config.workers.max(1) as u64 } else { 1 };
         let free = limit.saturating_sub(own) / sharers;
         let few_refused = (reserve(free) / 2).min(FEW_REFUSED) as usize;
-        Ok(Self { most: room(free), few_refused, limiter, counters: counters.clone() })
+        Ok(Self { most: room(free), few_refused, limiter, counters })
     }
 
     /// Returns how many refused connections may stay open beside `open` ones: as many as the worker has descriptors
@@ -81,15 +77,15 @@ impl Admission {
     /// Counts an accepted connection, and admits it unless a limit is reached; `others` is the number of open ones.
     #[inline]
     pub(crate) fn enter(&mut self, others: usize, peer: Option<IpAddr>) -> Result<(), Refusal> {
-        self.counters.accepted.add(1);
+        self.counters.accepted().add(1);
         let entered = if others < self.most { self.limiter.enter(peer) } else { Err(Full::Server) };
         entered.map_err(|full| {
             let count = match full {
-                Full::Server => &self.counters.refused_full,
-                Full::Address => &self.counters.refused_address,
+                Full::Server => self.counters.refused_full(),
+                Full::Address => self.counters.refused_address(),
             };
             count.add(1);
-            self.counters.closed.add(1);
+            self.counters.closed().add(1);
             Refusal(full)
         })
     }
@@ -98,7 +94,7 @@ impl Admission {
     #[inline]
     pub(crate) fn leave(&mut self, peer: Option<IpAddr>) {
         self.limiter.leave(peer);
-        self.counters.closed.add(1);
+        self.counters.closed().add(1);
     }
 }
 

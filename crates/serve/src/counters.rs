@@ -1,17 +1,25 @@
 //! Counters of a worker, readable while it works.
 //!
 //! Each worker is the only writer of its counters, so that a plain load and store is enough: a request costs no locked
-//! instruction.
+//! instruction. Those of worker processes are in memory that they share with their supervisor, and outlive them.
 
+use crate::error::Error;
+use landau_sys::shared;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     (counts { $($name:ident $about:literal,)* } states { $($state:ident $of:literal,)* }) => {
-        /// The counters of one worker.
-        #[derive(Debug, Default)]
-        pub struct Counters {
-            $(#[doc = $about] pub(crate) $name: Count,)*
-            $(#[doc = $of] pub(crate) $state: Count,)*
+        /// The place of each number.
+        #[allow(non_camel_case_types, reason = "they are named as the counters")]
+        enum Place {
+            $($name,)*
+            $($state,)*
+            Count,
+        }
+
+        impl Counters {
+            $(#[doc = $about] #[inline] pub(crate) fn $name(self) -> Count { Count(&self.0[Place::$name as usize]) })*
+            $(#[doc = $of] #[inline] pub(crate) fn $state(self) -> Count { Count(&self.0[Place::$state as usize]) })*
         }
 
         /// The sums over all workers.
@@ -23,9 +31,9 @@ macro_rules! counters {
 
         impl Totals {
             /// Adds a worker's counters.
-            pub fn add(&mut self, counters: &Counters) {
-                $(self.$name += counters.$name.get();)*
-                $(self.$state += counters.$state.get();)*
+            pub fn add(&mut self, counters: Counters) {
+                $(self.$name += counters.$name().get();)*
+                $(self.$state += counters.$state().get();)*
             }
 
             /// Returns each counter with its name and its description.
@@ -73,21 +81,48 @@ counters! {
     }
 }
 
+const COUNT: usize = Place::Count as usize;
+
+/// The counters of one worker, or a copy of the reference to them. They stay for as long as the process lives.
+#[derive(Debug, Clone, Copy)]
+pub struct Counters(&'static [AtomicU64; COUNT]);
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self(Box::leak(Box::new([const { AtomicU64::new(0) }; COUNT])))
+    }
+}
+
+impl Counters {
+    /// Returns `count` counters that this process shares with those that it forks.
+    pub(crate) fn shared(count: usize) -> Result<Vec<Self>, Error> {
+        Ok(shared::numbers(count)?.into_iter().map(Self).collect())
+    }
+
+    /// Notes that the worker has ended, and all that it held with it.
+    pub(crate) fn close_all(self) {
+        self.closed().set(self.accepted().get());
+        self.cache_bytes().set(0);
+        self.held_bytes().set(0);
+    }
+}
+
 /// A number that one thread writes and others read.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Count(&'static AtomicU64);
 
 impl Count {
     #[inline]
-    pub(crate) fn add(&self, more: u64) {
+    pub(crate) fn add(self, more: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
 
-    pub(crate) fn set(&self, value: u64) {
+    #[inline]
+    pub(crate) fn set(self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    pub(crate) fn get(&self) -> u64 {
+    pub(crate) fn get(self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }

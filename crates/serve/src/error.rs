@@ -104,6 +104,9 @@ pub enum Error {
         /// Why.
         cause: std::io::Error,
     },
+    /// A worker process ended before it was ready. It has told the operator why.
+    #[error("a worker process could not start")]
+    ProcessEnded,
     /// A worker panicked.
     #[error("worker {0} panicked, which is a bug; see the message above")]
     Panicked(usize),

@@ -184,6 +184,7 @@ fn refuse(site: &mut Site, reject: Reject, input: &[u8], send_buffers: &mut Send
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::Counters;
     use crate::send_buffers::FULL_BYTES;
     use crate::site::Folder;
     use std::sync::Arc;
@@ -196,7 +197,7 @@ mod tests {
         let config = Config::new(folder.path());
         let waker = landau_reactor::Waker::new().unwrap();
         let folder = Folder::new(&config, Arc::default(), false).unwrap();
-        let mut site = Site::new(&config, folder, Arc::default(), None, waker);
+        let mut site = Site::new(&config, folder, Counters::default(), None, waker);
         let request = b"GET /two HTTP/1.1\r\nHost: x\r\n\r\n";
         let input = request.repeat(2000);
         let (mut send_buffers, mut scan) = (SendBuffers::default(), Scan::default());

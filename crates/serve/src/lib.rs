@@ -25,6 +25,7 @@ mod refused;
 mod send_buffers;
 mod server;
 mod site;
+pub mod supervisor;
 pub mod systemd;
 mod tls;
 mod transport;

@@ -6,7 +6,7 @@ use landau_sys::socket::{Address, Family, bind, local_port};
 use landau_sys::stream;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -116,6 +116,22 @@ impl Bound {
     /// Binds an address for a single thread.
     pub(crate) fn single(listen: &Listen) -> Result<Self, Error> {
         Self::bind(listen, 128, false)
+    }
+
+    /// Binds an address whose socket other processes inherit, and listens there from now on.
+    pub(crate) fn held(config: &Config, listen: &Listen) -> Result<Self, Error> {
+        Self::bind(listen, config.backlog, false)
+    }
+
+    /// Returns the address by which a forked process knows the socket.
+    pub(crate) fn as_inherited(&self) -> Listen {
+        let listen = Listen::Inherited(self.socket.as_raw_fd());
+        if self.place.is_tls { Listen::Tls(Box::new(listen)) } else { listen }
+    }
+
+    /// Closes the socket; the file of a Unix socket stays as long as what is returned.
+    pub(crate) fn close(self) -> Place {
+        self.place
     }
 
     fn bind(listen: &Listen, backlog: u32, is_own: bool) -> Result<Self, Error> {

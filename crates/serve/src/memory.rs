@@ -3,21 +3,21 @@
 //! Idle connections need none beyond their tables, but a crowd of clients that each send half a request, or take half
 //! a response, could use more than there is. What a connection holds is a [`Share`] of the worker's [`Memory`]. When
 //! three quarters are in use, no further request may begin in parts and no TLS session begins, so that those under way
-//! have room to go on. When all is in use, a request that needs more is refused, and a connection with [`MUCH_BYTES`] or
-//! more that would keep them (for a client that does not take its response, for a part of a TLS record, or for what a
-//! ring received ahead) is closed. One with less sends a file or a few small responses, and goes on until an eighth
-//! above the limit is in use; from there on it is closed as well.
+//! have room to go on. When all is in use, a request that needs more is refused, and a connection with [`MUCH_BYTES`]
+//! or more that would keep them (for a client that does not take its response, for a part of a TLS record, or for
+//! what a ring received ahead) is closed. One with less sends a file or a few small responses, and goes on until an
+//! eighth above the limit is in use; from there on it is closed as well.
 //!
 //! So what is counted stays below nine eighths of the limit and the buffers of one connection, which are at most 0.5
-//! MiB: a head and one receive (twice 64 KiB, in a vector that may have twice the room), responses of 68 KiB, and parts
-//! of a cached file of twice 64 KiB. Each connection is checked whenever it has kept something.
+//! MiB: a head and one receive (twice 64 KiB, in a vector that may have twice the room), responses of 68 KiB, and
+//! parts of a cached file of twice 64 KiB. Each connection is checked whenever it has kept something.
 
 use crate::config::Config;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What TLS needs for a connection besides its buffers: keys and the state of rustls. With 3,000 clients that have sent
-/// only their first flight it is 4.1 KiB each (resident memory); idle sessions have 3.6 KB (docs/serve.md).
+/// What TLS needs for a connection besides its buffers: keys and the state of rustls. With 3,000 clients that have
+/// sent only their first flight it is 4.1 KiB each (resident memory); idle sessions have 3.6 KB (docs/serve.md).
 pub(crate) const SESSION_BYTES: usize = 4 << 10;
 
 /// With less than this for each worker, the threads share one arena: two thirds of it are the addresses of an arena.
@@ -30,10 +30,11 @@ const MUCH_BYTES: usize = 4 << 10;
 const LEAST_BYTES: usize = 1 << 20;
 
 /// Divides the memory that the process can still allocate, if that is known: at most a quarter is for the caches and
-/// half for the connections, unless the operator has said how much. The rest is for threads, the log and listings.
+/// half for the connections, unless the operator has said how much. The rest is for threads, the log and listings. Of
+/// several processes each has an equal share.
 /// Returns a note for the operator if memory is so short that the caches would have to become smaller.
 pub(crate) fn settle(config: &mut Config, left_bytes: Option<u64>) -> Option<String> {
-    let left = usize::try_from(left_bytes?).unwrap_or(usize::MAX);
+    let left = usize::try_from(left_bytes?).unwrap_or(usize::MAX) / config.processes.max(1);
     let workers = config.workers.max(1);
     if left / workers < ARENA_BYTES {
         landau_sys::memory::share_one_arena();
@@ -147,6 +148,8 @@ mod tests {
             "{note}"
         );
         assert_eq!((config.memory_bytes, config.cache_bytes), (Some(20 << 20), 5 << 20));
+        let mut config = Config { processes: 4, ..Config::new(".") };
+        assert_eq!((settle(&mut config, plenty), config.memory_bytes), (None, Some(1 << 30)));
         let mut config = Config { memory_bytes: Some(30 << 20), cache_bytes: 1 << 20, ..Config::new(".") };
         assert_eq!((settle(&mut config, little), config.memory_bytes), (None, Some(30 << 20)));
         assert_eq!(settle(&mut config, None), None);

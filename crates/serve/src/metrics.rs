@@ -7,6 +7,7 @@ use crate::counters::{Counters, Totals};
 use crate::error::Error;
 use crate::listener::Bound;
 use crate::privilege::Sandbox;
+use crate::supervisor::Supervision;
 use landau_reactor::{Interest, Reactor, Token, Waker};
 use landau_sys::stream;
 use landau_wire::http::head::Head;
@@ -25,6 +26,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause after a failed accept, when no descriptor is left.
 const REST: Duration = Duration::from_millis(100);
 
+/// What the metrics tell of.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    /// Those of all workers and logs.
+    pub(crate) counters: Vec<Counters>,
+    pub(crate) workers: usize,
+    /// What the supervisor has counted, if there is one.
+    pub(crate) supervision: Option<Supervision>,
+}
+
 /// The metrics thread.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -35,7 +46,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Starts the thread at a bound address.
-    pub(crate) fn start(bound: &Bound, counters: Vec<Arc<Counters>>, sandbox: Arc<Sandbox>) -> Result<Self, Error> {
+    pub(crate) fn start(bound: &Bound, counted: Counted, sandbox: Arc<Sandbox>) -> Result<Self, Error> {
         let socket = bound.socket()?;
         let must_end = Arc::new(AtomicBool::new(false));
         let (ready, is_ready) = mpsc::channel();
@@ -58,7 +69,7 @@ impl Metrics {
                             std::thread::sleep(REST);
                         }
                         while reactor.next_event().is_some() {}
-                        accept(&socket, &counters, started_s);
+                        accept(&socket, &counted, started_s);
                     }
                 }
             }
@@ -78,17 +89,17 @@ impl Metrics {
     }
 }
 
-fn accept(socket: &std::os::fd::OwnedFd, counters: &[Arc<Counters>], started_s: u64) {
+fn accept(socket: &std::os::fd::OwnedFd, counted: &Counted, started_s: u64) {
     match stream::accept(socket) {
         // The calls used here work on any stream socket.
-        Ok(client) => drop(serve(TcpStream::from(client), counters, started_s)),
+        Ok(client) => drop(serve(TcpStream::from(client), counted, started_s)),
         Err(error) if error.is_would_block() => {}
         Err(_) => std::thread::sleep(REST),
     }
 }
 
 /// Answers one client; errors end only its connection.
-fn serve(mut client: TcpStream, counters: &[Arc<Counters>], started_s: u64) -> std::io::Result<()> {
+fn serve(mut client: TcpStream, counted: &Counted, started_s: u64) -> std::io::Result<()> {
     client.set_nonblocking(false)?;
     client.set_write_timeout(Some(PATIENCE))?;
     let (until, limits) = (Instant::now() + PATIENCE, Limits::default());
@@ -115,15 +126,15 @@ fn serve(mut client: TcpStream, counters: &[Arc<Counters>], started_s: u64) -> s
                 (status, request.method() != Method::Head)
             }
         };
-        client.write_all(&answer(status, has_content, counters, started_s))?;
+        client.write_all(&answer(status, has_content, counted, started_s))?;
         client.shutdown(std::net::Shutdown::Write)?;
         return Ok(());
     }
 }
 
-fn answer(status: Status, has_content: bool, counters: &[Arc<Counters>], started_s: u64) -> Vec<u8> {
+fn answer(status: Status, has_content: bool, counted: &Counted, started_s: u64) -> Vec<u8> {
     let (kind, page) = match status {
-        Status::OK => ("text/plain; version=0.0.4; charset=utf-8", page(counters, started_s)),
+        Status::OK => ("text/plain; version=0.0.4; charset=utf-8", page(counted, started_s)),
         Status::NOT_FOUND => ("text/plain; charset=utf-8", "404 Not Found: try /metrics\n".to_owned()),
         _ => ("text/plain; charset=utf-8", format!("{} {}\n", status.0, status.reason())),
     };
@@ -138,11 +149,9 @@ fn answer(status: Status, has_content: bool, counters: &[Arc<Counters>], started
 }
 
 /// Returns all counters in Prometheus' text format.
-fn page(counters: &[Arc<Counters>], started_s: u64) -> String {
+fn page(counted: &Counted, started_s: u64) -> String {
     let mut totals = Totals::default();
-    for counters in counters {
-        totals.add(counters);
-    }
+    counted.counters.iter().for_each(|counters| totals.add(*counters));
     let mut page = String::new();
     let mut put = |name: &str, kind: &str, about: &str, value: u64| {
         // Writing to a string cannot fail. No text contains a backslash or a newline.
@@ -157,9 +166,12 @@ fn page(counters: &[Arc<Counters>], started_s: u64) -> String {
     // A worker's counters are not read at one instant.
     let open = totals.accepted.saturating_sub(totals.closed);
     put("landau_serve_open_connections", "gauge", "open connections", open);
-    // The last counters are the log writer's, or a placeholder.
-    let workers = counters.len().saturating_sub(1) as u64;
-    put("landau_serve_workers", "gauge", "workers", workers);
+    put("landau_serve_workers", "gauge", "workers", counted.workers as u64);
+    if let Some(supervision) = counted.supervision {
+        put("landau_serve_processes", "gauge", "worker processes that are running", supervision.running_count());
+        let about = "worker and metrics processes that ended without having been told to, and were started again";
+        put("landau_serve_process_ends_total", "counter", about, supervision.ended_count());
+    }
     put("landau_serve_start_time_seconds", "gauge", "start time of the server, since 1970", started_s);
     page
 }
@@ -171,9 +183,11 @@ mod tests {
     #[test]
     fn samples_have_help_and_type_and_names_are_unique() {
         let one = Counters::default();
-        one.accepted.add(3);
-        one.closed.add(1);
-        let page = page(&[Arc::new(one), Arc::default()], 7);
+        one.accepted().add(3);
+        one.closed().add(1);
+        let supervision = Some(Supervision::new().unwrap());
+        let counters = vec![one, Counters::default()];
+        let page = page(&Counted { counters, workers: 1, supervision }, 7);
         let mut names = std::collections::HashSet::new();
         let lines: Vec<&str> = page.lines().collect();
         for three in lines.chunks(3) {
@@ -184,7 +198,12 @@ mod tests {
             assert_eq!(*kind, format!("# TYPE {name} {expected}"));
             assert!(names.insert(name) && name.starts_with("landau_serve_"), "{name}");
         }
-        for line in ["landau_serve_accepted_total 3", "landau_serve_open_connections 2", "landau_serve_workers 1"] {
+        for line in [
+            "landau_serve_accepted_total 3",
+            "landau_serve_open_connections 2",
+            "landau_serve_workers 1",
+            "landau_serve_processes 0",
+        ] {
             assert!(lines.contains(&line), "{page}");
         }
         assert!(page.ends_with('\n'));

@@ -9,7 +9,7 @@ use crate::limiter::ConnectionLimiter;
 use crate::listener::{Bound, Place};
 use crate::log::{self, Feed};
 use crate::memory;
-use crate::metrics::Metrics;
+use crate::metrics::{Counted, Metrics};
 use crate::privilege::{self, Sandbox, User};
 use crate::tls::Settings;
 #[cfg(target_os = "linux")]
@@ -27,7 +27,8 @@ use std::thread::JoinHandle;
 pub struct Server {
     places: Vec<Place>,
     control: Arc<Control>,
-    counters: Vec<Arc<Counters>>,
+    /// One for each worker, and the log's.
+    counters: Vec<Counters>,
     wakers: Vec<Waker>,
     threads: Vec<JoinHandle<()>>,
     log: Option<log::Writer>,
@@ -132,7 +133,13 @@ fn settle(config: &mut Config) -> Result<(), Error> {
 
 impl Server {
     /// Binds all addresses and starts the workers; returns when all of them listen.
-    pub fn start(mut config: Config) -> Result<Self, Error> {
+    pub fn start(config: Config) -> Result<Self, Error> {
+        let counters = (0..=config.workers.max(1)).map(|_| Counters::default()).collect();
+        Self::start_with(config, counters)
+    }
+
+    /// Starts a server that counts in these: one for each worker, and one for the log.
+    pub(crate) fn start_with(mut config: Config, counters: Vec<Counters>) -> Result<Self, Error> {
         settle(&mut config)?;
         let workers = config.workers.max(1);
         let tls = settings(&config)?;
@@ -140,7 +147,6 @@ impl Server {
             config.listen.iter().map(|listen| Bound::new(&config, listen)).collect::<Result<_, _>>()?;
         // Made before the workers' descriptor tables, so that their numbers mean the same in all of them.
         let wakers: Vec<Waker> = (0..workers).map(|_| Waker::new()).collect::<Result<_, _>>()?;
-        let counters = (0..workers).map(|_| Arc::default()).collect();
         let control = Arc::new(Control::default());
         let mut server = Self {
             places: Vec::new(),
@@ -174,16 +180,16 @@ impl Server {
         let limiter = Arc::new(ConnectionLimiter::new(&config));
         let lines = Arc::new(log::Shared::new(self.wakers.len()));
         let notices = Arc::default();
-        for ((number, counters), listeners) in self.counters.iter().enumerate().zip(listeners) {
+        for ((number, &counters), listeners) in self.counters.iter().enumerate().zip(listeners) {
             let start = Start {
                 number,
                 config: config.clone(),
                 listeners,
                 control: self.control.clone(),
-                counters: counters.clone(),
+                counters,
                 limiter: limiter.clone(),
                 accept_queues: accept_queues.clone(),
-                log: config.log.as_ref().map(|log| Feed::new(number, log.format, lines.clone(), counters.clone())),
+                log: config.log.as_ref().map(|log| Feed::new(number, log.format, lines.clone(), counters)),
                 sandbox: self.sandbox.clone(),
                 tls: self.tls.clone(),
                 notices: Arc::clone(&notices),
@@ -210,12 +216,14 @@ impl Server {
         }
         if let Some(log) = &config.log {
             let beside = log::Beside { sandbox: self.sandbox.clone(), report: config.report, owner: config.log_owner };
-            self.log = Some(log::Writer::start(log, lines, self.counters.clone(), beside)?);
+            let (own, of_workers) =
+                self.counters.split_last().map_or_else(Default::default, |(own, others)| (*own, others.to_vec()));
+            self.log = Some(log::Writer::start(log, lines, of_workers, own, beside)?);
         }
         if let Some(bound) = &self.metrics_at {
-            let own = self.log.as_ref().map(log::Writer::shared_counters).unwrap_or_default();
-            let counters = self.counters.iter().cloned().chain([own]).collect();
-            self.metrics = Some(Metrics::start(bound, counters, self.sandbox.clone())?);
+            let counted =
+                Counted { counters: self.counters.clone(), workers: config.workers.max(1), supervision: None };
+            self.metrics = Some(Metrics::start(bound, counted, self.sandbox.clone())?);
         }
         Ok(())
     }
@@ -253,19 +261,18 @@ impl Server {
     /// Returns the counters so far, summed over all workers.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        self.counters.iter().for_each(|counters| totals.add(counters));
-        self.log.iter().for_each(|log| totals.add(log.counters()));
+        self.counters.iter().for_each(|counters| totals.add(*counters));
         totals
     }
 
     /// Returns the counters of each worker.
     pub fn totals_by_worker(&self) -> Vec<Totals> {
-        let of = |counters: &Arc<Counters>| {
+        let of = |counters: &Counters| {
             let mut totals = Totals::default();
-            totals.add(counters);
+            totals.add(*counters);
             totals
         };
-        self.counters.iter().map(of).collect()
+        self.counters.iter().take(self.wakers.len()).map(of).collect()
     }
 
     /// Returns a handle that controls the server while another thread waits in [`Server::join`].

@@ -25,8 +25,8 @@ fn sockets(pid: Option<u32>, count: Option<u32>, own_pid: u32) -> Vec<Listen> {
     (FIRST..FIRST + count).map(Listen::Inherited).collect()
 }
 
-/// The connection to the service manager.
-#[derive(Debug)]
+/// The connection to the service manager; by default there is none.
+#[derive(Debug, Default)]
 pub struct Notifier(Option<UnixDatagram>);
 
 impl Notifier {

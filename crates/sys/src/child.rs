@@ -94,6 +94,28 @@ pub fn reap_any(waits: bool) -> Result<bool> {
     }
 }
 
+/// How a child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// By itself, with this status.
+    Exited(i32),
+    /// By this signal.
+    Killed(i32),
+}
+
+/// Reaps a child that has ended, if there is one. Returns its identifier and how it ended.
+pub fn reap() -> Result<Option<(i32, End)>> {
+    let mut status = 0;
+    // SAFETY: `status` may be written.
+    match check("waitpid", unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) }) {
+        Ok(0) => Ok(None),
+        Err(error) if error.errno == libc::ECHILD || error.is_interrupted() => Ok(None),
+        Ok(pid) if libc::WIFSIGNALED(status) => Ok(Some((pid, End::Killed(libc::WTERMSIG(status))))),
+        Ok(pid) => Ok(Some((pid, End::Exited(libc::WEXITSTATUS(status))))),
+        Err(error) => Err(error),
+    }
+}
+
 /// Returns whether a process is a child of this one that has not ended; a zombie has.
 pub fn is_alive(pid: i32) -> Result<bool> {
     match state(pid, libc::WNOHANG) {

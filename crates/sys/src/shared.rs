@@ -3,6 +3,8 @@
 //! The worker appends each duration with two plain stores; the controller reads while the worker runs and writes the
 //! record. So the worker never writes a file, allocates or locks between two readings of the clock, and its
 //! measurements survive it.
+//!
+//! Numbers that a process shares with those that it forks are the same without descriptors.
 
 use crate::error::{Error, Result, check};
 use std::fs::File;
@@ -102,6 +104,23 @@ impl Drop for Lanes {
     }
 }
 
+/// Returns `count` arrays of `N` numbers, all 0, that this process shares with those that it forks. They stay mapped
+/// for as long as the process lives. No two arrays share a cache line, so that each can have a writer of its own.
+pub fn numbers<const N: usize>(count: usize) -> Result<Vec<&'static [AtomicU64; N]>> {
+    let stride = N.next_multiple_of(COUNTER_STRIDE);
+    let word_count = stride * count.max(1);
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANON);
+    // SAFETY: without MAP_FIXED the kernel chooses a free address range, so no mapping in use is replaced.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), 8 * word_count, access, flags, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return Err(Error::last("mmap"));
+    }
+    // SAFETY: the mapping holds `word_count` words, is page-aligned, is never unmapped, and every process that has it
+    // accesses it through atomics only.
+    let words: &'static [AtomicU64] = unsafe { std::slice::from_raw_parts(at.cast(), word_count) };
+    Ok(words.chunks_exact(stride).take(count).filter_map(<[AtomicU64]>::first_chunk).collect())
+}
+
 /// A number that one process writes and another reads.
 #[derive(Debug)]
 pub struct Number(File);
@@ -191,6 +210,16 @@ mod tests {
         writer.push(1, 7);
         assert_eq!(reader.read(0, 1, usize::MAX), [20, 30]);
         assert_eq!(reader.read(1, 0, usize::MAX), [7]);
+    }
+
+    #[test]
+    fn shared_numbers_are_apart() {
+        let arrays = numbers::<3>(2).unwrap();
+        arrays[0][2].store(7, Ordering::Relaxed);
+        assert_eq!((arrays.len(), arrays[0][2].load(Ordering::Relaxed)), (2, 7));
+        assert!(arrays[1].iter().all(|number| number.load(Ordering::Relaxed) == 0));
+        let place = |array: &[AtomicU64; 3]| array.as_ptr() as usize;
+        assert_eq!((place(arrays[0]) % 64, place(arrays[1]) % 64), (0, 0));
     }
 
     #[test]

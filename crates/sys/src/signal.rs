@@ -38,6 +38,49 @@ pub fn interrupted() -> Option<&'static str> {
     }
 }
 
+/// Returns the name of a signal that may end a process, such as `SIGKILL`; `None` for unusual ones.
+pub fn name(number: i32) -> Option<&'static str> {
+    Some(match number {
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGILL => "SIGILL",
+        libc::SIGINT => "SIGINT",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGSYS => "SIGSYS",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        _ => return None,
+    })
+}
+
+extern "C" fn ignore(_: libc::c_int) {}
+
+/// Lets the end of a child be waited for as a signal. A signal that a process ignores by default, as this one, is not
+/// kept for it on every system.
+pub fn report_children() {
+    // SAFETY: the handler has the expected signature and does nothing.
+    unsafe { libc::signal(libc::SIGCHLD, ignore as *const () as libc::sighandler_t) };
+}
+
+/// Sends SIGALRM to this process after a time, once; a time of zero cancels it.
+pub fn set_alarm(after: std::time::Duration) {
+    let microseconds = libc::suseconds_t::from(after.subsec_micros().cast_signed());
+    let value = libc::timeval { tv_sec: after.as_secs() as libc::time_t, tv_usec: microseconds };
+    let timer = libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, it_value: value };
+    // SAFETY: the timer is readable, and null says that the previous one is not wanted. The call fails only for a time
+    // that does not exist.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
+}
+
 /// A signal that controls a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServiceSignal {
@@ -51,6 +94,10 @@ pub enum ServiceSignal {
     ReopenLog,
     /// End when the last connection has ended: SIGQUIT.
     Finish,
+    /// A child has ended: SIGCHLD, with a process that has called [`report_children`].
+    ChildEnded,
+    /// The time of [`set_alarm`] has come: SIGALRM.
+    Alarm,
 }
 
 impl ServiceSignal {
@@ -60,6 +107,8 @@ impl ServiceSignal {
             Self::Reload => &[libc::SIGHUP],
             Self::Report | Self::ReopenLog => &[libc::SIGUSR1],
             Self::Finish => &[libc::SIGQUIT],
+            Self::ChildEnded => &[libc::SIGCHLD],
+            Self::Alarm => &[libc::SIGALRM],
         }
     }
 }

@@ -1,15 +1,16 @@
 //! `landau serve`: the web server.
 
+mod running;
+
 use crate::options::{Numbers, numbers};
 use crate::status;
-use landau_serve::systemd::{self, Notifier};
 use landau_serve::{
-    Accepting, AccessLog, Config, Listen, LogFormat, LogTarget, Remote, SandboxMode, Server, Timeouts, TlsFiles, User,
+    Accepting, AccessLog, Config, Listen, LogFormat, LogTarget, SandboxMode, Timeouts, TlsFiles, User, supervisor,
+    systemd,
 };
-use landau_sys::signal::{ServiceSignal, ServiceSignals};
 use landau_units::{duration_in, size_in};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
   landau serve /srv/www --tls cert.pem key.pem       https://127.0.0.1:8080/
   landau serve . --metrics 127.0.0.1:9100            http://127.0.0.1:9100/metrics for Prometheus
   sudo landau serve /srv/www --listen :80            bind port 80 as root, then switch to nobody
+  landau serve /srv/www --processes 2                two processes under a supervisor
   landau serve /srv --virtual-hosts                  /srv/HOST for HOST, /srv/default for others
   landau serve . --listen 127.0.0.1:0 --json | head -1   print the port that the system chose")]
 pub(crate) struct Args {
@@ -52,6 +54,11 @@ pub(crate) struct Args {
     /// the connections of each worker, not those of all workers together
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
+    /// Run this many worker processes, each with its own workers, under a supervisor that starts another one for each
+    /// that ends. All accept from the same sockets (--accept own and steered act as shared); limits on connections and
+    /// on memory are divided among them, and --max-per-address holds for each [default: one process, no supervisor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    processes: Option<u16>,
     /// Pin the workers to these CPUs, round-robin: 1 or 0-3,6 [default: not pinned]
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pin: Option<Numbers>,
@@ -167,50 +174,15 @@ fn file_name(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
-    // Before any thread exists: all of them must block the signals.
-    let signals = ServiceSignals::block(SIGNALS);
-    let notifier = Notifier::from_environment();
     let user = user(args)?;
     let mut config = config(args)?;
     config.log_owner = user.as_ref().map(|user| user.identity);
-    let server = Server::start(config)?;
-    if let Some(note) = server.give_up_privileges(user.as_ref())? {
-        report(&note);
+    let (root, drain_timeout, is_json) = (args.root.clone(), args.drain_timeout, args.json);
+    let start = running::Start { root, user, drain_timeout, is_json };
+    match args.processes {
+        Some(count) => running::supervised(start, config, usize::from(count)),
+        None => running::alone(&start, config),
     }
-    if args.json {
-        status::print(&ready(&server, user.as_ref()).to_string())?;
-    } else {
-        print_banner(args, &server, user.as_ref())?;
-    }
-    server.release();
-    notifier.tell("READY=1");
-    let (remote, drain) = (server.remote(), args.drain_timeout);
-    std::thread::Builder::new().name("notices".to_owned()).spawn(move || {
-        handle_signals(signals, &remote, &notifier, drain);
-    })?;
-    let totals = server.join()?;
-    status::print(&if args.json {
-        serde_json::json!({ "requests": totals.requests, "connections": totals.accepted }).to_string()
-    } else {
-        format!("{} requests on {} connections", totals.requests, totals.accepted)
-    })?;
-    Ok(status::DONE)
-}
-
-/// Returns what a program that starts the server needs to know once it listens. An address is `ADDRESS:PORT`,
-/// `unix:PATH` or `fd:NUMBER`.
-fn ready(server: &Server, user: Option<&User>) -> serde_json::Value {
-    let place = |address: &Listen| {
-        let (place, is_tls) = address.address();
-        serde_json::json!({ "address": place.to_string(), "tls": is_tls })
-    };
-    serde_json::json!({
-        "listening": server.addresses().iter().map(place).collect::<Vec<_>>(),
-        "metrics": server.metrics_address().map(|address| address.to_string()),
-        "pid": std::process::id(),
-        "sandbox": server.is_sandboxed(),
-        "user": user.map(|user| &user.name),
-    })
 }
 
 /// The parser ensures that there are two.
@@ -232,69 +204,11 @@ fn user(args: &Args) -> anyhow::Result<Option<User>> {
     }
 }
 
-fn print_banner(args: &Args, server: &Server, user: Option<&User>) -> anyhow::Result<()> {
-    let user = user.map(|user| format!(" as {}", user.name)).unwrap_or_default();
-    let sandbox = if server.is_sandboxed() { ", sandboxed" } else { "" };
-    for address in server.addresses() {
-        let place = match address.address() {
-            (Listen::Tcp(place), true) => format!("https://{place}"),
-            (Listen::Tcp(place), false) => format!("http://{place}"),
-            _ => address.to_string(),
-        };
-        status::print(&format!("serving {} at {place}{user}{sandbox}", args.root.display()))?;
-    }
-    match server.metrics_address() {
-        Some(Listen::Tcp(address)) => status::print(&format!("metrics at http://{address}/metrics")),
-        Some(other) => status::print(&format!("metrics at {other}")),
-        None => Ok(()),
-    }
-}
-
-/// The signals that the server acts on: those of nginx, without the upgrade in place.
-const SIGNALS: &[ServiceSignal] =
-    &[ServiceSignal::Terminate, ServiceSignal::Finish, ServiceSignal::Reload, ServiceSignal::ReopenLog];
-
-/// Two signals within this time count as one: a shell or a service manager that ends a group may signal a process
-/// twice.
-const ONE_SIGNAL: Duration = Duration::from_millis(200);
-
-/// Acts on signals, for as long as the process lives.
-fn handle_signals(signals: ServiceSignals, remote: &Remote, notifier: &Notifier, drain_timeout: Duration) {
-    let mut ending_since: Option<Instant> = None;
-    loop {
-        match (signals.wait(), ending_since) {
-            (ServiceSignal::Reload, _) => {
-                notifier.tell_reloading();
-                remote.reopen_log();
-                remote.reload_certificates();
-                notifier.tell("READY=1");
-            }
-            (ServiceSignal::ReopenLog, _) => remote.reopen_log(),
-            (signal @ (ServiceSignal::Terminate | ServiceSignal::Finish), None) => {
-                notifier.tell("STOPPING=1");
-                if signal == ServiceSignal::Finish {
-                    report("ending when the last busy connection has ended; SIGTERM ends at once");
-                    remote.finish();
-                } else {
-                    let limit = landau_units::format_duration(drain_timeout);
-                    report(&format!("ending: busy connections have {limit}; signal again to end at once"));
-                    remote.drain();
-                }
-                ending_since = Some(Instant::now());
-            }
-            (ServiceSignal::Finish | ServiceSignal::Report, _) => {}
-            (ServiceSignal::Terminate, Some(since)) if since.elapsed() < ONE_SIGNAL => {}
-            (ServiceSignal::Terminate, Some(_)) => {
-                report("ending at once");
-                remote.end_now();
-            }
-        }
-    }
-}
-
-/// Prints a message for the operator.
+/// Prints a message for the operator, once for all processes of a server.
 fn report(text: &str) {
-    status::tell(&format!("landau: {text}"));
+    if !supervisor::is_repeated(text) {
+        status::tell(&format!("landau: {text}"));
+    }
 }
 
 /// Returns the CPUs to pin workers to, if this process may run on them.
@@ -370,6 +284,9 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     config.cache_bytes = args.cache as usize;
     config.memory_bytes = args.memory.map(|bytes| bytes as usize);
     config.cache_for = args.cache_for;
+    if (&args.log, args.processes.is_some_and(|count| count > 1)) == (&Some(LogTarget::Output), true) {
+        anyhow::bail!("--log - with --processes: the processes would mix their lines; log to a file");
+    }
     config.log = args.log.clone().map(|target| AccessLog { target, format: args.log_format });
     config.report = report;
     Ok(config)

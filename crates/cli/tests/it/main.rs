@@ -15,6 +15,7 @@ mod mail_servers;
 mod measured;
 mod misused;
 mod platforms;
+mod processes;
 mod queue;
 mod relay;
 mod serve;

@@ -11,9 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Longer than anything takes; a test that reaches it has failed.
-const LONG: Duration = Duration::from_secs(20);
+pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     landau_sys::process::effective_user() == 0
 }
 
@@ -30,10 +30,10 @@ pub(crate) fn room() -> Room {
 
 /// A server that is running.
 pub(crate) struct Serving {
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) address: SocketAddr,
     /// What it reported when it was ready.
-    ready: serde_json::Value,
+    pub(crate) ready: serde_json::Value,
 }
 
 impl Serving {
@@ -49,7 +49,7 @@ impl Serving {
         Self { child, address, ready }
     }
 
-    fn get(&self, target: &str) -> String {
+    pub(crate) fn get(&self, target: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
         let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -59,7 +59,7 @@ impl Serving {
         answer
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
     }
@@ -630,8 +630,11 @@ fn most_of_few_descriptors_are_for_connections() {
 fn the_request_line_is_limited() {
     let room = room();
     let fields_len = "Host: x\r\nConnection: close\r\n\r\n".len();
-    let cases =
-        [(&["--max-line", "100"][..], 100, "414"), (&["--max-head", "300"], 300 - fields_len, "431"), (&[], 8192, "414")];
+    let cases = [
+        (&["--max-line", "100B"][..], 100, "414"),
+        (&["--max-head", "300B"], 300 - fields_len, "431"),
+        (&[], 8192, "414"),
+    ];
     for (limits, longest, refused) in cases {
         let serving = Serving::new(room.command(&["serve", "www", "--listen", "127.0.0.1:0"]).args(limits));
         let status = |len: usize| {

@@ -25,7 +25,7 @@ pub(crate) struct Feed {
     format: LogFormat,
     shared: Arc<Shared>,
     number: usize,
-    counters: Arc<Counters>,
+    counters: Counters,
     stamp: Stamp,
     pending: Vec<u8>,
     pending_lines: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    pub(crate) fn new(number: usize, format: LogFormat, shared: Arc<Shared>, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(number: usize, format: LogFormat, shared: Arc<Shared>, counters: Counters) -> Self {
         let (pending, stamp) = (Vec::new(), Stamp::new(0));
         Self { format, shared, number, counters, stamp, pending, pending_lines: 0, peer: None }
     }
@@ -49,7 +49,7 @@ impl Feed {
         if self.pending.len() >= TURN_BYTES {
             self.flush();
             if self.pending.len() >= 2 * TURN_BYTES {
-                return self.counters.log_lost.add(1);
+                return self.counters.log_lost().add(1);
             }
         }
         let line = Line { stamp: &self.stamp, peer: self.peer, asked, status, bytes };
@@ -80,7 +80,7 @@ impl Feed {
             } else if buffer.len() + self.pending.len() <= RING_BYTES {
                 buffer.extend_from_slice(&self.pending);
             } else {
-                self.counters.log_lost.add(self.pending_lines);
+                self.counters.log_lost().add(self.pending_lines);
             }
             buffer.len()
         };

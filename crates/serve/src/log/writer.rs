@@ -91,35 +91,33 @@ pub(crate) struct Beside {
 #[derive(Debug)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
-    /// Counts the lines that were lost because the file could not be written.
-    counters: Arc<Counters>,
     ended: mpsc::Receiver<()>,
 }
 
 impl Writer {
     /// Opens the log and starts the thread. `workers` are the counters of lines that were lost before they reached the
-    /// writer.
+    /// writer, `counters` that of lines that could not be written.
     pub(crate) fn start(
         log: &AccessLog,
         shared: Arc<Shared>,
-        workers: Vec<Arc<Counters>>,
+        workers: Vec<Counters>,
+        counters: Counters,
         Beside { sandbox, report, owner }: Beside,
     ) -> Result<Self, Error> {
-        let counters = Arc::new(Counters::default());
         let (opened, has_opened) = mpsc::channel();
         let (end, ended) = mpsc::channel();
         let mut work = Work {
             log: log.clone(),
             file: None,
             shared: shared.clone(),
-            own: counters.clone(),
+            own: counters,
             all: workers,
             told_lost: 0,
             is_torn: false,
             has_failed: None,
             report,
         };
-        work.all.push(counters.clone());
+        work.all.push(counters);
         let life = move || {
             // On systems other than Linux the table is shared.
             let _ = landau_sys::descriptor::unshare_descriptors(&sandbox.descriptors());
@@ -137,21 +135,11 @@ impl Writer {
         // Set once.
         let _ = shared.thread.set(thread.thread().clone());
         has_opened.recv().map_err(|_| failed(&log.target)(std::io::ErrorKind::Other.into()))??;
-        Ok(Self { shared, counters, ended })
+        Ok(Self { shared, ended })
     }
 
     pub(crate) fn remote(&self) -> Remote {
         Remote(self.shared.clone())
-    }
-
-    /// Returns the counters of lines that were lost because the file could not be written.
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// Returns a handle for another thread.
-    pub(crate) fn shared_counters(&self) -> Arc<Counters> {
-        self.counters.clone()
     }
 
     /// Writes the remaining lines and ends the thread.
@@ -195,9 +183,9 @@ struct Work {
     log: AccessLog,
     file: Option<File>,
     shared: Arc<Shared>,
-    own: Arc<Counters>,
+    own: Counters,
     /// All counters of lost lines.
-    all: Vec<Arc<Counters>>,
+    all: Vec<Counters>,
     /// How many lost lines the log has reported.
     told_lost: u64,
     /// Whether the file ends within a line.
@@ -221,7 +209,7 @@ impl Work {
                 self.shared.fetch(number, &mut bytes);
                 is_idle &= bytes.is_empty();
                 if let Some(lost) = self.write(&bytes) {
-                    self.own.log_lost.add(lost);
+                    self.own.log_lost().add(lost);
                 }
                 bytes.clear();
             }
@@ -310,7 +298,7 @@ impl Work {
 
     /// Reports in the log how many lines are missing.
     fn tell_lost(&mut self) {
-        let lost: u64 = self.all.iter().map(|counters| counters.log_lost.get()).sum();
+        let lost: u64 = self.all.iter().map(|counters| counters.log_lost().get()).sum();
         if lost == self.told_lost || self.has_failed.is_some() {
             return;
         }
@@ -339,13 +327,13 @@ mod tests {
 
     struct Bench {
         shared: Arc<Shared>,
-        counters: Arc<Counters>,
+        counters: Counters,
         feed: Feed,
     }
 
     fn bench(format: LogFormat) -> Bench {
-        let (shared, counters) = (Arc::new(Shared::new(1)), Arc::new(Counters::default()));
-        let feed = Feed::new(0, format, shared.clone(), counters.clone());
+        let (shared, counters) = (Arc::new(Shared::new(1)), Counters::default());
+        let feed = Feed::new(0, format, shared.clone(), counters);
         Bench { shared, counters, feed }
     }
 
@@ -360,7 +348,8 @@ mod tests {
         let (path, old) = (room.path().join("log"), room.path().join("log.1"));
         let Bench { shared, counters, mut feed } = bench(LogFormat::Json);
         let log = AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Json };
-        let writer = Writer::start(&log, shared, vec![counters], quiet()).unwrap();
+        let own = Counters::default();
+        let writer = Writer::start(&log, shared, vec![counters], own, quiet()).unwrap();
         put(&mut feed);
         feed.finish();
         while std::fs::read(&path).unwrap().is_empty() {
@@ -391,10 +380,11 @@ mod tests {
             put(&mut feed);
         }
         feed.flush();
-        let lost = counters.log_lost.get();
+        let lost = counters.log_lost().get();
         assert!(lost > 0 && lost < lines, "{lost}");
         let log = AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Common };
-        let writer = Writer::start(&log, shared, vec![counters], quiet()).unwrap();
+        let own = Counters::default();
+        let writer = Writer::start(&log, shared, vec![counters], own, quiet()).unwrap();
         writer.finish();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().filter(|line| line.starts_with("unix: ")).count() as u64, lines - lost);
@@ -412,16 +402,17 @@ mod tests {
         }
         let Bench { shared, counters, mut feed } = bench(LogFormat::Common);
         let log = AccessLog { target: LogTarget::File("/dev/full".into()), format: LogFormat::Common };
-        let writer = Writer::start(&log, shared, vec![counters], beside(report)).unwrap();
+        let own = Counters::default();
+        let writer = Writer::start(&log, shared, vec![counters], own, beside(report)).unwrap();
         for round in 1..=3 {
             put(&mut feed);
             feed.finish();
-            while writer.counters().log_lost.get() < round {
+            while own.log_lost().get() < round {
                 std::thread::yield_now();
             }
         }
         writer.finish();
-        assert_eq!((writer.counters().log_lost.get(), SAID.load(Ordering::Relaxed)), (3, 1));
+        assert_eq!((own.log_lost().get(), SAID.load(Ordering::Relaxed)), (3, 1));
     }
 
     #[test]
@@ -429,7 +420,7 @@ mod tests {
         let Bench { shared, counters, .. } = bench(LogFormat::Common);
         let target = LogTarget::File("/nowhere/at/all".into());
         let log = AccessLog { target, format: LogFormat::Common };
-        let error = Writer::start(&log, shared, vec![counters], quiet()).unwrap_err().to_string();
+        let error = Writer::start(&log, shared, vec![counters], Counters::default(), quiet()).unwrap_err().to_string();
         assert!(error.starts_with("cannot write the log /nowhere/at/all: "), "{error}");
     }
 }

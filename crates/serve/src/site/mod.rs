@@ -55,7 +55,7 @@ pub(crate) struct Site {
     root_checked_ms: u32,
     /// The known hosts, with virtual hosts.
     hosts: Option<Hosts>,
-    counters: Arc<Counters>,
+    counters: Counters,
     /// The access log, if there is one.
     pub(crate) log: Option<Feed>,
     /// Whether connections end with their response, because the server is ending.
@@ -73,13 +73,7 @@ pub(crate) struct Site {
 
 impl Site {
     /// `waker` wakes the worker to take finished listings.
-    pub(crate) fn new(
-        config: &Config,
-        folder: Folder,
-        counters: Arc<Counters>,
-        log: Option<Feed>,
-        waker: Waker,
-    ) -> Self {
+    pub(crate) fn new(config: &Config, folder: Folder, counters: Counters, log: Option<Feed>, waker: Waker) -> Self {
         let folder = Arc::new(folder);
         let mut site = Self {
             lister: Lister::new(folder.clone(), waker),
@@ -111,7 +105,7 @@ impl Site {
         if now_ms.wrapping_sub(self.date_read_ms) >= self.date_holds_ms {
             self.read_clock();
             self.cache.age(now_ms);
-            self.counters.cache_bytes.set(self.cache.bytes() as u64);
+            self.counters.cache_bytes().set(self.cache.bytes() as u64);
         }
     }
 
@@ -202,14 +196,14 @@ impl Site {
 
     #[inline]
     fn count(&self, status: Status) {
-        let counters = &self.counters;
-        counters.requests.add(1);
+        let counters = self.counters;
+        counters.requests().add(1);
         match status.0 / 100 {
-            1 => counters.informational.add(1),
-            2 => counters.succeeded.add(1),
-            3 => counters.redirected.add(1),
-            4 => counters.client_errors.add(1),
-            _ => counters.server_errors.add(1),
+            1 => counters.informational().add(1),
+            2 => counters.succeeded().add(1),
+            3 => counters.redirected().add(1),
+            4 => counters.client_errors().add(1),
+            _ => counters.server_errors().add(1),
         }
     }
 
@@ -226,7 +220,7 @@ impl Site {
             if let Some((entry, checked_ms)) = self.cache.get(key, self.now_ms)
                 && self.now_ms.wrapping_sub(checked_ms) < self.cache_for_ms
             {
-                self.counters.cache_hits.add(1);
+                self.counters.cache_hits().add(1);
                 return Ok(Some(entry));
             }
         }
@@ -247,19 +241,19 @@ impl Site {
         }
         let target = target::clean(raw, &mut self.buffer).map_err(|reject| reject.status)?;
         if target.is_hidden() {
-            self.counters.cache_misses.add(1);
+            self.counters.cache_misses().add(1);
             return Err(Status::NOT_FOUND);
         }
         let key = key_of(&mut self.key, site, target.path);
         let known = match self.cache.get(key, self.now_ms) {
             Some((entry, checked_ms)) if self.now_ms.wrapping_sub(checked_ms) < self.cache_for_ms => {
-                self.counters.cache_hits.add(1);
+                self.counters.cache_hits().add(1);
                 return Ok(Found::Entry(entry));
             }
             known => known.map(|(entry, _)| entry),
         };
         if let Some((_, entry)) = self.fresh.as_ref().filter(|(fresh, _)| **fresh == *key) {
-            self.counters.cache_misses.add(1);
+            self.counters.cache_misses().add(1);
             return Ok(Found::Entry(entry.clone()));
         }
         if self.lister.is_making(key) {
@@ -278,7 +272,7 @@ impl Site {
             let is_ordered = self.lister.order(key, site, target.path);
             return if is_ordered { Ok(Found::Ordered) } else { Err(Status::SERVICE_UNAVAILABLE) };
         };
-        self.counters.cache_misses.add(1);
+        self.counters.cache_misses().add(1);
         if !entry.is_passing() {
             // It is as old as the knowledge of which directory is served.
             self.cache.put(key, entry.clone(), self.root_checked_ms);

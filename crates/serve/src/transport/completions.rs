@@ -28,8 +28,8 @@ use std::time::Duration;
 const PARK_AFTER: Duration = Duration::from_secs(1);
 
 /// The transport pauses receiving when it keeps this many bytes for a connection, or any if memory is short. The true
-/// bound is this plus the ring's buffers (1 MiB), which may fill before the pause takes effect. If all memory is in use,
-/// the worker is told and closes the connection.
+/// bound is this plus the ring's buffers (1 MiB), which may fill before the pause takes effect. If all memory is in
+/// use, the worker is told and closes the connection.
 const AHEAD_BYTES: usize = 64 << 10;
 
 /// What was received before the worker wanted it.
@@ -42,7 +42,6 @@ struct Ahead {
     is_held: bool,
     share: Share,
 }
-
 
 /// What the transport knows of a connection.
 #[derive(Debug, Default)]

@@ -121,7 +121,7 @@ impl<T: Transport> Worker<T> {
         if !is_tls || !self.memory.is_short() {
             return false;
         }
-        self.counters.memory_refused.add(1);
+        self.counters.memory_refused().add(1);
         tls::refuse(fd);
         self.admission.leave(*peer);
         true
@@ -164,7 +164,7 @@ impl<T: Transport> Worker<T> {
         if after == After::Close(false) && self.send_buffers.batch.is_empty() {
             // The answer leaves with the end that follows.
             let sent = stream::send(&arrival.fd, &self.send_buffers.bytes, true).unwrap_or(0);
-            self.counters.bytes_sent.add(sent as u64);
+            self.counters.bytes_sent().add(sent as u64);
             if sent == self.send_buffers.bytes.len() {
                 return self.admission.leave(arrival.peer);
             }

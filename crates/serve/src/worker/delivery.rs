@@ -37,7 +37,7 @@ impl<T: Transport> Worker<T> {
         let before = all.bytes_left();
         let is_end = behind.is_empty() && matches!(rest.after, After::Close(_));
         let progress = if is_end { all.send_before_shutdown(fd) } else { all.send(fd) };
-        self.counters.bytes_sent.add(before - all.bytes_left());
+        self.counters.bytes_sent().add(before - all.bytes_left());
         match progress {
             Ok(Progress::Done) if behind.is_empty() => return self.settle(number, rest),
             Ok(_) => {}
@@ -78,7 +78,7 @@ impl<T: Transport> Worker<T> {
     /// Closes a connection with a reset when there is no memory for what it is to be sent, or has sent ahead.
     #[cold]
     pub(super) fn close_for_memory(&mut self, number: u32) {
-        self.counters.memory_refused.add(1);
+        self.counters.memory_refused().add(1);
         if let Some(fd) = self.table.fd(number) {
             // The kernel would otherwise keep its buffer for a client that does not read.
             let _ = stream::set_reset_on_close(fd);
@@ -90,7 +90,7 @@ impl<T: Transport> Worker<T> {
     /// reset could destroy the last of them on its way.
     #[cold]
     pub(super) fn end_for_memory(&mut self, number: u32) {
-        self.counters.memory_refused.add(1);
+        self.counters.memory_refused().add(1);
         if self.is_handshaking(number)
             && let Some(fd) = self.table.fd(number)
         {
@@ -102,7 +102,7 @@ impl<T: Transport> Worker<T> {
     /// Refuses a request that has begun, when there is no memory for the rest of it.
     #[cold]
     fn refuse_for_memory(&mut self, number: u32) {
-        self.counters.memory_refused.add(1);
+        self.counters.memory_refused().add(1);
         let Some(connection) = self.table.get(number) else { return };
         connection.active = None;
         self.send_buffers.clear();
@@ -204,7 +204,7 @@ impl<T: Transport> Worker<T> {
             && fetch::is_cold(file, offset, left)
             && let Some(ticket) = self.fetcher.fetch(number, file, offset, left)
         {
-            self.counters.cold_reads.add(1);
+            self.counters.cold_reads().add(1);
             (active.ticket, connection.state) = (ticket.serial, State::Fetching);
             return self.wait_with(number, Interest::NONE);
         }
@@ -223,7 +223,7 @@ impl<T: Transport> Worker<T> {
         let progress = active.batch.send(fd);
         let sent = before - active.batch.bytes_left();
         active.sent += sent;
-        self.counters.bytes_sent.add(sent);
+        self.counters.bytes_sent().add(sent);
         match progress {
             Ok(Progress::Done) => self.sent_all(number),
             Ok(Progress::Blocked(_)) => self.wait_for_room(number),

@@ -47,7 +47,7 @@ pub(crate) struct Start {
     pub(crate) config: Arc<Config>,
     pub(crate) listeners: Vec<ListenSocket>,
     pub(crate) control: Arc<Control>,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Counters,
     /// Shared by all workers.
     pub(crate) limiter: Arc<ConnectionLimiter>,
     pub(crate) accept_queues: Arc<Vec<AcceptQueue>>,
@@ -65,7 +65,7 @@ pub(crate) struct Start {
 pub(crate) struct Worker<T> {
     number: usize,
     config: Arc<Config>,
-    counters: Arc<Counters>,
+    counters: Counters,
     accept_queues: Arc<Vec<AcceptQueue>>,
     transport: T,
     table: Table,
@@ -96,9 +96,9 @@ impl<T: Transport> Worker<T> {
         let waker = &accept_queues[number].waker;
         let memory = Memory::new(config.memory_bytes.unwrap_or(usize::MAX) / config.workers.max(1));
         let transport = T::new(&config, listeners, waker, &memory)?;
-        let admission = Admission::new(&config, limiter, &counters)?;
+        let admission = Admission::new(&config, limiter, counters)?;
         let folder = Folder::new(&config, notices, sandbox.is_active())?;
-        let site = Site::new(&config, folder, counters.clone(), log, waker.clone());
+        let site = Site::new(&config, folder, counters, log, waker.clone());
         sandbox.enter()?;
         let fetcher = Fetcher::new(waker.clone());
         Ok(Self {
@@ -167,7 +167,7 @@ impl<T: Transport> Worker<T> {
                 Event::Accepted(arrival) => self.assign(arrival),
                 Event::Kept(number) if self.must_free_memory(number) => self.close_for_memory(number),
                 Event::Kept(_) => {}
-                Event::OutOfDescriptors => self.counters.descriptors_short.add(1),
+                Event::OutOfDescriptors => self.counters.descriptors_short().add(1),
             }
         }
         self.take_fetched();
@@ -178,7 +178,7 @@ impl<T: Transport> Worker<T> {
                 self.admit(arrival);
             }
         }
-        self.counters.held_bytes.set(self.memory.used_bytes() as u64);
+        self.counters.held_bytes().set(self.memory.used_bytes() as u64);
         if let Some(log) = &mut self.site.log {
             log.flush();
         }
@@ -269,7 +269,7 @@ impl<T: Transport> Worker<T> {
         let Some(connection) = self.table.get(number) else { return false };
         let Some(fd) = connection.fd.as_ref().filter(|_| !connection.is_tls) else { return false };
         let Ok(sent) = stream::send(fd, &self.send_buffers.bytes, false) else { return false };
-        self.counters.bytes_sent.add(sent as u64);
+        self.counters.bytes_sent().add(sent as u64);
         if sent < self.send_buffers.bytes.len() {
             self.send_buffers.bytes.drain(..sent);
             return false;
@@ -326,21 +326,21 @@ impl<T: Transport> Worker<T> {
         let is_handshaking = self.is_handshaking(number);
         let Some(connection) = self.table.get(number) else { return };
         match connection.state {
-            State::Idle => self.counters.idle_closed.add(1),
-            State::Fresh => self.counters.heads_late.add(1),
+            State::Idle => self.counters.idle_closed().add(1),
+            State::Fresh => self.counters.heads_late().add(1),
             State::Head | State::Body => {
-                self.counters.heads_late.add(1);
+                self.counters.heads_late().add(1);
                 self.send_buffers.clear();
                 self.note_peer(number);
                 self.site.time_out(&mut self.send_buffers);
                 return self.deliver(number, Remainder::end());
             }
-            State::Sending if connection.is_tls && is_handshaking => self.counters.heads_late.add(1),
+            State::Sending if connection.is_tls && is_handshaking => self.counters.heads_late().add(1),
             State::Sending => {
                 if connection.made_progress() {
                     return self.set_deadline(number, self.config.timeouts.send);
                 }
-                self.counters.slow_closed.add(1);
+                self.counters.slow_closed().add(1);
                 // The kernel would otherwise keep its buffer for a client that does not read.
                 if let Some(fd) = &connection.fd {
                     let _ = stream::set_reset_on_close(fd);

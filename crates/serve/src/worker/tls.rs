@@ -53,7 +53,7 @@ impl<T: Transport> Worker<T> {
         self.plain = plain;
         match received {
             Err(_) => {
-                self.counters.tls_failed.add(1);
+                self.counters.tls_failed().add(1);
                 self.end_session(number);
                 None
             }
@@ -71,8 +71,8 @@ impl<T: Transport> Worker<T> {
     }
 
     fn established(&mut self, number: u32, is_resumed: bool) {
-        self.counters.tls_handshakes.add(1);
-        self.counters.tls_resumed.add(u64::from(is_resumed));
+        self.counters.tls_handshakes().add(1);
+        self.counters.tls_resumed().add(u64::from(is_resumed));
         // The time for a head begins now, once.
         self.set_deadline(number, self.config.timeouts.head);
     }
@@ -100,7 +100,7 @@ impl<T: Transport> Worker<T> {
     /// Answers plain HTTP on a TLS port with a plain 400.
     #[cold]
     fn reject_plain_http(&mut self, number: u32) {
-        self.counters.tls_failed.add(1);
+        self.counters.tls_failed().add(1);
         self.sessions.remove(number);
         let Some(connection) = self.table.get(number) else { return };
         connection.is_tls = false;
@@ -147,7 +147,7 @@ impl<T: Transport> Worker<T> {
             Err(_) => return Err(()),
         };
         session.sent(sent);
-        self.counters.bytes_sent.add(sent as u64);
+        self.counters.bytes_sent().add(sent as u64);
         Ok(session.unsent().is_empty())
     }
 

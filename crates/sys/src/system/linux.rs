@@ -305,11 +305,8 @@ struct MemoryFiles {
 
 const UNIFIED: MemoryFiles = MemoryFiles { limit: "memory.max", used: "memory.current", cached: "inactive_file" };
 
-const LEGACY: MemoryFiles = MemoryFiles {
-    limit: "memory.limit_in_bytes",
-    used: "memory.usage_in_bytes",
-    cached: "total_inactive_file",
-};
+const LEGACY: MemoryFiles =
+    MemoryFiles { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", cached: "total_inactive_file" };
 
 /// Returns the memory that the control groups leave in bytes, or `None` if there is no limit.
 fn group_memory() -> Option<u64> {
