@@ -1,9 +1,9 @@
 //! What counts of a calibration show about the probability behind them.
 
-use statrs::distribution::{Binomial, DiscreteCDF};
+use statrs::distribution::{Beta, Binomial, ContinuousCDF, DiscreteCDF};
 
-/// Confidence of the intervals that are told.
-const TOLD: f64 = 0.95;
+/// Confidence of the reported intervals.
+const REPORTED: f64 = 0.95;
 /// A share is shown to be above or below a limit, and one count above another, if chance alone does so more seldom.
 const CHANCE: f64 = 0.05;
 
@@ -24,9 +24,10 @@ impl Share {
 
     /// Returns the 95% interval of the probability in percent, by Clopper and Pearson.
     pub fn interval(self) -> (f64, f64) {
-        let side = (1.0 - TOLD) / 2.0;
-        let low = if self.count == 0 { 0.0 } else { bisected(|p| self.at_least(p) < side) };
-        let high = if self.count == self.of { 1.0 } else { bisected(|p| self.at_most(p) > side) };
+        let (side, count, others) = ((1.0 - REPORTED) / 2.0, self.count as f64, (self.of - self.count) as f64);
+        // Without counted trials, or without others, there is no such distribution.
+        let low = Beta::new(count, others + 1.0).map_or(0.0, |below| below.inverse_cdf(side));
+        let high = Beta::new(count + 1.0, others).map_or(1.0, |above| above.inverse_cdf(1.0 - side));
         (100.0 * low, 100.0 * high)
     }
 
@@ -50,16 +51,6 @@ impl Share {
     fn at_most(self, p: f64) -> f64 {
         Binomial::new(p, self.of as u64).map_or(1.0, |trials| trials.cdf(self.count as u64))
     }
-}
-
-/// The place between 0 and 1 where a condition ends.
-fn bisected(holds: impl Fn(f64) -> bool) -> f64 {
-    let (mut low, mut high) = (0.0, 1.0);
-    for _ in 0..40 {
-        let middle = f64::midpoint(low, high);
-        if holds(middle) { low = middle } else { high = middle }
-    }
-    f64::midpoint(low, high)
 }
 
 /// Returns the p value of the exact test of paired counts (after `McNemar`): the probability that so many or more of
