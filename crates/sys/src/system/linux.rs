@@ -257,7 +257,11 @@ fn number(path: impl AsRef<Path>) -> Option<u64> {
 
 /// Returns the value of a line of `/proc/meminfo` in bytes.
 pub(super) fn meminfo(name: &str) -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, name)
+}
+
+/// Returns the value of a line `NAME: N kB` in bytes.
+fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
@@ -267,13 +271,9 @@ pub(super) fn meminfo(name: &str) -> Option<u64> {
 pub fn memory_left() -> Option<u64> {
     use crate::limits::{Resource, UNLIMITED, get};
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let used = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
-    };
     let left = |(resource, name)| {
         let (soft, _) = get(resource).ok().filter(|&(soft, _)| soft != UNLIMITED)?;
-        Some(soft.saturating_sub(used(name)?))
+        Some(soft.saturating_sub(bytes_of(&status, name)?))
     };
     let limits = [(Resource::AddressSpace, "VmSize"), (Resource::Data, "VmData")];
     limits.into_iter().filter_map(left).chain(memory()).min()
