@@ -41,8 +41,11 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Times the next call, of a phase, from the end of the one before. A call that fails leaves no sample, nor does
-    /// one beyond the eighth.
+    /// Times the next call, of a phase, from the end of the one before. A call that fails leaves no sample.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the call does, and after the eighth call.
     #[inline(always)]
     pub fn time<T>(&mut self, phase: usize, call: impl FnOnce() -> landau_sys::Result<T>) -> Result<T, Stop> {
         if self.is_marked {
@@ -53,10 +56,9 @@ impl Sequence {
         if self.is_marked {
             marker::end(phase);
         }
-        if let Some(sample) = self.calls.get_mut(self.count) {
-            *sample = (phase, now - self.last);
-            self.count += 1;
-        }
+        let sample = self.calls.get_mut(self.count).ok_or_else(|| Stop::Wrong("a sequence is full".to_owned()))?;
+        *sample = (phase, now - self.last);
+        self.count += 1;
         self.last = now;
         Ok(value)
     }
