@@ -82,9 +82,14 @@ fn recurring(group: &[(usize, Jump)], first: f64, series: &[Series], annotations
     let mut passes: Vec<usize> = group.iter().map(|(pass, _)| *pass).collect();
     passes.sort_unstable();
     passes.dedup();
-    let mut places: Vec<f64> = group.iter().map(|(_, jump)| jump.n).collect();
-    places.sort_by(f64::total_cmp);
-    let place = places[(places.len() - 1) / 2];
+    let sorted = |of: &dyn Fn(&Jump) -> f64| {
+        let mut values: Vec<f64> = group.iter().map(|(_, jump)| of(jump)).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let (middle, last) = ((group.len() - 1) / 2, group.len() - 1);
+    let places = sorted(&|jump| jump.n);
+    let place = places[middle];
     if is_warm_up(group, series, place) {
         return None;
     }
@@ -92,18 +97,13 @@ fn recurring(group: &[(usize, Jump)], first: f64, series: &[Series], annotations
     if passes.len() * 2 <= of {
         return None;
     }
-    let middle = |f: &dyn Fn(&Jump) -> f64| {
-        let mut values: Vec<f64> = group.iter().map(|(_, jump)| f(jump)).collect();
-        values.sort_by(f64::total_cmp);
-        values[(values.len() - 1) / 2]
-    };
     let mut starts: Vec<f64> = passes.iter().filter_map(|p| start(&series[*p], first)).collect();
     let start = crate::quantile::median_of(&mut starts).unwrap_or(1.0).max(0.5);
-    let cost_after = middle(&|jump| jump.after);
-    let mut factors: Vec<f64> = group.iter().map(|(_, jump)| jump.after / jump.before).collect();
+    let cost_after = sorted(&|jump| jump.after)[middle];
+    let is_cold_before = group.iter().all(|(pass, jump)| is_cold_before(&series[*pass], jump.index));
     Some(Cliff {
-        n: Estimate { value: place, low: places[0], high: places[places.len() - 1] },
-        factor: factor(&mut factors, group.iter().all(|(pass, jump)| is_cold_before(&series[*pass], jump.index))),
+        n: Estimate { value: place, low: places[0], high: places[last] },
+        factor: factor(&sorted(&|jump| jump.after / jump.before), is_cold_before),
         factor_over_start: cost_after / start,
         cost_after,
         passes: passes.len(),
@@ -117,11 +117,10 @@ fn recurring(group: &[(usize, Jump)], first: f64, series: &[Series], annotations
     })
 }
 
-/// The factor of a cliff: the median over the passes. Where the calls before it may be cold it is the upper quartile
+/// The factor of a cliff, of those of the passes, sorted: the median. Where the calls before it may be cold it is the upper quartile
 /// (of five passes the second largest): a warm-up that ends at the cliff only makes the cost before it larger, and ends
 /// at another call in each pass.
-fn factor(of_passes: &mut [f64], is_cold_before: bool) -> f64 {
-    of_passes.sort_by(f64::total_cmp);
+fn factor(of_passes: &[f64], is_cold_before: bool) -> f64 {
     let last = of_passes.len() - 1;
     of_passes[if is_cold_before { last * 3 / 4 } else { last / 2 }]
 }
