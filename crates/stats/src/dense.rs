@@ -115,7 +115,8 @@ impl std::fmt::Debug for Truth {
 /// Cost of the first call, in nanoseconds.
 pub const BASE: f64 = 2_000.0;
 
-fn truth(
+/// Makes a truth of a cost over [`BASE`], by n.
+pub fn truth(
     group: &'static str,
     detail: String,
     expected: Expected,

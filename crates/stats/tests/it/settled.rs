@@ -1,7 +1,7 @@
 //! Verdicts on dense series with the noise of real hosts: one test for each way in which they used to be wrong.
 
 use landau_stats::confusion::{Plan, Score, Tally, score, tally};
-use landau_stats::dense::{Noise, Truth, simulate, truths};
+use landau_stats::dense::{self, Cost, Expected, Noise, Truth, simulate, truths};
 use landau_stats::{Judgement, Options, Outcome, Unit, judge};
 
 const TRIALS: usize = 12;
@@ -183,6 +183,25 @@ fn the_factor_of_a_cliff_is_not_that_over_cold_calls() {
 #[test]
 fn a_warm_up_under_a_rise_makes_no_fall() {
     assert_true(&[(2_000, 0.05, "outside", "hump", 181_002_569), (2_000, 0.15, "outside", "hump", 182_002_575)]);
+}
+
+/// Guards against a true fall that is taken for a warm-up and dropped with the first calls.
+#[test]
+fn a_true_fall_is_not_a_warm_up() {
+    let plan = Plan { trials: TRIALS, seed: 9_000_000, passes: 5, more_passes: 0 };
+    for calls in [2_000, 10_000] {
+        let last = f64::from(calls);
+        let falls: [(&str, Cost); 3] = [
+            ("sigmoid", Box::new(move |n| 1.0 + 2.0 / (1.0 + (n / (0.3 * last)).powi(6)))),
+            ("decay", Box::new(move |n| 1.0 + (-n / (0.2 * last)).exp())),
+            ("step", Box::new(move |n| if n < 0.5 * last { 2.0 } else { 1.0 })),
+        ];
+        for (detail, shape) in falls {
+            let fall = dense::truth("fall", detail.to_owned(), Expected::NoLaw, shape);
+            let found = tally(&fall, &Noise::of_call(0.05), calls, &plan);
+            assert!(found.share(Score::Right) >= 0.9, "{detail}, {calls}: {found:?}");
+        }
+    }
 }
 
 /// Guards against a cliff among cold calls that counts as missed where nothing is said of those calls, and against one
