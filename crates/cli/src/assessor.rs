@@ -2,6 +2,7 @@
 
 use landau_engine::{Assessment, Assessor, Error, OpenCurve};
 use landau_record::Follower;
+use landau_report::Verdicts;
 use landau_report::precision::{Curves, Need};
 use std::path::Path;
 
@@ -16,6 +17,11 @@ impl RecordAssessor {
     /// Opens the record of a run that begins or continues.
     pub(crate) fn open(path: &Path) -> Result<Self, landau_record::Error> {
         Ok(Self { record: Follower::open(path)?, curves: Curves::default() })
+    }
+
+    /// Returns the verdicts on the curves as judged last.
+    pub(crate) fn into_verdicts(self) -> Verdicts {
+        self.curves.into_verdicts()
     }
 }
 

@@ -92,10 +92,49 @@ impl std::fmt::Display for Mismatch {
     }
 }
 
+/// Verdicts that are known already, by case and phase, each with the rounds of the passes that it rests on.
+#[derive(Debug, Clone, Default)]
+pub struct Verdicts(BTreeMap<(u32, String), (Vec<u32>, Verdict)>);
+
+impl Verdicts {
+    /// Judges the curves of those passes that `counts` accepts, and keeps their verdicts instead of earlier ones.
+    /// Returns the curves that were judged.
+    pub(crate) fn judge(&mut self, record: &Record, counts: &dyn Fn(&Pass) -> bool) -> Vec<(u32, String)> {
+        let mut drafts = drafts(record, counts);
+        judge_all(record, &mut drafts);
+        let keys = drafts.iter().map(|draft| (draft.case.case, draft.phase.name.clone())).collect();
+        for draft in drafts {
+            let Some(verdict) = draft.verdict else { continue };
+            self.0.insert((draft.case.case, draft.phase.name.clone()), (draft.rounds, verdict));
+        }
+        keys
+    }
+
+    /// Returns the verdict on a curve, if it is known.
+    pub(crate) fn get(&self, curve: &(u32, String)) -> Option<&Verdict> {
+        self.0.get(curve).map(|(_, verdict)| verdict)
+    }
+
+    /// Takes the verdict on a curve, if it rests on the passes of these rounds.
+    fn take(&mut self, draft: &Draft<'_>) -> Option<Verdict> {
+        let (rounds, verdict) = self.0.remove(&(draft.case.case, draft.phase.name.clone()))?;
+        (rounds == draft.rounds).then_some(verdict)
+    }
+}
+
 impl<'r> Analysis<'r> {
     /// Judges every curve of a record. Equal records give equal analyses, whatever the number of processors.
     pub fn of(record: &'r Record) -> Self {
+        Self::with(record, Verdicts::default())
+    }
+
+    /// Judges the curves of a record whose verdicts are not known. Equal to [`Analysis::of`] if the known verdicts are
+    /// of this record.
+    pub fn with(record: &'r Record, mut known: Verdicts) -> Self {
         let mut drafts = drafts(record, &|_| true);
+        for draft in &mut drafts {
+            draft.verdict = known.take(draft);
+        }
         judge_all(record, &mut drafts);
         let measured = record.cases.iter().filter(|case| !record.passes_of(case.case).is_empty());
         // A case whose passes all failed has no curve, but its failures are findings.
@@ -108,6 +147,15 @@ impl<'r> Analysis<'r> {
             }
         }
         Self { record, cases }
+    }
+
+    /// Returns the verdicts.
+    pub fn into_verdicts(self) -> Verdicts {
+        let mut all = BTreeMap::new();
+        for CaseStudy { case, phases, .. } in self.cases {
+            all.extend(phases.into_iter().map(|one| ((case.case, one.phase.name.clone()), (one.rounds, one.verdict))));
+        }
+        Verdicts(all)
     }
 
     /// The results to be kept in the record: one verdict for each phase of each case.
@@ -252,13 +300,6 @@ struct Draft<'r> {
     verdict: Option<Verdict>,
 }
 
-/// Judges the curves of those passes that `counts` accepts: case, phase and verdict of each.
-pub(crate) fn verdicts<'r>(record: &'r Record, counts: &dyn Fn(&Pass) -> bool) -> Vec<(u32, &'r Phase, Verdict)> {
-    let mut drafts = drafts(record, counts);
-    judge_all(record, &mut drafts);
-    drafts.into_iter().filter_map(|draft| Some((draft.case.case, draft.phase, draft.verdict?))).collect()
-}
-
 /// Returns the curves of those passes that `counts` accepts.
 fn drafts<'r>(record: &'r Record, counts: &dyn Fn(&Pass) -> bool) -> Vec<Draft<'r>> {
     let mut drafts = Vec::new();
@@ -287,7 +328,7 @@ fn drafts<'r>(record: &'r Record, counts: &dyn Fn(&Pass) -> bool) -> Vec<Draft<'
     drafts
 }
 
-/// Judges the curves on all processors; each takes the next one that is not taken.
+/// Judges the curves without a verdict on all processors; each takes the next one that is not taken.
 fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
     let overhead = *record.host.clock.timer_overhead.values();
     let quantum_ns = Some(*record.host.clock.quantum.values()).filter(|&step| step > 0.0);
@@ -301,6 +342,9 @@ fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
         while let Some((index, draft)) =
             Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, shared.get(i)?)))
         {
+            if draft.verdict.is_some() {
+                continue;
+            }
             let has_canary = draft.canary.passes.iter().any(|pass| !pass.costs.is_empty());
             done.push((index, judge(&draft.curve, has_canary.then_some(&draft.canary), &options)));
         }

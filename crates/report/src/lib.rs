@@ -26,7 +26,8 @@ pub mod text;
 pub mod timeline;
 
 pub use analysis::{
-    Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, check_results, other_method, unit_name, unit_of, unlike,
+    Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, Verdicts, check_results, other_method, unit_name, unit_of,
+    unlike,
 };
 pub use comparisons::{Comparisons, PhaseComparison, Shown, VariantComparison, shown};
 pub use landau_stats::METHOD;

@@ -3,7 +3,7 @@
 //! The rule rests on the width of the interval of the growth, not on its significance; METHODOLOGY.md, "Passes and
 //! their order", says why. Everything it uses is in the record, so a resumed run continues as it would have gone on.
 
-use crate::analysis::verdicts;
+use crate::analysis::Verdicts;
 use landau_record::schema::Adaptive;
 use landau_record::{Pass, Record};
 use landau_stats::{Class, Estimate, Options, Outcome, Reason, Verdict};
@@ -50,6 +50,7 @@ pub struct Curves {
     states: BTreeMap<(u32, String), CurveState>,
     /// The rounds that each case was judged by.
     rounds: BTreeMap<u32, Vec<u32>>,
+    verdicts: Verdicts,
 }
 
 impl Curves {
@@ -67,13 +68,18 @@ impl Curves {
         }
         let until_resolved = record.adaptive() == Adaptive::UntilResolved;
         let options = Options::default();
-        let verdicts = verdicts(record, &|pass| counted(pass) && changed.contains(&pass.start.case));
-        for (case, phase, verdict) in verdicts {
-            let need = need(&verdict, until_resolved, &options);
+        for curve in self.verdicts.judge(record, &|pass| counted(pass) && changed.contains(&pass.start.case)) {
+            let Some(verdict) = self.verdicts.get(&curve) else { continue };
+            let need = need(verdict, until_resolved, &options);
             let is_resolved = verdict.class() != Class::Unresolved;
-            let state = CurveState { case, phase: phase.name.clone(), is_resolved, need };
-            self.states.insert((case, phase.name.clone()), state);
+            let state = CurveState { case: curve.0, phase: curve.1.clone(), is_resolved, need };
+            self.states.insert(curve, state);
         }
+    }
+
+    /// Returns the verdicts on the curves.
+    pub fn into_verdicts(self) -> Verdicts {
+        self.verdicts
     }
 
     /// Returns the curves, by case and phase.

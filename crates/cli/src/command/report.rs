@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     }
     if args.svg.is_none() || args.output.is_some() {
         let output = args.output.clone().unwrap_or_else(|| page_path(&args.files[0]));
-        write_page(&args.files, &bytes, &records, &output)?;
+        write_page(&args.files, &bytes, records.iter().map(Analysis::of).collect(), &output)?;
         status::tell(&format!("report: {}", output.display()));
     }
     for record in &records {
@@ -62,7 +62,7 @@ pub(crate) fn page_path(record: &Path) -> PathBuf {
     record.with_file_name(format!("{name}.html"))
 }
 
-/// Writes the page of one record, as `landau run` does at its end.
+/// Writes the page of one record.
 pub(crate) fn write_one(path: &Path, output: &Path) -> anyhow::Result<()> {
     write_several(&[path.to_owned()], output)
 }
@@ -70,20 +70,27 @@ pub(crate) fn write_one(path: &Path, output: &Path) -> anyhow::Result<()> {
 /// Writes the page of several records, as `landau lab run` does at its end.
 pub(crate) fn write_several(paths: &[PathBuf], output: &Path) -> anyhow::Result<()> {
     let bytes = paths.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
-    write_page(paths, &bytes, &records(paths, &bytes)?, output)
+    let records = records(paths, &bytes)?;
+    write_page(paths, &bytes, records.iter().map(Analysis::of).collect(), output)
 }
 
-fn write_page(paths: &[PathBuf], bytes: &[Vec<u8>], records: &[Record], output: &Path) -> anyhow::Result<()> {
+/// Writes the page of records whose bytes and analyses these are.
+pub(crate) fn write_page(
+    paths: &[PathBuf],
+    bytes: &[Vec<u8>],
+    analyses: Vec<Analysis<'_>>,
+    output: &Path,
+) -> anyhow::Result<()> {
     let names = show::names(paths);
     let sources: Vec<Source> = names
         .iter()
         .zip(paths)
-        .zip(bytes.iter().zip(records))
-        .map(|((name, path), (bytes, record))| Source {
+        .zip(bytes.iter().zip(analyses))
+        .map(|((name, path), (bytes, analysis))| Source {
             name: name.clone(),
             file_name: path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned()),
             bytes,
-            analysis: Analysis::of(record),
+            analysis,
         })
         .collect();
     let page = Page::render(&sources, &Options::default());

@@ -13,7 +13,7 @@ use landau_engine::{
 };
 use landau_record::schema::{End, EndOutcome, Line};
 use landau_record::{Record, Writer};
-use landau_report::Analysis;
+use landau_report::{Analysis, Verdicts};
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -63,11 +63,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
-    let (path, outcome) = match &args.resume {
+    let (path, (outcome, verdicts)) = match &args.resume {
         Some(path) => (path.clone(), resume(args, path, words)?),
         None => start(args, words)?,
     };
-    conclude(args, &path, outcome)?;
+    conclude(args, &path, outcome, verdicts)?;
     Ok(match outcome {
         EndOutcome::Complete | EndOutcome::Cut => status::DONE,
         EndOutcome::Interrupted => {
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     })
 }
 
-fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, EndOutcome)> {
+fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Measured)> {
     let path = args.output.clone().unwrap_or_else(default_path);
     args.measurement.check()?;
     let (named, study) = (&args.measurement.names, args.measurement.study.study());
@@ -112,11 +112,14 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, EndOutcome)>
     }
     check_space(&plan, &path)?;
     let mut writer = Writer::create(&path)?;
-    let outcome = measure_passes(args, &path, words, &scratch, &mut writer, |writer, session| {
+    let measured = measure_passes(args, &path, words, &scratch, &mut writer, |writer, session| {
         landau_engine::run(&plan, writer, session)
     })?;
-    Ok((path, outcome))
+    Ok((path, measured))
 }
+
+/// How a run ended, and its verdicts.
+type Measured = (EndOutcome, Verdicts);
 
 /// Makes the passes that a function asks for, and ends the record.
 fn measure_passes(
@@ -126,7 +129,7 @@ fn measure_passes(
     scratch: &Scratch,
     writer: &mut Writer,
     passes: impl FnOnce(&mut Writer, Session<'_>) -> Result<End, landau_engine::Error>,
-) -> anyhow::Result<EndOutcome> {
+) -> anyhow::Result<Measured> {
     let mut assessor = RecordAssessor::open(path)?;
     let session = Session {
         command: words,
@@ -137,11 +140,11 @@ fn measure_passes(
     };
     let end = passes(writer, session).map_err(|error| explain_failure(error, path))?;
     let outcome = end.outcome;
-    finish(writer, end).with_context(|| resume_hint(path))?;
-    Ok(outcome)
+    let verdicts = end_record(writer, end, assessor.into_verdicts()).with_context(|| resume_hint(path))?;
+    Ok((outcome, verdicts))
 }
 
-fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<EndOutcome> {
+fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Measured> {
     let record = Record::read(path)?;
     let passes = args.measurement.passes;
     if let Some(few) = passes.filter(|&passes| passes < record.pass_count()) {
@@ -178,16 +181,20 @@ fn adaptive(args: &Args) -> Adaptive {
 }
 
 /// Writes the report, and prints the verdicts and the names of the files.
-fn conclude(args: &Args, path: &Path, outcome: EndOutcome) -> anyhow::Result<()> {
+fn conclude(args: &Args, path: &Path, outcome: EndOutcome, verdicts: Verdicts) -> anyhow::Result<()> {
+    let bytes = landau_record::read_file(path)?;
+    let record = Record::parse(&path.display().to_string(), &bytes)?;
+    let analysis = Analysis::with(&record, verdicts);
+    let summary = if args.quiet { String::new() } else { show::summary(&analysis) };
     // The report first: printing fails if the reader of standard output has gone away. An interrupted run gets none;
     // `landau report` writes it on demand.
     let page = report_of(args, path);
     let has_report = !args.no_report && outcome != EndOutcome::Interrupted;
     if has_report {
-        report::write_one(path, &page)?;
+        report::write_page(&[path.to_owned()], &[bytes], vec![analysis], &page)?;
     }
     if !args.quiet {
-        status::print(&show::summary(&Analysis::of(&Record::read(path)?)))?;
+        status::print(&summary)?;
         status::tell(&format!("\nrecord: {}", path.display()));
         if has_report {
             status::tell(&format!("report: {}", page.display()));
@@ -202,14 +209,22 @@ fn report_of(args: &Args, record: &Path) -> PathBuf {
 }
 
 /// Appends the results of the analysis, which `landau verify` recomputes, and the end of the record.
-pub(crate) fn finish(writer: &mut Writer, mut end: End) -> anyhow::Result<()> {
+pub(crate) fn finish(writer: &mut Writer, end: End) -> anyhow::Result<()> {
+    end_record(writer, end, Verdicts::default()).map(drop)
+}
+
+/// The same, where some verdicts are known already; returns all of them.
+fn end_record(writer: &mut Writer, mut end: End, known: Verdicts) -> anyhow::Result<Verdicts> {
     writer.flush()?;
-    for result in Analysis::of(&Record::read(writer.path())?).results() {
+    let record = Record::read(writer.path())?;
+    let analysis = Analysis::with(&record, known);
+    for result in analysis.results() {
         writer.append(&Line::Result(result))?;
     }
     end.line_count = writer.line_count();
     writer.append(&Line::End(end))?;
-    Ok(writer.sync()?)
+    writer.sync()?;
+    Ok(analysis.into_verdicts())
 }
 
 /// Adds how to continue, unless the run could not be continued in the first place.

@@ -140,6 +140,19 @@ fn a_figure_that_was_altered_is_found() {
     assert_eq!(analysis().mismatches(&figures).len(), 2, "a missing figure counts too");
 }
 
+/// A verdict that is known is not computed again, unless the record has gained passes since.
+#[test]
+fn known_verdicts_are_used_for_the_same_passes() {
+    let (bent, _) = record(5, &Bend { factor: 1.5, ..Bend::default() });
+    let of_bent = Analysis::of(&bent);
+    let results = of_bent.results();
+    assert_ne!(results, analysis().results());
+    assert_eq!(Analysis::with(&study().0, of_bent.into_verdicts()).results(), results, "five passes each");
+    let (shorter, _) = record(4, &Bend::default());
+    let stale = Analysis::of(&shorter).into_verdicts();
+    assert_eq!(Analysis::with(&study().0, stale).results(), analysis().results());
+}
+
 #[test]
 fn record_and_figures_come_out_of_the_page_again() {
     let whole = extract(&page().html).unwrap();
