@@ -3,7 +3,7 @@
 //! The engine cannot judge curves. An [`Assessor`] says between two rounds which curves need further passes and how
 //! many, and [`Limits::choose`] turns that into the next round.
 
-use crate::{Error, Study};
+use crate::Error;
 use landau_record::schema::{Adaptive, Outcome, PassEnd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,6 +11,10 @@ use std::time::Duration;
 /// A study's adaptive passes may bring a case to this many times its planned passes. The time is the tighter bound for
 /// all but the cheapest cases.
 const BOUNDED_FACTOR: u32 = 20;
+
+/// A study's adaptive passes take half as long as its planned ones, but at least and at most this time. The quick study
+/// of everything, about 72 s on two processors, stays below two minutes.
+const TIME: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(15 * 60));
 
 /// With [`Adaptive::UntilResolved`] a case gets at most this many passes, or 20 times the planned ones.
 const UNTIL_RESOLVED_CAP: u32 = 100;
@@ -59,12 +63,13 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Returns the limits of a run; none if it makes planned passes only.
-    pub(crate) fn of(adaptive: Adaptive, study: Study, planned: u32) -> Option<Self> {
+    /// Returns the limits of a run whose cases had this number of planned passes, which took this time in all; none if
+    /// it makes planned passes only.
+    pub(crate) fn of(adaptive: Adaptive, planned: u32, took: Duration) -> Option<Self> {
         let bounded = planned.saturating_mul(BOUNDED_FACTOR);
         match adaptive {
             Adaptive::Off => None,
-            Adaptive::Bounded => Some(Self { pass_cap: bounded, time: Some(study.adaptive_time()) }),
+            Adaptive::Bounded => Some(Self { pass_cap: bounded, time: Some((took / 2).clamp(TIME.0, TIME.1)) }),
             Adaptive::UntilResolved => Some(Self { pass_cap: bounded.max(UNTIL_RESOLVED_CAP), time: None }),
         }
     }
@@ -265,10 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn limits_follow_from_mode_study_and_planned_passes() {
-        let of = |adaptive, planned| Limits::of(adaptive, Study::Quick, planned).map(|limits| limits.pass_cap);
+    fn limits_follow_from_the_mode_and_the_planned_passes() {
+        let of = |adaptive, planned| Limits::of(adaptive, planned, SECOND).map(|limits| limits.pass_cap);
         assert_eq!(of(Adaptive::Off, 5), None);
         assert_eq!(of(Adaptive::Bounded, 5), Some(100));
         assert_eq!((of(Adaptive::UntilResolved, 5), of(Adaptive::UntilResolved, 50)), (Some(100), Some(1000)));
+        let time = |adaptive, took| Limits::of(adaptive, 5, SECOND * took).and_then(|limits| limits.time);
+        let bounded = [1, 20, 72, 3_600].map(|took| time(Adaptive::Bounded, took));
+        assert_eq!(bounded, [10, 10, 36, 900].map(|seconds| Some(SECOND * seconds)));
+        assert_eq!(time(Adaptive::UntilResolved, 72), None);
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Execution<'a> {
     finished: BTreeSet<(u32, u32)>,
     /// The last adaptive round that began before this run was resumed.
     adaptive_round: Option<u32>,
+    /// How long the planned passes took so far.
+    planned_time: Duration,
     /// How long adaptive passes took before this run was resumed.
     adaptive_before: Duration,
     progress: Progress,
@@ -61,6 +63,7 @@ impl<'a> Execution<'a> {
             next_pass: 0,
             finished: BTreeSet::new(),
             adaptive_round: None,
+            planned_time: Duration::ZERO,
             adaptive_before: Duration::ZERO,
             progress: Progress::default(),
             has_failed: false,
@@ -83,9 +86,8 @@ impl<'a> Execution<'a> {
                 *self.progress.passes.entry(start.case).or_default() += 1;
             }
             self.progress.durations.insert(start.case, duration);
-            if start.is_adaptive() {
-                self.adaptive_before += duration;
-            }
+            let time = if start.is_adaptive() { &mut self.adaptive_before } else { &mut self.planned_time };
+            *time += duration;
         }
     }
 
@@ -95,7 +97,7 @@ impl<'a> Execution<'a> {
         self.announce(todo.len());
         let mut ending = self.passes(&todo)?;
         if ending == EndOutcome::Complete
-            && let Some(limits) = Limits::of(self.plan.adaptive, self.plan.study, self.plan.pass_count)
+            && let Some(limits) = Limits::of(self.plan.adaptive, self.plan.pass_count, self.planned_time)
         {
             ending = self.adaptive_rounds(&limits)?;
         }
@@ -258,6 +260,9 @@ impl<'a> Execution<'a> {
         observer.event(&Event::PassStarted { label, done, of, left });
         let end = driver.pass(planned, &start, &bounds, self.writer, *observer)?;
         self.progress.ended(case, &end);
+        if !start.is_adaptive() {
+            self.planned_time += Duration::from_millis(end.elapsed_ms);
+        }
         self.means.observer.event(&Event::PassEnded { label, end: &end });
         Ok(end)
     }

@@ -2,7 +2,6 @@
 
 use landau_record::schema::Adaptive;
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 
 /// A set of cases with their sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -46,16 +45,6 @@ impl Study {
         match self {
             Study::Smoke => Adaptive::Off,
             Study::Quick | Study::Full => Adaptive::Bounded,
-        }
-    }
-
-    /// Returns the longest time that bounded adaptive passes may take.
-    pub fn adaptive_time(self) -> Duration {
-        match self {
-            Study::Smoke => Duration::ZERO,
-            // All benchmarks take about 80 s with five passes on two processors, and are to stay below two minutes.
-            Study::Quick => Duration::from_secs(30),
-            Study::Full => Duration::from_secs(15 * 60),
         }
     }
 }
