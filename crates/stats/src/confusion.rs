@@ -107,12 +107,12 @@ impl Tally {
 
     /// Share of the series with this score.
     pub fn share(&self, score: Score) -> f64 {
-        self.scores[score as usize] as f64 / self.trials.max(1) as f64
+        self.of_all(score).fraction()
     }
 
     /// Share of right and of named.
     pub fn good(&self) -> f64 {
-        self.good_of_all().percent() / 100.0
+        self.good_of_all().fraction()
     }
 
     /// The series that are right or named, of all.
@@ -127,12 +127,12 @@ impl Tally {
 
     /// Share of this class.
     pub fn class(&self, class: Class) -> f64 {
-        self.classes[class as usize] as f64 / self.trials.max(1) as f64
+        Share { count: self.classes[class as usize], of: self.trials }.fraction()
     }
 
     /// Share of the growths whose interval holds the truth.
     pub fn coverage(&self) -> f64 {
-        self.covered as f64 / self.growths.max(1) as f64
+        Share { count: self.covered, of: self.growths }.fraction()
     }
 }
 
@@ -321,10 +321,12 @@ pub fn score(truth: &Truth, judged: &Judgement, options: &Options) -> (Score, St
         let is_found = judged.cliffs.first().is_some_and(|cliff| (cliff.factor / factor).ln().abs() < 0.2);
         let is_flat_before = judged.outcome.class() != Class::Material;
         // What is judged lies beyond a cliff among the first calls, which may be cold.
-        let is_beyond = judged.cliffs.is_empty() && judged.range.is_none_or(|(first, _)| first > n);
+        let is_beyond = judged.cliffs.is_empty() && judged.range.is_some_and(|(first, _)| first > n);
         return match (is_found, is_flat_before, judged.outcome.class()) {
             (true, true, _) => (Score::Right, said),
-            (false, true, Class::Unresolved) if is_beyond => (Score::Open, said),
+            (false, true, Class::Unresolved) if judged.cliffs.is_empty() && (is_beyond || judged.range.is_none()) => {
+                (Score::Open, said)
+            }
             (false, true, _) if is_beyond => (Score::Alike, said),
             _ => (Score::Wrong, said),
         };
@@ -432,10 +434,13 @@ pub fn groups(rows: &[Row]) -> Vec<(&'static str, Tally)> {
     groups
 }
 
-/// Returns a share with its interval, in percent: "1.6 (0.7–3.1)".
-pub fn with_interval(share: Share) -> String {
-    let (low, high) = share.interval();
-    format!("{:.1} ({low:.1}–{high:.1})", share.percent())
+/// Returns the sum of the groups.
+pub fn total(groups: &[(&'static str, Tally)]) -> Tally {
+    let mut all = Tally::default();
+    for (_, tally) in groups {
+        all.add(tally);
+    }
+    all
 }
 
 /// Returns the table of the groups as Markdown, in percent, with the 95% intervals of the shares of wrong.
@@ -444,10 +449,7 @@ pub fn markdown(groups: &[(&'static str, Tally)]) -> String {
         "| truth | series | right | right or rival | wrong | not resolved | interval holds | turned wrong, mended \
                     by more passes |\n|---|--:|--:|--:|--:|--:|--:|--:|\n"
             .to_owned();
-    let mut all = Tally::default();
-    for (_, tally) in groups {
-        all.add(tally);
-    }
+    let all = total(groups);
     for (name, tally) in groups.iter().map(|(name, tally)| (*name, tally)).chain([("all", &all)]) {
         let percent = |share: f64| format!("{:.1}", 100.0 * share);
         let coverage = if tally.growths == 0 { "–".to_owned() } else { percent(tally.coverage()) };
@@ -456,7 +458,7 @@ pub fn markdown(groups: &[(&'static str, Tally)]) -> String {
             tally.trials.to_string(),
             percent(tally.share(Score::Right)),
             percent(tally.good()),
-            with_interval(tally.of_all(Score::Wrong)),
+            tally.of_all(Score::Wrong).to_string(),
             percent(tally.share(Score::Open)),
             coverage,
             format!("{}, {} of {}", tally.turned, tally.mended, tally.again),

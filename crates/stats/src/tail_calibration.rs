@@ -2,6 +2,7 @@
 
 use crate::confusion::{CALL_NOISES, LENGTHS, SEEDS_APART, in_parallel, is_small_change};
 use crate::dense::{Noise, Truth, simulate, tails};
+use crate::shares::Share;
 use crate::{Class, Options, Outcome, judge};
 
 /// Passes of each series: those of a quick study.
@@ -29,12 +30,13 @@ pub struct TailTally {
 }
 
 impl TailTally {
-    /// Returns the share of the judged series with this count.
-    pub fn share(&self, count: usize) -> f64 {
-        count as f64 / self.judged.max(1) as f64
+    /// Returns this count as a share of the judged series.
+    pub fn share(&self, count: usize) -> Share {
+        Share { count, of: self.judged }
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Adds another's counts.
+    pub fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.classes.iter_mut().zip(other.classes) {
             *mine += theirs;
         }
@@ -115,7 +117,7 @@ pub fn markdown(tallies: &[TailTally]) -> String {
                     changes | falsely flat | interval holds |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
         .to_owned();
     for one in tallies {
-        let percent = |count: usize| format!("{:.1}", 100.0 * one.share(count));
+        let percent = |count: usize| format!("{:.1}", one.share(count).percent());
         let [flat, small, material, _, open] = one.classes;
         let cells = [
             one.truth.clone(),
