@@ -117,9 +117,9 @@ fn recurring(group: &[(usize, Jump)], first: f64, series: &[Series], annotations
     })
 }
 
-/// The factor of a cliff, of those of the passes, sorted: the median. Where the calls before it may be cold it is the upper quartile
-/// (of five passes the second largest): a warm-up that ends at the cliff only makes the cost before it larger, and ends
-/// at another call in each pass.
+/// The factor of a cliff: the median of those of the passes, which are sorted. Where the calls before it may be cold it
+/// is the upper quartile (of five passes the second largest): a warm-up that ends at the cliff only makes the cost
+/// before it larger, and ends at another call in each pass.
 fn factor(of_passes: &[f64], is_cold_before: bool) -> f64 {
     let last = of_passes.len() - 1;
     of_passes[if is_cold_before { last * 3 / 4 } else { last / 2 }]
