@@ -25,6 +25,7 @@ pub(crate) enum Purpose {
     Preference = 12,
     Truncation = 13,
     Loss = 14,
+    Family = 15,
 }
 
 /// The source of all draws of a sink.

@@ -5,12 +5,12 @@ use super::serving::Common;
 use landau_mail::sink::Listen;
 use landau_mail::sink::conduct::Latency;
 use landau_mail::sink::dns::{self, Dns, Layout, Service};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Names, for 9113 domains and as many sites:
   d0001.example ... d9113.example          domains: MX
-  mx1.s0001.example ... mx3.s9113.example  the one to three MX hosts of each site: A
+  mx1.s0001.example ... mx3.s9113.example  the one to three MX hosts of each site: A, AAAA with --dual-stack
 
 Examples:
   landau sink dns                                        answer at 127.0.0.1:5353, UDP and TCP
@@ -33,6 +33,15 @@ pub(crate) struct Args {
     /// Give the first MX host this address; the others have those that follow, three for each site
     #[arg(long, value_name = "ADDRESS", default_value = "127.1.0.0")]
     hosts: Ipv4Addr,
+    /// Give the hosts of this share of the sites IPv6 addresses besides the others
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    dual_stack: f64,
+    /// Give the hosts of this share of the sites IPv6 addresses only
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    ipv6_only: f64,
+    /// Give the first MX host this IPv6 address, and the others those that follow; `::1` is given to all
+    #[arg(long, value_name = "ADDRESS", default_value = "::1")]
+    ipv6_hosts: Ipv6Addr,
     /// Make this share of the domains accept no mail (null MX, RFC 7505)
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     null_mx: f64,
@@ -67,6 +76,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         domains: args.domains,
         sites: args.sites.unwrap_or(args.domains),
         first_address: args.hosts,
+        first_address_v6: args.ipv6_hosts,
+        dual_stack: args.dual_stack,
+        ipv6_only: args.ipv6_only,
         null_mx: args.null_mx,
         no_mx: args.no_mx,
         nonexistent: args.nonexistent,
@@ -77,6 +89,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     anyhow::ensure!(
         shares <= 1.0,
         "--null-mx, --no-mx, --nonexistent and --failing add up to {shares}; they are shares of the same domains"
+    );
+    let families = args.dual_stack + args.ipv6_only;
+    anyhow::ensure!(
+        families <= 1.0,
+        "--dual-stack and --ipv6-only add up to {families}; they are shares of the same sites"
     );
     let service = Service { layout, latency: args.latency, loss: args.loss, seed: args.common.seed };
     let dns = Dns::new(&args.zone, service)?;

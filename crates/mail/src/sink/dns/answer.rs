@@ -1,10 +1,9 @@
 //! Answers to queries: a message in, a message out.
 
-use super::zone::{Kind, Place, Zone};
+use super::zone::{Addresses, Kind, Place, Zone};
 use landau_wire::dns::{
     Builder, Class, Data, Edns, Header, Message, Name, NameBuf, Opcode, Question, Rcode, Record, Section, Soa, Type,
 };
-use std::net::Ipv4Addr;
 
 /// How long records may be kept, in seconds.
 const TTL_S: u32 = 300;
@@ -32,9 +31,9 @@ struct Found {
     rcode: Option<Rcode>,
     mx: Vec<(u16, NameBuf)>,
     /// Of the name itself.
-    address: Option<Ipv4Addr>,
+    addresses: Addresses,
     /// Of the exchanges, for the additional section.
-    additional: Vec<(NameBuf, Ipv4Addr)>,
+    additional: Vec<(NameBuf, Addresses)>,
     is_truncated: bool,
 }
 
@@ -86,7 +85,7 @@ impl Responder {
         match self.zone.find(&labels) {
             Place::Top | Place::Site => Found::default(),
             Place::Missing => refused(Rcode::NAME_ERROR),
-            Place::Host { site, host } => Found { address: Some(self.zone.address(site, host)), ..Found::default() },
+            Place::Host { site, host } => Found { addresses: self.zone.addresses(site, host), ..Found::default() },
             Place::Domain(domain) => {
                 let mut found = self.of_domain(domain);
                 found.is_truncated = transport == Transport::Udp && self.zone.is_truncated(domain);
@@ -100,13 +99,13 @@ impl Responder {
             Kind::Nonexistent => refused(Rcode::NAME_ERROR),
             Kind::Failing => refused(Rcode::SERVER_FAILURE),
             Kind::NullMx => Found { mx: vec![(0, NameBuf::root())], ..Found::default() },
-            Kind::NoMx { site } => Found { address: Some(self.zone.address(site, 1)), ..Found::default() },
+            Kind::NoMx { site } => Found { addresses: self.zone.addresses(site, 1), ..Found::default() },
             Kind::Mail { site } => {
                 let mut found = Found::default();
                 for host in 1..=self.zone.host_count(site) {
                     let name = self.host_name(site, host);
                     found.mx.push((self.zone.preference(site, host), name));
-                    found.additional.push((name, self.zone.address(site, host)));
+                    found.additional.push((name, self.zone.addresses(site, host)));
                 }
                 found
             }
@@ -162,8 +161,12 @@ impl Responder {
                 answer(builder, Data::Mx { preference: *preference, exchange: exchange.as_name() });
             }
         }
-        if let Some(address) = found.address.filter(|_| wants(Type::A)) {
+        let Addresses { v4, v6 } = found.addresses;
+        if let Some(address) = v4.filter(|_| wants(Type::A)) {
             answer(builder, Data::A(address));
+        }
+        if let Some(address) = v6.filter(|_| wants(Type::AAAA)) {
+            answer(builder, Data::Aaaa(address));
         }
         if is_top && wants(Type::SOA) {
             answer(builder, Data::Soa(self.soa()));
@@ -175,8 +178,10 @@ impl Responder {
             // A negative answer says how long it may be kept (RFC 2308 section 3).
             builder.record(Section::Authority, &Record::new(self.name.as_name(), TTL_S, Data::Soa(self.soa())));
         } else if wants(Type::MX) {
-            for (name, address) in &found.additional {
-                builder.record(Section::Additional, &Record::new(name.as_name(), TTL_S, Data::A(*address)));
+            for (name, Addresses { v4, v6 }) in &found.additional {
+                for data in v4.map(Data::A).into_iter().chain(v6.map(Data::Aaaa)) {
+                    builder.record(Section::Additional, &Record::new(name.as_name(), TTL_S, data));
+                }
             }
         }
     }
@@ -283,6 +288,22 @@ mod tests {
         let null = responder(Layout { null_mx: 1.0, ..Layout::default() });
         let answer = ask(&null, &query("d0001.example", Type::MX, None), Transport::Udp);
         assert!(Message::parse(&answer).unwrap().answers().all(|record| record.data.is_null_mx()));
+    }
+
+    #[test]
+    fn hosts_may_have_addresses_of_ipv6_too_or_only() {
+        let dual = responder(Layout { dual_stack: 1.0, ..Layout::default() });
+        let only = responder(Layout { ipv6_only: 1.0, ..Layout::default() });
+        for (kind, counts) in [(Type::A, [1, 0, 0]), (Type::AAAA, [1, 0, 0]), (Type::ANY, [2, 0, 0])] {
+            assert_eq!(shape(&dual, "mx1.s0001.example", kind), (Rcode::NO_ERROR, counts), "{kind}");
+        }
+        assert_eq!(shape(&only, "mx1.s0001.example", Type::A), (Rcode::NO_ERROR, [0, 1, 0]));
+        assert_eq!(shape(&only, "mx1.s0001.example", Type::AAAA), (Rcode::NO_ERROR, [1, 0, 0]));
+        let [(_, [mx, _, additional]), (_, [others, _, single])] =
+            [&dual, &only].map(|responder| shape(responder, "d0001.example", Type::MX));
+        assert_eq!((additional, single), (2 * mx, others));
+        let no_mx = responder(Layout { no_mx: 1.0, ipv6_only: 1.0, ..Layout::default() });
+        assert_eq!(shape(&no_mx, "d0001.example", Type::AAAA), (Rcode::NO_ERROR, [1, 0, 0]));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //!
 //! Nothing is stored. `d0001.example` to `d9113.example` receive mail; each belongs to a site, a set of one to three
 //! MX hosts that it may share with other domains. The hosts of site 42 are `mx1.s0042.example` and so on, and each has
-//! one address, that of its number in the network. What a domain is like follows from the seed and its number.
+//! one address, that of its number in the network, or one of each family. What a domain is like follows from the seed
+//! and its number.
 
 use crate::sink::draw::{Draws, Purpose};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The most MX hosts of a site.
 pub const HOSTS: u32 = 3;
@@ -19,6 +20,12 @@ pub struct Layout {
     pub sites: u32,
     /// The address of the first host. The hosts have the following addresses, [`HOSTS`] for each site.
     pub first_address: Ipv4Addr,
+    /// The IPv6 address of the first host, and so on. All hosts have that of the loopback network, which has no other.
+    pub first_address_v6: Ipv6Addr,
+    /// The share of sites whose hosts have IPv6 addresses, too.
+    pub dual_stack: f64,
+    /// The share of sites whose hosts have IPv6 addresses only.
+    pub ipv6_only: f64,
     /// The share of domains that accept no mail (null MX, RFC 7505), from 0 to 1. So are the others.
     pub null_mx: f64,
     /// The share of domains without MX, whose mail goes to their own address.
@@ -38,6 +45,9 @@ impl Default for Layout {
             domains: 9113,
             sites: 9113,
             first_address: Ipv4Addr::new(127, 1, 0, 0),
+            first_address_v6: Ipv6Addr::LOCALHOST,
+            dual_stack: 0.0,
+            ipv6_only: 0.0,
             null_mx: 0.0,
             no_mx: 0.0,
             nonexistent: 0.0,
@@ -75,6 +85,13 @@ pub(super) enum Kind {
     Nonexistent,
     /// Its server fails.
     Failing,
+}
+
+/// The addresses of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Addresses {
+    pub(super) v4: Option<Ipv4Addr>,
+    pub(super) v6: Option<Ipv6Addr>,
 }
 
 /// The domains.
@@ -161,9 +178,17 @@ impl Zone {
         10 * if is_tied && host == 2 { 1 } else { host as u16 }
     }
 
-    /// Returns the address of a site's MX host.
-    pub(super) fn address(&self, site: u32, host: u32) -> Ipv4Addr {
-        Ipv4Addr::from(self.layout.first_address.to_bits().wrapping_add((site - 1) * HOSTS + host - 1))
+    /// Returns the addresses of a site's MX host.
+    pub(super) fn addresses(&self, site: u32, host: u32) -> Addresses {
+        let Layout { first_address, first_address_v6, dual_stack, ipv6_only, .. } = self.layout;
+        let number = (site - 1) * HOSTS + host - 1;
+        let v4 = Ipv4Addr::from(first_address.to_bits().wrapping_add(number));
+        let number = if first_address_v6.is_loopback() { 0 } else { u128::from(number) };
+        let v6 = Ipv6Addr::from(first_address_v6.to_bits().wrapping_add(number));
+        let has_share = ipv6_only + dual_stack > 0.0;
+        let drawn = if has_share { self.draws.uniform(Purpose::Family, u64::from(site), 0) } else { 1.0 };
+        let (is_v6_only, has_v6) = (drawn < ipv6_only, drawn < ipv6_only + dual_stack);
+        Addresses { v4: (!is_v6_only).then_some(v4), v6: has_v6.then_some(v6) }
     }
 
     /// Returns whether answers about a domain are always truncated over UDP.
@@ -225,10 +250,26 @@ mod tests {
         assert!(sites.iter().all(|site| (1..=100).contains(site)));
         let hosts = |site: &u32| (1..=zone.host_count(*site)).map(|host| (*site, host)).collect::<Vec<_>>();
         let all: Vec<(u32, u32)> = sites.iter().flat_map(hosts).collect();
-        let addresses: HashSet<Ipv4Addr> = all.iter().map(|&(site, host)| zone.address(site, host)).collect();
+        let addresses: HashSet<_> = all.iter().filter_map(|&(site, host)| zone.addresses(site, host).v4).collect();
         assert_eq!(addresses.len(), all.len());
         let counts: HashSet<u32> = sites.iter().map(|site| zone.host_count(*site)).collect();
         assert_eq!(counts, HashSet::from([1, 2, 3]));
+    }
+
+    #[test]
+    fn shares_of_sites_have_ipv6_addresses() {
+        let first_address_v6 = "fd00::100".parse().unwrap();
+        let layout = Layout { dual_stack: 0.3, ipv6_only: 0.2, first_address_v6, ..Layout::default() };
+        let zone = Zone::new(layout, 1);
+        let all: Vec<Addresses> = (1..=9113).map(|site| zone.addresses(site, 2)).collect();
+        let count = |is: fn(&Addresses) -> bool| all.iter().filter(|one| is(one)).count();
+        let (dual, only) = (count(|one| one.v4.is_some() && one.v6.is_some()), count(|one| one.v4.is_none()));
+        // Five standard deviations are 219 and 191.
+        assert!((2515..2953).contains(&dual) && (1631..2014).contains(&only), "{dual} {only}");
+        let addresses: HashSet<Ipv6Addr> = all.iter().filter_map(|one| one.v6).collect();
+        assert_eq!(addresses.len(), dual + only);
+        let loopback = Zone::new(Layout { ipv6_only: 1.0, ..Layout::default() }, 1);
+        assert_eq!(loopback.addresses(7, 3), Addresses { v4: None, v6: Some(Ipv6Addr::LOCALHOST) });
     }
 
     #[test]
