@@ -6,7 +6,7 @@ use landau_reactor::{Backend, Event, Interest, Reactor, Token, Waker};
 use landau_sys::clock::monotonic_ns;
 use landau_sys::socket::{self, Address, Family, Transport};
 use landau_sys::{Error, Result as SystemResult, stream};
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -70,6 +70,11 @@ pub(crate) trait Network {
 /// The longest wait, after which an interrupt is noticed.
 const LONGEST: Duration = Duration::from_millis(100);
 
+/// Returns whether this system has a route to a server and an address of its family.
+fn has_route(server: SocketAddr) -> bool {
+    !socket::source_address(server.ip()).is_err_and(Error::is_unreachable)
+}
+
 /// TCP connections over the event library.
 #[derive(Debug)]
 pub(crate) struct Sockets {
@@ -129,6 +134,10 @@ impl Network for Sockets {
             stream::set_reset_on_close(&socket)?;
         }
         match stream::connect(&socket, &Address::from(server)) {
+            // Where IPv6 is switched off this is no lack of ports.
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable && !has_route(server) => {
+                return Err(Error::no_route("connect"));
+            }
             Err(error) if !error.is_in_progress() => return Err(error),
             _ => {}
         }

@@ -47,6 +47,11 @@ impl Error {
         Self { call, errno: libc::EINVAL }
     }
 
+    /// Returns the error of a destination to which `call` found no route (ENETUNREACH).
+    pub const fn no_route(call: &'static str) -> Self {
+        Self { call, errno: libc::ENETUNREACH }
+    }
+
     /// Returns the standard library's kind of this error, which is the same on every system.
     #[inline]
     pub fn kind(self) -> io::ErrorKind {
@@ -108,6 +113,13 @@ impl Error {
     /// (ECONNRESET, ECONNABORTED, ETIMEDOUT, EPIPE).
     pub const fn is_connection_gone(self) -> bool {
         matches!(self.errno, libc::ECONNRESET | libc::ECONNABORTED | libc::ETIMEDOUT | libc::EPIPE)
+    }
+
+    /// Returns whether this system cannot reach a destination: it has no route there, or no address or no support of its
+    /// family (ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EAFNOSUPPORT). TCP reports EADDRNOTAVAIL also where all ports
+    /// are in use.
+    pub const fn is_unreachable(self) -> bool {
+        matches!(self.errno, libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT)
     }
 
     /// Returns whether an error of `accept` concerns the one connection and not the listener, so that the next call may

@@ -185,6 +185,20 @@ pub fn set_port_range(_: &OwnedFd, _: u16, _: u16) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
+/// Returns the address from which this system would reach another one. A UDP socket is connected to find out, which
+/// sends nothing.
+///
+/// # Errors
+///
+/// [`Error::is_unreachable`] if there is no way; others if no socket or port is free.
+pub fn source_address(to: IpAddr) -> Result<IpAddr> {
+    let family = if to.is_ipv4() { Family::V4 } else { Family::V6 };
+    let socket = std::net::UdpSocket::from(socket(family, Transport::Udp)?);
+    // The port does not matter, but 0 is none.
+    socket.connect((to, 9)).map_err(|error| Error::from_io("connect", &error))?;
+    Ok(socket.local_addr().map_err(|error| Error::from_io("getsockname", &error))?.ip())
+}
+
 /// Returns whether an IPv6 socket with that `IPV6_V6ONLY` accepts an IPv4 peer by its mapped address.
 pub fn accepts_mapped_peer(v6only: bool) -> Result<bool> {
     let listener = socket(Family::V6, Transport::Tcp)?;
@@ -216,6 +230,15 @@ pub fn is_loopback_or_private(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loopback_address_is_reached_from_itself() {
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        assert_eq!(source_address(loopback), Ok(loopback));
+        // Nobody may connect a socket to it without an option.
+        let broadcast = source_address(IpAddr::V4(Ipv4Addr::BROADCAST));
+        assert!(broadcast.is_err_and(|error| error.call == "connect"));
+    }
 
     #[test]
     fn only_a_bound_socket_has_a_port() {

@@ -203,6 +203,48 @@ fn the_systems_resolver_finds_what_a_named_server_does() {
     assert!(count("done") > 40 && count("failed") > 4 && count("done") + count("failed") == 80, "{named}");
 }
 
+/// In a network of its own, where IPv6 is there and then switched off: hosts that have addresses of both families get
+/// their mail at once, and those without IPv4 later.
+#[test]
+#[cfg(target_os = "linux")]
+fn without_ipv6_mail_goes_to_ipv4_addresses() {
+    const SCRIPT: &str = r#"
+        ip link set lo up && echo 0 > /proc/sys/net/ipv6/conf/all/disable_ipv6 || { echo cannot; exit 0; }
+        "$0" sink dns --dual-stack 0.5 --ipv6-only 0.5 --no-mx 0.3 --json > dns & d=$!
+        "$0" sink smtp --listen 0.0.0.0:2525 --listen '[::]:2525' --json > smtp & s=$!
+        trap 'kill $d $s; wait' EXIT
+        for i in $(seq 600); do [ -s dns ] && [ -s smtp ] && break; sleep 0.05; done
+        mail() { "$0" mail list --mode rset --ledger $1 --name-server 127.0.0.1:5353 --smtp-port 2525 \
+            --retry-after 1ms --json; }
+        mail with
+        echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6
+        mail without
+    "#;
+    let room = Room::new();
+    let list: Vec<String> = (1..=80).map(|number| format!("u@d{number:04}.example")).collect();
+    std::fs::write(room.file("list"), list.join("\n")).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--map-root-user", "bash", "-c", SCRIPT, LANDAU]).current_dir(room.path());
+    let ran = Ran::of(command.output().unwrap());
+    if ran.out.trim() == "cannot" || (ran.out.is_empty() && ran.err.starts_with("unshare:")) {
+        eprintln!("skipped: this system permits no network of its own, or has no IPv6: {ran:?}");
+        return;
+    }
+    let outcomes: Vec<serde_json::Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [with, without] = &outcomes[..] else { panic!("{ran:?}") };
+    assert_eq!((&with["recipients"]["done"], with["lost_connections"].as_array().unwrap().len()), (&80.into(), 0));
+    let count = |state: &str| without["recipients"][state].as_u64().unwrap();
+    assert!(count("done") > 20 && count("failed") == 0 && count("done") + count("deferred") + count("left") == 80);
+    assert!(without["reasons"].as_array().unwrap().is_empty(), "{without}");
+    let lost = without["lost_connections"].to_string();
+    assert!(
+        lost.contains("ENETUNREACH") && !without["notes"].to_string().contains("connections at a time"),
+        "{without}"
+    );
+    // Hosts of both families are reached without an attempt by IPv6.
+    assert!(!lost.contains("ECONNREFUSED"), "{without}");
+}
+
 #[test]
 fn a_report_is_a_page_that_loads_nothing() {
     let (room, sink) = (Room::new(), Sink::start());

@@ -1,5 +1,6 @@
 //! The way of each domain by its MX records (RFC 5321 section 5.1), and how long it is known.
 
+use super::destination::is_reachable;
 use super::{Hosts, Lookups};
 use crate::domain::to_ascii;
 use crate::lookup::{Answer, Kind, Problem, Records, Resolver};
@@ -81,6 +82,8 @@ struct Host {
     addresses: Vec<IpAddr>,
     problem: Option<Problem>,
     until_ns: u64,
+    /// Whether the addresses came with MX records: there may be others.
+    is_partial: bool,
     /// Questions without an answer.
     missing: u32,
     /// The domains that wait for it.
@@ -313,6 +316,7 @@ impl Domains {
             addresses: Vec::new(),
             problem: None,
             until_ns: 0,
+            is_partial: false,
             missing: 0,
             waiting: Vec::new(),
         });
@@ -329,7 +333,7 @@ impl Domains {
         if host.until_ns <= now_ns {
             host.addresses.clear();
         }
-        (host.problem, host.until_ns) = (None, until_ns);
+        (host.problem, host.until_ns, host.is_partial) = (None, until_ns, true);
         if !host.addresses.contains(&address) {
             host.addresses.push(address);
         }
@@ -338,14 +342,18 @@ impl Domains {
     /// Makes a domain wait for the addresses of a host, if they are not known. Returns whether it waits.
     fn want_host(&mut self, index: u32, domain: u32, now_ns: u64, resolver: &mut Resolver) -> bool {
         let host = &mut self.hosts[index as usize];
-        if host.missing == 0 && host.until_ns > now_ns {
+        // Mail must not depend on IPv6 alone, nor on IPv4 where there is none, while the other addresses are unknown.
+        let is_enough = |host: &Host| {
+            !host.is_partial || host.addresses.iter().any(|&address| address.is_ipv4() && is_reachable(address))
+        };
+        if host.missing == 0 && host.until_ns > now_ns && is_enough(host) {
             return false;
         }
         host.waiting.push(domain);
         if host.missing > 0 {
             return true;
         }
-        (host.addresses, host.problem, host.until_ns) = (Vec::new(), None, u64::MAX);
+        (host.addresses, host.problem, host.until_ns, host.is_partial) = (Vec::new(), None, u64::MAX, false);
         let Ok(name) = NameBuf::parse(&host.name) else {
             (host.problem, host.until_ns) = (Some(Problem::NoName), now_ns + 3600 * SECOND);
             host.waiting.pop();

@@ -1,6 +1,7 @@
 //! The servers of a site, and the order in which they are tried.
 
 use super::Server;
+use super::destination::{Rank, ranked};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use std::net::SocketAddr;
@@ -21,8 +22,16 @@ pub(crate) struct Candidate {
 struct Host {
     preference: u16,
     name: Box<str>,
-    /// Addresses, and until when each is avoided.
-    addresses: Vec<(SocketAddr, u64)>,
+    addresses: Vec<Address>,
+}
+
+/// An address of a server.
+#[derive(Debug)]
+struct Address {
+    socket: SocketAddr,
+    rank: Rank,
+    /// Until when it is tried after all others.
+    avoided_ns: u64,
 }
 
 /// The servers of a site.
@@ -55,11 +64,12 @@ impl Hosts {
         let old = std::mem::take(&mut self.hosts);
         let avoided_ns = |address: &SocketAddr| {
             let mut all = old.iter().flat_map(|host| &host.addresses);
-            all.find(|(known, _)| known == address).map_or(0, |(_, until_ns)| *until_ns)
+            all.find(|known| known.socket == *address).map_or(0, |known| known.avoided_ns)
         };
         self.hosts = hosts
             .map(|(preference, name, addresses)| {
-                let addresses = addresses.into_iter().map(|address| (address, avoided_ns(&address))).collect();
+                let address = |(socket, rank)| Address { socket, rank, avoided_ns: avoided_ns(&socket) };
+                let addresses = ranked(addresses).into_iter().map(address).collect();
                 Host { preference, name: name.into(), addresses }
             })
             .collect();
@@ -68,25 +78,29 @@ impl Hosts {
 
     /// Notes that a connection to an address failed: for a while it is tried after the others.
     pub(crate) fn avoid(&mut self, address: SocketAddr, now_ns: u64) {
-        for (known, until_ns) in self.hosts.iter_mut().flat_map(|host| &mut host.addresses) {
-            if *known == address {
-                *until_ns = now_ns.saturating_add(AVOIDED_NS);
+        for known in self.hosts.iter_mut().flat_map(|host| &mut host.addresses) {
+            if known.socket == address {
+                known.avoided_ns = now_ns.saturating_add(AVOIDED_NS);
             }
         }
     }
 
-    /// Returns up to `most` addresses in the order in which a connection tries them: by preference, those of equal
-    /// preference shuffled (RFC 5321 section 5.1), and at the end those that failed a short while ago.
+    /// Returns up to `most` addresses in the order in which a connection tries them: by preference, the hosts of equal
+    /// preference shuffled (RFC 5321 section 5.1), the addresses of a host by their ranks, those of equal rank
+    /// shuffled, and at the end those that failed a short while ago.
     pub(super) fn candidates(&self, most: usize, now_ns: u64, rng: &mut ChaCha8Rng) -> Vec<Candidate> {
-        let mut order: Vec<(bool, u16, Candidate)> = Vec::new();
-        for (index, host) in self.hosts.iter().enumerate() {
-            for &(address, until_ns) in &host.addresses {
-                order.push((until_ns > now_ns, host.preference, Candidate { host: index as u32, address }));
+        let mut places: Vec<u32> = (0..self.hosts.len() as u32).collect();
+        places.shuffle(rng);
+        let mut order = Vec::new();
+        for ((index, host), place) in (0..).zip(&self.hosts).zip(places) {
+            for &Address { socket, rank, avoided_ns } in &host.addresses {
+                let candidate = Candidate { host: index, address: socket };
+                order.push(((avoided_ns > now_ns, host.preference, place, rank), candidate));
             }
         }
         order.shuffle(rng);
-        order.sort_by_key(|&(is_avoided, preference, _)| (is_avoided, preference));
-        order.into_iter().take(most).map(|(.., candidate)| candidate).collect()
+        order.sort_by_key(|(key, _)| *key);
+        order.into_iter().take(most).map(|(_, candidate)| candidate).collect()
     }
 }
 
@@ -118,6 +132,36 @@ mod tests {
         }
         assert!(first[1..].iter().all(|&count| count > 50), "{first:?}");
         assert_eq!(hosts.candidates(2, 0, &mut rng).len(), 2);
+    }
+
+    /// A host with two addresses gets no more mail than one with one.
+    #[test]
+    fn the_addresses_of_a_host_follow_one_another() {
+        let (hosts, mut rng) = (hosts(), ChaCha8Rng::seed_from_u64(1));
+        let mut first = 0;
+        for _ in 0..300 {
+            let order: Vec<u32> = hosts.candidates(5, 0, &mut rng).iter().map(|one| one.host).collect();
+            assert!(order == [0, 0, 1, 2] || order == [1, 0, 0, 2], "{order:?}");
+            first += u32::from(order[0] == 0);
+        }
+        assert!((110..190).contains(&first), "{first}");
+    }
+
+    /// The loopback network of IPv4 is always there; that of IPv6 may not be.
+    #[test]
+    fn an_address_that_can_be_reached_comes_first_and_ipv6_before_ipv4() {
+        let mut hosts = Hosts::default();
+        let (v4, v6) = (SocketAddr::from(([127, 0, 0, 1], 25)), "[::1]:25".parse().unwrap());
+        hosts.set([(10, "a", vec![v4, v6])].into_iter());
+        let is_there = std::net::UdpSocket::bind("[::1]:0").is_ok();
+        let expected = if is_there { [v6, v4] } else { [v4, v6] };
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        for _ in 0..20 {
+            let order: Vec<SocketAddr> = hosts.candidates(5, 0, &mut rng).iter().map(|one| one.address).collect();
+            assert_eq!(order, expected);
+        }
+        hosts.avoid(expected[0], 1);
+        assert_eq!(hosts.candidates(5, 2, &mut rng)[0].address, expected[1]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! A site is a set of MX hosts. Domains with the same set share its connections, limits and back-off, so that a
 //! provider with ten thousand domains is not greeted ten thousand times.
 
+mod destination;
 mod domains;
 mod host;
 mod server;

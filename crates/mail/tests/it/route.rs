@@ -6,6 +6,7 @@ use landau_mail::sink::smtp::Smtp;
 use landau_mail::sink::smtp::profile::Profiles;
 use landau_mail::synthetic::Shape;
 use landau_mail::{Outcome, Source, deliver};
+use std::net::TcpListener;
 use std::path::Path;
 
 /// All of 127.0.0.0/8 at a free port.
@@ -79,4 +80,66 @@ fn mail_goes_to_the_next_host_if_the_first_one_refuses() {
     assert!((200..400).contains(&recipients.done) && recipients.failed == 0, "{recipients:?}");
     assert!(outcome.lost.iter().any(|(reason, _)| reason.contains("421")), "{:?}", outcome.lost);
     assert!(outcome.notes.iter().any(|note| note.contains("not tried again in this run")), "{:?}", outcome.notes);
+}
+
+/// Returns whether this system has IPv6's loopback address.
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+fn has_ipv6() -> bool {
+    let is_there = TcpListener::bind("[::1]:0").is_ok();
+    if !is_there {
+        eprintln!("skipped: this system has no IPv6");
+    }
+    is_there
+}
+
+/// Starts receivers at one port, of IPv4 and of IPv6.
+fn hosts_of_both_families() -> (Running, Running) {
+    loop {
+        let v4 = hosts("");
+        let smtp = Smtp::new("sink.example", Profiles::default(), 1);
+        // Another process may have the port.
+        if let Ok(v6) = Running::try_smtp_at(smtp, &format!("[::1]:{}", v4.address.port())) {
+            return (v4, v6);
+        }
+    }
+}
+
+const SHAPE: Shape = Shape { recipients: 200, domains: 20, zipf: 0.0, seed: 1 };
+
+fn twenty_sites(no_mx: f64, dual_stack: f64, ipv6_only: f64) -> Names {
+    names(Layout { domains: 20, sites: 20, no_mx, dual_stack, ipv6_only, ..Layout::default() }, 0.0)
+}
+
+#[test]
+fn mail_goes_to_hosts_that_have_ipv6_addresses_only() {
+    if !has_ipv6() {
+        return;
+    }
+    for no_mx in [0.0, 1.0] {
+        let names = twenty_sites(no_mx, 0.0, 1.0);
+        let host = Running::smtp_at(Smtp::new("sink.example", Profiles::default(), 1), "[::1]:0");
+        let folder = tempfile::tempdir().unwrap();
+        let outcome = run(folder.path(), &names, &host, SHAPE);
+        assert_eq!(outcome.recipients.done, 200, "{no_mx}: {:?} {:?}", outcome.reasons, outcome.lost);
+        assert_eq!(host.remote.total("recipients"), 200);
+    }
+}
+
+/// RFC 6724: IPv6 comes first. RFC 5321: the other addresses follow if it fails, before anything is deferred.
+#[test]
+fn ipv6_is_tried_first_and_ipv4_if_that_fails() {
+    if !has_ipv6() {
+        return;
+    }
+    let names = twenty_sites(0.5, 1.0, 0.0);
+    let (v4, v6) = hosts_of_both_families();
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = run(folder.path(), &names, &v4, SHAPE);
+    assert_eq!((outcome.recipients.done, v4.remote.total("recipients")), (200, 0), "{:?}", outcome.lost);
+    assert_eq!(v6.remote.total("recipients"), 200);
+    drop(v6);
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = run(folder.path(), &names, &v4, SHAPE);
+    assert_eq!((outcome.recipients.done, v4.remote.total("recipients")), (200, 200), "{:?}", outcome.lost);
+    assert!(outcome.reasons.is_empty() && !outcome.lost.is_empty(), "{:?}", outcome.reasons);
 }

@@ -34,8 +34,13 @@ impl Running {
 
     /// Starts a sink for SMTP that listens at an address or a network.
     pub(crate) fn smtp_at(smtp: Smtp, listen: &str) -> Self {
+        Self::try_smtp_at(smtp, listen).unwrap()
+    }
+
+    /// Starts a sink for SMTP that listens at an address or a network, which may be in use.
+    pub(crate) fn try_smtp_at(smtp: Smtp, listen: &str) -> Result<Self, landau_mail::sink::Error> {
         let (config, clock) = Self::config(listen);
-        Self::start(Sink::bind(smtp, config).unwrap(), clock)
+        Ok(Self::start(Sink::bind(smtp, config)?, clock))
     }
 
     /// Returns how a sink listens whose clock stands still.
@@ -48,7 +53,7 @@ impl Running {
     fn start(sink: Sink, clock: ManualClock) -> Self {
         let listening = sink.addresses()[0].to_string();
         let (network, port) = listening.rsplit_once(':').unwrap();
-        let ip = network.split('/').next().unwrap().parse().unwrap();
+        let ip = network.trim_matches(['[', ']']).split('/').next().unwrap().parse().unwrap();
         let address = SocketAddr::new(ip, port.parse().unwrap());
         let remote = sink.remote();
         let thread = Some(std::thread::spawn(|| sink.run().unwrap()));

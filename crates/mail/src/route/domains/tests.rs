@@ -178,3 +178,29 @@ fn addresses_that_come_with_the_mx_records_are_not_asked_for() {
     records.additional = vec![("a".into(), IpAddr::from([127, 0, 0, 1])), ("b".into(), IpAddr::from([127, 0, 0, 2]))];
     assert_eq!(asked.look_up("one.test", vec![Ok(records)]), Place::Site(0));
 }
+
+/// An answer has as many additional addresses as fit.
+#[test]
+fn a_host_of_which_only_ipv6_addresses_came_is_asked_for() {
+    let mut asked = Asked::new(&[]);
+    let (v4, v6) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from(std::net::Ipv6Addr::LOCALHOST));
+    let with = |host: &str, additional: &[IpAddr]| {
+        let additional = additional.iter().map(|&address| (host.into(), address)).collect();
+        Ok(Records { additional, ..mx(&[(1, host)]).unwrap() })
+    };
+    let of = |address| Ok(Records { addresses: vec![address], ..Records::default() });
+    assert_eq!(asked.look_up("one.test", vec![with("a", &[v6]), of(v4), of(v6)]), Place::Site(0));
+    let mut rng = rand_chacha::rand_core::SeedableRng::seed_from_u64(1);
+    assert_eq!(asked.sites[0].candidates(5, 0, &mut rng).len(), 2, "each address once");
+    assert_eq!(asked.look_up("two.test", vec![with("b", &[v6, v4])]), Place::Site(1));
+}
+
+#[test]
+fn a_host_may_have_ipv6_addresses_only() {
+    let mut asked = Asked::new(&[]);
+    let v6 = || Ok(Records { addresses: vec![std::net::Ipv6Addr::LOCALHOST.into()], ..Records::default() });
+    assert_eq!(asked.look_up("one.test", vec![nothing(), nothing(), v6()]), Place::Site(0));
+    assert_eq!(asked.look_up("two.test", vec![mx(&[(1, "a")]), nothing(), v6()]), Place::Site(1));
+    // A name server that fails for one of both questions leaves the other.
+    assert_eq!(asked.look_up("three.test", vec![mx(&[(1, "b")]), Err(Problem::TimedOut), v6()]), Place::Site(2));
+}
