@@ -155,8 +155,10 @@ impl Feed {
             found += 1;
             if waiting.is_held != is_held {
                 waiting.is_held = is_held;
-                // It could not be tried until now.
-                waiting.untried_expires_ns = waiting.untried_expires_ns.max(now_ns.saturating_add(time_ns));
+                if !is_held {
+                    // It could not be tried until now.
+                    waiting.untried_expires_ns = waiting.untried_expires_ns.max(now_ns.saturating_add(time_ns));
+                }
                 ids.push(waiting.entry.id);
             }
         }

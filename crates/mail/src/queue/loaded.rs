@@ -59,8 +59,8 @@ pub(super) struct Waiting {
     pub(super) reason: Option<Box<str>>,
     /// When it is given up, as old as the relay lets a message become.
     pub(super) expires_ns: u64,
-    /// When its recipients are given up that were never tried: later only if this run began when it was almost too old,
-    /// because the relay was stopped for long.
+    /// When its recipients are given up that were never tried: later than the others only if it was almost too old when
+    /// this run began, or when the user released it.
     pub(super) untried_expires_ns: u64,
     /// When it is looked at again, while it is parked.
     pub(super) wake_ns: u64,

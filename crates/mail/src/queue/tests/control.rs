@@ -1,7 +1,7 @@
 //! Tests of what the user does with the messages of a queue.
 
 use super::{Queue, SECOND, addresses};
-use crate::input::Input;
+use crate::input::{Input, Offer};
 use crate::ledger::State;
 use crate::queue::control::{Action, Answer, Condition, Item, Request};
 use crate::queue::{Notice, exposure};
@@ -25,6 +25,14 @@ fn list(queue: &mut Queue) -> Vec<Item> {
         Answer::Items(items) => items,
         other => panic!("{other:?}"),
     }
+}
+
+/// Holds a new message of so many recipients while the engine has the first of them. Returns both.
+fn held_while_sent(queue: &mut Queue, recipients: u32) -> (u64, (Offer, String)) {
+    let id = queue.accept(recipients, "Subject: a\r\n\r\na\r\n");
+    let first = queue.next().unwrap();
+    assert_eq!(found(queue, Action::Hold, &[id]), 1);
+    (id, first)
 }
 
 fn conditions(queue: &mut Queue) -> Vec<(u64, Condition, usize)> {
@@ -144,9 +152,7 @@ fn what_is_found_need_not_change() {
 fn no_further_recipient_of_a_held_message_is_handed_out() {
     let folder = tempfile::tempdir().unwrap();
     let mut queue = Queue::open(folder.path());
-    let id = queue.accept(3, "\r\na\r\n");
-    let first = queue.next().unwrap();
-    assert_eq!(found(&mut queue, Action::Hold, &[id]), 1);
+    let (id, first) = held_while_sent(&mut queue, 3);
     assert_eq!(queue.take_all().len(), 0);
     queue.settle(&first, State::Done);
     queue.now_ns = 500 * SECOND;
@@ -156,26 +162,64 @@ fn no_further_recipient_of_a_held_message_is_handed_out() {
     assert_eq!(addresses(&queue.take_all()), ["r1@d", "r2@d"]);
 }
 
+/// Finds no room for a recipient of a message at its site, and commits what follows. Returns the reports so far.
+fn postpone(queue: &mut Queue, one: &(Offer, String)) -> u64 {
+    queue.feed.postpone(one.0.number, 7, queue.now_ns);
+    queue.feed.commit(queue.now_ns).unwrap();
+    queue.feed.reports
+}
+
+/// Releases a message, which is tried for 100 s before it is given up although it is too old.
+fn release_and_try(queue: &mut Queue, id: u64) {
+    assert_eq!(found(queue, Action::Release, &[id]), 1);
+    for (seconds, reports) in [(50, 0), (49, 0), (2, 1)] {
+        queue.now_ns += seconds * SECOND;
+        let one = queue.next().unwrap();
+        assert_eq!((one.1.as_str(), postpone(queue, &one)), ("r0@d", reports));
+    }
+}
+
 /// A message that was held for longer than its lifetime is tried when it is released, before it is given up.
 #[test]
 fn the_time_of_a_held_message_does_not_run_out() {
     let folder = tempfile::tempdir().unwrap();
     let mut queue = Queue::open(folder.path());
-    let id = queue.accept(1, "Subject: a\r\n\r\na\r\n");
-    let first = queue.next().unwrap();
-    assert_eq!(found(&mut queue, Action::Hold, &[id]), 1);
+    let (id, first) = held_while_sent(&mut queue, 1);
     queue.now_ns = 1_000_000 * SECOND;
-    queue.feed.postpone(first.0.number, 7, queue.now_ns);
-    queue.feed.commit(queue.now_ns).unwrap();
+    assert_eq!(postpone(&mut queue, &first), 0);
     assert_eq!(conditions(&mut queue), [(id, Condition::Held, 1)]);
     assert_eq!((queue.take_all().len(), queue.feed.reports), (0, 0));
-    assert_eq!(found(&mut queue, Action::Release, &[id]), 1);
-    queue.now_ns += 50 * SECOND;
-    let again = queue.next().unwrap();
-    queue.feed.postpone(again.0.number, 7, queue.now_ns);
-    queue.now_ns += 49 * SECOND;
-    assert_eq!(addresses(&queue.take_all()), ["r0@d"]);
-    assert_eq!(queue.feed.reports, 0);
+    release_and_try(&mut queue, id);
+}
+
+#[test]
+fn the_time_of_a_message_that_an_earlier_run_held_does_not_run_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let id = queue.accept_with(1, "Subject: a\r\n\r\na\r\n", |meta| meta.at_ms = 1);
+    queue.feed.commit(0).unwrap();
+    assert_eq!(found(&mut queue, Action::Hold, &[id]), 1);
+    drop((queue.writer, queue.feed));
+    let mut queue = Queue::open(folder.path());
+    queue.now_ns = 500 * SECOND;
+    assert_eq!((queue.take_all().len(), conditions(&mut queue)), (0, vec![(id, Condition::Held, 1)]));
+    release_and_try(&mut queue, id);
+}
+
+/// Otherwise each hold would keep a message for longer.
+#[test]
+fn only_the_release_of_a_message_gives_it_more_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    queue.accept(1, "\r\na\r\n");
+    queue.next().unwrap();
+    let expires_ns = |queue: &Queue| queue.feed.slots[0].as_ref().unwrap().waiting.untried_expires_ns;
+    let before = expires_ns(&queue);
+    queue.now_ns = 990 * SECOND;
+    found(&mut queue, Action::Hold, &[]);
+    assert_eq!(expires_ns(&queue), before);
+    found(&mut queue, Action::Release, &[]);
+    assert_eq!(expires_ns(&queue), 1090 * SECOND);
 }
 
 #[test]
