@@ -56,6 +56,9 @@ pub enum Error {
     /// The queue of a relay cannot be read or written.
     #[error("cannot use the queue: {0}; the relay has stopped, and the same command continues it")]
     Queue(std::io::Error),
+    /// The messages of a queue cannot be passed on to the user.
+    #[error("cannot write the list")]
+    Output(#[source] std::io::Error),
     /// The receiver of a relay cannot listen or wait.
     #[error(transparent)]
     Receiver(#[from] crate::sink::Error),

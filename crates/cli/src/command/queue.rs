@@ -1,9 +1,11 @@
 //! `landau queue`: lists the queue of a relay, and holds, releases, deletes or flushes its messages.
 
 use crate::status;
+use anyhow::Context;
 use clap::ValueEnum;
 use landau_mail::relay::{Action, Condition, Queued, Request, ask};
 use landau_report::quantity::{bytes, count, duration};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -87,13 +89,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         is_list || args.all || !args.ids.is_empty(),
         "name the messages by their identifiers, or use --all"
     );
-    let request = Request { action: args.action.action(), ids: args.ids.iter().copied().collect() };
-    let mut messages = Vec::new();
-    let (found, changed) = ask(&args.directory, &request, &mut |message| messages.push(message), &mut status::tell)?;
-    for message in &messages {
-        let text = if args.json { serde_json::to_string(message)? } else { describe(message) };
-        status::print(&text)?;
-    }
+    let request = Request::new(args.action.action(), args.ids.iter().copied().collect());
+    // Printed as it comes: a queue can have more messages than fit in memory.
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut print = |message: Queued| {
+        let text = if args.json { serde_json::to_string(&message)? } else { describe(&message) };
+        writeln!(out, "{text}")
+    };
+    let asked = ask(&args.directory, &request, &mut print, &mut status::tell);
+    // Before an error is printed.
+    out.flush().context("write to standard output")?;
+    drop(out);
+    let (found, changed) = asked?;
     if !args.json {
         let noun = if changed == 1 { "message" } else { "messages" };
         status::print(&format!("{} {noun} {}", count(changed as f64), args.action.past()))?;

@@ -8,7 +8,7 @@ use crate::ledger::{Journal, State};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, BinaryHeap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -31,6 +31,9 @@ pub enum Action {
     Reopen,
 }
 
+/// The messages of a list that the engine describes at a time: it does nothing else meanwhile.
+pub(super) const PAGE: usize = 50_000;
+
 /// What the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
@@ -38,6 +41,16 @@ pub struct Request {
     pub action: Action,
     /// With these messages; with all if there are none.
     pub ids: HashSet<u64>,
+    /// A list begins after this identifier.
+    #[serde(skip)]
+    pub(crate) after: u64,
+}
+
+impl Request {
+    /// Returns a request about some messages, or about all if there are no identifiers.
+    pub fn new(action: Action, ids: HashSet<u64>) -> Self {
+        Self { action, ids, after: 0 }
+    }
 }
 
 /// What a message does.
@@ -70,8 +83,8 @@ pub(crate) struct Item {
 /// The answer to a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// The messages.
-    Items(Vec<Item>),
+    /// Messages by their identifiers, and whether there are no further ones.
+    Items { items: Vec<Item>, is_last: bool },
     /// So many messages were found, and so many of them changed.
     Done { found: u64, changed: u64 },
     /// It could not be done.
@@ -88,7 +101,7 @@ impl Feed {
     /// Does what the user asks for.
     pub(crate) fn control(&mut self, request: &Request, now_ns: u64) -> Answer {
         match request.action {
-            Action::List => Answer::Items(self.items(request, now_ns)),
+            Action::List => self.list(request, now_ns),
             Action::Hold | Action::Release => {
                 let is_held = request.action == Action::Hold;
                 let (found, changed) = self.hold(request, is_held, now_ns);
@@ -115,7 +128,27 @@ impl Feed {
         }
     }
 
-    fn items(&self, request: &Request, now_ns: u64) -> Vec<Item> {
+    /// Returns the messages of a list's next page.
+    fn list(&self, request: &Request, now_ns: u64) -> Answer {
+        let active = self.slots.iter().flatten().map(|loaded| loaded.waiting.entry.id);
+        let waiting = self.fresh.iter().chain(self.parked.iter().flatten()).map(|waiting| waiting.entry.id);
+        let is_next = |id: &u64| *id > request.after && request.chooses(*id);
+        // The first ones of a page, the last one on top.
+        let (mut page, mut is_last) = (BinaryHeap::new(), true);
+        for id in active.chain(waiting).filter(is_next) {
+            page.push(id);
+            if page.len() > self.page {
+                page.pop();
+                is_last = false;
+            }
+        }
+        let last = page.peek().copied().unwrap_or_default();
+        Answer::Items { items: self.items(|id| is_next(&id) && id <= last, now_ns), is_last }
+    }
+
+    /// Returns messages by their identifiers.
+    fn items(&self, is_wanted: impl Fn(u64) -> bool, now_ns: u64) -> Vec<Item> {
+        let is_wanted = |waiting: &Waiting| is_wanted(waiting.entry.id);
         let item = |waiting: &Waiting, left: Vec<u32>, condition| Item {
             entry: waiting.entry.clone(),
             condition,
@@ -123,12 +156,13 @@ impl Feed {
             due_in_ms: (condition == Condition::Deferred).then(|| waiting.wake_ns.saturating_sub(now_ns) / 1_000_000),
             reason: waiting.reason.clone(),
         };
-        let active = self.slots.iter().flatten().map(|loaded| {
+        let active = self.slots.iter().flatten().filter(|loaded| is_wanted(&loaded.waiting)).map(|loaded| {
             let is_left = |state: Option<State>| !matches!(state, Some(State::Done | State::Failed));
             let left = loaded.recipients.iter().zip(0..).filter(|(one, _)| is_left(one.state));
             item(&loaded.waiting, left.map(|(_, index)| index).collect(), Condition::Active)
         });
-        let waiting = self.fresh.iter().chain(self.parked.iter().flatten()).map(|waiting| {
+        let waiting = self.fresh.iter().chain(self.parked.iter().flatten()).filter(|one| is_wanted(one));
+        let waiting = waiting.map(|waiting| {
             let condition = match waiting {
                 Waiting { is_held: true, .. } => Condition::Held,
                 Waiting { is_again: false, failed_reads: 0, .. } => Condition::New,
@@ -136,7 +170,7 @@ impl Feed {
             };
             item(waiting, waiting.left().iter().map(|one| one.index).collect(), condition)
         });
-        let mut items: Vec<Item> = active.chain(waiting).filter(|item| request.chooses(item.entry.id)).collect();
+        let mut items: Vec<Item> = active.chain(waiting).collect();
         items.sort_by_key(|item| item.entry.id);
         items
     }

@@ -1,7 +1,7 @@
 //! The engine's side of the queue: hands out the recipients of messages that are new or due again, and records what
 //! became of them.
 
-use super::control::Answer;
+use super::control::{Answer, PAGE};
 use super::loaded::{Left, Loaded, Waiting};
 use super::recover::Found;
 use super::reports::Unreported;
@@ -117,7 +117,7 @@ pub(crate) struct Feed {
     pub(super) tally: Tally,
     /// The recipients that the user has deleted.
     pub(super) deleted: u64,
-    /// A copy of it for other threads.
+    /// The counts as of the last commit, for other threads.
     published: Arc<Mutex<Published>>,
     /// The recipients of messages that the receiver has announced.
     announced: u64,
@@ -133,6 +133,8 @@ pub(crate) struct Feed {
     pub(super) postponed: u64,
     /// The messages that wait until the user releases them.
     pub(super) held: BTreeSet<u64>,
+    /// The most messages of a list that are described at a time.
+    pub(super) page: usize,
     /// What the user is told once it is recorded.
     answers: Vec<(Sender<Answer>, Answer)>,
     /// When writing is tried again after it failed.
@@ -184,6 +186,7 @@ impl Feed {
             reports: 0,
             postponed: 0,
             held,
+            page: PAGE,
             answers: Vec::new(),
             blocked_ns: None,
             resume_ns: 0,
@@ -249,8 +252,11 @@ impl Feed {
                 Notice::Accepted(entry) => self.accept(entry, now_ns),
                 Notice::Closed(segment) => self.segments.close(segment),
                 Notice::Asked(request, answer) => {
-                    let reply = self.control(&request, now_ns);
-                    self.answers.push((answer, reply));
+                    match self.control(&request, now_ns) {
+                        // Nothing is to be recorded, which a full disk could prevent. The user may have gone.
+                        items @ Answer::Items { .. } => drop(answer.send(items)),
+                        reply => self.answers.push((answer, reply)),
+                    }
                 }
             }
         }

@@ -30,7 +30,7 @@ mod writer;
 pub(crate) use control::addresses;
 pub(crate) use feed::{Feed, Handling, Patience, Published};
 pub(crate) use record::{Message, Meta, parse};
-pub(crate) use recover::{LOCK, exposure, open, try_open};
+pub(crate) use recover::{InUse, LOCK, exposure, in_use, open, try_open};
 pub(crate) use writer::{Commit, Writer};
 
 use std::io::{self, ErrorKind};

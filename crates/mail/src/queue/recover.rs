@@ -66,6 +66,25 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
     Err(Error::file(&directory.join(LOCK), reason))
 }
 
+/// Whether a process uses a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InUse {
+    Yes,
+    No,
+    /// This user may not find that out.
+    Unknown,
+}
+
+/// Returns whether a process uses the queue in a directory.
+pub(crate) fn in_use(directory: &Path) -> InUse {
+    // A relay that starts at this moment looks again.
+    match File::open(directory.join(LOCK)).map(|lock| lock.try_lock_shared()) {
+        Ok(Ok(())) => InUse::No,
+        Ok(Err(TryLockError::WouldBlock)) => InUse::Yes,
+        Ok(Err(TryLockError::Error(_))) | Err(_) => InUse::Unknown,
+    }
+}
+
 /// Opens the queue in a directory as [`open`] does; `None` if another process uses it.
 pub(crate) fn try_open(directory: &Path, limit: u64) -> Result<Option<Found>> {
     let wrong = |path: &Path, error: io::Error| Error::file(path, error.to_string());

@@ -1,47 +1,42 @@
 //! The socket `control` in the directory of a queue, by which the user asks a running relay what is in it and changes
-//! it. A request is a line of JSON, and so is each part of the answer.
+//! it. A request is a line of JSON, and so is each part of the answer. A list leaves in pages, which the engine makes
+//! one at a time: neither side has all of it in memory.
 
-use crate::envelope::{Envelope, Mode};
-use crate::error::{Error, Result};
-use crate::ledger::Sync;
 use crate::queue::control::{Answer, Condition, Item, Request};
-use crate::queue::{self, Feed, Handling, Notice, Patience, Shared};
-use crate::schedule::Backoff;
+use crate::queue::{self, Notice, Shared};
 use landau_reactor::Waker;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// The name of the socket.
-const SOCKET: &str = "control";
+pub(super) const SOCKET: &str = "control";
 
 /// How long a request may take to arrive, and the engine to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the user may take to read an answer: a queue can have millions of messages.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(300);
+pub(super) const ANSWER_PATIENCE: Duration = Duration::from_secs(300);
 
 /// What is left of that when the relay ends.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long a relay may take to start or to end: it has the files, and no socket.
-const START_PATIENCE: Duration = Duration::from_secs(10);
-
-/// The limit of a queue that no relay uses, for what is set aside: the default of `--queue-limit`.
-const LIMIT: u64 = 1 << 30;
-
 /// How often the engine's answer is looked for, whether the relay ends, and whether one that starts has a socket.
-const LOOK: Duration = Duration::from_millis(100);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+
+/// The users who are served at a time, besides the one whom the accepting thread may serve itself.
+const MOST_USERS: usize = 8;
 
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -75,13 +70,13 @@ pub struct Queued {
 /// A line of an answer; the last one is not a message.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line {
+pub(super) enum Line {
     Message(Queued),
     Done {
         found: u64,
         changed: u64,
     },
-    /// Nothing was done: the relay is ending.
+    /// The relay is ending: nothing was changed, and a list is not complete.
     Ending,
     Error(String),
 }
@@ -134,13 +129,19 @@ impl Desk {
     }
 }
 
-/// Answers users in another thread until it is dropped.
+/// The users who are being served, by number.
+type Users = Arc<Mutex<BTreeMap<u64, UnixStream>>>;
+
+fn lock(users: &Users) -> MutexGuard<'_, BTreeMap<u64, UnixStream>> {
+    users.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Answers users in threads of its own until it is dropped.
 #[derive(Debug)]
 pub(super) struct Control {
     directory: PathBuf,
     is_ending: Arc<AtomicBool>,
-    /// The user who is being served.
-    current: Arc<Mutex<Option<UnixStream>>>,
+    users: Users,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -157,33 +158,52 @@ impl Control {
         let listener = reach(directory, |socket| UnixListener::bind(socket))?;
         // Nobody else may delete mail.
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-        let (is_ending, is_end) = (Arc::clone(&desk.is_ending), Arc::clone(&desk.is_ending));
-        let current: Arc<Mutex<Option<UnixStream>>> = Arc::default();
-        let served = Arc::clone(&current);
-        let serve = move || {
-            while !is_end.load(Ordering::Relaxed) {
-                match listener.accept() {
-                    Ok(_) if is_end.load(Ordering::Relaxed) => {}
-                    // The user has gone, or is told.
-                    Ok((stream, _)) => {
-                        *served.lock().unwrap_or_else(PoisonError::into_inner) = stream.try_clone().ok();
-                        drop(serve(&stream, &shared, &desk));
-                        *served.lock().unwrap_or_else(PoisonError::into_inner) = None;
-                    }
-                    // No descriptor was free, or the user has gone already.
-                    Err(_) => std::thread::sleep(PAUSE),
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve)?;
-        Ok(Self { directory: directory.to_owned(), is_ending, current, thread: Some(thread) })
+        let (is_ending, users) = (Arc::clone(&desk.is_ending), Users::default());
+        let served = Arc::clone(&users);
+        let thread =
+            Builder::new().name("control".to_owned()).spawn(move || accept_all(&listener, &served, &shared, &desk))?;
+        Ok(Self { directory: directory.to_owned(), is_ending, users, thread: Some(thread) })
     }
+}
+
+/// Serves users until the relay ends: each in a thread, because one who does not read must not keep others waiting.
+fn accept_all(listener: &UnixListener, users: &Users, shared: &Shared, desk: &Desk) {
+    std::thread::scope(|threads| {
+        let mut number = 0;
+        while !desk.is_ending.load(Ordering::Relaxed) {
+            let Ok((stream, _)) = listener.accept() else {
+                // No descriptor was free, or the user has gone already.
+                std::thread::sleep(PAUSE);
+                continue;
+            };
+            if desk.is_ending.load(Ordering::Relaxed) {
+                break;
+            }
+            number += 1;
+            let count = {
+                let mut users = lock(users);
+                users.extend(stream.try_clone().ok().map(|copy| (number, copy)));
+                users.len()
+            };
+            let serve = move || {
+                // The user has gone, or is told.
+                drop(serve(&stream, shared, desk));
+                lock(users).remove(&number);
+            };
+            if count > MOST_USERS {
+                serve();
+            } else if Builder::new().name("control".to_owned()).spawn_scoped(threads, serve).is_err() {
+                // The stream is closed with it, and the user asks again.
+                lock(users).remove(&number);
+            }
+        }
+    });
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
         self.is_ending.store(true, Ordering::Relaxed);
-        if let Some(stream) = self.current.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        for stream in lock(&self.users).values() {
             // A request that has not arrived is not waited for; an answer is still sent. It may have ended already.
             let _ = stream.shutdown(Shutdown::Read);
         }
@@ -198,7 +218,7 @@ impl Drop for Control {
 }
 
 /// Calls `use_it` with a path of the socket in a directory that fits in an address: unix(7) allows 108 bytes.
-fn reach<T>(directory: &Path, use_it: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+pub(super) fn reach<T>(directory: &Path, use_it: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let path = directory.join(SOCKET);
     if path.as_os_str().len() < 100 {
         return use_it(&path);
@@ -208,7 +228,7 @@ fn reach<T>(directory: &Path, use_it: impl FnOnce(&Path) -> io::Result<T>) -> io
 }
 
 /// A stream with a time by which everything must have been read or written, in however many pieces.
-struct Timed<'a> {
+pub(super) struct Timed<'a> {
     stream: &'a UnixStream,
     until: Instant,
     /// Whether the relay ends, which leaves little time.
@@ -218,7 +238,7 @@ struct Timed<'a> {
 }
 
 impl<'a> Timed<'a> {
-    fn new(stream: &'a UnixStream, patience: Duration, is_ending: &'a AtomicBool) -> io::Result<Self> {
+    pub(super) fn new(stream: &'a UnixStream, patience: Duration, is_ending: &'a AtomicBool) -> io::Result<Self> {
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(LOOK))?;
         Ok(Self { stream, until: Instant::now() + patience, is_ending, is_short: false })
@@ -268,36 +288,41 @@ fn serve(stream: &UnixStream, shared: &Shared, desk: &Desk) -> io::Result<()> {
         serde_json::to_writer(&mut out, line)?;
         out.write_all(b"\n")
     };
-    let answer = match serde_json::from_str(&line) {
-        Ok(request) => desk.ask(request),
-        Err(error) => Err(Unanswered::Failed(format!("not a request: {error}"))),
+    let last = match serde_json::from_str(&line) {
+        Ok(request) => answer(request, shared, |request| desk.ask(request), |message| say(&Line::Message(message)))?,
+        Err(error) => Line::Error(format!("not a request: {error}")),
     };
-    let last = describe(answer, shared, |message| say(&Line::Message(message)))?;
     say(&last)?;
     out.flush()
 }
 
-/// Hands over the messages of an answer, and returns its last line.
-fn describe(
-    answer: std::result::Result<Answer, Unanswered>,
+/// Does what a request asks for by asking the engine, hands over the messages of a list, and returns the last line of
+/// the answer.
+pub(super) fn answer<E>(
+    mut request: Request,
     shared: &Shared,
-    mut each: impl FnMut(Queued) -> io::Result<()>,
-) -> io::Result<Line> {
-    Ok(match answer {
-        Ok(Answer::Items(items)) => {
-            let mut count = 0;
-            for item in items {
-                // A message that has moved or gone since is not listed.
-                let Some(message) = queued(shared, item) else { continue };
-                count += 1;
-                each(message)?;
-            }
-            Line::Done { found: count, changed: count }
+    mut ask: impl FnMut(Request) -> std::result::Result<Answer, Unanswered>,
+    mut each: impl FnMut(Queued) -> std::result::Result<(), E>,
+) -> std::result::Result<Line, E> {
+    let mut count = 0;
+    loop {
+        let (items, is_last) = match ask(request.clone()) {
+            Ok(Answer::Items { items, is_last }) => (items, is_last),
+            Ok(Answer::Done { found, changed }) => return Ok(Line::Done { found, changed }),
+            Ok(Answer::Failed(reason)) | Err(Unanswered::Failed(reason)) => return Ok(Line::Error(reason)),
+            Err(Unanswered::Ended) => return Ok(Line::Ending),
+        };
+        request.after = items.last().map_or(request.after, |item| item.entry.id);
+        for item in items {
+            // A message that has moved or gone since is not listed.
+            let Some(message) = queued(shared, item) else { continue };
+            count += 1;
+            each(message)?;
         }
-        Ok(Answer::Done { found, changed }) => Line::Done { found, changed },
-        Ok(Answer::Failed(reason)) | Err(Unanswered::Failed(reason)) => Line::Error(reason),
-        Err(Unanswered::Ended) => Line::Ending,
-    })
+        if is_last {
+            return Ok(Line::Done { found: count, changed: count });
+        }
+    }
 }
 
 fn queued(shared: &Shared, item: Item) -> Option<Queued> {
@@ -320,144 +345,11 @@ fn queued(shared: &Shared, item: Item) -> Option<Queued> {
     })
 }
 
-/// Does what the user asks of the queue in a directory: through its relay if one is running, otherwise here. Returns
-/// how many messages were found, and how many of them were changed. `each` gets those of a list, and `note` what the
-/// user should know about the files.
-///
-/// # Errors
-///
-/// There is no queue, it cannot be read or written, or the relay does not answer.
-pub fn ask(
-    directory: &Path,
-    request: &Request,
-    each: &mut dyn FnMut(Queued),
-    note: &mut dyn FnMut(&str),
-) -> Result<(u64, u64)> {
-    ask_within(START_PATIENCE, directory, request, each, note)
-}
-
-/// Does what [`ask`] does, and waits so long at most for a relay that starts or ends.
-fn ask_within(
-    patience: Duration,
-    directory: &Path,
-    request: &Request,
-    each: &mut dyn FnMut(Queued),
-    note: &mut dyn FnMut(&str),
-) -> Result<(u64, u64)> {
-    let wrong = |reason: String| Error::file(directory, reason);
-    if !directory.join(queue::LOCK).exists() {
-        return Err(wrong("no queue of a relay is here".to_owned()));
-    }
-    let until = Instant::now() + patience;
-    loop {
-        let asked = match reach(directory, |socket| UnixStream::connect(socket)) {
-            Ok(stream) => {
-                ask_relay(&stream, request, each).map_err(|error| wrong(format!("cannot ask the relay: {error}")))
-            }
-            // Without a socket there is no relay, or it is starting or ending.
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-                ask_files(directory, request, each, note)
-            }
-            Err(error) => Err(wrong(format!("cannot ask the relay: {error}"))),
-        };
-        match asked? {
-            Asked::Done(counts) => return Ok(counts),
-            Asked::Failed(reason) => return Err(wrong(reason)),
-            Asked::Later if Instant::now() < until => std::thread::sleep(LOOK),
-            Asked::Later => {
-                return Err(wrong(
-                    "a relay is starting or ending here, or another command uses the queue; try again later".to_owned(),
-                ));
-            }
-        }
-    }
-}
-
-/// What became of a request.
-enum Asked {
-    /// It was done: how many messages were found, and how many of them were changed.
-    Done((u64, u64)),
-    /// The relay refused, for this reason.
-    Failed(String),
-    /// There was no answer, because a relay that uses the files is starting or ending. It may have done what was asked
-    /// and been killed before it could say so; a request that is repeated changes nothing more.
-    Later,
-}
-
-fn ask_relay(stream: &UnixStream, request: &Request, each: &mut dyn FnMut(Queued)) -> io::Result<Asked> {
-    let is_ending = AtomicBool::new(false);
-    let line = format!("{}\n", serde_json::to_string(request)?);
-    let sent = Timed::new(stream, PATIENCE, &is_ending)?.write_all(line.as_bytes());
-    if sent.as_ref().is_err_and(is_gone) {
-        return Ok(Asked::Later);
-    }
-    sent?;
-    // The relay gives up first, and says so.
-    let lines = BufReader::new(Timed::new(stream, 2 * PATIENCE + ANSWER_PATIENCE, &is_ending)?).lines();
-    let mut messages = Vec::new();
-    for line in lines {
-        let line = match line {
-            Err(error) if is_gone(&error) && messages.is_empty() => return Ok(Asked::Later),
-            other => other?,
-        };
-        match serde_json::from_str(&line)? {
-            Line::Message(message) => messages.push(message),
-            Line::Done { found, changed } => {
-                messages.into_iter().for_each(each);
-                return Ok(Asked::Done((found, changed)));
-            }
-            Line::Ending => return Ok(Asked::Later),
-            Line::Error(reason) => return Ok(Asked::Failed(reason)),
-        }
-    }
-    Ok(Asked::Later)
-}
-
-/// Does what the user asks of the files of a queue that no relay uses.
-fn ask_files(
-    directory: &Path,
-    request: &Request,
-    each: &mut dyn FnMut(Queued),
-    note: &mut dyn FnMut(&str),
-) -> Result<Asked> {
-    let owner = std::fs::metadata(directory).map_err(|error| Error::file(directory, error.to_string()))?.uid();
-    if owner != landau_sys::process::effective_user() {
-        // A relay of the owner could not use files that another user has made.
-        let reason =
-            format!("user {owner} owns the queue, and no relay is running; run sudo -u '#{owner}' landau queue");
-        return Err(Error::file(directory, reason));
-    }
-    let Some(found) = queue::try_open(directory, LIMIT)? else { return Ok(Asked::Later) };
-    found.notes.iter().for_each(|one| note(one));
-    let shared = Arc::clone(&found.shared);
-    let patience =
-        Patience { backoff: Backoff { first: Duration::ZERO, longest: Duration::ZERO }, lifetime: Duration::MAX };
-    let handling = Handling { sync: Sync::Always, envelope: Envelope::new("", Mode::Data), signer: None, patience };
-    let mut feed = Feed::new(found, channel().1, handling, None, 0);
-    let answer = feed.control(request, 0);
-    crate::input::Input::finish(&mut feed, 0)?;
-    let last = describe(Ok(answer), &shared, |message| {
-        each(message);
-        Ok(())
-    });
-    match last.map_err(Error::Queue)? {
-        Line::Error(reason) => Err(Error::file(directory, reason)),
-        Line::Done { found, changed } => Ok(Asked::Done((found, changed))),
-        // An answer ends otherwise, and these files have no relay that ends.
-        Line::Message(_) | Line::Ending => Ok(Asked::Done((0, 0))),
-    }
-}
-
-/// Returns whether an error says that the relay has ended.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::Action;
-    use std::collections::HashSet;
+    use crate::network::Sockets;
+    use landau_reactor::Backend;
 
     /// A client that sends a byte at a time must not keep others from the relay.
     #[test]
@@ -473,35 +365,6 @@ mod tests {
         // The relay does not wait for what has not arrived, and sends its answer.
         is_ending.store(true, Ordering::Relaxed);
         assert_eq!(early.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::TimedOut);
-    }
-
-    fn list(directory: &Path, patience: Duration) -> Result<(u64, u64)> {
-        let request = Request { action: Action::List, ids: HashSet::new() };
-        ask_within(patience, directory, &request, &mut |_| {}, &mut |_| {})
-    }
-
-    #[test]
-    fn a_relay_that_starts_is_waited_for_and_one_that_ends_leaves_the_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let directory = folder.path();
-        // As a relay does before it has a socket.
-        let found = queue::open(directory, LIMIT).unwrap();
-        let error = list(directory, Duration::ZERO).unwrap_err().to_string();
-        assert!(error.contains("a relay is starting or ending here"), "{error}");
-        let listener = UnixListener::bind(directory.join(SOCKET)).unwrap();
-        // Not waited for: without a cure nobody connects, and the list below fails.
-        std::thread::spawn(move || {
-            // The first connection ends without an answer, the next is told that the relay ends.
-            for answer in ["", "\"ending\"\n"] {
-                let (mut stream, _) = listener.accept().unwrap();
-                let mut line = String::new();
-                BufReader::new(&stream).read_line(&mut line).unwrap();
-                stream.write_all(answer.as_bytes()).unwrap();
-            }
-            drop(listener);
-            drop(found);
-        });
-        assert_eq!(list(directory, Duration::from_secs(60)).unwrap(), (0, 0));
     }
 
     /// A list that is read fast enough to block no write ends with the relay, too.
@@ -520,5 +383,37 @@ mod tests {
         }
         drop(relay);
         reading.join().unwrap();
+    }
+
+    /// A list in a pager may stay unread for minutes.
+    #[test]
+    fn users_who_do_not_read_or_write_keep_no_other_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut network = Sockets::new(Backend::default()).unwrap();
+        let (notices, asked) = channel();
+        let desk = Desk { notices, waker: network.waker().unwrap(), is_ending: Arc::default() };
+        let shared = Arc::new(Shared::new(folder.path(), 1 << 30, 1, 1));
+        let control = Control::start(folder.path(), shared, desk).unwrap();
+        let engine = std::thread::spawn(move || {
+            for notice in asked {
+                let Notice::Asked(_, answer) = notice else { panic!("{notice:?}") };
+                answer.send(Answer::Done { found: 3, changed: 2 }).unwrap();
+            }
+        });
+        let connect = || UnixStream::connect(folder.path().join(SOCKET)).unwrap();
+        let silent: Vec<UnixStream> = (0..MOST_USERS - 1).map(|_| connect()).collect();
+        let mut user = connect();
+        user.write_all(b"{\"action\":\"flush\",\"ids\":[]}\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(&user).read_line(&mut line).unwrap();
+        assert_eq!(line, "{\"done\":{\"found\":3,\"changed\":2}}\n");
+        for mut one in &silent {
+            one.set_nonblocking(true).unwrap();
+            let read = one.read(&mut [0; 9]).map_err(|error| error.kind());
+            assert_eq!(read, Err(ErrorKind::WouldBlock), "the relay did not wait for this one either");
+        }
+        // It does not wait for those who are silent.
+        drop(control);
+        engine.join().unwrap();
     }
 }

@@ -3,6 +3,7 @@
 //! One thread receives, another delivers. A message is acknowledged after the queue has it; all messages that arrive
 //! while the disk is busy are written together.
 
+mod ask;
 mod control;
 pub(crate) mod hostile;
 mod receiver;
@@ -12,7 +13,8 @@ mod tests;
 mod trace;
 
 pub use crate::queue::control::{Action, Condition, Request};
-pub use control::{Queued, ask};
+pub use ask::ask;
+pub use control::Queued;
 pub use receiver::Reception;
 
 use crate::delivery::{self, Delivery, Outcome};
@@ -98,10 +100,10 @@ impl Monitor {
     ///
     /// The relay is ending, or the file cannot be opened; the old one is used.
     pub fn reopen_ledger(&self) -> std::result::Result<(), String> {
-        let asked = self.desk.ask(Request { action: Action::Reopen, ids: HashSet::new() });
+        let asked = self.desk.ask(Request::new(Action::Reopen, HashSet::new()));
         match asked.map_err(|error| error.to_string())? {
             Answer::Failed(reason) => Err(reason),
-            Answer::Done { .. } | Answer::Items(_) => Ok(()),
+            Answer::Done { .. } | Answer::Items { .. } => Ok(()),
         }
     }
 

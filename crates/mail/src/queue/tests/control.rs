@@ -14,15 +14,15 @@ fn found(queue: &mut Queue, action: Action, ids: &[u64]) -> u64 {
 
 /// Returns how many messages were found, and how many of them were changed.
 fn both(queue: &mut Queue, action: Action, ids: &[u64]) -> (u64, u64) {
-    match queue.feed.control(&Request { action, ids: ids.iter().copied().collect() }, queue.now_ns) {
+    match queue.feed.control(&Request::new(action, ids.iter().copied().collect()), queue.now_ns) {
         Answer::Done { found, changed } => (found, changed),
         other => panic!("{other:?}"),
     }
 }
 
 fn list(queue: &mut Queue) -> Vec<Item> {
-    match queue.feed.control(&Request { action: Action::List, ids: HashSet::new() }, queue.now_ns) {
-        Answer::Items(items) => items,
+    match queue.feed.control(&Request::new(Action::List, HashSet::new()), queue.now_ns) {
+        Answer::Items { items, is_last: true } => items,
         other => panic!("{other:?}"),
     }
 }
@@ -59,6 +59,31 @@ fn the_list_has_every_message_and_what_it_waits_for() {
     let items = list(&mut queue);
     assert_eq!(items[0].reason.as_deref(), Some("450 4.2.0 later"));
     assert!(items[0].due_in_ms.is_some_and(|ms| (50_000..=100_000).contains(&ms)) && items[1].due_in_ms.is_none());
+}
+
+/// The engine does nothing else while it makes a page.
+#[test]
+fn a_long_list_comes_in_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let ids: Vec<u64> = (0..7).map(|_| queue.accept(1, "\r\na\r\n")).collect();
+    let all = queue.take_all();
+    queue.settle(&all[4], State::Deferred);
+    queue.feed.page = 3;
+    let (mut request, mut listed, mut pages) = (Request::new(Action::List, HashSet::new()), Vec::new(), 0);
+    loop {
+        let Answer::Items { items, is_last } = queue.feed.control(&request, 0) else { panic!() };
+        pages += 1;
+        listed.extend(items.iter().map(|item| item.entry.id));
+        request.after = *listed.last().unwrap();
+        if is_last {
+            break;
+        }
+        assert_eq!(items.len(), 3);
+    }
+    assert_eq!((listed, pages), (ids.clone(), 3));
+    request = Request::new(Action::List, ids[2..5].iter().copied().collect());
+    assert!(matches!(queue.feed.control(&request, 0), Answer::Items { items, is_last: true } if items.len() == 3));
 }
 
 #[test]
@@ -244,9 +269,12 @@ fn an_answer_comes_when_the_change_is_recorded() {
     let mut queue = Queue::open(folder.path());
     let id = queue.accept(1, "\r\na\r\n");
     let (sender, answer) = std::sync::mpsc::channel();
-    let request = Request { action: Action::Delete, ids: HashSet::from([id]) };
-    queue.sender.send(Notice::Asked(request, sender)).unwrap();
+    let request = Request::new(Action::Delete, HashSet::from([id]));
+    queue.sender.send(Notice::Asked(request, sender.clone())).unwrap();
     assert!(queue.next().is_none() && answer.try_recv().is_err(), "nothing is written yet");
+    // A list changes nothing, and a full disk may keep everything else waiting.
+    queue.sender.send(Notice::Asked(Request::new(Action::List, HashSet::new()), sender)).unwrap();
+    assert!(queue.next().is_none() && matches!(answer.try_recv(), Ok(Answer::Items { is_last: true, .. })));
     queue.feed.commit(0).unwrap();
     assert!(matches!(answer.try_recv(), Ok(Answer::Done { found: 1, changed: 1 })));
     drop((queue.writer, queue.feed));

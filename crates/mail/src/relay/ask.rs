@@ -1,0 +1,334 @@
+//! `landau queue`: what the user asks of a queue, through its relay or, if none is running, of its files.
+
+use super::control::{ANSWER_PATIENCE, LOOK, Line, PATIENCE, Queued, Timed, answer, reach};
+use crate::envelope::{Envelope, Mode};
+use crate::error::{Error, Result};
+use crate::input::Input;
+use crate::ledger::Sync;
+use crate::queue::control::Request;
+use crate::queue::{self, Feed, Handling, InUse, Patience};
+use crate::schedule::Backoff;
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// How long a relay may take to start or to end: it has the files, and no socket.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The limit of a queue that no relay uses, for what is set aside: the default of `--queue-limit`.
+const LIMIT: u64 = 1 << 30;
+
+/// Takes the messages of a list.
+type Each<'a> = dyn FnMut(Queued) -> io::Result<()> + 'a;
+
+/// What became of a request.
+enum Asked {
+    /// It was done: how many messages were found, and how many of them were changed.
+    Done((u64, u64)),
+    /// The relay refused, for this reason.
+    Failed(String),
+    /// There was no answer, because a relay that uses the files is starting or ending. It may have done what was asked
+    /// and been killed before it could say so; a request that is repeated changes nothing more.
+    Later,
+}
+
+/// Does what the user asks of the queue in a directory: through its relay if one is running, otherwise here. Returns
+/// how many messages were found, and how many of them were changed. `each` gets those of a list one by one, by their
+/// identifiers, and `note` what the user should know about the files.
+///
+/// # Errors
+///
+/// There is no queue, this user may not use it, it cannot be read or written, the relay does not answer or ends before
+/// the list does, or `each` fails.
+pub fn ask(
+    directory: &Path,
+    request: &Request,
+    each: &mut dyn FnMut(Queued) -> io::Result<()>,
+    note: &mut dyn FnMut(&str),
+) -> Result<(u64, u64)> {
+    ask_within(START_PATIENCE, directory, request, each, note)
+}
+
+/// Does what [`ask`] does, and waits so long at most for a relay that starts or ends.
+fn ask_within(
+    patience: Duration,
+    directory: &Path,
+    request: &Request,
+    each: &mut Each<'_>,
+    note: &mut dyn FnMut(&str),
+) -> Result<(u64, u64)> {
+    let wrong = |reason: String| Error::file(directory, reason);
+    match directory.join(queue::LOCK).try_exists() {
+        Ok(true) => {}
+        Ok(false) => return Err(wrong("no queue of a relay is here".to_owned())),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(not_permitted(directory)),
+        Err(error) => return Err(wrong(error.to_string())),
+    }
+    let until = Instant::now() + patience;
+    loop {
+        let asked = match reach(directory, |socket| UnixStream::connect(socket)) {
+            Ok(stream) => ask_relay(directory, &stream, request, each),
+            // Without a socket there is no relay, or it is starting or ending.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+                ask_files(directory, request, each, note)
+            }
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(not_permitted(directory)),
+            Err(error) => Err(wrong(format!("cannot ask the relay: {error}"))),
+        };
+        match asked? {
+            Asked::Done(counts) => return Ok(counts),
+            Asked::Failed(reason) => return Err(wrong(reason)),
+            Asked::Later if Instant::now() < until => std::thread::sleep(LOOK),
+            Asked::Later => {
+                return Err(wrong(
+                    "a relay is starting or ending here, or another command uses the queue; try again later".to_owned(),
+                ));
+            }
+        }
+    }
+}
+
+/// Returns the error for a user who may not use a queue.
+fn not_permitted(directory: &Path) -> Error {
+    let reason = match std::fs::metadata(directory) {
+        Ok(facts) => {
+            let owner = facts.uid();
+            format!("only user {owner}, who owns the queue, may use it; run sudo -u '#{owner}' landau queue")
+        }
+        Err(error) => error.to_string(),
+    };
+    Error::file(directory, reason)
+}
+
+/// Asks a relay. What `each` has got cannot be taken back: the request is repeated only before that.
+fn ask_relay(directory: &Path, stream: &UnixStream, request: &Request, each: &mut Each<'_>) -> Result<Asked> {
+    let failed = |error: io::Error| Error::file(directory, format!("cannot ask the relay: {error}"));
+    match send(stream, request) {
+        Err(error) if is_gone(&error) => return Ok(Asked::Later),
+        sent => sent.map_err(failed)?,
+    }
+    // The relay gives up first, and says so.
+    stream.set_read_timeout(Some(2 * PATIENCE + ANSWER_PATIENCE)).map_err(failed)?;
+    let (mut lines, mut line, mut count) = (BufReader::new(stream), String::new(), 0_u64);
+    loop {
+        line.clear();
+        match lines.read_line(&mut line) {
+            Err(error) if is_gone(&error) => break,
+            read => drop(read.map_err(failed)?),
+        }
+        if !line.ends_with('\n') {
+            break;
+        }
+        match serde_json::from_str(&line).map_err(|error| failed(error.into()))? {
+            Line::Message(message) => {
+                each(message).map_err(Error::Output)?;
+                count += 1;
+            }
+            Line::Done { found, changed } => return Ok(Asked::Done((found, changed))),
+            Line::Ending => break,
+            Line::Error(reason) => return Ok(Asked::Failed(reason)),
+        }
+    }
+    if count == 0 {
+        return Ok(Asked::Later);
+    }
+    let seconds = ANSWER_PATIENCE.as_secs();
+    Err(Error::file(
+        directory,
+        format!(
+            "the list is not complete: the relay closed the connection after message {count}, because it ended or \
+             the list was not read within {seconds} s; ask again"
+        ),
+    ))
+}
+
+fn send(stream: &UnixStream, request: &Request) -> io::Result<()> {
+    let line = format!("{}\n", serde_json::to_string(request)?);
+    Timed::new(stream, PATIENCE, &AtomicBool::new(false))?.write_all(line.as_bytes())
+}
+
+/// Does what the user asks of the files of a queue that no relay uses.
+fn ask_files(directory: &Path, request: &Request, each: &mut Each<'_>, note: &mut dyn FnMut(&str)) -> Result<Asked> {
+    let owner = std::fs::metadata(directory).map_err(|error| Error::file(directory, error.to_string()))?.uid();
+    if owner != landau_sys::process::effective_user() {
+        // A relay of the owner could not use files that another user has made.
+        return match queue::in_use(directory) {
+            InUse::Yes => Ok(Asked::Later),
+            InUse::No => {
+                let reason = format!(
+                    "user {owner} owns the queue, and no relay is running; run sudo -u '#{owner}' landau queue"
+                );
+                Err(Error::file(directory, reason))
+            }
+            InUse::Unknown => Err(not_permitted(directory)),
+        };
+    }
+    let Some(found) = queue::try_open(directory, LIMIT)? else { return Ok(Asked::Later) };
+    found.notes.iter().for_each(|one| note(one));
+    let shared = Arc::clone(&found.shared);
+    let patience =
+        Patience { backoff: Backoff { first: Duration::ZERO, longest: Duration::ZERO }, lifetime: Duration::MAX };
+    let envelope = Envelope::new("", Mode::Data);
+    let handling = Handling { sync: Sync::Always, envelope, signer: None, patience };
+    let mut feed = Feed::new(found, channel().1, handling, None, 0);
+    let last = answer(request.clone(), &shared, |request| Ok(feed.control(&request, 0)), each);
+    feed.finish(0)?;
+    match last.map_err(Error::Output)? {
+        Line::Error(reason) => Ok(Asked::Failed(reason)),
+        Line::Done { found, changed } => Ok(Asked::Done((found, changed))),
+        // An answer ends otherwise, and these files have no relay that ends.
+        Line::Message(_) | Line::Ending => Ok(Asked::Later),
+    }
+}
+
+/// Returns whether an error says that the relay has ended.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::control::SOCKET;
+    use super::*;
+    use crate::queue::control::{Action, Condition};
+    use std::collections::HashSet;
+    use std::os::unix::fs::chown;
+    use std::os::unix::net::UnixListener;
+
+    fn list_to(directory: &Path, patience: Duration, each: &mut Each<'_>) -> Result<(u64, u64)> {
+        ask_within(patience, directory, &Request::new(Action::List, HashSet::new()), each, &mut |_| {})
+    }
+
+    fn list(directory: &Path, patience: Duration) -> Result<(u64, u64)> {
+        list_to(directory, patience, &mut |_| Ok(()))
+    }
+
+    /// Reads a request and sends the lines of an answer, each when `wait` permits it.
+    fn serve(listener: &UnixListener, lines: &[String], wait: impl Fn(usize)) {
+        let (mut stream, _) = listener.accept().unwrap();
+        BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+        for (number, line) in lines.iter().enumerate() {
+            wait(number);
+            stream.write_all(line.as_bytes()).unwrap();
+        }
+    }
+
+    fn message(number: u64) -> String {
+        let message = Queued {
+            id: format!("{number:X}"),
+            condition: Condition::New,
+            accepted_ms: 1,
+            bytes: 1,
+            from: String::new(),
+            to: Vec::new(),
+            due_in_ms: None,
+            reason: None,
+        };
+        format!("{}\n", serde_json::to_string(&Line::Message(message)).unwrap())
+    }
+
+    #[test]
+    fn a_relay_that_starts_is_waited_for_and_one_that_ends_leaves_the_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path();
+        // As a relay does before it has a socket.
+        let found = queue::open(directory, LIMIT).unwrap();
+        let error = list(directory, Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("a relay is starting or ending here"), "{error}");
+        let listener = UnixListener::bind(directory.join(SOCKET)).unwrap();
+        // Not waited for: without a cure nobody connects, and the list below fails.
+        std::thread::spawn(move || {
+            // The first connection ends without an answer, the next is told that the relay ends.
+            for answer in ["", "\"ending\"\n"] {
+                serve(&listener, &[answer.to_owned()], |_| {});
+            }
+            drop(listener);
+            drop(found);
+        });
+        assert_eq!(list(directory, Duration::from_secs(60)).unwrap(), (0, 0));
+    }
+
+    /// A list may be longer than the memory.
+    #[test]
+    fn a_list_is_passed_on_as_it_comes() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = queue::open(folder.path(), LIMIT).unwrap();
+        let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
+        let (passed_on, came) = channel();
+        let relay = std::thread::spawn(move || {
+            let lines: Vec<String> =
+                (1..4).map(message).chain(["{\"done\":{\"found\":3,\"changed\":3}}\n".to_owned()]).collect();
+            serve(&listener, &lines, |number| {
+                let before = number.checked_sub(1).map(|_| came.recv_timeout(Duration::from_secs(60)));
+                assert!(before.is_none_or(|one| one.is_ok()), "message {number} is not passed on before the next");
+            });
+        });
+        let listed =
+            list_to(folder.path(), Duration::ZERO, &mut |message| passed_on.send(message.id).map_err(io::Error::other));
+        relay.join().unwrap();
+        assert_eq!(listed.unwrap(), (3, 3));
+        drop(found);
+    }
+
+    #[test]
+    fn a_list_that_is_cut_off_is_an_error_and_is_not_begun_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = queue::open(folder.path(), LIMIT).unwrap();
+        let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
+        // It ends between messages, inside one, and with a word.
+        for end in ["", "{\"message\":{\"id\":\"2", "\"ending\"\n"] {
+            std::thread::scope(|threads| {
+                let relay = threads.spawn(|| serve(&listener, &[message(1), end.to_owned()], |_| {}));
+                let mut ids = Vec::new();
+                let listed = list_to(folder.path(), Duration::from_secs(60), &mut |message| {
+                    ids.push(message.id);
+                    Ok(())
+                });
+                relay.join().unwrap();
+                let error = listed.unwrap_err().to_string();
+                assert!(error.contains("not complete") && error.contains("after message 1"), "{error}");
+                assert_eq!(ids, ["1"], "{end:?}");
+            });
+        }
+        drop(found);
+    }
+
+    #[test]
+    fn a_closed_pipe_ends_the_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = queue::open(folder.path(), LIMIT).unwrap();
+        let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
+        std::thread::scope(|threads| {
+            let relay = threads.spawn(|| serve(&listener, &[message(1)], |_| {}));
+            let listed = list_to(folder.path(), Duration::from_secs(60), &mut |_| Err(ErrorKind::BrokenPipe.into()));
+            relay.join().unwrap();
+            assert!(
+                matches!(&listed, Err(Error::Output(error)) if error.kind() == ErrorKind::BrokenPipe),
+                "{listed:?}"
+            );
+        });
+        drop(found);
+    }
+
+    /// A relay that starts has the files and no socket; only root can see that it has the files of another user.
+    #[test]
+    fn another_user_is_told_whether_a_relay_uses_the_queue() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path();
+        drop(queue::open(directory, LIMIT).unwrap());
+        if landau_sys::process::effective_user() != 0 || chown(directory, Some(65534), None).is_err() {
+            eprintln!("skipped: only root can give a directory to another user");
+            return;
+        }
+        let told = || list(directory, Duration::ZERO).unwrap_err().to_string();
+        assert!(told().contains("user 65534 owns the queue, and no relay is running"), "{}", told());
+        let found = queue::open(directory, LIMIT).unwrap();
+        assert!(told().contains("a relay is starting or ending here"), "{}", told());
+        drop(found);
+    }
+}
