@@ -232,6 +232,7 @@ impl Delivery {
             timeouts: Timeouts::new(self.timeout),
             tls: TlsConfig::new(&self.encryption).map_err(Error::Spec)?,
             bounces: self.bounces.as_deref().map(Bounces::open).transpose()?.map(Rc::new),
+            keeps_double_bounces: false,
         })
     }
 

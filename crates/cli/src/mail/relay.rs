@@ -52,6 +52,9 @@ pub(crate) struct RelayArgs {
     #[arg(long, value_name = "TIME", default_value = "120h", requires = "relay")]
     #[arg(value_parser = duration_in(Duration::ZERO..=LONGEST))]
     lifetime: Duration,
+    /// Send a report to ADDRESS when mail from the null sender fails, such as a report to a sender
+    #[arg(long, value_name = "ADDRESS", requires = "relay")]
+    postmaster: Option<String>,
     /// Serve the counters over HTTP at ADDRESS:PORT: /metrics for Prometheus, any other path as JSON
     #[arg(long, value_name = "ADDRESS", requires = "relay")]
     counters: Option<Listen>,
@@ -96,6 +99,7 @@ pub(crate) fn run(args: &RelayArgs, delivery: Delivery, ledger: Option<PathBuf>,
         queue_limit: args.queue_limit,
         ledger,
         lifetime: args.lifetime,
+        postmaster: args.postmaster.clone(),
         delivery,
     };
     let listening = relay.bind()?;

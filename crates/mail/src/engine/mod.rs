@@ -62,6 +62,9 @@ pub(crate) struct Plan {
     pub(crate) tls: TlsConfig,
     /// Where reports about failed recipients go.
     pub(crate) bounces: Option<Rc<Bounces>>,
+    /// Whether mail from the null sender waits for a server that takes its recipient's address: nobody would be told
+    /// that it fails.
+    pub(crate) keeps_double_bounces: bool,
 }
 
 /// The engine.

@@ -6,9 +6,18 @@ use crate::client::{Broken, Needs, Stage};
 use crate::domain::address_to_ascii;
 use crate::error::Result;
 use crate::input::Letter;
+use crate::list::Record;
+use crate::message::Message;
 use landau_wire::smtp::{Code, Extension};
 use std::borrow::Cow;
 use std::rc::Rc;
+
+/// Why a server cannot take a message.
+struct Refusal {
+    reason: String,
+    /// Whether that is because of an address.
+    is_address: bool,
+}
 
 impl<N: Network, I: Input> Engine<N, I> {
     /// Notes that a server is willing to take mail.
@@ -94,7 +103,7 @@ impl<N: Network, I: Input> Engine<N, I> {
     }
 
     /// Chooses the recipients of the next transaction, who share a letter. Those to whom this server cannot take the
-    /// message fail.
+    /// message fail, or wait for another one.
     fn choose(&mut self, connection: &Connection) {
         while self.batch.len() < self.plan.batch
             && let Some(id) = self.schedule.next_of(connection.site)
@@ -105,31 +114,46 @@ impl<N: Network, I: Input> Engine<N, I> {
                 return;
             }
             match self.refusal(connection, id) {
-                Some(reason) => self.fail(id, None, None, reason.as_bytes()),
+                Some(Refusal { reason, is_address: true })
+                    if self.plan.keeps_double_bounces && self.has_no_sender(id) =>
+                {
+                    self.defer(id, None, None, reason.as_bytes());
+                }
+                Some(Refusal { reason, .. }) => self.fail(id, None, None, reason.as_bytes()),
                 None => self.batch.push(id),
             }
         }
     }
 
+    fn has_no_sender(&self, id: u32) -> bool {
+        self.schedule.recipients.letter(id).envelope.from.is_empty()
+    }
+
     /// Returns why a server cannot take the message for a recipient, by what it offers.
-    fn refusal(&self, connection: &Connection, id: u32) -> Option<String> {
-        let capabilities = connection.session.capabilities();
+    fn refusal(&self, connection: &Connection, id: u32) -> Option<Refusal> {
         let record = &self.schedule.recipients.get(id).record;
         let letter = self.schedule.recipients.letter(id);
-        let message = &letter.message;
-        let has_utf8 = capabilities.extensions.has(Extension::SmtpUtf8);
+        let has_utf8 = connection.session.capabilities().extensions.has(Extension::SmtpUtf8);
         for (whose, address) in [("recipient's", record.address()), ("sender's", &letter.envelope.from)] {
             if !has_utf8 && address_to_ascii(address).is_none() {
-                return Some(format!(
+                let reason = format!(
                     "5.6.7 the {whose} address has characters beyond ASCII that cannot be converted, and the server \
                      does not offer SMTPUTF8"
-                ));
+                );
+                return Some(Refusal { reason, is_address: true });
             }
         }
+        let reason = self.refusal_of_content(connection, &letter.message, record)?;
+        Some(Refusal { reason, is_address: false })
+    }
+
+    /// Returns why a server cannot take a message, by what it offers.
+    fn refusal_of_content(&self, connection: &Connection, message: &Message, record: &Record) -> Option<String> {
         if self.plan.envelope.mode != Mode::Data {
             return None;
         }
-        if message.has_8bit_header() && !has_utf8 {
+        let capabilities = connection.session.capabilities();
+        if message.has_8bit_header() && !capabilities.extensions.has(Extension::SmtpUtf8) {
             let reason = "5.6.9 the header has bytes beyond ASCII, and the server does not offer SMTPUTF8";
             return Some(reason.to_owned());
         }

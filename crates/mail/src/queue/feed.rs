@@ -66,6 +66,8 @@ pub(crate) struct Handling {
     pub(crate) envelope: Envelope,
     /// Who signs messages of its domain.
     pub(crate) signer: Option<Arc<Signer>>,
+    /// Who is told when mail from the null sender fails.
+    pub(crate) postmaster: Option<Box<str>>,
     pub(crate) patience: Patience,
 }
 
@@ -80,8 +82,10 @@ pub(crate) struct Published {
     pub(crate) announced: u64,
     /// The attempts to read a message that failed.
     pub(crate) unreadable: u64,
-    /// The reports to senders that were added to the queue.
+    /// The reports that were added to the queue.
     pub(crate) reports: u64,
+    /// The recipients that failed and whose message had no sender who could be told, and no postmaster.
+    pub(crate) double_bounces: u64,
     /// The bytes that were damaged or cut off when the queue was opened.
     pub(crate) damaged_bytes: u64,
     /// The messages that wait until the user releases them.
@@ -129,6 +133,8 @@ pub(crate) struct Feed {
     pub(super) unreported: BTreeMap<u64, Unreported>,
     /// The reports that were written.
     pub(super) reports: u64,
+    /// The recipients that failed without a sender or a postmaster who could be told.
+    pub(super) double_bounces: u64,
     /// The messages that wait because their sites have their shares of the memory.
     pub(super) postponed: u64,
     /// The messages that wait until the user releases them.
@@ -184,6 +190,7 @@ impl Feed {
             damaged_bytes,
             unreported: BTreeMap::new(),
             reports: 0,
+            double_bounces: 0,
             postponed: 0,
             held,
             page: PAGE,
@@ -219,9 +226,11 @@ impl Feed {
     }
 
     fn publish(&self) {
-        let Self { tally, deleted, announced, unreadable, reports, damaged_bytes, ref held, .. } = *self;
+        let Self { tally, deleted, announced, unreadable, reports, double_bounces, damaged_bytes, ref held, .. } =
+            *self;
         let held = held.len() as u64;
-        let published = Published { tally, deleted, announced, unreadable, reports, damaged_bytes, held };
+        let published =
+            Published { tally, deleted, announced, unreadable, reports, double_bounces, damaged_bytes, held };
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = published;
     }
 

@@ -7,6 +7,9 @@
 //!
 //! A report that is too large for the sender's server is replaced by one with the header of the message, and one that
 //! needs 8BITMIME by one that is encoded. Where the queue is full, a report has nothing of the message.
+//!
+//! If a report fails, or other mail from the null sender, the postmaster gets a report, if the user has named one.
+//! Otherwise the failure is counted.
 
 use super::Entry;
 use super::feed::{Feed, unix_ms};
@@ -14,9 +17,11 @@ use super::loaded::Loaded;
 use super::record::{About, Meta};
 use super::writer::Commit;
 use crate::bounce::{self, Action, Failure, REPLY_BYTES, Returned, Subject};
+use crate::envelope::Envelope;
 use crate::input::Letter;
 use crate::ledger::{Report, State};
 use landau_wire::smtp::code::Enhanced;
+use landau_wire::smtp::parameter::Ret;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::io;
@@ -52,19 +57,18 @@ pub(super) struct Unreported {
     entry: Entry,
     letter: Rc<Letter>,
     pending: Vec<Pending>,
-    /// The report that replaces the message, if that is a report which its server did not take, and its recipient.
-    replacement: Option<(Vec<u8>, Box<str>)>,
+    /// The sender, or who is told instead if there is none.
+    to: Box<str>,
+    /// The report that replaces the message, if that is a report which its server did not take.
+    replacement: Option<Vec<u8>>,
     /// Whether the attempt in which they failed is over.
     pub(super) is_ended: bool,
     /// Whether the relay is done with the message once they are recorded.
     pub(super) is_over: bool,
 }
 
-/// Returns what the sender is to be told about a recipient. Nobody is told about a report.
+/// Returns what the sender is to be told about a recipient.
 fn action(letter: &Letter, report: &Report<'_>) -> Option<Action> {
-    if letter.envelope.from.is_empty() {
-        return None;
-    }
     let notify = letter.requests.get(report.number as u32 as usize).and_then(|request| request.notify);
     let has_dsn = report.host.is_some_and(|host| host.has_dsn);
     match report.state {
@@ -88,6 +92,13 @@ fn replacement(letter: &Letter, report: &Report<'_>) -> Option<Vec<u8>> {
     }
 }
 
+/// Returns the name of a report about a message, which becomes its boundary. Nobody can guess it, so no message can
+/// contain that.
+fn report_name(id: u64, content: &[u8]) -> String {
+    let digest = Sha256::digest(content).iter().take(8).fold(0, |sum: u64, &byte| sum << 8 | u64::from(byte));
+    format!("{id:X}.{digest:016X}")
+}
+
 impl Unreported {
     /// Returns what is to be reported now.
     fn ready(&self, is_end: bool) -> impl Iterator<Item = &Pending> {
@@ -97,15 +108,16 @@ impl Unreported {
 
     /// Returns a report with so much of the message at most.
     fn text(&self, id: u64, is_end: bool, returned: Returned) -> Cow<'_, [u8]> {
-        if let Some((text, _)) = &self.replacement {
+        if let Some(text) = &self.replacement {
             return bounce::shortened(text, returned).map_or(Cow::Borrowed(text), Cow::Owned);
         }
         let reply_bytes = if returned == Returned::Nothing { SHORT_REPLY_BYTES } else { REPLY_BYTES };
         let Letter { envelope, message, requests } = &*self.letter;
+        let instead = envelope.from.is_empty();
+        let instead = instead.then(|| Envelope { from: self.to.to_string(), ret: Some(Ret::Full), ..envelope.clone() });
+        let envelope = instead.as_ref().unwrap_or(envelope);
         let content = message.content();
-        // Nobody can guess it, so no message can contain the boundary that it becomes.
-        let digest = Sha256::digest(&content).iter().take(8).fold(0, |sum: u64, &byte| sum << 8 | u64::from(byte));
-        let name = format!("{id:X}.{digest:016X}");
+        let name = report_name(id, &content);
         let failures: Vec<Failure<'_>> = self
             .ready(is_end)
             .map(|one| Failure {
@@ -125,20 +137,13 @@ impl Unreported {
 impl Feed {
     /// Notes what is to be reported about a recipient, if anything is. Its state is then recorded with the report.
     pub(super) fn note_report(&mut self, loaded: &Loaded, report: &Report<'_>) -> bool {
-        let mut replaced = None;
-        let action = if let Some(action) = action(&loaded.letter, report) {
-            action
-        } else {
-            let text = if loaded.is_report { replacement(&loaded.letter, report) } else { None };
-            let Some(text) = text else { return false };
-            replaced = Some((text, report.address.into()));
-            Action::Failed
-        };
+        let Some((action, to, replacement)) = self.told(loaded, report) else { return false };
         let unreported = self.unreported.entry(loaded.waiting.entry.id).or_insert_with(|| Unreported {
             entry: loaded.waiting.entry.clone(),
             letter: Rc::clone(&loaded.letter),
             pending: Vec::new(),
-            replacement: replaced,
+            to,
+            replacement,
             is_ended: false,
             is_over: false,
         });
@@ -151,6 +156,26 @@ impl Feed {
             text: report.text[..report.text.len().min(REPLY_BYTES)].into(),
         });
         true
+    }
+
+    /// Returns what is to be reported about a recipient, and to whom; with the text if that replaces a report. Counts a
+    /// failure that nobody can be told of.
+    fn told(&mut self, loaded: &Loaded, report: &Report<'_>) -> Option<(Action, Box<str>, Option<Vec<u8>>)> {
+        let letter = &loaded.letter;
+        if !letter.envelope.from.is_empty() {
+            return action(letter, report).map(|action| (action, letter.envelope.from.as_str().into(), None));
+        }
+        if report.state != State::Failed {
+            return None;
+        }
+        if loaded.is_report
+            && let Some(text) = replacement(letter, report)
+        {
+            return Some((Action::Failed, report.address.into(), Some(text)));
+        }
+        let postmaster = self.handling.postmaster.clone().filter(|to| !to.eq_ignore_ascii_case(report.address));
+        self.double_bounces += u64::from(postmaster.is_none());
+        postmaster.map(|to| (Action::Failed, to, None))
     }
 
     /// Records the failures of a message that the user has deleted without a report.
@@ -185,7 +210,6 @@ impl Feed {
     fn add_report(&mut self, about: u64, is_end: bool) -> io::Result<usize> {
         let Some(one) = self.unreported.get(&about) else { return Ok(0) };
         let id = self.shared.next_id();
-        let to = one.replacement.as_ref().map_or(one.letter.envelope.from.as_str(), |(_, to)| to);
         let recipients: Vec<u32> = one.ready(is_end).map(|one| one.index).collect();
         // The last resort is written also where the queue is full: with it the relay is done with its message.
         let mut text = Cow::default();
@@ -198,7 +222,7 @@ impl Feed {
         }
         let meta = Meta {
             about: Some(About { id: one.entry.id, recipients }),
-            ..Meta::new(id, unix_ms(), "", vec![Cow::Borrowed(to)])
+            ..Meta::new(id, unix_ms(), "", vec![Cow::Borrowed(&*one.to)])
         };
         self.writer.add(&meta, &[&text])?;
         Ok(text.len())

@@ -45,7 +45,7 @@ impl Queue {
         let backoff = Backoff { first: Duration::from_secs(100), longest: Duration::from_secs(100) };
         let patience = Patience { backoff, lifetime: Duration::from_secs(1000) };
         let envelope = Envelope { helo: "relay.test".to_owned(), ..Envelope::new("", Mode::Data) };
-        let handling = Handling { sync: Sync::Never, envelope, signer: None, patience };
+        let handling = Handling { sync: Sync::Never, envelope, signer: None, postmaster: None, patience };
         let feed = Feed::new(found, receiver, handling, None, 0);
         Self { shared, writer, sender, feed, now_ns: 0 }
     }
@@ -516,6 +516,42 @@ fn notifications_are_those_that_the_sender_asked_for() {
         let reports: Vec<String> = queue.take_all().iter().map(|(offer, _)| Queue::content(offer)).collect();
         let found = reports.first().and_then(|text| text.split_once("Action: ")?.1.split_once("\r\n")).map(|two| two.0);
         assert_eq!((found, reports.len()), (action, usize::from(action.is_some())), "{from:?} {notify:?} {state:?}");
+    }
+}
+
+/// A report, or mail of others from the null sender, cannot be returned.
+#[test]
+fn only_the_postmaster_is_told_of_mail_without_a_sender_that_fails() {
+    for postmaster in [None, Some("p@x")] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut queue = Queue::open(folder.path());
+        queue.feed.handling.postmaster = postmaster.map(Into::into);
+        queue.accept(1, "Subject: a\r\n\r\nbody\r\n");
+        queue.accept_with(2, "Subject: b\r\n\r\nb\r\n", |meta| meta.from = "".into());
+        let mut told = Vec::new();
+        // The report to s@x fails, too, and so do those to the postmaster.
+        for _ in 0..4 {
+            let all = queue.take_all();
+            told.extend(all.iter().map(|(offer, address)| (address.clone(), Queue::content(offer))));
+            for one in &all {
+                queue.settle(one, State::Failed);
+            }
+            queue.feed.commit(0).unwrap();
+        }
+        let to: Vec<&str> = told.iter().map(|(address, _)| address.as_str()).collect();
+        let published = *queue.feed.published().lock().unwrap();
+        if postmaster.is_none() {
+            assert_eq!((&to[..], published.double_bounces), (&["r0@d", "r0@d", "r1@d", "s@x"][..], 3));
+        } else {
+            assert_eq!((&to[3..], published.double_bounces), (&["s@x", "p@x", "p@x"][..], 2));
+            let (others, own) = (&told[4].1, &told[5].1);
+            assert!(others.contains("rfc822; r0@d\r\n") && others.contains("rfc822; r1@d\r\n"), "{others}");
+            for text in ["To: <p@x>\r\n", "rfc822; s@x\r\n", "message/rfc822\r\n", "To: <s@x>\r\n", "r0@d\r\n"] {
+                assert!(own.contains(text), "{text} in {own}");
+            }
+        }
+        drop((queue.writer, queue.feed));
+        assert_eq!(Queue::open(folder.path()).take_all().len(), 0, "it is recorded");
     }
 }
 

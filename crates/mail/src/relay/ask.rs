@@ -174,7 +174,7 @@ fn ask_files(directory: &Path, request: &Request, each: &mut Each<'_>, note: &mu
     let patience =
         Patience { backoff: Backoff { first: Duration::ZERO, longest: Duration::ZERO }, lifetime: Duration::MAX };
     let envelope = Envelope::new("", Mode::Data);
-    let handling = Handling { sync: Sync::Always, envelope, signer: None, patience };
+    let handling = Handling { sync: Sync::Always, envelope, signer: None, patience, postmaster: None };
     let mut feed = Feed::new(found, channel().1, handling, None, 0);
     let last = answer(request.clone(), &shared, |request| Ok(feed.control(&request, 0)), each);
     feed.finish(0)?;

@@ -18,7 +18,7 @@ pub use control::Queued;
 pub use receiver::Reception;
 
 use crate::delivery::{self, Delivery, Outcome};
-use crate::engine::{Engine, Observer};
+use crate::engine::{Engine, Observer, Plan};
 use crate::envelope::Mode;
 use crate::error::{Error, Result};
 use crate::ledger::Journal;
@@ -34,6 +34,7 @@ use control::{Control, Desk};
 use landau_reactor::Backend;
 use landau_sys::clock::monotonic_ns;
 use landau_sys::process::thread_time;
+use landau_wire::smtp::Mailbox;
 use receiver::Receiver;
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -55,6 +56,9 @@ pub struct Relay {
     pub ledger: Option<PathBuf>,
     /// The age at which an undelivered message is given up.
     pub lifetime: Duration,
+    /// Who gets a report about mail from the null sender that fails; without anybody, a report waits as long as any
+    /// message for a server that takes its recipient's address.
+    pub postmaster: Option<String>,
     /// How messages are delivered. The list, the message and the ledger of it are not used.
     pub delivery: Delivery,
 }
@@ -110,7 +114,7 @@ impl Monitor {
     /// Returns all counters.
     pub fn totals(&self) -> Vec<Reading> {
         let Tally { done, deferred, failed, left } = self.tally();
-        let Published { deleted, unreadable, reports, damaged_bytes, held, .. } =
+        let Published { deleted, unreadable, reports, double_bounces, damaged_bytes, held, .. } =
             *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         let reading = |name, about, value| Reading { name, about, value };
         let mut all = self.remote.totals();
@@ -121,6 +125,11 @@ impl Monitor {
             reading("recipients_deleted", "recipients whose message the user has deleted", deleted),
             reading("recipients_left", "recipients who have not been tried", left),
             reading("reports", "reports to senders about recipients that failed, added to the queue", reports),
+            reading(
+                "double_bounces",
+                "recipients who failed, and whose mail had no sender to report to",
+                double_bounces,
+            ),
             reading("reads_failed", "attempts to read a message of the queue that failed", unreadable),
             reading("damaged_bytes", "bytes of the queue that were damaged or cut off at the start", damaged_bytes),
             reading("messages_held", "messages that wait until they are released", held),
@@ -135,8 +144,13 @@ impl Relay {
         if self.delivery.envelope.mode != Mode::Data {
             return Err(Error::Spec("a relay delivers messages; leave out --mode".to_owned()));
         }
+        if let Some(address) = &self.postmaster {
+            Mailbox::parse(address.as_bytes())
+                .map_err(|error| Error::Spec(format!("--postmaster {address}: {error}")))?;
+        }
         let Delivery { limits, sync, .. } = self.delivery.clone();
-        let (routes, plan) = (self.delivery.routes()?, self.delivery.plan()?);
+        let keeps_double_bounces = self.postmaster.is_none();
+        let (routes, plan) = (self.delivery.routes()?, Plan { keeps_double_bounces, ..self.delivery.plan()? });
         let mut found = queue::open(&self.queue, self.queue_limit)?;
         let mut notes = std::mem::take(&mut found.notes);
         notes.extend(queue::exposure(&self.queue));
@@ -156,7 +170,8 @@ impl Relay {
         let sink = Sink::bind(receiver, Config::new(self.listen))?;
         let patience = Patience { backoff: limits.backoff, lifetime: self.lifetime };
         let envelope = plan.envelope.clone();
-        let handling = Handling { sync, envelope, signer: self.delivery.signer.clone(), patience };
+        let postmaster = self.postmaster.map(String::into_boxed_str);
+        let handling = Handling { sync, envelope, signer: self.delivery.signer.clone(), postmaster, patience };
         let feed = Feed::new(found, notices, handling, journal, monotonic_ns());
         let tally = feed.published();
         // The queue knows when a message is tried again; the engine has a recipient for one attempt.

@@ -148,6 +148,7 @@ impl Scenario {
             timeouts: Timeouts::new(Duration::from_secs(600)),
             tls: TlsConfig::new(&Encryption::Never).unwrap(),
             bounces: None,
+            keeps_double_bounces: false,
         }
     }
 
