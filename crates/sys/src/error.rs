@@ -115,9 +115,9 @@ impl Error {
         matches!(self.errno, libc::ECONNRESET | libc::ECONNABORTED | libc::ETIMEDOUT | libc::EPIPE)
     }
 
-    /// Returns whether this system cannot reach a destination: it has no route there, or no address or no support of its
-    /// family (ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EAFNOSUPPORT). TCP reports EADDRNOTAVAIL also where all ports
-    /// are in use.
+    /// Returns whether this system cannot reach a destination: it has no route there, or no address or no support of
+    /// its family (ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EAFNOSUPPORT). TCP reports EADDRNOTAVAIL also where all
+    /// ports are in use.
     pub const fn is_unreachable(self) -> bool {
         matches!(self.errno, libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT)
     }
@@ -152,9 +152,10 @@ pub fn errno_name(errno: i32) -> String {
         };
     }
     names! {
-        E2BIG EACCES EADDRINUSE EADDRNOTAVAIL EAFNOSUPPORT EAGAIN EBADF EBUSY ECHILD ECONNREFUSED ECONNRESET EEXIST
-        EFAULT EFBIG EINTR EINVAL EIO EISDIR EMFILE EMLINK ENFILE ENODEV ENOENT ENOEXEC ENOMEM ENOSPC ENOSYS ENOTDIR
-        ENOTSUP ENXIO EPERM EPIPE EPROTONOSUPPORT EROFS ESRCH ETIMEDOUT ETXTBSY ENOBUFS EDQUOT ENAMETOOLONG
+        E2BIG EACCES EADDRINUSE EADDRNOTAVAIL EAFNOSUPPORT EAGAIN EBADF EBUSY ECHILD ECONNABORTED ECONNREFUSED
+        ECONNRESET EEXIST EFAULT EFBIG EHOSTUNREACH EINTR EINVAL EIO EISDIR EMFILE EMLINK ENETUNREACH ENFILE ENODEV
+        ENOENT ENOEXEC ENOMEM ENOSPC ENOSYS ENOTDIR ENOTSUP ENXIO EPERM EPIPE EPROTONOSUPPORT EROFS ESRCH ETIMEDOUT
+        ETXTBSY ENOBUFS EDQUOT ENAMETOOLONG
     }
 }
 
