@@ -211,7 +211,7 @@ fn without_ipv6_mail_goes_to_ipv4_addresses() {
     const SCRIPT: &str = r#"
         ip link set lo up && echo 0 > /proc/sys/net/ipv6/conf/all/disable_ipv6 || { echo cannot; exit 0; }
         "$0" sink dns --dual-stack 0.5 --ipv6-only 0.5 --no-mx 0.3 --json > dns & d=$!
-        "$0" sink smtp --listen 0.0.0.0:2525 --listen '[::]:2525' --json > smtp & s=$!
+        "$0" sink smtp --listen :2525 --json > smtp & s=$!
         trap 'kill $d $s; wait' EXIT
         for i in $(seq 600); do [ -s dns ] && [ -s smtp ] && break; sleep 0.05; done
         mail() { "$0" mail list --mode rset --ledger $1 --name-server 127.0.0.1:5353 --smtp-port 2525 \

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Names, for 9113 domains and as many sites:
   d0001.example ... d9113.example          domains: MX
-  mx1.s0001.example ... mx3.s9113.example  the one to three MX hosts of each site: A, AAAA with --dual-stack
+  mx1.s0001.example ... mx3.s9113.example  the one to three MX hosts of each site: A, AAAA
 
 Examples:
   landau sink dns                                        answer at 127.0.0.1:5353, UDP and TCP
