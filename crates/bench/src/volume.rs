@@ -34,7 +34,7 @@ pub(crate) struct FileSystem {
     program: &'static str,
     package: &'static str,
     arguments: Vec<String>,
-    /// The smallest image that the program accepts, in bytes.
+    /// The smallest image that the program accepts or that is fair to the file system, in bytes.
     pub(crate) smallest_bytes: u64,
 }
 
@@ -69,10 +69,12 @@ impl FileSystem {
         Self { kind: c"xfs", program: "mkfs.xfs", package: "xfsprogs", arguments, smallest_bytes: 320 << 20 }
     }
 
-    /// btrfs with its defaults.
-    pub(crate) fn btrfs() -> Self {
+    /// btrfs with its defaults, and room for the metadata of so many files: in a small image it waits for that.
+    /// Creating one of 10,000 files took 0.9 ms in 256 MiB and 0.4 ms in 1 GiB.
+    pub(crate) fn btrfs_for(files: u64) -> Self {
         let arguments = ["-q", "-f", "-K"].map(str::to_owned).to_vec();
-        Self { kind: c"btrfs", program: "mkfs.btrfs", package: "btrfs-progs", arguments, smallest_bytes: 256 << 20 }
+        let smallest_bytes = (256 << 20) + (files * (80 << 10)).min(768 << 20);
+        Self { kind: c"btrfs", program: "mkfs.btrfs", package: "btrfs-progs", arguments, smallest_bytes }
     }
 
     /// Returns why no image with it can be mounted here, if so.
