@@ -89,7 +89,7 @@ pub(super) fn render(view: &View<'_>) -> Markup {
     };
     html! {
         p {
-            "Costs relative to the event loop, sorted by processor time. Processor time: from half of n on, in \
+            "Costs relative to the event loop, sorted by processor time. Processor time: since the n before, in \
              brackets the range over every pair of passes. Time per reply: at n, in brackets every quotient of the \
              two 95% intervals. Rows whose ranges overlap have no order."
         }
