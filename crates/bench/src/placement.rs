@@ -5,7 +5,8 @@
 //! pass with 10,000 files, `create` took 270 µs instead of 15. So each pass has a directory of another name below one
 //! that is marked as a top: ext4 places each in the group with the fewest directories, beginning with one that its name
 //! selects. Groups that an earlier pass left without a directory are selected again soon. Therefore several directories
-//! are created, and the one in which a file was created fastest is kept.
+//! are created, and the one in which a file was created fastest is kept. Inodes that were removed in the same second
+//! are not looked at yet, so that the group of the pass before would seem fast: places of the last passes come last.
 
 use landau_engine::Stop;
 use landau_sys::clock::monotonic_ns;
@@ -15,6 +16,7 @@ use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,6 +26,12 @@ const CANDIDATES: usize = 12;
 /// Files that are created in each to find the fastest. The first is slower wherever it is: nothing of the group is in
 /// the processor's caches.
 const PROBES: [&CStr; 4] = [c"probe-1", c"probe-2", c"probe-3", c"probe-4"];
+
+/// Passes whose places come last: those that can have ended in the same second.
+const RECENT: usize = 6;
+
+/// Inodes of 16 block groups, which ext4 fills one after the other, as `mkfs.ext4` makes them by default.
+const NEIGHBOURHOOD: u64 = 16 * 8_192;
 
 /// The directory of a pass. Dropping it removes it with everything inside.
 #[derive(Debug)]
@@ -61,7 +69,7 @@ impl Drop for PassDirectory {
 }
 
 /// Creates an empty directory in `top`, and `top` itself if it does not exist. Returns the directory, and whether it is
-/// the one of several in which a file was created fastest: of a file system that can spread them.
+/// the best of several: of a file system that can spread them. The file `top.places` has the inodes of the last ones.
 ///
 /// # Errors
 ///
@@ -71,26 +79,53 @@ pub fn create_directory(top: &Path) -> Result<(PathBuf, bool), Stop> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(Stop::io("mkdir", &error)),
         _ => {}
     }
-    let is_spread = file::spread_directories(&open_directory(top)?).is_ok();
-    let path = fastest(top, if is_spread { CANDIDATES } else { 1 }, creation_ns)?;
-    Ok((path, is_spread))
+    if file::spread_directories(&open_directory(top)?).is_err() {
+        return Ok((Candidate::create(top, 0)?.path, false));
+    }
+    let places = top.with_extension("places");
+    let mut recent = parse(&fs::read_to_string(&places).unwrap_or_default());
+    // The others exist until the last is created, so that each is in another place.
+    let mut candidates = (0..CANDIDATES).map(|number| Candidate::create(top, number)).collect::<Result<Vec<_>, _>>()?;
+    candidates.sort_by_key(|candidate| candidate.rank(&recent));
+    for other in candidates.drain(1..) {
+        fs::remove_dir(&other.path).map_err(|error| Stop::io("rmdir", &error))?;
+    }
+    let best = candidates.pop().ok_or_else(|| Stop::Wrong("no directory was created".to_owned()))?;
+    recent.push(best.inode);
+    recent.drain(..recent.len().saturating_sub(RECENT));
+    let lines: Vec<String> = recent.iter().map(u64::to_string).collect();
+    // Without it, where the disk is full, the next pass only selects from fewer facts.
+    let _ = fs::write(&places, lines.join("\n"));
+    Ok((best.path, true))
 }
 
-/// Creates directories, keeps the one in which `probe_ns` takes the least time, and removes the others.
-fn fastest(top: &Path, count: usize, probe_ns: impl Fn(&OwnedFd) -> Result<u64, Stop>) -> Result<PathBuf, Stop> {
-    let candidate = |number| {
+/// Reads an inode from each line.
+fn parse(text: &str) -> Vec<u64> {
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+/// A directory that a pass may keep.
+#[derive(Debug)]
+struct Candidate {
+    path: PathBuf,
+    inode: u64,
+    /// The shortest time of creating a file in it.
+    creation_ns: u64,
+}
+
+impl Candidate {
+    fn create(top: &Path, number: usize) -> Result<Self, Stop> {
         let path = top.join(format!("pass-{:x}-{number}", monotonic_ns()));
         fs::create_dir(&path).map_err(|error| Stop::io("mkdir", &error))?;
-        Ok::<_, Stop>((probe_ns(&open_directory(&path)?)?, path))
-    };
-    // The others exist until the last is created, so that each is in another place.
-    let mut candidates = (0..count).map(candidate).collect::<Result<Vec<_>, _>>()?;
-    candidates.sort_by_key(|&(ns, _)| std::cmp::Reverse(ns));
-    let (_, kept) = candidates.pop().ok_or_else(|| Stop::Wrong("no directory was created".to_owned()))?;
-    for (_, path) in candidates {
-        fs::remove_dir(&path).map_err(|error| Stop::io("rmdir", &error))?;
+        let inode = fs::metadata(&path).map_err(|error| Stop::io("stat", &error))?.ino();
+        let creation_ns = creation_ns(&open_directory(&path)?)?;
+        Ok(Self { path, inode, creation_ns })
     }
-    Ok(kept)
+
+    /// Returns what is smallest for the best: whether it is where one of the last passes was, and the time.
+    fn rank(&self, recent: &[u64]) -> (bool, u64) {
+        (recent.iter().any(|&inode| inode.abs_diff(self.inode) < NEIGHBOURHOOD), self.creation_ns)
+    }
 }
 
 /// Returns the shortest time of creating a file, in nanoseconds.
@@ -113,20 +148,15 @@ fn open_directory(path: &Path) -> Result<OwnedFd, Stop> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
 
     #[test]
-    fn of_several_directories_the_fastest_is_kept() {
-        let room = tempfile::tempdir().unwrap();
-        let times = [300, 200, 15, 270, 16];
-        let next = Cell::new(0);
-        let probe = |directory: &OwnedFd| {
-            assert_eq!(file::Listing::new(directory)?.next_count()?.unwrap_or(0), 0, "a directory that was used");
-            Ok(times[next.replace(next.get() + 1)])
-        };
-        let kept = fastest(room.path(), times.len(), probe).unwrap();
-        let paths: Vec<PathBuf> = fs::read_dir(room.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert!(kept.to_str().unwrap().ends_with("-2") && paths == [kept], "{paths:?}");
+    fn a_fast_place_that_was_not_just_used_is_the_best() {
+        let candidate = |inode, creation_ns| Candidate { path: PathBuf::new(), inode, creation_ns };
+        let (far, slow) = (candidate(5 * NEIGHBOURHOOD, 15_000), candidate(9 * NEIGHBOURHOOD, 270_000));
+        let used = candidate(2 * NEIGHBOURHOOD + 8_193, 14_000);
+        let recent = parse(&format!("{}\n{}\n", 7 * NEIGHBOURHOOD, 2 * NEIGHBOURHOOD));
+        assert!(far.rank(&recent) < slow.rank(&recent) && slow.rank(&recent) < used.rank(&recent));
+        assert!(used.rank(&[]) < far.rank(&[]));
     }
 
     #[test]
@@ -134,11 +164,19 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let top = room.path().join("files");
         fs::create_dir_all(top.join("left-behind")).unwrap();
-        let pass = PassDirectory::create(&top).unwrap();
-        file::create(&pass.handle, c"file", false).unwrap();
-        let paths: Vec<PathBuf> = fs::read_dir(&top).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert!(paths.len() == 1 && paths[0].join("file").exists(), "{paths:?}");
-        drop(pass);
-        assert!(!top.exists());
+        let is_spread = file::spread_directories(&open_directory(&top).unwrap()).is_ok();
+        for passes in 1..RECENT + 3 {
+            let pass = PassDirectory::create(&top).unwrap();
+            assert_eq!(pass.is_spread, is_spread);
+            file::create(&pass.handle, c"file", false).unwrap();
+            let paths: Vec<PathBuf> = fs::read_dir(&top).unwrap().map(|entry| entry.unwrap().path()).collect();
+            assert!(paths.len() == 1 && paths[0].join("file").exists(), "{paths:?}");
+            let inode = fs::metadata(&paths[0]).unwrap().ino();
+            drop(pass);
+            assert!(!top.exists());
+            let places = parse(&fs::read_to_string(room.path().join("files.places")).unwrap_or_default());
+            assert_eq!(places.len(), if is_spread { passes.min(RECENT) } else { 0 });
+            assert!(!is_spread || places.last() == Some(&inode), "{places:?}");
+        }
     }
 }
