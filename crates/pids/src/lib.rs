@@ -23,7 +23,7 @@ mod workload;
 
 pub use list::ALL;
 pub use processes::{Processes, Refused};
-pub use workload::Workload;
+pub use workload::{Population, Workload};
 
 use std::fmt::Debug;
 

@@ -2,12 +2,22 @@
 
 use crate::workload::Population;
 use crate::{Id, Model, Processes, Refused, Workload};
+use rand::RngExt;
+use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use std::time::Instant;
 
-/// Meetings with a used number that a sample of random occupancy should contain: its mean then varies by about 2%.
-const MEETINGS: u64 = 2_000;
+/// Samples of each number of sleepers in a pass, each with other places.
+const SAMPLES: u32 = 2;
+
+/// Allocations before the first that is measured, which fetch the model's data into the caches.
+const WARM_UP: u32 = 1_000;
+
+/// Numbers of sleepers that are measured by default, in thousandths of all numbers.
+const SIZES: [u32; 18] = [5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 400, 500, 600, 700, 800, 900];
+
+/// The most of them among which a model is measured that reads the square of their number.
+const SQUARE_MAX: u32 = 100;
 
 /// What is measured.
 #[derive(Debug, Clone, Copy)]
@@ -34,20 +44,19 @@ pub struct Sample {
 }
 
 impl Experiment {
-    /// Takes a sample among `n` sleepers, whose places and all else that is random follow from the seed.
-    ///
-    /// It is as long as one pass of a cursor over all free numbers, so that each used number is met once. Where used
-    /// numbers are at random places, a part of a pass shows the same mean, and the sample ends after it.
-    pub fn sample(&self, n: u32, seed: u64) -> Result<Sample, Refused> {
+    /// Takes a sample among `n` sleepers, whose places and all else that is random follow from the seed. It has as many
+    /// allocations as [`Population::representative`] says. `clock_ns` should stop while the thread does not run.
+    pub fn sample(&self, n: u32, seed: u64, clock_ns: fn() -> u64) -> Result<Sample, Refused> {
         let mut population = self.population(seed);
         for _ in 0..n {
             population.add()?;
         }
-        let allocations = self.allocations(population.processes());
+        let allocations = population.representative();
+        population.fork(allocations.min(WARM_UP))?;
         let before = population.processes().visits();
-        let began = Instant::now();
+        let began_ns = clock_ns();
         population.fork(allocations)?;
-        let elapsed_ns = began.elapsed().as_nanos() as f64;
+        let elapsed_ns = clock_ns().saturating_sub(began_ns) as f64;
         let visits = population.processes().visits() - before;
         let each = f64::from(allocations);
         Ok(Sample { n, allocations, visits: visits as f64 / each, time_ns: elapsed_ns / each })
@@ -65,11 +74,56 @@ impl Experiment {
         (self.model.capacity(self.pid_max).saturating_sub(2)) / self.workload.numbers_each()
     }
 
-    fn allocations(&self, processes: &Processes) -> u32 {
-        let used = u64::from(processes.in_use());
-        let free = u64::from(self.model.capacity(self.pid_max)).saturating_sub(used).max(1);
-        let is_even = matches!(self.workload, Workload::Random | Workload::Groups | Workload::Turnover);
-        let enough = if is_even { (MEETINGS * free / used.max(1)).max(MEETINGS) } else { u64::MAX };
-        free.min(enough) as u32
+    /// Returns the numbers of sleepers that are measured by default: from 0.5% to 90% of the numbers, or to 10% and at
+    /// most 10,000 if the model reads the square of their number.
+    pub fn sizes(&self) -> Vec<u32> {
+        let is_square = self.model.closed_form == Some(crate::ClosedForm::Scan);
+        let sizes = SIZES.iter().filter(|share| !is_square || **share <= SQUARE_MAX);
+        let sizes = sizes.map(|share| (u64::from(self.pid_max + 1) * u64::from(*share) / 1_000) as u32);
+        sizes.filter(|n| *n <= self.sleepers_max() && (!is_square || *n <= 10_000)).collect()
+    }
+}
+
+/// Experiments, each among several numbers of sleepers, in repeated passes.
+#[derive(Debug, Clone)]
+pub struct Study {
+    /// Each experiment with its numbers of sleepers.
+    pub experiments: Vec<(Experiment, Vec<u32>)>,
+    /// The number of passes. A pass has other places and another order.
+    pub passes: u32,
+    /// The seed of all that is random.
+    pub seed: u64,
+}
+
+impl Study {
+    /// Measures, in random order. Returns the samples of each experiment, pass by pass. `clock_ns` should stop while
+    /// the thread does not run; `progress` is called before each sample with the number of those taken and of all.
+    pub fn run(
+        &self,
+        clock_ns: fn() -> u64,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Vec<Vec<Vec<Sample>>>, Refused> {
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        let sizes = self.experiments.iter().enumerate();
+        let mut order: Vec<(usize, u32)> = sizes
+            .flat_map(|(index, (_, sizes))| sizes.iter().map(move |n| (index, *n)))
+            .flat_map(|one| std::iter::repeat_n(one, SAMPLES as usize))
+            .collect();
+        let all = order.len() as u64 * u64::from(self.passes);
+        let mut taken = 0;
+        let mut samples = vec![Vec::new(); self.experiments.len()];
+        for _ in 0..self.passes {
+            order.shuffle(&mut random);
+            let mut pass = vec![Vec::new(); self.experiments.len()];
+            for &(index, n) in &order {
+                progress(taken, all);
+                pass[index].push(self.experiments[index].0.sample(n, random.random(), clock_ns)?);
+                taken += 1;
+            }
+            for (samples, pass) in samples.iter_mut().zip(pass) {
+                samples.push(pass);
+            }
+        }
+        Ok(samples)
     }
 }

@@ -126,7 +126,12 @@ impl Processes {
 
     /// Returns whether as many numbers are in use as can be.
     pub fn is_full(&self) -> bool {
-        self.in_use >= self.model.capacity(self.pid_max)
+        self.in_use >= self.capacity()
+    }
+
+    /// Returns how many numbers from [`Model::low`] on can be in use at a time.
+    pub fn capacity(&self) -> u32 {
+        self.model.capacity(self.pid_max)
     }
 
     /// Returns how many numbers from [`Model::low`] on are in use.

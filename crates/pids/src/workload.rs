@@ -4,6 +4,9 @@ use crate::{INIT, Id, Processes, Refused};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
+/// Meetings with a used number that a sample among random numbers should contain: its mean then varies by about 2%.
+const MEETINGS: u64 = 2_000;
+
 /// Processes of a block with [`Workload::Blocked`].
 const BLOCK: u32 = 64;
 
@@ -108,6 +111,18 @@ impl Population {
             }
         }
         Ok(())
+    }
+
+    /// Returns how many allocations show the mean.
+    ///
+    /// One pass of a cursor over all free numbers meets each used number once. Where those are at random places, a part
+    /// of a pass shows the same mean.
+    pub fn representative(&self) -> u32 {
+        let used = u64::from(self.processes.in_use());
+        let free = u64::from(self.processes.capacity()).saturating_sub(used).max(1);
+        let is_even = matches!(self.workload, Workload::Random | Workload::Groups | Workload::Turnover);
+        let enough = if is_even { (MEETINGS * free / used.max(1)).max(MEETINGS) } else { free };
+        free.min(enough) as u32
     }
 
     /// Returns the sleepers.

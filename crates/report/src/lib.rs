@@ -5,6 +5,7 @@
 //! charts ([`svg`]). So no two places can show different values. The crate measures nothing, reads no clock and prints
 //! nothing: it turns values into text.
 
+pub mod allocators;
 mod analysis;
 mod between_runs;
 mod comparisons;

@@ -3,7 +3,7 @@
 //! [`rows`], [`comparison_rows`] and [`variant_rows`] return data, which `--json` prints; [`render`],
 //! [`render_records`], [`render_comparisons`] and [`render_variants`] lay it out for a terminal.
 
-mod grid;
+pub(crate) mod grid;
 mod lines;
 mod records;
 mod variants;
@@ -280,7 +280,7 @@ fn most_expensive(phase: &PhaseStudy<'_>) -> Option<f64> {
 }
 
 /// The outcome of a curve without a cliff.
-fn without_cliff(judged: &Judgement) -> String {
+pub(crate) fn without_cliff(judged: &Judgement) -> String {
     match &judged.outcome {
         Outcome::Flat { within } if *within == 0.0 => "flat, exactly".to_owned(),
         Outcome::Flat { .. } => "flat".to_owned(),
@@ -371,7 +371,7 @@ fn events(phase: &PhaseStudy<'_>) -> String {
 }
 
 /// A text in lines of the terminal's width.
-fn wrapped(text: &str, layout: Layout) -> String {
+pub(crate) fn wrapped(text: &str, layout: Layout) -> String {
     let width = usize::from(layout.width).max(20);
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

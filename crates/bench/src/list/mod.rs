@@ -21,6 +21,7 @@ pub mod map_files;
 pub mod mmap;
 pub mod nop;
 pub mod open;
+pub mod pids;
 pub mod pipe;
 pub mod request;
 pub mod socket;
@@ -48,6 +49,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<mmap::Mmap>(),
     Entry::of::<nop::Nop>(),
     Entry::of::<open::Open>(),
+    Entry::of::<pids::Pids>(),
     Entry::of::<pipe::Pipe>(),
     Entry::of::<request::Request>(),
     Entry::of::<socket::Socket>(),

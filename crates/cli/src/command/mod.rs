@@ -10,6 +10,7 @@ mod lab;
 mod list;
 mod load;
 mod mail;
+mod pids;
 mod queue;
 mod report;
 mod run;
@@ -55,6 +56,8 @@ enum Command {
     Load(load::Args),
     /// Deliver a message to a list of recipients over SMTP, and record what became of each
     Mail(Box<mail::Args>),
+    /// Compare allocators of process identifiers, as models, by what they read to find a free one
+    Pids(pids::Args),
     /// List, hold, release, delete or flush the messages in the queue of `landau mail --relay`
     Queue(queue::Args),
     /// Print the verdicts of a record as a table, or compare several records
@@ -112,6 +115,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Explain(args)) => explain::run(&args, words),
         Some(Command::Load(args)) => load::run(&args, words),
         Some(Command::Mail(args)) => mail::run(&args),
+        Some(Command::Pids(args)) => pids::run(&args),
         Some(Command::Queue(args)) => queue::run(&args),
         Some(Command::Show(args)) => show::run(&args),
         Some(Command::Report(args)) => report::run(&args),

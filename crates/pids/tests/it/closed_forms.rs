@@ -12,7 +12,7 @@ fn experiment(model: &'static Model, workload: Workload) -> Experiment {
 
 /// The mean of three occupancies.
 fn mean(experiment: &Experiment, n: u32) -> f64 {
-    (1..=3).map(|seed| experiment.sample(n, seed).expect("numbers are free").visits).sum::<f64>() / 3.0
+    (1..=3).map(|seed| experiment.sample(n, seed, || 0).expect("numbers are free").visits).sum::<f64>() / 3.0
 }
 
 fn compare(form: ClosedForm, sizes: &[u32]) {
@@ -53,10 +53,10 @@ fn every_workload_runs_on_every_model() {
     for model in ALL {
         for workload in Workload::ALL {
             let experiment = Experiment { model, workload, pid_max: 3_000 };
-            let sample = experiment.sample(500, 1).unwrap();
+            let sample = experiment.sample(500, 1, || 0).unwrap();
             assert!(sample.visits >= 0.9 || model.name == "freebsd-scan", "{} {}", model.name, workload.name());
             let most = experiment.sleepers_max();
-            assert!(experiment.sample(most, 2).is_ok(), "{} {}: {most}", model.name, workload.name());
+            assert!(experiment.sample(most, 2, || 0).is_ok(), "{} {}: {most}", model.name, workload.name());
         }
     }
 }

@@ -3,10 +3,10 @@
 use super::Layout;
 
 /// The indent, and the space between two columns.
-pub(super) const GAP: usize = 2;
+pub(crate) const GAP: usize = 2;
 
 /// A text of at most `width` characters; its middle is left out, as the end of a name is its phase.
-pub(super) fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     let count = text.chars().count();
     if count <= width {
         return text.to_owned();
@@ -18,7 +18,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 }
 
 /// The widths that the cells of each column need.
-pub(super) fn needed<'a>(lines: impl Iterator<Item = &'a [String]>) -> Vec<usize> {
+pub(crate) fn needed<'a>(lines: impl Iterator<Item = &'a [String]>) -> Vec<usize> {
     let mut widths: Vec<usize> = Vec::new();
     for cells in lines {
         widths.resize(widths.len().max(cells.len()), 0);
@@ -30,12 +30,12 @@ pub(super) fn needed<'a>(lines: impl Iterator<Item = &'a [String]>) -> Vec<usize
 }
 
 /// The width of a line with these columns.
-pub(super) fn used(widths: &[usize]) -> usize {
+pub(crate) fn used(widths: &[usize]) -> usize {
     widths.iter().map(|width| width + GAP).sum()
 }
 
 /// Cells side by side, each cut to its width.
-pub(super) fn line(cells: &[String], widths: &[usize]) -> String {
+pub(crate) fn line(cells: &[String], widths: &[usize]) -> String {
     let mut text = String::new();
     for (cell, &width) in cells.iter().zip(widths) {
         text.extend([" ".repeat(GAP), format!("{:<width$}", cut(cell, width))]);
@@ -44,17 +44,17 @@ pub(super) fn line(cells: &[String], widths: &[usize]) -> String {
 }
 
 /// A line below a head.
-pub(super) fn rule(widths: &[usize], layout: Layout) -> String {
+pub(crate) fn rule(widths: &[usize], layout: Layout) -> String {
     "─".repeat(used(widths).min(usize::from(layout.width)))
 }
 
 /// A text in bold.
-pub(super) fn bold(text: &str, layout: Layout) -> String {
+pub(crate) fn bold(text: &str, layout: Layout) -> String {
     colored(text, "1", layout)
 }
 
 /// A text with a terminal's colour code.
-pub(super) fn colored(text: &str, code: &str, layout: Layout) -> String {
+pub(crate) fn colored(text: &str, code: &str, layout: Layout) -> String {
     if layout.color && !code.is_empty() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
 }
 

@@ -5,14 +5,15 @@ use crate::quantity::{FormatCost, Unit, count};
 use crate::{CaseStudy, PhaseStudy, ends};
 
 /// Who pays, by benchmark and phase; `{n}` and `{cost}` are replaced. A curve that is not listed has its axis: "With
-/// 980 open files, a call takes 1.2 µs".
-const WHO: [(&str, &str, &str); 12] = [
+/// 980 open files, a call takes 1.2 µs". An empty text: no program pays for a model.
+const WHO: [(&str, &str, &str); 13] = [
     ("bind", "bind", "A program that has bound {n} ports pays {cost} for the next one"),
     ("event_loop", "wait", "An event loop with {n} idle descriptors pays {cost} for each wait"),
     ("event_wait", "wait", "A program that watches {n} descriptors with this call pays {cost} for each wait"),
     ("fork", "return", "A process with {n} children pays {cost} for each further fork"),
     ("mmap", "mmap", "A process with {n} mappings pays {cost} for each further one"),
     ("mmap", "munmap", "A process with {n} mappings pays {cost} to remove one"),
+    ("pids", "allocate", ""),
     ("request", "first_byte", "A server with {n} open connections takes {cost} to answer on one of them"),
     ("request", "last_byte", "A server with {n} open connections takes {cost} to answer on one of them"),
     ("thread", "join", "A process with {n} threads pays {cost} to join one"),
@@ -39,6 +40,9 @@ fn words(benchmark: &str, phase: &str, axis: &str, unit: Unit, (n, cost): (f64, 
     let own = WHO.iter().find(|one| one.0 == benchmark && one.1 == phase).map(|one| one.2.to_owned());
     let verb = if unit == Unit::Instructions { "executes" } else { "takes" };
     let template = own.unwrap_or_else(|| format!("With {{n}} {axis}, a call {verb} {{cost}}"));
+    if template.is_empty() {
+        return template;
+    }
     let text = template.replace("{n}", &count(n)).replace("{cost}", &unit.cost(cost));
     let rate = 1e9 / cost.max(1.0);
     match unit {
@@ -63,6 +67,7 @@ mod tests {
         assert_eq!(bind, "A program that has bound 14,254 ports pays 2.77 ms for the next one: at most 361 a second.");
         let open = words("open", "open", "open files", Unit::Time, (980.0, 1200.0));
         assert_eq!(open, "With 980 open files, a call takes 1.2 µs.");
+        assert_eq!(words("pids", "allocate", "sleeping processes", Unit::Time, (3_000.0, 2e5)), "");
         let counted = words("open", "open", "open files", Unit::Instructions, (980.0, 4016.0));
         assert_eq!(counted, "With 980 open files, a call executes 4,016 instructions.");
     }

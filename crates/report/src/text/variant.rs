@@ -4,7 +4,7 @@ use crate::quantity::count;
 
 /// Benchmark, setting, value and words; an empty value stands for every other one, which replaces `{value}`. A setting
 /// that is not listed is told as it is typed.
-const WORDS: [(&str, &str, &str, &str); 33] = [
+const WORDS: [(&str, &str, &str, &str); 36] = [
     ("bind", "family", "v6", "IPv6"),
     ("bind", "range", "", "the port range {value}"),
     ("bind", "v6only", "off", "IPv4 on the same socket"),
@@ -29,6 +29,9 @@ const WORDS: [(&str, &str, &str, &str); 33] = [
     ("mmap", "order", "random", "pages in random order"),
     ("mmap", "populate", "on", "MAP_POPULATE"),
     ("mmap", "until", "limit", "as many mappings as the kernel allows"),
+    ("pids", "allocator", "", "the allocator {value}"),
+    ("pids", "workload", "groups", "sessions that outlive their leaders"),
+    ("pids", "workload", "turnover", "sleepers that are replaced"),
     ("request", "backend", "", "the backend {value}"),
     ("request", "server", "", "the server {value}"),
     ("socket", "family", "v6", "IPv6"),
