@@ -14,6 +14,7 @@ mod mail_clients;
 mod mail_servers;
 mod measured;
 mod misused;
+mod pids;
 mod platforms;
 mod processes;
 mod queue;
