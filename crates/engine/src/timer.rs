@@ -45,9 +45,12 @@ impl Sequence {
     ///
     /// # Errors
     ///
-    /// Fails if the call does, and after the eighth call.
+    /// Fails if the call does; without making it if the sequence has eight calls.
     #[inline(always)]
     pub fn time<T>(&mut self, phase: usize, call: impl FnOnce() -> landau_sys::Result<T>) -> Result<T, Stop> {
+        let Some(sample) = self.calls.get_mut(self.count) else {
+            return Err(Stop::Wrong(format!("a sequence has at most {SEQUENCE} calls")));
+        };
         if self.is_marked {
             marker::begin(phase);
         }
@@ -56,7 +59,6 @@ impl Sequence {
         if self.is_marked {
             marker::end(phase);
         }
-        let sample = self.calls.get_mut(self.count).ok_or_else(|| Stop::Wrong("a sequence is full".to_owned()))?;
         *sample = (phase, now - self.last);
         self.count += 1;
         self.last = now;
@@ -323,5 +325,20 @@ mod tests {
         // The time of the call that failed is in the one after it.
         let sum: u64 = [0, 2].iter().flat_map(|&lane| lanes.read(lane, 0, 4)).sum();
         assert_eq!(sum, calls.last - began);
+    }
+
+    #[test]
+    fn a_ninth_call_of_a_sequence_is_refused_before_it_is_made() {
+        let (lanes, _fd) = Lanes::create(&[16, 4, 4, 4, 64]).unwrap();
+        let mut calls = Timer::new(&lanes, Clock::Gettime, 3, None, 1).sequence();
+        let mut made = 0;
+        let mut call = |calls: &mut Sequence| {
+            calls.time(0, || {
+                made += 1;
+                Ok(())
+            })
+        };
+        assert!((0..8).all(|_| call(&mut calls).is_ok()) && call(&mut calls).is_err());
+        assert_eq!(made, 8);
     }
 }
