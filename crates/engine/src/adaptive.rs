@@ -3,7 +3,7 @@
 //! The engine cannot judge curves. An [`Assessor`] says between two rounds which curves need further passes and how
 //! many, and [`Limits::choose`] turns that into the next round.
 
-use crate::Error;
+use crate::{Error, Study};
 use landau_record::schema::{Adaptive, Outcome, PassEnd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,9 +12,14 @@ use std::time::Duration;
 /// all but the cheapest cases.
 const BOUNDED_FACTOR: u32 = 20;
 
-/// A study's adaptive passes take half as long as its planned ones, but at least and at most this time. The quick study
-/// of everything, about 72 s on two processors, stays below two minutes.
-const TIME: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(15 * 60));
+/// Adaptive passes may take half as long as the planned ones, but always this long.
+const LEAST: Duration = Duration::from_secs(10);
+
+/// The longest time that the adaptive passes of a study may take. With it the quick study of everything, whose planned
+/// passes take 60 to 80 s on two processors, stays below two minutes.
+fn longest(study: Study) -> Duration {
+    Duration::from_secs(if study == Study::Full { 15 * 60 } else { 36 })
+}
 
 /// With [`Adaptive::UntilResolved`] a case gets at most this many passes, or 20 times the planned ones.
 const UNTIL_RESOLVED_CAP: u32 = 100;
@@ -65,11 +70,11 @@ pub(crate) struct Limits {
 impl Limits {
     /// Returns the limits of a run whose cases had this number of planned passes, which took this time in all; none if
     /// it makes planned passes only.
-    pub(crate) fn of(adaptive: Adaptive, planned: u32, took: Duration) -> Option<Self> {
+    pub(crate) fn of(adaptive: Adaptive, study: Study, planned: u32, took: Duration) -> Option<Self> {
         let bounded = planned.saturating_mul(BOUNDED_FACTOR);
         match adaptive {
             Adaptive::Off => None,
-            Adaptive::Bounded => Some(Self { pass_cap: bounded, time: Some((took / 2).clamp(TIME.0, TIME.1)) }),
+            Adaptive::Bounded => Some(Self { pass_cap: bounded, time: Some((took / 2).clamp(LEAST, longest(study))) }),
             Adaptive::UntilResolved => Some(Self { pass_cap: bounded.max(UNTIL_RESOLVED_CAP), time: None }),
         }
     }
@@ -271,13 +276,14 @@ mod tests {
 
     #[test]
     fn limits_follow_from_the_mode_and_the_planned_passes() {
-        let of = |adaptive, planned| Limits::of(adaptive, planned, SECOND).map(|limits| limits.pass_cap);
+        let of = |adaptive, planned| Limits::of(adaptive, Study::Quick, planned, SECOND).map(|limits| limits.pass_cap);
         assert_eq!(of(Adaptive::Off, 5), None);
         assert_eq!(of(Adaptive::Bounded, 5), Some(100));
         assert_eq!((of(Adaptive::UntilResolved, 5), of(Adaptive::UntilResolved, 50)), (Some(100), Some(1000)));
-        let time = |adaptive, took| Limits::of(adaptive, 5, SECOND * took).and_then(|limits| limits.time);
-        let bounded = [1, 20, 72, 3_600].map(|took| time(Adaptive::Bounded, took));
-        assert_eq!(bounded, [10, 10, 36, 900].map(|seconds| Some(SECOND * seconds)));
-        assert_eq!(time(Adaptive::UntilResolved, 72), None);
+        let time = |study, took| Limits::of(Adaptive::Bounded, study, 5, SECOND * took).and_then(|limits| limits.time);
+        let seconds = |times: [u32; 4]| times.map(|seconds| Some(SECOND * seconds));
+        assert_eq!([1, 20, 62, 3_600].map(|took| time(Study::Quick, took)), seconds([10, 10, 31, 36]));
+        assert_eq!([1, 20, 62, 3_600].map(|took| time(Study::Full, took)), seconds([10, 10, 31, 900]));
+        assert_eq!(Limits::of(Adaptive::UntilResolved, Study::Full, 5, SECOND).and_then(|limits| limits.time), None);
     }
 }

@@ -97,7 +97,8 @@ impl<'a> Execution<'a> {
         self.announce(todo.len());
         let mut ending = self.passes(&todo)?;
         if ending == EndOutcome::Complete
-            && let Some(limits) = Limits::of(self.plan.adaptive, self.plan.pass_count, self.planned_time)
+            && let Some(limits) =
+                Limits::of(self.plan.adaptive, self.plan.study, self.plan.pass_count, self.planned_time)
         {
             ending = self.adaptive_rounds(&limits)?;
         }
