@@ -125,9 +125,10 @@ pub(crate) fn drop_points(reduced: &Reduced<'_>, judged: &mut [bool], options: &
 }
 
 /// Returns what is judged after the fewest early points without which the best law is no longer questioned, if they
-/// exceed it. Where no law describes the rest either, all of them are dropped if they cost more than what follows, or
-/// than the last calls: a shape that begins with a fall cannot be told from a warm-up, and under a growth that follows
-/// no law a warm-up cannot be seen, but makes a fall of a curve that ends at the cost of its beginning.
+/// exceed it. Where no law describes the rest either, all of them are dropped if on the way up they cost more than
+/// what follows, or than the last calls: a shape that begins with a fall cannot be told from a warm-up, and under a
+/// growth that follows no law a warm-up cannot be seen, but makes a fall of a curve that ends at the cost of its
+/// beginning.
 fn questionable(
     grid: &Grid,
     judged: &[bool],

@@ -38,17 +38,32 @@ const OPEN_ROWS: [&str; 5] = [
     "fall beyond the margin",
     "near the margin",
 ];
-/// The rows that miss their target in the published table, with the shares that they keep: METHODOLOGY.md says why. In
-/// a row of 96 series one is already more than 1%.
+/// The rows that miss their target, with the shares that they keep: METHODOLOGY.md says why.
 const KNOWN: &[(&str, Target)] = &[
-    ("root", Target { wrong: 1.1, ..TARGET }),
-    ("probing", Target { wrong: 1.4, ..TARGET }),
     ("outside", Target { good: 98.0, ..TARGET }),
-    ("mixture", Target { good: 74.0, ..TARGET }),
-    ("mixture, long stays", Target { good: 12.4, ..TARGET }),
+    ("mixture", Target { good: 73.0, ..TARGET }),
+    ("mixture, long stays", Target { good: 5.0, ..TARGET }),
 ];
-/// Verdicts that turn wrong with more passes, beyond those that are mended. None is wanted.
-const KNOWN_TURNED: usize = 2;
+/// What else is missed in the published table, and is not excused for other trials and seeds: in a row of 96 series one
+/// is already more than 1%.
+const OF_TABLE: Excused = Excused {
+    rows: &[("root", Target { wrong: 1.1, ..TARGET }), ("probing", Target { wrong: 1.4, ..TARGET })],
+    turned: 2,
+    tails: &[("×3, tail ×3", 70.0)],
+    tail_coverage_max: 93.2,
+};
+/// What is excused besides the known misses.
+struct Excused {
+    rows: &'static [(&'static str, Target)],
+    /// Verdicts that turn wrong with more passes, beyond those that are mended.
+    turned: usize,
+    /// The rows of 99th percentiles whose intervals hold the truth less often, with the share that they keep.
+    tails: &'static [(&'static str, f64)],
+    /// The largest share over all rows of 99th percentiles.
+    tail_coverage_max: f64,
+}
+/// Nothing.
+const NOTHING: Excused = Excused { rows: &[], turned: 0, tails: &[], tail_coverage_max: COVERAGE.1 };
 /// Shapes outside the dictionary that are flagged, in percent.
 const FLAGGED: f64 = 99.0;
 /// Largest share of flat truths called growing, falling or varying, and of curves with a false recurring outlier, in
@@ -61,11 +76,6 @@ const COVERAGE: (f64, f64) = (87.0, 93.0);
 const FOUND: (&[&str], f64) = (&["flat, tail ×2", "flat, tail ×3", "flat, tail ×2 by a step", "×3, tail ×3"], 60.0);
 /// Smallest share of the intervals of a row of 99th percentiles that hold the truth, in percent: a row has few series.
 const ROW_COVERAGE_MIN: f64 = 75.0;
-/// The rows of 99th percentiles that hold the truth less often, with the share that they keep: beside a steep median,
-/// calls of a burst cost as much as the tail.
-const KNOWN_COVERAGE: &[(&str, f64)] = &[("×3, tail ×3", 70.0)];
-/// The largest share over all rows of 99th percentiles that is kept: slightly too wide.
-const KNOWN_TAIL_COVERAGE_MAX: f64 = 93.2;
 
 /// Series of each truth near the margin, noise and length, whose promised passes are made.
 const PROMISE_TRIALS: usize = 20;
@@ -116,7 +126,9 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     let drawn = if args.drawn { " --drawn" } else { "" };
     let mut text = format!("{}\n\n{}", caption_of(args.trials, args.seed, drawn), markdown(&table).trim_end());
     text.extend(["\n\n", &statements_markdown(&table)]);
-    let mut misses = misses(&table);
+    let is_published = (args.trials, args.seed, args.drawn) == (TRIALS, SEED, false);
+    let excused = if is_published { &OF_TABLE } else { &NOTHING };
+    let mut misses = misses(&table, excused);
     if args.only.is_empty() || args.only == PROMISES {
         let promised = promises(PROMISE_TRIALS, args.seed);
         text.extend(["\n\n", &promises_markdown(&promised)]);
@@ -125,7 +137,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
     if args.only.is_empty() || args.only == TAILS {
         let tails = tail_calibration::tally(args.trials, args.seed);
         text.extend(["\n\n", tail_calibration::markdown(&tails).trim_end()]);
-        misses.extend(misses_of_tails(&tails));
+        misses.extend(misses_of_tails(&tails, excused));
     }
     println!("{text}");
     for miss in &misses {
@@ -199,7 +211,7 @@ const PROMISES: &str = "promises";
 const TAILS: &str = "tails";
 
 /// Returns the missed targets of the 99th percentiles.
-fn misses_of_tails(tallies: &[TailTally]) -> Vec<String> {
+fn misses_of_tails(tallies: &[TailTally], excused: &Excused) -> Vec<String> {
     let mut found = Vec::new();
     for one in tallies {
         let changes = one.share(one.false_changes).percent();
@@ -215,7 +227,7 @@ fn misses_of_tails(tallies: &[TailTally]) -> Vec<String> {
             found.push(format!("{}: {changes:.1}% are said to change, at least {}%", one.truth, FOUND.1));
         }
         let covered = one.share(one.covered);
-        let known = KNOWN_COVERAGE.iter().find(|(name, _)| *name == one.truth);
+        let known = excused.tails.iter().find(|(name, _)| *name == one.truth);
         let least = known.map_or(ROW_COVERAGE_MIN, |(_, share)| *share);
         if one.judged > 0 && covered.percent() < least {
             found.push(format!("{}: {covered}% of the intervals hold the truth, at least {least}%", one.truth));
@@ -226,8 +238,9 @@ fn misses_of_tails(tallies: &[TailTally]) -> Vec<String> {
         all.add(one);
     }
     let covered = all.share(all.covered);
-    if all.judged > 0 && !(COVERAGE.0..=KNOWN_TAIL_COVERAGE_MAX).contains(&covered.percent()) {
-        found.push(format!("{covered}% of the intervals of 99th percentiles hold the truth, not 90 ± 3%"));
+    let (least, most) = (COVERAGE.0, excused.tail_coverage_max);
+    if all.judged > 0 && !(least..=most).contains(&covered.percent()) {
+        found.push(format!("{covered}% of the intervals of 99th percentiles hold the truth, not {least} to {most}%"));
     }
     found
 }
@@ -264,20 +277,20 @@ fn with_table(document: &str, table: &str) -> Option<String> {
 }
 
 /// Returns what a row must reach.
-fn target_of(row: &str) -> Target {
+fn target_of(row: &str, excused: &Excused) -> Target {
     let of_issue = match row {
         "outside" => Target { good: FLAGGED, ..TARGET },
         row if OPEN_ROWS.contains(&row) => Target { good: 0.0, ..TARGET },
         _ => TARGET,
     };
-    KNOWN.iter().find(|(name, _)| *name == row).map_or(of_issue, |(_, target)| *target)
+    KNOWN.iter().chain(excused.rows).find(|(name, _)| *name == row).map_or(of_issue, |(_, target)| *target)
 }
 
 /// Returns the missed targets, a sentence each.
-fn misses(table: &[(&'static str, Tally)]) -> Vec<String> {
+fn misses(table: &[(&'static str, Tally)], excused: &Excused) -> Vec<String> {
     let mut found = Vec::new();
     for (name, tally) in table {
-        let target = target_of(name);
+        let target = target_of(name, excused);
         let (good, wrong) = (tally.good_of_all(), tally.of_all(Score::Wrong));
         if good.percent() < target.good {
             found.push(format!("{name}: {good}% right or rival, at least {}%", target.good));
@@ -296,7 +309,7 @@ fn misses(table: &[(&'static str, Tally)]) -> Vec<String> {
             found.push(format!("{share}% of the {what}, at most {FALSE_MAX}%"));
         }
     }
-    if all.turned > all.mended + KNOWN_TURNED {
+    if all.turned > all.mended + excused.turned {
         found.push(format!("with more passes {} verdicts turn wrong, and {} are mended", all.turned, all.mended));
     }
     let coverage = 100.0 * all.coverage();
@@ -346,8 +359,9 @@ mod tests {
             mended: 1,
             ..Tally::default()
         };
-        assert_eq!(misses(&[("step", good.clone())]), Vec::<String>::new());
-        let of = |name, tally| misses(&[(name, tally)]).len();
+        assert_eq!(misses(&[("step", good.clone())], &OF_TABLE), Vec::<String>::new());
+        assert_eq!(misses(&[("step", good.clone())], &NOTHING).len(), 1, "verdicts that turn wrong");
+        let of = |name, tally| misses(&[(name, tally)], &OF_TABLE).len();
         assert_eq!(of("outside", good.clone()), 0);
         assert_eq!(of("step", Tally { scores: [98, 0, 0, 0, 2], ..good.clone() }), 1);
         assert_eq!(of("step", Tally { scores: [90, 6, 3, 0, 1], ..good.clone() }), 1);
@@ -361,13 +375,13 @@ mod tests {
         // In the row, and over all.
         assert_eq!(of("step", Tally { false_changes: 2, ..good.clone() }), 2);
         let many = Tally { trials: 300, scores: [300, 0, 0, 0, 0], flat: 300, ..Tally::default() };
-        assert_eq!(misses(&[("cliff", many), ("step", Tally { false_changes: 2, ..good })]).len(), 1);
+        assert_eq!(misses(&[("cliff", many), ("step", Tally { false_changes: 2, ..good })], &OF_TABLE).len(), 1);
     }
 
     #[test]
     fn missed_targets_of_tails_are_reported() {
         let good = TailTally { series: 200, judged: 200, covered: 180, ..TailTally::default() };
-        let of = |one: TailTally| misses_of_tails(&[one]).len();
+        let of = |one: TailTally| misses_of_tails(&[one], &NOTHING).len();
         assert_eq!(of(good.clone()), 0);
         assert_eq!(of(TailTally { false_changes: 3, ..good.clone() }), 1);
         assert_eq!(of(TailTally { false_flat: 3, ..good.clone() }), 1);
