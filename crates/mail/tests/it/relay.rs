@@ -357,7 +357,9 @@ fn a_report_that_the_senders_server_cannot_take_is_not_lost() {
             None => relay.total("recipients_deferred") == 1,
             Some(_) => relay.total("recipients_sent") == 1,
         };
+        let began = Instant::now();
         while !is_settled() {
+            assert!(began.elapsed() < LONG, "{postmaster:?}: {} failed", relay.total("recipients_failed"));
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let mut listed = Vec::new();
