@@ -173,7 +173,7 @@ impl Client {
         self.resume()?;
         self.fill()?;
         self.latencies_ns.clear();
-        self.pace = Pace::begin(self.replies, monotonic_ns());
+        self.pace.pause(self.replies, monotonic_ns());
         Ok(())
     }
 

@@ -26,6 +26,15 @@ impl Pace {
         self.ends.back().map_or(0, |&(_, ns)| ns)
     }
 
+    /// Takes a pause out of the times, with the replies that arrived in it: the batches before it count on.
+    pub(super) fn pause(&mut self, replies: u64, now_ns: u64) {
+        let Some(&(last, last_ns)) = self.ends.back() else { return };
+        for (count, ns) in &mut self.ends {
+            *count += replies - last;
+            *ns += now_ns - last_ns;
+        }
+    }
+
     /// Ends a batch, with more replies than before. Returns the mean time of a reply in nanoseconds: over the last
     /// batches that have at least `span` replies, fewer at the beginning; with a span of 0, over this batch.
     pub(super) fn end_batch(&mut self, replies: u64, now_ns: u64, span: u64) -> u64 {
@@ -43,13 +52,17 @@ impl Pace {
 mod tests {
     use super::*;
 
+    const MS: u64 = 1_000_000;
+
     /// A server answers 64 requests after a millisecond of work for each, all at once. The client receives the first
-    /// two alone.
+    /// two alone. One such burst is over.
     fn times_of_bursts(span: u64) -> Vec<u64> {
         let mut pace = Pace::begin(0, 0);
+        pace.end_batch(2, 64 * MS, span);
+        pace.end_batch(64, 64 * MS + 300_000, span);
         let mut times = Vec::new();
-        for burst in 1..=5 {
-            let now_ns = burst * 64_000_000;
+        for burst in 2..=6 {
+            let now_ns = burst * 64 * MS;
             times.push(pace.end_batch(burst * 64 - 62, now_ns, span));
             times.push(pace.end_batch(burst * 64, now_ns + 300_000, span));
         }
@@ -60,9 +73,25 @@ mod tests {
     fn a_burst_costs_what_the_work_before_it_costs() {
         let is_work = |ns: &u64| (990_000..1_010_000).contains(ns);
         let times = times_of_bursts(64);
-        assert!(times[1..].iter().all(is_work), "{times:?}");
+        assert!(times.iter().all(is_work), "{times:?}");
         // By batch, no reply has the time of the work.
         assert!(!times_of_bursts(0).iter().any(is_work));
+    }
+
+    /// A server answers one request in a millisecond. After 40 of them the client receives what is outstanding, looks
+    /// at the server for a while, and goes on.
+    #[test]
+    fn a_pause_changes_no_time() {
+        let mut pace = Pace::begin(0, 0);
+        for reply in 1..=40 {
+            assert_eq!(pace.end_batch(reply, reply * MS, 32), MS);
+        }
+        pace.pause(72, 90 * MS);
+        for reply in 1..=70 {
+            assert_eq!(pace.end_batch(72 + reply, (90 + reply) * MS, 33), MS);
+        }
+        pace.pause(200, 1_000 * MS);
+        assert_eq!(pace.end_batch(201, 1_003 * MS, 0), 3 * MS);
     }
 
     #[test]

@@ -159,8 +159,9 @@ impl Benchmark for Architecture {
         "Client and server run on two processors of one machine. There is no network between them, and the kernel \
          completes the server's handshakes on the client's processor.",
         "reply is the time of the slower of client and server. Compare architectures by processor, the server's time.",
-        "Replies that arrive together have the mean of their batch: neighbouring samples of reply and processor are \
-         not independent. Passes are.",
+        "Replies that arrive together have the mean of their batch, and with workload=work `reply` is a mean of the \
+         last n replies: neighbouring samples of reply and processor are not independent, and outliers and percentiles \
+         of `reply` mean little. Passes are independent.",
         "With workload=busy most of n connections wait to be accepted: the server has accepted few of them at a time. \
          With workload=work it has accepted all of them.",
         "exec executes a small program from memory. A larger one, or one from a disk, costs more.",
