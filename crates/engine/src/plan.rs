@@ -26,6 +26,8 @@ pub struct Plan {
     pub study: Study,
     /// Planned rounds: the passes of each case, but for those that have fewer ([`Plan::is_in_round`]).
     pub pass_count: u32,
+    /// Whether the user chose that number; then every case has so many.
+    pub is_pass_count_chosen: bool,
     /// Which passes may follow the planned ones.
     pub adaptive: Adaptive,
     /// The seed of every random order.
@@ -89,6 +91,7 @@ impl Plan {
         Ok(Self {
             study: request.study,
             pass_count: request.pass_count.unwrap_or(request.study.pass_count()),
+            is_pass_count_chosen: request.pass_count.is_some(),
             adaptive: request.adaptive,
             seed: request.seed,
             time_limit_s: request.time_limit_s,
@@ -104,12 +107,15 @@ impl Plan {
     }
 
     /// Returns whether a case has a pass in a planned round. A case whose passes take long may have fewer than there
-    /// are rounds, unless the user chose their number. Its first pass is in the first round.
+    /// are rounds, unless the user chose their number. They are spread from the first round to the last.
     pub fn is_in_round(&self, case: &Planned, round: u32) -> bool {
-        let is_chosen = self.adaptive.is_off() || self.pass_count != self.study.pass_count();
-        let most = (case.entry.most_passes)(&case.settings).filter(|_| !is_chosen).unwrap_or(self.pass_count);
-        let before = |round: u32| (round * most.min(self.pass_count)).div_ceil(self.pass_count.max(1));
-        before(round) < before(round + 1)
+        let most = (case.entry.most_passes)(&case.settings).filter(|_| !self.is_pass_count_chosen);
+        match (most, self.pass_count.saturating_sub(1)) {
+            (Some(most), last) if most <= last => {
+                (0..most).any(|number| number * last / most.saturating_sub(1).max(1) == round)
+            }
+            _ => round < self.pass_count,
+        }
     }
 
     /// Returns an upper estimate of the record's size in bytes: 6 for a sample, 600 for a window. Adaptive passes are
@@ -248,17 +254,14 @@ mod tests {
             (0..plan.pass_count).filter(|&round| plan.is_in_round(&plan.cases[0], round)).collect()
         };
         let mut full = plan(Study::Full, &["fake.n=5000"]);
-        full.adaptive = Adaptive::Bounded;
-        assert_eq!(rounds(&full), [0, 1, 3, 5, 7]);
+        assert_eq!(rounds(&full), [0, 2, 4, 6, 8]);
         let record_bytes = full.record_bytes();
-        full.adaptive = Adaptive::Off;
+        full.pass_count = 5;
+        assert_eq!(rounds(&full), [0, 1, 2, 3, 4]);
+        (full.pass_count, full.is_pass_count_chosen) = (9, true);
         assert_eq!(rounds(&full), (0..9).collect::<Vec<u32>>());
-        assert!(record_bytes < 2 * full.record_bytes());
-        (full.adaptive, full.pass_count) = (Adaptive::UntilResolved, 7);
-        assert_eq!(rounds(&full), (0..7).collect::<Vec<u32>>());
-        let mut short = plan(Study::Full, &[]);
-        short.adaptive = Adaptive::Bounded;
-        assert_eq!(rounds(&short), (0..9).collect::<Vec<u32>>());
+        assert!(record_bytes < full.record_bytes());
+        assert_eq!(rounds(&plan(Study::Full, &[])), (0..9).collect::<Vec<u32>>());
     }
 
     /// An override that makes two variants equal must not measure the same case twice.

@@ -63,6 +63,7 @@ pub(crate) fn write_plan(
         pass_count: plan.pass_count,
         case_count: plan.cases.len() as u32,
         time_limit_s: plan.time_limit_s,
+        is_pass_count_chosen: plan.is_pass_count_chosen,
         adaptive: plan.adaptive,
         ..Header::default()
     };
@@ -105,6 +106,7 @@ pub fn resume(
     let (host, _) = crate::describe_host(crate::Pinning::Free)?;
     let mut plan = plan_of(record, registry, &host)?;
     plan.pass_count = changes.pass_count.unwrap_or(plan.pass_count);
+    plan.is_pass_count_chosen |= changes.pass_count.is_some();
     plan.adaptive = changes.adaptive.unwrap_or(plan.adaptive);
     plan.time_limit_s = changes.time_limit_s.or(plan.time_limit_s);
     check_space(&plan, Path::new(&record.path))?;
@@ -150,6 +152,7 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
     Ok(Plan {
         study: study.unwrap_or(Study::Quick),
         pass_count: record.pass_count(),
+        is_pass_count_chosen: record.is_pass_count_chosen(),
         adaptive: record.adaptive(),
         seed: record.header.seed,
         time_limit_s: record.header.time_limit_s,

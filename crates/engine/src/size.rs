@@ -27,7 +27,9 @@ pub(crate) fn fit(
         0 => (entry.auto_n)(host, settings, study),
         n => n,
     };
-    let cost = (entry.cost)(settings);
+    let mut settings = settings.clone();
+    settings.set("n", &requested.to_string());
+    let cost = (entry.cost)(&settings);
     if let Some(bytes) = free.scratch_bytes.filter(|&bytes| bytes < cost.disk_bytes) {
         return Err(format!(
             "its files need {} MiB and their folder has {} MiB free; choose another folder with --dir",
@@ -35,7 +37,7 @@ pub(crate) fn fit(
             bytes >> 20
         ));
     }
-    let phase_count = (entry.phases_of)(settings).len();
+    let phase_count = (entry.phases_of)(&settings).len();
     let tightest = bounds(phase_count, &cost, requested, &free.headroom).into_iter().min_by_key(|(n, _)| *n);
     let (n, reason) = tightest.unwrap_or_else(|| {
         (0, "the free resources cannot be read (on Linux they are in /proc: is it mounted?)".to_owned())

@@ -122,6 +122,11 @@ impl Record {
         self.resumes.iter().rev().find_map(|resume| resume.pass_count).unwrap_or(self.header.pass_count)
     }
 
+    /// Returns whether the user chose the planned number of passes, at the start or in a resumption.
+    pub fn is_pass_count_chosen(&self) -> bool {
+        self.header.is_pass_count_chosen || self.resumes.iter().any(|resume| resume.pass_count.is_some())
+    }
+
     /// Returns which passes may follow the planned ones, as the last resumption left it.
     pub fn adaptive(&self) -> Adaptive {
         self.resumes.iter().rev().find_map(|resume| resume.adaptive).unwrap_or(self.header.adaptive)

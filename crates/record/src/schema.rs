@@ -79,6 +79,9 @@ pub struct Header {
     pub study: String,
     /// The planned number of passes of each case.
     pub pass_count: u32,
+    /// Whether the user chose that number. Otherwise cases whose passes take long may have fewer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_pass_count_chosen: bool,
     /// The number of cases of the plan; a record with fewer `case` lines has an incomplete plan.
     #[serde(default)]
     pub case_count: u32,

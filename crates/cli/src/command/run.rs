@@ -148,7 +148,7 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Measured
     let record = Record::read(path)?;
     let passes = args.measurement.passes;
     if let Some(few) = passes.filter(|&passes| passes < record.pass_count()) {
-        bail!("--passes {few}: {} has {} passes of each case; ask for more", path.display(), record.pass_count());
+        bail!("--passes {few}: {} has {} planned passes; ask for more", path.display(), record.pass_count());
     }
     let adds = args.until_resolved || passes.is_some_and(|passes| passes > record.pass_count());
     if !adds && record.end.as_ref().is_some_and(|end| end.outcome == EndOutcome::Complete) {

@@ -59,7 +59,7 @@ fn a_complete_record_takes_more_passes_when_asked() {
     assert_eq!((record.pass_count(), record.header.pass_count, record.adaptive()), (3, 1, Adaptive::Off));
     assert_eq!(record.results.len(), 1, "results of the first part do not describe the whole");
     let ran = resume(&["--passes", "2"]);
-    assert!(ran.status == Some(2) && ran.err.contains("has 3 passes of each case"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("has 3 planned passes"), "{ran:?}");
 
     let ran = resume(&["--until-resolved", "--time-limit", "20s"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
