@@ -39,7 +39,7 @@ pub(crate) struct PassDirectory {
     top: PathBuf,
     /// The directory itself, open.
     pub(crate) handle: OwnedFd,
-    /// Whether the file system chose a place for it, other than that of earlier passes.
+    /// Whether the file system was asked to place it apart from others, and it is the best of several.
     pub(crate) is_spread: bool,
 }
 

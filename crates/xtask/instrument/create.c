@@ -45,6 +45,10 @@ int main(int argc, char **argv)
     check(open_directory >= 0, directory);
     int count = atoi(argv[3]), is_mark = strcmp(argv[5], "fs_mark") == 0;
     ssize_t size = atol(argv[4]);
+    if (count < 1 || size < (ssize_t)sizeof(int)) {
+        fprintf(stderr, "create: COUNT must be at least 1 and SIZE at least %zu\n", sizeof(int));
+        return 2;
+    }
     char *content = malloc(size), name[32], path[512];
     check(content != NULL, "malloc");
     memset(content, 7, size);

@@ -43,9 +43,10 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for the device to receive the files that are to be dropped from memory.
 const WRITE_BACK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A pass with more files than this takes about a minute. Such a case has fewer planned passes: with five, a verdict
-/// has no reservation.
+/// A pass with more files than this, or more that are removed from the device, takes about a minute. Such a case has
+/// fewer planned passes: with five, a verdict has no reservation.
 const MANY: u64 = 100_000;
+const MANY_COLD: u64 = 5_000;
 const PASSES_OF_MANY: u32 = 5;
 
 /// The most files whose residency a warm pass asks for.
@@ -202,7 +203,12 @@ impl Benchmark for Files {
     const PHASES: &'static [Phase] =
         &[CREATE, WRITE, SYNC, CLOSE, RENAME, STAT, OPEN, READ, READDIR, STAT_ALL, OPEN_ALL, READ_ALL, UNLINK];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("64", "1000", "10000", "files in the directory at the end"),
+        Parameter::auto_steps(
+            "64",
+            "auto",
+            "auto",
+            "files in the directory at the end; auto: quick 1,000, with cache=cold 300; full 10,000",
+        ),
         Parameter::fixed(
             "size",
             Kind::Size { min: 0, max: 1 << 30 },
@@ -239,7 +245,7 @@ impl Benchmark for Files {
     ];
     const VARIANTS: &'static [Variant] = &[
         Variant::always(&[("order", "phase")]),
-        Variant { from: Study::Quick, settings: &[("order", "phase"), ("cache", "cold"), ("n", "300")] },
+        Variant { from: Study::Quick, settings: &[("order", "phase"), ("cache", "cold")] },
         Variant::full(&[("size", "8KiB")]),
         Variant::full(&[("size", "16KiB")]),
         Variant::full(&[("size", "32KiB")]),
@@ -274,8 +280,8 @@ impl Benchmark for Files {
          the time pays more.",
         "A file system that is mounted with `discard` tells the device which blocks are free. ext4 without a journal \
          does so during unlink of a file that is on the device: 4 ms instead of 10 µs on the machine of 2026.",
-        "Cases that wait for the device, and those that remove files from it, have 300 files. A case of more than \
-         100,000 files has five planned passes.",
+        "Cases that wait for the device have 300 files, in the quick study also those that read from it. In the full \
+         study the case of 1,000,000 names and that of cache=cold have five planned passes instead of nine.",
         "Loop images have the costs of two file systems, one in the other. Later passes use an image in which files \
          were created before. btrfs waits for space for its metadata, the more so the smaller the image is.",
     ];
@@ -286,8 +292,17 @@ impl Benchmark for Files {
         phases(settings)
     }
 
+    fn auto_n(_: &Host, settings: &Settings, study: Study) -> u64 {
+        match (study, settings.text("cache")) {
+            (Study::Full, _) => 10_000,
+            (_, "cold") => 300,
+            _ => 1_000,
+        }
+    }
+
     fn most_passes(settings: &Settings) -> Option<u32> {
-        (settings.count("n") > MANY).then_some(PASSES_OF_MANY)
+        let n = settings.count("n");
+        (n > MANY || (n > MANY_COLD && settings.is("cache", "cold"))).then_some(PASSES_OF_MANY)
     }
 
     fn support(_: &Host, settings: &Settings) -> Support {

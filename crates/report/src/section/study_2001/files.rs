@@ -75,6 +75,7 @@ fn passes(view: &View<'_>) -> Vec<(String, Vec<f64>)> {
             let values: Vec<f64> = values.iter().filter_map(number).filter(|value| *value > 0.0).collect();
             let label = study.case.label.trim_start_matches("files").trim();
             let label = if label.is_empty() { "default" } else { label };
+            let label = format!("{label}, {} files", count(study.case.n as f64));
             let record = if view.sources.len() > 1 { format!("{}, ", view.names[index]) } else { String::new() };
             if !values.is_empty() {
                 rows.push((format!("{record}{label}"), values));
