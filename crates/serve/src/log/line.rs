@@ -2,7 +2,7 @@
 //!
 //! All text from clients is escaped, so that it can neither end the line nor leave its quotes.
 
-use landau_wire::http::{Field, Reject, Request, Status, Version, date};
+use landau_wire::http::{Field, Reject, Request, Status, date};
 use std::io::Write;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -124,7 +124,8 @@ impl Line<'_> {
                 quote(request.method_name(), out);
                 out.push(b' ');
                 quote(request.target(), out);
-                out.extend_from_slice(version(request));
+                out.push(b' ');
+                out.extend_from_slice(request.version_text());
             }
             Asked::Refused(_) => out.push(b'-'),
         }
@@ -147,7 +148,7 @@ impl Line<'_> {
             Asked::Request(request) => {
                 member("method", request.method_name(), out);
                 member("target", request.target(), out);
-                member("version", &version(request)[1..], out);
+                member("version", request.version_text(), out);
                 let (referer, agent) = (request.field(Field::Referer), request.field(Field::UserAgent));
                 for (name, value) in [("host", request.host()), ("referer", referer), ("agent", agent)] {
                     if let Some(value) = value {
@@ -159,10 +160,6 @@ impl Line<'_> {
         }
         put!(out, ",\"status\":{},\"bytes\":{}}}", self.status.0, self.bytes);
     }
-}
-
-fn version(request: &Request<'_>) -> &'static [u8] {
-    if request.version() == Version::Http10 { b" HTTP/1.0" } else { b" HTTP/1.1" }
 }
 
 /// Writes the line that says how many lines are missing before it.
@@ -243,6 +240,18 @@ mod tests {
                     \"version\":\"HTTP/1.1\",\"host\":\"x\",\"referer\":\"http://y/\",\"agent\":\"me\",\
                     \"status\":200,\"bytes\":7}\n";
         assert_eq!(line(head, LogFormat::Json), json);
+    }
+
+    /// HTTP/1.2 is answered as HTTP/1.1, and was logged as that.
+    #[test]
+    fn the_version_is_the_clients() {
+        for version in ["HTTP/1.0", "HTTP/1.1", "HTTP/1.2", "HTTP/1.9"] {
+            let head = format!("GET http://x/a {version}\r\nHost: x\r\n\r\n");
+            let common = line(head.as_bytes(), LogFormat::Common);
+            assert!(common.contains(&format!("\"GET http://x/a {version}\" 200 ")), "{common}");
+            let json = line(head.as_bytes(), LogFormat::Json);
+            assert!(json.contains(&format!("\"version\":\"{version}\"")), "{json}");
+        }
     }
 
     /// Quotes, terminal escapes and newlines in a client's text must not get into the log.

@@ -262,6 +262,12 @@ impl<'a> Request<'a> {
         self.index.path.of(self.head)
     }
 
+    /// The version as the client wrote it, such as `HTTP/1.2`, which is answered as HTTP/1.1.
+    pub fn version_text(&self) -> &'a [u8] {
+        let start = usize::from(self.index.target.at) + usize::from(self.index.target.len) + 1;
+        self.head.get(start..start + b"HTTP/1.1".len()).unwrap_or_default()
+    }
+
     /// The version.
     #[inline]
     pub const fn version(&self) -> Version {
