@@ -47,9 +47,9 @@ pub enum Error {
     /// The user does not exist, or the process may not switch to it.
     #[error("--user {0}")]
     User(String),
-    /// The user that the server switched to cannot read the directory.
+    /// The user that the server switched to cannot enter the directory.
     #[error(
-        "cannot serve {}: user {user} cannot read it: {cause}; run chmod o+rx on the directory, or pass another --user",
+        "cannot serve {}: user {user} cannot enter it: {cause}; run chmod o+rx on the directory, or pass another --user",
         path.display()
     )]
     Unreadable {

@@ -187,12 +187,13 @@ fn c_path(path: &Path) -> landau_sys::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| landau_sys::Error::invalid("open"))
 }
 
-/// Switches the process, with all threads, to the user, and checks that this user can read the folder.
+/// Switches the process, with all threads, to the user, and checks that this user can enter the folder; one that cannot
+/// be read has no listing.
 pub(crate) fn switch_user(user: &User, config: &Config) -> Result<(), Error> {
-    let folder = landau_sys::path::open_directory(&c_path(&config.root)?)?;
+    let folder = landau_sys::path::open_base(&c_path(&config.root)?)?;
     privilege::switch_user(user.identity)
         .map_err(|error| Error::User(format!("{}: cannot switch to this user: {error}; only root can", user.name)))?;
-    landau_sys::path::open_below(&folder, c".", Links::Never).map(drop).map_err(|cause| Error::Unreadable {
+    landau_sys::path::status_below(&folder, c".", Links::Never).map(drop).map_err(|cause| Error::Unreadable {
         path: config.root.clone(),
         user: user.name.clone(),
         cause,

@@ -56,6 +56,27 @@ pub fn open_directory(path: &CStr) -> Result<OwnedFd> {
     check("open", unsafe { libc::open(path.as_ptr(), flags) }).map(own)
 }
 
+/// Opens a directory for opening files below it. On Linux the user need not be able to read it, only to enter it; a
+/// sandbox that forbids to read it is an error nonetheless.
+pub fn open_base(path: &CStr) -> Result<OwnedFd> {
+    let opened = open_directory(path);
+    #[cfg(target_os = "linux")]
+    if let Err(error) = opened
+        && error.errno == libc::EACCES
+    {
+        // By the mode alone: a sandbox does not change the answer.
+        // SAFETY: the path is a C string.
+        let is_readable = unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::R_OK, libc::AT_EACCESS) } == 0;
+        if is_readable {
+            return Err(error);
+        }
+        // SAFETY: the path is a C string.
+        let fd = unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) };
+        return check("open", fd).map(own);
+    }
+    opened
+}
+
 /// Opens a regular file for reading. Anything else is an error, and a pipe without a writer is not waited for.
 pub fn open_regular(path: &Path) -> std::io::Result<File> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;

@@ -121,8 +121,14 @@ fn a_directory_that_cannot_be_read_has_an_index() {
         std::fs::set_permissions(room.file(folder), PermissionsExt::from_mode(0o711)).unwrap();
     }
     std::fs::write(room.file("www/with/index.html"), "index").unwrap();
+    // The served directory, too: the server did not start.
+    std::fs::write(room.file("www/index.html"), "index").unwrap();
+    std::fs::set_permissions(room.file("www"), PermissionsExt::from_mode(0o711)).unwrap();
     let serving = Serving::new(&mut room.command(&["serve", "www", "--listen", "127.0.0.1:0"]));
     assert_eq!(serving.ready["user"], "nobody");
+    assert!(serving.get("/").ends_with("\r\n\r\nindex"), "{}", serving.get("/"));
+    std::fs::remove_file(room.file("www/index.html")).unwrap();
+    assert!(eventually(|| serving.get("/").starts_with("HTTP/1.1 403 ")), "{}", serving.get("/"));
     assert!(serving.get("/with/").ends_with("\r\n\r\nindex"), "{}", serving.get("/with/"));
     assert!(serving.get("/without/").starts_with("HTTP/1.1 403 "));
     assert!(serving.get("/without/file").ends_with("hello"));

@@ -37,11 +37,22 @@ pub(crate) enum Body {
     File(Arc<OwnedFd>),
 }
 
+/// What was read of a file.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub(crate) body: Body,
+    pub(crate) status: FileStatus,
+    pub(crate) is_settled: bool,
+}
+
 /// One form of a file.
 #[derive(Debug)]
 pub(crate) struct Form {
     /// The file's metadata.
     pub(crate) status: FileStatus,
+    /// Whether the content cannot have changed since without the metadata: the last change was a while before it was
+    /// read.
+    pub(crate) is_settled: bool,
     pub(crate) body: Body,
     /// The head of a whole response up to the empty line, with a placeholder for the date.
     pub(crate) head: Box<[u8]>,
@@ -71,7 +82,8 @@ const DESCRIPTOR_COST: usize = 1 << 20;
 
 impl Form {
     /// Prepares a file, whose name tells its media type, in a coding. `varies`: it exists in others as well.
-    pub(crate) fn new(status: FileStatus, body: Body, name: &[u8], coding: Coding, varies: bool) -> Self {
+    pub(crate) fn new(content: Content, name: &[u8], coding: Coding, varies: bool) -> Self {
+        let Content { body, status, is_settled } = content;
         let nanoseconds = i128::from(status.modified_s) * 1_000_000_000 + i128::from(status.modified_ns);
         let tag = format!("\"{nanoseconds:x}-{:x}\"", status.size).into_bytes();
         let content_type = landau_wire::http::mime::of_name(name);
@@ -91,7 +103,7 @@ impl Form {
         let head = [&HEAD[..], &validators, &content, &kind, &length].concat();
         let (validators, content) = (validators.into_boxed_slice(), content.into_boxed_slice());
         let (head, tag) = (head.into_boxed_slice(), tag.into_boxed_slice());
-        Self { status, body, head, validators, content, tag, content_type }
+        Self { status, is_settled, body, head, validators, content, tag, content_type }
     }
 
     fn cost(&self) -> usize {

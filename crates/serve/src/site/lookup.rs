@@ -1,6 +1,6 @@
 //! From a clean path to the file or directory there.
 
-use super::entry::{Body, Entry, Form};
+use super::entry::{Body, Content, Entry, Form};
 use super::listing::{self, Listing};
 use super::root::{Notices, Root};
 use crate::config::Config;
@@ -14,6 +14,7 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Files up to this size are kept in memory; larger ones are sent from the page cache.
 const KEPT_BYTES: u64 = 64 << 10;
@@ -43,6 +44,12 @@ impl Folder {
     /// Follows the root if it was replaced; returns whether it was.
     pub(crate) fn follow_root(&self) -> bool {
         self.root.follow()
+    }
+
+    /// Returns how often any worker has noticed that the root was replaced.
+    #[inline]
+    pub(crate) fn replaced_count(&self) -> u64 {
+        self.root.replaced_count()
     }
 
     /// Returns whether a host has a directory; if that cannot be found out, the status for the client.
@@ -153,8 +160,8 @@ impl Folder {
         let mut forms = [None, None, None, None];
         for coding in Coding::ALL {
             if let Some((fd, status)) = opened[coding as usize].take() {
-                let (body, status) = content(fd, status)?;
-                forms[coding as usize] = Some(Form::new(status, body, name, coding, varies));
+                let content = content(fd, status)?;
+                forms[coding as usize] = Some(Form::new(content, name, coding, varies));
             }
         }
         Ok(Rc::new(Entry::File { forms: Box::new(forms), codings }))
@@ -209,6 +216,18 @@ fn is_same(known: &Entry, opened: &[Option<Opened>; 4]) -> bool {
         .iter()
         .zip(opened)
         .all(|(form, opened)| form.as_ref().map(|form| form.status) == opened.as_ref().map(|(_, status)| *status))
+        && forms.iter().flatten().all(|form| form.is_settled)
+}
+
+/// Before Linux 6.13 the times of a file advance in steps of the kernel's clock, of at most 10 ms (100 Hz): two changes
+/// within one have the same time.
+const STEP: Duration = Duration::from_millis(20);
+
+/// Returns whether a later change would have another time than the last one, if the file was read then.
+fn is_settled(status: &FileStatus, read: Duration) -> bool {
+    let (changed_s, changed_ns) = status.changed;
+    let changed = u64::try_from(changed_s).map_or(Duration::ZERO, |seconds| Duration::new(seconds, changed_ns));
+    read >= changed + STEP
 }
 
 /// How often a small file is read again if it changed meanwhile.
@@ -216,8 +235,10 @@ const READS: u32 = 4;
 
 /// Returns a small file's content, or the descriptor of a large one. A file that changes meanwhile is read again; of
 /// one that never stops, the metadata is what it was afterwards: the promised length must be the one that is sent.
-fn content(fd: OwnedFd, mut status: FileStatus) -> Result<(Body, FileStatus), landau_sys::Error> {
+fn content(fd: OwnedFd, mut status: FileStatus) -> Result<Content, landau_sys::Error> {
     for read in 1.. {
+        // A clock before 1970 is wrong anyway.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if status.size > KEPT_BYTES {
             break;
         }
@@ -237,11 +258,14 @@ fn content(fd: OwnedFd, mut status: FileStatus) -> Result<(Body, FileStatus), la
         status = after;
         if len as u64 <= KEPT_BYTES {
             bytes.truncate(len);
-            return Ok((Body::Memory(bytes.into()), FileStatus { size: len as u64, ..status }));
+            let is_settled = is_settled(&status, now);
+            let status = FileStatus { size: len as u64, ..status };
+            return Ok(Content { body: Body::Memory(bytes.into()), status, is_settled });
         }
         break;
     }
-    Ok((Body::File(Arc::new(fd)), status))
+    // An open file has its content, whatever it is now.
+    Ok(Content { body: Body::File(Arc::new(fd)), status, is_settled: true })
 }
 
 /// A name that could not be opened does not exist, or the error says otherwise: when descriptors run out, no client may
@@ -275,6 +299,30 @@ fn status_of(error: landau_sys::Error) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two writes of the same size within a step of the kernel's clock look alike: the first stayed in the cache for ever.
+    #[test]
+    fn a_file_that_was_just_written_is_read_again() {
+        let room = tempfile::tempdir().unwrap();
+        let open = || {
+            let fd = OwnedFd::from(std::fs::File::open(room.path().join("f")).unwrap());
+            let status = path::status(&fd).unwrap();
+            (fd, status)
+        };
+        std::fs::write(room.path().join("f"), "AAAA").unwrap();
+        let (fd, status) = open();
+        let (changed_s, changed_ns) = status.changed;
+        let changed = Duration::new(changed_s as u64, changed_ns);
+        assert!(!is_settled(&status, changed) && !is_settled(&status, changed + STEP / 2));
+        assert!(is_settled(&status, changed + STEP));
+        let entry = |is_settled| {
+            let content = Content { is_settled, ..content(open().0, status).unwrap() };
+            let form = Form::new(content, b"f", Coding::Identity, false);
+            Entry::File { forms: Box::new([None, None, None, Some(form)]), codings: Codings::NONE }
+        };
+        let opened = [None, None, None, Some((fd, status))];
+        assert!(is_same(&entry(true), &opened) && !is_same(&entry(false), &opened));
+    }
 
     #[test]
     fn only_missing_files_are_absent() {

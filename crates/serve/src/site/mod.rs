@@ -53,6 +53,8 @@ pub(crate) struct Site {
     cache_for_ms: u32,
     /// When the served directory was followed last.
     root_checked_ms: u32,
+    /// How often the workers had noticed a replacement by then.
+    replaced_count: u64,
     /// The known hosts, with virtual hosts.
     hosts: Option<Hosts>,
     counters: Counters,
@@ -82,6 +84,7 @@ impl Site {
             fresh: None,
             cache_for_ms: config.cache_for.as_millis() as u32,
             root_checked_ms: 0,
+            replaced_count: 0,
             hosts: config.virtual_hosts.then(Hosts::default),
             counters,
             log,
@@ -102,6 +105,12 @@ impl Site {
     #[inline]
     pub(crate) fn tick(&mut self, now_ms: u32) {
         self.now_ms = now_ms;
+        let replaced_count = self.folder.replaced_count();
+        if replaced_count != self.replaced_count {
+            // Another worker may have sent a part of the new release already.
+            self.replaced_count = replaced_count;
+            follow_root(&self.folder, &mut self.cache, &mut self.hosts);
+        }
         if now_ms.wrapping_sub(self.date_read_ms) >= self.date_holds_ms {
             self.read_clock();
             self.cache.age(now_ms);

@@ -11,11 +11,16 @@ use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the operator was told last about the served directory. All workers share it, so that each message comes once.
+/// What the workers tell each other about the served directory: what the operator was told last, so that each message
+/// comes once, and how often it was replaced, so that all of them follow as soon as one has noticed.
 #[derive(Debug, Default)]
-pub(crate) struct Notices(Mutex<Option<Notice>>);
+pub(crate) struct Notices {
+    last: Mutex<Option<Notice>>,
+    replaced_count: AtomicU64,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Notice {
@@ -28,13 +33,13 @@ enum Notice {
 impl Notices {
     /// Returns whether the notice is not yet known.
     fn is_new(&self, notice: Notice) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.replace(notice) != Some(notice)
     }
 
     /// Notes that the path leads to the served directory. Returns whether it could not be opened before.
     fn is_back(&self) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.take_if(|last| matches!(last, Notice::Failed(_))).is_some()
     }
 }
@@ -59,7 +64,7 @@ struct Opened {
 
 impl Opened {
     fn of(name: &CString) -> landau_sys::Result<Self> {
-        let folder = path::open_directory(name)?;
+        let folder = path::open_base(name)?;
         let identity = path::status(&folder)?.identity;
         Ok(Self { folder: Arc::new(folder), identity })
     }
@@ -85,6 +90,12 @@ impl Root {
     /// Returns the directory for one look-up, all of whose files then come from the same one.
     pub(super) fn get(&self) -> Arc<OwnedFd> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).folder.clone()
+    }
+
+    /// Returns how often a worker has noticed that the directory was replaced.
+    #[inline]
+    pub(super) fn replaced_count(&self) -> u64 {
+        self.notices.replaced_count.load(Ordering::Acquire)
     }
 
     /// Opens the path again; returns whether there is another directory now. If it cannot be opened, the one that was
@@ -116,6 +127,7 @@ impl Root {
         *current = opened;
         drop(current);
         if self.notices.is_new(Notice::Replaced(identity)) {
+            self.notices.replaced_count.fetch_add(1, Ordering::Release);
             (self.report)(&format!("{path} was replaced; the new directory is served"));
         }
         true

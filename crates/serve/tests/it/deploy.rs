@@ -2,7 +2,7 @@
 
 use crate::support::{Site, kinds};
 use landau_reactor::ManualClock;
-use landau_serve::{Config, SandboxMode, Server};
+use landau_serve::{Accepting, Config, SandboxMode, Server};
 use landau_sys::path::Links;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -146,6 +146,32 @@ fn virtual_hosts_are_those_of_the_new_release() {
         clock.advance(Duration::from_secs(1));
         let pages = ["a", "b", "c"].map(page);
         assert_eq!(pages, ["a of v2", "b of v2", "default of v2"], "{cache_ms}");
+    }
+}
+
+/// As soon as one worker has noticed, no other sends the previous release: each followed by itself, half a second later.
+#[test]
+fn all_workers_follow_together() {
+    let make = |folder: &Path| {
+        release(folder, "1", "v1");
+        symlink("1", folder.join("current")).unwrap();
+    };
+    let clock = ManualClock::default();
+    let site = site_of("current", make, |config| {
+        (config.workers, config.accepting) = (4, Accepting::Handed);
+        (config.cache_for, config.clock) = (Duration::from_secs(1), Some(clock.clone()));
+    });
+    // Connections go to the workers in turn; each has the page in its cache then.
+    for _ in 0..8 {
+        assert_eq!(index(&site), (200, "v1".to_owned()));
+    }
+    release(site.path(), "2", "v2");
+    symlink("2", site.path().join("new")).unwrap();
+    fs::rename(site.path().join("new"), site.path().join("current")).unwrap();
+    // A missing file is looked for in the new directory at once.
+    assert_eq!(site.get("/missing", "").status, 404);
+    for _ in 0..8 {
+        assert_eq!(index(&site), (200, "v2".to_owned()));
     }
 }
 
