@@ -22,7 +22,7 @@ pub(crate) struct Active {
     pub(crate) close: bool,
     /// A request's body that has not ended; the request's head is the input.
     body: Option<Unwanted>,
-    /// Which fetch, or which listing, the connection waits for; if it lingers, when it ended, in milliseconds of the
+    /// Which fetch or look-up the connection waits for; if it lingers, when it ended, in milliseconds of the
     /// transport's clock.
     pub(crate) ticket: u32,
     /// The bytes given to the kernel since the send deadline was set.
@@ -62,7 +62,7 @@ impl Active {
             let behind = unwanted.split(&mut head);
             if !answer_head(site, &config.limits, &head, send_buffers) {
                 let input = [&head, &behind, new].concat();
-                return Some(Remainder::new(input, Scan::default(), After::List(Some(unwanted))));
+                return Some(Remainder::new(input, Scan::default(), After::LookUp(Some(unwanted))));
             }
             self.input = behind;
         }
@@ -77,7 +77,7 @@ impl Active {
     /// Keeps what has arrived of a request.
     pub(crate) fn wait(&mut self, rest: Remainder, memory: &Memory) {
         self.body = match rest.after {
-            After::Body(unwanted) | After::List(Some(unwanted)) => Some(unwanted),
+            After::Body(unwanted) | After::LookUp(Some(unwanted)) => Some(unwanted),
             _ => None,
         };
         (self.input, self.scan) = (rest.input, rest.scan);

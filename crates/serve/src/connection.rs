@@ -35,8 +35,8 @@ pub(crate) enum State {
     Sending,
     /// The next part of a file is being read from the device.
     Fetching,
-    /// The listing that the request asks for is being made.
-    Listing,
+    /// Another thread looks up what the request asks for, or makes the listing.
+    LookingUp,
     /// The connection was shut down after the response, and what the client still sends is discarded: closing would
     /// send a reset, which can destroy the response on its way (RFC 9112 section 9.6).
     Lingering,
@@ -55,8 +55,8 @@ pub(crate) enum Next {
     Waiting,
     /// Answers what has been received already.
     More,
-    /// Waits for a directory's listing.
-    List,
+    /// Waits for what another thread finds.
+    LookUp,
     /// Ends; `true` if the client may still be sending.
     Close(bool),
 }
@@ -120,11 +120,11 @@ impl Connection {
             // The time for a head runs from its first byte; further bytes must not extend it.
             After::Head if self.state == State::Head => (State::Head, Next::Waiting),
             After::Head => (State::Head, Next::Begun),
-            // The request waited for a listing behind responses that have left now.
+            // The request waited for another thread behind responses that have left now.
             After::Body(unwanted) if unwanted.has_ended => (self.state, Next::More),
             After::Body(_) if self.state == State::Head => (State::Body, Next::Body),
             After::Body(_) => (State::Body, Next::Begun),
-            After::List(_) => (State::Listing, Next::List),
+            After::LookUp(_) => (State::LookingUp, Next::LookUp),
             After::More => (self.state, Next::More),
         };
         self.state = state;

@@ -69,6 +69,7 @@ counters! {
         slow_closed "connections closed because the client read too slowly",
         cache_hits "requests answered from the cache",
         cache_misses "requests answered from the file system",
+        remote_look_ups "look-ups on a file system that is not local, made by another thread",
         cold_reads "reads of file data that was not in memory",
         tls_handshakes "TLS handshakes completed",
         tls_resumed "TLS handshakes that resumed a session",

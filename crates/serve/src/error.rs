@@ -49,7 +49,7 @@ pub enum Error {
     User(String),
     /// The user that the server switched to cannot enter the directory.
     #[error(
-        "cannot serve {}: user {user} cannot enter it: {cause}; run chmod o+rx on the directory, or pass another --user",
+        "cannot serve {}: user {user} cannot enter it: {cause}; run chmod o+x on the directory, or pass another --user",
         path.display()
     )]
     Unreadable {

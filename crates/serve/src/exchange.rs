@@ -22,9 +22,9 @@ pub(crate) enum After {
     Body(Unwanted),
     /// Answer the requests that are left.
     More,
-    /// Wait for the listing that the next request asks for. If its body arrived in parts, it has ended, and the
-    /// request's head precedes what follows the body.
-    List(Option<Unwanted>),
+    /// Wait until another thread has found what the next request asks for. If its body arrived in parts, it has ended,
+    /// and the request's head precedes what follows the body.
+    LookUp(Option<Unwanted>),
     /// End; `true` if the client may still be sending.
     Close(bool),
 }
@@ -119,7 +119,7 @@ pub(crate) fn answer(
                 *scan = Scan::default();
                 if request.body() == BodyLength::Bytes(0) {
                     if !site.answer(&request, send_buffers) {
-                        return (at, After::List(None));
+                        return (at, After::LookUp(None));
                     }
                     at += consumed;
                     continue;
@@ -154,13 +154,13 @@ fn with_body(
         return Ok(Err(After::Body(unwanted)));
     }
     if !site.answer(request, send_buffers) {
-        return Ok(Err(After::List(None)));
+        return Ok(Err(After::LookUp(None)));
     }
     send_buffers.close |= !has_ended;
     Ok(Ok(used))
 }
 
-/// Answers a request whose body has ended; returns false if it waits for a listing.
+/// Answers a request whose body has ended; returns false if it waits for another thread.
 #[cold]
 #[must_use]
 pub(crate) fn answer_head(site: &mut Site, limits: &Limits, head: &[u8], send_buffers: &mut SendBuffers) -> bool {

@@ -96,6 +96,28 @@ pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Owned
     resolve_below(folder, path, libc::O_RDONLY, links)
 }
 
+/// Returns whether a file system is known to be on a local disk or in memory. Others may ask a server for each file
+/// that is opened, and wait for it.
+#[cfg(target_os = "linux")]
+pub fn is_local(folder: &impl AsFd) -> bool {
+    /// Of `btrfs`, `ext4` and its predecessors, `f2fs`, `overlay`, `tmpfs` and `xfs`, in statfs(2). Of the layers of an
+    /// overlay we assume that they are local.
+    const LOCAL: [u64; 6] = [0x9123_683e, 0xef53, 0xf2f5_2010, 0x794c_7630, 0x0102_1994, 0x5846_5342];
+    // SAFETY: `statfs` is plain data for which all zeroes is a value.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is writable.
+    let asked = unsafe { libc::fstatfs(folder.as_fd().as_raw_fd(), &raw mut found) };
+    #[allow(clippy::unnecessary_cast, reason = "the field's type differs between C libraries")]
+    let kind = found.f_type as u64 & 0xffff_ffff;
+    asked == 0 && LOCAL.contains(&kind)
+}
+
+/// Returns true: on this system nobody asks.
+#[cfg(not(target_os = "linux"))]
+pub fn is_local(_: &impl AsFd) -> bool {
+    true
+}
+
 /// Returns the metadata of what is at a path below a directory, which need not be readable. Fails as [`open_below`].
 #[cfg(target_os = "linux")]
 pub fn status_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Status> {

@@ -1,4 +1,7 @@
 //! From a clean path to the file or directory there.
+//!
+//! A worker looks paths up itself if the root is on a local file system. Others, on a network for example, may have to
+//! ask a server for each file: there another thread looks up, and waits ([`super::finder`]).
 
 use super::entry::{Body, Content, Entry, Form};
 use super::listing::{self, Listing};
@@ -34,6 +37,26 @@ const NO_ENTRY: i32 = 2;
 /// An open file.
 type Opened = (OwnedFd, FileStatus);
 
+/// What a worker gets of a look-up.
+#[derive(Debug)]
+pub(crate) enum Looked {
+    Entry(Rc<Entry>),
+    /// It is a directory to be listed, which takes longer.
+    Listing,
+    /// The file system is not local, and another thread is to look up.
+    Remote,
+}
+
+/// What a look-up finds.
+#[derive(Debug)]
+enum Found {
+    /// What was known before.
+    Same,
+    Entry(Entry),
+    /// A directory to be listed.
+    Listing,
+}
+
 impl Folder {
     /// See [`Root::new`] for the last two.
     pub(crate) fn new(config: &Config, notices: Arc<Notices>, is_sandboxed: bool) -> Result<Self, Error> {
@@ -44,6 +67,17 @@ impl Folder {
     /// Follows the root if it was replaced; returns whether it was.
     pub(crate) fn follow_root(&self) -> bool {
         self.root.follow()
+    }
+
+    /// Returns whether the root is on a local file system: workers do not wait for others.
+    pub(crate) fn is_local(&self) -> bool {
+        self.root.is_local()
+    }
+
+    /// Returns how often the root has changed here.
+    #[inline]
+    pub(crate) fn change_count(&self) -> u64 {
+        self.root.change_count()
     }
 
     /// Returns how often any worker has noticed that the root was replaced.
@@ -59,51 +93,42 @@ impl Folder {
         status.map(|status| status.kind == Kind::Directory).or_else(absent)
     }
 
-    /// Looks up a clean path that starts with a slash; `None` if it is a directory to be listed, which takes longer
-    /// ([`Folder::list`]). `known` is the previous entry, which is returned if nothing has changed.
-    pub(crate) fn look_up(&self, site: Option<&str>, path: &[u8], known: Option<Rc<Entry>>) -> Option<Rc<Entry>> {
-        self.try_look_up(site, path, known).unwrap_or_else(|error| Some(Rc::new(failure(error))))
-    }
-
-    fn try_look_up(
-        &self,
-        site: Option<&str>,
-        path: &[u8],
-        known: Option<Rc<Entry>>,
-    ) -> Result<Option<Rc<Entry>>, landau_sys::Error> {
-        let (root, name) = (self.root.get(), name_of(site, path));
-        let is_folder = name.ends_with(b"/");
-        let opened = match self.open(&root, &name) {
-            // A directory that may be entered but not read has no listing, but it may have an index file.
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                let kind = path::status_below(&root, &c_name(&name)?, self.links)?.kind;
-                return match (kind, is_folder) {
-                    (Kind::Directory, true) => {
-                        let found = self.index_file(&root, name, known)?;
-                        found.map_or(Err(error), |entry| Ok(Some(entry)))
-                    }
-                    (Kind::Directory, false) => Ok(Some(redirect(path))),
-                    _ => Err(error),
-                };
-            }
-            opened => opened?,
-        };
-        match (opened.1.kind, is_folder) {
-            (Kind::File, false) => self.file(&root, &name, opened, known).map(Some),
-            (Kind::Directory, true) => match self.index_file(&root, name, known)? {
-                None if !self.listings => Ok(Some(Rc::new(Entry::Failure(Status::FORBIDDEN)))),
-                found => Ok(found),
-            },
-            (Kind::Directory, false) => Ok(Some(redirect(path))),
-            (Kind::File, true) => Ok(Some(Rc::new(Entry::Failure(Status::NOT_FOUND)))),
-            (Kind::Other, _) => Ok(Some(Rc::new(Entry::Failure(Status::FORBIDDEN)))),
+    /// Looks up a clean path that starts with a slash, on a local file system. `known` is the previous entry, which is
+    /// returned if nothing has changed.
+    pub(crate) fn look_up(&self, site: Option<&str>, path: &[u8], known: Option<Rc<Entry>>) -> Looked {
+        if !self.root.is_local() {
+            return Looked::Remote;
+        }
+        let look_up = LookUp { folder: self, root: &self.root.get() };
+        match (look_up.find(site, path, known.as_deref()), known) {
+            (Ok(Found::Same), Some(known)) => Looked::Entry(known),
+            (Ok(Found::Entry(entry)), _) => Looked::Entry(Rc::new(entry)),
+            (Ok(Found::Listing), _) => Looked::Listing,
+            // Unreachable: nothing was known.
+            (Ok(Found::Same), None) => Looked::Entry(Rc::new(Entry::Failure(Status::INTERNAL_SERVER_ERROR))),
+            (Err(error), _) => Looked::Entry(Rc::new(failure(error))),
         }
     }
 
-    /// Lists a directory. Also returns the root that it is below.
-    pub(super) fn list(&self, site: Option<&str>, path: &[u8]) -> (Arc<OwnedFd>, Result<Listing, landau_sys::Error>) {
+    /// Looks up a clean path on any file system; also makes the listing if it is a directory to be listed. Returns the
+    /// root that it is below as well.
+    pub(super) fn look_up_waiting(&self, site: Option<&str>, path: &[u8]) -> (Arc<OwnedFd>, Entry) {
         let root = self.root.get();
-        let list = self.list_below(&root, site, path);
+        let found = LookUp { folder: self, root: &root }.find(site, path, None);
+        let entry = match found {
+            Ok(Found::Entry(entry)) => entry,
+            // Unreachable: nothing was known.
+            Ok(Found::Same) => Entry::Failure(Status::INTERNAL_SERVER_ERROR),
+            Ok(Found::Listing) => self.list_below(&root, site, path).map_or_else(failure, Entry::Listing),
+            Err(error) => failure(error),
+        };
+        (root, entry)
+    }
+
+    /// Lists a directory. Also returns the root that it is below.
+    pub(super) fn list(&self, site: Option<&str>, path: &[u8]) -> (Arc<OwnedFd>, Entry) {
+        let root = self.root.get();
+        let list = self.list_below(&root, site, path).map_or_else(failure, Entry::Listing);
         (root, list)
     }
 
@@ -114,47 +139,82 @@ impl Folder {
 
     fn list_below(&self, root: &OwnedFd, site: Option<&str>, path: &[u8]) -> Result<Listing, landau_sys::Error> {
         let name = name_of(site, path);
-        let (fd, _) = self.open(root, &name)?;
+        let look_up = LookUp { folder: self, root };
+        let (fd, _) = look_up.open(&name)?;
         if path::is_removed(&fd)? {
             // It could be opened, because the descriptor of the root keeps it.
             return Err(landau_sys::Error { call: "openat2", errno: NO_ENTRY });
         }
         // Relative to the root, as a request for this name would be, because a link may lead up to it.
-        let follow = |link: &[u8]| self.open(root, &[&name, link].concat()).ok().map(|(_, status)| status);
+        let follow = |link: &[u8]| look_up.open(&[&name, link].concat()).ok().map(|(_, status)| status);
         listing::list(&fd, path, listing::MOST, follow)
     }
+}
 
-    fn open(&self, root: &OwnedFd, name: &[u8]) -> Result<Opened, landau_sys::Error> {
-        let fd = path::open_below(root, &c_name(name)?, self.links)?;
+/// One look-up, all of whose files are below the same root.
+struct LookUp<'a> {
+    folder: &'a Folder,
+    root: &'a OwnedFd,
+}
+
+impl LookUp<'_> {
+    fn find(&self, site: Option<&str>, path: &[u8], known: Option<&Entry>) -> Result<Found, landau_sys::Error> {
+        let name = name_of(site, path);
+        let is_folder = name.ends_with(b"/");
+        let opened = match self.open(&name) {
+            // A directory that may be entered but not read has no listing, but it may have an index file.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                let kind = path::status_below(self.root, &c_name(&name)?, self.folder.links)?.kind;
+                return match (kind, is_folder) {
+                    (Kind::Directory, true) => self.index_file(name, known)?.ok_or(error),
+                    (Kind::Directory, false) => Ok(redirect(path)),
+                    _ => Err(error),
+                };
+            }
+            opened => opened?,
+        };
+        Ok(match (opened.1.kind, is_folder) {
+            (Kind::File, false) => self.file(&name, opened, known)?,
+            (Kind::Directory, true) => match self.index_file(name, known)? {
+                Some(found) => found,
+                None if self.folder.listings => Found::Listing,
+                None => Found::Entry(Entry::Failure(Status::FORBIDDEN)),
+            },
+            (Kind::Directory, false) => redirect(path),
+            (Kind::File, true) => Found::Entry(Entry::Failure(Status::NOT_FOUND)),
+            (Kind::Other, _) => Found::Entry(Entry::Failure(Status::FORBIDDEN)),
+        })
+    }
+
+    fn open(&self, name: &[u8]) -> Result<Opened, landau_sys::Error> {
+        let fd = path::open_below(self.root, &c_name(name)?, self.folder.links)?;
         let status = path::status(&fd)?;
         Ok((fd, status))
     }
 
     /// Looks up a file with its compressed forms.
-    fn file(
-        &self,
-        root: &OwnedFd,
-        name: &[u8],
-        plain: Opened,
-        known: Option<Rc<Entry>>,
-    ) -> Result<Rc<Entry>, landau_sys::Error> {
+    fn file(&self, name: &[u8], plain: Opened, known: Option<&Entry>) -> Result<Found, landau_sys::Error> {
         let mut opened: [Option<Opened>; 4] = [None, None, None, None];
         let mut codings = Codings::NONE.with(Coding::Identity);
         for coding in Coding::ALL {
-            let packed = [name, coding.suffix().as_bytes()].concat();
-            let form = if coding == Coding::Identity { None } else { self.open(root, &packed).ok() };
-            if let Some((fd, status)) = form
-                && status.kind == Kind::File
+            if coding == Coding::Identity {
+                continue;
+            }
+            match self.open(&[name, coding.suffix().as_bytes()].concat()) {
                 // A form older than the plain file was made from another version.
-                && (status.modified_s, status.modified_ns) >= (plain.1.modified_s, plain.1.modified_ns)
-            {
-                codings = codings.with(coding);
-                opened[coding as usize] = Some((fd, status));
+                Ok((fd, status))
+                    if status.kind == Kind::File
+                        && (status.modified_s, status.modified_ns) >= (plain.1.modified_s, plain.1.modified_ns) =>
+                {
+                    codings = codings.with(coding);
+                    opened[coding as usize] = Some((fd, status));
+                }
+                _ => {}
             }
         }
         opened[Coding::Identity as usize] = Some(plain);
-        if let Some(known) = known.filter(|known| is_same(known, &opened)) {
-            return Ok(known);
+        if known.is_some_and(|known| is_same(known, &opened)) {
+            return Ok(Found::Same);
         }
         let varies = opened.iter().flatten().count() > 1;
         let mut forms = [None, None, None, None];
@@ -164,22 +224,17 @@ impl Folder {
                 forms[coding as usize] = Some(Form::new(content, name, coding, varies));
             }
         }
-        Ok(Rc::new(Entry::File { forms: Box::new(forms), codings }))
+        Ok(Found::Entry(Entry::File { forms: Box::new(forms), codings }))
     }
 
     /// Looks up the index file of a directory; `None` if it has none.
-    fn index_file(
-        &self,
-        root: &OwnedFd,
-        mut name: Vec<u8>,
-        known: Option<Rc<Entry>>,
-    ) -> Result<Option<Rc<Entry>>, landau_sys::Error> {
+    fn index_file(&self, mut name: Vec<u8>, known: Option<&Entry>) -> Result<Option<Found>, landau_sys::Error> {
         let len = name.len();
-        for index in &self.index {
+        for index in &self.folder.index {
             name.truncate(len);
             name.extend_from_slice(index.as_bytes());
-            match self.open(root, &name) {
-                Ok(opened) if opened.1.kind == Kind::File => return self.file(root, &name, opened, known).map(Some),
+            match self.open(&name) {
+                Ok(opened) if opened.1.kind == Kind::File => return self.file(&name, opened, known).map(Some),
                 Err(error) if status_of(error) != Status::NOT_FOUND => return Err(error),
                 _ => {}
             }
@@ -189,11 +244,11 @@ impl Folder {
 }
 
 /// Returns the redirect of a directory's path to the same with a slash.
-fn redirect(path: &[u8]) -> Rc<Entry> {
+fn redirect(path: &[u8]) -> Found {
     let mut location = Vec::new();
     target::encode(path, &mut location);
     location.push(b'/');
-    Rc::new(Entry::Folder { location: location.into() })
+    Found::Entry(Entry::Folder { location: location.into() })
 }
 
 fn c_name(name: &[u8]) -> Result<CString, landau_sys::Error> {
@@ -300,7 +355,8 @@ fn status_of(error: landau_sys::Error) -> Status {
 mod tests {
     use super::*;
 
-    /// Two writes of the same size within a step of the kernel's clock look alike: the first stayed in the cache for ever.
+    /// Two writes of the same size within a step of the kernel's clock look alike: the first stayed in the cache for
+    /// ever.
     #[test]
     fn a_file_that_was_just_written_is_read_again() {
         let room = tempfile::tempdir().unwrap();

@@ -2,8 +2,8 @@
 
 mod cache;
 mod entry;
+mod finder;
 mod hosts;
-mod lister;
 mod listing;
 mod lookup;
 mod root;
@@ -20,11 +20,12 @@ use crate::limiter::Full;
 use crate::log::{Asked, Feed};
 use crate::send_buffers::SendBuffers;
 use cache::Cache;
+use finder::{Finder, Made};
 use hosts::Hosts;
 use landau_reactor::Waker;
 use landau_wire::http::{Expectation, Method, Reject, Request, Status, date, host, target};
-use lister::{Lister, Made};
 pub(crate) use lookup::Folder;
+use lookup::Looked;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,7 +37,7 @@ const DEPLOYMENTS: u32 = 16;
 #[derive(Debug)]
 enum Found {
     Entry(Rc<Entry>),
-    /// A listing that is being made.
+    /// Another thread looks it up, or makes the listing.
     Ordered,
     /// The served directory was replaced: the look-up must be repeated.
     Replaced,
@@ -46,15 +47,19 @@ enum Found {
 #[derive(Debug)]
 pub(crate) struct Site {
     folder: Arc<Folder>,
-    lister: Lister,
+    finder: Finder,
     cache: Cache,
-    /// A listing that was just made: the clients that waited for it get it, whether or not the cache keeps it.
+    /// What another thread has just found: the clients that waited for it get it, whether or not the cache keeps it.
     fresh: Option<(Box<[u8]>, Rc<Entry>)>,
     cache_for_ms: u32,
     /// When the served directory was followed last.
     root_checked_ms: u32,
+    /// Whether it is to be followed before the next look-up.
+    must_follow_root: bool,
     /// How often the workers had noticed a replacement by then.
     replaced_count: u64,
+    /// How often the directory had changed here when the cache was cleared last.
+    change_count: u64,
     /// The known hosts, with virtual hosts.
     hosts: Option<Hosts>,
     counters: Counters,
@@ -74,17 +79,19 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// `waker` wakes the worker to take finished listings.
+    /// `waker` wakes the worker to take what other threads have found.
     pub(crate) fn new(config: &Config, folder: Folder, counters: Counters, log: Option<Feed>, waker: Waker) -> Self {
         let folder = Arc::new(folder);
         let mut site = Self {
-            lister: Lister::new(folder.clone(), waker),
+            finder: Finder::new(folder.clone(), waker),
             folder,
             cache: Cache::new(config.cache_bytes),
             fresh: None,
             cache_for_ms: config.cache_for.as_millis() as u32,
             root_checked_ms: 0,
+            must_follow_root: false,
             replaced_count: 0,
+            change_count: 0,
             hosts: config.virtual_hosts.then(Hosts::default),
             counters,
             log,
@@ -109,7 +116,8 @@ impl Site {
         if replaced_count != self.replaced_count {
             // Another worker may have sent a part of the new release already.
             self.replaced_count = replaced_count;
-            follow_root(&self.folder, &mut self.cache, &mut self.hosts);
+            self.must_follow_root = true;
+            self.forget();
         }
         if now_ms.wrapping_sub(self.date_read_ms) >= self.date_holds_ms {
             self.read_clock();
@@ -129,8 +137,8 @@ impl Site {
         (self.date_read_ms, self.date_holds_ms) = (self.now_ms, 1000 - now.subsec_millis());
     }
 
-    /// Answers a request. Returns false if it needs a listing that is still to be made: then nothing was written, and
-    /// the connection may [`Site::wait_for_list`].
+    /// Answers a request. Returns false if another thread has to find what it needs: then nothing was written, and the
+    /// connection may [`Site::wait_for_entry`].
     #[inline]
     #[must_use]
     pub(crate) fn answer(&mut self, request: &Request<'_>, send_buffers: &mut SendBuffers) -> bool {
@@ -156,20 +164,25 @@ impl Site {
         true
     }
 
-    /// Lets a connection wait for the listing that a request just asked for; returns the serial number of the wait.
-    pub(crate) fn wait_for_list(&mut self, number: u32) -> u32 {
-        self.lister.wait(number)
+    /// Lets a connection wait for what a request just asked for; returns the serial number of the wait.
+    pub(crate) fn wait_for_entry(&mut self, number: u32) -> u32 {
+        self.finder.wait(number)
     }
 
-    /// Returns the connections that waited for a finished listing: their requests can be answered until the next call.
+    /// Returns the connections that waited for something that was found now: their requests can be answered until the
+    /// next call.
     #[inline]
-    pub(crate) fn take_list(&mut self) -> Option<Vec<Ticket>> {
+    pub(crate) fn take_found(&mut self) -> Option<Vec<Ticket>> {
         self.fresh = None;
-        let (Made { key, root, list }, waiting) = self.lister.take()?;
-        let entry = Rc::new(list.map_or_else(lookup::failure, Entry::Listing));
-        // The root was replaced meanwhile: those that wait look the path up again.
+        let (Made { key, root, entry }, waiting) = self.finder.take()?;
+        self.note_change();
+        // Otherwise the root was replaced meanwhile: those that wait look the path up again.
         if self.folder.is_root(&root) {
-            if !entry.is_passing() {
+            let entry = Rc::new(entry);
+            if entry.is_passing() {
+                // The next request may find a descriptor.
+                self.cache.let_go_of_files();
+            } else {
                 self.cache.put(&key, entry.clone(), self.root_checked_ms);
             }
             self.fresh = Some((key, entry));
@@ -217,7 +230,7 @@ impl Site {
     }
 
     /// Returns the entry of a path, from the cache if it was checked recently, otherwise from the file system. `None`
-    /// if it is a listing that is still to be made.
+    /// if another thread has to find it.
     #[inline]
     fn find(&mut self, request: &Request<'_>) -> Result<Option<Rc<Entry>>, Status> {
         let raw = request.path();
@@ -245,7 +258,9 @@ impl Site {
     }
 
     fn look_up(&mut self, raw: &[u8], site: Option<&str>) -> Result<Found, Status> {
-        if self.follow_root_if_due() {
+        // On a file system that is not local, the thread that looks up follows the root as well.
+        let follows = self.is_root_due();
+        if follows && self.folder.is_local() && self.follow_root() {
             return Ok(Found::Replaced);
         }
         let target = target::clean(raw, &mut self.buffer).map_err(|reject| reject.status)?;
@@ -265,38 +280,64 @@ impl Site {
             self.counters.cache_misses().add(1);
             return Ok(Found::Entry(entry.clone()));
         }
-        if self.lister.is_making(key) {
+        if self.finder.is_making(key) {
             return Ok(Found::Ordered);
         }
-        let mut found = self.folder.look_up(site, target.path, known);
-        if found.as_ref().is_some_and(|entry| entry.is_passing()) && self.cache.let_go_of_files() {
-            found = self.folder.look_up(site, target.path, None);
+        let mut looked = self.folder.look_up(site, target.path, known);
+        if matches!(&looked, Looked::Entry(entry) if entry.is_passing()) && self.cache.let_go_of_files() {
+            looked = self.folder.look_up(site, target.path, None);
         }
         // What is missing, an index file included, may be in a new directory: the previous one may be half removed.
-        let is_missing = found.as_ref().is_none_or(|entry| entry.is_failure());
-        if is_missing && follow_root(&self.folder, &mut self.cache, &mut self.hosts) {
+        let is_missing = match &looked {
+            Looked::Entry(entry) => entry.is_failure(),
+            Looked::Listing => true,
+            Looked::Remote => false,
+        };
+        if is_missing && follow_root(&self.folder, &mut self.change_count, &mut self.cache, &mut self.hosts) {
             return Ok(Found::Replaced);
         }
-        let Some(entry) = found else {
-            let is_ordered = self.lister.order(key, site, target.path);
-            return if is_ordered { Ok(Found::Ordered) } else { Err(Status::SERVICE_UNAVAILABLE) };
+        let is_ordered = match looked {
+            Looked::Entry(entry) => {
+                self.counters.cache_misses().add(1);
+                if !entry.is_passing() {
+                    // It is as old as the knowledge of which directory is served.
+                    self.cache.put(key, entry.clone(), self.root_checked_ms);
+                }
+                return Ok(Found::Entry(entry));
+            }
+            Looked::Listing => self.finder.list(key, site, target.path),
+            Looked::Remote => {
+                self.counters.remote_look_ups().add(1);
+                self.finder.look_up(key, site, target.path, follows)
+            }
         };
-        self.counters.cache_misses().add(1);
-        if !entry.is_passing() {
-            // It is as old as the knowledge of which directory is served.
-            self.cache.put(key, entry.clone(), self.root_checked_ms);
-        }
-        Ok(Found::Entry(entry))
+        if is_ordered { Ok(Found::Ordered) } else { Err(Status::SERVICE_UNAVAILABLE) }
     }
 
-    /// Follows the served directory unless that was done recently: twice in the time for which entries are trusted, so
-    /// that each of them is for half of it at least. Returns whether the directory was replaced.
-    fn follow_root_if_due(&mut self) -> bool {
-        if self.now_ms.wrapping_sub(self.root_checked_ms) < self.cache_for_ms.div_ceil(2) {
-            return false;
+    /// Returns whether the served directory is to be followed, and notes that: twice in the time for which entries are
+    /// trusted, so that each of them is for half of it at least.
+    fn is_root_due(&mut self) -> bool {
+        let is_due = self.now_ms.wrapping_sub(self.root_checked_ms) >= self.cache_for_ms.div_ceil(2);
+        if is_due {
+            self.root_checked_ms = self.now_ms;
         }
-        self.root_checked_ms = self.now_ms;
-        follow_root(&self.folder, &mut self.cache, &mut self.hosts)
+        std::mem::take(&mut self.must_follow_root) || is_due
+    }
+
+    fn follow_root(&mut self) -> bool {
+        follow_root(&self.folder, &mut self.change_count, &mut self.cache, &mut self.hosts)
+    }
+
+    /// Forgets what is known of the previous directory if another thread has followed it.
+    fn note_change(&mut self) {
+        if std::mem::replace(&mut self.change_count, self.folder.change_count()) != self.change_count {
+            self.forget();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.cache.clear();
+        self.hosts.iter_mut().for_each(Hosts::clear);
     }
 
     /// With virtual hosts, returns the directory of the requested host.
@@ -316,9 +357,11 @@ impl Site {
         let has_folder = if let Some(known) = known {
             known
         } else {
-            self.follow_root_if_due();
+            if self.is_root_due() {
+                self.follow_root();
+            }
             let mut has_folder = self.folder.has_host(name);
-            if has_folder != Ok(true) && follow_root(&self.folder, &mut self.cache, &mut self.hosts) {
+            if has_folder != Ok(true) && self.follow_root() {
                 has_folder = self.folder.has_host(name);
             }
             if let (Some(hosts), Ok(has_folder)) = (&mut self.hosts, has_folder) {
@@ -332,9 +375,10 @@ impl Site {
 
 /// Follows the served directory if it was replaced, and then forgets what the cache says of the previous one; returns
 /// whether it was.
-fn follow_root(folder: &Folder, cache: &mut Cache, hosts: &mut Option<Hosts>) -> bool {
+fn follow_root(folder: &Folder, change_count: &mut u64, cache: &mut Cache, hosts: &mut Option<Hosts>) -> bool {
     let is_replaced = folder.follow_root();
     if is_replaced {
+        *change_count = folder.change_count();
         cache.clear();
         hosts.iter_mut().for_each(Hosts::clear);
     }

@@ -50,6 +50,8 @@ pub(super) struct Root {
     path: PathBuf,
     name: CString,
     current: Mutex<Opened>,
+    /// How often the current one has changed.
+    change_count: AtomicU64,
     notices: Arc<Notices>,
     report: fn(&str),
     is_sandboxed: bool,
@@ -60,13 +62,15 @@ pub(super) struct Root {
 struct Opened {
     folder: Arc<OwnedFd>,
     identity: (u64, u64),
+    /// Whether its file system is local.
+    is_local: bool,
 }
 
 impl Opened {
     fn of(name: &CString) -> landau_sys::Result<Self> {
         let folder = path::open_base(name)?;
-        let identity = path::status(&folder)?.identity;
-        Ok(Self { folder: Arc::new(folder), identity })
+        let (identity, is_local) = (path::status(&folder)?.identity, path::is_local(&folder));
+        Ok(Self { folder: Arc::new(folder), identity, is_local })
     }
 }
 
@@ -84,12 +88,24 @@ impl Root {
         };
         let name = CString::new(config.root.as_os_str().as_bytes()).map_err(|_| failed(22))?;
         let current = Mutex::new(Opened::of(&name).map_err(|error| failed(error.errno))?);
-        Ok(Self { path: config.root.clone(), name, current, notices, report: config.report, is_sandboxed })
+        let (path, change_count) = (config.root.clone(), AtomicU64::new(0));
+        Ok(Self { path, name, current, change_count, notices, report: config.report, is_sandboxed })
     }
 
     /// Returns the directory for one look-up, all of whose files then come from the same one.
     pub(super) fn get(&self) -> Arc<OwnedFd> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).folder.clone()
+    }
+
+    /// Returns whether the directory is on a local file system.
+    pub(super) fn is_local(&self) -> bool {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).is_local
+    }
+
+    /// Returns how often the directory has changed here, whichever thread followed it.
+    #[inline]
+    pub(super) fn change_count(&self) -> u64 {
+        self.change_count.load(Ordering::Acquire)
     }
 
     /// Returns how often a worker has noticed that the directory was replaced.
@@ -125,6 +141,7 @@ impl Root {
             return false;
         }
         *current = opened;
+        self.change_count.fetch_add(1, Ordering::Release);
         drop(current);
         if self.notices.is_new(Notice::Replaced(identity)) {
             self.notices.replaced_count.fetch_add(1, Ordering::Release);

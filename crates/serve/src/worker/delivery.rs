@@ -149,11 +149,13 @@ impl<T: Transport> Worker<T> {
             }
             Next::Idle => self.transport.set_idle_deadline(number, fd, timeouts.idle),
             Next::Begun if self.memory.is_short() => return self.refuse_for_memory(number),
-            Next::Waiting | Next::Body | Next::List if self.memory.is_full() => return self.refuse_for_memory(number),
+            Next::Waiting | Next::Body | Next::LookUp if self.memory.is_full() => {
+                return self.refuse_for_memory(number);
+            }
             Next::Begun | Next::Body => self.transport.set_deadline(number, fd, timeouts.head),
             Next::Waiting => {}
             Next::More => return self.next_requests(number),
-            Next::List => return self.wait_for_list(number),
+            Next::LookUp => return self.wait_for_entry(number),
             Next::Close(true) if connection.linger(now_ms, &self.memory) => self.set_deadline(number, LINGER),
             Next::Close(_) => return self.close(number),
         }
@@ -167,21 +169,21 @@ impl<T: Transport> Worker<T> {
         self.receive_more(number, 0);
     }
 
-    /// Receives nothing more until the list is made that the next request asks for.
+    /// Receives nothing more until another thread has found what the next request asks for.
     #[cold]
-    fn wait_for_list(&mut self, number: u32) {
+    fn wait_for_entry(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
-        connection.active().ticket = self.site.wait_for_list(number);
+        connection.active().ticket = self.site.wait_for_entry(number);
         self.set_deadline(number, self.config.timeouts.send);
         self.set_interest(number, Interest::NONE);
     }
 
-    /// Answers the requests whose list was made.
-    pub(super) fn take_lists(&mut self) {
-        while let Some(waiting) = self.site.take_list() {
+    /// Answers the requests for which another thread has found what they ask for.
+    pub(super) fn take_found(&mut self) {
+        while let Some(waiting) = self.site.take_found() {
             for Ticket { number, serial } in waiting {
                 let Some(connection) = self.table.get(number) else { continue };
-                if connection.state == State::Listing && connection.active().ticket == serial {
+                if connection.state == State::LookingUp && connection.active().ticket == serial {
                     self.next_requests(number);
                 }
             }

@@ -171,7 +171,7 @@ impl<T: Transport> Worker<T> {
             }
         }
         self.take_fetched();
-        self.take_lists();
+        self.take_found();
         self.continue_fast_readers();
         if self.config.accepting == Accepting::Handed {
             for arrival in self.accept_queues[self.number].take() {
@@ -216,7 +216,7 @@ impl<T: Transport> Worker<T> {
             State::Lingering if is_ready => self.linger(number),
             // Level-triggered backends report WRITE_CLOSED in each wait, even with no interest: without closing, the
             // loop would spin.
-            State::Fetching | State::Listing if ready.is_write_closed() => self.close(number),
+            State::Fetching | State::LookingUp if ready.is_write_closed() => self.close(number),
             State::Free => {}
             _ if ready.is_deadline() => self.expire(number),
             _ => {}
@@ -347,7 +347,7 @@ impl<T: Transport> Worker<T> {
                 }
             }
             // The device is slow, not the client.
-            State::Fetching | State::Listing => return self.set_deadline(number, self.config.timeouts.send),
+            State::Fetching | State::LookingUp => return self.set_deadline(number, self.config.timeouts.send),
             State::Free | State::Lingering => {}
         }
         self.close(number);

@@ -149,7 +149,8 @@ fn virtual_hosts_are_those_of_the_new_release() {
     }
 }
 
-/// As soon as one worker has noticed, no other sends the previous release: each followed by itself, half a second later.
+/// As soon as one worker has noticed, no other sends the previous release: each followed by itself, half a second
+/// later.
 #[test]
 fn all_workers_follow_together() {
     let make = |folder: &Path| {

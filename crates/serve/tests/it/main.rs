@@ -13,6 +13,8 @@ mod memory;
 mod operator;
 mod pressure;
 mod slow;
+#[cfg(target_os = "linux")]
+mod slow_disk;
 mod support;
 #[path = "../../../wire/tests/it/table.rs"]
 mod table;

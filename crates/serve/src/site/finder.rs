@@ -1,0 +1,174 @@
+//! Look-ups on a file system that is not local, and directory listings, made by other threads: a slow server of files,
+//! or a directory with many entries, delays only the clients that ask for what is there.
+//!
+//! What several clients ask for is made once. The threads are started when they are first needed, and end with their
+//! worker. They share its descriptor table.
+
+use super::entry::Entry;
+use super::lookup::Folder;
+use crate::fetch::Ticket;
+use foldhash::fast::RandomState;
+use landau_reactor::Waker;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+/// The threads that look up, of each worker: so many requests to a server of files are waited for at the same time.
+const LOOKERS: usize = 4;
+
+/// What is to be found.
+#[derive(Debug)]
+struct Order {
+    /// Its key in the cache.
+    key: Box<[u8]>,
+    site: Option<Box<str>>,
+    path: Box<[u8]>,
+    /// Whether the served directory is to be followed first.
+    follows: bool,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) key: Box<[u8]>,
+    /// The served directory that it is below.
+    pub(super) root: Arc<OwnedFd>,
+    pub(super) entry: Entry,
+}
+
+/// What the worker and the threads share.
+#[derive(Debug)]
+struct Shared {
+    folder: Arc<Folder>,
+    made: Mutex<Vec<Made>>,
+    waker: Waker,
+}
+
+/// Both ends of a queue of orders.
+type Queue = (mpsc::Sender<Order>, Arc<Mutex<mpsc::Receiver<Order>>>);
+
+/// Threads that share a queue of orders.
+#[derive(Debug, Default)]
+struct Pool {
+    queue: Option<Queue>,
+    thread_count: usize,
+}
+
+/// Has paths looked up and directories listed.
+#[derive(Debug)]
+pub(super) struct Finder {
+    shared: Arc<Shared>,
+    lookers: Pool,
+    /// One thread: a long listing must not keep all of them from looking up.
+    listers: Pool,
+    /// The connections that wait for each key.
+    waiting: HashMap<Box<[u8]>, Vec<Ticket>, RandomState>,
+    /// What was ordered last.
+    asked: Box<[u8]>,
+    serial: u32,
+}
+
+impl Finder {
+    pub(super) fn new(folder: Arc<Folder>, waker: Waker) -> Self {
+        let shared = Arc::new(Shared { folder, made: Mutex::default(), waker });
+        let (lookers, listers, waiting) = Default::default();
+        Self { shared, lookers, listers, waiting, asked: Box::default(), serial: 0 }
+    }
+
+    /// Returns whether that is being made; if so, [`Finder::wait`] waits for it.
+    pub(super) fn is_making(&mut self, key: &[u8]) -> bool {
+        let is_making = self.waiting.contains_key(key);
+        if is_making {
+            self.asked = key.into();
+        }
+        is_making
+    }
+
+    /// Has a path looked up, for [`Finder::wait`] to wait for it, after the served directory was followed if `follows`
+    /// says so. Returns false if there is no thread and none can be started.
+    pub(super) fn look_up(&mut self, key: &[u8], site: Option<&str>, path: &[u8], follows: bool) -> bool {
+        let order = Order { key: key.into(), site: site.map(Into::into), path: path.into(), follows };
+        let most = LOOKERS.min(self.waiting.len() + 1);
+        let is_ordered = self.lookers.order(order, most, &self.shared, Shared::look_up);
+        self.note(key, is_ordered)
+    }
+
+    /// Has a directory listed, likewise.
+    pub(super) fn list(&mut self, key: &[u8], site: Option<&str>, path: &[u8]) -> bool {
+        let order = Order { key: key.into(), site: site.map(Into::into), path: path.into(), follows: false };
+        let is_ordered = self.listers.order(order, 1, &self.shared, Shared::list);
+        self.note(key, is_ordered)
+    }
+
+    fn note(&mut self, key: &[u8], is_ordered: bool) -> bool {
+        if is_ordered {
+            self.waiting.insert(key.into(), Vec::new());
+            self.asked = key.into();
+        }
+        is_ordered
+    }
+
+    /// Lets a connection wait for what was ordered last; returns the serial number of the wait.
+    pub(super) fn wait(&mut self, number: u32) -> u32 {
+        self.serial = self.serial.wrapping_add(1);
+        let serial = self.serial;
+        // It is still pending: only the worker, which calls this, takes what was found.
+        self.waiting.entry(self.asked.clone()).or_default().push(Ticket { number, serial });
+        serial
+    }
+
+    /// Returns what was found, and the connections that wait for it.
+    pub(super) fn take(&mut self) -> Option<(Made, Vec<Ticket>)> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let made = self.shared.made.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        let waiting = self.waiting.remove(&made.key).unwrap_or_default();
+        Some((made, waiting))
+    }
+}
+
+impl Pool {
+    /// Adds an order, and a thread if there are fewer than `most`.
+    fn order(&mut self, order: Order, most: usize, shared: &Arc<Shared>, make: fn(&Shared, Order) -> Made) -> bool {
+        let (sender, orders) = self.queue.get_or_insert_with(|| {
+            let (sender, orders) = mpsc::channel();
+            (sender, Arc::new(Mutex::new(orders)))
+        });
+        if self.thread_count < most {
+            let (shared, orders) = (shared.clone(), orders.clone());
+            let life = move || {
+                // One thread waits for the next order, and the others for that one.
+                let next = || orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                while let Ok(order) = next() {
+                    let made = make(&shared, order);
+                    shared.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
+                    // Waking fails only if the worker has ended.
+                    let _ = shared.waker.wake();
+                }
+            };
+            let is_started = std::thread::Builder::new().name("finder".to_owned()).spawn(life).is_ok();
+            self.thread_count += usize::from(is_started);
+        }
+        self.thread_count > 0 && sender.send(order).is_ok()
+    }
+}
+
+impl Shared {
+    fn look_up(&self, Order { key, site, path, follows }: Order) -> Made {
+        if follows {
+            self.folder.follow_root();
+        }
+        let (root, entry) = self.folder.look_up_waiting(site.as_deref(), &path);
+        // What is missing may be in a new directory. The worker notices that the root has changed, and looks up again.
+        if entry.is_failure() {
+            self.folder.follow_root();
+        }
+        Made { key, root, entry }
+    }
+
+    fn list(&self, Order { key, site, path, .. }: Order) -> Made {
+        let (root, entry) = self.folder.list(site.as_deref(), &path);
+        Made { key, root, entry }
+    }
+}

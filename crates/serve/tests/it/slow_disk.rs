@@ -1,0 +1,177 @@
+//! A disk that does not answer: a file system of this process (FUSE) that holds requests back until the test says so.
+
+use crate::support::{Client, Site, kinds, until};
+use fuser::{
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, Request,
+};
+use std::ffi::OsStr;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
+use tempfile::TempDir;
+
+/// Nothing is cached by the kernel, so that each look-up asks.
+const TTL: Duration = Duration::ZERO;
+
+/// The files, each with its name as content. The look-up of the second and the content of the third are held back.
+const FILES: [&str; 3] = ["fast", "unknown", "unread"];
+
+/// What is held back, until it is released.
+#[derive(Default)]
+struct Held {
+    is_released: bool,
+    entries: Vec<ReplyEntry>,
+    contents: Vec<ReplyData>,
+}
+
+#[derive(Default, Clone)]
+struct Disk(Arc<Mutex<Held>>);
+
+impl Disk {
+    fn held_count(&self) -> usize {
+        let held = self.0.lock().unwrap();
+        held.entries.len() + held.contents.len()
+    }
+
+    fn release(&self) {
+        let mut held = self.0.lock().unwrap();
+        held.is_released = true;
+        for reply in held.entries.drain(..) {
+            reply.entry(&TTL, &file(1), Generation(0));
+        }
+        for reply in held.contents.drain(..) {
+            reply.data(FILES[2].as_bytes());
+        }
+    }
+}
+
+/// The server ends only when its threads have what they wait for; so also a test that fails releases it.
+struct Release(Disk);
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+/// The mounted file system, which is unmounted also if the test fails.
+struct Mounted {
+    _session: BackgroundSession,
+    folder: TempDir,
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Lazily: threads of the server may hold it for a moment.
+        let unmounted = Command::new("umount").arg("--lazy").arg(self.folder.path()).status();
+        assert!(std::thread::panicking() || unmounted.is_ok_and(|status| status.success()), "it stays mounted");
+    }
+}
+
+fn attributes(number: u64, kind: FileType, size: u64) -> FileAttr {
+    let (perm, time) = if kind == FileType::Directory { (0o755, UNIX_EPOCH) } else { (0o644, UNIX_EPOCH) };
+    FileAttr {
+        ino: INodeNo(number),
+        size,
+        blocks: 1,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind,
+        perm,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 512,
+        flags: 0,
+    }
+}
+
+fn file(index: usize) -> FileAttr {
+    attributes(index as u64 + 2, FileType::RegularFile, FILES[index].len() as u64)
+}
+
+impl Filesystem for Disk {
+    /// Otherwise the kernel makes one look-up in a directory at a time.
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
+        config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS).map_err(|_| std::io::ErrorKind::Unsupported.into())
+    }
+
+    fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let Some(index) = FILES.iter().position(|file| name == *file) else { return reply.error(Errno::ENOENT) };
+        let mut held = self.0.lock().unwrap();
+        if index == 1 && !held.is_released {
+            return held.entries.push(reply);
+        }
+        reply.entry(&TTL, &file(index), Generation(0));
+    }
+
+    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match u64::from(number) {
+            1 => reply.attr(&TTL, &attributes(1, FileType::Directory, 0)),
+            number => reply.attr(&TTL, &file(number as usize - 2)),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        _: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let index = u64::from(number) as usize - 2;
+        let mut held = self.0.lock().unwrap();
+        if index == 2 && !held.is_released {
+            return held.contents.push(reply);
+        }
+        reply.data(FILES[index].as_bytes().get(offset as usize..).unwrap_or_default());
+    }
+}
+
+fn ask(site: &Site, name: &str) -> Client {
+    let mut client = site.connect();
+    client.send(format!("GET /{name} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes());
+    client
+}
+
+/// The only worker looked files up itself, and waited for the disk; meanwhile it served nobody.
+#[test]
+fn a_slow_disk_delays_only_those_who_wait_for_it() {
+    for kind in kinds() {
+        let (folder, disk) = (tempfile::tempdir().unwrap(), Disk::default());
+        let root = folder.path().to_owned();
+        let mut config = Config::default();
+        config.mount_options = vec![MountOption::RO];
+        let _mounted = match fuser::spawn_mount(disk.clone(), folder.path(), &config) {
+            Ok(session) => Mounted { _session: session, folder },
+            Err(error) => return println!("skipped: a file system cannot be mounted here: {error}"),
+        };
+        let site = Site::new(&[], |config| {
+            (config.root, config.accepting, config.cache_for) = (root, kind, Duration::ZERO);
+        });
+        let _release = Release(disk.clone());
+        assert_eq!(site.get("/fast", "").body, b"fast", "{kind:?}");
+        let names = ["unknown", "unread", "unknown"];
+        let mut waiting = names.map(|name| ask(&site, name));
+        until(format!("{kind:?}: nobody waits"), || disk.held_count() == 2);
+        // Nothing is trusted in the cache: each of them is looked up.
+        for _ in 0..20 {
+            assert_eq!(site.get("/fast", "").body, b"fast", "{kind:?}");
+            assert_eq!(site.get("/missing", "").status, 404, "{kind:?}");
+        }
+        assert_eq!(disk.held_count(), 2, "{kind:?}: one file was looked up twice");
+        disk.release();
+        for (client, name) in waiting.iter_mut().zip(names) {
+            assert_eq!(client.answer().unwrap().body, name.as_bytes(), "{kind:?}");
+        }
+        assert!(site.end().remote_look_ups >= 43, "{kind:?}");
+    }
+}
