@@ -44,7 +44,8 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     written.context("write to standard output")
 }
 
-/// Prints a line to standard error. Failure is ignored: a closed terminal must not end a run.
+/// Prints a line to standard error, in one call: several processes may share it. Failure is ignored: a closed terminal
+/// must not end a run.
 pub(crate) fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }

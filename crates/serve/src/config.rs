@@ -135,8 +135,6 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// The number of workers.
     pub workers: usize,
-    /// The number of processes that share the memory that is left, each with so many workers.
-    pub processes: usize,
     /// The processors that workers are pinned to, in turn; empty for no pinning.
     pub processors: Vec<u32>,
     /// The backend of the event loops; unused with [`Accepting::Multishot`].
@@ -199,7 +197,6 @@ impl Config {
             root: root.into(),
             listen: vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 8080)))],
             workers: 1,
-            processes: 1,
             processors: Vec::new(),
             backend: Backend::default(),
             accepting: Accepting::default(),

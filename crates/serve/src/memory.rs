@@ -30,11 +30,10 @@ const MUCH_BYTES: usize = 4 << 10;
 const LEAST_BYTES: usize = 1 << 20;
 
 /// Divides the memory that the process can still allocate, if that is known: at most a quarter is for the caches and
-/// half for the connections, unless the operator has said how much. The rest is for threads, the log and listings. Of
-/// several processes each has an equal share.
+/// half for the connections, unless the operator has said how much. The rest is for threads, the log and listings.
 /// Returns a note for the operator if memory is so short that the caches would have to become smaller.
 pub(crate) fn settle(config: &mut Config, left_bytes: Option<u64>) -> Option<String> {
-    let left = usize::try_from(left_bytes?).unwrap_or(usize::MAX) / config.processes.max(1);
+    let left = usize::try_from(left_bytes?).unwrap_or(usize::MAX);
     let workers = config.workers.max(1);
     if left / workers < ARENA_BYTES {
         landau_sys::memory::share_one_arena();
@@ -148,8 +147,6 @@ mod tests {
             "{note}"
         );
         assert_eq!((config.memory_bytes, config.cache_bytes), (Some(20 << 20), 5 << 20));
-        let mut config = Config { processes: 4, ..Config::new(".") };
-        assert_eq!((settle(&mut config, plenty), config.memory_bytes), (None, Some(1 << 30)));
         let mut config = Config { memory_bytes: Some(30 << 20), cache_bytes: 1 << 20, ..Config::new(".") };
         assert_eq!((settle(&mut config, little), config.memory_bytes), (None, Some(30 << 20)));
         assert_eq!(settle(&mut config, None), None);

@@ -34,6 +34,13 @@ pub(crate) struct Counted {
     pub(crate) workers: usize,
     /// What the supervisor has counted, if there is one.
     pub(crate) supervision: Option<Supervision>,
+    /// When the server was started, since 1970.
+    pub(crate) started_s: u64,
+}
+
+/// Returns the time since 1970 in seconds.
+pub(crate) fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The metrics thread.
@@ -51,7 +58,6 @@ impl Metrics {
         let must_end = Arc::new(AtomicBool::new(false));
         let (ready, is_ready) = mpsc::channel();
         let end = must_end.clone();
-        let started_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let life = move || {
             let made = Reactor::new(landau_reactor::Backend::default()).and_then(|mut reactor| {
                 reactor.register(&socket, Token(0), Interest::READABLE)?;
@@ -69,7 +75,7 @@ impl Metrics {
                             std::thread::sleep(REST);
                         }
                         while reactor.next_event().is_some() {}
-                        accept(&socket, &counted, started_s);
+                        accept(&socket, &counted);
                     }
                 }
             }
@@ -89,17 +95,17 @@ impl Metrics {
     }
 }
 
-fn accept(socket: &std::os::fd::OwnedFd, counted: &Counted, started_s: u64) {
+fn accept(socket: &std::os::fd::OwnedFd, counted: &Counted) {
     match stream::accept(socket) {
         // The calls used here work on any stream socket.
-        Ok(client) => drop(serve(TcpStream::from(client), counted, started_s)),
+        Ok(client) => drop(serve(TcpStream::from(client), counted)),
         Err(error) if error.is_would_block() => {}
         Err(_) => std::thread::sleep(REST),
     }
 }
 
 /// Answers one client; errors end only its connection.
-fn serve(mut client: TcpStream, counted: &Counted, started_s: u64) -> std::io::Result<()> {
+fn serve(mut client: TcpStream, counted: &Counted) -> std::io::Result<()> {
     client.set_nonblocking(false)?;
     client.set_write_timeout(Some(PATIENCE))?;
     let (until, limits) = (Instant::now() + PATIENCE, Limits::default());
@@ -126,15 +132,15 @@ fn serve(mut client: TcpStream, counted: &Counted, started_s: u64) -> std::io::R
                 (status, request.method() != Method::Head)
             }
         };
-        client.write_all(&answer(status, has_content, counted, started_s))?;
+        client.write_all(&answer(status, has_content, counted))?;
         client.shutdown(std::net::Shutdown::Write)?;
         return Ok(());
     }
 }
 
-fn answer(status: Status, has_content: bool, counted: &Counted, started_s: u64) -> Vec<u8> {
+fn answer(status: Status, has_content: bool, counted: &Counted) -> Vec<u8> {
     let (kind, page) = match status {
-        Status::OK => ("text/plain; version=0.0.4; charset=utf-8", page(counted, started_s)),
+        Status::OK => ("text/plain; version=0.0.4; charset=utf-8", page(counted)),
         Status::NOT_FOUND => ("text/plain; charset=utf-8", "404 Not Found: try /metrics\n".to_owned()),
         _ => ("text/plain; charset=utf-8", format!("{} {}\n", status.0, status.reason())),
     };
@@ -149,7 +155,7 @@ fn answer(status: Status, has_content: bool, counted: &Counted, started_s: u64) 
 }
 
 /// Returns all counters in Prometheus' text format.
-fn page(counted: &Counted, started_s: u64) -> String {
+fn page(counted: &Counted) -> String {
     let mut totals = Totals::default();
     counted.counters.iter().for_each(|counters| totals.add(*counters));
     let mut page = String::new();
@@ -172,7 +178,7 @@ fn page(counted: &Counted, started_s: u64) -> String {
         let about = "worker and metrics processes that ended without having been told to, and were started again";
         put("landau_serve_process_ends_total", "counter", about, supervision.ended_count());
     }
-    put("landau_serve_start_time_seconds", "gauge", "start time of the server, since 1970", started_s);
+    put("landau_serve_start_time_seconds", "gauge", "start time of the server, since 1970", counted.started_s);
     page
 }
 
@@ -187,7 +193,7 @@ mod tests {
         one.closed().add(1);
         let supervision = Some(Supervision::new().unwrap());
         let counters = vec![one, Counters::default()];
-        let page = page(&Counted { counters, workers: 1, supervision }, 7);
+        let page = page(&Counted { counters, workers: 1, supervision, started_s: 7 });
         let mut names = std::collections::HashSet::new();
         let lines: Vec<&str> = page.lines().collect();
         for three in lines.chunks(3) {

@@ -9,7 +9,7 @@ use crate::limiter::ConnectionLimiter;
 use crate::listener::{Bound, Place};
 use crate::log::{self, Feed};
 use crate::memory;
-use crate::metrics::{Counted, Metrics};
+use crate::metrics::{Counted, Metrics, now_s};
 use crate::privilege::{self, Sandbox, User};
 use crate::tls::Settings;
 #[cfg(target_os = "linux")]
@@ -108,12 +108,16 @@ fn ring() -> Result<(), landau_reactor::Error> {
     })
 }
 
-/// Decides what the workers use. Memory is divided between the caches and the connections. If a backend, or the ring
-/// that `multishot` needs, is missing or forbidden, something else is used and the reason is reported.
-fn settle(config: &mut Config) -> Result<(), Error> {
-    if let Some(note) = memory::settle(config, landau_sys::system::memory_left()) {
+/// Divides the memory that is left for each of so many processes between the caches and the connections.
+pub(crate) fn settle_memory(config: &mut Config, processes: u64) {
+    if let Some(note) = memory::settle(config, landau_sys::system::memory_left(processes)) {
         (config.report)(&note);
     }
+}
+
+/// Decides what the workers use. If a backend, or the ring that `multishot` needs, is missing or forbidden, something
+/// else is used and the reason is reported.
+fn settle(config: &mut Config) -> Result<(), Error> {
     if config.accepting == Accepting::Multishot {
         match ring() {
             Err(reason @ landau_reactor::Error::Unavailable { .. }) => {
@@ -133,12 +137,14 @@ fn settle(config: &mut Config) -> Result<(), Error> {
 
 impl Server {
     /// Binds all addresses and starts the workers; returns when all of them listen.
-    pub fn start(config: Config) -> Result<Self, Error> {
+    pub fn start(mut config: Config) -> Result<Self, Error> {
+        settle_memory(&mut config, 1);
         let counters = (0..=config.workers.max(1)).map(|_| Counters::default()).collect();
         Self::start_with(config, counters)
     }
 
-    /// Starts a server that counts in these: one for each worker, and one for the log.
+    /// Starts a server that counts in these: one for each worker, and one for the log. The memory of caches and
+    /// connections has been settled.
     pub(crate) fn start_with(mut config: Config, counters: Vec<Counters>) -> Result<Self, Error> {
         settle(&mut config)?;
         let workers = config.workers.max(1);
@@ -180,6 +186,8 @@ impl Server {
         let limiter = Arc::new(ConnectionLimiter::new(&config));
         let lines = Arc::new(log::Shared::new(self.wakers.len()));
         let notices = Arc::default();
+        // By a process that was here before this one, and has told of them.
+        let lost_before = self.counters.iter().map(|counters| counters.log_lost().get()).sum();
         for ((number, &counters), listeners) in self.counters.iter().enumerate().zip(listeners) {
             let start = Start {
                 number,
@@ -215,14 +223,19 @@ impl Server {
             (config.report)(&note);
         }
         if let Some(log) = &config.log {
-            let beside = log::Beside { sandbox: self.sandbox.clone(), report: config.report, owner: config.log_owner };
+            let (sandbox, report, owner) = (self.sandbox.clone(), config.report, config.log_owner);
+            let beside = log::Beside { sandbox, report, owner, lost_before };
             let (own, of_workers) =
                 self.counters.split_last().map_or_else(Default::default, |(own, others)| (*own, others.to_vec()));
             self.log = Some(log::Writer::start(log, lines, of_workers, own, beside)?);
         }
         if let Some(bound) = &self.metrics_at {
-            let counted =
-                Counted { counters: self.counters.clone(), workers: config.workers.max(1), supervision: None };
+            let counted = Counted {
+                counters: self.counters.clone(),
+                workers: config.workers.max(1),
+                supervision: None,
+                started_s: now_s(),
+            };
             self.metrics = Some(Metrics::start(bound, counted, self.sandbox.clone())?);
         }
         Ok(())

@@ -14,9 +14,9 @@ use crate::config::{Config, Listen};
 use crate::counters::{Counters, Totals};
 use crate::error::Error;
 use crate::listener::{Bound, Place};
-use crate::metrics::{Counted, Metrics};
+use crate::metrics::{Counted, Metrics, now_s};
 use crate::privilege::{Sandbox, User, switch_user};
-use crate::server::{Remote, Server};
+use crate::server::{Remote, Server, settle_memory};
 use landau_sys::child::{self, End, Forker};
 use landau_sys::{process, shared, signal};
 use std::fmt::Debug;
@@ -157,13 +157,19 @@ enum Role {
 #[derive(Debug)]
 struct Child {
     role: Role,
-    /// The process and the pipe for its commands.
-    running: Option<(i32, PipeWriter)>,
+    running: Option<Running>,
     started: Instant,
     /// The pause before the last start.
     pause: Duration,
     /// When another one is to be started.
     due: Option<Instant>,
+}
+
+/// A process, and the pipe for its commands until that is closed.
+#[derive(Debug)]
+struct Running {
+    pid: i32,
+    commands: Option<PipeWriter>,
 }
 
 /// The parent of worker processes.
@@ -184,6 +190,7 @@ pub struct Supervisor {
     is_sandboxed: bool,
     /// When those that are left are killed.
     kill_at: Option<Instant>,
+    started_s: u64,
 }
 
 impl Debug for Supervisor {
@@ -212,7 +219,8 @@ impl Supervisor {
         config.listen = bound.iter().map(Bound::as_inherited).collect();
         config.connections = config.connections.map(|most| most.div_ceil(processes));
         config.memory_bytes = config.memory_bytes.map(|most| most / processes);
-        config.processes = processes;
+        // Once: a process that is started later would count what the others have as used.
+        settle_memory(&mut config, processes as u64);
         // One for each worker, and one for the log.
         let of_process = config.workers.max(1) + 1;
         let counters = Counters::shared(processes * of_process)?.chunks(of_process).map(<[_]>::to_vec).collect();
@@ -233,25 +241,41 @@ impl Supervisor {
             is_ending: false,
             is_sandboxed: false,
             kill_at: None,
+            started_s: now_s(),
         };
         signal::report_children();
         for number in 0..supervisor.children.len() {
-            let mut ready = supervisor.fork(number)?;
-            let mut byte = [0];
-            if ready.read(&mut byte).unwrap_or(0) == 0 {
+            if let Err(error) = supervisor.start_child(number) {
                 supervisor.abandon();
-                return Err(Error::ProcessEnded);
+                return Err(error);
             }
-            supervisor.is_sandboxed |= byte[0] == 1;
         }
         Ok(supervisor)
     }
 
-    /// Ends all children and waits for them, when one could not start.
+    /// Starts the child with this number, and waits until it is ready.
+    fn start_child(&mut self, number: usize) -> Result<(), Error> {
+        let mut ready = self.fork(number)?;
+        let mut byte = [0];
+        if ready.read(&mut byte).unwrap_or(0) > 0 {
+            self.is_sandboxed |= byte[0] == 1;
+            return Ok(());
+        }
+        if let Some(Running { pid, .. }) = self.children[number].running.take() {
+            // One that exits has said why.
+            if let Ok(end @ End::Killed(_)) = child::wait(pid) {
+                (self.config.report)(&format!("worker process {pid} {} before it was ready", told(end)));
+            }
+        }
+        Err(Error::ProcessEnded)
+    }
+
+    /// Ends all children, when one could not start: nobody was told yet that the server is ready.
     fn abandon(&mut self) {
-        self.command(Command::EndNow);
-        self.children.clear();
-        while child::wait_any().is_ok() {}
+        for Running { pid, .. } in self.children.drain(..).filter_map(|child| child.running) {
+            let _ = process::kill(pid.cast_unsigned());
+            let _ = child::wait(pid);
+        }
     }
 
     /// Starts the child with this number; returns the pipe on which it says that it is ready.
@@ -264,6 +288,7 @@ impl Supervisor {
         let role = self.children[number].role;
         let pid = self.forker.fork(|| {
             let (Some(commands), Some(mut ready)) = (commands.take(), ready.take()) else { return };
+            abort_on_panic();
             // Closed, or no process would notice the end of the supervisor.
             drop(ours.take());
             self.children.clear();
@@ -272,21 +297,26 @@ impl Supervisor {
             let status = match (role, metrics) {
                 (Role::Worker(number), _) => {
                     std::mem::forget(self.metrics.take().map(Bound::close));
-                    let (config, counters) = (self.config.clone(), self.counters[number].clone());
+                    let (mut config, counters) = (self.config.clone(), self.counters[number].clone());
+                    // The CPUs go round over all workers of all processes.
+                    let first = number * config.workers.max(1) % config.processors.len().max(1);
+                    config.processors.rotate_left(first);
                     (self.run)(Process { config, counters, commands, ready })
                 }
                 (Role::Metrics, Some(metrics)) => {
                     std::mem::forget(self.bound.drain(..).map(Bound::close).collect::<Vec<_>>());
-                    let counters = self.counters.concat();
+                    let workers = self.config.workers.max(1) * self.counters.len();
+                    let (counters, supervision) = (self.counters.concat(), Some(self.supervision));
+                    let counted = Counted { counters, workers, supervision, started_s: self.started_s };
                     let served = MetricsProcess { config: &self.config, user: self.user.as_ref(), metrics };
-                    served.run(counters, self.supervision, commands, &mut ready)
+                    served.run(counted, commands, &mut ready)
                 }
                 (Role::Metrics, None) => 0,
             };
             std::process::exit(i32::from(status));
         })?;
         let child = &mut self.children[number];
-        (child.running, child.started, child.due) = (ours.map(|ours| (pid, ours)), Instant::now(), None);
+        (child.running, child.started, child.due) = (Some(Running { pid, commands: ours }), Instant::now(), None);
         if role != Role::Metrics {
             self.supervision.running().fetch_add(1, Ordering::Relaxed);
         }
@@ -306,7 +336,7 @@ impl Supervisor {
     /// Returns the identifiers of the worker processes.
     pub fn processes(&self) -> Vec<i32> {
         let workers = self.children.iter().filter(|child| child.role != Role::Metrics);
-        workers.filter_map(|child| child.running.as_ref()).map(|(pid, _)| *pid).collect()
+        workers.filter_map(|child| child.running.as_ref()).map(|running| running.pid).collect()
     }
 
     /// Returns whether the workers are in a sandbox.
@@ -323,10 +353,10 @@ impl Supervisor {
             self.children.iter_mut().for_each(|child| child.due = None);
         }
         if command == Command::EndNow {
-            self.kill_at = Some(Instant::now() + PATIENCE);
+            self.kill_at.get_or_insert_with(|| Instant::now() + PATIENCE);
         }
         let workers = self.children.iter_mut().filter(|child| child.role != Role::Metrics);
-        for (_, commands) in workers.filter_map(|child| child.running.as_mut()) {
+        for commands in workers.filter_map(|child| child.running.as_mut()?.commands.as_mut()) {
             // One that has ended is reaped soon.
             let _ = commands.write_all(&[command.byte()]);
         }
@@ -348,18 +378,23 @@ impl Supervisor {
                 self.children[number].due = Some(now + LONGEST_PAUSE);
             }
         }
-        if self.kill_at.is_some_and(|kill_at| kill_at <= now) {
-            self.kill_at = None;
-            for pid in self.processes() {
-                (self.config.report)(&format!("worker process {pid} does not end and is killed"));
-                let _ = process::kill(pid.cast_unsigned());
-            }
-        }
         if self.is_ending && self.processes().is_empty() {
             // The end of its pipe ends the process of the metrics.
-            self.children.iter_mut().for_each(|child| child.running = None);
-            while child::wait_any().is_ok() {}
-            return Ok(true);
+            for running in self.children.iter_mut().filter_map(|child| child.running.as_mut()) {
+                running.commands = None;
+                self.kill_at.get_or_insert(now + PATIENCE);
+            }
+            if self.children.iter().all(|child| child.running.is_none()) {
+                return Ok(true);
+            }
+        }
+        if self.kill_at.is_some_and(|kill_at| kill_at <= now) {
+            self.kill_at = Some(now + PATIENCE);
+            let is_told = |running: &&Running| running.commands.is_none() || self.processes().contains(&running.pid);
+            for Running { pid, .. } in self.children.iter().filter_map(|child| child.running.as_ref()).filter(is_told) {
+                (self.config.report)(&format!("process {pid} does not end and is killed"));
+                let _ = process::kill(pid.cast_unsigned());
+            }
         }
         self.set_alarm();
         Ok(false)
@@ -367,7 +402,7 @@ impl Supervisor {
 
     /// Notes that a process has ended, and when another one is to be started.
     fn note_end(&mut self, pid: i32, end: End) {
-        let is_it = |child: &&mut Child| child.running.as_ref().is_some_and(|(running, _)| *running == pid);
+        let is_it = |child: &&mut Child| child.running.as_ref().is_some_and(|running| running.pid == pid);
         let Some(child) = self.children.iter_mut().find(is_it) else { return };
         child.running = None;
         let what = if let Role::Worker(number) = child.role {
@@ -378,12 +413,7 @@ impl Supervisor {
             "process of the metrics"
         };
         forget_messages(pid);
-        let how = match end {
-            End::Exited(status) => format!("ended with status {status}"),
-            End::Killed(number) => {
-                format!("was ended by {}", signal::name(number).map_or(format!("signal {number}"), str::to_owned))
-            }
-        };
+        let how = told(end);
         if self.is_ending {
             if end != End::Exited(0) {
                 (self.config.report)(&format!("{what} {pid} {how}"));
@@ -418,6 +448,26 @@ impl Supervisor {
     }
 }
 
+/// Returns how a process ended, in words.
+fn told(end: End) -> String {
+    match end {
+        End::Exited(status) => format!("ended with status {status}"),
+        End::Killed(number) => {
+            format!("was ended by {}", signal::name(number).map_or(format!("signal {number}"), str::to_owned))
+        }
+    }
+}
+
+/// Makes a panic end the process, whatever thread it is in: a server that lacks a worker would serve fewer and fewer,
+/// and nobody would notice.
+fn abort_on_panic() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        std::process::abort();
+    }));
+}
+
 /// The process that serves the metrics.
 struct MetricsProcess<'a> {
     config: &'a Config,
@@ -427,8 +477,8 @@ struct MetricsProcess<'a> {
 
 impl MetricsProcess<'_> {
     /// Serves them until the supervisor closes the pipe; returns the status.
-    fn run(&self, counters: Vec<Counters>, supervision: Supervision, line: PipeReader, ready: &mut PipeWriter) -> u8 {
-        match self.serve(counters, supervision, line, ready) {
+    fn run(&self, counted: Counted, line: PipeReader, ready: &mut PipeWriter) -> u8 {
+        match self.serve(counted, line, ready) {
             Ok(()) => 0,
             Err(error) => {
                 (self.config.report)(&error.to_string());
@@ -437,16 +487,8 @@ impl MetricsProcess<'_> {
         }
     }
 
-    fn serve(
-        &self,
-        counters: Vec<Counters>,
-        supervision: Supervision,
-        mut line: PipeReader,
-        ready: &mut PipeWriter,
-    ) -> Result<(), Error> {
+    fn serve(&self, counted: Counted, mut line: PipeReader, ready: &mut PipeWriter) -> Result<(), Error> {
         let sandbox = Arc::new(Sandbox::new(self.config)?);
-        let workers = self.config.workers.max(1) * self.config.processes;
-        let counted = Counted { counters, workers, supervision: Some(supervision) };
         let metrics = Metrics::start(self.metrics, counted, sandbox.clone())?;
         if let Some(user) = self.user {
             switch_user(user, self.config)?;
@@ -467,8 +509,13 @@ const REPEATED_S: u64 = 60;
 /// How many messages are remembered.
 const MESSAGES: usize = 64;
 
-/// The last messages: for each a hash, the process, and the time in seconds.
-type Messages = &'static [AtomicU64; 3 * MESSAGES];
+/// The last messages: for each a word with a hash (24 bits), the process (22, which are all that Linux has) and the
+/// time in seconds (18, which is three days); 0 is a free place.
+type Messages = &'static [AtomicU64; MESSAGES];
+
+const PROCESS_BITS: u32 = 22;
+
+const TIME_BITS: u32 = 18;
 
 /// The last messages of all processes, if there is a supervisor.
 static SAID: OnceLock<Option<Messages>> = OnceLock::new();
@@ -482,27 +529,32 @@ pub fn is_repeated(message: &str) -> bool {
 }
 
 fn is_said(said: Messages, message: &str, process: u32, now_s: u64) -> bool {
-    // FNV-1a, the same in all processes; 0 is a free place.
+    // FNV-1a, the same in all processes.
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    let hash = message.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, mix) | 1;
-    let [known, who, when] = std::array::from_fn(|part| &said[hash as usize % MESSAGES * 3 + part]);
-    // Of two processes at the same moment, the one that comes second sees the hash of the first.
-    let before = known.swap(hash, Ordering::AcqRel);
-    let is_recent = now_s.saturating_sub(when.load(Ordering::Relaxed)) < REPEATED_S;
-    if before == hash && who.load(Ordering::Relaxed) != u64::from(process) && is_recent {
-        return true;
-    }
-    who.store(u64::from(process), Ordering::Relaxed);
-    when.store(now_s, Ordering::Relaxed);
-    false
+    let hash = message.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, mix);
+    let process = u64::from(process) & ((1 << PROCESS_BITS) - 1);
+    let time_s = now_s & ((1 << TIME_BITS) - 1);
+    let new = (hash >> 40 << 40) | process << TIME_BITS | time_s;
+    let place = &said[hash as usize % MESSAGES];
+    // Of two processes at the same moment, the second one finds what the first has written.
+    let known = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
+        let is_recent = time_s.wrapping_sub(old) & ((1 << TIME_BITS) - 1) < REPEATED_S;
+        let is_repeated = old != 0 && old >> 40 == hash >> 40 && who(old) != process && is_recent;
+        (!is_repeated).then_some(new)
+    });
+    known.is_err()
+}
+
+/// Returns the process of a message.
+fn who(word: u64) -> u64 {
+    word >> TIME_BITS & ((1 << PROCESS_BITS) - 1)
 }
 
 /// Forgets what a process has said that has ended: its successor may say it again.
 fn forget_messages(pid: i32) {
-    for place in SAID.get().copied().flatten().map(|said| said.chunks(3)).into_iter().flatten() {
-        if place[1].load(Ordering::Relaxed) == pid as u64 {
-            place[0].store(0, Ordering::Relaxed);
-        }
+    for place in SAID.get().copied().flatten().into_iter().flatten() {
+        let is_its = |old: u64| (old != 0 && who(old) == pid as u64).then_some(0);
+        let _ = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, is_its);
     }
 }
 
@@ -519,6 +571,26 @@ mod tests {
         assert!(!is_said(said, "replaced", 10, 1001));
         assert!(!is_said(said, "reopened", 11, 1001));
         assert!(!is_said(said, "replaced", 11, 1001 + REPEATED_S));
+    }
+
+    /// Started by the next test, in a process of its own: the thread's panic must end it.
+    #[test]
+    #[ignore = "ends the process"]
+    fn a_thread_panics() {
+        abort_on_panic();
+        let thread = std::thread::spawn(|| panic!("as a worker might"));
+        assert!(thread.join().is_err());
+    }
+
+    /// A worker's panic was noticed when all workers before it had ended, that is never.
+    #[test]
+    fn a_panic_in_any_thread_ends_the_process() {
+        use std::os::unix::process::ExitStatusExt;
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        let words = ["--exact", "supervisor::tests::a_thread_panics", "--ignored", "--test-threads", "1"];
+        let ran = command.args(words).output().unwrap();
+        let name = ran.status.signal().and_then(signal::name);
+        assert_eq!(name, Some("SIGABRT"), "{}", String::from_utf8_lossy(&ran.stderr));
     }
 
     #[test]

@@ -116,6 +116,20 @@ pub fn reap() -> Result<Option<(i32, End)>> {
     }
 }
 
+/// Waits until a child has ended, reaps it and returns how it ended.
+pub fn wait(pid: i32) -> Result<End> {
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` may be written.
+        match check("waitpid", unsafe { libc::waitpid(pid, &raw mut status, 0) }) {
+            Err(error) if error.is_interrupted() => {}
+            Err(error) => return Err(error),
+            Ok(_) if libc::WIFSIGNALED(status) => return Ok(End::Killed(libc::WTERMSIG(status))),
+            Ok(_) => return Ok(End::Exited(libc::WEXITSTATUS(status))),
+        }
+    }
+}
+
 /// Returns whether a process is a child of this one that has not ended; a zombie has.
 pub fn is_alive(pid: i32) -> Result<bool> {
     match state(pid, libc::WNOHANG) {

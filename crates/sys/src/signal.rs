@@ -94,6 +94,8 @@ pub enum ServiceSignal {
     ReopenLog,
     /// End when the last connection has ended: SIGQUIT.
     Finish,
+    /// Replace the program in place: SIGUSR2, as with nginx.
+    Upgrade,
     /// A child has ended: SIGCHLD, with a process that has called [`report_children`].
     ChildEnded,
     /// The time of [`set_alarm`] has come: SIGALRM.
@@ -107,6 +109,7 @@ impl ServiceSignal {
             Self::Reload => &[libc::SIGHUP],
             Self::Report | Self::ReopenLog => &[libc::SIGUSR1],
             Self::Finish => &[libc::SIGQUIT],
+            Self::Upgrade => &[libc::SIGUSR2],
             Self::ChildEnded => &[libc::SIGCHLD],
             Self::Alarm => &[libc::SIGALRM],
         }

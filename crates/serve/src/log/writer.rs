@@ -85,6 +85,8 @@ pub(crate) struct Beside {
     pub(crate) report: fn(&str),
     /// The owner of a new file.
     pub(crate) owner: Option<Identity>,
+    /// How many lost lines a log before this one has reported.
+    pub(crate) lost_before: u64,
 }
 
 /// The writer's thread.
@@ -102,7 +104,7 @@ impl Writer {
         shared: Arc<Shared>,
         workers: Vec<Counters>,
         counters: Counters,
-        Beside { sandbox, report, owner }: Beside,
+        Beside { sandbox, report, owner, lost_before }: Beside,
     ) -> Result<Self, Error> {
         let (opened, has_opened) = mpsc::channel();
         let (end, ended) = mpsc::channel();
@@ -112,7 +114,7 @@ impl Writer {
             shared: shared.clone(),
             own: counters,
             all: workers,
-            told_lost: 0,
+            told_lost: lost_before,
             is_torn: false,
             has_failed: None,
             report,
@@ -318,7 +320,7 @@ mod tests {
     use landau_wire::http::{Reject, Status};
 
     fn beside(report: fn(&str)) -> Beside {
-        Beside { sandbox: Arc::default(), report, owner: None }
+        Beside { sandbox: Arc::default(), report, owner: None, lost_before: 0 }
     }
 
     fn quiet() -> Beside {

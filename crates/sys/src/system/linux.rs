@@ -266,9 +266,9 @@ fn bytes_of(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-/// Returns how many bytes this process can still allocate: what the system and the control group have, within its
-/// limits on the address space and on data (setrlimit(2)).
-pub fn memory_left() -> Option<u64> {
+/// Returns how many bytes each of so many processes like this one can still allocate: an equal part of what the system
+/// and the control group have, within the limits of a process on the address space and on data (setrlimit(2)).
+pub fn memory_left(processes: u64) -> Option<u64> {
     use crate::limits::{Resource, UNLIMITED, get};
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let left = |(resource, name)| {
@@ -276,7 +276,7 @@ pub fn memory_left() -> Option<u64> {
         Some(soft.saturating_sub(bytes_of(&status, name)?))
     };
     let limits = [(Resource::AddressSpace, "VmSize"), (Resource::Data, "VmData")];
-    limits.into_iter().filter_map(left).chain(memory()).min()
+    limits.into_iter().filter_map(left).chain(memory().map(|shared| shared / processes.max(1))).min()
 }
 
 fn memory() -> Option<u64> {
@@ -295,18 +295,22 @@ fn group_path(controller: &str) -> Option<String> {
     })
 }
 
-/// The files in which a version of the control groups tells about memory: the limit, the use, and of the use what is
-/// cached (a line of `memory.stat`).
+/// The files in which a version of the control groups tells about memory: the limit, the use, and of the use what are
+/// cached file pages (lines of `memory.stat`), which are reclaimed when memory is needed.
 struct MemoryFiles {
     limit: &'static str,
     used: &'static str,
-    cached: &'static str,
+    cached: [&'static str; 2],
 }
 
-const UNIFIED: MemoryFiles = MemoryFiles { limit: "memory.max", used: "memory.current", cached: "inactive_file" };
+const UNIFIED: MemoryFiles =
+    MemoryFiles { limit: "memory.max", used: "memory.current", cached: ["inactive_file", "active_file"] };
 
-const LEGACY: MemoryFiles =
-    MemoryFiles { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", cached: "total_inactive_file" };
+const LEGACY: MemoryFiles = MemoryFiles {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    cached: ["total_inactive_file", "total_active_file"],
+};
 
 /// Returns the memory that the control groups leave in bytes, or `None` if there is no limit.
 fn group_memory() -> Option<u64> {
@@ -331,8 +335,9 @@ fn left_in_groups(mounted: &Path, group: &str, files: &MemoryFiles) -> Option<u6
 fn group_use(folder: &Path, files: &MemoryFiles) -> Option<u64> {
     let used = number(folder.join(files.used))?;
     let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
-    let cache = stat.lines().find_map(|line| line.strip_prefix(files.cached)?.strip_prefix(' ')?.parse::<u64>().ok());
-    Some(used.saturating_sub(cache.unwrap_or(0)))
+    let cached =
+        |name: &&str| stat.lines().find_map(|line| line.strip_prefix(*name)?.strip_prefix(' ')?.parse::<u64>().ok());
+    Some(used.saturating_sub(files.cached.iter().filter_map(cached).sum()))
 }
 
 /// Returns how many processes the tightest limit leaves.
@@ -389,14 +394,18 @@ mod tests {
                 fs::create_dir_all(&folder).unwrap();
                 fs::write(folder.join(files.limit), format!("{limit}\n")).unwrap();
                 fs::write(folder.join(files.used), format!("{used}\n")).unwrap();
-                fs::write(folder.join("memory.stat"), format!("anon 7\n{} {cached}\n", files.cached)).unwrap();
+                fs::write(
+                    folder.join("memory.stat"),
+                    format!("anon 7\n{} {cached}\n{} 200\n", files.cached[0], files.cached[1]),
+                )
+                .unwrap();
             };
             let left = |name: &str| left_in_groups(room.path(), name, &files);
             group("a/b/c", unlimited, 100, 0);
-            group("a/b", "5000", 1200, 200);
-            group("a", "9000", 8500, 0);
+            group("a/b", "5000", 1400, 200);
+            group("a", "9000", 8700, 0);
             assert_eq!((left("/a/b/c"), left("/a/b"), left("/a")), (Some(500), Some(500), Some(500)));
-            group("a", unlimited, 8500, 0);
+            group("a", unlimited, 8700, 0);
             assert_eq!(left("/a/b/c"), Some(4000), "{}", files.limit);
             // The root of a container is the group itself, and of the unified hierarchy it has no files.
             group("", "3000", 0, 0);

@@ -10,9 +10,14 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The signals that the server acts on: those of nginx, without the upgrade in place.
-const SIGNALS: &[ServiceSignal] =
-    &[ServiceSignal::Terminate, ServiceSignal::Finish, ServiceSignal::Reload, ServiceSignal::ReopenLog];
+/// The signals that the server acts on: those of nginx. The upgrade in place is refused.
+const SIGNALS: &[ServiceSignal] = &[
+    ServiceSignal::Terminate,
+    ServiceSignal::Finish,
+    ServiceSignal::Reload,
+    ServiceSignal::ReopenLog,
+    ServiceSignal::Upgrade,
+];
 
 /// Those of a supervisor.
 const SUPERVISOR_SIGNALS: &[ServiceSignal] = &[
@@ -20,6 +25,7 @@ const SUPERVISOR_SIGNALS: &[ServiceSignal] = &[
     ServiceSignal::Finish,
     ServiceSignal::Reload,
     ServiceSignal::ReopenLog,
+    ServiceSignal::Upgrade,
     ServiceSignal::ChildEnded,
     ServiceSignal::Alarm,
 ];
@@ -63,7 +69,7 @@ pub(super) fn alone(start: &Start, config: Config) -> anyhow::Result<u8> {
     })?;
     server.release();
     notifier.tell("READY=1");
-    handle_signals(signals, &server, notifier, start.drain_timeout)?;
+    handle_signals(signals, &server, notifier, start.drain_timeout, String::new())?;
     start.print_totals(&server.join()?)?;
     Ok(status::DONE)
 }
@@ -87,7 +93,8 @@ pub(super) fn supervised(start: Start, config: Config, processes: usize) -> anyh
         processes: Some(supervisor.processes()),
     })?;
     notifier.tell("READY=1");
-    let mut handler = Handler { notifier, drain_timeout: start.drain_timeout, ending_since: None };
+    let (drain_timeout, who) = (start.drain_timeout, String::new());
+    let mut handler = Handler { notifier, drain_timeout, ending_since: None, who };
     loop {
         match signals.wait() {
             ServiceSignal::ChildEnded | ServiceSignal::Alarm => {}
@@ -123,7 +130,8 @@ fn try_work(start: &Start, mut process: Process) -> anyhow::Result<()> {
     let remote = server.remote();
     std::thread::Builder::new().name("supervisor".to_owned()).spawn(move || process.obey(&remote))?;
     // The service manager hears of the supervisor alone.
-    handle_signals(signals, &server, Notifier::default(), start.drain_timeout)?;
+    let who = format!("worker process {}: ", std::process::id());
+    handle_signals(signals, &server, Notifier::default(), start.drain_timeout, who)?;
     server.join()?;
     Ok(())
 }
@@ -134,9 +142,10 @@ fn handle_signals(
     server: &Server,
     notifier: Notifier,
     drain_timeout: Duration,
+    who: String,
 ) -> anyhow::Result<()> {
     let remote = server.remote();
-    let mut handler = Handler { notifier, drain_timeout, ending_since: None };
+    let mut handler = Handler { notifier, drain_timeout, ending_since: None, who };
     std::thread::Builder::new().name("notices".to_owned()).spawn(move || {
         loop {
             handler.handle(signals.wait(), |command| command.apply(&remote));
@@ -150,6 +159,8 @@ struct Handler {
     notifier: Notifier,
     drain_timeout: Duration,
     ending_since: Option<Instant>,
+    /// Precedes messages: which process it is, if there are several.
+    who: String,
 }
 
 impl Handler {
@@ -164,22 +175,29 @@ impl Handler {
             (signal @ (ServiceSignal::Terminate | ServiceSignal::Finish), None) => {
                 self.notifier.tell("STOPPING=1");
                 if signal == ServiceSignal::Finish {
-                    report("ending when the last busy connection has ended; SIGTERM ends at once");
+                    self.report("ending when the last busy connection has ended; SIGTERM ends at once");
                     command(Command::Finish);
                 } else {
                     let limit = landau_units::format_duration(self.drain_timeout);
-                    report(&format!("ending: busy connections have {limit}; signal again to end at once"));
+                    self.report(&format!("ending: busy connections have {limit}; signal again to end at once"));
                     command(Command::Drain);
                 }
                 self.ending_since = Some(Instant::now());
             }
             (ServiceSignal::Terminate, Some(since)) if since.elapsed() < ONE_SIGNAL => {}
             (ServiceSignal::Terminate, Some(_)) => {
-                report("ending at once");
+                self.report("ending at once");
                 command(Command::EndNow);
+            }
+            (ServiceSignal::Upgrade, _) => {
+                self.report("SIGUSR2: the program cannot be replaced in place; this server goes on");
             }
             _ => {}
         }
+    }
+
+    fn report(&self, text: &str) {
+        report(&format!("{}{text}", self.who));
     }
 }
 
