@@ -18,10 +18,12 @@ mod bits;
 mod chains;
 pub mod list;
 pub mod measure;
+mod nothing;
 mod processes;
 mod workload;
 
 pub use list::ALL;
+pub use nothing::NOTHING;
 pub use processes::{Processes, Refused};
 pub use workload::{Population, Workload};
 
@@ -68,32 +70,53 @@ pub trait Allocator: Debug + Send {
     fn visits(&self) -> u64;
 }
 
-/// A closed form of the mean number of visits of an allocation among random numbers.
+/// A closed form of the mean number of visits of an allocation. M is the largest number, n that of sleepers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClosedForm {
-    /// n²/M: one in M/n allocations meets a used number and walks all n processes. M is the largest number.
+    /// A list of all processes is walked where a cursor meets a used number.
     Scan,
-    /// 1/(1 − n/M): numbers are tried until one is free.
+    /// A cursor tries numbers until one is free.
     Probing,
+    /// Random numbers are tried until one is free.
+    Drawing,
 }
 
 impl ClosedForm {
-    /// Returns the mean among `n` used numbers of `pid_max`.
-    pub fn visits(self, n: u32, pid_max: Id) -> f64 {
+    /// Returns the mean among `n` sleepers with numbers up to `pid_max`; none if it is not known of the workload.
+    ///
+    /// With [`Workload::Turnover`] a cursor meets fewer used numbers than there are: those before it are the oldest. A
+    /// share u of them is left since the cursor was there. Meanwhile it gave out M·(1 − u) numbers, and as many random
+    /// sleepers of n ended: u = e^(−M·(1 − u)/n).
+    pub fn visits(self, workload: Workload, n: u32, pid_max: Id) -> Option<f64> {
         let (n, pid_max) = (f64::from(n), f64::from(pid_max));
-        match self {
-            Self::Scan => n * n / pid_max,
-            Self::Probing => 1.0 / (1.0 - n / pid_max),
+        match (workload, self) {
+            (Workload::Random, Self::Scan) => Some(n * n / pid_max),
+            (Workload::Random, Self::Probing) | (Workload::Random | Workload::Turnover, Self::Drawing) => {
+                Some(1.0 / (1.0 - n / pid_max))
+            }
+            (Workload::Turnover, Self::Probing) => Some(1.0 / (1.0 - left(n / pid_max))),
+            // A scan also walks where a number was used when it looked ahead, and is not any more.
+            (Workload::Turnover, Self::Scan) | (Workload::Sequential | Workload::Blocked | Workload::Groups, _) => None,
         }
     }
 
-    /// Returns the formula for `pid_max` numbers: "n²/99,999".
-    pub fn formula(self) -> &'static str {
-        match self {
-            Self::Scan => "n²/pid_max",
-            Self::Probing => "1/(1 − n/pid_max)",
+    /// Returns the formula, in which n is the number of sleepers; none if it is not known of the workload.
+    pub fn formula(self, workload: Workload) -> Option<&'static str> {
+        match (workload, self) {
+            (Workload::Random, Self::Scan) => Some("n²/pid_max"),
+            (Workload::Random, Self::Probing) | (Workload::Random | Workload::Turnover, Self::Drawing) => {
+                Some("1/(1 − n/pid_max)")
+            }
+            (Workload::Turnover, Self::Probing) => Some("1/(1 − u), u = e^(−pid_max·(1 − u)/n),"),
+            (Workload::Turnover, Self::Scan) | (Workload::Sequential | Workload::Blocked | Workload::Groups, _) => None,
         }
     }
+}
+
+/// The share u of used numbers before a cursor in steady state: u = e^(−(1 − u)/`occupancy`). Iteration from 0 rises to
+/// the smallest solution.
+fn left(occupancy: f64) -> f64 {
+    (0..1_000).fold(0.0, |u: f64, _| (-(1.0 - u) / occupancy).exp())
 }
 
 /// An allocator: what it is, and how to make one.
@@ -107,8 +130,8 @@ pub struct Model {
     pub counts: &'static str,
     /// The source that it follows: system, version, file, function.
     pub source: &'static str,
-    /// It is a guess at an original that is lost.
-    pub is_reconstruction: bool,
+    /// What it reconstructs, if an original is lost.
+    pub reconstructs: Option<&'static str>,
     /// The smallest number that it gives to a process after the first pass over the numbers.
     pub low: Id,
     /// The largest number is `pid_max` itself; otherwise `pid_max - 1`.

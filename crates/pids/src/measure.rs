@@ -10,9 +10,6 @@ use rand_chacha::rand_core::SeedableRng;
 /// Samples of each number of sleepers in a pass, each with other places.
 const SAMPLES: u32 = 2;
 
-/// Allocations before the first that is measured, which fetch the model's data into the caches.
-const WARM_UP: u32 = 1_000;
-
 /// Numbers of sleepers that are measured by default, in thousandths of all numbers.
 const SIZES: [u32; 18] = [5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 400, 500, 600, 700, 800, 900];
 
@@ -39,7 +36,8 @@ pub struct Sample {
     pub allocations: u32,
     /// What an allocation read, in the unit of [`Model::counts`].
     pub visits: f64,
-    /// The time of an allocation and of the end of a process, in nanoseconds.
+    /// The time of an allocation and of the end of a process, in nanoseconds; with the account of processes, and the
+    /// choice of one that ends. [`Experiment::around_ns`] is the time without the allocator.
     pub time_ns: f64,
 }
 
@@ -52,7 +50,7 @@ impl Experiment {
             population.add()?;
         }
         let allocations = population.representative();
-        population.fork(allocations.min(WARM_UP))?;
+        population.settle()?;
         let before = population.processes().visits();
         let began_ns = clock_ns();
         population.fork(allocations)?;
@@ -60,6 +58,15 @@ impl Experiment {
         let visits = population.processes().visits() - before;
         let each = f64::from(allocations);
         Ok(Sample { n, allocations, visits: visits as f64 / each, time_ns: elapsed_ns / each })
+    }
+
+    /// Returns the time of [`Sample::time_ns`] with an allocator that searches nothing: the median of nine samples.
+    pub fn around_ns(&self, n: u32, clock_ns: fn() -> u64) -> Result<f64, Refused> {
+        let nothing = Self { model: crate::NOTHING, ..*self };
+        let mut times =
+            (0..9).map(|seed| Ok(nothing.sample(n, seed, clock_ns)?.time_ns)).collect::<Result<Vec<_>, _>>()?;
+        times.sort_by(f64::total_cmp);
+        Ok(times[4])
     }
 
     /// Returns a population without sleepers.

@@ -7,6 +7,14 @@ use rand_chacha::ChaCha8Rng;
 /// Meetings with a used number that a sample among random numbers should contain: its mean then varies by about 2%.
 const MEETINGS: u64 = 2_000;
 
+/// Allocations before the first that is measured, which fetch the model's data into the caches.
+const WARM_UP: u32 = 1_000;
+
+/// With [`Workload::Turnover`], passes of a cursor over the free numbers and replacements of each sleeper after which
+/// the places of the sleepers are those of the allocator's choice.
+const PASSES: u32 = 2;
+const REPLACEMENTS: u32 = 5;
+
 /// Processes of a block with [`Workload::Blocked`].
 const BLOCK: u32 = 64;
 
@@ -113,14 +121,23 @@ impl Population {
         Ok(())
     }
 
+    /// Forks until what follows is like what was before.
+    pub fn settle(&mut self) -> Result<(), Refused> {
+        let free = self.processes.capacity().saturating_sub(self.processes.in_use());
+        let sleepers = self.sleepers.len() as u32;
+        let is_turnover = self.workload == Workload::Turnover;
+        let most = if is_turnover { (PASSES * free).max(REPLACEMENTS * sleepers) } else { free };
+        self.fork(if is_turnover { most } else { most.min(WARM_UP) })
+    }
+
     /// Returns how many allocations show the mean.
     ///
     /// One pass of a cursor over all free numbers meets each used number once. Where those are at random places, a part
-    /// of a pass shows the same mean.
+    /// of a pass shows the same mean. With [`Workload::Turnover`] few are met, so it is always a whole pass.
     pub fn representative(&self) -> u32 {
         let used = u64::from(self.processes.in_use());
         let free = u64::from(self.processes.capacity()).saturating_sub(used).max(1);
-        let is_even = matches!(self.workload, Workload::Random | Workload::Groups | Workload::Turnover);
+        let is_even = matches!(self.workload, Workload::Random | Workload::Groups);
         let enough = if is_even { (MEETINGS * free / used.max(1)).max(MEETINGS) } else { free };
         free.min(enough) as u32
     }

@@ -29,8 +29,8 @@ pub struct Measured<'a> {
     pub counts: &'a str,
     /// The source that it follows.
     pub source: &'a str,
-    /// Whether it is a guess at an original that is lost.
-    pub is_reconstruction: bool,
+    /// What it reconstructs, if an original is lost.
+    pub reconstructs: Option<&'a str>,
     /// The formula of the mean number of visits, and the mean at each n; absent if none is known of this workload.
     pub closed_form: Option<(&'a str, Vec<(u32, f64)>)>,
     /// The sleepers that would take all numbers.
@@ -50,8 +50,8 @@ pub struct Row {
     pub counts: String,
     /// The source that it follows.
     pub source: String,
-    /// Whether it is a guess at an original that is lost.
-    pub is_reconstruction: bool,
+    /// What it reconstructs, if an original is lost.
+    pub reconstructs: Option<String>,
     /// The formula of the mean number of visits.
     pub closed_form: Option<String>,
     /// The points, by n.
@@ -107,7 +107,7 @@ pub fn row(measured: &Measured<'_>) -> Row {
         about: measured.about.to_owned(),
         counts: measured.counts.to_owned(),
         source: measured.source.to_owned(),
-        is_reconstruction: measured.is_reconstruction,
+        reconstructs: measured.reconstructs.map(str::to_owned),
         closed_form: expected.map(|(formula, _)| (*formula).to_owned()),
         points: points.collect(),
         visits,
@@ -134,8 +134,9 @@ fn judged(measured: &Measured<'_>, cost: impl Fn(&Sample) -> f64, scale: f64) ->
 /// Columns of a table: this many numbers of sleepers fit a terminal of 100 columns.
 const COLUMNS: usize = 5;
 
-/// Lays rows out: a table of visits, one of times, the closed forms, and what is counted.
-pub fn render(rows: &[Row], workload: &str, layout: Layout) -> String {
+/// Lays rows out: a table of visits, one of times, the closed forms, and what is counted. `around_ns` is the time with
+/// an allocator that searches nothing.
+pub fn render(rows: &[Row], workload: &str, around_ns: f64, layout: Layout) -> String {
     let columns = columns(rows);
     let visits = |point: &Point| with_margin(&digits(point.visits.value), point.visits);
     let times = |point: &Point| with_margin(&Unit::Time.cost(point.time_ns.value), point.time_ns);
@@ -144,7 +145,7 @@ pub fn render(rows: &[Row], workload: &str, layout: Layout) -> String {
     text.push_str("\n\n");
     text.push_str(&table("Time of an allocation and an exit", rows, &columns, times, |row| &row.time, layout));
     text.push('\n');
-    let paragraphs = rows.iter().filter_map(closed_form).chain([legend(rows)]);
+    let paragraphs = rows.iter().filter_map(closed_form).chain([legend(rows, around_ns)]);
     for paragraph in paragraphs {
         text.extend(["\n", &wrapped(&paragraph, layout), "\n"]);
     }
@@ -225,19 +226,18 @@ fn closed_form(row: &Row) -> Option<String> {
     Some(format!("{name}: {formula} visits are expected; measured were {} to {} of that.", at(least), at(most)))
 }
 
-/// What a visit is, and which models are reconstructions.
-fn legend(rows: &[Row]) -> String {
+/// What a visit and a time are, and which models are reconstructions.
+fn legend(rows: &[Row], around_ns: f64) -> String {
     let counts: Vec<String> = rows.iter().map(|row| format!("{}: {}", row.allocator, row.counts)).collect();
-    let lost = rows.iter().filter(|row| row.is_reconstruction).map(|row| row.allocator.as_str());
-    let lost: Vec<&str> = lost.collect();
-    let lost = if lost.is_empty() {
-        String::new()
-    } else {
-        format!(" Reconstructions of an allocator of 2004 whose description is lost: {}.", lost.join(", "))
-    };
+    let lost = rows
+        .iter()
+        .filter_map(|row| Some(format!(" {} is a reconstruction: {}.", row.allocator, row.reconstructs.as_ref()?)));
+    let lost: String = lost.collect();
+    let around = Unit::Time.cost(around_ns);
     format!(
         "A visit is what the original would read to find a free number. {}. ±: half of the 95% interval of the \
-         passes.{lost}",
+         passes. The times include what is around the allocator: the account of processes and groups, and the choice \
+         of the process that ends; that is {around} with an allocator that searches nothing.{lost}",
         counts.join("; ")
     )
 }
@@ -256,7 +256,7 @@ mod tests {
             about: "about",
             counts: "entries",
             source: "source",
-            is_reconstruction: false,
+            reconstructs: None,
             closed_form: None,
             capacity: 99_999.0,
             passes: noises.map(pass).to_vec(),
@@ -274,7 +274,7 @@ mod tests {
         assert!((scan.points[0].visits.value - 2.5).abs() < 0.02, "{:?}", scan.points[0]);
         let constant = row(&measured(|_| 1.0, [1.0; 5]));
         assert_eq!(constant.visits.outcome, "flat");
-        let text = render(&[scan, constant], "random", Layout { width: 100, color: false });
+        let text = render(&[scan, constant], "random", 9.0, Layout { width: 100, color: false });
         assert!(text.contains("model: n²/pid_max visits are expected; measured were ×1"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }

@@ -55,16 +55,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let experiments = experiments.map(|one| Ok((one, sizes(args, &one)?))).collect::<anyhow::Result<Vec<_>>>()?;
     let study = Study { experiments, passes: args.passes, seed: args.seed };
     let samples = measure(&study)?;
+    let around_ns = around_ns(&study)?;
     let measured = study.experiments.iter().zip(samples);
     let rows: Vec<Row> = measured.map(|((experiment, sizes), passes)| judged(experiment, sizes, &passes)).collect();
     let text = if args.json {
         let about = json!({
             "workload": workload.name(), "pid_max": args.pid_max, "passes": args.passes, "seed": args.seed,
-            "allocators": rows
+            "around_ns": around_ns, "allocators": rows
         });
         serde_json::to_string_pretty(&about)?
     } else {
-        allocators::render(&rows, workload.about(), terminal::layout())
+        allocators::render(&rows, workload.about(), around_ns, terminal::layout())
     };
     status::print(&text)?;
     Ok(status::DONE)
@@ -98,18 +99,27 @@ fn measure(study: &Study) -> anyhow::Result<Vec<Vec<Vec<Sample>>>> {
     Ok(samples?)
 }
 
+/// Returns the time with an allocator that searches nothing, among the fewest sleepers of the first experiment.
+fn around_ns(study: &Study) -> anyhow::Result<f64> {
+    let (experiment, sizes) = study.experiments.first().context("there is at least one allocator")?;
+    let n = sizes.first().context("there is at least one number of sleepers")?;
+    Ok(experiment.around_ns(*n, landau_sys::process::thread_time_ns)?)
+}
+
 fn judged(experiment: &Experiment, sizes: &[u32], passes: &[Vec<Sample>]) -> Row {
     let Experiment { model, workload, pid_max } = *experiment;
-    // The closed forms are those of random numbers, one for each sleeper.
-    let form = model.closed_form.filter(|_| workload == Workload::Random);
-    let expected = form.map(|form| (form.formula(), sizes.iter().map(|n| (*n, form.visits(*n, pid_max))).collect()));
+    let formula = model.closed_form.and_then(|form| Some((form, form.formula(workload)?)));
+    let expected = formula.map(|(form, formula)| {
+        let at = |n: &u32| Some((*n, form.visits(workload, *n, pid_max)?));
+        (formula, sizes.iter().filter_map(at).collect())
+    });
     let taken = |sample: &Sample| allocators::Sample { n: sample.n, visits: sample.visits, time_ns: sample.time_ns };
     allocators::row(&Measured {
         name: model.name,
         about: model.about,
         counts: model.counts,
         source: model.source,
-        is_reconstruction: model.is_reconstruction,
+        reconstructs: model.reconstructs,
         closed_form: expected,
         capacity: f64::from(pid_max) / f64::from(workload.numbers_each()),
         passes: passes.iter().map(|samples| samples.iter().map(taken).collect()).collect(),

@@ -23,7 +23,7 @@ pub(super) const MODEL: Model = Model {
     about: "walks the list of all processes when the next number may be in use (FreeBSD until 2018)",
     counts: "entries of the process list",
     source: "FreeBSD 5.2, sys/kern/kern_fork.c, fork1()",
-    is_reconstruction: false,
+    reconstructs: None,
     low: LOW,
     includes_max: false,
     reserve: 0,

@@ -18,7 +18,7 @@ pub(super) const MODEL: Model = Model {
     about: "tries the next number until no hash table has it (reconstruction of \"Tim's\" of 2004)",
     counts: "numbers tried",
     source: "none: reconstructed from D. Schultz (2004)",
-    is_reconstruction: true,
+    reconstructs: Some("\"Tim's\" allocator of 2004, whose description is lost"),
     low: LOW,
     includes_max: false,
     reserve: 0,

@@ -4,7 +4,8 @@
 //! of them refers to it, so one lookup answers for all three.
 //!
 //! A visit is an entry of a chain that is read, and one for the bucket of each number that is tried. The table has at
-//! least a bucket for each four numbers.
+//! least a bucket for each four numbers; the original's has one for each four of the processes that it may have at most
+//! (`v_proc`), and so longer chains if those are fewer than the numbers.
 //!
 //! Source: illumos, `usr/src/uts/common/os/pid.c`, `pid_allocate()`, `pid_lookup()` and `pid_rele()` (read in the
 //! version of 2010).
@@ -17,7 +18,7 @@ pub(super) const MODEL: Model = Model {
     about: "tries the next number until the hash table of all numbers in use lacks it (illumos)",
     counts: "buckets and entries of the hash table",
     source: "illumos, usr/src/uts/common/os/pid.c, pid_allocate()",
-    is_reconstruction: false,
+    reconstructs: None,
     low: LOW,
     includes_max: false,
     reserve: 0,

@@ -17,7 +17,7 @@ pub(super) const MODEL: Model = Model {
     about: "finds a clear bit in pages of a bitmap (Linux 2.6 to 4.14)",
     counts: "words of the bitmap, and a page's count of free numbers",
     source: "Linux 3.10, kernel/pid.c, alloc_pidmap()",
-    is_reconstruction: false,
+    reconstructs: None,
     low: RESERVED,
     includes_max: false,
     reserve: 0,
@@ -66,7 +66,8 @@ impl LinuxBitmap {
             return Some(from);
         }
         let (found, read) = self.bits.first_clear(from, (page + 1) * PAGE);
-        self.visits += read;
+        // The bit that is found is read once more, to set it.
+        self.visits += read + u64::from(found.is_some_and(|id| id < self.pid_max));
         found.filter(|&id| id < self.pid_max)
     }
 
@@ -142,5 +143,29 @@ mod tests {
         map.exit(500, true);
         assert_eq!(map.allocate(), Some(500));
         assert_eq!(map.allocate(), Some(300));
+    }
+
+    /// 70,000 numbers are three pages. A page without free numbers is skipped; one that has some, but not behind the
+    /// last number, is searched to its end.
+    #[test]
+    fn a_search_goes_from_page_to_page() {
+        let mut map = LinuxBitmap::new(70_000);
+        let allocate = |map: &mut LinuxBitmap, last: Id| {
+            let before = map.visits;
+            map.last = last;
+            (map.allocate(), map.visits - before)
+        };
+        (32_000..32_768).for_each(|id| assert!(map.place(id)));
+        // Count, bit and 12 words of the first page; count and bit of the second.
+        assert_eq!(allocate(&mut map, 31_999), (Some(32_768), 16));
+        (32_769..32_868).for_each(|id| assert!(map.place(id)));
+        // Count, bit, two words, and the bit that was found.
+        assert_eq!(allocate(&mut map, 32_767), (Some(32_868), 5));
+        (32_869..65_536).for_each(|id| assert!(map.place(id)));
+        // The second page is full: its count, and count and bit of the third.
+        assert_eq!(allocate(&mut map, 40_000), (Some(65_536), 3));
+        (65_537..70_000).for_each(|id| assert!(map.place(id)));
+        // Count, bit and 70 words of the third page, whose next clear bit is out of range; count and bit of the first.
+        assert_eq!(allocate(&mut map, 65_536), (Some(300), 74));
     }
 }

@@ -4,7 +4,8 @@
 //! The search descends where the bits allow it, and climbs where a node has no free number behind the wanted one. A
 //! number is in use while a process, group or session refers to its `struct pid`.
 //!
-//! A visit is a node whose bits are read, on the way down or up. The model has all nodes from the start; the original
+//! A visit is a node whose bits are read, on the way down; of a node on the way up only the link to its parent is read,
+//! which is not counted. The model has all nodes from the start; the original
 //! allocates them and is as high as its largest number needs, which it is after the first pass.
 //!
 //! Source: Linux 6.18, `kernel/pid.c`, `alloc_pid()` and `free_pid()`; `lib/idr.c`, `idr_alloc_cyclic()`;
@@ -18,7 +19,7 @@ pub(super) const MODEL: Model = Model {
     about: "descends a tree to a free number (Linux since 4.15)",
     counts: "nodes of the tree",
     source: "Linux 6.18, kernel/pid.c, alloc_pid(), lib/idr.c, idr_alloc_cyclic()",
-    is_reconstruction: false,
+    reconstructs: None,
     low: RESERVED,
     includes_max: false,
     reserve: 0,
@@ -167,5 +168,27 @@ mod tests {
         tree.next = 386;
         // The leaf has 385 free, but not behind 386: down to the next leaf, which is full, and to the one after it.
         assert_eq!(reads(&mut tree), (Some(512), 5));
+    }
+
+    /// 300,000 numbers are four levels. A node whose branches are all taken is read on the way, as in the original: the
+    /// bits of the node above it are not asked again after climbing.
+    #[test]
+    fn a_search_climbs_more_than_one_level() {
+        let mut tree = LinuxIdr::new(300_000);
+        let allocate = |tree: &mut LinuxIdr, next: Id| {
+            let before = tree.visits;
+            tree.next = next;
+            (tree.allocate(), tree.visits - before)
+        };
+        assert_eq!(tree.levels.iter().map(Vec::len).collect::<Vec<_>>(), [4_688, 74, 2, 1]);
+        assert_eq!(allocate(&mut tree, 70_000), (Some(70_000), 4));
+        (4_090..8_192).for_each(|id| assert!(tree.place(id)));
+        // Down four levels; up two, to the full node of 4,096 to 8,191; up again, and down two to 8,192.
+        assert_eq!(allocate(&mut tree, 4_090), (Some(8_192), 7));
+        (262_100..262_144).for_each(|id| assert!(tree.place(id)));
+        // Up to the root and down its second branch.
+        assert_eq!(allocate(&mut tree, 262_100), (Some(262_144), 7));
+        // Behind the last number, from the first one on.
+        assert_eq!(allocate(&mut tree, 300_000), (Some(300), 4));
     }
 }

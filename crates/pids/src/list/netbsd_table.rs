@@ -11,7 +11,7 @@
 //! themselves: workloads that place processes differ only in how many there are. Beyond `pid_max` processes the model
 //! refuses, as the original does beyond `maxproc`; numbers get larger than `pid_max` once the table is.
 //!
-//! Source: NetBSD 5 to 9, `sys/kern/kern_proc.c`, `proc_alloc_pid()`, `proc_free_pid()`, `pg_remove()` and
+//! Source: NetBSD 9, `sys/kern/kern_proc.c`, `proc_alloc_pid()`, `proc_free_pid()`, `pg_remove()` and
 //! `expand_pid_table()`; by D. Laight (2003).
 
 use crate::{Allocator, INIT, Id, Model, Use};
@@ -21,7 +21,7 @@ pub(super) const MODEL: Model = Model {
     about: "takes the first of a queue of free slots in a table (NetBSD since 2003)",
     counts: "slots of the table",
     source: "NetBSD 9, sys/kern/kern_proc.c, proc_alloc_pid()",
-    is_reconstruction: false,
+    reconstructs: None,
     low: 1,
     includes_max: true,
     reserve: 0,

@@ -19,12 +19,12 @@ pub(super) const MODEL: Model = Model {
     about: "tries random numbers until one is free (OpenBSD)",
     counts: "numbers tried",
     source: "OpenBSD 6, sys/kern/kern_fork.c, allocpid()",
-    is_reconstruction: false,
+    reconstructs: None,
     low: 2,
     includes_max: true,
     reserve: FREED as Id,
     sessions_hold: false,
-    closed_form: Some(ClosedForm::Probing),
+    closed_form: Some(ClosedForm::Drawing),
     new: |pid_max, seed| Box::new(OpenbsdRandom::new(pid_max, seed)),
 };
 
