@@ -162,10 +162,11 @@ impl Feed {
     /// failure that nobody can be told of.
     fn told(&mut self, loaded: &Loaded, report: &Report<'_>) -> Option<(Action, Box<str>, Option<Vec<u8>>)> {
         let letter = &loaded.letter;
+        let action = action(letter, report)?;
         if !letter.envelope.from.is_empty() {
-            return action(letter, report).map(|action| (action, letter.envelope.from.as_str().into(), None));
+            return Some((action, letter.envelope.from.as_str().into(), None));
         }
-        if report.state != State::Failed {
+        if action != Action::Failed {
             return None;
         }
         if loaded.is_report

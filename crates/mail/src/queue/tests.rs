@@ -528,6 +528,11 @@ fn only_the_postmaster_is_told_of_mail_without_a_sender_that_fails() {
         queue.feed.handling.postmaster = postmaster.map(Into::into);
         queue.accept(1, "Subject: a\r\n\r\nbody\r\n");
         queue.accept_with(2, "Subject: b\r\n\r\nb\r\n", |meta| meta.from = "".into());
+        // Whoever sent this one wants nobody to be told.
+        queue.accept_with(1, "Subject: c\r\n\r\nc\r\n", |meta| {
+            meta.from = "".into();
+            meta.requests = vec![Request { notify: Some(Notify::NEVER), orcpt: None }];
+        });
         let mut told = Vec::new();
         // The report to s@x fails, too, and so do those to the postmaster.
         for _ in 0..4 {
@@ -541,10 +546,10 @@ fn only_the_postmaster_is_told_of_mail_without_a_sender_that_fails() {
         let to: Vec<&str> = told.iter().map(|(address, _)| address.as_str()).collect();
         let published = *queue.feed.published().lock().unwrap();
         if postmaster.is_none() {
-            assert_eq!((&to[..], published.double_bounces), (&["r0@d", "r0@d", "r1@d", "s@x"][..], 3));
+            assert_eq!((&to[..], published.double_bounces), (&["r0@d", "r0@d", "r1@d", "r0@d", "s@x"][..], 3));
         } else {
-            assert_eq!((&to[3..], published.double_bounces), (&["s@x", "p@x", "p@x"][..], 2));
-            let (others, own) = (&told[4].1, &told[5].1);
+            assert_eq!((&to[4..], published.double_bounces), (&["s@x", "p@x", "p@x"][..], 2));
+            let (others, own) = (&told[5].1, &told[6].1);
             assert!(others.contains("rfc822; r0@d\r\n") && others.contains("rfc822; r1@d\r\n"), "{others}");
             for text in ["To: <p@x>\r\n", "rfc822; s@x\r\n", "message/rfc822\r\n", "To: <s@x>\r\n", "r0@d\r\n"] {
                 assert!(own.contains(text), "{text} in {own}");
