@@ -1,10 +1,11 @@
 //! The order in which the addresses of one host are tried, IPv6 and IPv4 (RFC 6724 section 6).
 //!
 //! RFC 5321 section 5.1 leaves the order of a host's addresses to the resolver. Of the rules for it these need nothing
-//! but a socket: addresses that cannot be reached come last (rule 1), then those whose label is not that of the address
-//! from which they are reached (rule 5), and then the precedence decides (rule 6): IPv6 before IPv4, and IPv4 before
-//! unique local addresses and tunnels.
+//! but a socket: addresses that cannot be reached come last (rule 1), then those whose scope (rule 2) or label (rule 5)
+//! is not that of the address from which they are reached, and then the precedence decides (rule 6): IPv6 before IPv4,
+//! and IPv4 before unique local addresses and tunnels.
 
+use landau_sys::Error;
 use landau_sys::socket::source_address;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -24,7 +25,9 @@ const POLICY: [(Ipv6Addr, u32, u8, u8); 9] = [
 /// The place of an address among those of its host; the lowest is tried first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Rank {
-    is_unreachable: bool,
+    /// Whether this system has no route to it.
+    pub(super) is_unreachable: bool,
+    has_other_scope: bool,
     has_other_label: bool,
     /// 255 less the precedence.
     behind: u8,
@@ -41,16 +44,36 @@ fn policy(address: IpAddr) -> (u8, u8) {
     rows.max_by_key(|(_, length, ..)| *length).map_or((0, 0), |&(.., precedence, label)| (precedence, label))
 }
 
+/// Returns the scope of an address (RFC 6724 section 3): 2 within a link, 5 within a site, or 14.
+fn scope(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(v4) if v4.is_loopback() || v4.is_link_local() => 2,
+        IpAddr::V6(v6) if v6.is_loopback() || v6.is_unicast_link_local() => 2,
+        IpAddr::V6(v6) if v6.segments()[0] & 0xffc0 == 0xfec0 => 5,
+        _ => 14,
+    }
+}
+
 /// Returns the rank of an address that is reached from `source`, or cannot be reached.
 fn rank(address: IpAddr, source: Option<IpAddr>) -> Rank {
     let (precedence, label) = policy(address);
+    let has_other_scope = source.is_some_and(|source| scope(source) != scope(address));
     let has_other_label = source.is_some_and(|source| policy(source).1 != label);
-    Rank { is_unreachable: source.is_none(), has_other_label, behind: u8::MAX - precedence }
+    Rank { is_unreachable: source.is_none(), has_other_scope, has_other_label, behind: u8::MAX - precedence }
+}
+
+/// Returns the address from which another one is reached; `None` if it cannot be reached. If no socket is free to find
+/// that out, the address is as good as any.
+fn source(address: IpAddr) -> Option<IpAddr> {
+    match source_address(address) {
+        Err(error) if error.is_unreachable() => None,
+        found => Some(found.unwrap_or(address)),
+    }
 }
 
 /// Returns whether this system can reach an address. That of IPv4's loopback network always counts as reached.
 pub(super) fn is_reachable(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V4(v4) if v4.is_loopback()) || source_address(address).is_ok()
+    matches!(address, IpAddr::V4(v4) if v4.is_loopback()) || !source_address(address).is_err_and(Error::is_unreachable)
 }
 
 /// Returns the addresses of a host with their ranks. Nothing is looked for where all are of IPv4: these have one rank.
@@ -58,7 +81,7 @@ pub(super) fn ranked(addresses: Vec<SocketAddr>) -> Vec<(SocketAddr, Rank)> {
     if addresses.iter().all(SocketAddr::is_ipv4) {
         return addresses.into_iter().map(|address| (address, Rank::default())).collect();
     }
-    let of = |address: SocketAddr| (address, rank(address.ip(), source_address(address.ip()).ok()));
+    let of = |address: SocketAddr| (address, rank(address.ip(), source(address.ip())));
     addresses.into_iter().map(of).collect()
 }
 
@@ -103,6 +126,7 @@ mod tests {
         for (pairs, first) in [
             ([("192.0.2.1", "192.0.2.9"), ("2001:db8::1", "2001:db8::9")], "2001:db8::1"),
             ([("2001:db8::1", none), ("192.0.2.1", "192.0.2.9")], "192.0.2.1"),
+            ([("2001:db8:1::1", "fe80::1"), ("198.51.100.121", "198.51.100.117")], "198.51.100.121"),
             ([("2002:c633:6401::1", "2002:c633:6401::9"), ("2001:db8::1", "2002:c633:6401::9")], "2002:c633:6401::1"),
             ([("fd00::1", "fd00::9"), ("10.1.2.3", "10.1.2.9")], "10.1.2.3"),
             // A unique local address is no good source for the world.

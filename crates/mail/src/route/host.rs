@@ -87,7 +87,7 @@ impl Hosts {
 
     /// Returns up to `most` addresses in the order in which a connection tries them: by preference, the hosts of equal
     /// preference shuffled (RFC 5321 section 5.1), the addresses of a host by their ranks, those of equal rank
-    /// shuffled, and at the end those that failed a short while ago.
+    /// shuffled; then those that this system has no route to, and at the end those that failed a short while ago.
     pub(super) fn candidates(&self, most: usize, now_ns: u64, rng: &mut ChaCha8Rng) -> Vec<Candidate> {
         let mut places: Vec<u32> = (0..self.hosts.len() as u32).collect();
         places.shuffle(rng);
@@ -95,7 +95,7 @@ impl Hosts {
         for ((index, host), place) in (0..).zip(&self.hosts).zip(places) {
             for &Address { socket, rank, avoided_ns } in &host.addresses {
                 let candidate = Candidate { host: index, address: socket };
-                order.push(((avoided_ns > now_ns, host.preference, place, rank), candidate));
+                order.push(((avoided_ns > now_ns, rank.is_unreachable, host.preference, place, rank), candidate));
             }
         }
         order.shuffle(rng);
@@ -162,6 +162,18 @@ mod tests {
         }
         hosts.avoid(expected[0], 1);
         assert_eq!(hosts.candidates(5, 2, &mut rng)[0].address, expected[1]);
+    }
+
+    /// Otherwise a host with many of them takes all places.
+    #[test]
+    fn an_address_without_a_route_comes_after_those_of_worse_hosts() {
+        let (mut hosts, mut rng) = (hosts(), ChaCha8Rng::seed_from_u64(1));
+        for host in &mut hosts.hosts[..2] {
+            host.addresses.iter_mut().for_each(|one| one.rank.is_unreachable = true);
+        }
+        assert_eq!(hosts.candidates(4, 0, &mut rng)[0].address, address(5));
+        hosts.avoid(address(5), 1);
+        assert_eq!(hosts.candidates(4, 2, &mut rng)[3].address, address(5));
     }
 
     #[test]
