@@ -191,7 +191,9 @@ impl Feed {
                 waiting.is_held = is_held;
                 if !is_held {
                     // It could not be tried until now.
-                    waiting.untried_expires_ns = waiting.untried_expires_ns.max(now_ns.saturating_add(time_ns));
+                    let until_ns = now_ns.saturating_add(time_ns);
+                    waiting.expires_ns = waiting.expires_ns.max(until_ns);
+                    waiting.untried_expires_ns = waiting.untried_expires_ns.max(until_ns);
                 }
                 ids.push(waiting.entry.id);
             }

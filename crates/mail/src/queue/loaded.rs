@@ -57,10 +57,10 @@ pub(super) struct Waiting {
     pub(super) is_deleted: bool,
     /// Why a recipient was deferred last.
     pub(super) reason: Option<Box<str>>,
-    /// When it is given up, as old as the relay lets a message become.
+    /// When it is given up, as old as the relay lets a message become; later if the user released it shortly before.
     pub(super) expires_ns: u64,
     /// When its recipients are given up that were never tried: later than the others only if it was almost too old when
-    /// this run began, or when the user released it.
+    /// this run began.
     pub(super) untried_expires_ns: u64,
     /// When it is looked at again, while it is parked.
     pub(super) wake_ns: u64,

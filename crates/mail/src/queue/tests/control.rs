@@ -217,6 +217,18 @@ fn the_time_of_a_held_message_does_not_run_out() {
     release_and_try(&mut queue, id);
 }
 
+/// One that was tried before it was held has the same time.
+#[test]
+fn a_deferred_message_is_tried_again_when_it_is_released() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let (id, first) = held_while_sent(&mut queue, 1);
+    queue.settle(&first, State::Deferred);
+    queue.now_ns = 1_000_000 * SECOND;
+    assert_eq!((queue.take_all().len(), conditions(&mut queue)), (0, vec![(id, Condition::Held, 1)]));
+    release_and_try(&mut queue, id);
+}
+
 #[test]
 fn the_time_of_a_message_that_an_earlier_run_held_does_not_run_out() {
     let folder = tempfile::tempdir().unwrap();
