@@ -113,12 +113,17 @@ fn ask_relay(directory: &Path, stream: &UnixStream, request: &Request, each: &mu
         sent => sent.map_err(failed)?,
     }
     // The relay gives up first, and says so.
-    stream.set_read_timeout(Some(2 * PATIENCE + ANSWER_PATIENCE)).map_err(failed)?;
+    let patience = 2 * PATIENCE + ANSWER_PATIENCE;
+    stream.set_read_timeout(Some(patience)).map_err(failed)?;
     let (mut lines, mut line, mut count) = (BufReader::new(stream), String::new(), 0_u64);
     loop {
         line.clear();
         match lines.read_line(&mut line) {
             Err(error) if is_gone(&error) => break,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let reason = format!("the relay has not answered for {} s; try again later", patience.as_secs());
+                return Err(Error::file(directory, reason));
+            }
             read => drop(read.map_err(failed)?),
         }
         if !line.ends_with('\n') {

@@ -117,9 +117,11 @@ fn no_message_is_smuggled_through_the_relay() {
             assert_eq!(Answer { codes, closes, messages }, expected(attempt), "{} by {size}", attempt.name);
         }
     }
+    let began = Instant::now();
     while relay.total("recipients_left") + relay.total("recipients_deferred") > 0
         || sink.remote.total("messages") < accepted
     {
+        assert!(began.elapsed() < LONG, "{} of {accepted} messages", sink.remote.total("messages"));
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     assert_eq!(sink.remote.total("messages"), accepted);
