@@ -143,7 +143,7 @@ fn a_vanished_mount_fails_the_passes_after_it() {
 fn a_file_system_that_fills_up_ends_the_passes_after_it() {
     let room = Room::new();
     // The run has hundreds of passes to go when the first has ended. A pass that ended otherwise than the first met the
-    // full file system.
+    // full file system. A shell without job control lets its background processes ignore SIGINT.
     let script = format!(
         "mount -t tmpfs -o size=4m none small
          {LANDAU} run files --study smoke --passes 500 --set files.order=file --dir small --output r --no-report &
@@ -151,7 +151,7 @@ fn a_file_system_that_fills_up_ends_the_passes_after_it() {
          until grep -q '\"kind\":\"pass_end\"' r 2>/dev/null || ! kill -0 $pid; do sleep 0.05; done
          until grep '\"kind\":\"pass_end\"' r | grep -vq '\"outcome\":\"done\"' || ! kill -0 $pid
          do dd if=/dev/zero bs=4k >>small/fill 2>/dev/null; sleep 0.05; done
-         kill -INT $pid; wait $pid; echo status $?; ls -A small; cat state/landau/scratch"
+         kill -TERM $pid; wait $pid; echo status $?; ls -A small; cat state/landau/scratch"
     );
     let Some(ran) = in_namespace(&room, &script) else { return };
     let lines: Vec<&str> = ran.out.lines().skip_while(|line| !line.starts_with("status")).collect();
