@@ -12,13 +12,16 @@ use std::time::Duration;
 /// all but the cheapest cases.
 const BOUNDED_FACTOR: u32 = 20;
 
-/// Adaptive passes may take half as long as the planned ones, but always this long.
+/// Adaptive passes may always take this long.
 const LEAST: Duration = Duration::from_secs(10);
 
-/// The longest time that the adaptive passes of a study may take. With it the quick study of everything, whose planned
-/// passes take 60 to 80 s on two processors, stays below two minutes.
-fn longest(study: Study) -> Duration {
-    Duration::from_secs(if study == Study::Full { 15 * 60 } else { 36 })
+/// The longest time that the adaptive passes of a study may take after planned ones that took so long: a share of it.
+/// In a quick study of everything, whose planned passes take 55 to 70 s on two processors, they end within two minutes.
+fn longest(study: Study, took: Duration) -> Duration {
+    match study {
+        Study::Smoke | Study::Quick => (took * 3 / 4).clamp(LEAST, Duration::from_secs(45)),
+        Study::Full => (took / 2).clamp(LEAST, Duration::from_secs(15 * 60)),
+    }
 }
 
 /// With [`Adaptive::UntilResolved`] a case gets at most this many passes, or 20 times the planned ones.
@@ -74,7 +77,7 @@ impl Limits {
         let bounded = planned.saturating_mul(BOUNDED_FACTOR);
         match adaptive {
             Adaptive::Off => None,
-            Adaptive::Bounded => Some(Self { pass_cap: bounded, time: Some((took / 2).clamp(LEAST, longest(study))) }),
+            Adaptive::Bounded => Some(Self { pass_cap: bounded, time: Some(longest(study, took)) }),
             Adaptive::UntilResolved => Some(Self { pass_cap: bounded.max(UNTIL_RESOLVED_CAP), time: None }),
         }
     }
@@ -282,7 +285,7 @@ mod tests {
         assert_eq!((of(Adaptive::UntilResolved, 5), of(Adaptive::UntilResolved, 50)), (Some(100), Some(1000)));
         let time = |study, took| Limits::of(Adaptive::Bounded, study, 5, SECOND * took).and_then(|limits| limits.time);
         let seconds = |times: [u32; 4]| times.map(|seconds| Some(SECOND * seconds));
-        assert_eq!([1, 20, 62, 3_600].map(|took| time(Study::Quick, took)), seconds([10, 10, 31, 36]));
+        assert_eq!([1, 20, 56, 3_600].map(|took| time(Study::Quick, took)), seconds([10, 15, 42, 45]));
         assert_eq!([1, 20, 62, 3_600].map(|took| time(Study::Full, took)), seconds([10, 10, 31, 900]));
         assert_eq!(Limits::of(Adaptive::UntilResolved, Study::Full, 5, SECOND).and_then(|limits| limits.time), None);
     }

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "study", "set", "seed", "cpu"])]
     resume: Option<PathBuf>,
     /// Repeat the cases whose curves are not resolved until all are, at most 100 times each [default: at most 20 times
-    /// the study's passes, for half of the time that those took, but at least 10 s; not at all with --passes]
+    /// the study's passes, for a part of the time that those took, but at least 10 s; not at all with --passes]
     #[arg(long)]
     until_resolved: bool,
     /// Write the HTML report to this file [default: the record's name with .html]
