@@ -118,7 +118,7 @@ impl Client {
     /// Keeps so many connections open, and returns what so many further replies cost. A wait may bring many replies at
     /// once. They are a batch, which lasts from the end of the batch before, with the connections that were opened
     /// meanwhile: each reply has the mean, and those that are left over are the next rounds'. Where connections stay,
-    /// the mean is that of the last replies of all connections ([`Pace`]).
+    /// the mean is that of the last replies of all connections (`Pace`).
     pub fn round(&mut self, connections: u64, replies: u64) -> Result<Round, Stop> {
         self.target = connections;
         self.last_reply_ns = monotonic_ns();
