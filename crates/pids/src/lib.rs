@@ -57,14 +57,26 @@ pub trait Allocator: Debug + Send {
     /// Learns the group and the session of a process: after each allocation, and whenever they change.
     fn join(&mut self, _process: Id, _group: Id, _session: Id) {}
 
+    /// Learns that nothing uses a number any more. A model that looks for processes, groups and sessions in different
+    /// places implements [`Allocator::exit`] and [`Allocator::end`] instead.
+    fn release(&mut self, _id: Id) {}
+
     /// Learns that a process ended. `is_free` if no group or session uses its number.
-    fn exit(&mut self, process: Id, is_free: bool);
+    fn exit(&mut self, process: Id, is_free: bool) {
+        if is_free {
+            self.release(process);
+        }
+    }
 
     /// Learns that a group or a session with this number began. It is that of a process.
     fn begin(&mut self, _id: Id, _of: Use) {}
 
     /// Learns that a group or a session ended. `is_free` if nothing uses its number any more.
-    fn end(&mut self, id: Id, of: Use, is_free: bool);
+    fn end(&mut self, id: Id, _of: Use, is_free: bool) {
+        if is_free {
+            self.release(id);
+        }
+    }
 
     /// Returns what all calls of [`Allocator::allocate`] have read so far, in the unit of [`Model::counts`].
     fn visits(&self) -> u64;

@@ -1,6 +1,6 @@
 //! An allocator that searches nothing: the time that is around every other one.
 
-use crate::{Allocator, Id, Model, Use};
+use crate::{Allocator, Id, Model};
 
 /// Gives out the number that became free last, or the next that was never used. Not one of the allocators that are
 /// compared: its time is what remains of theirs without their search.
@@ -36,16 +36,8 @@ impl Allocator for Nothing {
         false
     }
 
-    fn exit(&mut self, process: Id, is_free: bool) {
-        if is_free {
-            self.free.push(process);
-        }
-    }
-
-    fn end(&mut self, id: Id, _of: Use, is_free: bool) {
-        if is_free {
-            self.free.push(id);
-        }
+    fn release(&mut self, id: Id) {
+        self.free.push(id);
     }
 
     fn visits(&self) -> u64 {

@@ -231,7 +231,7 @@ fn legend(rows: &[Row], around_ns: f64) -> String {
     let counts: Vec<String> = rows.iter().map(|row| format!("{}: {}", row.allocator, row.counts)).collect();
     let lost = rows
         .iter()
-        .filter_map(|row| Some(format!(" {} is a reconstruction: {}.", row.allocator, row.reconstructs.as_ref()?)));
+        .filter_map(|row| Some(format!(" {} reconstructs {}.", row.allocator, row.reconstructs.as_ref()?)));
     let lost: String = lost.collect();
     let around = Unit::Time.cost(around_ns);
     format!(

@@ -18,8 +18,8 @@ use std::io::IsTerminal;
   landau pids --workload sequential
   landau pids --n 1000,3000,10000,30000 --json | jq '.allocators[].points'
 
-The models are data structures in user space: they show what a search reads, not what a fork costs. To measure the
-kernel that runs, use `landau run fork`.")]
+The models are data structures in user space: they show what a search reads, not what a fork costs.
+To measure the kernel that runs, use `landau run spawn`.")]
 pub(crate) struct Args {
     /// Allocators to compare [default: all]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = PossibleValuesParser::new(list::NAMES))]

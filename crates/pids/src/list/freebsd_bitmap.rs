@@ -18,7 +18,7 @@ pub(super) const MODEL: Model = Model {
     about: "finds a clear bit in bitmaps (FreeBSD since 2018; the other reconstruction of \"Tim's\" of 2004)",
     counts: "words of the bitmaps",
     source: "FreeBSD 13, sys/kern/kern_fork.c, fork_findpid()",
-    reconstructs: Some("FreeBSD's own, and perhaps \"Tim's\" of 2004, whose description is lost"),
+    reconstructs: Some("the same allocator if it was a bitmap; for FreeBSD since 2018 it follows the source"),
     low: LOW,
     includes_max: false,
     reserve: 0,

@@ -11,7 +11,7 @@
 //! version of 2010).
 
 use crate::chains::Chains;
-use crate::{Allocator, INIT, Id, Model, Use};
+use crate::{Allocator, INIT, Id, Model};
 
 pub(super) const MODEL: Model = Model {
     name: "illumos-hash",
@@ -74,16 +74,8 @@ impl Allocator for IllumosHash {
         true
     }
 
-    fn exit(&mut self, process: Id, is_free: bool) {
-        if is_free {
-            self.table.remove(process);
-        }
-    }
-
-    fn end(&mut self, id: Id, _of: Use, is_free: bool) {
-        if is_free {
-            self.table.remove(id);
-        }
+    fn release(&mut self, id: Id) {
+        self.table.remove(id);
     }
 
     fn visits(&self) -> u64 {

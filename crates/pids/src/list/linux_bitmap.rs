@@ -10,7 +10,7 @@
 //! Source: Linux 3.10, `kernel/pid.c`, `alloc_pidmap()` and `free_pidmap()`.
 
 use crate::bits::Bits;
-use crate::{Allocator, INIT, Id, Model, Use};
+use crate::{Allocator, INIT, Id, Model};
 
 pub(super) const MODEL: Model = Model {
     name: "linux-bitmap",
@@ -70,11 +70,6 @@ impl LinuxBitmap {
         self.visits += read + u64::from(found.is_some_and(|id| id < self.pid_max));
         found.filter(|&id| id < self.pid_max)
     }
-
-    fn release(&mut self, id: Id) {
-        self.bits.clear(id);
-        self.free[(id / PAGE) as usize] += 1;
-    }
 }
 
 impl Allocator for LinuxBitmap {
@@ -109,16 +104,9 @@ impl Allocator for LinuxBitmap {
         true
     }
 
-    fn exit(&mut self, process: Id, is_free: bool) {
-        if is_free {
-            self.release(process);
-        }
-    }
-
-    fn end(&mut self, id: Id, _of: Use, is_free: bool) {
-        if is_free {
-            self.release(id);
-        }
+    fn release(&mut self, id: Id) {
+        self.bits.clear(id);
+        self.free[(id / PAGE) as usize] += 1;
     }
 
     fn visits(&self) -> u64 {

@@ -12,7 +12,7 @@
 //! `lib/radix-tree.c`, `idr_get_free()`.
 
 use super::linux_bitmap::RESERVED;
-use crate::{Allocator, INIT, Id, Model, Use};
+use crate::{Allocator, INIT, Id, Model};
 
 pub(super) const MODEL: Model = Model {
     name: "linux-idr",
@@ -90,20 +90,6 @@ impl LinuxIdr {
             level -= 1;
         }
     }
-
-    /// Sets the bit of a number, and those above it as far as they change.
-    fn release(&mut self, id: Id) {
-        let mut at = id;
-        for nodes in &mut self.levels {
-            let node = &mut nodes[(at / BRANCHES) as usize];
-            let was_full = *node == 0;
-            *node |= 1 << (at % BRANCHES);
-            if !was_full {
-                break;
-            }
-            at /= BRANCHES;
-        }
-    }
 }
 
 impl Allocator for LinuxIdr {
@@ -129,15 +115,17 @@ impl Allocator for LinuxIdr {
         true
     }
 
-    fn exit(&mut self, process: Id, is_free: bool) {
-        if is_free {
-            self.release(process);
-        }
-    }
-
-    fn end(&mut self, id: Id, _of: Use, is_free: bool) {
-        if is_free {
-            self.release(id);
+    /// Sets the bit of a number, and those above it as far as they change.
+    fn release(&mut self, id: Id) {
+        let mut at = id;
+        for nodes in &mut self.levels {
+            let node = &mut nodes[(at / BRANCHES) as usize];
+            let was_full = *node == 0;
+            *node |= 1 << (at % BRANCHES);
+            if !was_full {
+                break;
+            }
+            at /= BRANCHES;
         }
     }
 
