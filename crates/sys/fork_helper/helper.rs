@@ -65,16 +65,18 @@ struct Timespec {
 
 /// The argument by which an executed copy of this program knows that it is a child. The worker starts the helper with
 /// the number of the life pipe's reading end instead.
-const CHILD: &[u8] = b"child\0";
+pub(super) const CHILD: &[u8] = b"child\0";
+/// The argument by which an executed copy exits at once.
+pub(super) const EXIT: &[u8] = b"exit\0";
 const SELF: &[u8] = b"/proc/self/exe\0";
 
 const EINTR: u64 = 4;
-const EINVAL: u64 = 22;
-const SIGKILL: c_int = 9;
+pub(super) const EINVAL: u64 = 22;
+pub(super) const SIGKILL: c_int = 9;
 #[cfg(any(target_os = "linux", target_os = "android"))]
-const SIGCHLD: c_int = 17;
+pub(super) const SIGCHLD: c_int = 17;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-const SIGCHLD: c_int = 20;
+pub(super) const SIGCHLD: c_int = 20;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const CLOCK_MONOTONIC: c_int = 1;
 #[cfg(target_os = "freebsd")]
@@ -85,14 +87,14 @@ const CLOCK_MONOTONIC: c_int = 3;
 const CLOCK_MONOTONIC: c_int = 6;
 
 /// What the SIGCHLD handler sends for a dead child. A living one sends its time stamp, which is never 0.
-const DEAD: u64 = 0;
+pub(super) const DEAD: u64 = 0;
 
 /// The pipes have fixed descriptors, so that an executed child finds them.
-const REPORT_READ: c_int = 3;
-const REPORT_WRITE: c_int = 4;
+pub(super) const REPORT_READ: c_int = 3;
+pub(super) const REPORT_WRITE: c_int = 4;
 const LIFE_READ: c_int = 5;
-/// Where the life pipe waits while the descriptors below are closed.
-const KEPT: c_int = 9;
+/// Where the life pipe waits while the others are closed; the image of sleepers waits at the next number.
+const KEPT: c_int = 62;
 /// Descriptors from 3 up to this one are closed.
 const CLOSED: c_int = 64;
 
@@ -116,19 +118,41 @@ pub(super) fn main(count: c_int, argv: *const *const c_char, env: *const *const 
     let second = unsafe { argv.add(1) };
     // SAFETY: as above, and entries are readable.
     let argument = unsafe { *second };
-    if is(argument, BUSY) {
+    if is(argument, BUSY.as_bytes()) {
         return reply();
     }
-    if is(argument, WORK) {
+    if is(argument, WORK.as_bytes()) {
         return work();
     }
+    if is(argument, &EXIT[..EXIT.len() - 1]) {
+        return 0;
+    }
     let Some(life) = number(argument) else { child() };
-    if !open_pipes(life) {
+    let [parent, image] = [2, 3].map(|place| {
+        if place >= count {
+            return None;
+        }
+        // SAFETY: `argv` has `count` entries, of which this is one.
+        let entry = unsafe { argv.add(place as usize) };
+        // SAFETY: as above, and entries are readable.
+        number(unsafe { *entry })
+    });
+    if !open_pipes(life, image) {
         return 72;
+    }
+    #[cfg(target_os = "linux")]
+    if let Some(parent) = parent {
+        super::sleepers::enter(parent as u64);
+        return obey_all(env);
     }
     let handler = on_child_death as *const () as usize;
     // SAFETY: the handler has the signature that `signal` expects and only calls `write`, which is async-signal-safe.
     unsafe { signal(SIGCHLD, handler) };
+    obey_all(env)
+}
+
+/// Obeys the worker's orders; the exit status.
+fn obey_all(env: *const *const c_char) -> c_int {
     loop {
         let mut order = [0_u64; ORDER_WORDS];
         if read_words(0, &mut order) != size_of_val(&order) as isize {
@@ -140,6 +164,9 @@ pub(super) fn main(count: c_int, argv: *const *const c_char, env: *const *const 
             OP_RESIDENT => [grow_resident(order[1]), 0, 0, 0, 0, 0],
             OP_MAPPINGS => [grow_mappings(order[1]), 0, 0, 0, 0, 0],
             OP_ALIVE => [u64::from(!is_alive(order[1] as c_int)), order[1], 0, 0, 0, 0],
+            #[cfg(target_os = "linux")]
+            op => super::sleepers::obey(op, order[1], env),
+            #[cfg(not(target_os = "linux"))]
             _ => [EINVAL, 0, 0, 0, 0, 0],
         };
         if write_words(1, &answer) != size_of_val(&answer) as isize {
@@ -149,8 +176,8 @@ pub(super) fn main(count: c_int, argv: *const *const c_char, env: *const *const 
 }
 
 /// Returns whether an argument is that word.
-fn is(text: *const c_char, word: &str) -> bool {
-    let bytes = word.bytes().chain([0]).enumerate();
+fn is(text: *const c_char, word: &[u8]) -> bool {
+    let bytes = word.iter().copied().chain([0]).enumerate();
     bytes.into_iter().all(|(index, expected)| {
         // SAFETY: the text is an argument of this program, a C string, and no byte before this one is its end.
         let place = unsafe { text.add(index) };
@@ -199,7 +226,7 @@ fn number(text: *const c_char) -> Option<c_int> {
     }
 }
 
-fn now_ns() -> u64 {
+pub(super) fn now_ns() -> u64 {
     let mut time = Timespec { seconds: 0, nanoseconds: 0 };
     // SAFETY: `time` has the layout of `struct timespec` and is writable for the length of the call.
     unsafe { clock_gettime(CLOCK_MONOTONIC, &raw mut time) };
@@ -224,42 +251,42 @@ fn used_ns() -> u64 {
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
 }
 
-fn errno() -> u64 {
+pub(super) fn errno() -> u64 {
     // SAFETY: the call takes nothing and returns the address of this thread's `errno`.
     let location = unsafe { errno_location() };
     // SAFETY: the C library keeps that address valid as long as the thread lives, and only this thread uses it.
     unsafe { *location as u64 }
 }
 
-fn close_descriptor(fd: c_int) {
+pub(super) fn close_descriptor(fd: c_int) {
     // SAFETY: no value of this program owns a descriptor, so none is closed behind an owner's back.
     unsafe { close(fd) };
 }
 
-fn read_words(fd: c_int, words: &mut [u64]) -> isize {
+pub(super) fn read_words(fd: c_int, words: &mut [u64]) -> isize {
     // SAFETY: the slice is writable for its whole length, and any bytes are valid integers.
     unsafe { read(fd, words.as_mut_ptr().cast(), size_of_val(words)) }
 }
 
 /// Async-signal-safe, for the handler of SIGCHLD calls it.
-fn write_words(fd: c_int, words: &[u64]) -> isize {
+pub(super) fn write_words(fd: c_int, words: &[u64]) -> isize {
     // SAFETY: the slice is readable for its whole length, and integers have no padding.
     unsafe { write(fd, words.as_ptr().cast(), size_of_val(words)) }
 }
 
-fn read_byte(fd: c_int, byte: &mut u8) -> isize {
+pub(super) fn read_byte(fd: c_int, byte: &mut u8) -> isize {
     // SAFETY: the reference is to one writable byte, and one is read.
     unsafe { read(fd, ptr::from_mut(byte).cast(), 1) }
 }
 
-extern "C" fn on_child_death(_: c_int) {
+pub(super) extern "C" fn on_child_death(_: c_int) {
     if !REAPING.load(Ordering::Relaxed) {
         write_words(REPORT_WRITE, &[DEAD]);
     }
 }
 
 /// What every child does: report that it runs, then wait for its end.
-fn child() -> ! {
+pub(super) fn child() -> ! {
     write_words(REPORT_WRITE, &[now_ns()]);
     // Blocks until the worker is gone (end-of-file) or SIGKILL comes; an interrupted read is repeated.
     while read_byte(LIFE_READ, &mut 0) < 0 {}
@@ -268,23 +295,14 @@ fn child() -> ! {
 
 /// Makes a child by a method; its pid, or the negated error number.
 fn make(method: u64, env: *const *const c_char) -> i64 {
-    let argv = [SELF.as_ptr().cast::<c_char>(), CHILD.as_ptr().cast(), ptr::null()];
     let pid = match method {
         // SAFETY: this process has one thread, so the child's copy of its memory is in a consistent state.
         METHOD_FORK => unsafe { fork() },
         METHOD_VFORK_EXEC => {
-            let pid = vfork_and_execute(&Program { argv: argv.as_ptr(), env });
+            let pid = vfork_and_execute(&Program::new(CHILD, env));
             return if pid < 0 { -(errno() as i64) } else { i64::from(pid) };
         }
-        METHOD_POSIX_SPAWN => {
-            let mut pid = 0;
-            let path = SELF.as_ptr().cast();
-            let (arguments, none) = (argv.as_ptr(), ptr::null());
-            // SAFETY: the path is a C string, `argv` and `env` end with a null pointer, no actions and no attributes
-            // are given, and `pid` is writable.
-            let error = unsafe { posix_spawn(&raw mut pid, path, none, none, arguments, env) };
-            return if error == 0 { i64::from(pid) } else { -i64::from(error) };
-        }
+        METHOD_POSIX_SPAWN => return spawn_self(CHILD, env),
         METHOD_CLONE3 => clone_with_pidfd(),
         _ => return -(EINVAL as i64),
     };
@@ -294,17 +312,40 @@ fn make(method: u64, env: *const *const c_char) -> i64 {
     if pid < 0 { -(errno() as i64) } else { i64::from(pid) }
 }
 
-/// What a child that shares the parent's memory executes.
-struct Program {
-    argv: *const *const c_char,
+/// What a child executes: this program with another argument.
+pub(super) struct Program {
+    argv: [*const c_char; 3],
     env: *const *const c_char,
 }
 
-/// What `vfork` does: the child shares the parent's memory, and the parent is suspended until the child has executed a
-/// program. `vfork` itself returns twice on one stack, which Rust cannot express; so the child gets its own stack, as
-/// in every `posix_spawn`.
+impl Program {
+    /// `argument` ends with a zero byte.
+    pub(super) fn new(argument: &'static [u8], env: *const *const c_char) -> Self {
+        Self { argv: [SELF.as_ptr().cast(), argument.as_ptr().cast(), ptr::null()], env }
+    }
+}
+
+/// Executes this program with an argument by `posix_spawn`; the child's pid, or the negated error number.
+pub(super) fn spawn_self(argument: &'static [u8], env: *const *const c_char) -> i64 {
+    let program = Program::new(argument, env);
+    let (mut pid, path, none) = (0, SELF.as_ptr().cast(), ptr::null());
+    // SAFETY: the path is a C string, `argv` and `env` end with a null pointer, no actions and no attributes are given,
+    // and `pid` is writable.
+    let error = unsafe { posix_spawn(&raw mut pid, path, none, none, program.argv.as_ptr(), env) };
+    if error == 0 { i64::from(pid) } else { -i64::from(error) }
+}
+
 #[cfg(target_os = "linux")]
 fn vfork_and_execute(program: &Program) -> c_int {
+    // The program outlives the use, for the parent is suspended meanwhile.
+    clone_like_vfork(execute, ptr::from_ref(program).cast_mut().cast())
+}
+
+/// What `vfork` does: the child shares the parent's memory, and the parent is suspended until the child has executed a
+/// program or exited. `vfork` itself returns twice on one stack, which Rust cannot express; so the child gets its own
+/// stack, as in every `posix_spawn`.
+#[cfg(target_os = "linux")]
+pub(super) fn clone_like_vfork(run: extern "C" fn(*mut c_void) -> c_int, argument: *mut c_void) -> c_int {
     const CLONE_VM: c_int = 0x100;
     const CLONE_VFORK: c_int = 0x4000;
     const STACK_BYTES: usize = 64 << 10;
@@ -314,20 +355,24 @@ fn vfork_and_execute(program: &Program) -> c_int {
         return -1;
     }
     STACK.store(stack, Ordering::Relaxed);
-    let argument = (&raw const *program).cast_mut().cast();
     // SAFETY: the mapping is `STACK_BYTES` long, so this is the address just past its end.
     let stack_top = unsafe { stack.add(STACK_BYTES) };
-    // SAFETY: no other child uses the stack, for the parent is suspended until this one has executed (CLONE_VFORK), and
-    // `program` outlives that time.
-    unsafe { clone(execute, stack_top.cast(), CLONE_VM | CLONE_VFORK | SIGCHLD, argument) }
+    // SAFETY: no other child uses the stack, for the parent is suspended until this one has executed or exited
+    // (CLONE_VFORK).
+    unsafe { clone(run, stack_top.cast(), CLONE_VM | CLONE_VFORK | SIGCHLD, argument) }
 }
 
 #[cfg(target_os = "linux")]
 extern "C" fn execute(program: *mut c_void) -> c_int {
     // SAFETY: `vfork_and_execute` passed a reference to a `Program`, and its frame is suspended while this child runs.
-    let program = unsafe { &*program.cast::<Program>() };
+    execute_self(unsafe { &*program.cast::<Program>() })
+}
+
+/// Executes this program, or exits if that fails.
+#[cfg(target_os = "linux")]
+pub(super) fn execute_self(program: &Program) -> ! {
     // SAFETY: the path is a C string, and both arrays end with a null pointer. The call returns only if it fails.
-    unsafe { execve(SELF.as_ptr().cast(), program.argv, program.env) };
+    unsafe { execve(SELF.as_ptr().cast(), program.argv.as_ptr(), program.env) };
     exit(71)
 }
 
@@ -338,7 +383,7 @@ fn vfork_and_execute(_: &Program) -> c_int {
 
 /// Returns whether a child is alive. One that has ended but was not waited for is not, though a signal still finds it.
 #[cfg(target_os = "linux")]
-fn is_alive(pid: c_int) -> bool {
+pub(super) fn is_alive(pid: c_int) -> bool {
     const P_PID: c_int = 1;
     const WNOHANG_WEXITED_WNOWAIT: c_int = 0x0100_0005;
     // A `siginfo_t` is 128 bytes; its first word stays zero if no child has ended.
@@ -349,7 +394,7 @@ fn is_alive(pid: c_int) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn is_alive(pid: c_int) -> bool {
+pub(super) fn is_alive(pid: c_int) -> bool {
     // SAFETY: signal 0 is not delivered; the call only checks that the process exists.
     unsafe { kill(pid, 0) == 0 }
 }
@@ -479,22 +524,31 @@ fn map(bytes: usize) -> *mut u8 {
     if at as isize == -1 { ptr::null_mut() } else { at.cast() }
 }
 
-/// Puts the report pipe and the life pipe at their fixed descriptors, and closes all others but the standard ones: a
-/// measurement starts from the same six descriptors whatever the caller left open.
-fn open_pipes(life: c_int) -> bool {
-    // SAFETY: the call takes two integers; nothing in this program owns the descriptor that it may replace.
-    if unsafe { dup2(life, KEPT) } != KEPT {
-        return false;
+/// Puts the report pipe, the life pipe and the image of sleepers, if there is one, at their fixed descriptors. Closes
+/// all others but the standard ones: a measurement starts from the same descriptors whatever the caller left open.
+fn open_pipes(life: c_int, image: Option<c_int>) -> bool {
+    // Neither may be where the other is to be kept; descriptors that large are not in use yet.
+    let kept = [(life, KEPT), (image.unwrap_or(life), KEPT + 1)];
+    for (from, to) in kept {
+        // SAFETY: the call takes two integers; nothing in this program owns the descriptor that it may replace.
+        if unsafe { dup2(from, to) } != to {
+            return false;
+        }
     }
-    (3..CLOSED).filter(|descriptor| *descriptor != KEPT).for_each(close_descriptor);
-    if life >= CLOSED {
-        close_descriptor(life);
-    }
+    (3..CLOSED).filter(|descriptor| !(KEPT..=KEPT + 1).contains(descriptor)).for_each(close_descriptor);
+    kept.into_iter().filter(|(from, _)| *from >= CLOSED).for_each(|(from, _)| {
+        close_descriptor(from);
+    });
     let mut fds = [0; 2];
     // SAFETY: the array has room for the two descriptors that the call writes.
     let opened = unsafe { pipe(fds.as_mut_ptr()) };
     // SAFETY: the call takes two integers; the descriptor that it sets was closed above.
     let moved = unsafe { dup2(KEPT, LIFE_READ) };
-    close_descriptor(KEPT);
+    #[cfg(target_os = "linux")]
+    if image.is_some() {
+        // SAFETY: as above.
+        unsafe { dup2(KEPT + 1, super::sleepers::IMAGE) };
+    }
+    [KEPT, KEPT + 1].into_iter().for_each(close_descriptor);
     opened == 0 && fds == [REPORT_READ, REPORT_WRITE] && moved == LIFE_READ
 }

@@ -2,13 +2,15 @@
 //!
 //! This is the root of a program without the Rust standard library. `build.rs` compiles it once and links it against
 //! each C library that the build host has, so that dynamic and static linkage are compared with the same code. Its
-//! parts are in `helper.rs` and `protocol.rs`, which the crate `sys` includes as well: `protocol.rs` to speak with it,
-//! `helper.rs` in tests, so that its lints cover that file.
+//! parts are in `helper.rs`, `sleepers.rs` and `protocol.rs`, which the crate `sys` includes as well: `protocol.rs` to speak
+//! with it, the others in tests, so that its lints cover those files.
 #![no_std]
 #![no_main]
 
 mod helper;
 mod protocol;
+#[cfg(target_os = "linux")]
+mod sleepers;
 
 use core::ffi::{c_char, c_int};
 

@@ -25,6 +25,48 @@ pub(crate) const METHOD_VFORK_EXEC: u64 = 1;
 pub(crate) const METHOD_POSIX_SPAWN: u64 = 2;
 pub(crate) const METHOD_CLONE3: u64 = 3;
 
+/// In a pid namespace: create a sleeper whose pid is the lower half of the argument (0: the kernel's choice) and whose
+/// image is the upper one. Answer: status, pid, then the times before the call, after it and in the sleeper.
+pub(crate) const OP_SLEEPER: u64 = 6;
+/// In a pid namespace: kill the sleeper whose pid is the argument, and have its parent reap it. Answer: status, pid,
+/// then the times before `kill`, after it and after the parent's wait.
+pub(crate) const OP_END: u64 = 7;
+/// In a pid namespace: report whether the sleeper whose pid is the argument sleeps. Answer: 0 if so, else 1.
+pub(crate) const OP_SLEEPS: u64 = 8;
+/// In a pid namespace: create a child that exits at once, and reap it. The argument is the creation, and 256 times the
+/// wait. Answer: status, pid, then the times before the creation, after it and after the wait.
+pub(crate) const OP_CYCLE: u64 = 9;
+/// In a pid namespace: report its largest pid, plus one. Answer: status, number.
+pub(crate) const OP_PID_MAX: u64 = 10;
+
+/// Whose children the sleepers are, numbered by the place here: of the process that is timed, of another one, or of the
+/// first process of the namespace, which adopts orphans.
+pub(crate) const PARENTS: [&str; 3] = ["timer", "helper", "reaper"];
+/// Two of the places in [`PARENTS`].
+pub(crate) const PARENT_TIMER: u64 = 0;
+pub(crate) const PARENT_REAPER: u64 = 2;
+
+/// The images of sleepers, numbered by the place here: a copy-on-write copy of their parent, or a statically linked
+/// program that each has executed.
+pub(crate) const IMAGES: [&str; 2] = ["shared", "executed"];
+/// The place of `executed` in [`IMAGES`].
+pub(crate) const IMAGE_EXECUTED: u64 = 1;
+
+/// The ways of creating the child that exits at once, numbered by the place here.
+pub(crate) const CREATIONS: [&str; 5] = ["fork", "vfork", "clone3", "posix_spawn", "fork-exec"];
+/// The places in [`CREATIONS`].
+pub(crate) const CREATION_FORK: u64 = 0;
+pub(crate) const CREATION_VFORK: u64 = 1;
+pub(crate) const CREATION_CLONE3: u64 = 2;
+pub(crate) const CREATION_POSIX_SPAWN: u64 = 3;
+pub(crate) const CREATION_FORK_EXEC: u64 = 4;
+
+/// The ways of waiting for that child, numbered by the place here: `waitpid(-1)`, `waitpid(pid)`, `waitid(P_PIDFD)`.
+pub(crate) const WAITS: [&str; 3] = ["any", "pid", "pidfd"];
+/// Two of the places in [`WAITS`].
+pub(crate) const WAIT_ANY: u64 = 0;
+pub(crate) const WAIT_PIDFD: u64 = 2;
+
 /// The words of an order.
 pub(crate) const ORDER_WORDS: usize = 2;
 /// The words of an answer.

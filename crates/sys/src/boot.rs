@@ -63,23 +63,43 @@ pub fn raise_descriptor_limit(count: u64) -> Result<()> {
 ///
 /// The process must have a single thread.
 pub fn unshare_network() -> Result<()> {
-    let (user, group) = (crate::process::effective_user(), effective_group());
-    match unshare(libc::CLONE_NEWNET) {
-        Err(error) if error.is_not_permitted() => {}
-        done => return done,
+    Namespace::new(libc::CLONE_NEWNET).enter()
+}
+
+/// A namespace that a process may create for itself; an unprivileged one with a user namespace around it.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    kind: libc::c_int,
+    user_map: String,
+    group_map: String,
+}
+
+impl Namespace {
+    /// Prepares a namespace of that kind, such as `CLONE_NEWPID`.
+    pub(crate) fn new(kind: libc::c_int) -> Self {
+        let (user, group) = (crate::process::effective_user(), effective_group());
+        Self { kind, user_map: format!("0 {user} 1"), group_map: format!("0 {group} 1") }
     }
-    unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET)?;
-    let write = |path: &str, text: String| {
-        std::fs::write(path, text)
-            .map_err(|error| Error { call: "write", errno: error.raw_os_error().unwrap_or(libc::EIO) })
-    };
-    write("/proc/self/setgroups", "deny".to_owned())?;
-    write("/proc/self/uid_map", format!("0 {user} 1"))?;
-    write("/proc/self/gid_map", format!("0 {group} 1"))
+
+    /// Creates it. Async-signal-safe: it makes system calls and allocates nothing.
+    pub(crate) fn enter(&self) -> Result<()> {
+        match unshare(self.kind) {
+            Err(error) if error.is_not_permitted() => {}
+            done => return done,
+        }
+        unshare(libc::CLONE_NEWUSER | self.kind)?;
+        let write = |path: &str, text: &str| {
+            std::fs::write(path, text)
+                .map_err(|error| Error { call: "write", errno: error.raw_os_error().unwrap_or(libc::EIO) })
+        };
+        write("/proc/self/setgroups", "deny")?;
+        write("/proc/self/uid_map", &self.user_map)?;
+        write("/proc/self/gid_map", &self.group_map)
+    }
 }
 
 fn unshare(what: libc::c_int) -> Result<()> {
-    // SAFETY: the call takes an integer; network and user namespaces affect neither memory nor open descriptors.
+    // SAFETY: the call takes an integer; these namespaces affect neither memory nor open descriptors.
     check("unshare", unsafe { libc::unshare(what) }).map(drop)
 }
 

@@ -13,7 +13,7 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 #[path = "../fork_helper/protocol.rs"]
 #[allow(dead_code, reason = "the numbers of the methods are for the other side")]
-mod protocol;
+pub(crate) mod protocol;
 
 pub use protocol::{REPLY, WORK_NS};
 
@@ -22,6 +22,10 @@ pub use protocol::{REPLY, WORK_NS};
 #[path = "../fork_helper/helper.rs"]
 #[allow(dead_code, reason = "its `main` is called by the program's root")]
 mod helper;
+#[cfg(all(test, target_os = "linux"))]
+#[path = "../fork_helper/sleepers.rs"]
+#[allow(dead_code, reason = "it is called by `helper`, whose `main` is called by the program's root")]
+mod sleepers;
 
 include!(concat!(env!("OUT_DIR"), "/fork_helper_built.rs"));
 
@@ -102,6 +106,14 @@ pub struct ForkHelper {
 impl ForkHelper {
     /// Starts the fork helper of a linkage.
     pub fn start(linkage: &str) -> Result<Self, Failure> {
+        Self::launch(linkage, |_| Ok(()))
+    }
+
+    /// Starts the fork helper of a linkage. `prepare` adds arguments, and what the new process does before it executes.
+    pub(crate) fn launch(
+        linkage: &str,
+        prepare: impl FnOnce(&mut Command) -> crate::Result<()>,
+    ) -> Result<Self, Failure> {
         let program = image(linkage).map_err(|reason| Failure::Gone(reason.to_owned()))?;
         let (path, _keep) = executable(program).map_err(|error| Error::from_io("memfd_create", &error))?;
         let mut command = Command::new(path);
@@ -113,6 +125,7 @@ impl ForkHelper {
         // Only in the child, so that no other child of this process inherits it.
         // SAFETY: between fork and exec the closure calls `fcntl`, which is async-signal-safe.
         unsafe { command.pre_exec(move || set_inherited(&waiting).map_err(Into::into)) };
+        prepare(&mut command)?;
         let mut child = OwnedChild::spawn(&mut command).map_err(|error| Error::from_io("execve", &error))?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(orders), Some(answers)) => Ok(Self { child, orders, answers, _life: life }),
@@ -157,9 +170,24 @@ impl ForkHelper {
         }
     }
 
-    fn order(&mut self, op: u64, argument: u64, call: &'static str) -> Result<[u64; ANSWER_WORDS], Failure> {
+    /// Gives an order and returns the answer. `call` is what an error number in the answer is of.
+    pub(crate) fn order(
+        &mut self,
+        op: u64,
+        argument: u64,
+        call: &'static str,
+    ) -> Result<[u64; ANSWER_WORDS], Failure> {
         let order: [u64; ORDER_WORDS] = [op, argument];
         let sent = self.orders.write_all(&order.map(u64::to_ne_bytes).concat());
+        self.answer(sent, call)
+    }
+
+    /// Returns the answer to what was sent.
+    pub(crate) fn answer(
+        &mut self,
+        sent: std::io::Result<()>,
+        call: &'static str,
+    ) -> Result<[u64; ANSWER_WORDS], Failure> {
         let mut answer = [[0_u8; 8]; ANSWER_WORDS];
         let got = sent.and_then(|()| match wait_readable(&self.answers, TIMEOUT_MS) {
             Ok(false) => Err(std::io::ErrorKind::TimedOut.into()),
@@ -176,6 +204,17 @@ impl ForkHelper {
             DIED_EARLY => Err(Failure::DiedEarly { pid: words[1] }),
             errno => Err(Error { call, errno: errno as i32 }.into()),
         }
+    }
+}
+
+impl ForkHelper {
+    /// Ends the helper, and waits until it and every process that holds its pipe have ended.
+    pub(crate) fn finish(self) {
+        let Self { child, orders, answers, _life: life } = self;
+        drop((orders, life));
+        // Whatever it is that does not end, `child` is killed below.
+        let _ = wait_readable(&answers, TIMEOUT_MS);
+        drop(child);
     }
 }
 
@@ -206,7 +245,7 @@ impl Responder {
 
 /// Makes a program executable; its path, and the file that must stay open until it is executed.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
+pub(crate) fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
     use std::os::fd::AsRawFd;
     // SAFETY: the name is a C string; the call returns a new descriptor.
     let fd = unsafe { libc::memfd_create(c"landau-fork-helper".as_ptr(), 0) };
@@ -220,7 +259,7 @@ fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
 
 /// Makes a program executable; its path, and the file that must stay open until it is executed.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
+pub(crate) fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
     use std::os::unix::fs::PermissionsExt;
     let path = std::env::temp_dir().join(format!("landau-fork-helper-{}", std::process::id()));
     std::fs::write(&path, program)?;

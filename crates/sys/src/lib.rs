@@ -43,6 +43,7 @@ pub mod shared;
 #[cfg(target_os = "linux")]
 pub mod sigio;
 pub mod signal;
+pub mod sleepers;
 pub mod socket;
 pub mod stream;
 pub mod system;

@@ -1,0 +1,305 @@
+//! Sleeping processes that hold chosen pids, in a pid namespace, and a child that is timed among them.
+//!
+//! The processes run the fork helper's program (`fork_helper/sleepers.rs`). A chosen pid needs `clone3` with `set_tid`
+//! (Linux 5.5) and a privilege that every user has in a user namespace where the system allows one. The namespace ends
+//! with the process that started it, however that ends, and the kernel kills all that are in it.
+
+use crate::error::Error;
+use crate::fork_helper::protocol::{
+    self, IMAGE_EXECUTED, OP_CYCLE, OP_END, OP_PID_MAX, OP_SLEEPER, OP_SLEEPS, PARENT_REAPER,
+};
+use crate::fork_helper::{Failure, ForkHelper, executable, image};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Whose children the sleepers are: of the process that is timed, of another one, or of the first process of the
+/// namespace, which adopts orphans.
+pub const PARENTS: &[&str] = &protocol::PARENTS;
+/// The images of sleepers: a copy-on-write copy of their parent, or a statically linked program that each has executed.
+pub const IMAGES: &[&str] = &protocol::IMAGES;
+/// The ways of creating the child that exits at once.
+pub const CREATIONS: &[&str] = &protocol::CREATIONS;
+/// The ways of waiting for a child: `waitpid(-1)`, `waitpid(pid)`, `waitid(P_PIDFD)`.
+pub const WAITS: &[&str] = &protocol::WAITS;
+
+/// When a child was created that exits at once, and when it was reaped: `CLOCK_MONOTONIC` in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Cycle {
+    /// The child's pid in the namespace.
+    pub pid: u32,
+    /// Before the call.
+    pub before_ns: u64,
+    /// After it returned in the parent.
+    pub returned_ns: u64,
+    /// After the wait returned.
+    pub reaped_ns: u64,
+}
+
+/// When a sleeper was ended: `CLOCK_MONOTONIC` in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct End {
+    /// Before `kill`.
+    pub before_ns: u64,
+    /// After its parent's wait returned.
+    pub reaped_ns: u64,
+}
+
+/// What is the same of all sleepers: indices into the lists of this module.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Setup {
+    /// In [`PARENTS`].
+    pub parent: usize,
+    /// In [`IMAGES`].
+    pub image: usize,
+    /// In [`CREATIONS`].
+    pub creation: usize,
+    /// In [`WAITS`].
+    pub wait: usize,
+}
+
+/// Sleepers, and the process that creates children among them. Dropping it ends all of them, and waits for their end.
+#[derive(Debug)]
+pub struct Sleepers {
+    /// Present until it is dropped.
+    helper: Option<ForkHelper>,
+    setup: Setup,
+    timer: u32,
+}
+
+impl Sleepers {
+    /// Creates the namespace, and the process that is timed, whose linkage is one of
+    /// [`LINKAGES`](crate::fork_helper::LINKAGES).
+    pub fn start(linkage: &str, setup: Setup) -> Result<Self, Failure> {
+        let mut helper = ForkHelper::launch(linkage, |command| {
+            let program = sleeping_program().map_err(|_| Error { call: "execve", errno: libc::ENOENT })?;
+            let file: OwnedFd = executable(program).map_err(|error| Error::from_io("memfd_create", &error))?.1.into();
+            crate::descriptor::set_close_on_exec(&file)?;
+            command.arg(setup.parent.to_string()).arg(file.as_raw_fd().to_string());
+            // SAFETY: between fork and exec the closure calls `fcntl`, which is async-signal-safe.
+            unsafe { command.pre_exec(move || crate::descriptor::set_inherited(&file).map_err(Into::into)) };
+            isolate(command)
+        })?;
+        let [_, timer, ..] = helper.answer(Ok(()), "clone")?;
+        Ok(Self { helper: Some(helper), setup, timer: timer as u32 })
+    }
+
+    /// Returns the pid of the process that is timed, outside the namespace.
+    pub fn timer(&self) -> u32 {
+        self.timer
+    }
+
+    /// Returns the largest pid of the namespace.
+    pub fn pid_max(&mut self) -> Result<u32, Failure> {
+        let [_, pid_max, ..] = self.order(OP_PID_MAX, 0, "open")?;
+        Ok((pid_max as u32).saturating_sub(1))
+    }
+
+    /// Adds a sleeper with that pid, or with one of the kernel's choice, and returns its pid. It sleeps when this
+    /// returns. Fails with EEXIST if the pid is in use, and with EINVAL if it is too large.
+    pub fn add(&mut self, pid: Option<u32>) -> Result<u32, Failure> {
+        let argument = u64::from(pid.unwrap_or(0)) | (self.setup.image as u64) << 32;
+        let [_, pid, ..] = self.order(OP_SLEEPER, argument, "clone3")?;
+        Ok(pid as u32)
+    }
+
+    /// Creates a child that exits at once, and reaps it.
+    pub fn cycle(&mut self) -> Result<Cycle, Failure> {
+        let Setup { creation, wait, .. } = self.setup;
+        let call = CREATIONS.get(creation).copied().unwrap_or("fork");
+        let [_, pid, before_ns, returned_ns, reaped_ns, _] =
+            self.order(OP_CYCLE, creation as u64 | (wait as u64) << 8, call)?;
+        Ok(Cycle { pid: pid as u32, before_ns, returned_ns, reaped_ns })
+    }
+
+    /// Kills a sleeper; its parent reaps it, by the same wait unless it is the reaper, which waits for any.
+    pub fn end(&mut self, pid: u32) -> Result<End, Failure> {
+        let wait = if self.setup.parent as u64 == PARENT_REAPER { 0 } else { self.setup.wait as u64 };
+        let [_, _, before_ns, _, reaped_ns, _] = self.order(OP_END, u64::from(pid) | wait << 32, "kill")?;
+        Ok(End { before_ns, reaped_ns })
+    }
+
+    /// Returns whether a sleeper sleeps: whether it is a child of the process that it should be, and has not ended.
+    pub fn sleeps(&mut self, pid: u32) -> Result<bool, Failure> {
+        match self.order(OP_SLEEPS, u64::from(pid), "waitid") {
+            Ok(_) => Ok(true),
+            Err(Failure::Refused(_)) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
+    fn order(
+        &mut self,
+        op: u64,
+        argument: u64,
+        call: &'static str,
+    ) -> Result<[u64; protocol::ANSWER_WORDS], Failure> {
+        match &mut self.helper {
+            Some(helper) => helper.order(op, argument, call),
+            None => Err(Failure::Gone("it was ended".to_owned())),
+        }
+    }
+}
+
+impl Drop for Sleepers {
+    fn drop(&mut self) {
+        if let Some(helper) = self.helper.take() {
+            helper.finish();
+        }
+    }
+}
+
+/// Makes the processes that a command creates live in a pid namespace.
+#[cfg(target_os = "linux")]
+fn isolate(command: &mut Command) -> crate::Result<()> {
+    let namespace = crate::boot::Namespace::new(libc::CLONE_NEWPID);
+    // SAFETY: between fork and exec the closure makes system calls, which are async-signal-safe.
+    unsafe { command.pre_exec(move || namespace.enter().map_err(Into::into)) };
+    Ok(())
+}
+
+/// Makes the processes that a command creates live in a pid namespace: not supported here.
+#[cfg(not(target_os = "linux"))]
+fn isolate(_: &mut Command) -> crate::Result<()> {
+    Err(Error::unsupported("unshare"))
+}
+
+/// Returns the program of sleepers that execute one, or why this build has none.
+pub fn sleeping_program() -> Result<&'static [u8], &'static str> {
+    image("static").or_else(|_| image("musl"))
+}
+
+/// Returns whether this process may create sleepers with chosen pids. The error is what refused one.
+pub fn try_all() -> Result<(), Failure> {
+    let setup = Setup { image: IMAGE_EXECUTED as usize, ..Setup::default() };
+    let mut sleepers = Sleepers::start("dynamic", setup)?;
+    sleepers.add(Some(300)).map(drop)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::fork_helper::LINKAGES;
+
+    fn skip() -> bool {
+        // Where a container forbids namespaces, there is nothing to test.
+        matches!(try_all(), Err(Failure::Refused(error)) if error.is_not_permitted())
+    }
+
+    fn all_setups() -> Vec<Setup> {
+        let mut all = Vec::new();
+        for parent in 0..PARENTS.len() {
+            for image in 0..IMAGES.len() {
+                for creation in 0..CREATIONS.len() {
+                    all.extend((0..WAITS.len()).map(|wait| Setup { parent, image, creation, wait }));
+                }
+            }
+        }
+        all
+    }
+
+    /// Each parent, image, creation and wait, in each linkage.
+    #[test]
+    fn children_are_timed_among_sleepers_with_chosen_pids() {
+        if skip() {
+            return;
+        }
+        for linkage in LINKAGES.iter().filter(|linkage| image(linkage).is_ok()) {
+            for setup in all_setups() {
+                let mut sleepers = Sleepers::start(linkage, setup).unwrap();
+                assert_eq!(sleepers.add(Some(4_321)).unwrap(), 4_321, "{setup:?}");
+                let other = sleepers.add(None).unwrap();
+                let taken = sleepers.add(Some(4_321));
+                assert!(matches!(taken, Err(Failure::Refused(error)) if error.errno == libc::EEXIST), "{setup:?}");
+                let cycle = sleepers.cycle().unwrap();
+                assert!(![4_321, other].contains(&cycle.pid));
+                assert!([cycle.before_ns, cycle.returned_ns, cycle.reaped_ns].is_sorted(), "{setup:?}: {cycle:?}");
+                for pid in [4_321, other] {
+                    assert!(sleepers.sleeps(pid).unwrap(), "{setup:?}");
+                    let end = sleepers.end(pid).unwrap();
+                    assert!(end.before_ns < end.reaped_ns);
+                    assert!(!sleepers.sleeps(pid).unwrap(), "{setup:?}");
+                }
+                // A pid that was freed can be chosen again.
+                assert_eq!(sleepers.add(Some(4_321)).unwrap(), 4_321);
+            }
+        }
+    }
+
+    /// A sleeper of another parent is no child of the process that is timed, and one that was executed runs another
+    /// program: otherwise the parameters would have no effect.
+    #[test]
+    fn a_sleeper_has_the_parent_and_the_program_that_were_chosen() {
+        if skip() {
+            return;
+        }
+        let number = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_ascii_whitespace().last().unwrap().parse::<u32>().unwrap()
+        };
+        for setup in all_setups().into_iter().filter(|setup| setup.creation + setup.wait == 0) {
+            let mut sleepers = Sleepers::start("dynamic", setup).unwrap();
+            let pid = sleepers.add(Some(54_321)).unwrap();
+            let timer = sleepers.timer();
+            let at = |pid: u32| std::path::PathBuf::from(format!("/proc/{pid}"));
+            let status = |pid: u32| std::fs::read_to_string(at(pid).join("status")).unwrap_or_default();
+            let namespace = std::fs::read_link(at(timer).join("ns/pid")).unwrap();
+            // Other tests have sleepers with the same pid in their namespaces.
+            let is_it = |other: &u32| {
+                std::fs::read_link(at(*other).join("ns/pid")).is_ok_and(|one| one == namespace)
+                    && number(&status(*other), "NSpid:") == pid
+            };
+            let processes = std::fs::read_dir("/proc").unwrap().flatten();
+            let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+            let sleeper = pids.find(is_it).unwrap();
+            let parent = number(&status(sleeper), "PPid:");
+            let actual = (parent == timer, number(&status(parent), "NSpid:") == 1);
+            let expected = [(true, false), (false, false), (false, true)][setup.parent];
+            assert_eq!(actual, expected, "{setup:?}");
+            let size = |pid: u32| std::fs::metadata(at(pid).join("exe")).unwrap().len();
+            assert_eq!(size(sleeper) != size(timer), setup.image == 1, "{setup:?}");
+        }
+    }
+
+    /// All of the namespace ends with the worker's end of the pipes, and `drop` waits for that.
+    #[test]
+    fn nothing_is_left_when_they_are_dropped() {
+        if skip() {
+            return;
+        }
+        for parent in 0..PARENTS.len() {
+            let mut sleepers = Sleepers::start("dynamic", Setup { parent, ..Setup::default() }).unwrap();
+            for _ in 0..20 {
+                sleepers.add(None).unwrap();
+            }
+            let timer = sleepers.timer();
+            let namespace = std::fs::read_link(format!("/proc/{timer}/ns/pid")).unwrap();
+            let inside = || {
+                let processes = std::fs::read_dir("/proc").unwrap().flatten();
+                let of = |entry: std::fs::DirEntry| std::fs::read_link(entry.path().join("ns/pid")).ok();
+                processes.filter_map(of).filter(|one| *one == namespace).count()
+            };
+            // The timer, the sleepers, init, and the servant of those that are not the timer's.
+            assert_eq!(inside(), 22 + usize::from(parent > 0));
+            drop(sleepers);
+            assert_eq!(inside(), 0);
+        }
+    }
+
+    /// A sleeper that something else killed is noticed, and is not taken for the child that was timed.
+    #[test]
+    fn a_sleeper_that_dies_is_noticed() {
+        if skip() {
+            return;
+        }
+        let mut sleepers = Sleepers::start("dynamic", Setup::default()).unwrap();
+        let pid = sleepers.add(Some(777)).unwrap();
+        let timer = sleepers.timer();
+        let children = std::fs::read_to_string(format!("/proc/{timer}/task/{timer}/children")).unwrap();
+        let outside: u32 = children.trim().parse().unwrap();
+        crate::process::kill(outside).unwrap();
+        while sleepers.sleeps(pid).unwrap() {}
+        let cycle = sleepers.cycle();
+        assert!(matches!(cycle, Err(Failure::DiedEarly { .. })), "{cycle:?}");
+    }
+}
