@@ -229,9 +229,8 @@ fn closed_form(row: &Row) -> Option<String> {
 /// What a visit and a time are, and which models are reconstructions.
 fn legend(rows: &[Row], around_ns: f64) -> String {
     let counts: Vec<String> = rows.iter().map(|row| format!("{}: {}", row.allocator, row.counts)).collect();
-    let lost = rows
-        .iter()
-        .filter_map(|row| Some(format!(" {} reconstructs {}.", row.allocator, row.reconstructs.as_ref()?)));
+    let lost =
+        rows.iter().filter_map(|row| Some(format!(" {} reconstructs {}.", row.allocator, row.reconstructs.as_ref()?)));
     let lost: String = lost.collect();
     let around = Unit::Time.cost(around_ns);
     format!(

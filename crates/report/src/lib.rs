@@ -15,6 +15,7 @@ pub mod explained;
 pub mod facts;
 pub mod findings;
 mod flame;
+pub mod ladder;
 mod loops;
 pub mod page;
 pub mod precision;

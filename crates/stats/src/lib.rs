@@ -38,6 +38,7 @@ mod margin;
 mod mixture;
 mod options;
 mod outliers;
+pub mod paired;
 mod pattern;
 mod periods;
 mod points;

@@ -33,8 +33,9 @@ pub(crate) const OP_SLEEPER: u64 = 6;
 pub(crate) const OP_END: u64 = 7;
 /// In a pid namespace: report whether the sleeper whose pid is the argument sleeps. Answer: 0 if so, else 1.
 pub(crate) const OP_SLEEPS: u64 = 8;
-/// In a pid namespace: create a child that exits at once, and reap it. The argument is the creation, and 256 times the
-/// wait. Answer: status, pid, then the times before the creation, after it and after the wait.
+/// In a pid namespace: create a child that exits at once, and reap it; then another, which is timed. The argument is
+/// the creation, and 256 times the wait. Answer: status, pid, then the times before the creation, after it and after
+/// the wait.
 pub(crate) const OP_CYCLE: u64 = 9;
 /// In a pid namespace: report its largest pid, plus one. Answer: status, number.
 pub(crate) const OP_PID_MAX: u64 = 10;
@@ -63,8 +64,9 @@ pub(crate) const CREATION_FORK_EXEC: u64 = 4;
 
 /// The ways of waiting for that child, numbered by the place here: `waitpid(-1)`, `waitpid(pid)`, `waitid(P_PIDFD)`.
 pub(crate) const WAITS: [&str; 3] = ["any", "pid", "pidfd"];
-/// Two of the places in [`WAITS`].
+/// The places in [`WAITS`].
 pub(crate) const WAIT_ANY: u64 = 0;
+pub(crate) const WAIT_PID: u64 = 1;
 pub(crate) const WAIT_PIDFD: u64 = 2;
 
 /// The words of an order.

@@ -171,12 +171,7 @@ impl ForkHelper {
     }
 
     /// Gives an order and returns the answer. `call` is what an error number in the answer is of.
-    pub(crate) fn order(
-        &mut self,
-        op: u64,
-        argument: u64,
-        call: &'static str,
-    ) -> Result<[u64; ANSWER_WORDS], Failure> {
+    pub(crate) fn order(&mut self, op: u64, argument: u64, call: &'static str) -> Result<[u64; ANSWER_WORDS], Failure> {
         let order: [u64; ORDER_WORDS] = [op, argument];
         let sent = self.orders.write_all(&order.map(u64::to_ne_bytes).concat());
         self.answer(sent, call)

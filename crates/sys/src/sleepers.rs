@@ -78,7 +78,8 @@ impl Sleepers {
             command.arg(setup.parent.to_string()).arg(file.as_raw_fd().to_string());
             // SAFETY: between fork and exec the closure calls `fcntl`, which is async-signal-safe.
             unsafe { command.pre_exec(move || crate::descriptor::set_inherited(&file).map_err(Into::into)) };
-            isolate(command)
+            isolate(command);
+            Ok(())
         })?;
         let [_, timer, ..] = helper.answer(Ok(()), "clone")?;
         Ok(Self { helper: Some(helper), setup, timer: timer as u32 })
@@ -103,7 +104,7 @@ impl Sleepers {
         Ok(pid as u32)
     }
 
-    /// Creates a child that exits at once, and reaps it.
+    /// Creates a child that exits at once, and reaps it; then another one, whose times are returned.
     pub fn cycle(&mut self) -> Result<Cycle, Failure> {
         let Setup { creation, wait, .. } = self.setup;
         let call = CREATIONS.get(creation).copied().unwrap_or("fork");
@@ -128,12 +129,7 @@ impl Sleepers {
         }
     }
 
-    fn order(
-        &mut self,
-        op: u64,
-        argument: u64,
-        call: &'static str,
-    ) -> Result<[u64; protocol::ANSWER_WORDS], Failure> {
+    fn order(&mut self, op: u64, argument: u64, call: &'static str) -> Result<[u64; protocol::ANSWER_WORDS], Failure> {
         match &mut self.helper {
             Some(helper) => helper.order(op, argument, call),
             None => Err(Failure::Gone("it was ended".to_owned())),
@@ -151,17 +147,17 @@ impl Drop for Sleepers {
 
 /// Makes the processes that a command creates live in a pid namespace.
 #[cfg(target_os = "linux")]
-fn isolate(command: &mut Command) -> crate::Result<()> {
+fn isolate(command: &mut Command) {
     let namespace = crate::boot::Namespace::new(libc::CLONE_NEWPID);
     // SAFETY: between fork and exec the closure makes system calls, which are async-signal-safe.
     unsafe { command.pre_exec(move || namespace.enter().map_err(Into::into)) };
-    Ok(())
 }
 
 /// Makes the processes that a command creates live in a pid namespace: not supported here.
 #[cfg(not(target_os = "linux"))]
-fn isolate(_: &mut Command) -> crate::Result<()> {
-    Err(Error::unsupported("unshare"))
+fn isolate(command: &mut Command) {
+    // SAFETY: the closure does nothing but fail.
+    unsafe { command.pre_exec(|| Err(Error::unsupported("unshare").into())) };
 }
 
 /// Returns the program of sleepers that execute one, or why this build has none.

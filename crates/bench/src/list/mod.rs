@@ -25,6 +25,7 @@ pub mod pids;
 pub mod pipe;
 pub mod request;
 pub mod socket;
+pub mod spawn;
 pub mod syscall;
 pub mod thread;
 pub mod timerfd;
@@ -53,6 +54,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<pipe::Pipe>(),
     Entry::of::<request::Request>(),
     Entry::of::<socket::Socket>(),
+    Entry::of::<spawn::Spawn>(),
     Entry::of::<syscall::Syscall>(),
     Entry::of::<thread::Thread>(),
     Entry::of::<timerfd::Timerfd>(),

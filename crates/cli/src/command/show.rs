@@ -4,7 +4,7 @@ use crate::status;
 use crate::terminal;
 use landau_record::Record;
 use landau_report::findings::Finding;
-use landau_report::{Analysis, Comparisons, findings, table, unit_of};
+use landau_report::{Analysis, Comparisons, findings, ladder, table, unit_of};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -116,6 +116,9 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
         if args.only.is_empty() && args.sort.is_none() {
             let variants = table::render_variants(&table::variant_rows(base), args.all, layout);
             text.extend([if variants.is_empty() { "" } else { "\n\n" }, &variants]);
+        }
+        if let Some(ladder) = ladder::of(base) {
+            text.extend(["\n\n", &ladder::render(&ladder, layout)]);
         }
         for (number, timeline) in base.cases.iter().filter_map(|study| study.timeline.as_ref()).enumerate() {
             text.extend([

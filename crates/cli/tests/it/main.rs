@@ -22,5 +22,6 @@ mod relay;
 mod serve;
 mod servers;
 mod sink;
+mod spawn;
 mod study_2001;
 mod support;

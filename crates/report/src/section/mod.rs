@@ -9,6 +9,7 @@ pub(crate) mod explanation;
 pub(crate) mod findings;
 pub(crate) mod histogram;
 pub(crate) mod host;
+pub(crate) mod ladder;
 pub(crate) mod matrix;
 pub(crate) mod over_time;
 pub(crate) mod overview;

@@ -357,20 +357,21 @@ fn processes() -> Option<(u64, String)> {
     {
         bounds.push((soft.saturating_sub(existing), format!("RLIMIT_NPROC is {soft}")));
     }
-    for folder in [
-        group_path("pids").map(|path| format!("/sys/fs/cgroup/pids{path}")),
-        group_path("").map(|path| format!("/sys/fs/cgroup{path}")),
-    ]
-    .into_iter()
-    .flatten()
-    {
-        if let (Some(most), Some(now)) =
-            (number(format!("{folder}/pids.max")), number(format!("{folder}/pids.current")))
-        {
-            bounds.push((most.saturating_sub(now), format!("the control group's pids.max is {most}")));
-        }
+    for (root, group) in [("/sys/fs/cgroup/pids", group_path("pids")), ("/sys/fs/cgroup", group_path(""))] {
+        bounds.extend(group.and_then(|group| processes_left_in_groups(Path::new(root), &group)));
     }
     bounds.into_iter().min_by_key(|(room, _)| *room)
+}
+
+/// Returns how many processes the tightest of a control group and the groups above it leaves; none if none limits them.
+fn processes_left_in_groups(root: &Path, group: &str) -> Option<(u64, String)> {
+    let left = |group: &Path| {
+        let folder = root.join(group);
+        let (most, now) = (number(folder.join("pids.max"))?, number(folder.join("pids.current"))?);
+        let name = group.display();
+        Some((most.saturating_sub(now), format!("pids.max of the control group /{name} is {most}, {now} exist in it")))
+    };
+    Path::new(group.trim_start_matches('/')).ancestors().filter_map(left).min_by_key(|(room, _)| *room)
 }
 
 fn descriptors() -> Option<(u64, String)> {
@@ -411,6 +412,24 @@ mod tests {
             group("", "3000", 0, 0);
             assert_eq!((left("/a/b/c"), left("/nowhere"), left("")), (Some(3000), Some(3000), Some(3000)));
         }
+    }
+
+    /// A container's limit is often that of a group above the process's own.
+    #[test]
+    fn the_tightest_limit_of_processes_counts() {
+        let room = tempfile::tempdir().unwrap();
+        let group = |name: &str, most: &str, now: u64| {
+            let folder = room.path().join(name);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("pids.max"), format!("{most}\n")).unwrap();
+            fs::write(folder.join("pids.current"), format!("{now}\n")).unwrap();
+        };
+        let left = |name: &str| processes_left_in_groups(room.path(), name).map(|(room, _)| room);
+        group("a/b", "max", 5);
+        group("a", "100", 30);
+        assert_eq!((left("/a/b"), left("/a"), left("/")), (Some(70), Some(70), None));
+        group("a/b", "20", 5);
+        assert_eq!(left("/a/b"), Some(15));
     }
 
     #[test]

@@ -28,19 +28,19 @@ pub(super) struct Bar {
 }
 
 /// A published remark about a number of connections: the number, a few words, the words of the source.
-pub(super) type Mark = (f64, &'static str, &'static str);
+pub(in crate::section) type Mark = (f64, &'static str, &'static str);
 
 /// What the marks are called in the drawing.
 pub(super) const LETTERS: [&str; 3] = ["a", "b", "c"];
 
 /// Today's figures: n, value.
-pub(super) struct Curve {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+pub(in crate::section) struct Curve {
+    pub(in crate::section) name: String,
+    pub(in crate::section) points: Vec<(f64, f64)>,
 }
 
 /// Returns the curves' names with their colours.
-pub(super) fn legend(curves: &[Curve]) -> Markup {
+pub(in crate::section) fn legend(curves: &[Curve]) -> Markup {
     html! {
         @for (index, curve) in curves.iter().enumerate() {
             span.swatch.{ "tone-" (index % TONES) } aria-hidden="true" {} (curve.name)
@@ -78,7 +78,7 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> Markup {
 }
 
 /// The vertical axis of a drawing: from zero, or logarithmic, with values as this function writes them.
-pub(super) enum Scale {
+pub(in crate::section) enum Scale {
     Linear(fn(f64) -> String),
     Logarithmic(fn(f64) -> String),
 }
@@ -110,7 +110,7 @@ impl Scale {
 }
 
 /// What was measured, over n, with the numbers that were published marked.
-pub(super) fn lines(title: &str, axis: &str, curves: &[Curve], scale: &Scale, marks: &[Mark]) -> Markup {
+pub(in crate::section) fn lines(title: &str, axis: &str, curves: &[Curve], scale: &Scale, marks: &[Mark]) -> Markup {
     let (height, base, width) = (HEIGHT - ABOVE - BELOW, HEIGHT - BELOW, CURVES_WIDTH - LEFT - RIGHT);
     let every = || curves.iter().flat_map(|curve| &curve.points);
     let low = every().map(|point| point.0).fold(f64::INFINITY, f64::min).max(1.0);

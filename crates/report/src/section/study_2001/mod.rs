@@ -2,7 +2,7 @@
 //! file.
 
 mod architecture;
-mod drawing;
+pub(super) mod drawing;
 mod files;
 mod mail;
 

@@ -1,0 +1,312 @@
+//! `spawn`: thousands of processes sleep; another one creates a child that exits at once, and reaps it.
+//!
+//! Measures the time from the call that creates the child until it has returned, and until the parent has reaped the
+//! child; during destruction, the time from the `kill` of a sleeper until its parent has reaped it. The sleepers hold
+//! random pids, as in the study of 2004, which compared the kernel's pid allocators in this way.
+//!
+//! The naive test (the default) hides an allocator: the parent of thousands of sleepers waits for any of its children,
+//! and the kernel walks all of them. The study found two such bottlenecks and changed its test twice; which, is lost.
+//! So each of its choices is a parameter: whose children the sleepers are, how the parent waits, what the sleepers
+//! execute, how the child is created, and the linkage. The page shows what each removes.
+//!
+//! Not a measure of an allocator alone: `pids` has those of other kernels as models.
+//!
+//! Source: D. Schultz, "Process Creation/Destruction Benchmarks" (February 2004), with the numbers of sleepers that he
+//! had (up to some 3,000) and more.
+
+use landau_engine::{
+    Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
+};
+use landau_sys::fork_helper::{Failure, LINKAGES, image};
+use landau_sys::sleepers::{CREATIONS, IMAGES, PARENTS, Setup, Sleepers, WAITS, sleeping_program, try_all};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// State of a pass.
+#[derive(Debug)]
+pub struct Spawn {
+    sleepers: Sleepers,
+    places: Places,
+    pids: Vec<u32>,
+    /// Time in which sleepers were created.
+    set_up: Duration,
+    /// The median of [`CYCLE`] before the first sleeper.
+    without_ns: u64,
+}
+
+const RETURN: usize = 0;
+const CYCLE: usize = 1;
+const END: usize = 2;
+
+const PLACES: &[&str] = &["random", "sequential", "blocked", "kernel"];
+
+impl Benchmark for Spawn {
+    const NAME: &'static str = "spawn";
+    const ABOUT: &'static str = "Does creating and reaping a child cost more while thousands of processes sleep?";
+    const AXIS: &'static str = "sleeping processes";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("return", "from the call that creates the child until it has returned in the parent"),
+        Phase::up("cycle", "from that call until the parent has reaped the child, which exits at once"),
+        Phase::down("end", "from kill(SIGKILL) of a sleeper until its parent has reaped it"),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::steps("20", "5000", "30000", "sleeping processes"),
+        Parameter::fixed(
+            "parent",
+            Kind::Choice(PARENTS),
+            "timer",
+            "whose children the sleepers are: of the process that creates the timed child (timer), of another one \
+             (helper), or of the namespace's first process, which adopts orphans (reaper)",
+        ),
+        Parameter::fixed("wait", Kind::Choice(WAITS), "any", "waitpid(-1), waitpid(pid) or waitid(P_PIDFD)"),
+        Parameter::fixed(
+            "image",
+            Kind::Choice(IMAGES),
+            "shared",
+            "memory of the sleepers: a copy-on-write copy of their parent's, or that of a static program that each has \
+             executed",
+        ),
+        Parameter::fixed("creation", Kind::Choice(CREATIONS), "fork", "how the timed child is created"),
+        Parameter::fixed("linkage", Kind::Choice(LINKAGES), "dynamic", "how the parent of the timed child is linked"),
+        Parameter::fixed(
+            "pids",
+            Kind::Choice(PLACES),
+            "random",
+            "pids of the sleepers: random, consecutive from a random one on (sequential), in blocks of 64 at random \
+             places (blocked), or as the kernel chooses",
+        ),
+        Parameter::fixed(
+            "pid_max",
+            Kind::Count { min: 1_000, max: 4_194_304 },
+            "99999",
+            "largest pid of a sleeper; less if the namespace has fewer",
+        ),
+    ];
+    const VARIANTS: &'static [Variant] = &[
+        // The ladder, then its first step by the other way.
+        Variant::always(&[("wait", "pid")]),
+        Variant::always(&[("wait", "pid"), ("parent", "helper")]),
+        Variant::always(&[("wait", "pid"), ("parent", "helper"), ("image", "executed")]),
+        Variant::always(&[("parent", "helper")]),
+        // One switch each, from the last step.
+        Variant::full(&[("wait", "pidfd"), ("parent", "helper"), ("image", "executed")]),
+        Variant::full(&[("wait", "pid"), ("parent", "reaper"), ("image", "executed")]),
+        Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("creation", "vfork")]),
+        Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("creation", "clone3")]),
+        Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("creation", "posix_spawn")]),
+        Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("creation", "fork-exec")]),
+        Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("linkage", "static")]),
+        Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("pids", "sequential")]),
+        Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("pids", "blocked")]),
+    ];
+    const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
+    const IN_QUICK: bool = false;
+    const CAVEATS: &'static [&'static str] = &[
+        "The parent of thousands of children pays for them when it waits: compare the cases before blaming the kernel.",
+        "Parent, child and sleepers share one processor; on several, a child may wake up on another one.",
+        "All processes are in a pid namespace, so each has two pids: one there, one outside.",
+        "vfork copies no memory; posix_spawn and fork-exec also execute a program. Only cases with the same creation \
+         and linkage have the same base cost.",
+    ];
+    const SOURCE: &'static str = "D. Schultz, Process Creation/Destruction Benchmarks (2004), one switch at a time";
+
+    fn support(_: &Host, settings: &Settings) -> Support {
+        let missing = [image(settings.text("linkage")).err(), needed_program(settings).err()];
+        match (missing.into_iter().flatten().next(), refusal()) {
+            (Some(reason), _) => Support::No(reason.to_owned()),
+            (None, Some(reason)) => Support::No(reason),
+            (None, None) => Support::Yes,
+        }
+    }
+
+    fn cost(settings: &Settings) -> Cost {
+        // Kernel stack, task, page tables and the pages that a sleeper writes to.
+        let each = if settings.is("image", "executed") { 160 << 10 } else { 130 << 10 };
+        Cost { memory_bytes_each: each, processes_each: 1, ..Cost::default() }
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        let settings = context.settings;
+        let place = |name: &str, list: &[&str]| list.iter().position(|one| settings.is(name, one)).unwrap_or(0);
+        let setup = Setup {
+            parent: place("parent", PARENTS),
+            image: place("image", IMAGES),
+            creation: place("creation", CREATIONS),
+            wait: place("wait", WAITS),
+        };
+        let mut sleepers = Sleepers::start(settings.text("linkage"), setup)?;
+        let without_ns = without_sleepers(&mut sleepers)?;
+        let high = sleepers.pid_max()?.min(settings.count("pid_max") as u32);
+        Ok(Self {
+            sleepers,
+            places: Places::new(settings.text("pids"), high, context.seed),
+            pids: Vec::with_capacity(context.n as usize),
+            set_up: Duration::ZERO,
+            without_ns,
+        })
+    }
+
+    fn measured_processes(&self) -> Vec<u32> {
+        vec![self.sleepers.timer()]
+    }
+
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
+        let began = Instant::now();
+        let pid = self.places.add(&mut self.sleepers)?;
+        self.set_up += began.elapsed();
+        self.pids.push(pid);
+        let cycle = self.sleepers.cycle()?;
+        timer.record_ns(RETURN, cycle.returned_ns - cycle.before_ns);
+        timer.record_ns(CYCLE, cycle.reaped_ns - cycle.before_ns);
+        Ok(())
+    }
+
+    fn undo(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
+        let end = self.sleepers.end(self.pids[n as usize - 1])?;
+        timer.record_ns(END, end.reaped_ns - end.before_ns);
+        Ok(())
+    }
+
+    fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
+        let mut asleep = 0;
+        for &pid in &self.pids {
+            asleep += u64::from(self.sleepers.sleeps(pid)?);
+        }
+        Stop::unless(asleep == steps, || format!("{steps} sleepers were created, but {asleep} sleep"))?;
+        facts.number("cycle_without_sleepers", self.without_ns as f64, FactUnit::Ns);
+        facts.number("set_up", self.set_up.as_nanos() as f64, FactUnit::Ns);
+        facts.number("pids_drawn_in_use", self.places.refused as f64, FactUnit::Count);
+        facts.number("largest_pid", f64::from(self.places.high), FactUnit::Count);
+        Ok(())
+    }
+}
+
+/// Children that are timed before the first sleeper, of which the first half is not counted.
+const WITHOUT: usize = 402;
+
+/// Returns the median time of a child without sleepers.
+fn without_sleepers(sleepers: &mut Sleepers) -> Result<u64, Failure> {
+    let cycles = (0..WITHOUT).map(|_| sleepers.cycle().map(|cycle| cycle.reaped_ns - cycle.before_ns));
+    let mut times = cycles.collect::<Result<Vec<u64>, Failure>>()?.split_off(WITHOUT / 2);
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+/// Returns why this process may not create sleepers with chosen pids, if so. It is tried once.
+fn refusal() -> Option<String> {
+    static REFUSAL: OnceLock<Option<String>> = OnceLock::new();
+    REFUSAL.get_or_init(|| try_all().err().map(|failure| reason(&failure))).clone()
+}
+
+fn reason(failure: &Failure) -> String {
+    match failure {
+        Failure::Refused(error) if error.call == "clone3" => {
+            format!("chosen pids need clone3 with set_tid, Linux 5.5 or later: {error}")
+        }
+        Failure::Refused(error) => {
+            format!("it needs a pid namespace, as root or in a user namespace, which this host refuses: {error}")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Returns whether this build has the program that the sleepers execute, if they do. The error says why not.
+fn needed_program(settings: &Settings) -> Result<(), &'static str> {
+    if settings.is("image", "executed") { sleeping_program().map(drop) } else { Ok(()) }
+}
+
+/// Where the sleepers' pids are.
+#[derive(Debug)]
+struct Places {
+    kind: &'static str,
+    random: ChaCha8Rng,
+    high: u32,
+    /// The last pid that was chosen.
+    last: Option<u32>,
+    /// Sleepers so far.
+    count: u32,
+    /// Choices that were in use.
+    refused: u64,
+}
+
+/// Lower pids are those of daemons: the kernel does not give them out again after its first pass.
+const LOW: u32 = 300;
+/// Sleepers of a block; as in the models of `pids`.
+const BLOCK: u32 = 64;
+/// Choices in a row that are in use before the pids are taken for exhausted. At nine tenths of them in use, a thousand
+/// random ones all are once in 10⁴⁵ times.
+const TRIES: u32 = 1_000;
+
+impl Places {
+    fn new(kind: &str, high: u32, seed: u64) -> Self {
+        let kind = PLACES.iter().find(|one| **one == kind).copied().unwrap_or(PLACES[0]);
+        Self { kind, random: ChaCha8Rng::seed_from_u64(seed), high, last: None, count: 0, refused: 0 }
+    }
+
+    /// Adds a sleeper, and returns its pid.
+    fn add(&mut self, sleepers: &mut Sleepers) -> Result<u32, Stop> {
+        for _ in 0..TRIES {
+            let chosen = self.choose();
+            match sleepers.add(chosen) {
+                Ok(pid) => {
+                    Stop::unless(chosen.is_none_or(|chosen| chosen == pid), || {
+                        format!("a sleeper has pid {pid} instead of {chosen:?}")
+                    })?;
+                    self.last = Some(pid);
+                    self.count += 1;
+                    return Ok(pid);
+                }
+                Err(Failure::Refused(error)) if error.errno == libc::EEXIST => {
+                    self.refused += 1;
+                    // A sequence goes on behind what is in use; a block goes on elsewhere.
+                    self.last = chosen.filter(|_| self.kind == "sequential");
+                }
+                Err(other) => return Err(other.into()),
+            }
+        }
+        Err(Stop::Wrong(format!("{TRIES} pids in a row were in use")))
+    }
+
+    fn choose(&mut self) -> Option<u32> {
+        let continues = match self.kind {
+            "kernel" => return None,
+            "sequential" => true,
+            "blocked" => !self.count.is_multiple_of(BLOCK),
+            _ => false,
+        };
+        match self.last {
+            Some(last) if continues && last < self.high => Some(last + 1),
+            Some(_) if continues => Some(LOW),
+            _ => Some(self.random.random_range(LOW..=self.high)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pids of the first sleepers if none is in use.
+    fn chosen(kind: &str) -> Vec<u32> {
+        let mut places = Places::new(kind, 99_999, 7);
+        let choices = (0..3 * BLOCK).map(|_| {
+            let pid = places.choose().unwrap();
+            (places.last, places.count) = (Some(pid), places.count + 1);
+            pid
+        });
+        choices.collect()
+    }
+
+    #[test]
+    fn pids_are_where_the_parameter_says() {
+        let steps = |pids: &[u32]| pids.windows(2).filter(|pair| pair[0] + 1 == pair[1]).count();
+        assert_eq!(steps(&chosen("sequential")), 3 * BLOCK as usize - 1);
+        assert_eq!(steps(&chosen("blocked")), 3 * (BLOCK as usize - 1));
+        assert!(steps(&chosen("random")) < 3);
+        assert!(chosen("random").iter().all(|pid| (LOW..=99_999).contains(pid)));
+        assert_eq!(Places::new("kernel", 99_999, 7).choose(), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! `landau run spawn`: what it leaves behind when it is killed, what it skips, and its ladder.
+
+use crate::support::{LANDAU, Room, eventually, processes_with};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Sleepers of a run that is killed, as many as are created in a few hundred milliseconds.
+const SLEEPERS: usize = 1_500;
+
+/// Kills in this test; more with LANDAU_SPAWN_KILLS.
+fn kills() -> u32 {
+    std::env::var("LANDAU_SPAWN_KILLS").ok().map_or(3, |text| text.parse().unwrap())
+}
+
+/// Returns whether this host lets this process hold chosen pids.
+fn is_supported() -> bool {
+    let tried = landau_sys::sleepers::try_all();
+    if let Err(error) = &tried {
+        eprintln!("skipped: {error}");
+    }
+    tried.is_ok()
+}
+
+/// The processes of a run: its sleepers and their parents, by their working directory, which is the test's own.
+fn left(folder: &Path) -> usize {
+    let is_here = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder);
+    processes_with("landau-fork-helper").iter().filter(|pid| is_here(pid)).count()
+}
+
+/// At whatever moment landau is killed, and whether or not its group is killed with it, nothing is left: the sleepers
+/// end with the first process of their namespace, and that with its parent.
+#[test]
+fn no_sleeper_survives_a_kill() {
+    if !is_supported() {
+        return;
+    }
+    for kill in 0..kills() {
+        let room = Room::new();
+        let parent = ["timer", "helper", "reaper"][kill as usize % 3];
+        let image = ["shared", "executed"][kill as usize / 3 % 2];
+        let settings =
+            [format!("spawn.n={SLEEPERS}"), format!("spawn.parent={parent}"), format!("spawn.image={image}")];
+        let mut command = room.command(&["run", "spawn", "--passes", "3", "--output", "r", "--no-report", "--quiet"]);
+        settings.iter().for_each(|setting| {
+            command.args(["--set", setting]);
+        });
+        let mut landau = command.process_group(0).stderr(Stdio::null()).spawn().unwrap();
+        let wanted = SLEEPERS * (1 + kill as usize % 7) / 8;
+        assert!(eventually(|| left(room.path()) >= wanted), "{parent}: no {wanted} sleepers were created");
+        std::thread::sleep(Duration::from_millis(u64::from(kill) * 37 % 300));
+        let whom = if kill % 2 == 0 { landau.id().to_string() } else { format!("-{}", landau.id()) };
+        assert!(Command::new("kill").args(["-KILL", "--", &whom]).status().unwrap().success());
+        landau.wait().unwrap();
+        assert!(eventually(|| left(room.path()) == 0), "{} are left after kill {kill} of {whom}", left(room.path()));
+    }
+}
+
+/// A smaller limit of processes reduces the sleepers before the first of them is created, with the reason.
+#[test]
+fn a_limit_of_processes_is_met_before_the_first_fork() {
+    if !is_supported() {
+        return;
+    }
+    let room = Room::new();
+    let mut command = Command::new("sh");
+    let script = format!(
+        "ulimit -u $(( $(cut -d/ -f2 /proc/loadavg | cut -d' ' -f1) + 100 )) && exec {LANDAU} run spawn --study smoke \
+         --set spawn.n=2000 --output r --no-report --quiet"
+    );
+    command.current_dir(room.path()).args(["-c", &script]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let record = room.record("r");
+    for case in &record.cases {
+        let reduced = case.reduced.as_ref().unwrap();
+        assert!(reduced.requested == 2_000 && reduced.reason.contains("RLIMIT_NPROC"), "{reduced:?}");
+        assert!(case.n <= 90, "{}", case.n);
+    }
+}
+
+/// The smoke study has the steps, so `landau show` and the page have the ladder; each step without sleepers is a fact.
+#[test]
+fn the_ladder_is_shown_and_drawn() {
+    if !is_supported() {
+        return;
+    }
+    let room = Room::new();
+    let ran = room.landau(&["run", "spawn", "--study", "smoke", "--output", "r", "--report", "page.html", "--quiet"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let shown = room.landau(&["show", "r"]);
+    assert!(
+        shown.out.contains("Confounder ladder") && shown.out.contains("Without sleepers all steps agree"),
+        "{shown:?}"
+    );
+    let page = std::fs::read_to_string(room.file("page.html")).unwrap();
+    assert!(page.contains("Confounder ladder") && page.contains("redrawn"), "the page lacks the ladder");
+}

@@ -1,0 +1,481 @@
+//! The confounder ladder of `spawn`: from the naive test among sleeping processes to the sound one, one step each.
+//!
+//! A step changes one setting of the test and nothing about the child that is timed, so that all steps cost the same
+//! without sleepers. What a step costs less among sleepers is what it removes. Steps are compared pass by pass within
+//! a round.
+
+use crate::quantity::{FormatCost, Unit, count, digits, factor};
+use crate::table::grid::{bold, line, needed, rule, used};
+use crate::table::{Layout, wrapped};
+use crate::{Analysis, CaseStudy, PhaseStudy, unit_of};
+use landau_record::Pass;
+use landau_record::schema::{Direction, Fact, Window};
+use landau_stats::quantile::quantile;
+use landau_stats::{Estimate, paired};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The benchmark and the phase.
+pub(crate) const BENCHMARK: &str = "spawn";
+pub(crate) const PHASE: &str = "cycle";
+
+/// The steps: what each is called, and the settings that it has.
+const STEPS: [(&str, [(&str, &str); 3]); 4] = [
+    ("naive", [("wait", "any"), ("parent", "timer"), ("image", "shared")]),
+    ("wait for this child", [("wait", "pid"), ("parent", "timer"), ("image", "shared")]),
+    ("sleepers of a helper", [("wait", "pid"), ("parent", "helper"), ("image", "shared")]),
+    ("executed sleepers", [("wait", "pid"), ("parent", "helper"), ("image", "executed")]),
+];
+
+/// Numbers of sleepers at which the steps are compared, besides the largest.
+const AT: [u32; 4] = [1_000, 3_000, 5_000, 15_000];
+/// Calls within this factor of a number of sleepers count there.
+const NEAR: f64 = 1.05;
+/// A call is slow that costs this many times the median of its place.
+const SLOW: f64 = 1.5;
+/// Calls around a call that make its place.
+const PLACE: usize = 256;
+
+/// The ladder of a record.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ladder {
+    /// What costs count.
+    pub unit: Unit,
+    /// The numbers of sleepers, ascending; the cost without any is apart.
+    pub sleepers: Vec<u32>,
+    /// The steps, from the naive test to the sound one.
+    pub steps: Vec<Step>,
+    /// The other cases.
+    pub others: Vec<Step>,
+    /// Cost of the first step over that of the last, for each number of sleepers, 95%.
+    pub factors: Vec<Option<Estimate>>,
+    /// What the windows saw in which calls were slow.
+    pub slow: Vec<Slow>,
+}
+
+/// A step, or another case.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    /// What it is.
+    pub name: String,
+    /// The label of its case.
+    pub case: String,
+    /// The median cost without sleepers, mean of the passes, 95%.
+    pub without: Option<Estimate>,
+    /// That cost over the first step's, 95%.
+    pub without_ratio: Option<Estimate>,
+    /// The median cost for each number of sleepers, mean of the passes, 95%.
+    pub costs: Vec<Option<Estimate>>,
+    /// What it costs less than the step before, for each number of sleepers, 95%; absent for the first step and for
+    /// other cases.
+    pub removed: Vec<Option<Estimate>>,
+}
+
+/// The slow calls of a case among the last fifth of the sleepers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Slow {
+    /// The name of the step.
+    pub name: String,
+    /// The spread: the 90th percentile over the median, of the first fifth and of the last.
+    pub spread: [f64; 2],
+    /// The calls of the last fifth that are slow, as a share.
+    pub share: f64,
+    /// What happened in their windows: the tag, its share of the slow calls, and its share of the others.
+    pub tags: Vec<(&'static str, f64, f64)>,
+}
+
+/// Costs and facts of a case, by round.
+struct Passes<'a> {
+    study: &'a CaseStudy<'a>,
+    phase: &'a PhaseStudy<'a>,
+    without: BTreeMap<u32, f64>,
+}
+
+/// Returns the ladder of a record; none if it lacks one of the steps.
+pub fn of(analysis: &Analysis<'_>) -> Option<Ladder> {
+    let studies = || analysis.cases.iter().filter(|study| study.case.benchmark == BENCHMARK);
+    let all: Vec<Passes<'_>> = studies().filter_map(|study| Passes::of(analysis, study)).collect();
+    let naive = all.iter().find(|one| one.has(&STEPS[0].1))?;
+    let is_alike = |one: &Passes<'_>| rest(one.study) == rest(naive.study);
+    let find = |settings| all.iter().position(|one| one.has(settings) && is_alike(one));
+    let places = STEPS.iter().map(|(_, settings)| find(settings)).collect::<Option<Vec<usize>>>()?;
+    let steps: Vec<&Passes<'_>> = places.iter().map(|place| &all[*place]).collect();
+    let sleepers = numbers(&steps);
+    let (first, last) = (steps.first()?, steps.last()?);
+    let step = |(index, one): (usize, &&Passes<'_>)| {
+        let before = index.checked_sub(1).map(|before| steps[before]);
+        one.step(STEPS[index].0.to_owned(), first, before, &sleepers)
+    };
+    let others = all.iter().enumerate().filter(|(index, _)| !places.contains(index));
+    let other = |one: &Passes<'_>| one.step(difference(one.study, last.study), first, None, &sleepers);
+    let ratio = |n: &u32| paired::geometric_mean(&pairs(&first.at(*n), &last.at(*n), |a, b| a / b));
+    let slow = |(index, one): (usize, &&Passes<'_>)| one.slow(analysis, STEPS[index].0);
+    Some(Ladder {
+        unit: unit_of(analysis.record),
+        factors: sleepers.iter().map(ratio).collect(),
+        steps: steps.iter().enumerate().map(step).collect(),
+        others: others.map(|(_, one)| other(one)).collect(),
+        slow: steps
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| [0, STEPS.len() - 1].contains(index))
+            .filter_map(slow)
+            .collect(),
+        sleepers,
+    })
+}
+
+/// Returns the settings besides n and those of the steps.
+fn rest<'a>(study: &'a CaseStudy<'_>) -> Vec<(&'a str, &'a str)> {
+    let is_other = |name: &str| name != "n" && !STEPS[0].1.iter().any(|(own, _)| *own == name);
+    let settings = study.case.settings.iter().filter(|(name, _)| is_other(name));
+    settings.map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+/// Returns the settings in which a case differs from another: "creation=vfork".
+fn difference(study: &CaseStudy<'_>, other: &CaseStudy<'_>) -> String {
+    let differs = |(name, value): &(&String, &String)| *name != "n" && other.case.settings.get(*name) != Some(value);
+    let words = study.case.settings.iter().filter(differs).map(|(name, value)| format!("{name}={value}"));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The numbers of sleepers that all steps reached.
+fn numbers(steps: &[&Passes<'_>]) -> Vec<u32> {
+    let largest = steps.iter().map(|one| one.study.largest_n()).min().unwrap_or(1);
+    let mut numbers: Vec<u32> = AT.into_iter().filter(|n| f64::from(*n) * NEAR <= f64::from(largest)).collect();
+    numbers.push(largest);
+    numbers
+}
+
+/// Returns what `compare` makes of the values of the rounds that both have.
+fn pairs(a: &BTreeMap<u32, f64>, b: &BTreeMap<u32, f64>, compare: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    a.iter().filter_map(|(round, value)| Some(compare(*value, *b.get(round)?))).collect()
+}
+
+/// Returns the quantile of values in any order; 0 of none.
+fn at_share(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    quantile(&sorted, share).unwrap_or(0.0)
+}
+
+fn median(values: &[f64]) -> f64 {
+    at_share(values, 0.5)
+}
+
+fn mean(values: &BTreeMap<u32, f64>) -> Option<Estimate> {
+    paired::mean(&values.values().copied().collect::<Vec<f64>>())
+}
+
+impl<'a> Passes<'a> {
+    fn of(analysis: &'a Analysis<'_>, study: &'a CaseStudy<'a>) -> Option<Self> {
+        let phase = study.phases.iter().find(|one| one.phase.name == PHASE)?;
+        let fact = |pass: &&Pass| match pass.end.as_ref()?.facts.get("cycle_without_sleepers")? {
+            Fact::Number { value, .. } => Some((pass.start.round, *value)),
+            Fact::Text(_) => None,
+        };
+        let without = analysis.record.passes_of(study.case.case).iter().filter_map(fact).collect();
+        Some(Self { study, phase, without })
+    }
+
+    fn has(&self, settings: &[(&str, &str)]) -> bool {
+        settings.iter().all(|(name, value)| self.study.case.settings.get(*name).is_some_and(|own| own == value))
+    }
+
+    /// Returns the median cost of the calls among about `n` sleepers, by round.
+    fn at(&self, n: u32) -> BTreeMap<u32, f64> {
+        let (low, high) = (f64::from(n) / NEAR, f64::from(n) * NEAR);
+        let passes = self.phase.rounds.iter().zip(&self.phase.curve.passes);
+        let near = passes.map(|(round, pass)| {
+            let calls = pass.n.iter().zip(&pass.costs).filter(|(n, _)| (low..=high).contains(&f64::from(**n)));
+            (*round, calls.map(|(_, cost)| *cost as f64).collect::<Vec<f64>>())
+        });
+        near.filter(|(_, costs)| !costs.is_empty()).map(|(round, costs)| (round, median(&costs))).collect()
+    }
+
+    fn step(&self, name: String, first: &Self, before: Option<&Self>, sleepers: &[u32]) -> Step {
+        let removed = |n: &u32| paired::mean(&pairs(&before?.at(*n), &self.at(*n), |before, own| before - own));
+        Step {
+            name,
+            case: self.study.case.label.clone(),
+            without: mean(&self.without),
+            without_ratio: paired::geometric_mean(&pairs(&self.without, &first.without, |own, first| own / first)),
+            costs: sleepers.iter().map(|n| mean(&self.at(*n))).collect(),
+            removed: sleepers.iter().map(removed).collect(),
+        }
+    }
+
+    /// Returns what the slow calls among the most sleepers have in common; none if there is no slow call.
+    fn slow(&self, analysis: &Analysis<'_>, name: &str) -> Option<Slow> {
+        let largest = self.study.largest_n();
+        let (few, many) = (largest / 5, largest - largest / 5);
+        let (mut ratios, mut tagged) = ([Vec::new(), Vec::new()], Vec::new());
+        let passes = analysis.record.passes_of(self.study.case.case);
+        for pass in passes.iter().filter(|pass| self.phase.rounds.contains(&pass.start.round)) {
+            let Some(lane) = pass.series.get(PHASE) else { continue };
+            let windows: Vec<&Window> = pass.windows.iter().filter(|one| one.direction == Direction::Up).collect();
+            let usual = Usual::of(&windows);
+            for (place, cost) in lane.costs.chunks(PLACE).enumerate().flat_map(|(chunk, costs)| {
+                let costs: Vec<f64> = costs.iter().map(|cost| *cost as f64).collect();
+                let middle = median(&costs).max(1.0);
+                costs.into_iter().enumerate().map(move |(index, cost)| (chunk * PLACE + index, cost / middle))
+            }) {
+                let n = lane.n[place];
+                if n <= few {
+                    ratios[0].push(cost);
+                } else if n > many {
+                    ratios[1].push(cost);
+                    let holds = |window: &&&Window| (window.first..window.first + window.count).contains(&n);
+                    let tags = windows.iter().find(holds).map(|window| usual.tags(window)).unwrap_or_default();
+                    tagged.push((cost > SLOW, tags));
+                }
+            }
+        }
+        let slow = tagged.iter().filter(|(is_slow, _)| *is_slow).count();
+        if slow == 0 || ratios[0].is_empty() {
+            return None;
+        }
+        let share = |tag: usize, of_slow: bool| {
+            let calls = tagged.iter().filter(|(is_slow, _)| *is_slow == of_slow);
+            let tags: Vec<bool> = calls.map(|(_, tags)| tags[tag]).collect();
+            tags.iter().filter(|has| **has).count() as f64 / tags.len().max(1) as f64
+        };
+        let p90 = |values: &[f64]| at_share(values, 0.9);
+        Some(Slow {
+            name: name.to_owned(),
+            spread: [p90(&ratios[0]), p90(&ratios[1])],
+            share: slow as f64 / tagged.len() as f64,
+            tags: TAGS.iter().enumerate().map(|(tag, name)| (*name, share(tag, true), share(tag, false))).collect(),
+        })
+    }
+}
+
+/// Returns the 90th percentile of the calls over their median, in twenty bins of the sleepers; n is the middle of a bin.
+pub(crate) fn spread(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
+    const BINS: usize = 20;
+    let passes = || &phase.curve.passes;
+    let largest = passes().iter().flat_map(|pass| pass.n.iter().copied()).max().unwrap_or(1);
+    let mut bins = vec![Vec::new(); BINS];
+    for pass in passes() {
+        for (n, cost) in pass.n.iter().zip(&pass.costs) {
+            let bin = (*n as usize - 1) * BINS / largest as usize;
+            bins[bin.min(BINS - 1)].push(*cost as f64);
+        }
+    }
+    let width = f64::from(largest) / BINS as f64;
+    let ratio =
+        |(bin, costs): (usize, &Vec<f64>)| ((bin as f64 + 0.5) * width, at_share(costs, 0.9) / median(costs).max(1.0));
+    bins.iter().enumerate().filter(|(_, costs)| !costs.is_empty()).map(ratio).collect()
+}
+
+/// What a window may have seen, besides nothing of that.
+const TAGS: [&str; 4] =
+    ["more context switches than usual", "a major page fault", "time stolen by the hypervisor", "none of these"];
+
+/// Context switches of a usual window, per step.
+struct Usual(f64);
+
+impl Usual {
+    fn of(windows: &[&Window]) -> Self {
+        let rates: Vec<f64> = windows.iter().map(|one| switches(one) / f64::from(one.count.max(1))).collect();
+        Self(if rates.is_empty() { 0.0 } else { median(&rates) })
+    }
+
+    fn tags(&self, window: &Window) -> [bool; TAGS.len()] {
+        let expected = self.0 * f64::from(window.count);
+        let switched = switches(window) > expected + 3.0 * expected.sqrt();
+        let faulted = window.faults[1] + window.others_faults.map_or(0, |faults| faults[1]) > 0;
+        let stolen = window.steal_ms > 0;
+        [switched, faulted, stolen, !(switched || faulted || stolen)]
+    }
+}
+
+fn switches(window: &Window) -> f64 {
+    f64::from(window.preempted) + f64::from(window.others_preempted.unwrap_or(0))
+}
+
+impl Ladder {
+    /// Returns the step that removes most among the most sleepers, if its interval is above zero.
+    pub(crate) fn largest_step(&self) -> Option<(&Step, Estimate)> {
+        let removed = |step: &Step| step.removed.last().copied().flatten().filter(|one| one.low > 0.0);
+        let steps = self.steps.iter().skip(1).filter_map(|step| Some((step, removed(step)?)));
+        steps.max_by(|a, b| a.1.value.total_cmp(&b.1.value))
+    }
+
+    /// The ladder in sentences: the factor, what each step removes, and whether the steps agree without sleepers.
+    pub fn sentences(&self) -> Vec<String> {
+        let mut text = Vec::new();
+        for (n, ratio) in self.sleepers.iter().zip(&self.factors) {
+            let Some(ratio) = ratio else { continue };
+            text.push(format!(
+                "Among {} sleepers the naive test costs {} times as much as the sound one{}.",
+                count(f64::from(*n)),
+                digits(ratio.value),
+                Self::interval(*ratio, digits)
+            ));
+        }
+        for step in self.steps.iter().skip(1) {
+            text.extend(self.removal(step));
+        }
+        text.extend(self.agreement());
+        text
+    }
+
+    /// What a step removes among the most sleepers.
+    pub(crate) fn removal(&self, step: &Step) -> Option<String> {
+        let n = count(f64::from(*self.sleepers.last()?));
+        let removed = step.removed.last().copied().flatten()?;
+        let (cost, name) = (|value: f64| self.unit.cost(value), &step.name);
+        let is_exact = self.unit == Unit::Instructions;
+        if removed.low <= 0.0 && removed.high >= 0.0 && !(is_exact && removed.value.abs() >= 1.0) {
+            let most = cost(removed.high.abs().max(removed.low.abs()));
+            return Some(format!("Among {n}, no change is shown by the step \"{name}\": it is {most} at most."));
+        }
+        let verb = if removed.value > 0.0 { "removes" } else { "adds" };
+        let interval = Self::interval(removed.map(f64::abs), |value| self.unit.bare(value));
+        Some(format!("Among {n}, the step \"{name}\" {verb} {}{interval}.", cost(removed.value.abs())))
+    }
+
+    /// Whether the steps cost the same without sleepers.
+    pub(crate) fn agreement(&self) -> Option<String> {
+        let off = |ratio: &Estimate| (ratio.value - 1.0).abs();
+        let ratios = self.steps.iter().filter_map(|step| step.without_ratio);
+        let most = ratios.max_by(|a, b| off(a).total_cmp(&off(b)))?;
+        let cost = self.steps.first()?.without?;
+        Some(format!(
+            "Without sleepers all steps agree within {}%: the naive test costs {}, and the step that differs most {} \
+             of that{}.",
+            digits(100.0 * off(&most)),
+            self.unit.cost(cost.value),
+            factor(most.value),
+            Self::interval(most, digits)
+        ))
+    }
+
+    /// Returns " (3.5–3.7)", or nothing if there is one pass.
+    fn interval(estimate: Estimate, write: impl Fn(f64) -> String) -> String {
+        if estimate.low >= estimate.high {
+            return String::new();
+        }
+        format!(" ({}–{})", write(estimate.low), write(estimate.high))
+    }
+}
+
+/// Lays the ladder out for a terminal.
+pub fn render(ladder: &Ladder, layout: Layout) -> String {
+    let mut head = vec!["Step".to_owned(), "without".to_owned()];
+    head.extend(ladder.sleepers.iter().map(|n| format!("at {}", count(f64::from(*n)))));
+    head.push("removes".to_owned());
+    let rows: Vec<Vec<String>> = ladder.steps.iter().chain(&ladder.others).map(|step| ladder.cells(step)).collect();
+    let mut widths = needed(rows.iter().chain([&head]).map(|cells| &cells[..]));
+    let others = used(&widths) - widths[0];
+    widths[0] = widths[0].min(usize::from(layout.width).saturating_sub(others).max(20));
+    let mut text = vec![bold("Confounder ladder (cycle)", layout), bold(&line(&head, &widths), layout)];
+    text.push(rule(&widths, layout));
+    for (index, cells) in rows.iter().enumerate() {
+        if index == ladder.steps.len() {
+            text.push(rule(&widths, layout));
+        }
+        text.push(line(cells, &widths));
+    }
+    format!("{}\n\n{}", text.join("\n"), wrapped(&ladder.sentences().join(" "), layout))
+}
+
+impl Ladder {
+    /// The cells of a step: name, costs without sleepers and among them, and what it removes among the most.
+    pub(crate) fn cells(&self, step: &Step) -> Vec<String> {
+        let cost = |one: &Option<Estimate>| one.map_or("–".to_owned(), |one| self.unit.bare(one.value));
+        let mut cells = vec![step.name.clone(), cost(&step.without)];
+        cells.extend(step.costs.iter().map(cost));
+        let removed = step.removed.last().copied().flatten();
+        cells.push(removed.map_or(String::new(), |one| {
+            format!("{}{}", self.unit.bare(one.value), Self::interval(one, |value| self.unit.bare(value)))
+        }));
+        cells
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_record::Record;
+
+    const SETTINGS: [(&str, &str, &str); 5] = [
+        ("timer", "any", "shared"),
+        ("timer", "pid", "shared"),
+        ("helper", "pid", "shared"),
+        ("helper", "pid", "executed"),
+        ("helper", "any", "shared"),
+    ];
+
+    /// A record in which the naive test costs 100 ns more for each sleeper, and one of its steps removes that.
+    fn record(removing: usize) -> Record {
+        let mut record = Record::default();
+        for (number, (parent, wait, image)) in (0..).zip(SETTINGS) {
+            let settings = [("parent", parent), ("wait", wait), ("image", image), ("n", "2000")];
+            let grows = (number as usize) < removing;
+            record.cases.push(landau_record::schema::Case {
+                case: number,
+                benchmark: BENCHMARK.to_owned(),
+                label: format!("spawn {number}"),
+                phases: vec![landau_record::schema::Phase {
+                    name: PHASE.to_owned(),
+                    direction: Direction::Up,
+                    about: String::new(),
+                }],
+                settings: settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+                n: 2_000,
+                about: String::new(),
+                axis: String::new(),
+                caveats: Vec::new(),
+                source: String::new(),
+                settings_about: BTreeMap::new(),
+                reduced: None,
+                annotations: Vec::new(),
+                timeline: None,
+            });
+            for round in 0..3 {
+                let cost = |n: u32| 100_000 + 500 * u64::from(round) + if grows { 100 * u64::from(n) } else { 0 };
+                let lane = landau_record::Series { n: (1..=2_000).collect(), costs: (1..=2_000).map(cost).collect() };
+                record.passes.push(Pass {
+                    start: landau_record::schema::PassStart {
+                        pass: 10 * number + round,
+                        case: number,
+                        round,
+                        at_ms: 0,
+                        adaptive_for: Vec::new(),
+                    },
+                    series: BTreeMap::from([(PHASE.to_owned(), lane)]),
+                    windows: Vec::new(),
+                    end: None,
+                });
+            }
+        }
+        record
+    }
+
+    #[test]
+    fn the_step_that_removes_the_growth_is_named() {
+        for removing in [1, 2, 3] {
+            let record = record(removing);
+            let ladder = of(&Analysis::of(&record)).unwrap();
+            assert_eq!(ladder.sleepers, [1_000, 2_000]);
+            let (step, removed) = ladder.largest_step().unwrap();
+            assert_eq!(step.name, STEPS[removing].0);
+            // Calls among 1,905 to 2,000 sleepers: 195 µs more in the middle.
+            assert!((removed.value - 195_200.0).abs() < 1_000.0, "{removed:?}");
+            let factor = ladder.factors[1].unwrap();
+            assert!((factor.value - 2.94).abs() < 0.05 && factor.low <= factor.value, "{factor:?}");
+            assert_eq!(ladder.others.len(), 1);
+            let text = render(&ladder, Layout { width: 160, color: false });
+            assert!(text.contains(&format!("the step \"{}\" removes 195 µs", STEPS[removing].0)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_lacks_a_step_has_no_ladder() {
+        let mut record = record(1);
+        record.passes.retain(|pass| pass.start.case != 2);
+        assert_eq!(of(&Analysis::of(&record)), None);
+    }
+}

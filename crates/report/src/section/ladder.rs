@@ -1,0 +1,294 @@
+//! The confounder ladder of `spawn`, and the graphs of the study of 2004 redrawn with it.
+//!
+//! The values of the study's graphs are lost: they were images. So the graphs are redrawn from what is measured now:
+//! the naive and the sound test of this machine, to which the models of three allocators (`pids`, if the record has
+//! it) add what their search takes.
+
+use super::scrolling;
+use super::study_2001::drawing::{Curve, Scale, legend, lines};
+use crate::ladder::{self, BENCHMARK, Ladder, PHASE, Slow, Step};
+use crate::loops::at;
+use crate::page::View;
+use crate::quantity::{FormatCost, Unit, count, digits, duration};
+use crate::{Analysis, PhaseStudy};
+use maud::{Markup, html};
+
+const SEED: &str = "D. Schultz, \"Process Creation/Destruction Benchmarks\", February 2004 (FreeBSD 5, Pentium III \
+                    450 MHz). Its graphs were images and are lost, with their values and the list of the two changes.";
+
+/// A published series: the test, the unit, its points (other children or processes, value), and the source.
+struct Published {
+    test: &'static str,
+    points: &'static [(u32, u32)],
+    unit: &'static str,
+    source: &'static str,
+}
+
+const COMMIT_2021: &str = "Linux commit 5449162ac001 (2021, Linux 5.13)";
+const PATCH_1998: &str = "M. Kjeldaas, \"pidhash\" patch, linux-kernel, March 1998 (Pentium Pro)";
+
+const PUBLISHED: [Published; 4] = [
+    Published {
+        test: "fork and waitpid(pid) with other children, before: the kernel walks all of them",
+        points: &[(1, 74), (500, 99), (1_000, 179), (5_000, 804), (8_000, 1_268)],
+        unit: "µs",
+        source: COMMIT_2021,
+    },
+    Published {
+        test: "the same, after: it looks the child up",
+        points: &[(500, 74), (1_000, 75), (5_000, 79), (8_000, 78)],
+        unit: "µs",
+        source: COMMIT_2021,
+    },
+    Published {
+        test: "fork, exit and waitpid among other processes, before",
+        points: &[(10, 52_923), (2_000, 271_301)],
+        unit: "cycles",
+        source: PATCH_1998,
+    },
+    Published {
+        test: "the same, with a hash table of pids",
+        points: &[(10, 49_089), (2_000, 50_194)],
+        unit: "cycles",
+        source: PATCH_1998,
+    },
+];
+
+/// The allocators of the study: the model's name, and what the study called it.
+const ALLOCATORS: [(&str, &str); 3] = [
+    ("freebsd-scan", "old allocator"),
+    ("netbsd-table", "NetBSD's table"),
+    ("hash-probe", "\"Tim's\" (reconstructed)"),
+];
+
+/// The ladder, if the benchmark has one in the first record; otherwise nothing.
+pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
+    let found = (benchmark == BENCHMARK).then(|| view.base()).flatten();
+    let Some((analysis, ladder)) = found.and_then(|base| Some((base, ladder::of(base)?))) else { return html! {} };
+    html! {
+        h4 { "Confounder ladder" }
+        p.words {
+            "From the naive test to the sound one: each step changes one setting of the test and nothing about the \
+             child that is timed."
+        }
+        (scrolling("Confounder ladder", &table(&ladder)))
+        p.note {
+            "Median of the calls within 5% of each number of sleepers, mean of the passes. Removed: less than the step \
+             before, paired by round, with the 95% interval. Rows below the line change one more setting."
+        }
+        ul { @for sentence in ladder.sentences() { li { (sentence) } } }
+        @if let Some(words) = unseen(&ladder) { p.words { strong { "What the author could not see. " } (words) } }
+        (slow_calls(&ladder))
+        (graphs(analysis, &ladder))
+        (published(ladder.unit))
+    }
+}
+
+fn table(ladder: &Ladder) -> Markup {
+    let cells = |step: &Step| {
+        let cells = ladder.cells(step);
+        html! {
+            tr {
+                th scope="row" title=(step.case) { (cells[0]) }
+                @for cell in &cells[1..] { td.number { (cell) } }
+            } "\n"
+        }
+    };
+    html! {
+        table.ladder {
+            thead { tr {
+                th scope="col" { "Step" }
+                th scope="col" { "Without sleepers" }
+                @for n in &ladder.sleepers { th scope="col" { "Among " (count(f64::from(*n))) } }
+                th scope="col" { "Removed" }
+            } }
+            tbody { @for step in &ladder.steps { (cells(step)) } }
+            @if !ladder.others.is_empty() { tbody { @for step in &ladder.others { (cells(step)) } } }
+        }
+    }
+}
+
+/// What the study could not see, by what was measured.
+fn unseen(ladder: &Ladder) -> Option<String> {
+    let (step, removed) = ladder.largest_step()?;
+    let naive = ladder.steps.first()?.costs.last().copied().flatten()?;
+    let base = ladder.steps.last()?.costs.last().copied().flatten()?;
+    let share = removed.value / (naive.value - base.value);
+    Some(format!(
+        "He saw that all three allocators were nearly as slow as each other, and that two changes cured the test \
+         together. Here \"{}\" alone removes {} of what the sleepers add ({} of {}); each change has its own share and \
+         interval.",
+        step.name,
+        percent(share.min(1.0)),
+        ladder.unit.bare(removed.value),
+        ladder.unit.cost(naive.value - base.value)
+    ))
+}
+
+fn percent(share: f64) -> String {
+    format!("{}%", digits(100.0 * share))
+}
+
+/// What the windows of slow calls saw.
+fn slow_calls(ladder: &Ladder) -> Markup {
+    if ladder.slow.is_empty() {
+        return html! {};
+    }
+    let spread = |slow: &Slow| {
+        let [few, many] = slow.spread;
+        format!(
+            "{}: the 90th percentile is {} of the median among the first fifth of the sleepers and {} among the last, \
+             of which {} of the calls are slow.",
+            slow.name,
+            percent(few),
+            percent(many),
+            percent(slow.share)
+        )
+    };
+    let tags = html! {
+        table {
+            thead { tr {
+                @for name in ["Step", "What the window saw", "Slow calls", "Other calls"] { th scope="col" { (name) } }
+            } }
+            tbody {
+                @for slow in &ladder.slow {
+                    @for (tag, of_slow, of_others) in &slow.tags {
+                        tr {
+                            th scope="row" { (slow.name) }
+                            td { (tag) }
+                            td.number { (percent(*of_slow)) }
+                            td.number { (percent(*of_others)) }
+                        } "\n"
+                    }
+                }
+            }
+        }
+    };
+    html! {
+        p.words {
+            strong { "Spread among many sleepers. " }
+            "The study saw it grow and could not say why. A call is slow from 1.5 times the median of the 256 calls \
+             around it."
+        }
+        ul { @for slow in &ladder.slow { li { (spread(slow)) } } }
+        (scrolling("Slow calls by what their window saw", &tags))
+        p.note {
+            "Windows are those of Landau's tags; one can have several. A tag explains slow calls only as far as they \
+             have it more often than the others do."
+        }
+    }
+}
+
+/// The study's three graphs: the naive test with each allocator, the sound test with each, and the spread.
+fn graphs(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
+    let (Some(first), Some(last)) = (ladder.steps.first(), ladder.steps.last()) else { return html! {} };
+    let curve = |step: &Step| phase(analysis, &step.case, PHASE).map(|phase| (step.name.clone(), points(phase)));
+    let (Some(naive), Some(sound)) = (curve(first), curve(last)) else { return html! {} };
+    let (of_naive, of_sound) = (with_allocators(analysis, &naive.1), with_allocators(analysis, &sound.1));
+    let steps = ladder.steps.iter().filter_map(curve).map(|(name, points)| Curve { name, points }).collect::<Vec<_>>();
+    let scale = || match ladder.unit {
+        Unit::Instructions => Scale::Linear(count),
+        Unit::Time | Unit::EmulatedTime => Scale::Linear(duration),
+    };
+    let drawn = |title: &str, curves: &[Curve]| lines(title, "sleeping processes", curves, &scale(), &[]);
+    let has_models = of_naive.len() > 1;
+    html! {
+        figure.chart.study-2001 {
+            figcaption {
+                strong { "The graphs of 2004, redrawn" }
+                " "
+                span.words {
+                    @if has_models {
+                        "The naive test and the sound one, each with the search of three allocators added: models, \
+                         whose time is that of this processor. In the first graph the allocators are hidden."
+                    } @else {
+                        "The steps. A record that also has the benchmark pids gets the graphs with its allocators."
+                    }
+                }
+            }
+            @if has_models {
+                div.pair.even {
+                    (drawn("naive test, with each allocator", &of_naive))
+                    (drawn("sound test, with each allocator", &of_sound))
+                }
+                p.note { (legend(&of_naive)) }
+            }
+            div.pair.even {
+                (drawn("the steps on this kernel", &steps))
+                (spreads(analysis, ladder))
+            }
+            p.note { (legend(&steps)) "Right: the 90th percentile over the median, of the same steps." }
+            p.note { "After: " (SEED) }
+        } "\n"
+    }
+}
+
+fn phase<'a>(analysis: &'a Analysis<'_>, label: &str, phase: &str) -> Option<&'a PhaseStudy<'a>> {
+    let study = analysis.cases.iter().find(|study| study.case.label == label)?;
+    study.phases.iter().find(|one| one.phase.name == phase)
+}
+
+fn points(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
+    phase.verdict.all.points.iter().map(|point| (point.n, point.cost.value)).collect()
+}
+
+/// The test alone, which has this kernel's allocator, and with the time that each model's search adds.
+fn with_allocators(analysis: &Analysis<'_>, test: &[(f64, f64)]) -> Vec<Curve> {
+    let mut curves = vec![Curve { name: "this kernel".to_owned(), points: test.to_vec() }];
+    for (allocator, name) in ALLOCATORS {
+        let is_it = |settings: &std::collections::BTreeMap<String, String>| {
+            let has = |name: &str, value: &str| settings.get(name).is_some_and(|own| own == value);
+            has("allocator", allocator) && has("workload", "random")
+        };
+        let mut cases = analysis.cases.iter().filter(|study| study.case.benchmark == "pids");
+        let Some(study) = cases.find(|study| is_it(&study.case.settings)) else { continue };
+        let each = study.case.settings.get("allocations").and_then(|text| text.parse::<f64>().ok()).unwrap_or(1_000.0);
+        let Some(phase) = study.phases.first() else { continue };
+        let added = |(n, cost): &(f64, f64)| Some((*n, cost + at(&phase.verdict.all, *n)? / each));
+        curves.push(Curve { name: name.to_owned(), points: test.iter().filter_map(added).collect() });
+    }
+    curves.retain(|curve| curve.points.len() > 1);
+    curves
+}
+
+/// The spread of the steps: the 90th percentile over the median, in bins of the sleepers.
+fn spreads(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
+    let curve = |step: &Step| {
+        let phase = phase(analysis, &step.case, PHASE)?;
+        Some(Curve { name: step.name.clone(), points: ladder::spread(phase) })
+    };
+    let curves: Vec<Curve> = ladder.steps.iter().filter_map(curve).collect();
+    lines("90th percentile over the median", "sleeping processes", &curves, &Scale::Linear(digits), &[])
+}
+
+/// What others published about the same question.
+fn published(unit: Unit) -> Markup {
+    let rows = html! {
+        table.published-2001 {
+            thead { tr { @for name in ["Published by others", "Values", "Source"] { th scope="col" { (name) } } } }
+            tbody {
+                @for row in &PUBLISHED {
+                    @let value = |(n, value): &(u32, u32)| {
+                        format!("{} {} at {}", count(f64::from(*value)), row.unit, count(f64::from(*n)))
+                    };
+                    tr {
+                        td { (row.test) }
+                        td { (row.points.iter().map(value).collect::<Vec<_>>().join(", ")) }
+                        td { (row.source) }
+                    } "\n"
+                }
+            }
+        }
+    };
+    html! {
+        details.points {
+            summary { "Published figures of such tests" }
+            (scrolling("Published figures of such tests", &rows))
+            p.note {
+                "Not measured by Landau, on other machines. "
+                @if unit == Unit::Instructions { "They are times and cycles; this record counts instructions. " }
+                "The study of 2004 itself left no value."
+            }
+        }
+    }
+}
