@@ -467,7 +467,7 @@ mod tests {
             let factor = ladder.factors[1].unwrap();
             assert!((factor.value - 2.94).abs() < 0.05 && factor.low <= factor.value, "{factor:?}");
             assert_eq!(ladder.others.len(), 1);
-            let text = render(&ladder, Layout { width: 160, color: false });
+            let text = ladder.sentences().join(" ");
             assert!(text.contains(&format!("the step \"{}\" removes 195 µs", STEPS[removing].0)), "{text}");
         }
     }
