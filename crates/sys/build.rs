@@ -35,6 +35,7 @@ const LINKAGES: [Linkage; 3] = [
 
 fn main() {
     println!("cargo::rerun-if-changed=fork_helper");
+    println!("cargo::rerun-if-changed=src/marker.rs");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=PATH");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

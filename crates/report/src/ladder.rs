@@ -295,11 +295,11 @@ fn switches(window: &Window) -> f64 {
 }
 
 impl Ladder {
-    /// Returns the step that removes most among the most sleepers, if its interval is above zero.
+    /// Returns the step that removes most among the most sleepers; none if its interval holds zero.
     pub(crate) fn largest_step(&self) -> Option<(&Step, Estimate)> {
-        let removed = |step: &Step| step.removed.last().copied().flatten().filter(|one| one.low > 0.0);
+        let removed = |step: &Step| step.removed.last().copied().flatten();
         let steps = self.steps.iter().skip(1).filter_map(|step| Some((step, removed(step)?)));
-        steps.max_by(|a, b| a.1.value.total_cmp(&b.1.value))
+        steps.max_by(|a, b| a.1.value.total_cmp(&b.1.value)).filter(|(_, removed)| removed.low > 0.0)
     }
 
     /// The ladder in sentences: the factor, what each step removes, and whether the steps agree without sleepers.
@@ -357,7 +357,8 @@ impl Ladder {
         if estimate.low >= estimate.high {
             return String::new();
         }
-        format!(" ({}–{})", write(estimate.low), write(estimate.high))
+        let to = if estimate.low < 0.0 { " to " } else { "–" };
+        format!(" ({}{to}{})", write(estimate.low), write(estimate.high))
     }
 }
 

@@ -73,7 +73,7 @@ fn halfway(up: &PhaseStudy<'_>, down: &PhaseStudy<'_>) -> Option<String> {
 }
 
 /// The cost of a curve at an n between its points, interpolated in logarithms.
-pub(crate) fn at(judged: &Judgement, n: f64) -> Option<f64> {
+fn at(judged: &Judgement, n: f64) -> Option<f64> {
     let points = || judged.points.iter().filter(|point| point.judged && point.cost.value > 0.0);
     let (before, after) = (points().rfind(|point| point.n <= n)?, points().find(|point| point.n >= n)?);
     let span = (after.n / before.n).ln();

@@ -8,6 +8,10 @@
 #![no_main]
 
 mod helper;
+#[cfg(target_os = "linux")]
+#[path = "../src/marker.rs"]
+#[allow(dead_code, reason = "the worker marks passes")]
+mod marker;
 mod protocol;
 #[cfg(target_os = "linux")]
 mod sleepers;

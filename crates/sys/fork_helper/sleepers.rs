@@ -12,6 +12,7 @@ use super::helper::{
     DEAD, EINVAL, EXIT, Program, REPORT_READ, REPORT_WRITE, SIGCHLD, SIGKILL, clone_like_vfork, close_descriptor,
     errno, execute_self, exit, is_alive, now_ns, on_child_death, read_byte, read_words, spawn_self, write_words,
 };
+use super::marker;
 use super::protocol::{
     ANSWER_WORDS, CREATION_CLONE3, CREATION_FORK, CREATION_FORK_EXEC, CREATION_POSIX_SPAWN, CREATION_VFORK, DIED_EARLY,
     IMAGE_EXECUTED, OP_CYCLE, OP_END, OP_PID_MAX, OP_SLEEPER, OP_SLEEPS, ORDER_WORDS, PARENT_REAPER, PARENT_TIMER,
@@ -19,7 +20,7 @@ use super::protocol::{
 };
 use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 unsafe extern "C" {
     fn fexecve(fd: c_int, argv: *const *const c_char, env: *const *const c_char) -> c_int;
@@ -43,12 +44,17 @@ const TIMER_END: c_int = 7;
 const SERVANT_END: c_int = 8;
 const LIFE_READ: c_int = 5;
 
+/// The phase whose calls have markers for `landau explain`: the second of `spawn`.
+const MARKED: usize = 1;
+
 const SIG_DFL: usize = 0;
 const EXISTED: c_int = 70;
 
 /// What init must know when one of its children ends: the servant, and whose children the sleepers are.
 static SERVANT: AtomicI32 = AtomicI32::new(0);
 static PARENT: AtomicI32 = AtomicI32::new(0);
+/// Children before the first sleeper belong to no step, and have no marker.
+static HAS_SLEEPERS: AtomicBool = AtomicBool::new(false);
 
 /// Creates the processes of the namespace. Returns in the timer only; the keeper answers with the timer's pid, and ends
 /// with it.
@@ -174,6 +180,7 @@ fn own(op: u64, argument: u64) -> [u64; ANSWER_WORDS] {
 /// Carries out an order of the worker.
 pub(super) fn obey(op: u64, argument: u64, env: *const *const c_char) -> [u64; ANSWER_WORDS] {
     let parent = PARENT.load(Ordering::Relaxed) as u64;
+    HAS_SLEEPERS.fetch_or(op == OP_SLEEPER, Ordering::Relaxed);
     match op {
         OP_CYCLE => cycle(argument & 0xff, argument >> 8, env),
         OP_PID_MAX => pid_max(),
@@ -300,6 +307,10 @@ fn cycle(creation: u64, wait: u64, env: *const *const c_char) -> [u64; ANSWER_WO
         return [DIED_EARLY, first as u64, 0, 0, 0, 0];
     }
     let mut pidfd = -1;
+    let is_marked = HAS_SLEEPERS.load(Ordering::Relaxed);
+    if is_marked {
+        marker::begin(MARKED);
+    }
     let before_ns = now_ns();
     let pid = create(creation, wait, &mut pidfd, env);
     let returned_ns = now_ns();
@@ -311,6 +322,9 @@ fn cycle(creation: u64, wait: u64, env: *const *const c_char) -> [u64; ANSWER_WO
     }
     let (ended, status) = wait_for(pid, wait, pidfd);
     let reaped_ns = now_ns();
+    if is_marked {
+        marker::end(MARKED);
+    }
     if pidfd >= 0 {
         close_descriptor(pidfd);
     }

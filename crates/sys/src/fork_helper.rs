@@ -23,6 +23,8 @@ pub use protocol::{REPLY, WORK_NS};
 #[allow(dead_code, reason = "its `main` is called by the program's root")]
 mod helper;
 #[cfg(all(test, target_os = "linux"))]
+use crate::marker;
+#[cfg(all(test, target_os = "linux"))]
 #[path = "../fork_helper/sleepers.rs"]
 #[allow(dead_code, reason = "it is called by `helper`, whose `main` is called by the program's root")]
 mod sleepers;

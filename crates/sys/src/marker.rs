@@ -22,7 +22,7 @@ const END: u32 = 0x40;
 fn marker<const NUMBER: u32>() {
     // SAFETY: the architecture defines the instruction as a no-op: it accesses no memory and changes no flag.
     unsafe {
-        std::arch::asm!(
+        core::arch::asm!(
             "nop dword ptr [rax + rax + {what}]",
             what = const PREFIX | NUMBER << 24,
             options(nomem, nostack, preserves_flags)

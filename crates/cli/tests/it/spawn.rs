@@ -1,6 +1,6 @@
-//! `landau run spawn`: what it leaves behind when it is killed, what it skips, and its ladder.
+//! `landau run spawn`: what it leaves behind when it is killed, and its ladder.
 
-use crate::support::{LANDAU, Room, eventually, processes_with};
+use crate::support::{Room, eventually, processes_with};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -54,29 +54,6 @@ fn no_sleeper_survives_a_kill() {
         assert!(Command::new("kill").args(["-KILL", "--", &whom]).status().unwrap().success());
         landau.wait().unwrap();
         assert!(eventually(|| left(room.path()) == 0), "{} are left after kill {kill} of {whom}", left(room.path()));
-    }
-}
-
-/// A smaller limit of processes reduces the sleepers before the first of them is created, with the reason.
-#[test]
-fn a_limit_of_processes_is_met_before_the_first_fork() {
-    if !is_supported() {
-        return;
-    }
-    let room = Room::new();
-    let mut command = Command::new("sh");
-    let script = format!(
-        "ulimit -u $(( $(cut -d/ -f2 /proc/loadavg | cut -d' ' -f1) + 100 )) && exec {LANDAU} run spawn --study smoke \
-         --set spawn.n=2000 --output r --no-report --quiet"
-    );
-    command.current_dir(room.path()).args(["-c", &script]);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let record = room.record("r");
-    for case in &record.cases {
-        let reduced = case.reduced.as_ref().unwrap();
-        assert!(reduced.requested == 2_000 && reduced.reason.contains("RLIMIT_NPROC"), "{reduced:?}");
-        assert!(case.n <= 90, "{}", case.n);
     }
 }
 

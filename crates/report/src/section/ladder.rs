@@ -7,11 +7,11 @@
 use super::scrolling;
 use super::study_2001::drawing::{Curve, Scale, legend, lines};
 use crate::ladder::{self, BENCHMARK, Ladder, PHASE, Slow, Step};
-use crate::loops::at;
 use crate::page::View;
 use crate::quantity::{FormatCost, Unit, count, digits, duration};
 use crate::{Analysis, PhaseStudy};
 use maud::{Markup, html};
+use std::collections::BTreeMap;
 
 const SEED: &str = "D. Schultz, \"Process Creation/Destruction Benchmarks\", February 2004 (FreeBSD 5, Pentium III \
                     450 MHz). Its graphs were images and are lost, with their values and the list of the two changes.";
@@ -179,42 +179,44 @@ fn slow_calls(ladder: &Ladder) -> Markup {
     }
 }
 
-/// The study's three graphs: the naive test with each allocator, the sound test with each, and the spread.
+/// The study's graphs: the naive test with each allocator, the searches that it hides, the steps, and the spread.
 fn graphs(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
-    let (Some(first), Some(last)) = (ladder.steps.first(), ladder.steps.last()) else { return html! {} };
-    let curve = |step: &Step| phase(analysis, &step.case, PHASE).map(|phase| (step.name.clone(), points(phase)));
-    let (Some(naive), Some(sound)) = (curve(first), curve(last)) else { return html! {} };
-    let (of_naive, of_sound) = (with_allocators(analysis, &naive.1), with_allocators(analysis, &sound.1));
-    let steps = ladder.steps.iter().filter_map(curve).map(|(name, points)| Curve { name, points }).collect::<Vec<_>>();
-    let scale = || match ladder.unit {
-        Unit::Instructions => Scale::Linear(count),
-        Unit::Time | Unit::EmulatedTime => Scale::Linear(duration),
+    let curve = |step: &Step| {
+        let phase = phase(analysis, &step.case, PHASE)?;
+        Some(Curve { name: step.name.clone(), points: points(phase) })
     };
-    let drawn = |title: &str, curves: &[Curve]| lines(title, "sleeping processes", curves, &scale(), &[]);
-    let has_models = of_naive.len() > 1;
+    let steps: Vec<Curve> = ladder.steps.iter().filter_map(curve).collect();
+    let Some(naive) = steps.first() else { return html! {} };
+    let searches = searches(analysis);
+    let hidden = with_searches(naive, &searches);
+    let write = match ladder.unit {
+        Unit::Instructions => count,
+        Unit::Time | Unit::EmulatedTime => duration,
+    };
+    let drawn = |title: &str, curves: &[Curve], scale: Scale| lines(title, "sleeping processes", curves, &scale, &[]);
     html! {
         figure.chart.study-2001 {
             figcaption {
                 strong { "The graphs of 2004, redrawn" }
                 " "
                 span.words {
-                    @if has_models {
-                        "The naive test and the sound one, each with the search of three allocators added: models, \
-                         whose time is that of this processor. In the first graph the allocators are hidden."
+                    @if searches.is_empty() {
+                        "The steps. A record that also has the benchmark pids gets the graphs of its allocators."
                     } @else {
-                        "The steps. A record that also has the benchmark pids gets the graphs with its allocators."
+                        "The naive test, to which the models of three allocators add their search, and these searches \
+                         alone, with the time of this processor and warm caches. " (share_of(naive, &searches))
                     }
                 }
             }
-            @if has_models {
+            @if !searches.is_empty() {
                 div.pair.even {
-                    (drawn("naive test, with each allocator", &of_naive))
-                    (drawn("sound test, with each allocator", &of_sound))
+                    (drawn("naive test, with each allocator", &hidden, Scale::Linear(write)))
+                    (drawn("search of each allocator, of a fork", &searches, Scale::Logarithmic(write)))
                 }
-                p.note { (legend(&of_naive)) }
+                p.note { "Left and right: " (legend(&searches)) }
             }
             div.pair.even {
-                (drawn("the steps on this kernel", &steps))
+                (drawn("the steps on this kernel", &steps, Scale::Linear(write)))
                 (spreads(analysis, ladder))
             }
             p.note { (legend(&steps)) "Right: the 90th percentile over the median, of the same steps." }
@@ -232,11 +234,11 @@ fn points(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
     phase.verdict.all.points.iter().map(|point| (point.n, point.cost.value)).collect()
 }
 
-/// The test alone, which has this kernel's allocator, and with the time that each model's search adds.
-fn with_allocators(analysis: &Analysis<'_>, test: &[(f64, f64)]) -> Vec<Curve> {
-    let mut curves = vec![Curve { name: "this kernel".to_owned(), points: test.to_vec() }];
+/// What a fork's search takes with the model of each allocator.
+fn searches(analysis: &Analysis<'_>) -> Vec<Curve> {
+    let mut curves = Vec::new();
     for (allocator, name) in ALLOCATORS {
-        let is_it = |settings: &std::collections::BTreeMap<String, String>| {
+        let is_it = |settings: &BTreeMap<String, String>| {
             let has = |name: &str, value: &str| settings.get(name).is_some_and(|own| own == value);
             has("allocator", allocator) && has("workload", "random")
         };
@@ -244,11 +246,41 @@ fn with_allocators(analysis: &Analysis<'_>, test: &[(f64, f64)]) -> Vec<Curve> {
         let Some(study) = cases.find(|study| is_it(&study.case.settings)) else { continue };
         let each = study.case.settings.get("allocations").and_then(|text| text.parse::<f64>().ok()).unwrap_or(1_000.0);
         let Some(phase) = study.phases.first() else { continue };
-        let added = |(n, cost): &(f64, f64)| Some((*n, cost + at(&phase.verdict.all, *n)? / each));
-        curves.push(Curve { name: name.to_owned(), points: test.iter().filter_map(added).collect() });
+        let points: Vec<(f64, f64)> = points(phase).into_iter().map(|(n, cost)| (n, cost / each)).collect();
+        if points.len() > 1 {
+            curves.push(Curve { name: name.to_owned(), points });
+        }
     }
-    curves.retain(|curve| curve.points.len() > 1);
     curves
+}
+
+/// The test with each search added, as far as both were measured.
+fn with_searches(test: &Curve, searches: &[Curve]) -> Vec<Curve> {
+    let with = |search: &Curve| {
+        let added = |(n, cost): &(f64, f64)| Some((*n, cost + between(&search.points, *n)?));
+        Curve { name: search.name.clone(), points: test.points.iter().filter_map(added).collect() }
+    };
+    searches.iter().map(with).filter(|curve| curve.points.len() > 1).collect()
+}
+
+/// The most that a search adds to the test where both end, in words.
+fn share_of(test: &Curve, searches: &[Curve]) -> String {
+    let end = |search: &Curve| {
+        let (n, cost) = *test.points.iter().rev().find(|(n, _)| between(&search.points, *n).is_some())?;
+        Some((search.name.clone(), n, between(&search.points, n)? / cost))
+    };
+    let most = searches.iter().filter_map(end).max_by(|a, b| a.2.total_cmp(&b.2));
+    most.map_or(String::new(), |(name, n, share)| {
+        format!("Among {} sleepers the {name} adds most, {} of the naive test.", count(n), percent(share))
+    })
+}
+
+/// The value at an n between points, linearly.
+fn between(points: &[(f64, f64)], n: f64) -> Option<f64> {
+    let (before, after) = (points.iter().rfind(|point| point.0 <= n)?, points.iter().find(|point| point.0 >= n)?);
+    let span = after.0 - before.0;
+    let share = if span > 0.0 { (n - before.0) / span } else { 0.0 };
+    Some(before.1 + share * (after.1 - before.1))
 }
 
 /// The spread of the steps: the 90th percentile over the median, in bins of the sleepers.
