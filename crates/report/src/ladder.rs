@@ -250,7 +250,7 @@ impl<'a> Passes<'a> {
     }
 }
 
-/// Returns the 90th percentile of the calls over their median, in twenty bins of the sleepers; n is the middle of a bin.
+/// Returns the 90th percentile of the calls over their median, in twenty bins of the sleepers. n is a bin's middle.
 pub(crate) fn spread(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
     const BINS: usize = 20;
     let passes = || &phase.curve.passes;

@@ -296,8 +296,8 @@ fn ended_by_kill(status: c_int) -> u64 {
     if status & 0x7f == SIGKILL { 0 } else { DIED_EARLY }
 }
 
-/// Creates a child that exits at once, and waits for it; then another one, which is timed. A sleeper that has executed a
-/// program leaves other data in the caches than one that has not, and the first child fetches what the second needs.
+/// Creates a child that exits at once, and waits for it; then another one, which is timed. A sleeper that has executed
+/// a program leaves other data in the caches than one that has not: the first child fetches what the second needs.
 fn cycle(creation: u64, wait: u64, env: *const *const c_char) -> [u64; ANSWER_WORDS] {
     let first = create(creation, WAIT_PID, &mut -1, env);
     if first < 0 {

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Sleepers of a run that is killed, as many as are created in a few hundred milliseconds.
 const SLEEPERS: usize = 1_500;
 
-/// Kills in this test; more with LANDAU_SPAWN_KILLS.
+/// Kills in this test; more with `LANDAU_SPAWN_KILLS`.
 fn kills() -> u32 {
     std::env::var("LANDAU_SPAWN_KILLS").ok().map_or(3, |text| text.parse().unwrap())
 }
@@ -43,9 +43,9 @@ fn no_sleeper_survives_a_kill() {
         let settings =
             [format!("spawn.n={SLEEPERS}"), format!("spawn.parent={parent}"), format!("spawn.image={image}")];
         let mut command = room.command(&["run", "spawn", "--passes", "3", "--output", "r", "--no-report", "--quiet"]);
-        settings.iter().for_each(|setting| {
+        for setting in &settings {
             command.args(["--set", setting]);
-        });
+        }
         let mut landau = command.process_group(0).stderr(Stdio::null()).spawn().unwrap();
         let wanted = SLEEPERS * (1 + kill as usize % 7) / 8;
         assert!(eventually(|| left(room.path()) >= wanted), "{parent}: no {wanted} sleepers were created");
