@@ -1,8 +1,9 @@
 //! The life of a pass inside the worker: set up, create, check, destroy.
 
 use crate::order::Report;
-use crate::{Benchmark, Context, Settings, Stop, Timer, limit};
+use crate::{Benchmark, Context, Cost, Settings, Stop, Timer, limit};
 use landau_record::schema::{Direction, Limit};
+use landau_sys::memory;
 
 /// Runs one pass of a benchmark.
 pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report {
@@ -14,6 +15,7 @@ pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report
             return report;
         }
     };
+    back_memory(&B::cost(context.settings), context, &mut report);
     timer.watch(&benchmark.measured_processes());
     create(&mut benchmark, context, timer, &mut report);
     if report.wrong.is_none()
@@ -26,6 +28,18 @@ pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report
         destroy(&mut benchmark, timer, &mut report);
     }
     report
+}
+
+/// Lets a virtual machine's host supply the memory of the objects before they are measured.
+fn back_memory(cost: &Cost, context: &Context, report: &mut Report) {
+    let expected = cost.memory_bytes_each.saturating_mul(context.n);
+    // Whatever else runs takes memory, too.
+    let bytes = expected.saturating_add(expected / 4).min(context.host.memory_available_bytes / 2) as usize;
+    if bytes > 0
+        && let Err(error) = memory::back(bytes)
+    {
+        report.facts.text("memory", format!("not supplied before the pass: {error}"));
+    }
 }
 
 fn create<B: Benchmark>(benchmark: &mut B, context: &Context, timer: &mut Timer, report: &mut Report) {

@@ -1,4 +1,4 @@
-//! Mappings of files, which of their pages are resident, and the allocator.
+//! Mappings of files, which of their pages are resident, memory that a host must supply, and the allocator.
 
 use crate::error::{Error, Result, check};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -79,6 +79,31 @@ const POPULATE: libc::c_int = 0;
 
 /// Whether this system can populate a mapping when it is created.
 pub const CAN_POPULATE: bool = POPULATE != 0;
+
+/// Takes memory from the kernel, writes to each of its pages, and gives it back, so that the kernel hands out these pages
+/// next. In a virtual machine the host may have to supply a page when the guest first writes to it, and the guest cannot
+/// see which pages those are.
+///
+/// # Errors
+///
+/// `ENOMEM` if the kernel refuses the memory.
+pub fn back(bytes: usize) -> Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANON | POPULATE;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: without MAP_FIXED the kernel chooses a free address range, so no mapping in use is replaced.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return Err(Error::last("mmap"));
+    }
+    for offset in (0..bytes).step_by(page_bytes()) {
+        // SAFETY: the offset is within the mapping.
+        let page = unsafe { at.cast::<u8>().add(offset) };
+        // SAFETY: the mapping is writable, and nothing else uses it.
+        unsafe { page.write_volatile(1) };
+    }
+    // SAFETY: the mapping was created above, and it is never used again.
+    check("munmap", unsafe { libc::munmap(at, bytes) }).map(drop)
+}
 
 /// Lets all threads allocate from one arena, from now on. Otherwise each thread of glibc reserves 64 MiB of addresses
 /// for its own, and where the limit on the address space (`RLIMIT_AS`) forbids that, each of its allocations is a

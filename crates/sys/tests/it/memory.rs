@@ -1,0 +1,21 @@
+//! Memory that a virtual machine's host must supply.
+
+use landau_sys::memory::back;
+
+/// A figure of `/proc/self/status` in bytes.
+fn status(name: &str) -> usize {
+    let text = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("Linux tells it");
+    line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+}
+
+/// Guards against pages that are given back before all were taken: the kernel would hand out the same few again.
+#[test]
+fn every_page_is_taken_at_the_same_time_and_given_back() {
+    let bytes = 64 << 20;
+    assert!(status("VmHWM:") < bytes, "the test needs a process that has not used so much");
+    back(bytes).expect("64 MiB are free");
+    assert!(status("VmHWM:") >= bytes, "{} were resident", status("VmHWM:"));
+    assert!(status("VmRSS:") < bytes / 2, "{} are still resident", status("VmRSS:"));
+    assert_eq!(back(usize::MAX / 2).expect_err("no such memory").errno, 12);
+}
