@@ -225,16 +225,38 @@ const DRIFT: (f64, f64) = (0.01, 2.0);
 /// No machine is steadier.
 const DRIFT_MIN: f64 = 0.002;
 
+/// Pairs of points that are nearer along a pass show no slope.
+const APART: f64 = 0.25;
+
+/// Slope of each pass along its length by the median over pairs of points (Theil 1950, Sen 1968): episodes do not move
+/// it, and neither does how much the other passes drift.
+fn rough_slopes(residuals: &[Vec<Option<f64>>], along: &[f64]) -> Vec<f64> {
+    let of_row = |row: &Vec<Option<f64>>| {
+        let present: Vec<(f64, f64)> = along.iter().zip(row).filter_map(|(u, x)| Some((*u, (*x)?))).collect();
+        let pairs = present.iter().enumerate().flat_map(|(i, a)| present[i + 1..].iter().map(move |b| (a, b)));
+        let apart = pairs.filter(|(a, b)| b.0 - a.0 >= APART);
+        median_of(&mut apart.map(|(a, b)| (b.1 - a.1) / (b.0 - a.0)).collect::<Vec<f64>>()).unwrap_or(0.0)
+    };
+    residuals.iter().map(of_row).collect()
+}
+
 /// Slope of each pass along its length, relative to the other passes, and the standard deviation of the slopes beyond
-/// their errors.
-fn drifts(residuals: &[Vec<Option<f64>>], variance: &[Vec<f64>], window: f64, along: &[f64]) -> (Vec<f64>, f64) {
+/// their errors. Points are pulled in to `REACH` deviations from the rough slopes: from a level, a pass that drifts more
+/// than the others would seem to be in an episode at both ends.
+fn drifts(
+    residuals: &[Vec<Option<f64>>],
+    rough: &[f64],
+    variance: &[Vec<f64>],
+    window: f64,
+    along: &[f64],
+) -> (Vec<f64>, f64) {
     let (mut slopes, mut errors) = (Vec::new(), Vec::new());
-    for (row, variance) in residuals.iter().zip(variance) {
+    for ((row, variance), rough) in residuals.iter().zip(variance).zip(rough) {
         let (mut s, mut su, mut suu, mut sx, mut sxu) = (0.0, 0.0, 0.0, 0.0, 0.0);
         for ((x, v), u) in row.iter().zip(variance).zip(along) {
             let Some(x) = x else { continue };
             let square = v + window * window + 1e-8;
-            let x = x.clamp(-REACH * square.sqrt(), REACH * square.sqrt());
+            let x = rough * u + (x - rough * u).clamp(-REACH * square.sqrt(), REACH * square.sqrt());
             let w = 1.0 / square;
             (s, su, suu, sx, sxu) = (s + w, su + w * u, suu + w * u * u, sx + w * x, sxu + w * x * u);
         }
@@ -274,14 +296,18 @@ fn reduced(grid: &Grid, has_walk: bool) -> Level {
     let along = along(&grid.n);
     // The slopes of the passes would be taken for noise of the windows.
     let raw = residuals(&cells);
-    let rough = window_deviation(&raw, &variance);
-    let (slopes, drift) = drifts(&raw, &variance, rough, &along);
-    let level_out = |row: &mut Vec<Option<f64>>, slope: f64, sign: f64| {
-        for (cell, u) in row.iter_mut().zip(&along) {
-            *cell = cell.map(|x| x + sign * slope * u);
+    let rough = rough_slopes(&raw, &along);
+    let level_out = |cells: &mut [Vec<Option<f64>>], slopes: &[f64], sign: f64| {
+        for (row, slope) in cells.iter_mut().zip(slopes) {
+            for (cell, u) in row.iter_mut().zip(&along) {
+                *cell = cell.map(|x| x + sign * slope * u);
+            }
         }
     };
-    cells.iter_mut().zip(&slopes).for_each(|(row, slope)| level_out(row, *slope, -1.0));
+    let mut straight = raw.clone();
+    level_out(&mut straight, &rough, -1.0);
+    let (slopes, drift) = drifts(&raw, &rough, &variance, window_deviation(&straight, &variance), &along);
+    level_out(&mut cells, &slopes, -1.0);
     let mut window = window_deviation(&residuals(&cells), &variance);
     // Of two passes, neither is the odd one.
     if passes >= 3 {
@@ -301,7 +327,7 @@ fn reduced(grid: &Grid, has_walk: bool) -> Level {
         let mut raw: Vec<f64> = grid.cells.iter().filter_map(|row| row[j]).collect();
         error_absolute.push(trimmed(&mut raw).and_then(|pair| pair.1).unwrap_or(0.0));
     }
-    cells.iter_mut().zip(&slopes).for_each(|(row, slope)| level_out(row, *slope, 1.0));
+    level_out(&mut cells, &slopes, 1.0);
     let mean = |j: usize| mean_and_square(&mut cells.iter().filter_map(|row| row[j]).collect::<Vec<f64>>()).0;
     let freedom = (passes.max(1) - 1) as f64;
     // The offsets and slopes of the passes were estimated too, each from as many values as there are points; and

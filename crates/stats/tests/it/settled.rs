@@ -253,3 +253,31 @@ fn drift_is_no_evidence_against_a_law() {
         (10_000, 0.05, "quadratic", "×1.3", 287_000_943),
     ]);
 }
+
+/// Noise of calls alone.
+fn calm(call: f64) -> Noise {
+    Noise { call, cell: 0.0, pass: 0.03, drift: 0.0, warm_up: false, bursts: 0.0 }
+}
+
+/// A linear cost, ×3.5 over 10,000 calls.
+fn linear() -> Truth {
+    dense::truth("linear", String::new(), Expected::Law("linear"), |n| 1.0 + 2.5 * n / 10_000.0)
+}
+
+/// Guards against passes that drift against the others being taken for episodes at both of their ends: the growth was
+/// then that of the others, and as certain as if all agreed.
+#[test]
+fn a_pass_that_drifts_against_the_others_counts() {
+    for seed in [1, 2, 3, 4] {
+        let mut curve = simulate(&linear(), &calm(0.05), 10_000, 5, seed);
+        for (pass, slope) in curve.passes.iter_mut().zip([0.085, 0.07, 0.15, -0.05, 0.09]) {
+            for (n, cost) in pass.n.iter().zip(&mut pass.costs) {
+                *cost = (*cost as f64 * (slope * (f64::from(*n) / 10_000.0 - 0.5)).exp()) as u64;
+            }
+        }
+        let judged = judge(&curve, None, &Options::default()).all;
+        let drift = judged.components.unwrap().drift;
+        assert!(drift > 0.05, "{drift}");
+        assert!(matches!(&judged.outcome, Outcome::Grows { law: Some(law) } if law == "linear"), "{judged:?}");
+    }
+}
