@@ -226,7 +226,7 @@ fn weighed(level: &Level, weights: &[f64], value: Option<f64>) -> Growth {
 pub(crate) fn by_law(level: &Level, solved: &Solved, frame: &Frame) -> Option<Growth> {
     let target = frame.target(&level.n, &level.mean);
     let (first, last) = (*level.n.first()?, *level.n.last()?);
-    let gradients: Vec<Vec<f64>> = level.n.iter().map(|n| solved.gradient(*n)).collect();
+    let gradients: Vec<Vec<f64>> = level.n.iter().map(|n| solved.gradient_of_growth(*n, last)).collect();
     let columns = (0..gradients[0].len()).map(|k| gradients.iter().map(|row| row[k]).collect()).collect();
     let weights = Linear::new(&target, columns).end_weights();
     Some(weighed(level, &weights, Some((solved.at(last) / solved.at(first)).ln())))

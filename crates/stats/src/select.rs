@@ -81,10 +81,24 @@ impl Solved {
         all
     }
 
+    /// The same for the growth up to `top`. A law without a fixed cost would have one growth, whatever its slope; but
+    /// that there is none is known from the same points. Together with the level, the reciprocal of the cost spans the
+    /// same as the gradient by the slope.
+    pub(crate) fn gradient_of_growth(&self, n: f64, top: f64) -> Vec<f64> {
+        let mut all = self.gradient(n);
+        if self.fixed < PROPORTIONAL * self.at(top) {
+            all.iter_mut().take(1).for_each(|first| *first = self.at(top) / self.at(n));
+        }
+        all
+    }
+
     pub(crate) fn at(&self, n: f64) -> f64 {
         if self.slope > 0.0 { self.fixed + self.slope * self.law.g(n, self.candidate.place) } else { self.fixed }
     }
 }
+
+/// A law whose fixed cost is a smaller share of the cost at the largest n is nearly proportional.
+const PROPORTIONAL: f64 = 0.01;
 
 /// The points that a law is fitted to.
 pub(crate) struct Target<'a> {

@@ -281,3 +281,14 @@ fn a_pass_that_drifts_against_the_others_counts() {
         assert!(matches!(&judged.outcome, Outcome::Grows { law: Some(law) } if law == "linear"), "{judged:?}");
     }
 }
+
+/// Guards against a growth without any error: a law without a fixed cost has one growth, whatever its slope.
+#[test]
+fn the_growth_of_a_proportional_cost_is_not_certain() {
+    let truth = dense::truth("logarithmic", String::new(), Expected::Law("logarithmic"), f64::ln);
+    for seed in 1..=20 {
+        let judged = judge(&simulate(&truth, &Noise::of_call(0.05), 2_000, 5, seed), None, &Options::default()).all;
+        let growth = judged.growth.unwrap();
+        assert!(growth.high / growth.low > 1.005, "{seed}: {growth:?}, {:?}", judged.fit);
+    }
+}
