@@ -528,9 +528,9 @@ pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Op
     let evidence: Vec<f64> = fits.iter().map(|solved| (-0.5 * (solved.bic(scale, points) - lowest)).exp()).collect();
     let total: f64 = evidence.iter().sum();
     let best = simplest(&fits, |s| s.bic(scale, points));
-    // The rivals, until enough of the evidence is named: those that differ in shape, then those that extend the best
-    // law by a place, each the likeliest first. A law that bends a little differs less from the best than its equals.
-    let extends = |solved: &Solved| solved.law.contains().contains(&fits[best].law.name());
+    // The rivals, until enough of the evidence is named: those with as few parameters as the best law, then those with
+    // more, each the likeliest first. With a place to fit, several laws imitate any other that bends a little.
+    let extends = |solved: &Solved| solved.parameters() > fits[best].parameters();
     let is_rival = |solved: &Solved| solved.bic(scale, points) < lowest + options.rival_bic;
     let mut order: Vec<usize> = (0..fits.len()).filter(|i| *i != best && is_rival(&fits[*i])).collect();
     order.sort_by_key(|i| extends(&fits[*i]));

@@ -292,3 +292,15 @@ fn the_growth_of_a_proportional_cost_is_not_certain() {
         assert!(growth.high / growth.low > 1.005, "{seed}: {growth:?}, {:?}", judged.fit);
     }
 }
+
+/// Guards against laws with a place of their own that take the three places of the rivals, though they bend as another
+/// law does.
+#[test]
+fn a_slight_rise_names_its_law() {
+    let truth = dense::truth("linear", String::new(), Expected::Law("linear"), |n| 1.0 + 0.22 * n / 2_000.0);
+    for noise in [0.05, 0.15] {
+        let plan = Plan { trials: 60, seed: 9_100_000, passes: 5, more_passes: 0 };
+        let found = tally(&truth, &Noise::of_call(noise), 2_000, &plan);
+        assert!(found.share(Score::Alike) < 0.03 && found.share(Score::Wrong) < 0.01, "{noise}: {found:?}");
+    }
+}
