@@ -124,6 +124,11 @@ impl Growth {
         Estimate { value: self.value, low: low.min(self.value), high: high.max(self.value) }.map(f64::exp)
     }
 
+    /// The growth of the reciprocal cost.
+    pub(crate) fn reciprocal(self) -> Self {
+        Self { value: -self.value, centre: -self.centre, ..self }
+    }
+
     /// The mean of growths by their weights, which need not add up to one; the value is that of the first.
     fn averaged(all: &[(Self, f64)]) -> Option<Self> {
         let total: f64 = all.iter().map(|(_, weight)| weight).sum();

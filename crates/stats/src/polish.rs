@@ -53,6 +53,17 @@ impl Level {
             shared * self.error[i] * self.error[j] + self.components.drift_between(along[i], along[j]) / passes
         })
     }
+
+    /// The level of the reciprocal cost.
+    pub(crate) fn reciprocal(&self) -> Self {
+        let negated = |row: &Vec<Option<f64>>| row.iter().map(|cell| cell.map(|x| -x)).collect();
+        Self {
+            cells: self.cells.iter().map(negated).collect(),
+            offsets: self.offsets.iter().map(|x| -x).collect(),
+            mean: self.mean.iter().map(|x| -x).collect(),
+            ..self.clone()
+        }
+    }
 }
 
 /// The position of each n along the pass, from −½ to ½.

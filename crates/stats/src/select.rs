@@ -708,6 +708,16 @@ pub(crate) fn constant(level: &Level, options: &Options) -> Option<Fit> {
     Some(describe(&solved, fixed, slope, &target, lack_of_fit_p(&solved, &frame, level), 0.0))
 }
 
+/// The step that fits a curve best.
+pub(crate) fn step(level: &Level, options: &Options) -> Option<(Solved, Fit)> {
+    let frame = Frame::of(level, options);
+    let target = frame.target(&level.n, &level.mean);
+    let solved = fit_law(&target, by_name("step")?, &[])?;
+    let (fixed, slope) = (Estimate::bare(solved.fixed), Estimate::bare(solved.slope));
+    let fit = describe(&solved, fixed, slope, &target, lack_of_fit_p(&solved, &frame, level), 0.0);
+    Some((solved, fit))
+}
+
 /// The law that fits two curves best, with separate coefficients.
 pub(crate) fn both(a: &Level, b: &Level, capacities: &[f64], options: &Options) -> Option<&'static dyn Law> {
     let cost = |law: &'static dyn Law, level: &Level| {

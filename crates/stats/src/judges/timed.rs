@@ -13,7 +13,7 @@ use crate::mixture::Judged;
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::{Level, costs, level};
 use crate::quantile::median_with_variance;
-use crate::select::{Selection, constant};
+use crate::select::{Selection, constant, step};
 use crate::warm_up::{self, Reduced};
 use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outliers, Tail, outliers, tail};
 
@@ -193,10 +193,12 @@ fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Es
     // A falling cost follows no law, but it has a slope.
     let is_sloped = best.law == "constant" && slope_misfit < SLOPE_MISFIT_MAX;
     let is_misfit = !is_sloped && is_misfit(best, level, options);
-    let growth = match () {
-        () if is_misfit => by_ends(level, options),
-        () if best.law == "constant" => slope,
-        () => by_laws(level, &selection.weighed, options)?,
+    let falling = if is_misfit { step_down(level, options) } else { None };
+    let growth = match falling {
+        Some(step) => step,
+        None if is_misfit => by_ends(level, options),
+        None if best.law == "constant" => slope,
+        None => by_laws(level, &selection.weighed, options)?,
     };
     let interval = growth.interval(CONFIDENCE);
     let unresolved = |reason, more_passes| (interval, Outcome::Unresolved { reason, more_passes });
@@ -219,6 +221,14 @@ fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Es
         (Place::Open, _) => return Some(unresolved(Reason::TooNoisy, more_passes(&growth, level.passes, options))),
     };
     Some((interval, outcome))
+}
+
+/// The growth of a cost that falls at one n: its reciprocal follows the law of a step.
+fn step_down(level: &Level, options: &Options) -> Option<Growth> {
+    let mirrored = level.reciprocal();
+    let (solved, fit) = step(&mirrored, options)?;
+    let growth = by_laws(&mirrored, &[(solved, 1.0)], options)?;
+    (!is_misfit(&fit, &mirrored, options)).then(|| growth.reciprocal())
 }
 
 /// Whether a law misses the points by more than their errors explain, and by more than is worth a word.

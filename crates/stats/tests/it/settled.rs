@@ -304,3 +304,18 @@ fn a_slight_rise_names_its_law() {
         assert!(found.share(Score::Alike) < 0.03 && found.share(Score::Wrong) < 0.01, "{noise}: {found:?}");
     }
 }
+
+/// Guards against a step down told as one change among others: no law falls, and the ends alone hardly show it.
+#[test]
+fn a_step_down_falls() {
+    let down = |at: f64| move |n: f64| if n < at { 1.0 } else { 0.8 };
+    for at in [1_500.0, 1_700.0] {
+        let truth = dense::truth("step down", String::new(), Expected::NoLaw, down(at));
+        let falls = |seed: &u64| {
+            let curve = simulate(&truth, &Noise { drift: 0.1, ..Noise::of_call(0.15) }, 2_000, 5, *seed);
+            judge(&curve, None, &Options::default()).all.outcome == Outcome::Falls
+        };
+        let count = (1..=40).filter(falls).count();
+        assert!(count >= 36, "at {at}: {count} of 40");
+    }
+}
