@@ -149,6 +149,7 @@ fn divided(series: &[Series], (model, leave): Found, annotations: &[Annotation])
         || disagreement(series, &states) < DISAGREEMENT_MIN
         || is_upper_part(&model, &tracks, &states)
         || has_spells_of_all_sizes(&model, &tracks, &states)
+        || unevenness(series, &states, leave) > UNEVENNESS_MAX
     {
         return None;
     }
@@ -275,6 +276,42 @@ fn disagreement(series: &[Series], states: &[Vec<f64>]) -> f64 {
         (calls, sum, squares) = (calls + count, sum + of_bin, squares + of_squares);
     }
     between / (squares - sum * sum / f64::max(calls, 1.0)).max(1e-9)
+}
+
+/// Calls of a stretch in which the expensive branch is counted.
+const STRETCH: usize = 128;
+/// Largest unevenness of branches: simulated ones have 0.3 to 2.5 among bursts, and bursts taken for a branch 3 to 16.
+const UNEVENNESS_MAX: f64 = 4.0;
+
+/// How unevenly calls of the expensive branch are spread: the variance of their number in a stretch between the passes
+/// at the same n, over the one that the probabilities of leaving a branch explain. Near 1 for branches; bursts of slow
+/// calls, which a few stretches are full of, have far more.
+fn unevenness(series: &[Series], states: &[Vec<f64>], leave: [f64; 2]) -> f64 {
+    let last = series.iter().filter_map(|one| one.n.last()).max().copied().unwrap_or(0) as usize;
+    let mut bins: Vec<Vec<(f64, f64)>> = vec![Vec::new(); last / STRETCH + 1];
+    for (one, states) in series.iter().zip(states) {
+        let mut sums = vec![(0.0, 0.0); bins.len()];
+        for (n, high) in one.n.iter().zip(states) {
+            let sum = &mut sums[*n as usize / STRETCH];
+            *sum = (sum.0 + 1.0, sum.1 + high);
+        }
+        for (bin, sum) in bins.iter_mut().zip(sums) {
+            if sum.0 >= 0.5 * STRETCH as f64 {
+                bin.push(sum);
+            }
+        }
+    }
+    let stay = 1.0 / (leave[0] + leave[1]).max(1e-9);
+    let (mut seen, mut explained) = (0.0, 0.0);
+    for bin in bins.iter().filter(|bin| bin.len() > 1) {
+        let (calls, high) = bin.iter().fold((0.0, 0.0), |(a, b), (calls, high)| (a + calls, b + high));
+        let (share, length) = (high / calls, calls / bin.len() as f64);
+        let shortened = 1.0 - stay / length * (1.0 - (-length / stay).exp());
+        explained += share * (1.0 - share) * length * (2.0 * stay * shortened).max(1.0);
+        let square = bin.iter().map(|(calls, high)| (high - share * calls).powi(2)).sum::<f64>();
+        seen += square / (bin.len() as f64 - 1.0);
+    }
+    seen / explained.max(f64::MIN_POSITIVE)
 }
 
 /// Probabilities of the expensive branch at which a call is assigned to none.

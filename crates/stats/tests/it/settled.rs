@@ -319,3 +319,20 @@ fn a_step_down_falls() {
         assert!(count >= 36, "at {at}: {count} of 40");
     }
 }
+
+/// Guards against bursts taken for a branch that single calls take: they fill a few stretches, and no others.
+#[test]
+fn bursts_are_no_branch() {
+    for seed in [1, 2, 3] {
+        let truth = dense::truth("constant", String::new(), Expected::Law("constant"), |_| 1.0);
+        let mut curve = simulate(&truth, &calm(0.05), 2_000, 5, seed);
+        for (pass, from) in curve.passes.iter_mut().zip([300, 900, 1_300]) {
+            for (i, cost) in pass.costs.iter_mut().enumerate().skip(from).take(350) {
+                *cost *= if 7 * i % 10 < 4 { 2 } else { 1 };
+            }
+        }
+        let verdict = judge(&curve, None, &Options::default());
+        assert!(verdict.bimodality.is_none(), "{:?}", verdict.bimodality);
+        assert!(matches!(verdict.all.outcome, Outcome::Flat { .. }), "{:?}", verdict.all.outcome);
+    }
+}
