@@ -145,7 +145,8 @@ pub(crate) fn find(curve: &Curve) -> Outliers {
 }
 
 /// The local median of each block of calls: the highest of the medians of the block and of its neighbours. So neither a
-/// rise nor a fall within a block is an outlier, nor the edge of a burst that slows many calls.
+/// rise nor a fall within a block is an outlier, nor the edge of a burst that slows many calls. Beyond the last block of
+/// the way up, a rise is taken to go on; on the way down, these calls are the first ones.
 fn local_medians(one: &Series) -> Vec<f64> {
     let mut copy = [0; BLOCK];
     let mut median = |calls: &[u64]| {
@@ -157,8 +158,10 @@ fn local_medians(one: &Series) -> Vec<f64> {
     // A short last block has no median of its own.
     let is_short = (1..BLOCK / 2).contains(&(one.costs.len() % BLOCK)) && own.len() > 1;
     let last = own.len() - 1 - usize::from(is_short);
+    let beyond = if one.is_down || last == 0 { 1.0 } else { own[last] * own[last] / own[last - 1] };
     let around = |i: usize| &own[i.saturating_sub(1).min(last)..=(i + 1).min(last)];
-    (0..own.len()).map(|i| around(i).iter().copied().fold(1.0, f64::max)).collect()
+    let local = |i: usize| around(i).iter().copied().fold(if i < last { 1.0 } else { beyond }, f64::max);
+    (0..own.len()).map(local).collect()
 }
 
 fn is_outlier(ns: u64, local: f64, tier: usize) -> bool {

@@ -336,3 +336,13 @@ fn bursts_are_no_branch() {
         assert!(matches!(verdict.all.outcome, Outcome::Flat { .. }), "{:?}", verdict.all.outcome);
     }
 }
+
+/// Guards against the last calls below a pole taken for outliers: there is no block beyond them to compare with.
+#[test]
+fn the_climb_to_a_pole_has_no_outliers() {
+    let truth = dense::truth("probing", String::new(), Expected::Law("probing"), |n| (1.0 - n / 2_100.0).powi(-2));
+    for seed in [1, 2, 3, 5] {
+        let verdict = judge(&simulate(&truth, &calm(0.05), 2_000, 5, seed), None, &Options::default());
+        assert_eq!(verdict.outliers.recurring_count, 0, "{:?}", verdict.outliers.recurring);
+    }
+}
