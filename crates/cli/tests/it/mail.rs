@@ -165,6 +165,19 @@ fn public_servers_and_missing_messages_are_refused() {
     refused(&["--via", "127.0.0.1:9", "--message", "letter", "--from", "a b@c"], "--from a b@c: malformed address");
 }
 
+/// Waits until both sinks are ready, as long as they run: two minutes at most.
+const AWAIT_SINKS: &str = r#"
+    await_sinks() {
+        for i in $(seq 2400); do
+            [ -s dns ] && [ -s smtp ] && return
+            kill -0 $d && kill -0 $s || break
+            sleep 0.05
+        done
+        echo "a sink is not ready" >&2
+        exit 1
+    }
+"#;
+
 /// In a network of its own, whose `/etc/resolv.conf` names a sink: the system's resolver finds the same servers as one
 /// that is named, also for domains with truncated answers, without MX, with a null MX, or that do not exist.
 #[test]
@@ -177,7 +190,7 @@ fn the_systems_resolver_finds_what_a_named_server_does() {
         "$0" sink dns --listen 127.0.0.1:53 $odd --json > dns & d=$!
         "$0" sink smtp --listen 0.0.0.0:25 --json > smtp & s=$!
         trap 'kill $d $s; wait' EXIT
-        for i in $(seq 600); do [ -s dns ] && [ -s smtp ] && break; sleep 0.05; done
+        await_sinks
         "$0" mail list --mode rset --ledger named --name-server 127.0.0.1 --json
         "$0" mail list --mode rset --ledger configured --json
     "#;
@@ -190,7 +203,7 @@ fn the_systems_resolver_finds_what_a_named_server_does() {
     let list: Vec<String> = (1..=80).map(|number| format!("u@d{number:04}.example")).collect();
     std::fs::write(room.file("list"), list.join("\n")).unwrap();
     let mut command = Command::new("unshare");
-    command.args(["--net", "--mount", "bash", "-c", SCRIPT, LANDAU]).current_dir(room.path());
+    command.args(["--net", "--mount", "bash", "-c", &[AWAIT_SINKS, SCRIPT].concat(), LANDAU]).current_dir(room.path());
     let ran = Ran::of(command.output().unwrap());
     if ran.out.trim() == "cannot" || (ran.out.is_empty() && ran.err.starts_with("unshare:")) {
         eprintln!("skipped: this system permits no network of its own: {ran:?}");
@@ -213,7 +226,7 @@ fn without_ipv6_mail_goes_to_ipv4_addresses() {
         "$0" sink dns --dual-stack 0.5 --ipv6-only 0.5 --no-mx 0.3 --json > dns & d=$!
         "$0" sink smtp --listen :2525 --json > smtp & s=$!
         trap 'kill $d $s; wait' EXIT
-        for i in $(seq 600); do [ -s dns ] && [ -s smtp ] && break; sleep 0.05; done
+        await_sinks
         mail() { "$0" mail list --mode rset --ledger $1 --name-server 127.0.0.1:5353 --smtp-port 2525 \
             --retry-after 1ms --json; }
         mail with
@@ -224,7 +237,9 @@ fn without_ipv6_mail_goes_to_ipv4_addresses() {
     let list: Vec<String> = (1..=80).map(|number| format!("u@d{number:04}.example")).collect();
     std::fs::write(room.file("list"), list.join("\n")).unwrap();
     let mut command = Command::new("unshare");
-    command.args(["--net", "--map-root-user", "bash", "-c", SCRIPT, LANDAU]).current_dir(room.path());
+    command
+        .args(["--net", "--map-root-user", "bash", "-c", &[AWAIT_SINKS, SCRIPT].concat(), LANDAU])
+        .current_dir(room.path());
     let ran = Ran::of(command.output().unwrap());
     if ran.out.trim() == "cannot" || (ran.out.is_empty() && ran.err.starts_with("unshare:")) {
         eprintln!("skipped: this system permits no network of its own, or has no IPv6: {ran:?}");
