@@ -118,6 +118,17 @@ fn a_killed_process_is_replaced_and_nothing_else_is_lost() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
 }
 
+/// Sends SIGTERM again and again until the server has ended.
+fn insist(serving: &mut Serving) {
+    let mut status = None;
+    let has_ended = eventually(|| {
+        serving.signal("-TERM");
+        status = serving.child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(has_ended && status.unwrap().code() == Some(0), "{status:?}");
+}
+
 /// The worker processes as they are now.
 fn children(serving: &Serving, count: usize) -> Vec<u32> {
     let mut found = Vec::new();
@@ -257,13 +268,7 @@ fn the_second_signal_ends_all_processes_at_once() {
     assert!(ask(&mut busy));
     busy.write_all(b"GET ").unwrap();
     assert!(eventually(|| metric(&serving, "held_bytes") > 0));
-    let mut status = None;
-    let has_ended = eventually(|| {
-        serving.signal("-TERM");
-        status = serving.child.try_wait().unwrap();
-        status.is_some()
-    });
-    assert!(has_ended && status.unwrap().code() == Some(0), "{status:?}");
+    insist(&mut serving);
     assert!(processes(&serving).iter().all(|&pid| !is_running(pid)));
 }
 
@@ -332,13 +337,7 @@ fn a_process_that_does_not_end_is_killed_however_often_the_signal_comes() {
     let room = room();
     let mut serving = serving(&room, "2", &[]);
     stop(processes(&serving)[0]);
-    let mut status = None;
-    let has_ended = eventually(|| {
-        serving.signal("-TERM");
-        status = serving.child.try_wait().unwrap();
-        status.is_some()
-    });
-    assert!(has_ended && status.unwrap().code() == Some(0), "{status:?}");
+    insist(&mut serving);
     let mut said = String::new();
     serving.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(said.matches(" does not end and is killed").count(), 1, "{said}");
