@@ -18,7 +18,7 @@ struct Need {
     is_installed: fn() -> bool,
 }
 
-const NEEDS: [Need; 17] = [
+const NEEDS: [Need; 18] = [
     Need { package: "gcc", purpose: "linking, and the fork helper", is_installed: || program::find("cc").is_some() },
     Need { package: "libc6-dev", purpose: "the fork helper in static glibc", is_installed: has_static_libc },
     Need {
@@ -50,6 +50,11 @@ const NEEDS: [Need; 17] = [
         package: "openssl",
         purpose: "a client of STARTTLS in sink and relay",
         is_installed: || program::find("openssl").is_some(),
+    },
+    Need {
+        package: "iproute2",
+        purpose: "mail in networks of its own",
+        is_installed: || program::find("ip").is_some(),
     },
     Need {
         package: "xfsprogs",
