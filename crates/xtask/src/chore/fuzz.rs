@@ -30,7 +30,7 @@ pub(crate) struct Words {
     /// Targets to fuzz [default: all]
     targets: Vec<String>,
     /// Fuzz each target for this many minutes of processor time
-    #[arg(long, default_value_t = 30.0)]
+    #[arg(long, default_value_t = 60.0)]
     minutes: f64,
     /// Fuzz this many targets at a time
     #[arg(long, default_value_t = 2)]

@@ -33,7 +33,7 @@ pub(crate) enum Chore {
     Link(targets::linker::Words),
     /// Test `landau serve` with curl, h2load and an independent suite of malformed requests
     CrossCheck(cross_check::Words),
-    /// Fuzz the parsers, 30 minutes of CPU time each
+    /// Fuzz the parsers, an hour of processor time each
     Fuzz(fuzz::Words),
     /// Measure the speed and accuracy of Landau itself
     #[command(subcommand)]
