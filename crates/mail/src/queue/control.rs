@@ -1,6 +1,7 @@
 //! What the user asks of a queue: what is in it, and to hold, release, delete or flush messages.
 
-use super::feed::{Feed, unix_ms};
+use super::disk::{self, unix_ms};
+use super::feed::Feed;
 use super::loaded::{Left, Loaded, Waiting};
 use super::record::{self, Meta};
 use super::{Entry, Shared};
@@ -10,7 +11,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashSet};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// What is to be done with messages.
@@ -340,9 +341,10 @@ fn held_id(line: &str, number: u32) -> io::Result<u64> {
 fn write_held(shared: &Shared, held: &BTreeSet<u64>) -> io::Result<()> {
     let (path, new) = (shared.held(), shared.held().with_extension("new"));
     let mut options = File::options();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(held.iter().map(|id| format!("{id:X}\n")).collect::<Vec<_>>().concat().as_bytes())?;
-    file.sync_all()?;
-    fs::rename(new, path)?;
-    File::open(&shared.directory)?.sync_all()
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let text = held.iter().map(|id| format!("{id:X}\n")).collect::<Vec<_>>().concat();
+    disk::write_at(&file, text.as_bytes(), 0)?;
+    disk::sync(&file)?;
+    disk::replace(&new, &path)?;
+    disk::sync_names(&shared.directory)
 }

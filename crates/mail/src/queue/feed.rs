@@ -2,6 +2,7 @@
 //! became of them.
 
 use super::control::{Answer, PAGE};
+use super::disk::unix_ms;
 use super::loaded::{Left, Loaded, Waiting};
 use super::recover::Found;
 use super::reports::Unreported;
@@ -26,7 +27,7 @@ use std::fs::File;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The memory that the contents of loaded messages may take; one message may take more.
 pub(super) const LOADED_BYTES: u64 = 128 << 20;
@@ -443,8 +444,4 @@ impl Input for Feed {
     fn finish(&mut self, now_ns: u64) -> Result<()> {
         self.write(now_ns, true)
     }
-}
-
-pub(super) fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }

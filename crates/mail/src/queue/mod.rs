@@ -15,6 +15,7 @@ mod compaction;
 pub(crate) mod control;
 #[cfg(test)]
 mod database;
+pub(crate) mod disk;
 mod feed;
 mod loaded;
 mod record;

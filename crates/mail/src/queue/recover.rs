@@ -3,11 +3,11 @@
 
 use super::record::{self, About, Final};
 use super::scan::{self, Source, States};
-use super::{Entry, Shared, control};
+use super::{Entry, Shared, control, disk};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ pub(crate) fn try_open(directory: &Path, limit: u64) -> Result<Option<Found>> {
     for (number, path) in &states {
         let Some(bytes) = segments.get_mut(number) else {
             // Its segment was deleted.
-            std::fs::remove_file(path).map_err(|error| wrong(path, error))?;
+            disk::remove(path).map_err(|error| wrong(path, error))?;
             continue;
         };
         *bytes += review.read_states(path, &mut finals).map_err(|error| wrong(path, error))?;
@@ -185,8 +185,7 @@ fn record_reported(
 
 /// Returns the first identifier of a run: one that grows with time, so that no log has the same twice.
 fn first_id() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(1, |since| since.as_secs() << 24)
+    (disk::unix_ms() / 1_000).max(1) << 24
 }
 
 /// Locks the queue in a directory; `None` if another process has done so.
@@ -237,7 +236,7 @@ impl Review {
             ));
         }
         if file.metadata()?.len() > end {
-            file.set_len(end)?;
+            disk::cut(&file, end)?;
         }
         Ok(end)
     }
@@ -252,8 +251,7 @@ impl Review {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let Segment { length, cut_at, is_kept } = self.review(path, &file, found)?;
         if let Some(cut_at) = cut_at {
-            file.set_len(cut_at)?;
-            file.sync_all()?;
+            disk::cut(&file, cut_at)?;
         }
         Ok((cut_at.unwrap_or(length), is_kept))
     }
@@ -302,7 +300,7 @@ impl Review {
     fn set_aside(&mut self, path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
         for number in 0_u32.. {
             let aside = path.with_extension(if number == 0 { "cut".to_owned() } else { format!("cut{number}") });
-            let copy = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside) {
+            let copy = match disk::create(&aside) {
                 Ok(copy) => copy,
                 // It may be of this damage, which an earlier start found, or of other bytes.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => match std::fs::read(&aside) {
@@ -311,10 +309,10 @@ impl Review {
                 },
                 Err(error) => return Err(error),
             };
-            let written = self.fill(copy, path, bytes);
+            let written = self.fill(&copy, path, bytes);
             if let Err(error) = written {
                 // If this fails too, a part of the bytes stays, which does no harm.
-                let _ = std::fs::remove_file(&aside);
+                let _ = disk::remove(&aside);
                 return Err(error);
             }
             self.aside_bytes += bytes.len() as u64;
@@ -323,14 +321,14 @@ impl Review {
         Err(io::Error::other("no name is free for another file"))
     }
 
-    fn fill(&self, mut copy: File, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fn fill(&self, copy: &File, path: &Path, bytes: &[u8]) -> io::Result<()> {
         if self.aside_bytes + bytes.len() as u64 > self.aside_limit {
             let reason = "files with the extension cut have an eighth of --queue-limit; move them elsewhere";
             return Err(io::Error::new(ErrorKind::QuotaExceeded, reason));
         }
-        copy.write_all(bytes)?;
-        copy.sync_all()?;
-        path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+        disk::write_at(copy, bytes, 0)?;
+        disk::sync(copy)?;
+        path.parent().map_or(Ok(()), disk::sync_names)
     }
 }
 

@@ -12,7 +12,8 @@
 //! Otherwise the failure is counted.
 
 use super::Entry;
-use super::feed::{Feed, unix_ms};
+use super::disk::unix_ms;
+use super::feed::Feed;
 use super::loaded::Loaded;
 use super::record::{About, Meta};
 use super::writer::Commit;

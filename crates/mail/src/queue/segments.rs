@@ -2,12 +2,11 @@
 //! here. A segment in which nothing is left is deleted.
 
 use super::record::{Final, STATE_BYTES};
-use super::{Entry, Shared};
+use super::{Entry, Shared, disk};
 use crate::ledger::Sync;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Arc;
 
 /// The files of states that are open at most. A queue may have more segments than a process may have descriptors.
@@ -142,7 +141,7 @@ impl Segments {
             }
             if self.sync != Sync::Never && self.unsynced.contains(&to) {
                 if let Some(file) = self.all.get(&to).and_then(|segment| segment.states.as_ref()) {
-                    file.sync_data()?;
+                    disk::sync(file)?;
                 }
                 self.unsynced.remove(&to);
             }
@@ -167,7 +166,7 @@ impl Segments {
     fn sync_all(&mut self, now_ns: u64) -> io::Result<()> {
         while let Some(&number) = self.unsynced.first() {
             if let Some(file) = self.all.get(&number).and_then(|segment| segment.states.as_ref()) {
-                file.sync_data()?;
+                disk::sync(file)?;
             }
             self.unsynced.remove(&number);
             self.synced_ns = now_ns;
@@ -192,7 +191,7 @@ impl Segments {
             return Ok(());
         };
         // A record that an error cut off is overwritten by the next attempt.
-        file.write_all_at(batch, *end)?;
+        disk::write_at(file, batch, *end)?;
         debug_assert_eq!(batch.len() % STATE_BYTES, 0);
         let written = batch.len() as u64;
         *end += written;
@@ -215,19 +214,17 @@ impl Segments {
                 if let Some(file) = segment.states.as_ref().filter(|_| self.sync != Sync::Never)
                     && self.unsynced.contains(&oldest)
                 {
-                    file.sync_data()?;
+                    disk::sync(file)?;
                 }
                 segment.states = None;
             }
             self.unsynced.remove(&oldest);
             self.open.pop_front();
         }
-        let file =
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.shared.states(number))?;
-        let length = file.metadata()?.len();
+        let (file, length) = disk::open_or_create(&self.shared.states(number))?;
         if length == 0 && self.sync != Sync::Never {
             // The name must survive a crash of the system, too.
-            File::open(&self.shared.directory)?.sync_all()?;
+            disk::sync_names(&self.shared.directory)?;
         }
         if let Some(segment) = self.all.get_mut(&number) {
             segment.states_bytes.get_or_insert(length);
@@ -257,7 +254,7 @@ impl Segments {
 }
 
 fn delete(path: &std::path::Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
+    match disk::remove(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }

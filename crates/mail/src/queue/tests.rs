@@ -59,7 +59,7 @@ impl Queue {
     fn accept_with(&mut self, recipients: u32, content: &str, change: impl FnOnce(&mut Meta<'_>)) -> u64 {
         let id = self.shared.next_id();
         let to = (0..recipients).map(|number| format!("r{number}@d").into()).collect();
-        let mut meta = Meta::new(id, super::feed::unix_ms(), "s@x", to);
+        let mut meta = Meta::new(id, super::disk::unix_ms(), "s@x", to);
         change(&mut meta);
         self.writer.add(&meta, &[b"Received: a\r\n", content.as_bytes()]).unwrap();
         self.commit();

@@ -1,11 +1,10 @@
 //! Appends messages to the queue: those of a batch in one write, with one sync.
 
 use super::record::{self, Meta};
-use super::{Entry, Shared};
+use super::{Entry, Shared, disk};
 use crate::ledger::Sync;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -117,7 +116,7 @@ impl Writer {
                 // error of a sync, the kernel does not say what of the file is on the device.
                 if let Some(open) = &self.open {
                     // If this fails too, the next start may find messages that no client was told of.
-                    let _ = open.file.set_len(open.bytes);
+                    let _ = disk::cut(&open.file, open.bytes);
                 }
                 // Earlier batches may not be synced; if this fails, they are where the policy leaves them.
                 let _ = self.sync_now(now_ns);
@@ -151,7 +150,7 @@ impl Writer {
             entry.segment = open.number;
             entry.offset += open.bytes;
         }
-        open.file.write_all_at(&self.batch, open.bytes)?;
+        disk::write_at(&open.file, &self.batch, open.bytes)?;
         self.is_dirty = true;
         Ok(())
     }
@@ -168,7 +167,7 @@ impl Writer {
             return Ok(());
         }
         if let Some(open) = &self.open {
-            open.file.sync_data()?;
+            disk::sync(&open.file)?;
         }
         (self.is_dirty, self.synced_ns) = (false, now_ns);
         Ok(())
@@ -179,13 +178,12 @@ impl Writer {
 fn begin(shared: &Shared, sync: Sync) -> io::Result<Open> {
     let number = shared.next_segment();
     let path = shared.mail(number);
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+    let file = disk::create(&path)?;
     if sync != Sync::Never {
         // The name must survive a crash of the system, too.
-        let synced = File::open(&shared.directory).and_then(|directory| directory.sync_all());
-        if let Err(error) = synced {
+        if let Err(error) = disk::sync_names(&shared.directory) {
             // If this fails too, the next start finds a file without messages.
-            let _ = std::fs::remove_file(&path);
+            let _ = disk::remove(&path);
             return Err(error);
         }
     }
