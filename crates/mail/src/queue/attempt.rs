@@ -163,7 +163,8 @@ impl Feed {
         }
         if !matches!(recipient.state, Some(State::Done | State::Failed)) {
             let is_deferred = recipient.state == Some(State::Deferred);
-            loaded.kept.push(Left { index, attempts: recipient.attempts, is_deferred, crowded_site, due_ns: 0 });
+            let (attempts, was_offered) = (recipient.attempts, true);
+            loaded.kept.push(Left { index, attempts, is_deferred, was_offered, crowded_site, due_ns: 0 });
         }
         if let Some(at) = loaded.sites.iter().position(|(known, _)| *known == site) {
             loaded.sites[at].1 -= 1;

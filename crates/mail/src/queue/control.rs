@@ -251,6 +251,7 @@ impl Feed {
 
     /// Sets when parked messages are looked at again, after the user has changed that.
     fn reorder(&mut self) {
+                was_offered: recipients[index as usize].was_offered,
         self.deferred.clear();
         for (waiting, place) in self.parked.iter_mut().zip(0..) {
             let Some(waiting) = waiting else { continue };

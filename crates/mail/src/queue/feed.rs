@@ -375,11 +375,12 @@ impl Input for Feed {
                 && let Some(index) = loaded.next.pop_front()
             {
                 loaded.out += 1;
-                let Loaded { letter, recipients, waiting, .. } = loaded;
-                let recipient = &recipients[index as usize];
+                let Loaded { letter, recipients, .. } = loaded;
+                let recipient = &mut recipients[index as usize];
                 record.set_address(&recipient.address);
                 let number = u64::from(slot) << 32 | u64::from(index);
-                let is_again = waiting.is_again;
+                // Those that a hold kept from the engine are new to it.
+                let is_again = std::mem::replace(&mut recipient.was_offered, true);
                 let letter = Rc::clone(letter);
                 return Ok(Next::Recipient(Offer { number, letter, state: recipient.state, is_again }));
             }

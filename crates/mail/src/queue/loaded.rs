@@ -23,6 +23,8 @@ pub(super) struct Left {
     pub(super) attempts: u32,
     /// Whether it was deferred.
     pub(super) is_deferred: bool,
+    /// Whether the engine had it before in this run.
+    pub(super) was_offered: bool,
     /// The site that had its share of the memory when the recipient was to be tried; otherwise [`NO_SITE`].
     pub(super) crowded_site: u32,
     /// When it is tried. 0 until an attempt has ended.
@@ -32,7 +34,7 @@ pub(super) struct Left {
 impl Left {
     /// Returns a recipient that was not tried in this run.
     pub(super) fn new(index: u32) -> Self {
-        Self { index, attempts: 0, is_deferred: false, crowded_site: NO_SITE, due_ns: 0 }
+        Self { index, attempts: 0, is_deferred: false, was_offered: false, crowded_site: NO_SITE, due_ns: 0 }
     }
 }
 
@@ -88,6 +90,8 @@ pub(super) struct Recipient {
     pub(super) state: Option<State>,
     /// How often it was tried in this run, without this attempt.
     pub(super) attempts: u32,
+    /// Whether the engine had it before in this run, or has it.
+    pub(super) was_offered: bool,
     /// Why this attempt deferred it.
     pub(super) reason: Option<Box<str>>,
     /// The site at which the engine has it; otherwise [`NO_SITE`].
@@ -152,6 +156,7 @@ pub(super) fn load(
         address: address.into(),
         state: Some(State::Done),
         attempts: 0,
+        was_offered: false,
         reason: None,
         site: NO_SITE,
     };
@@ -160,6 +165,7 @@ pub(super) fn load(
     for one in &left {
         let recipient = &mut recipients[one.index as usize];
         (recipient.state, recipient.attempts) = (one.is_deferred.then_some(State::Deferred), one.attempts);
+        recipient.was_offered = one.was_offered;
     }
     let (due, kept): (Vec<Left>, Vec<Left>) = left.iter().partition(|one| one.due_ns <= now_ns);
     Ok(Loaded {
