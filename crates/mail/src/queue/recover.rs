@@ -1,5 +1,9 @@
 //! Opens a queue: reads what is there, skips what the device has damaged, and cuts off what a crash left unfinished.
 //! Both are copied to other files, which count as part of the queue.
+//!
+//! What is found is synced before anything is made of it: a relay that was killed may have written it and not synced
+//! it. A crash of the system could take a copy whose original was deleted since, or a report whose failures were
+//! recorded.
 
 use super::record::{self, About, Final};
 use super::scan::{self, Source, States};
@@ -134,6 +138,7 @@ pub(crate) fn try_open(directory: &Path, limit: u64) -> Result<Option<Found>> {
         *segments.entry(number).or_default() += bytes;
         kept.extend(is_kept.then_some(number));
     }
+    disk::sync_names(directory).map_err(|error| wrong(directory, error))?;
     let mut unrecorded = record_reported(reported, &entries, &mut finals);
     for (id, ..) in &copies {
         // The states may be beside the copy that is not used.
@@ -238,6 +243,7 @@ impl Review {
         if file.metadata()?.len() > end {
             disk::cut(&file, end)?;
         }
+        disk::sync(&file)?;
         Ok(end)
     }
 
@@ -253,6 +259,7 @@ impl Review {
         if let Some(cut_at) = cut_at {
             disk::cut(&file, cut_at)?;
         }
+        disk::sync(&file)?;
         Ok((cut_at.unwrap_or(length), is_kept))
     }
 
