@@ -34,27 +34,28 @@ impl Journal {
         Ok(())
     }
 
-    /// Adds a line about a recipient of a message.
-    pub(crate) fn add(&mut self, message: u64, report: &Report<'_>, unix_ms: u64) {
+    /// Returns the line about a recipient of a message.
+    pub(crate) fn line(message: u64, report: &Report<'_>, unix_ms: u64) -> Vec<u8> {
         let state = match report.state {
             State::Done => Mode::Data.success(),
             State::Deferred => "deferred",
             State::Failed => "failed",
         };
-        self.add_line(message, report, state, unix_ms);
+        let mut line = Vec::new();
+        write_line(&mut line, message, report, state, unix_ms);
+        line
+    }
+
+    /// Adds lines.
+    pub(crate) fn add(&mut self, lines: &[u8]) {
+        self.batch.extend_from_slice(lines);
     }
 
     /// Adds a line about a recipient that the user has deleted.
     pub(crate) fn add_deleted(&mut self, message: u64, number: u64, address: &str, unix_ms: u64) {
         let text = &b"deleted by the user"[..];
         let report = Report { number, address, state: State::Failed, code: None, text, host: None };
-        self.add_line(message, &report, "deleted", unix_ms);
-    }
-
-    fn add_line(&mut self, message: u64, report: &Report<'_>, state: &str, unix_ms: u64) {
-        // Writing to memory cannot fail.
-        let _ = write!(self.batch, "{{\"message\":\"{message:X}\",");
-        write_report(&mut self.batch, report, state, &unix_ms.to_string());
+        write_line(&mut self.batch, message, &report, "deleted", unix_ms);
     }
 
     /// Writes the lines.
@@ -65,4 +66,10 @@ impl Journal {
         }
         Ok(())
     }
+}
+
+fn write_line(out: &mut Vec<u8>, message: u64, report: &Report<'_>, state: &str, unix_ms: u64) {
+    // Writing to memory cannot fail.
+    let _ = write!(out, "{{\"message\":\"{message:X}\",");
+    write_report(out, report, state, &unix_ms.to_string());
 }

@@ -292,12 +292,23 @@ impl Feed {
             // Every message that waits keeps one.
             let text = String::from_utf8_lossy(&report.text[..report.text.len().min(REPLY_BYTES)]);
             recipient.reason = Some(format!("{code}{text}").into());
-        } else if !self.note_report(loaded, report) {
+        }
+        let id = loaded.waiting.entry.id;
+        let mut line = self.journal.is_some().then(|| {
+            let number = u64::from(index);
+            Journal::line(id, &Report { number, ..*report }, unix_ms())
+        });
+        // What is reported is recorded with its report, here and in the ledger.
+        if report.state != State::Deferred && !self.note_report(loaded, report, &mut line) {
             self.segments.settle(&loaded.waiting.entry, index);
         }
-        if let Some(journal) = &mut self.journal {
-            let number = u64::from(index);
-            journal.add(loaded.waiting.entry.id, &Report { number, ..*report }, unix_ms());
+        self.note_line(line.as_deref());
+    }
+
+    /// Adds a line to the ledger, if there is one.
+    pub(super) fn note_line(&mut self, line: Option<&[u8]>) {
+        if let (Some(journal), Some(line)) = (&mut self.journal, line) {
+            journal.add(line);
         }
     }
 

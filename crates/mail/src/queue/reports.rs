@@ -50,6 +50,8 @@ struct Pending {
     host: Option<Box<str>>,
     code: Option<u16>,
     text: Box<[u8]>,
+    /// The line of the ledger.
+    line: Option<Vec<u8>>,
 }
 
 /// The failures of a message that were not reported, and so were not recorded.
@@ -136,8 +138,9 @@ impl Unreported {
 }
 
 impl Feed {
-    /// Notes what is to be reported about a recipient, if anything is. Its state is then recorded with the report.
-    pub(super) fn note_report(&mut self, loaded: &Loaded, report: &Report<'_>) -> bool {
+    /// Notes what is to be reported about a recipient, if anything is. Its state and the line of the ledger, which is
+    /// taken, are then recorded with the report.
+    pub(super) fn note_report(&mut self, loaded: &Loaded, report: &Report<'_>, line: &mut Option<Vec<u8>>) -> bool {
         let Some((action, to, replacement)) = self.told(loaded, report) else { return false };
         let unreported = self.unreported.entry(loaded.waiting.entry.id).or_insert_with(|| Unreported {
             entry: loaded.waiting.entry.clone(),
@@ -155,6 +158,7 @@ impl Feed {
             host: report.host.map(|host| host.name.into()),
             code: report.code,
             text: report.text[..report.text.len().min(REPLY_BYTES)].into(),
+            line: line.take(),
         });
         true
     }
@@ -183,7 +187,12 @@ impl Feed {
     /// Records the failures of a message that the user has deleted without a report.
     pub(super) fn drop_report(&mut self, id: u64) {
         let Some(one) = self.unreported.remove(&id) else { return };
-        one.pending.iter().for_each(|pending| self.segments.settle(&one.entry, pending.index));
+        one.pending.iter().for_each(|pending| self.settle_reported(&one.entry, pending));
+    }
+
+    fn settle_reported(&mut self, entry: &Entry, pending: &Pending) {
+        self.segments.settle(entry, pending.index);
+        self.note_line(pending.line.as_deref());
     }
 
     /// Returns whether a report is to be written now.
@@ -246,7 +255,7 @@ impl Feed {
         }
         for id in about {
             let Some(mut one) = self.unreported.remove(id) else { continue };
-            one.ready(is_end).for_each(|pending| self.segments.settle(&one.entry, pending.index));
+            one.ready(is_end).for_each(|pending| self.settle_reported(&one.entry, pending));
             if one.is_over {
                 self.segments.remove(&one.entry);
             } else if !(is_end || one.is_ended) {
