@@ -77,6 +77,8 @@ pub(crate) struct Handling {
 pub(crate) struct Published {
     /// The recipients of this run, by state, without those that were deleted.
     pub(crate) tally: Tally,
+    /// The recipients that were in the queue at the start.
+    pub(crate) found: u64,
     /// The recipients that the user has deleted.
     pub(crate) deleted: u64,
     /// The recipients of messages that the receiver has announced: those that it accepted besides are left, too.
@@ -120,6 +122,8 @@ pub(crate) struct Feed {
     pub(super) journal: Option<Journal>,
     /// The recipients of this run, by state, without those that were deleted.
     pub(super) tally: Tally,
+    /// The recipients that were in the queue at the start.
+    found: u64,
     /// The recipients that the user has deleted.
     pub(super) deleted: u64,
     /// The counts as of the last commit, for other threads.
@@ -184,6 +188,7 @@ impl Feed {
             buffer: Vec::new(),
             journal,
             tally: Tally::default(),
+            found: 0,
             deleted: 0,
             published: Arc::default(),
             announced: 0,
@@ -210,6 +215,7 @@ impl Feed {
             let waiting = feed.waiting(one.entry, recipients, now_ns);
             feed.fresh.push_back(waiting);
         }
+        feed.found = feed.tally.left;
         for (entry, recipient) in unrecorded {
             feed.segments.settle(&entry, recipient);
         }
@@ -227,11 +233,10 @@ impl Feed {
     }
 
     fn publish(&self) {
-        let Self { tally, deleted, announced, unreadable, reports, double_bounces, damaged_bytes, ref held, .. } =
-            *self;
-        let held = held.len() as u64;
+        let Self { tally, found, deleted, announced, unreadable, reports, double_bounces, .. } = *self;
+        let (damaged_bytes, held) = (self.damaged_bytes, self.held.len() as u64);
         let published =
-            Published { tally, deleted, announced, unreadable, reports, double_bounces, damaged_bytes, held };
+            Published { tally, found, deleted, announced, unreadable, reports, double_bounces, damaged_bytes, held };
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = published;
     }
 

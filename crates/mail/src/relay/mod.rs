@@ -28,7 +28,6 @@ use crate::queue::{self, Feed, Handling, Patience, Published, Writer};
 use crate::schedule::{Limits, Schedule};
 use crate::sink::counters::Reading;
 use crate::sink::{Config, Listen, Remote, Sink};
-use crate::stats::Tally;
 use crate::tls::ServerTls;
 use control::{Control, Desk};
 use landau_reactor::Backend;
@@ -89,15 +88,6 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Returns the recipients that this run knows, by state: those that were in the queue, and those it accepted,
-    /// without those that the user has deleted.
-    pub fn tally(&self) -> Tally {
-        let Published { mut tally, announced, .. } = *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read after the tally, so that no recipient is missing that was accepted before.
-        tally.left += self.remote.total("recipients_accepted").saturating_sub(announced);
-        tally
-    }
-
     /// Opens the ledger again, after it was renamed.
     ///
     /// # Errors
@@ -111,17 +101,22 @@ impl Monitor {
         }
     }
 
-    /// Returns all counters.
+    /// Returns all counters, as of one moment: the recipients that were found and accepted, and those of reports, are
+    /// those that were sent, failed, deferred, deleted, or are left.
     pub fn totals(&self) -> Vec<Reading> {
-        let Tally { done, deferred, failed, left } = self.tally();
-        let Published { deleted, unreadable, reports, double_bounces, damaged_bytes, held, .. } =
-            *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        let reading = |name, about, value| Reading { name, about, value };
+        let published = *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read after what the engine knows: recipients that it was not told of yet were accepted since, and are left.
         let mut all = self.remote.totals();
+        let accepted = all.iter().find(|one| one.name == "recipients_accepted").map_or(0, |one| one.value);
+        let Published { tally, found, deleted, announced, reports, held, .. } = published;
+        let Published { unreadable, double_bounces, damaged_bytes, .. } = published;
+        let left = tally.left + accepted.saturating_sub(announced);
+        let reading = |name, about, value| Reading { name, about, value };
         all.extend([
-            reading("recipients_sent", "recipients to whom mail was delivered", done),
-            reading("recipients_failed", "recipients to whom mail could not be delivered", failed),
-            reading("recipients_deferred", "recipients who are tried again later", deferred),
+            reading("recipients_found", "recipients that were in the queue at the start", found),
+            reading("recipients_sent", "recipients to whom mail was delivered", tally.done),
+            reading("recipients_failed", "recipients to whom mail could not be delivered", tally.failed),
+            reading("recipients_deferred", "recipients who are tried again later", tally.deferred),
             reading("recipients_deleted", "recipients whose message the user has deleted", deleted),
             reading("recipients_left", "recipients who have not been tried", left),
             reading("reports", "reports to senders about recipients that failed, added to the queue", reports),
