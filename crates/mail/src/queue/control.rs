@@ -9,7 +9,7 @@ use crate::ledger::{Journal, State};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
@@ -81,6 +81,27 @@ pub(crate) struct Item {
     pub(crate) reason: Option<Box<str>>,
 }
 
+/// Where a message is.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// The engine has recipients of it.
+    Active(u32),
+    /// It was not tried.
+    Fresh(u32),
+    /// It waits.
+    Parked(u32),
+}
+
+/// Returns a message that the engine does not have, the recipients that are left, and what it does.
+fn outside(waiting: &Waiting) -> (&Waiting, Vec<u32>, Condition) {
+    let condition = match waiting {
+        Waiting { is_held: true, .. } => Condition::Held,
+        Waiting { is_again: false, failed_reads: 0, .. } => Condition::New,
+        _ => Condition::Deferred,
+    };
+    (waiting, waiting.left().iter().map(|one| one.index).collect(), condition)
+}
+
 /// The answer to a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -131,49 +152,40 @@ impl Feed {
 
     /// Returns the messages of a list's next page.
     fn list(&self, request: &Request, now_ns: u64) -> Answer {
-        let active = self.slots.iter().flatten().map(|loaded| loaded.waiting.entry.id);
-        let waiting = self.fresh.iter().chain(self.parked.iter().flatten()).map(|waiting| waiting.entry.id);
-        let is_next = |id: &u64| *id > request.after && request.chooses(*id);
-        // The first ones of a page, the last one on top.
-        let (mut page, mut is_last) = (BinaryHeap::new(), true);
-        for id in active.chain(waiting).filter(is_next) {
-            page.push(id);
-            if page.len() > self.page {
-                page.pop();
-                is_last = false;
-            }
+        let is_next = |id: u64| id > request.after && request.chooses(id);
+        let active =
+            (0..).zip(&self.slots).filter_map(|(at, one)| Some((one.as_ref()?.waiting.entry.id, Place::Active(at))));
+        let fresh = (0..).zip(&self.fresh).map(|(at, one)| (one.entry.id, Place::Fresh(at)));
+        let parked = (0..).zip(&self.parked).filter_map(|(at, one)| Some((one.as_ref()?.entry.id, Place::Parked(at))));
+        let mut page: Vec<(u64, Place)> = active.chain(fresh).chain(parked).filter(|(id, _)| is_next(*id)).collect();
+        let is_last = page.len() <= self.page;
+        if !is_last {
+            page.select_nth_unstable_by_key(self.page, |(id, _)| *id);
+            page.truncate(self.page);
         }
-        let last = page.peek().copied().unwrap_or_default();
-        Answer::Items { items: self.items(|id| is_next(&id) && id <= last, now_ns), is_last }
+        page.sort_unstable_by_key(|(id, _)| *id);
+        Answer::Items { items: page.into_iter().filter_map(|(_, place)| self.item(place, now_ns)).collect(), is_last }
     }
 
-    /// Returns messages by their identifiers.
-    fn items(&self, is_wanted: impl Fn(u64) -> bool, now_ns: u64) -> Vec<Item> {
-        let is_wanted = |waiting: &Waiting| is_wanted(waiting.entry.id);
-        let item = |waiting: &Waiting, left: Vec<u32>, condition| Item {
+    /// Returns the message at a place; `None` if there is none.
+    fn item(&self, place: Place, now_ns: u64) -> Option<Item> {
+        let is_left = |state: Option<State>| !matches!(state, Some(State::Done | State::Failed));
+        let (waiting, left, condition): (&Waiting, Vec<u32>, Condition) = match place {
+            Place::Active(at) => {
+                let Loaded { waiting, recipients, .. } = self.slots.get(at as usize)?.as_ref()?;
+                let left = recipients.iter().zip(0..).filter(|(one, _)| is_left(one.state));
+                (waiting, left.map(|(_, index)| index).collect(), Condition::Active)
+            }
+            Place::Fresh(at) => outside(self.fresh.get(at as usize)?),
+            Place::Parked(at) => outside(self.parked.get(at as usize)?.as_ref()?),
+        };
+        Some(Item {
             entry: waiting.entry.clone(),
             condition,
             left,
             due_in_ms: (condition == Condition::Deferred).then(|| waiting.wake_ns.saturating_sub(now_ns) / 1_000_000),
             reason: waiting.reason.clone(),
-        };
-        let active = self.slots.iter().flatten().filter(|loaded| is_wanted(&loaded.waiting)).map(|loaded| {
-            let is_left = |state: Option<State>| !matches!(state, Some(State::Done | State::Failed));
-            let left = loaded.recipients.iter().zip(0..).filter(|(one, _)| is_left(one.state));
-            item(&loaded.waiting, left.map(|(_, index)| index).collect(), Condition::Active)
-        });
-        let waiting = self.fresh.iter().chain(self.parked.iter().flatten()).filter(|one| is_wanted(one));
-        let waiting = waiting.map(|waiting| {
-            let condition = match waiting {
-                Waiting { is_held: true, .. } => Condition::Held,
-                Waiting { is_again: false, failed_reads: 0, .. } => Condition::New,
-                _ => Condition::Deferred,
-            };
-            item(waiting, waiting.left().iter().map(|one| one.index).collect(), condition)
-        });
-        let mut items: Vec<Item> = active.chain(waiting).collect();
-        items.sort_by_key(|item| item.entry.id);
-        items
+        })
     }
 
     /// Returns the messages that are chosen, wherever they are.
@@ -239,6 +251,7 @@ impl Feed {
             kept.extend(next.drain(..).map(|index| Left {
                 attempts: recipients[index as usize].attempts,
                 is_deferred: recipients[index as usize].state == Some(State::Deferred),
+                was_offered: recipients[index as usize].was_offered,
                 ..Left::new(index)
             }));
             // It may have given back all that it has had so far.
@@ -251,7 +264,6 @@ impl Feed {
 
     /// Sets when parked messages are looked at again, after the user has changed that.
     fn reorder(&mut self) {
-                was_offered: recipients[index as usize].was_offered,
         self.deferred.clear();
         for (waiting, place) in self.parked.iter_mut().zip(0..) {
             let Some(waiting) = waiting else { continue };
@@ -287,7 +299,7 @@ impl Feed {
         count += deleted.len() as u64;
         for waiting in deleted {
             self.held.remove(&waiting.entry.id);
-            let known = addresses(&self.shared, &waiting.entry).ok().flatten().map_or(Vec::new(), |(_, to)| to);
+            let known = addresses(&self.shared, &waiting.entry).map_or(Vec::new(), |(_, to)| to);
             for one in waiting.left().iter() {
                 let address = known.get(one.index as usize).map_or("", String::as_str);
                 self.settle_deleted(&waiting.entry, *one, address);
@@ -309,16 +321,12 @@ impl Feed {
     }
 }
 
-/// Returns the sender and the recipients of a message; `None` if it is no longer there.
-pub(crate) fn addresses(shared: &Shared, entry: &Entry) -> io::Result<Option<(String, Vec<String>)>> {
-    let file = match File::open(shared.mail(entry.segment)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
+/// Returns the sender and the recipients of a message.
+pub(crate) fn addresses(shared: &Shared, entry: &Entry) -> io::Result<(String, Vec<String>)> {
+    let file = File::open(shared.mail(entry.segment))?;
     let envelope = record::envelope(&file, entry.offset)?;
     let Meta { from, to, .. } = serde_json::from_slice(&envelope)?;
-    Ok(Some((from.into_owned(), to.into_iter().map(Cow::into_owned).collect())))
+    Ok((from.into_owned(), to.into_iter().map(Cow::into_owned).collect()))
 }
 
 /// Reads the identifiers of the messages that are held.

@@ -304,7 +304,7 @@ pub(super) fn answer<E>(
     mut ask: impl FnMut(Request) -> std::result::Result<Answer, Unanswered>,
     mut each: impl FnMut(Queued) -> std::result::Result<(), E>,
 ) -> std::result::Result<Line, E> {
-    let mut count = 0;
+    let (mut count, mut missing) = (0, None);
     loop {
         let (items, is_last) = match ask(request.clone()) {
             Ok(Answer::Items { items, is_last }) => (items, is_last),
@@ -312,23 +312,30 @@ pub(super) fn answer<E>(
             Ok(Answer::Failed(reason)) | Err(Unanswered::Failed(reason)) => return Ok(Line::Error(reason)),
             Err(Unanswered::Ended) => return Ok(Line::Ending),
         };
-        request.after = items.last().map_or(request.after, |item| item.entry.id);
+        let mut is_stale = false;
         for item in items {
-            // A message that has moved or gone since is not listed.
-            let Some(message) = queued(shared, item) else { continue };
+            let (id, place) = (item.entry.id, Some((item.entry.id, item.entry.segment)));
+            let Some(message) = queued(shared, item, missing == place) else {
+                // Its segment was deleted since: it has moved, or the relay is done with it. The engine knows.
+                (missing, is_stale) = (place, true);
+                break;
+            };
+            request.after = id;
             count += 1;
             each(message)?;
         }
-        if is_last {
+        if is_last && !is_stale {
             return Ok(Line::Done { found: count, changed: count });
         }
     }
 }
 
-fn queued(shared: &Shared, item: Item) -> Option<Queued> {
+/// Returns a message of a list; `None` if its segment is gone, unless the engine has said twice that it is there.
+fn queued(shared: &Shared, item: Item, must_be_there: bool) -> Option<Queued> {
     let Item { entry, condition, left, due_in_ms, reason } = item;
     let (from, mut to, reason) = match queue::addresses(shared, &entry) {
-        Ok(found) => found.map(|(from, to)| (from, to, reason.map(String::from)))?,
+        Ok((from, to)) => (from, to, reason.map(String::from)),
+        Err(error) if error.kind() == ErrorKind::NotFound && !must_be_there => return None,
         // The others are listed all the same.
         Err(error) => (String::new(), Vec::new(), Some(format!("the message cannot be read: {error}"))),
     };
@@ -348,8 +355,12 @@ fn queued(shared: &Shared, item: Item) -> Option<Queued> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::Sync;
     use crate::network::Sockets;
+    use crate::queue::control::Action;
+    use crate::queue::{Meta, Writer};
     use landau_reactor::Backend;
+    use std::collections::HashSet;
 
     /// A client that sends a byte at a time must not keep others from the relay.
     #[test]
@@ -365,6 +376,44 @@ mod tests {
         // The relay does not wait for what has not arrived, and sends its answer.
         is_ending.store(true, Ordering::Relaxed);
         assert_eq!(early.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+
+    /// Compaction moves messages while they are listed.
+    #[test]
+    fn a_list_has_messages_whose_segment_was_deleted_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = Arc::new(Shared::new(folder.path(), 1 << 30, 1, 1));
+        let mut writer = Writer::new(Arc::clone(&shared), Sync::Never);
+        for id in 1..=4 {
+            writer.add(&Meta::new(id, 1, "s@x", vec![format!("r{id}@d").into()]), &[b"\r\n"]).unwrap();
+        }
+        let entries = writer.commit(0).unwrap().entries;
+        let [old, new] = ["00000001.mail", "00000002.mail"].map(|name| folder.path().join(name));
+        let (mut asked, mut listed) = (0, Vec::new());
+        let ask = |request: Request| {
+            asked += 1;
+            // The third message is delivered meanwhile, and the file of the fourth is lost.
+            let place = |id: u64| if id == 4 { 9 } else { asked.min(2) };
+            let entries = entries.iter().filter(|entry| entry.id > request.after && (asked == 1 || entry.id != 3));
+            let item = |entry: &queue::Entry| Item {
+                entry: queue::Entry { segment: place(entry.id), ..entry.clone() },
+                condition: Condition::New,
+                left: vec![0],
+                due_in_ms: None,
+                reason: None,
+            };
+            Ok(Answer::Items { items: entries.map(item).collect(), is_last: true })
+        };
+        let last = answer(Request::new(Action::List, HashSet::new()), &shared, ask, |message| {
+            if listed.is_empty() {
+                std::fs::rename(&old, &new).unwrap();
+            }
+            listed.push((message.id, message.to.concat(), message.reason.is_some()));
+            Ok::<(), ()>(())
+        });
+        assert!(matches!(last, Ok(Line::Done { found: 3, .. })), "{last:?}");
+        let expected = [("1", "r1@d", false), ("2", "r2@d", false), ("4", "", true)];
+        assert_eq!(listed, expected.map(|(id, to, is_unreadable)| (id.to_owned(), to.to_owned(), is_unreadable)));
     }
 
     /// A list that is read fast enough to block no write ends with the relay, too.
