@@ -126,8 +126,9 @@ pub(crate) fn try_open(directory: &Path, limit: u64) -> Result<Option<Found>> {
     for (&number, path) in &mails {
         let bytes = review.read_mail(path, |offset, bytes, message| {
             let record::Message { meta, .. } = message;
+            // A report about a message that is gone must not count for another one.
+            next_id = next_id.max(meta.id + 1).max(meta.about.as_ref().map_or(0, |about| about.id + 1));
             reported.extend(meta.about);
-            next_id = next_id.max(meta.id + 1);
             let (bytes, recipients) = (bytes.len() as u64, meta.to.len() as u32);
             let entry = Entry { id: meta.id, segment: number, offset, bytes, recipients, at_ms: meta.at_ms };
             // A message that was moved may still be in the segment it came from; the later one is complete.
@@ -154,7 +155,7 @@ pub(crate) fn try_open(directory: &Path, limit: u64) -> Result<Option<Found>> {
     });
     let left: Vec<Left> = left.collect();
     let ids: HashSet<u64> = left.iter().map(|one| one.entry.id).collect();
-    // Identifiers of messages that are gone are not used again within a second.
+    // Identifiers of messages that are gone are not used again.
     let next_id = next_id.max(first_id());
     let next_segment = segments.last_key_value().map_or(1, |(&last, _)| last + 1);
     let shared = Shared::new(directory, limit, next_id, next_segment);
@@ -188,9 +189,10 @@ fn record_reported(
     unrecorded
 }
 
-/// Returns the first identifier of a run: one that grows with time, so that no log has the same twice.
+/// Returns the first identifier of a run: one that grows with time, faster than messages can come, so that no log has
+/// the same twice.
 fn first_id() -> u64 {
-    (disk::unix_ms() / 1_000).max(1) << 24
+    disk::unix_ms().max(1) << 20
 }
 
 /// Locks the queue in a directory; `None` if another process has done so.

@@ -5,7 +5,9 @@ mod control;
 mod disk;
 
 use super::feed::LOADED_BYTES;
-use super::record::Meta;
+use super::loaded::read;
+use super::record::{About, Meta};
+use super::recover::{Found, Left};
 use super::segments::MOST_OPEN;
 use super::{Commit, Feed, Handling, Notice, Patience, SEGMENT_BYTES, Shared, Writer, open};
 use crate::envelope::{Envelope, Mode, Request};
@@ -510,6 +512,18 @@ fn notifications_are_those_that_the_sender_asked_for() {
             meta.from = from.into();
             meta.requests = vec![Request { notify, orcpt: None }];
         });
+/// The message that a report is about may be gone. If another one got its identifier, it would count as reported.
+#[test]
+fn no_message_gets_the_identifier_of_one_that_a_report_is_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let gone = u64::MAX / 2;
+    queue.accept_with(1, "\r\na\r\n", |meta| meta.about = Some(About { id: gone, recipients: vec![0] }));
+    drop((queue.writer, queue.feed));
+    let mut queue = Queue::open(folder.path());
+    assert_eq!(queue.accept(1, "\r\nb\r\n"), gone + 1);
+}
+
         let all = queue.take_all();
         queue.answer(&all[0], state, has_dsn);
         queue.feed.commit(0).unwrap();
