@@ -25,12 +25,14 @@ mod scan;
 mod segments;
 mod shares;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod writer;
 
 pub(crate) use control::addresses;
 pub(crate) use feed::{Feed, Handling, Patience, Published};
 pub(crate) use record::{Message, Meta, parse};
+#[cfg(test)]
+pub(crate) use recover::Found;
 pub(crate) use recover::{InUse, LOCK, exposure, in_use, open, try_open};
 pub(crate) use writer::{Commit, Writer};
 

@@ -9,7 +9,7 @@ use super::loaded::read;
 use super::record::{About, Meta};
 use super::recover::{Found, Left};
 use super::segments::MOST_OPEN;
-use super::{Commit, Feed, Handling, Notice, Patience, SEGMENT_BYTES, Shared, Writer, open};
+use super::{Commit, Feed, Handling, Notice, Patience, SEGMENT_BYTES, Shared, Writer, open, parse};
 use crate::envelope::{Envelope, Mode, Request};
 use crate::input::{Input, Next, Offer};
 use crate::ledger::{Host, Report, State, Sync};
@@ -24,6 +24,28 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 const SECOND: u64 = 1_000_000_000;
+
+/// A message that a start has found.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) id: u64,
+    pub(crate) segment: u32,
+    /// The indices of the recipients that are left.
+    pub(crate) left: Vec<u32>,
+    /// The message and the recipients that it reports.
+    pub(crate) about: Option<(u64, Vec<u32>)>,
+}
+
+/// Returns the messages that a start has found.
+pub(crate) fn seen(found: &Found) -> Vec<Seen> {
+    let mut bytes = Vec::new();
+    let mut seen = |left: &Left| {
+        read(&found.shared, &left.entry, &mut bytes).unwrap();
+        let about = parse(&bytes).unwrap().meta.about.map(|about| (about.id, about.recipients));
+        Seen { id: left.entry.id, segment: left.entry.segment, left: left.recipients.clone(), about }
+    };
+    found.left.iter().map(&mut seen).collect()
+}
 
 /// Both sides of a queue.
 struct Queue {
@@ -490,6 +512,18 @@ fn the_sender_is_told_of_failures_once_whatever_is_lost_in_a_crash() {
     assert_eq!(queue.files(), BTreeSet::new());
 }
 
+/// The message that a report is about may be gone. If another one got its identifier, it would count as reported.
+#[test]
+fn no_message_gets_the_identifier_of_one_that_a_report_is_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let gone = u64::MAX / 2;
+    queue.accept_with(1, "\r\na\r\n", |meta| meta.about = Some(About { id: gone, recipients: vec![0] }));
+    drop((queue.writer, queue.feed));
+    let mut queue = Queue::open(folder.path());
+    assert_eq!(queue.accept(1, "\r\nb\r\n"), gone + 1);
+}
+
 #[test]
 fn notifications_are_those_that_the_sender_asked_for() {
     let failure = Notify { failure: true, ..Notify::NEVER };
@@ -512,18 +546,6 @@ fn notifications_are_those_that_the_sender_asked_for() {
             meta.from = from.into();
             meta.requests = vec![Request { notify, orcpt: None }];
         });
-/// The message that a report is about may be gone. If another one got its identifier, it would count as reported.
-#[test]
-fn no_message_gets_the_identifier_of_one_that_a_report_is_about() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut queue = Queue::open(folder.path());
-    let gone = u64::MAX / 2;
-    queue.accept_with(1, "\r\na\r\n", |meta| meta.about = Some(About { id: gone, recipients: vec![0] }));
-    drop((queue.writer, queue.feed));
-    let mut queue = Queue::open(folder.path());
-    assert_eq!(queue.accept(1, "\r\nb\r\n"), gone + 1);
-}
-
         let all = queue.take_all();
         queue.answer(&all[0], state, has_dsn);
         queue.feed.commit(0).unwrap();

@@ -105,7 +105,10 @@ fn recipients_that_come_while_the_engine_runs_get_their_own_letters() {
         let scenario = Scenario { mode: Mode::Data, ..Scenario::of_seed(seed) };
         let mut scenario = Scenario { recipients: scenario.recipients + 10, kill: 0.0, ..scenario };
         scenario.envelope.mode = Mode::Data;
-        let world = Rc::new(RefCell::new(World { letters: LETTERS, ..scenario.world() }));
+        let world = Rc::new(RefCell::new(World {
+            letters: (0..scenario.recipients as u32).map(|number| number % LETTERS).collect(),
+            ..scenario.world()
+        }));
         let feed = Rc::new(RefCell::new(Feed::new(&scenario)));
         let network = Virtual::new(Rc::clone(&world));
         let schedule = Schedule::new(scenario.limits());

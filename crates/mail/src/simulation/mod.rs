@@ -8,12 +8,16 @@
 //! direction, or silent from some command on; what is sent is accepted in pieces, and what is received comes in pieces.
 //! The engine is killed at any write of the ledger, of which any part may be written, and started again.
 //!
+//! Two inputs are tested so: a list with its ledger, here, and the [queue](queue) of a relay.
+//!
 //! The simulation knows what each server accepted, which replies the engine has read, and what the ledger holds. So it
 //! notices a recipient that is lost, and one that is sent to after it was acknowledged.
 
 mod feed;
 mod names;
 mod network;
+mod queue;
+mod senders;
 mod server;
 mod storage;
 
@@ -32,6 +36,7 @@ use network::Virtual;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use senders::Senders;
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::rc::Rc;
@@ -58,14 +63,16 @@ struct World {
     mode: Mode,
     /// Whether each domain has its own hosts.
     is_by_domain: bool,
-    /// If there is more than one letter, their number: recipient n gets letter n modulo this.
-    letters: u32,
+    /// The number of the letter that each recipient gets, if there is more than one.
+    letters: Vec<u32>,
     /// How likely a fault is, 0 to 1.
     fault: f64,
     /// For each recipient, how often a server accepted the message for it.
     accepted: Vec<u32>,
     /// For each recipient, whether the engine that runs now has read a final reply, or the ledger holds one.
     is_final: Vec<bool>,
+    /// What senders get from a relay.
+    senders: Senders,
     /// After how many commands and contents every server falls silent; if this is `None`, the seed says when.
     silence: Option<u64>,
     /// The connections at a time.
@@ -179,10 +186,11 @@ impl Scenario {
             now_ns: SECOND,
             mode: self.mode,
             is_by_domain: self.is_by_domain,
-            letters: 0,
+            letters: Vec::new(),
             fault: self.fault,
             accepted: vec![0; self.recipients],
             is_final: vec![false; self.recipients],
+            senders: Senders::default(),
             silence: None,
             open: 0,
             most_open: 0,
@@ -263,13 +271,17 @@ fn run_seeds(first: u64, count: u64) -> (u32, u32) {
     sum
 }
 
+/// Returns the first seed and the number of the schedules that the user chooses, or else so many.
+fn chosen_seeds(count: u64) -> (u64, u64) {
+    let chosen = std::env::var("LANDAU_MAIL_SEEDS").ok();
+    let chosen = chosen.as_deref().and_then(|text| text.split_once(':'));
+    chosen.map_or((0, count), |(first, count)| (first.parse().unwrap(), count.parse().unwrap()))
+}
+
 /// `LANDAU_MAIL_SEEDS=FIRST:COUNT` chooses other schedules: 0:10000 is the proof that docs/mail.md names.
 #[test]
 fn no_recipient_is_lost_and_none_is_sent_to_after_its_acknowledgement() {
-    let chosen = std::env::var("LANDAU_MAIL_SEEDS").ok();
-    let chosen = chosen.as_deref().and_then(|text| text.split_once(':'));
-    let (first, count) =
-        chosen.map_or((0, 2_000), |(first, count)| (first.parse().unwrap(), count.parse::<u64>().unwrap()));
+    let (first, count) = chosen_seeds(2_000);
     let (runs, duplicates) = run_seeds(first, count);
     assert!(u64::from(runs) > count, "no engine was killed");
     // The schedules do reach the time between acknowledgement and write, in which a duplicate cannot be avoided.

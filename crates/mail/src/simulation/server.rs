@@ -1,6 +1,6 @@
 //! The simulated server of a connection: strict, in its own words, and with faults.
 
-use super::{SECOND, World, names};
+use super::{SECOND, World, names, senders};
 use crate::envelope::Mode;
 use landau_wire::smtp::bdat::Chunks;
 use landau_wire::smtp::command::{Command, parse};
@@ -37,6 +37,8 @@ pub(super) struct Peer {
     received: Vec<u8>,
     reading: Reading,
     has_sender: bool,
+    /// The number of the letter whose sender it is, if the sender says so.
+    letter: Option<u32>,
     recipients: Vec<u32>,
     /// When the last reply arrives.
     last_ns: u64,
@@ -69,6 +71,7 @@ impl Peer {
             received: Vec::new(),
             reading: Reading::Commands,
             has_sender: false,
+            letter: None,
             recipients: Vec::new(),
             last_ns: at_ns,
             left,
@@ -146,15 +149,24 @@ impl Peer {
                 250
             }
             Command::Mail(_) if self.has_sender => panic!("MAIL within a transaction"),
-            Command::Mail(_) if fails(world, 0.1) => failure(world),
-            Command::Mail(_) => {
+            Command::Mail(mail) if fails(world, 0.1) => {
+                let code = failure(world);
+                world.senders.note_refused_sender(senders::letter(mail), code);
+                code
+            }
+            Command::Mail(mail) => {
                 self.has_sender = true;
+                self.letter = senders::letter(mail);
                 250
             }
             Command::Rcpt(_) if !self.has_sender => 503,
             Command::Rcpt(rcpt) => self.rcpt(local(rcpt), domain(rcpt), world),
             Command::Data if self.recipients.is_empty() => [503, 354][world.below(2) as usize],
-            Command::Data if fails(world, 0.1) => failure(world),
+            Command::Data if fails(world, 0.1) => {
+                let code = failure(world);
+                world.senders.note_refused(&self.recipients, code);
+                code
+            }
             Command::Data => 354,
             Command::Bdat { size, is_last } => {
                 let mut chunks = Chunks::new();
@@ -175,21 +187,23 @@ impl Peer {
         // What MAIL answers is final too, but this server does not know for which recipients.
         let is_final = code >= 500 || (code == 250 && world.mode == Mode::Rset);
         let finals = match &command {
-            Command::Rcpt(rcpt) if is_final && self.has_sender => vec![number(local(rcpt))],
+            Command::Rcpt(rcpt) if is_final && self.has_sender => vec![world.number(local(rcpt))],
             _ => Vec::new(),
         };
         self.answer(code, &finals, world, arriving);
     }
 
     fn rcpt(&mut self, local: &str, domain: &str, world: &mut World) -> u16 {
-        let recipient = number(local);
-        assert!(!world.is_final[recipient as usize], "{local} is sent to after its final reply");
+        let recipient = world.number(local);
+        assert!(world.may_get(recipient), "{local} is sent to after its final reply");
         if world.is_by_domain {
             let IpAddr::V4(host) = self.address.ip() else { panic!("{}", self.address) };
             assert!(names::takes(host, domain), "{local}@{domain} came to {host}");
         }
         if fails(world, 0.1) {
-            return failure(world);
+            let code = failure(world);
+            world.senders.note_refused(&[recipient], code);
+            return code;
         }
         if world.mode == Mode::Rset {
             world.accepted[recipient as usize] += 1;
@@ -210,13 +224,18 @@ impl Peer {
             false if fails(world, 0.1) => failure(world),
             false => 250,
         };
+        world.senders.note_refused(&recipients, code);
         assert!(!is_empty || recipients.is_empty(), "an empty message for a recipient");
         if code == 250 {
             for &recipient in &recipients {
-                let letter = format!("Letter: {}\r\n", recipient.checked_rem(world.letters).unwrap_or_default());
-                assert!(world.letters == 0 || content.starts_with(letter.as_bytes()), "{recipient} got another letter");
-                assert!(!world.is_final[recipient as usize], "{recipient} is sent to after its final reply");
+                if let Some(letter) = world.letters.get(recipient as usize) {
+                    let field = format!("Letter: {letter}\r\n");
+                    assert!(content.starts_with(field.as_bytes()), "{recipient} got another letter");
+                    assert!(self.letter.is_none_or(|sender| sender == *letter), "{recipient} got another sender");
+                }
+                assert!(world.may_get(recipient), "{recipient} is sent to after its final reply");
                 world.accepted[recipient as usize] += 1;
+                world.senders.note_message(recipient, content);
             }
         }
         let is_final = code == 250 || code >= 500;
@@ -303,9 +322,4 @@ fn fails(world: &mut World, share: f64) -> bool {
 /// Returns the code of a failure: mostly temporary.
 fn failure(world: &mut World) -> u16 {
     [450, 451, 450, 421, 550][world.below(5) as usize]
-}
-
-/// Returns the number of the recipient of a local part.
-fn number(local: &str) -> u32 {
-    local.strip_prefix('r').and_then(|digits| digits.parse().ok()).expect("a recipient of the list")
 }

@@ -1,0 +1,237 @@
+//! A disk that fails when its seed says so, for the queues of a thread.
+//!
+//! A write may be cut off by a kill or by a full disk. After a kill every call fails until the disk is revived. A crash
+//! of the system takes what was not synced: the ends of files, of which a part may be zeros instead, and the last
+//! changes of names.
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A change of a name that is not on the device.
+#[derive(Debug)]
+enum Change {
+    Created(PathBuf),
+    /// The file that had the name is kept here.
+    Lost(PathBuf, PathBuf),
+}
+
+/// How likely each fault is at a call, 0 to 1.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Odds {
+    pub(crate) kill: f64,
+    /// That the disk becomes full, for some calls.
+    pub(crate) full: f64,
+}
+
+#[derive(Debug)]
+struct Disk {
+    rng: ChaCha8Rng,
+    odds: Odds,
+    is_dead: bool,
+    /// The calls for which it is full.
+    full_for: u32,
+    /// The bytes of each file that are on the device, by the number of its inode.
+    synced: HashMap<u64, u64>,
+    changes: Vec<Change>,
+    /// Where files go that lost their names, and their number.
+    lost: PathBuf,
+    lost_count: u32,
+    now_ms: u64,
+}
+
+thread_local! {
+    static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
+}
+
+fn with<T>(use_it: impl FnOnce(&mut Disk) -> T) -> Option<T> {
+    DISK.with_borrow_mut(|disk| disk.as_mut().map(use_it))
+}
+
+/// Lets the queues of this thread use a disk with faults until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Guard;
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        DISK.set(None);
+    }
+}
+
+/// Begins with a disk without faults. `lost` is a directory for its own use, on the same file system.
+pub(crate) fn begin(seed: u64, lost: &Path) -> Guard {
+    let disk = Disk {
+        rng: ChaCha8Rng::seed_from_u64(seed),
+        odds: Odds { kill: 0.0, full: 0.0 },
+        is_dead: false,
+        full_for: 0,
+        synced: HashMap::new(),
+        changes: Vec::new(),
+        lost: lost.to_owned(),
+        lost_count: 0,
+        now_ms: 0,
+    };
+    DISK.set(Some(disk));
+    Guard
+}
+
+/// Starts another process, with other odds.
+pub(crate) fn revive(odds: Odds) {
+    with(|disk| (disk.odds, disk.is_dead, disk.full_for) = (odds, false, 0));
+}
+
+/// Returns whether the process was killed.
+pub(crate) fn is_dead() -> bool {
+    with(|disk| disk.is_dead).unwrap_or_default()
+}
+
+/// Sets the time of day.
+pub(crate) fn set_ms(now_ms: u64) {
+    with(|disk| disk.now_ms = now_ms);
+}
+
+pub(super) fn now_ms() -> Option<u64> {
+    with(|disk| disk.now_ms)
+}
+
+pub(super) fn is_simulated() -> bool {
+    with(|_| ()).is_some()
+}
+
+/// Crashes the system: what was not synced may be lost from a directory.
+pub(crate) fn crash(directory: &Path) {
+    with(|disk| disk.crash(directory).expect("the files of a test"));
+}
+
+impl Disk {
+    fn dead() -> io::Error {
+        io::Error::other("killed")
+    }
+
+    /// Decides whether a call is made. Returns the error with which it fails, otherwise.
+    fn step(&mut self) -> io::Result<()> {
+        if !self.is_dead && self.rng.random::<f64>() < self.odds.kill {
+            self.is_dead = true;
+        }
+        if self.is_dead { Err(Self::dead()) } else { Ok(()) }
+    }
+
+    fn is_full(&mut self) -> bool {
+        if self.full_for == 0 && self.rng.random::<f64>() < self.odds.full {
+            self.full_for = self.rng.random_range(1..20);
+        }
+        let is_full = self.full_for > 0;
+        self.full_for = self.full_for.saturating_sub(1);
+        is_full
+    }
+
+    /// Keeps the file that loses its name.
+    fn lose(&mut self, path: &Path) -> io::Result<()> {
+        let kept = self.lost.join(self.lost_count.to_string());
+        self.lost_count += 1;
+        fs::rename(path, &kept)?;
+        self.changes.push(Change::Lost(path.to_owned(), kept));
+        Ok(())
+    }
+
+    fn crash(&mut self, directory: &Path) -> io::Result<()> {
+        let undone = self.rng.random_range(0..=self.changes.len());
+        for change in self.changes.drain(..).rev().take(undone) {
+            match change {
+                Change::Created(path) => fs::remove_file(path)?,
+                Change::Lost(path, kept) => fs::rename(kept, path)?,
+            }
+        }
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(directory)?.map(|file| Ok(file?.path())).collect::<io::Result<_>>()?;
+        files.retain(|path| path.extension().is_some_and(|end| end == "mail" || end == "states"));
+        files.sort();
+        for path in files {
+            let file = OpenOptions::new().write(true).open(path)?;
+            let (inode, bytes) = (file.metadata()?.ino(), file.metadata()?.len());
+            let synced = self.synced.get(&inode).copied().unwrap_or_default().min(bytes);
+            let kept = self.rng.random_range(synced..=bytes);
+            file.set_len(kept)?;
+            if kept > synced && self.rng.random::<f64>() < 0.3 {
+                let from = self.rng.random_range(synced..kept);
+                let zeros = vec![0; self.rng.random_range(from..kept) as usize - from as usize + 1];
+                file.write_all_at(&zeros, from)?;
+            }
+            self.synced.insert(inode, kept);
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let Some((result, written)) = with(|disk| {
+        if disk.is_dead {
+            return (Err(Disk::dead()), 0);
+        }
+        let written = disk.rng.random_range(0..=bytes.len());
+        match disk.step() {
+            Ok(()) if disk.is_full() => (Err(io::ErrorKind::StorageFull.into()), written),
+            result => (result, written),
+        }
+    }) else {
+        return Ok(());
+    };
+    if result.is_err() {
+        file.write_all_at(&bytes[..written], offset)?;
+    }
+    result
+}
+
+pub(super) fn sync(file: &File) -> io::Result<()> {
+    with(|disk| {
+        disk.step()?;
+        let facts = file.metadata()?;
+        disk.synced.insert(facts.ino(), facts.len());
+        Ok(())
+    })
+    .unwrap_or(Ok(()))
+}
+
+pub(super) fn sync_names() -> io::Result<()> {
+    with(|disk| {
+        disk.step()?;
+        disk.changes.clear();
+        Ok(())
+    })
+    .unwrap_or(Ok(()))
+}
+
+pub(super) fn change() -> io::Result<()> {
+    with(Disk::step).unwrap_or(Ok(()))
+}
+
+pub(super) fn note_created(path: &Path) {
+    with(|disk| disk.changes.push(Change::Created(path.to_owned())));
+}
+
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    with(|disk| {
+        disk.step()?;
+        disk.lose(path)
+    })
+    .unwrap_or(Ok(()))
+}
+
+/// Makes room for a file that gets a name.
+pub(super) fn replace(to: &Path) -> io::Result<()> {
+    with(|disk| {
+        disk.step()?;
+        if to.exists() {
+            disk.lose(to)?;
+        }
+        disk.changes.push(Change::Created(to.to_owned()));
+        Ok(())
+    })
+    .unwrap_or(Ok(()))
+}
