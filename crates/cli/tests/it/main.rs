@@ -19,6 +19,7 @@ mod platforms;
 mod processes;
 mod queue;
 mod relay;
+mod relay_killed;
 mod serve;
 mod servers;
 mod sink;
