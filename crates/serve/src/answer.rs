@@ -3,8 +3,9 @@
 //! The head for a whole file was prepared when the file was looked up; only the date and the content are added here.
 //! Everything else is rare and composed on demand.
 
+use crate::rules::Policy;
 use crate::send_buffers::SendBuffers;
-use crate::site::{Body, Entry, Form, Listing};
+use crate::site::{Body, Client, Entry, Form, Listing, Ruled};
 use landau_reactor::batch::Buffer;
 use landau_wire::http::accept::Preference;
 use landau_wire::http::condition::{self, Decision, Validators};
@@ -33,6 +34,24 @@ pub(crate) struct Answer<'a> {
     /// For HTTP/1.0, where a persistent connection must be announced.
     is_old: bool,
     has_content: bool,
+    /// What the rules add.
+    extra: Option<&'a Extra>,
+}
+
+/// The field lines that the rules add.
+#[derive(Debug, Default)]
+struct Extra {
+    /// To every response.
+    always: Vec<u8>,
+    /// To responses that are no error.
+    freshness: Vec<u8>,
+}
+
+impl Extra {
+    fn new(policy: &Policy, client: Client) -> Self {
+        let tls_lines: &[u8] = if client.is_tls { &policy.tls_lines } else { &[] };
+        Self { always: [&policy.lines, tls_lines].concat(), freshness: policy.freshness_lines.clone() }
+    }
 }
 
 impl<'a> Answer<'a> {
@@ -45,13 +64,13 @@ impl<'a> Answer<'a> {
     ) -> Self {
         (send_buffers.close, send_buffers.content) = (close, 0);
         let (is_old, has_content) = (request.version() == Version::Http10, request.method() != Method::Head);
-        Self { send_buffers, date, is_old, has_content }
+        Self { send_buffers, date, is_old, has_content, extra: None }
     }
 
     /// The response to an invalid request; the connection ends with it.
     pub(crate) fn without_request(date: [u8; date::DATE_BYTES], send_buffers: &'a mut SendBuffers) -> Self {
         (send_buffers.close, send_buffers.content) = (true, 0);
-        Self { send_buffers, date, is_old: false, has_content: true }
+        Self { send_buffers, date, is_old: false, has_content: true, extra: None }
     }
 
     /// Completes a prepared head: the fields that depend on the connection, and the empty line.
@@ -68,10 +87,15 @@ impl<'a> Answer<'a> {
     /// Begins a head with the fields that all have.
     fn head(&mut self, status: Status) -> Head<'_> {
         let head = Head::new(&mut self.send_buffers.bytes, status).field("Date", &self.date);
-        match (self.send_buffers.close, self.is_old) {
+        let head = match (self.send_buffers.close, self.is_old) {
             (true, _) => head.field("Connection", b"close"),
             (false, true) => head.field("Connection", b"keep-alive"),
             (false, false) => head,
+        };
+        match self.extra {
+            None => head,
+            Some(extra) if status.0 < 400 => head.lines(&extra.always).lines(&extra.freshness),
+            Some(extra) => head.lines(&extra.always),
         }
     }
 
@@ -104,7 +128,7 @@ impl<'a> Answer<'a> {
 
     /// Answers with what a path stands for.
     #[inline]
-    pub(crate) fn entry(&mut self, entry: &Entry, request: &Request<'_>, now_s: u64) -> Status {
+    pub(crate) fn entry(&mut self, entry: &Entry, request: &Request<'_>, client: Client, now_s: u64) -> Status {
         match entry {
             Entry::File { forms, codings } => {
                 let coding = if *codings == Codings::NONE.with(Coding::Identity) {
@@ -123,7 +147,19 @@ impl<'a> Answer<'a> {
             Entry::Folder { location } => self.redirect(location, request),
             Entry::Listing(listing) => self.listing(listing, request),
             Entry::Failure(status) => self.failure(*status),
+            Entry::Ruled(ruled) => self.ruled(ruled, request, client, now_s),
         }
+    }
+
+    /// Answers with what a path stands for as the rules say.
+    #[cold]
+    #[inline(never)]
+    fn ruled(&mut self, ruled: &Ruled, request: &Request<'_>, client: Client, now_s: u64) -> Status {
+        let extra = Extra::new(&ruled.policy, client);
+        let Self { date, is_old, has_content, .. } = *self;
+        let mut answer =
+            Answer { send_buffers: &mut *self.send_buffers, date, is_old, has_content, extra: Some(&extra) };
+        answer.entry(&ruled.entry, request, client, now_s)
     }
 
     /// Answers with a whole file: the hot path.
@@ -133,6 +169,10 @@ impl<'a> Answer<'a> {
         self.send_buffers.bytes.extend_from_slice(&form.head);
         let place = start + crate::site::DATE_AT;
         self.send_buffers.bytes[place..place + date::DATE_BYTES].copy_from_slice(&self.date);
+        if let Some(extra) = self.extra {
+            self.send_buffers.bytes.extend_from_slice(&extra.always);
+            self.send_buffers.bytes.extend_from_slice(&extra.freshness);
+        }
         self.end_head();
         if self.has_content {
             self.content(form, ByteRange { start: 0, len: form.status.size });
@@ -239,12 +279,10 @@ impl<'a> Answer<'a> {
         } else {
             ("text/html; charset=utf-8", &listing.html)
         };
-        self.head(Status::OK)
-            .field("Content-Type", kind.as_bytes())
-            .field("Vary", b"Accept")
-            .field("Cache-Control", b"no-cache")
-            .number("Content-Length", page.len() as u64)
-            .end();
+        let says_freshness = self.extra.is_some_and(|extra| !extra.freshness.is_empty());
+        let head = self.head(Status::OK).field("Content-Type", kind.as_bytes()).field("Vary", b"Accept");
+        let head = if says_freshness { head } else { head.field("Cache-Control", b"no-cache") };
+        head.number("Content-Length", page.len() as u64).end();
         if self.has_content {
             self.send_buffers.content += page.len() as u64;
             self.send_buffers.batch.push(Buffer::Shared(page.clone()));

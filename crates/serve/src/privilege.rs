@@ -153,7 +153,8 @@ fn worker_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
     if let Some(LogTarget::File(path)) = config.log.as_ref().map(|log| &log.target) {
         rules.allow(&folder_of(path), Access::Write)?;
     }
-    for path in config.tls.iter().flat_map(|files| [&files.certificate, &files.key]) {
+    let of_tls = config.tls.iter().flat_map(|files| [&*files.certificate, &*files.key]);
+    for path in of_tls.chain(config.rules.iter().map(|rules| rules.path())) {
         rules.allow(&folder_of(path), Access::Read)?;
         // Certbot's certificates are links into another folder.
         if let Ok(real) = path.canonicalize() {

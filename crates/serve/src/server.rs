@@ -11,6 +11,8 @@ use crate::log::{self, Feed};
 use crate::memory;
 use crate::metrics::{Counted, Metrics, now_s};
 use crate::privilege::{self, Sandbox, User};
+use crate::rules::LiveRules;
+use crate::site::Notices;
 use crate::tls::Settings;
 #[cfg(target_os = "linux")]
 use crate::transport::Completions;
@@ -37,6 +39,7 @@ pub struct Server {
     sandbox: Arc<Sandbox>,
     config: Arc<Config>,
     tls: Option<Arc<Settings>>,
+    notices: Arc<Notices>,
 }
 
 /// Controls a server from any thread.
@@ -46,6 +49,8 @@ pub struct Remote {
     wakers: Vec<Waker>,
     log: Option<log::Remote>,
     tls: Option<Arc<Settings>>,
+    rules: Option<Arc<LiveRules>>,
+    notices: Arc<Notices>,
     report: fn(&str),
 }
 
@@ -83,6 +88,15 @@ impl Remote {
             Some(Ok(())) => (self.report)("certificates reloaded; new connections use them"),
             Some(Err(error)) => (self.report)(&format!("{error}; the previous certificates stay in use")),
         }
+    }
+
+    /// Reads the rules of the configuration file again and reports the outcome. If the file is invalid, the previous
+    /// rules stay.
+    pub fn reload_rules(&self) {
+        let Some(rules) = &self.rules else { return };
+        (self.report)(&rules.reload().to_string());
+        self.notices.forget();
+        self.wake();
     }
 
     fn wake(&self) {
@@ -165,6 +179,7 @@ impl Server {
             metrics_at: config.metrics.as_ref().map(Bound::single).transpose()?,
             sandbox: Arc::new(Sandbox::new(&config)?),
             tls,
+            notices: Arc::default(),
             config: Arc::new(config),
         };
         if let Err(error) = server.launch(bound) {
@@ -185,7 +200,6 @@ impl Server {
         let (ready, became_ready) = mpsc::channel::<Ready>();
         let limiter = Arc::new(ConnectionLimiter::new(&config));
         let lines = Arc::new(log::Shared::new(self.wakers.len()));
-        let notices = Arc::default();
         // By a process that was here before this one, and has told of them.
         let lost_before = self.counters.iter().map(|counters| counters.log_lost().get()).sum();
         for ((number, &counters), listeners) in self.counters.iter().enumerate().zip(listeners) {
@@ -200,7 +214,7 @@ impl Server {
                 log: config.log.as_ref().map(|log| Feed::new(number, log.format, lines.clone(), counters)),
                 sandbox: self.sandbox.clone(),
                 tls: self.tls.clone(),
-                notices: Arc::clone(&notices),
+                notices: self.notices.clone(),
             };
             let (ready, name) = (ready.clone(), format!("worker-{number}"));
             let thread = std::thread::Builder::new().name(name).spawn(move || work(start, &ready));
@@ -296,6 +310,8 @@ impl Server {
             wakers: self.wakers.clone(),
             log,
             tls: self.tls.clone(),
+            rules: self.config.rules.clone(),
+            notices: self.notices.clone(),
             report: self.config.report,
         }
     }

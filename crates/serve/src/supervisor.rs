@@ -46,7 +46,7 @@ pub enum Command {
     Finish,
     /// End at once.
     EndNow,
-    /// Reopen the log and reload the certificates.
+    /// Reopen the log, and reload the certificates and the rules.
     Reload,
     /// Reopen the log.
     ReopenLog,
@@ -74,6 +74,7 @@ impl Command {
             Self::Reload => {
                 remote.reopen_log();
                 remote.reload_certificates();
+                remote.reload_rules();
             }
             Self::ReopenLog => remote.reopen_log(),
         }
@@ -346,6 +347,10 @@ impl Supervisor {
 
     /// Tells all worker processes what to do. After a command that ends them, no other is started.
     pub fn command(&mut self, command: Command) {
+        if let (Command::Reload, Some(rules)) = (command, &self.config.rules) {
+            // For the processes that are started later. Those of now tell how it went.
+            let _ = rules.reload();
+        }
         if !matches!(command, Command::Reload | Command::ReopenLog) {
             self.is_ending = true;
             // New connections are refused from now on, as soon as the last process has closed its sockets.

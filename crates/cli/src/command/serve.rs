@@ -1,15 +1,17 @@
 //! `landau serve`: the web server.
 
+mod file;
 mod running;
 
 use crate::options::{Numbers, numbers};
 use crate::status;
 use landau_serve::{
-    Accepting, AccessLog, Config, Listen, LogFormat, LogTarget, SandboxMode, Timeouts, TlsFiles, User, supervisor,
-    systemd,
+    Accepting, AccessLog, Config, Listen, LiveRules, LogFormat, LogTarget, SandboxMode, Timeouts, TlsFiles, User,
+    supervisor, systemd,
 };
 use landau_units::{duration_in, size_in};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
@@ -22,12 +24,20 @@ use std::time::Duration;
   landau serve . --metrics 127.0.0.1:9100            http://127.0.0.1:9100/metrics for Prometheus
   sudo landau serve /srv/www --listen :80            bind port 80 as root, then switch to nobody
   landau serve /srv/www --processes 2                two processes under a supervisor
+  landau serve --config /etc/landau/serve.toml --check   say what is wrong with a configuration file
   landau serve /srv --virtual-hosts                  /srv/HOST for HOST, /srv/default for others
   landau serve . --listen 127.0.0.1:0 --json | head -1   print the port that the system chose")]
 pub(crate) struct Args {
     /// Serve the files of this directory
-    #[arg(value_name = "DIR")]
-    root: PathBuf,
+    #[arg(value_name = "DIR", required_unless_present = "config")]
+    root: Option<PathBuf>,
+    /// Read flags, by their long names, and rules by path from this file (TOML). Flags of the command line override it.
+    /// SIGHUP reloads the rules
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Say what is wrong with the configuration file, with the line of each error, and end
+    #[arg(long, requires = "config")]
+    check: bool,
     /// Listen at ADDRESS:PORT, :PORT (all addresses), unix:PATH or fd:NUMBER (an inherited socket), with tls: before it
     /// for TLS; repeatable. The sockets that systemd passes are served too [default: 127.0.0.1:8080, if
     /// systemd passes none]
@@ -174,10 +184,22 @@ fn file_name(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    let Some(path) = &args.config else { return serve(args, None) };
+    let (merged, rules) = file::read(path)?;
+    if !args.check {
+        return serve(&merged, Some(rules));
+    }
+    config(&merged)?;
+    status::print(&format!("{}: no errors", path.display()))?;
+    Ok(status::DONE)
+}
+
+fn serve(args: &Args, rules: Option<LiveRules>) -> anyhow::Result<u8> {
     let user = user(args)?;
     let mut config = config(args)?;
+    config.rules = rules.map(Arc::new);
     config.log_owner = user.as_ref().map(|user| user.identity);
-    let (root, drain_timeout, is_json) = (args.root.clone(), args.drain_timeout, args.json);
+    let (root, drain_timeout, is_json) = (config.root.clone(), args.drain_timeout, args.json);
     let start = running::Start { root, user, drain_timeout, is_json };
     match args.processes {
         Some(count) => running::supervised(start, config, usize::from(count)),
@@ -223,7 +245,7 @@ fn processors(args: &Args) -> anyhow::Result<Vec<u32>> {
 }
 
 fn config(args: &Args) -> anyhow::Result<Config> {
-    let mut config = Config::new(&args.root);
+    let mut config = Config::new(args.root.as_deref().unwrap_or(Path::new(".")));
     config.listen.clear();
     let default = DEFAULT_ADDRESS.parse()?;
     for one in args.listen.iter().cloned().chain(systemd::passed_sockets()) {

@@ -21,6 +21,7 @@ mod queue;
 mod relay;
 mod relay_killed;
 mod serve;
+mod serve_config;
 mod servers;
 mod sink;
 mod spawn;

@@ -1,6 +1,7 @@
 //! What a path stands for, with everything that can be prepared before a request.
 
 use super::listing::Listing;
+use crate::rules::Policy;
 use landau_sys::path::Status as FileStatus;
 use landau_wire::http::encoding::{Coding, Codings};
 use landau_wire::http::{Status, date};
@@ -26,6 +27,15 @@ pub(crate) enum Entry {
     Listing(Listing),
     /// An error.
     Failure(Status),
+    /// One of the others, for which there are rules.
+    Ruled(Box<Ruled>),
+}
+
+/// What a path stands for, and what the rules say about it.
+#[derive(Debug)]
+pub(crate) struct Ruled {
+    pub(crate) entry: Entry,
+    pub(crate) policy: Arc<Policy>,
 }
 
 /// A file's content.
@@ -82,13 +92,16 @@ const DESCRIPTOR_COST: usize = 1 << 20;
 
 impl Form {
     /// Prepares a file, whose name tells its media type, in a coding. `varies`: it exists in others as well.
-    pub(crate) fn new(content: Content, name: &[u8], coding: Coding, varies: bool) -> Self {
+    pub(crate) fn new(content: Content, name: &[u8], coding: Coding, varies: bool, policy: Option<&Policy>) -> Self {
         let Content { body, status, is_settled } = content;
         let nanoseconds = i128::from(status.modified_s) * 1_000_000_000 + i128::from(status.modified_ns);
         let tag = format!("\"{nanoseconds:x}-{:x}\"", status.size).into_bytes();
         let content_type = landau_wire::http::mime::of_name(name);
-        let mut validators = line("ETag", &tag);
-        if let Ok(modified_s) = u64::try_from(status.modified_s) {
+        let (hides_tag, hides_time) = policy.map_or((false, false), |policy| (policy.hides_tag, policy.hides_time));
+        let mut validators = if hides_tag { Vec::new() } else { line("ETag", &tag) };
+        if let Ok(modified_s) = u64::try_from(status.modified_s)
+            && !hides_time
+        {
             validators.extend(line("Last-Modified", &date::format(modified_s)));
         }
         if varies {
@@ -116,20 +129,25 @@ impl Form {
 }
 
 impl Entry {
+    /// Returns what the path stands for, whatever the rules say.
+    pub(crate) fn without_rules(&self) -> &Self {
+        if let Self::Ruled(ruled) = self { &ruled.entry } else { self }
+    }
+
     /// Returns how many descriptors it holds.
     pub(crate) fn files(&self) -> usize {
-        let Self::File { forms, .. } = self else { return 0 };
+        let Self::File { forms, .. } = self.without_rules() else { return 0 };
         forms.iter().flatten().filter(|form| matches!(form.body, Body::File(_))).count()
     }
 
     /// Returns whether it reports a shortage of descriptors or memory, so that the next request may succeed.
     pub(crate) fn is_passing(&self) -> bool {
-        matches!(self, Self::Failure(Status::SERVICE_UNAVAILABLE))
+        matches!(self.without_rules(), Self::Failure(Status::SERVICE_UNAVAILABLE))
     }
 
     /// Returns whether it is an error.
     pub(crate) fn is_failure(&self) -> bool {
-        matches!(self, Self::Failure(_))
+        matches!(self.without_rules(), Self::Failure(_))
     }
 
     /// Returns its size in bytes.
@@ -140,6 +158,7 @@ impl Entry {
                 Self::Folder { location } => location.len(),
                 Self::Listing(listing) => listing.html.len() + listing.json.len(),
                 Self::Failure(_) => 0,
+                Self::Ruled(ruled) => size_of::<Policy>() + ruled.policy.lines.len() + ruled.entry.cost(),
             }
     }
 }

@@ -5,12 +5,11 @@
 //! worker. They share its descriptor table.
 
 use super::entry::Entry;
-use super::lookup::Folder;
+use super::lookup::{Folder, View};
 use crate::fetch::Ticket;
 use foldhash::fast::RandomState;
 use landau_reactor::Waker;
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 /// The threads that look up, of each worker: so many requests to a server of files are waited for at the same time.
@@ -31,8 +30,8 @@ struct Order {
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) key: Box<[u8]>,
-    /// The served directory that it is below.
-    pub(super) root: Arc<OwnedFd>,
+    /// What the look-up went by.
+    pub(super) view: View,
     pub(super) entry: Entry,
 }
 
@@ -159,16 +158,16 @@ impl Shared {
         if follows {
             self.folder.follow_root();
         }
-        let (root, entry) = self.folder.look_up_waiting(site.as_deref(), &path);
+        let (view, entry) = self.folder.look_up_waiting(site.as_deref(), &path);
         // What is missing may be in a new directory. The worker notices that the root has changed, and looks up again.
         if entry.is_failure() {
             self.folder.follow_root();
         }
-        Made { key, root, entry }
+        Made { key, view, entry }
     }
 
     fn list(&self, Order { key, site, path, .. }: Order) -> Made {
-        let (root, entry) = self.folder.list(site.as_deref(), &path);
-        Made { key, root, entry }
+        let (view, entry) = self.folder.list(site.as_deref(), &path);
+        Made { key, view, entry }
     }
 }

@@ -3,11 +3,12 @@
 //! A worker looks paths up itself if the root is on a local file system. Others, on a network for example, may have to
 //! ask a server for each file: there another thread looks up, and waits ([`super::finder`]).
 
-use super::entry::{Body, Content, Entry, Form};
+use super::entry::{Body, Content, Entry, Form, Ruled};
 use super::listing::{self, Listing};
 use super::root::{Notices, Root};
 use crate::config::Config;
 use crate::error::Error;
+use crate::rules::{LiveRules, Policy, Rules};
 use landau_sys::path::{self, Kind, Links, Status as FileStatus};
 use landau_sys::stream;
 use landau_wire::http::encoding::{Coding, Codings};
@@ -29,6 +30,14 @@ pub(crate) struct Folder {
     links: Links,
     index: Vec<String>,
     listings: bool,
+    rules: Option<Arc<LiveRules>>,
+}
+
+/// What one look-up goes by: all of its files are below the same root, and all of its rules from the same configuration.
+#[derive(Debug, Clone)]
+pub(super) struct View {
+    root: Arc<OwnedFd>,
+    rules: Option<Arc<Rules>>,
 }
 
 /// ENOENT, whose number all systems share.
@@ -61,7 +70,25 @@ impl Folder {
     /// See [`Root::new`] for the last two.
     pub(crate) fn new(config: &Config, notices: Arc<Notices>, is_sandboxed: bool) -> Result<Self, Error> {
         let root = Root::new(config, notices, is_sandboxed)?;
-        Ok(Self { root, links: config.links, index: config.index.clone(), listings: config.listings })
+        let (index, rules) = (config.index.clone(), config.rules.clone());
+        Ok(Self { root, links: config.links, index, listings: config.listings, rules })
+    }
+
+    /// Returns what a look-up goes by now.
+    fn view(&self) -> View {
+        View { root: self.root.get(), rules: self.rules() }
+    }
+
+    /// Returns the rules that are in force.
+    pub(super) fn rules(&self) -> Option<Arc<Rules>> {
+        self.rules.as_ref().map(|rules| rules.current())
+    }
+
+    /// Returns whether look-ups still go by this.
+    pub(super) fn is_current(&self, view: &View) -> bool {
+        let current = self.view();
+        let rules = [view, &current].map(|view| view.rules.as_ref().map(Arc::as_ptr));
+        Arc::ptr_eq(&view.root, &current.root) && rules[0] == rules[1]
     }
 
     /// Follows the root if it was replaced; returns whether it was.
@@ -99,65 +126,77 @@ impl Folder {
         if !self.root.is_local() {
             return Looked::Remote;
         }
-        let look_up = LookUp { folder: self, root: &self.root.get() };
-        match (look_up.find(site, path, known.as_deref()), known) {
+        let view = self.view();
+        let look_up = LookUp::new(self, &view, path);
+        match (look_up.find(site, path, known.as_deref().map(Entry::without_rules)), known) {
             (Ok(Found::Same), Some(known)) => Looked::Entry(known),
-            (Ok(Found::Entry(entry)), _) => Looked::Entry(Rc::new(entry)),
+            (Ok(Found::Entry(entry)), _) => Looked::Entry(Rc::new(look_up.with_rules(entry))),
             (Ok(Found::Listing), _) => Looked::Listing,
             // Unreachable: nothing was known.
             (Ok(Found::Same), None) => Looked::Entry(Rc::new(Entry::Failure(Status::INTERNAL_SERVER_ERROR))),
-            (Err(error), _) => Looked::Entry(Rc::new(failure(error))),
+            (Err(error), _) => Looked::Entry(Rc::new(look_up.with_rules(failure(error)))),
         }
     }
 
     /// Looks up a clean path on any file system; also makes the listing if it is a directory to be listed. Returns the
-    /// root that it is below as well.
-    pub(super) fn look_up_waiting(&self, site: Option<&str>, path: &[u8]) -> (Arc<OwnedFd>, Entry) {
-        let root = self.root.get();
-        let found = LookUp { folder: self, root: &root }.find(site, path, None);
-        let entry = match found {
+    /// view that it went by as well.
+    pub(super) fn look_up_waiting(&self, site: Option<&str>, path: &[u8]) -> (View, Entry) {
+        let view = self.view();
+        let look_up = LookUp::new(self, &view, path);
+        let entry = match look_up.find(site, path, None) {
             Ok(Found::Entry(entry)) => entry,
             // Unreachable: nothing was known.
             Ok(Found::Same) => Entry::Failure(Status::INTERNAL_SERVER_ERROR),
-            Ok(Found::Listing) => self.list_below(&root, site, path).map_or_else(failure, Entry::Listing),
+            Ok(Found::Listing) => look_up.list(site, path).map_or_else(failure, Entry::Listing),
             Err(error) => failure(error),
         };
-        (root, entry)
+        let entry = look_up.with_rules(entry);
+        (view, entry)
     }
 
-    /// Lists a directory. Also returns the root that it is below.
-    pub(super) fn list(&self, site: Option<&str>, path: &[u8]) -> (Arc<OwnedFd>, Entry) {
-        let root = self.root.get();
-        let list = self.list_below(&root, site, path).map_or_else(failure, Entry::Listing);
-        (root, list)
+    /// Lists a directory. Also returns the view that the look-up went by.
+    pub(super) fn list(&self, site: Option<&str>, path: &[u8]) -> (View, Entry) {
+        let view = self.view();
+        let look_up = LookUp::new(self, &view, path);
+        let list = look_up.with_rules(look_up.list(site, path).map_or_else(failure, Entry::Listing));
+        (view, list)
+    }
+}
+
+/// One look-up.
+struct LookUp<'a> {
+    folder: &'a Folder,
+    root: &'a OwnedFd,
+    /// What the rules say about the path.
+    policy: Option<Arc<Policy>>,
+}
+
+impl<'a> LookUp<'a> {
+    fn new(folder: &'a Folder, view: &'a View, path: &[u8]) -> Self {
+        let policy = view.rules.as_ref().and_then(|rules| rules.policy(path));
+        Self { folder, root: &view.root, policy }
     }
 
-    /// Returns whether this is still the root.
-    pub(super) fn is_root(&self, root: &Arc<OwnedFd>) -> bool {
-        Arc::ptr_eq(root, &self.root.get())
+    /// Returns what was found, with what the rules say about it.
+    fn with_rules(&self, entry: Entry) -> Entry {
+        match &self.policy {
+            Some(policy) => Entry::Ruled(Box::new(Ruled { entry, policy: policy.clone() })),
+            None => entry,
+        }
     }
 
-    fn list_below(&self, root: &OwnedFd, site: Option<&str>, path: &[u8]) -> Result<Listing, landau_sys::Error> {
+    fn list(&self, site: Option<&str>, path: &[u8]) -> Result<Listing, landau_sys::Error> {
         let name = name_of(site, path);
-        let look_up = LookUp { folder: self, root };
-        let (fd, _) = look_up.open(&name)?;
+        let (fd, _) = self.open(&name)?;
         if path::is_removed(&fd)? {
             // It could be opened, because the descriptor of the root keeps it.
             return Err(landau_sys::Error { call: "openat2", errno: NO_ENTRY });
         }
         // Relative to the root, as a request for this name would be, because a link may lead up to it.
-        let follow = |link: &[u8]| look_up.open(&[&name, link].concat()).ok().map(|(_, status)| status);
+        let follow = |link: &[u8]| self.open(&[&name, link].concat()).ok().map(|(_, status)| status);
         listing::list(&fd, path, listing::MOST, follow)
     }
-}
 
-/// One look-up, all of whose files are below the same root.
-struct LookUp<'a> {
-    folder: &'a Folder,
-    root: &'a OwnedFd,
-}
-
-impl LookUp<'_> {
     fn find(&self, site: Option<&str>, path: &[u8], known: Option<&Entry>) -> Result<Found, landau_sys::Error> {
         let name = name_of(site, path);
         let is_folder = name.ends_with(b"/");
@@ -221,7 +260,7 @@ impl LookUp<'_> {
         for coding in Coding::ALL {
             if let Some((fd, status)) = opened[coding as usize].take() {
                 let content = content(fd, status)?;
-                forms[coding as usize] = Some(Form::new(content, name, coding, varies));
+                forms[coding as usize] = Some(Form::new(content, name, coding, varies, self.policy.as_deref()));
             }
         }
         Ok(Found::Entry(Entry::File { forms: Box::new(forms), codings }))
@@ -373,7 +412,7 @@ mod tests {
         assert!(is_settled(&status, changed + STEP));
         let entry = |is_settled| {
             let content = Content { is_settled, ..content(open().0, status).unwrap() };
-            let form = Form::new(content, b"f", Coding::Identity, false);
+            let form = Form::new(content, b"f", Coding::Identity, false, None);
             Entry::File { forms: Box::new([None, None, None, Some(form)]), codings: Codings::NONE }
         };
         let opened = [None, None, None, Some((fd, status))];

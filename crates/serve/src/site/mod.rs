@@ -8,7 +8,7 @@ mod listing;
 mod lookup;
 mod root;
 
-pub(crate) use entry::{Body, DATE_AT, Entry, Form};
+pub(crate) use entry::{Body, DATE_AT, Entry, Form, Ruled};
 pub(crate) use listing::Listing;
 pub(crate) use root::Notices;
 
@@ -26,12 +26,21 @@ use landau_reactor::Waker;
 use landau_wire::http::{Expectation, Method, Reject, Request, Status, date, host, target};
 pub(crate) use lookup::Folder;
 use lookup::Looked;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The deployments that one look-up follows.
 const DEPLOYMENTS: u32 = 16;
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Client {
+    /// The address; `None` over a Unix socket.
+    pub(crate) peer: Option<IpAddr>,
+    pub(crate) is_tls: bool,
+}
 
 /// What a look-up found.
 #[derive(Debug)]
@@ -65,6 +74,9 @@ pub(crate) struct Site {
     counters: Counters,
     /// The access log, if there is one.
     pub(crate) log: Option<Feed>,
+    /// Whether it matters who asks.
+    pub(crate) notes_client: bool,
+    client: Client,
     /// Whether connections end with their response, because the server is ending.
     pub(crate) closing: bool,
     now_ms: u32,
@@ -94,6 +106,8 @@ impl Site {
             change_count: 0,
             hosts: config.virtual_hosts.then(Hosts::default),
             counters,
+            notes_client: log.is_some() || config.rules.is_some(),
+            client: Client::default(),
             log,
             closing: false,
             now_ms: 0,
@@ -126,6 +140,14 @@ impl Site {
         }
     }
 
+    /// Notes who sends the next requests.
+    pub(crate) fn note_client(&mut self, client: Client) {
+        self.client = client;
+        if let Some(log) = &mut self.log {
+            log.peer = client.peer;
+        }
+    }
+
     fn read_clock(&mut self) {
         // A clock before 1970 is wrong anyway.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
@@ -153,7 +175,7 @@ impl Site {
         };
         let mut answer = Answer::new(request, self.date, close, send_buffers);
         let status = match found {
-            Ok(Some(entry)) => answer.entry(&entry, request, self.now_s),
+            Ok(Some(entry)) => answer.entry(&entry, request, self.client, self.now_s),
             Ok(None) => answer.other_method(request),
             Err(status) => answer.failure(status),
         };
@@ -174,10 +196,10 @@ impl Site {
     #[inline]
     pub(crate) fn take_found(&mut self) -> Option<Vec<Ticket>> {
         self.fresh = None;
-        let (Made { key, root, entry }, waiting) = self.finder.take()?;
+        let (Made { key, view, entry }, waiting) = self.finder.take()?;
         self.note_change();
-        // Otherwise the root was replaced meanwhile: those that wait look the path up again.
-        if self.folder.is_root(&root) {
+        // Otherwise the root or the rules were replaced meanwhile: those that wait look the path up again.
+        if self.folder.is_current(&view) {
             let entry = Rc::new(entry);
             if entry.is_passing() {
                 // The next request may find a descriptor.

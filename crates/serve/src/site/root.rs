@@ -37,6 +37,11 @@ impl Notices {
         last.replace(notice) != Some(notice)
     }
 
+    /// Lets every worker forget what it knows of the served directory, and look everything up again.
+    pub(crate) fn forget(&self) {
+        self.replaced_count.fetch_add(1, Ordering::Release);
+    }
+
     /// Notes that the path leads to the served directory. Returns whether it could not be opened before.
     fn is_back(&self) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,6 +3,7 @@
 use super::Worker;
 use crate::config::Accepting;
 use crate::exchange::{After, Remainder, answer};
+use crate::site::Client;
 use crate::tls;
 use crate::transport::{Arrival, Transport};
 use landau_reactor::Waker;
@@ -154,8 +155,8 @@ impl<T: Transport> Worker<T> {
             self.enter(arrival);
             return;
         };
-        if let Some(log) = &mut self.site.log {
-            log.peer = arrival.peer;
+        if self.site.notes_client {
+            self.site.note_client(Client { peer: arrival.peer, is_tls: arrival.is_tls });
         }
         self.send_buffers.clear();
         let mut scan = Scan::default();

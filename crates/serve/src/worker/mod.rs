@@ -24,7 +24,7 @@ use crate::memory::Memory;
 use crate::privilege::Sandbox;
 use crate::refused::Refused;
 use crate::send_buffers::SendBuffers;
-use crate::site::{Folder, Notices, Site};
+use crate::site::{Client, Folder, Notices, Site};
 use crate::tls::{Sessions, Settings};
 use crate::transport::{Event, Transport};
 use accept::SpeculativeRead;
@@ -184,13 +184,13 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Notes the client's address for the access log.
+    /// Notes the client for the access log and the rules.
     #[inline]
     fn note_peer(&mut self, number: u32) {
-        if let Some(log) = &mut self.site.log
+        if self.site.notes_client
             && let Some(connection) = self.table.get(number)
         {
-            log.peer = connection.peer();
+            self.site.note_client(Client { peer: connection.peer(), is_tls: connection.is_tls });
         }
     }
 

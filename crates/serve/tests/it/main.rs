@@ -12,6 +12,7 @@ mod many;
 mod memory;
 mod operator;
 mod pressure;
+mod rules;
 mod slow;
 #[cfg(target_os = "linux")]
 mod slow_disk;

@@ -1,9 +1,10 @@
 //! A server for one test, and a client that says what it got.
 
-use landau_serve::{Accepting, Config, Listen, Server, Totals};
+use landau_serve::{Accepting, Config, Listen, LiveRules, Server, Totals};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -33,6 +34,13 @@ pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> 
 pub(crate) fn kinds() -> Vec<Accepting> {
     let has_ring = landau_reactor::backends().contains(&landau_reactor::Backend::IoUring);
     if has_ring { vec![Accepting::Own, Accepting::Multishot] } else { vec![Accepting::Own] }
+}
+
+/// Returns the rules of a configuration file.
+pub(crate) fn rules(text: &str) -> Option<Arc<LiveRules>> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    Some(Arc::new(LiveRules::read(file.path(), &[], |_| Vec::new()).unwrap()))
 }
 
 /// A server of a folder of its own.

@@ -1,8 +1,16 @@
-//! The configuration of a server.
+//! The configuration of a server, and the file that it may be read from.
+
+mod document;
+mod file;
+mod rule;
+
+pub use document::Problem;
+pub use file::{ConfigFile, Setting};
 
 use crate::Error;
 use crate::log::AccessLog;
 use crate::privilege::SandboxMode;
+use crate::rules::LiveRules;
 use crate::tls::TlsFiles;
 use landau_reactor::{Backend, ManualClock};
 use landau_sys::path::Links;
@@ -12,6 +20,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where a server listens.
@@ -160,6 +169,8 @@ pub struct Config {
     pub index: Vec<String>,
     /// Whether directories without an index file are listed.
     pub listings: bool,
+    /// The rules by path, if there is a configuration file.
+    pub rules: Option<Arc<LiveRules>>,
     /// Whether each directory in the root is a host.
     pub virtual_hosts: bool,
     /// The size of each worker's cache, in bytes; less if memory is short ([`crate::Server::start`]).
@@ -209,6 +220,7 @@ impl Config {
             links: Links::default(),
             index: vec!["index.html".to_owned()],
             listings: true,
+            rules: None,
             virtual_hosts: false,
             cache_bytes: 64 << 20,
             memory_bytes: None,

@@ -1,0 +1,163 @@
+//! The flags that come from a configuration file. Flags of the command line override the file's keys.
+
+use super::Args;
+use clap::{ArgAction, ArgMatches, Args as _, Command, FromArgMatches};
+use landau_serve::{LiveRules, Problem, Setting};
+use std::ffi::OsString;
+use std::path::Path;
+
+/// The key of the positional argument.
+const ROOT: &str = "root";
+
+/// Flags that are about the file itself.
+const NO_KEYS: [&str; 3] = ["config", "check", "help"];
+
+/// Returns the parser of the command's arguments, without the command's name before them.
+fn parser() -> Command {
+    Args::augment_args(Command::new("serve").no_binary_name(true))
+}
+
+/// Returns the keys that a file may have outside of rules: the long names of all flags, and `root`.
+fn keys() -> Vec<String> {
+    let command = parser();
+    let flags = command.get_arguments().filter_map(clap::Arg::get_long).filter(|name| !NO_KEYS.contains(name));
+    flags.map(str::to_owned).chain([ROOT.to_owned()]).collect()
+}
+
+/// Reads a file, and returns its rules with the arguments in which its keys are taken into account. Everything that is
+/// wrong with it is in the error, each on a line.
+pub(super) fn read(path: &Path) -> anyhow::Result<(Args, LiveRules)> {
+    let read = LiveRules::read(path, &keys(), |settings| settings.iter().filter_map(problem).collect());
+    let rules = read.map_err(|problems| anyhow::anyhow!("{}", problems.join("\nlandau: ")))?;
+    let args = merged(rules.settings(), own_words())?;
+    Ok((args, rules))
+}
+
+/// Returns the words of this process's command line that follow `serve`.
+fn own_words() -> Vec<OsString> {
+    std::env::args_os().skip_while(|word| word != "serve").skip(1).collect()
+}
+
+/// Returns a setting as words of the command line.
+fn words(setting: &Setting) -> impl Iterator<Item = OsString> {
+    let flag = (setting.key != ROOT).then(|| format!("--{}", setting.key));
+    setting.occurrences.iter().flat_map(move |words| {
+        // A value may begin with a dash.
+        match (&flag, &words[..]) {
+            (Some(flag), [word]) => vec![format!("{flag}={word}").into()],
+            (flag, words) => flag.iter().chain(words).map(OsString::from).collect::<Vec<_>>(),
+        }
+    })
+}
+
+/// Returns what is wrong with a setting by itself, in the words of the flag's parser.
+fn problem(setting: &Setting) -> Option<Problem> {
+    let flag = parser().get_arguments().find(|arg| arg.get_long() == Some(&setting.key)).cloned();
+    let wants_list = flag.as_ref().is_none_or(|flag| matches!(flag.get_action(), ArgAction::Append));
+    if !wants_list && setting.occurrences.len() > 1 {
+        return Some(setting.problem("expected one value, got a list"));
+    }
+    if setting.key == ROOT && setting.occurrences.len() != 1 {
+        return Some(setting.problem("expected one directory"));
+    }
+    // Whether the directory is missing is none of this key's business.
+    let mut all: Vec<OsString> = words(setting).collect();
+    if setting.key != ROOT {
+        all.push(".".into());
+    }
+    let error = parser().try_get_matches_from(all).err()?;
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    Some(setting.problem(first.trim_start_matches("error: ").replace(&format!("'--{} ", setting.key), "'")))
+}
+
+/// Returns the arguments of the settings and of the command line, which overrides them.
+fn merged(settings: &[Setting], own: Vec<OsString>) -> anyhow::Result<Args> {
+    let given = parser().try_get_matches_from(own.clone())?;
+    let mut all = own;
+    for setting in settings.iter().filter(|setting| !is_given(&given, &setting.key)) {
+        all.extend(words(setting));
+    }
+    let args = Args::from_arg_matches(&parser().try_get_matches_from(all)?)?;
+    anyhow::ensure!(
+        args.root.is_some(),
+        "no directory to serve: add root = \"DIR\" to the file, or DIR to the command"
+    );
+    Ok(args)
+}
+
+/// Returns whether the command line has the flag of this key.
+fn is_given(given: &ArgMatches, key: &str) -> bool {
+    given.value_source(&key.replace('-', "_")) == Some(clap::parser::ValueSource::CommandLine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_serve::ConfigFile;
+
+    fn settings(text: &str) -> Vec<Setting> {
+        let known = keys();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        ConfigFile::parse(text, &known).unwrap().settings
+    }
+
+    fn args(text: &str, line: &str) -> Args {
+        merged(&settings(text), line.split_whitespace().map(OsString::from).collect()).unwrap()
+    }
+
+    /// A flag without a key, or a key that is not read, would be missing here.
+    #[test]
+    fn every_flag_has_its_key() {
+        for flag in parser().get_arguments().filter(|arg| !arg.is_positional()) {
+            let (name, id) = (flag.get_long().unwrap(), flag.get_id().as_str());
+            if NO_KEYS.contains(&name) {
+                continue;
+            }
+            assert_eq!(id, name.replace('-', "_"), "the file's key is found by its name");
+            let value = match (name, flag.get_action()) {
+                (_, ArgAction::SetTrue) => "true".to_owned(),
+                ("tls", _) => "[['a.pem', 'b.pem']]".to_owned(),
+                _ => value_of(name),
+            };
+            let given = settings(&format!("{name} = {value}\n"));
+            assert_eq!(given.iter().map(problem).collect::<Vec<_>>(), [None], "{name} = {value}");
+            let all: Vec<OsString> = given.iter().flat_map(words).chain([".".into()]).collect();
+            assert!(is_given(&parser().try_get_matches_from(all).unwrap(), name), "{name}");
+        }
+    }
+
+    /// Returns a value that a flag takes.
+    fn value_of(name: &str) -> String {
+        let is_taken = |value: &&str| {
+            let words = [format!("--{name}={value}"), ".".to_owned()];
+            parser().try_get_matches_from(words).is_ok()
+        };
+        let values = ["1", "1s", "1MiB", "127.0.0.1:80", "epoll", "own", "common", "never", "always", "f"];
+        let value = values.iter().find(is_taken).unwrap_or_else(|| panic!("--{name} takes none of these"));
+        format!("'{value}'")
+    }
+
+    #[test]
+    fn the_command_line_overrides_the_file() {
+        let file = "root = '/srv'\nworkers = 3\nlisten = ['127.0.0.1:1', '127.0.0.1:2']\nno-listings = true\n";
+        let of_file = args(file, "");
+        assert_eq!((of_file.root.unwrap().to_str().unwrap(), of_file.workers, of_file.listen.len()), ("/srv", 3, 2));
+        assert!(of_file.no_listings);
+        let both = args(file, "/other --listen 127.0.0.1:3");
+        assert_eq!((both.root.unwrap().to_str().unwrap(), both.workers, both.listen.len()), ("/other", 3, 1));
+    }
+
+    #[test]
+    fn values_are_checked_by_the_parsers_of_the_flags() {
+        let wrong =
+            "workers = 0\nlisten = ['127.0.0.1:1', 'x']\ncache = '1 parsec'\nbacklog = [1, 2]\nroot = ['a', 'b']\n";
+        let mut told: Vec<String> = settings(wrong).iter().map(|one| problem(one).unwrap().to_string()).collect();
+        told.sort();
+        assert!(told[0].starts_with("1: workers: ") && told[0].contains("1..=1024"), "{told:?}");
+        assert!(told[1].starts_with("2: listen: ") && told[1].contains("\"x\" is not an address"), "{told:?}");
+        assert!(told[2].starts_with("3: cache: ") && told[2].contains("parsec"), "{told:?}");
+        assert_eq!(told[3], "4: backlog: expected one value, got a list");
+        assert_eq!(told[4], "5: root: expected one directory");
+    }
+}

@@ -1,0 +1,54 @@
+//! `landau serve --config`: the configuration file as an operator uses it.
+
+use crate::serve::{Serving, room};
+use crate::support::eventually;
+use std::os::unix::fs::PermissionsExt;
+
+const FILE: &str = "root = 'www'\nlisten = '127.0.0.1:0'\nlog = 'log'\n\n[[rule]]\npath = '/'\n";
+
+#[test]
+fn check_tells_every_error_with_its_line() {
+    let room = room();
+    std::fs::write(room.file("serve.toml"), FILE).unwrap();
+    let ran = room.landau(&["serve", "--config", "serve.toml", "--check"]);
+    assert_eq!((ran.status, ran.out.trim()), (Some(0), "serve.toml: no errors"), "{ran:?}");
+    let wrong = "root = 'www'\nworkers = 0\nmax-conections = 5\n\n[[rule]]\npath = 'a/b'\n";
+    std::fs::write(room.file("serve.toml"), wrong).unwrap();
+    let ran = room.landau(&["serve", "--config", "serve.toml", "--check"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    for told in [
+        "landau: serve.toml:3: max-conections: unknown key; did you mean max-connections?",
+        "landau: serve.toml:6: rule.path: \"a/b\": a pattern with a slash begins with one",
+    ] {
+        assert!(ran.err.lines().any(|line| line == told), "{told} in {ran:?}");
+    }
+    std::fs::write(room.file("serve.toml"), "root = 'www'\nworkers = 0\n").unwrap();
+    let ran = room.landau(&["serve", "--config", "serve.toml", "--check"]);
+    assert!(ran.err.starts_with("landau: serve.toml:2: workers: invalid value '0'"), "{ran:?}");
+}
+
+#[test]
+fn sighup_reloads_the_rules_and_a_bad_file_keeps_them() {
+    for more in [&[][..], &["--processes", "2"]] {
+        let room = room();
+        let path = room.file("serve.toml");
+        let write = |end: &str| {
+            std::fs::write(&path, format!("{FILE}{end}\n")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        };
+        write("set-headers = { X-A = 'one' }");
+        let serving = Serving::new(room.command(&["serve", "--config", "serve.toml"]).args(more));
+        let says = |value: &str| (0..8).all(|_| serving.get("/a").contains(&format!("X-A: {value}\r\n")));
+        assert!(says("one"));
+        write("set-headers = { X-A = 'two' }");
+        serving.signal("-HUP");
+        assert!(eventually(|| says("two")), "the rules are reloaded");
+        write("set-headers = { X-A = 'three' }\nset-hedders = {}");
+        serving.signal("-HUP");
+        let ran = serving.end();
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        assert!(ran.err.contains("rules reloaded"), "{ran:?}");
+        let told = "serve.toml:8: rule.set-hedders: unknown key; did you mean set-headers?; the previous rules stay";
+        assert!(ran.err.contains(told), "{ran:?}");
+    }
+}

@@ -1,0 +1,124 @@
+//! The configuration file: the keys of the command line's flags, and rules by path.
+//!
+//! A flag's key is its long name. What its value means is known to the command line alone, which reads the value from
+//! the file as it would read it from its own words; so there is no second parser that could disagree.
+
+use super::document::{self, Entry, Problem, Table};
+use super::rule;
+use crate::rules::{Rule, Rules};
+
+/// A configuration file that was read.
+#[derive(Debug)]
+pub struct ConfigFile {
+    /// The keys outside of rules.
+    pub settings: Vec<Setting>,
+    /// The rules.
+    pub rules: Rules,
+}
+
+/// A key outside of rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// The line, from 1 on.
+    pub line: usize,
+    /// The key.
+    pub key: String,
+    /// The words of each occurrence of the flag: none for `false`, one without words for `true`.
+    pub occurrences: Vec<Vec<String>>,
+}
+
+impl Setting {
+    /// Returns that something is wrong with it.
+    pub fn problem(&self, reason: impl Into<String>) -> Problem {
+        Problem { line: self.line, key: self.key.clone(), reason: reason.into() }
+    }
+}
+
+impl ConfigFile {
+    /// Reads a file's text; `known` are the keys outside of rules. Returns all that is wrong with it, by line.
+    pub fn parse(text: &str, known: &[&str]) -> Result<Self, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let (settings, rules) = match document::read(text, |table| read(table, known, &mut problems)) {
+            Ok(read) => read,
+            Err(found) => {
+                problems = found;
+                Default::default()
+            }
+        };
+        if problems.is_empty() {
+            return Rules::new(rules)
+                .map(|rules| Self { settings, rules })
+                .map_err(|reason| vec![Problem { line: 1, key: "rule".to_owned(), reason }]);
+        }
+        problems.sort_by_key(|problem| problem.line);
+        Err(problems)
+    }
+}
+
+fn read(mut table: Table<'_>, known: &[&str], problems: &mut Vec<Problem>) -> (Vec<Setting>, Vec<Rule>) {
+    let rules = table.take("rule").map(|entry| entry.elements()).unwrap_or_default();
+    let rules = rules.iter().filter_map(|rule| rule::read(rule, problems)).collect();
+    let mut names = known.to_vec();
+    names.push("rule");
+    let mut setting = |(name, entry): (&str, Entry<'_>)| {
+        let read = if known.contains(&name) { entry.occurrences() } else { Err(entry.unknown(name, &names)) };
+        let occurrences = read.map_err(|problem| problems.push(problem)).ok()?;
+        Some(Setting { line: entry.item.line, key: name.to_owned(), occurrences })
+    };
+    (table.rest().filter_map(&mut setting).collect(), rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &[&str] = &["root", "listen", "workers", "no-listings", "tls"];
+
+    fn problems(text: &str) -> Vec<String> {
+        ConfigFile::parse(text, KNOWN).unwrap_err().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn settings_are_words_of_the_command_line() {
+        let text = "root = '/srv'\nworkers = 2\nlisten = [':80', 'tls::443']\nno-listings = true\n\
+            tls = [['a', 'b'], ['c', 'd']]\n";
+        let file = ConfigFile::parse(text, KNOWN).unwrap();
+        let mut got: Vec<(usize, &str, String)> = file
+            .settings
+            .iter()
+            .map(|one| (one.line, &one.key[..], one.occurrences.iter().map(|words| words.join("+") + ";").collect()))
+            .collect();
+        got.sort();
+        let expected = [
+            (1, "root", "/srv;"),
+            (2, "workers", "2;"),
+            (3, "listen", ":80;tls::443;"),
+            (4, "no-listings", ";"),
+            (5, "tls", "a+b;c+d;"),
+        ];
+        assert_eq!(got, expected.map(|(line, key, words)| (line, key, words.to_owned())));
+        assert!(ConfigFile::parse("no-listings = false", KNOWN).unwrap().settings[0].occurrences.is_empty());
+    }
+
+    #[test]
+    fn every_error_is_told_with_its_line_and_key() {
+        let text = "worker = 2\nroot = 1979-05-27\n\n[[rule]]\npath = '/a/'\nset-headers = { X-A = \"b\\r\\nc\" }\n\
+            set-header = 1\n\n[[rule]]\nset-headers = { 'X A' = 'b' }\n";
+        let expected = [
+            "1: worker: unknown key; did you mean workers?",
+            "2: root: expected a string or a number, got a date",
+            "6: rule.set-headers.X-A: a control character, such as a line end, cannot be in a field",
+            "7: rule.set-header: unknown key; did you mean set-headers?",
+            "9: rule: no path; path = \"/\" is for all",
+            "10: rule.set-headers.X A: not the name of a field",
+        ];
+        assert_eq!(problems(text), expected);
+    }
+
+    #[test]
+    fn what_is_no_toml_is_told_with_its_line() {
+        let got = problems("root = '/srv'\nworkers = \nlisten = [\n");
+        assert!(got[0].starts_with("2: "), "{got:?}");
+        assert!(problems("root = 'a'\nroot = 'b'\n")[0].starts_with("2: "));
+    }
+}

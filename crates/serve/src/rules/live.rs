@@ -1,0 +1,150 @@
+//! The rules that are in force, which a reload replaces.
+
+use super::Rules;
+use crate::config::{ConfigFile, Problem, Setting};
+use std::fmt::{Display, Formatter};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The largest configuration file.
+const LARGEST_BYTES: u64 = 1 << 20;
+
+/// The rules that are in force, and the file that they come from.
+#[derive(Debug)]
+pub struct LiveRules {
+    path: PathBuf,
+    /// The keys outside of rules that a file may have.
+    known: Vec<String>,
+    /// What they were at the start.
+    settings: Vec<Setting>,
+    current: RwLock<Arc<Rules>>,
+}
+
+/// How a reload went.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Reload {
+    /// The rules are those of the file now. The keys outside of rules that differ from those at the start.
+    Done(Vec<String>),
+    /// The rules are what they were, and why.
+    Failed(String),
+}
+
+impl Display for Reload {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Done(changed) if changed.is_empty() => write!(f, "rules reloaded"),
+            Self::Done(changed) => {
+                write!(f, "rules reloaded; restart the server for the changes of {}", changed.join(", "))
+            }
+            Self::Failed(why) => write!(f, "{why}; the previous rules stay in use"),
+        }
+    }
+}
+
+impl LiveRules {
+    /// Reads a configuration file; `known` are the keys that it may have outside of rules, and `check` says what is
+    /// wrong with their values. Returns all that is wrong, each on a line with the file and the line in it.
+    pub fn read(
+        path: &Path,
+        known: &[String],
+        check: impl FnOnce(&[Setting]) -> Vec<Problem>,
+    ) -> Result<Self, Vec<String>> {
+        let file = parse(path, known)?;
+        let problems = check(&file.settings);
+        if !problems.is_empty() {
+            return Err(told(path, &problems));
+        }
+        let ConfigFile { settings, rules } = file;
+        let current = RwLock::new(Arc::new(rules));
+        Ok(Self { path: path.to_owned(), known: known.to_vec(), settings, current })
+    }
+
+    /// Returns the keys outside of rules.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    /// Returns the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the rules that are in force.
+    pub(crate) fn current(&self) -> Arc<Rules> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the file again; if anything is wrong with it, what was in force stays.
+    pub(crate) fn reload(&self) -> Reload {
+        match parse(&self.path, &self.known) {
+            Ok(ConfigFile { settings, rules }) => {
+                *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
+                Reload::Done(self.changed(&settings))
+            }
+            Err(problems) => Reload::Failed(problems.join("; ")),
+        }
+    }
+
+    /// Returns the keys whose values are not those of the start.
+    fn changed(&self, settings: &[Setting]) -> Vec<String> {
+        let value = |of: &[Setting], key: &str| {
+            of.iter().find(|setting| setting.key == key).map(|setting| setting.occurrences.clone())
+        };
+        let is_changed = |key: &&String| value(&self.settings, key) != value(settings, key);
+        self.known.iter().filter(is_changed).cloned().collect()
+    }
+}
+
+fn parse(path: &Path, known: &[String]) -> Result<ConfigFile, Vec<String>> {
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let text = text(path).map_err(|error| vec![format!("{}: {error}", path.display())])?;
+    ConfigFile::parse(&text, &known).map_err(|problems| told(path, &problems))
+}
+
+/// Reads the file. A FIFO or a device would block a reload, and SIGTERM after it.
+fn text(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    landau_sys::path::open_regular(path)?.take(LARGEST_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST_BYTES {
+        return Err(std::io::Error::other("the file is larger than 1 MiB"));
+    }
+    Ok(text)
+}
+
+fn told(path: &Path, problems: &[Problem]) -> Vec<String> {
+    problems.iter().map(|problem| format!("{}:{problem}", path.display())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_file_keeps_the_rules() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("serve.toml");
+        let known = ["workers".to_owned()];
+        std::fs::write(&path, "workers = 1\n[[rule]]\npath = '/a'\n").unwrap();
+        let live = LiveRules::read(&path, &known, |_| Vec::new()).unwrap();
+        let says = |path: &[u8]| live.current().policy(path).is_some();
+        assert!(says(b"/a") && !says(b"/b"));
+        std::fs::write(&path, "workers = 1\n[[rule]]\npaht = '/b'\n").unwrap();
+        let Reload::Failed(why) = live.reload() else { panic!("it was taken") };
+        assert!(why.contains("serve.toml:3: rule.paht: unknown key; did you mean path?"), "{why}");
+        assert!(says(b"/a") && !says(b"/b"));
+        std::fs::write(&path, "workers = 2\n[[rule]]\npath = '/b'\n").unwrap();
+        assert_eq!(live.reload(), Reload::Done(vec!["workers".to_owned()]));
+        assert!(!says(b"/a") && says(b"/b"));
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(live.reload(), Reload::Failed(_)) && says(b"/b"));
+    }
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(LiveRules::read(&path, &[], |_| Vec::new()).unwrap_err()[0].contains("not a regular file"));
+    }
+}

@@ -1,0 +1,83 @@
+//! Which paths a rule is for.
+
+use globset::{Glob, GlobBuilder};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A pattern of paths.
+///
+/// `/a/b` is that path, `/a/` (or `/a/**`) the directory `a` with everything in it, and a pattern without a slash is
+/// for names at any depth. `*` and `?` match within a name, `**` any number of directories, `{a,b}` either, `[a-z]` one
+/// byte of these.
+#[derive(Debug, Clone)]
+pub(crate) struct Pattern {
+    pub(crate) globs: Vec<Glob>,
+}
+
+impl Pattern {
+    pub(crate) fn new(text: &str) -> Result<Self, String> {
+        let texts = match text.strip_suffix("**").unwrap_or(text).strip_suffix('/') {
+            _ if text.is_empty() => return Err("a pattern begins with a slash, or is a pattern of names".to_owned()),
+            // The directory's own path too: it must not be known that it exists where that is nobody's business.
+            Some(folder) if text.starts_with('/') => vec![format!("{folder}/**"), folder.to_owned()],
+            _ if text.starts_with('/') => vec![text.to_owned()],
+            _ if text.contains('/') => return Err("a pattern with a slash begins with one".to_owned()),
+            _ => vec![format!("/**/{text}")],
+        };
+        let globs = texts.iter().filter(|text| !text.is_empty()).map(|text| glob(text)).collect::<Result<_, _>>()?;
+        Ok(Self { globs })
+    }
+}
+
+fn glob(text: &str) -> Result<Glob, String> {
+    let built = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
+    built.map_err(|error| error.kind().to_string())
+}
+
+/// Returns a path's bytes as the type that globs match.
+pub(super) fn as_path(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, path: &str) -> bool {
+        let pattern = Pattern::new(pattern).unwrap();
+        pattern.globs.iter().any(|glob| glob.compile_matcher().is_match(as_path(path.as_bytes())))
+    }
+
+    #[test]
+    fn patterns_match_paths() {
+        for (pattern, yes, no) in [
+            ("/a", &["/a"][..], &["/", "/a/", "/a/b", "/A", "/b/a"][..]),
+            ("/a/", &["/a", "/a/", "/a/b", "/a/b/c", "/a/.b"], &["/", "/ab", "/b/a/", "/A/"]),
+            ("/a/**", &["/a", "/a/", "/a/b", "/a/b/c"], &["/", "/ab"]),
+            ("/", &["/", "/a", "/a/b/.c"], &[]),
+            ("/**", &["/", "/a"], &[]),
+            ("*.css", &["/a.css", "/b/a.css", "/b/.css"], &["/a.css/", "/a.css/b", "/a.cssx"]),
+            ("/*.css", &["/a.css"], &["/b/a.css"]),
+            ("/a/*", &["/a/b", "/a/"], &["/a", "/a/b/c"]),
+            ("/a/**/z", &["/a/z", "/a/b/z", "/a/b/c/z"], &["/a/zz", "/z"]),
+            ("*.{jpg,png}", &["/a.jpg", "/b/c.png"], &["/a.gif"]),
+            ("/v[0-9]/", &["/v1/a"], &["/vx/a"]),
+            ("README", &["/README", "/a/README"], &["/README.md", "/README/x"]),
+        ] {
+            for path in yes {
+                assert!(matches(pattern, path), "{pattern} {path}");
+            }
+            for path in no {
+                assert!(!matches(pattern, path), "{pattern} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_an_error() {
+        for wrong in ["", "a/b", "/a[", "/{a"] {
+            assert!(Pattern::new(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Redirects of paths to others.
+
+use super::pattern::Pattern;
+use landau_wire::http::{Status, target};
+
+/// What stands for the rest of the path.
+const REST: &str = "{rest}";
+
+/// A redirect of the paths of a rule.
+#[derive(Debug, Clone)]
+pub(crate) struct Redirect {
+    to: String,
+    pub(crate) status: Status,
+    /// The directories of the rule, without the slash at their end, for the rest of a path below them.
+    folders: Vec<String>,
+}
+
+impl Redirect {
+    /// Checks a target: a path or a URL, in which `{rest}` stands for the path below the directory of the rule.
+    pub(crate) fn new(to: &str, status: Status, patterns: &[Pattern]) -> Result<Self, String> {
+        let is_url = ["http://", "https://"].iter().any(|scheme| to.len() > scheme.len() && to.starts_with(scheme));
+        // Two slashes would begin the name of another host.
+        if !is_url && (!to.starts_with('/') || to.starts_with("//")) {
+            return Err("expected a path that begins with one slash, or an URL with http:// or https://".to_owned());
+        }
+        if !to.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("a URL has neither spaces nor letters beyond ASCII; encode them as %XX".to_owned());
+        }
+        let mut folders = Vec::new();
+        if to.contains(REST) {
+            // A host that ended with the rest could be chosen by whoever made the link.
+            let path_at = to.find("://").map_or(Some(0), |at| to[at + 3..].find('/').map(|slash| at + 3 + slash));
+            if path_at.is_none_or(|path_at| to.find(REST).is_some_and(|rest| rest < path_at + 1)) {
+                return Err("{rest} must be behind a slash of the path".to_owned());
+            }
+            for pattern in patterns {
+                let folder = pattern.folder.clone();
+                folders.push(folder.ok_or("{rest} needs a rule for directories, such as /old/, without wildcards")?);
+            }
+        }
+        Ok(Self { to: to.to_owned(), status, folders })
+    }
+
+    /// Returns the target for a clean path.
+    pub(crate) fn location(&self, path: &[u8]) -> Vec<u8> {
+        let below = self.folders.iter().filter_map(|folder| path.strip_prefix(folder.as_bytes()));
+        let rest = below.min_by_key(|rest| rest.len()).unwrap_or_default();
+        let mut encoded = Vec::new();
+        target::encode(rest.strip_prefix(b"/").unwrap_or(rest), &mut encoded);
+        let encoded = String::from_utf8_lossy(&encoded);
+        self.to.replace(REST, &encoded).into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redirect(to: &str, pattern: &str) -> Result<Redirect, String> {
+        Redirect::new(to, Status::FOUND, &[Pattern::new(pattern).unwrap()])
+    }
+
+    #[test]
+    fn the_rest_of_the_path_is_kept() {
+        let to = |to: &str, pattern: &str, path: &str| {
+            String::from_utf8(redirect(to, pattern).unwrap().location(path.as_bytes())).unwrap()
+        };
+        assert_eq!(to("/new/{rest}", "/old/", "/old/a/b c"), "/new/a/b%20c");
+        assert_eq!(to("/new/{rest}", "/old/", "/old"), "/new/");
+        assert_eq!(to("https://b.example/{rest}", "/", "/a/b"), "https://b.example/a/b");
+        assert_eq!(to("/new", "/old", "/old"), "/new");
+        // Neither a host nor a line can be made of a path.
+        assert_eq!(to("/{rest}", "/old/", "/old/\\b.example"), "/%5Cb.example");
+        assert_eq!(to("/{rest}", "/old/", "/old/\r\nX: y"), "/%0D%0AX%3A%20y");
+    }
+
+    #[test]
+    fn targets_are_checked() {
+        for (to, pattern) in [
+            ("", "/a"),
+            ("a", "/a"),
+            ("//b.example", "/a"),
+            ("javascript:x", "/a"),
+            ("https://", "/a"),
+            ("/a b", "/a"),
+            ("/a\r\nb", "/a"),
+            ("https://b.example{rest}", "/a/"),
+            ("https://{rest}/", "/a/"),
+            ("{rest}", "/a/"),
+            ("/{rest}", "/a/*/"),
+            ("/{rest}", "*.html"),
+            ("/{rest}", "/a"),
+        ] {
+            assert!(redirect(to, pattern).is_err(), "{to:?}");
+        }
+    }
+}
