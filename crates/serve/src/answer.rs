@@ -48,9 +48,13 @@ struct Extra {
 }
 
 impl Extra {
-    fn new(policy: &Policy, client: Client) -> Self {
+    fn new(policy: &Policy, request: &Request<'_>, client: Client) -> Self {
         let tls_lines: &[u8] = if client.is_tls { &policy.tls_lines } else { &[] };
-        Self { always: [&policy.lines, tls_lines].concat(), freshness: policy.freshness_lines.clone() }
+        let mut always = [&policy.lines, tls_lines].concat();
+        if let Some(cors) = &policy.cors {
+            cors.write(value_of(request, "Origin"), &mut always);
+        }
+        Self { always, freshness: policy.freshness_lines.clone() }
     }
 }
 
@@ -99,16 +103,21 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// Begins the head of an error.
+    fn failure_head(&mut self, status: Status) -> Head<'_> {
+        let head = self.head(status);
+        match status {
+            Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED => head.field("Allow", ALLOW),
+            // A client that retries at once finds the same load.
+            Status::SERVICE_UNAVAILABLE | Status::TOO_MANY_REQUESTS => head.field("Retry-After", b"5"),
+            _ => head,
+        }
+    }
+
     /// Writes a response with its status as text.
     pub(crate) fn failure(&mut self, status: Status) -> Status {
         let text = format!("{} {}\n", status.0, status.reason());
-        let mut head = self.head(status);
-        match status {
-            Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED => head = head.field("Allow", ALLOW),
-            // A client that retries at once finds the same load.
-            Status::SERVICE_UNAVAILABLE | Status::TOO_MANY_REQUESTS => head = head.field("Retry-After", b"5"),
-            _ => {}
-        }
+        let head = self.failure_head(status);
         head.field("Content-Type", b"text/plain; charset=utf-8").number("Content-Length", text.len() as u64).end();
         if self.has_content {
             self.send_buffers.content += text.len() as u64;
@@ -144,22 +153,82 @@ impl<'a> Answer<'a> {
                     None => self.failure(Status::INTERNAL_SERVER_ERROR),
                 }
             }
-            Entry::Folder { location } => self.redirect(location, request),
+            Entry::Redirect { location, status } => self.redirect(location, *status, request),
             Entry::Listing(listing) => self.listing(listing, request),
             Entry::Failure(status) => self.failure(*status),
             Entry::Ruled(ruled) => self.ruled(ruled, request, client, now_s),
         }
     }
 
-    /// Answers with what a path stands for as the rules say.
+    /// Answers with what a path stands for, with the fields that the rules add.
     #[cold]
     #[inline(never)]
-    fn ruled(&mut self, ruled: &Ruled, request: &Request<'_>, client: Client, now_s: u64) -> Status {
-        let extra = Extra::new(&ruled.policy, client);
+    pub(crate) fn ruled(&mut self, ruled: &Ruled, request: &Request<'_>, client: Client, now_s: u64) -> Status {
+        let extra = Extra::new(&ruled.policy, request, client);
+        self.with(&extra, |answer| answer.entry(&ruled.entry, request, client, now_s))
+    }
+
+    /// Answers with an error: its page, if it has one.
+    #[cold]
+    pub(crate) fn ruled_failure(
+        &mut self,
+        status: Status,
+        page: Option<&Entry>,
+        policy: &Policy,
+        request: &Request<'_>,
+        client: Client,
+    ) -> Status {
+        let extra = Extra::new(policy, request, client);
+        let form = page.and_then(|page| match page.without_rules() {
+            Entry::File { forms, .. } => forms[Coding::Identity as usize].as_ref(),
+            _ => None,
+        });
+        self.with(&extra, |answer| match form {
+            Some(form) => answer.page(status, form),
+            None => answer.failure(status),
+        })
+    }
+
+    /// Redirects as the rules say.
+    #[cold]
+    pub(crate) fn ruled_redirect(
+        &mut self,
+        location: &[u8],
+        policy: &Policy,
+        request: &Request<'_>,
+        client: Client,
+    ) -> Status {
+        let extra = Extra::new(policy, request, client);
+        self.with(&extra, |answer| answer.redirect(location, Status::PERMANENT_REDIRECT, request))
+    }
+
+    /// Answers a method other than GET and HEAD as the rules say: OPTIONS may ask for another site what it may do.
+    #[cold]
+    pub(crate) fn ruled_other_method(&mut self, policy: &Policy, request: &Request<'_>, client: Client) -> Status {
+        let mut extra = Extra::new(policy, request, client);
+        let is_preflight =
+            request.method() == Method::Options && value_of(request, "Access-Control-Request-Method").is_some();
+        if let Some(cors) = policy.cors.as_ref().filter(|_| is_preflight) {
+            cors.write_preflight(value_of(request, "Origin"), &mut extra.always);
+        }
+        self.with(&extra, |answer| answer.other_method(request))
+    }
+
+    fn with(&mut self, extra: &Extra, write: impl FnOnce(&mut Answer<'_>) -> Status) -> Status {
         let Self { date, is_old, has_content, .. } = *self;
-        let mut answer =
-            Answer { send_buffers: &mut *self.send_buffers, date, is_old, has_content, extra: Some(&extra) };
-        answer.entry(&ruled.entry, request, client, now_s)
+        write(&mut Answer { send_buffers: &mut *self.send_buffers, date, is_old, has_content, extra: Some(extra) })
+    }
+
+    /// Writes an error with a file as its content.
+    fn page(&mut self, status: Status, form: &Form) -> Status {
+        self.failure_head(status)
+            .field("Content-Type", form.content_type.as_bytes())
+            .number("Content-Length", form.status.size)
+            .end();
+        if self.has_content {
+            self.content(form, ByteRange { start: 0, len: form.status.size });
+        }
+        status
     }
 
     /// Answers with a whole file: the hot path.
@@ -263,11 +332,11 @@ impl<'a> Answer<'a> {
         Status::PARTIAL_CONTENT
     }
 
-    /// Redirects to the path with a slash at its end, so that relative links in the listing work.
-    fn redirect(&mut self, location: &[u8], request: &Request<'_>) -> Status {
+    /// Redirects to a path or URL, with the query of the request if it has none.
+    fn redirect(&mut self, location: &[u8], status: Status, request: &Request<'_>) -> Status {
         let path = request.path();
         let query = path.iter().position(|&byte| byte == b'?').map_or(&[][..], |at| &path[at..]);
-        let status = Status::MOVED_PERMANENTLY;
+        let query = if location.contains(&b'?') { &[] } else { query };
         self.head(status).field("Location", &[location, query].concat()).number("Content-Length", 0).end();
         status
     }
@@ -289,6 +358,12 @@ impl<'a> Answer<'a> {
         }
         Status::OK
     }
+}
+
+/// Returns the value of a field that the parser does not pick out, if it is in exactly one line.
+fn value_of<'a>(request: &Request<'a>, name: &str) -> Option<&'a [u8]> {
+    let mut values = request.fields().filter(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
+    values.next().filter(|_| values.next().is_none()).map(|(_, value)| value)
 }
 
 /// Returns whether a request asks for the whole file without conditions.

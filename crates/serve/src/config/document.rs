@@ -187,10 +187,6 @@ impl<'a> Entry<'a> {
         }
     }
 
-    pub(super) fn is_table(&self) -> bool {
-        self.item.value.is_table()
-    }
-
     /// Returns the value as flags of the command line have it: the words of each occurrence. `true` is one without
     /// words, `false` none at all, and an array of arrays several with several words.
     pub(super) fn occurrences(&self) -> Result<Vec<Vec<String>>, Problem> {

@@ -1,7 +1,9 @@
 //! A `[[rule]]` of a configuration file.
 
 use super::document::{Entry, Problem, Table};
-use crate::rules::{FieldChange, Pattern, Rule, field};
+use crate::rules::{Cors, FieldChange, Pattern, Redirect, Rule, field};
+use landau_wire::http::{Status, target};
+use std::sync::Arc;
 
 /// Reads a rule; notes all that is wrong with it.
 pub(super) fn read(entry: &Entry<'_>, problems: &mut Vec<Problem>) -> Option<Rule> {
@@ -14,6 +16,9 @@ pub(super) fn read(entry: &Entry<'_>, problems: &mut Vec<Problem>) -> Option<Rul
         None => {}
     }
     fields(&mut table, &mut rule, problems);
+    files(&mut table, &mut rule, problems);
+    redirects(&mut table, &mut rule, problems);
+    rule.settings.cors = table.take("cors").and_then(|entry| cors(&entry, problems));
     table.finish(problems);
     (problems.len() == before).then_some(rule)
 }
@@ -41,4 +46,118 @@ fn fields(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
             }
         }
     }
+}
+
+/// Reads which files are sent, and as what.
+fn files(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
+    let settings = &mut rule.settings;
+    settings.listings = table.read("listings", problems, Entry::flag);
+    settings.dotfiles = table.read("dotfiles", problems, Entry::flag);
+    settings.clean_urls = table.read("clean-urls", problems, Entry::flag);
+    settings.try_files = table.read("try-files", problems, |entry| entry.parse_each(fallback)).map(Into::into);
+    settings.default_type = table.read("default-type", problems, |entry| entry.parse(media_type));
+    for (key, entry) in table.read("types", problems, Entry::table).into_iter().flat_map(Table::rest) {
+        let ending = ending_of(key).map_err(|why| entry.problem(why));
+        match ending.and_then(|ending| Ok((ending, entry.parse(media_type)?))) {
+            Ok((ending, kind)) => drop(settings.types.insert(ending, kind)),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    for (key, entry) in table.read("error-pages", problems, Entry::table).into_iter().flat_map(Table::rest) {
+        let status = error_status(key).map_err(|why| entry.problem(why));
+        match status.and_then(|status| Ok((status, entry.parse(page)?))) {
+            Ok((status, page)) => drop(settings.error_pages.insert(status, page)),
+            Err(problem) => problems.push(problem),
+        }
+    }
+}
+
+fn redirects(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
+    let status = table.read("redirect-status", problems, |entry| {
+        let number = entry.number(301..=308)?;
+        let is_known = [301, 302, 307, 308].contains(&number);
+        is_known.then_some(Status(number as u16)).ok_or_else(|| entry.problem("expected 301, 302, 307 or 308"))
+    });
+    let status = status.unwrap_or(Status::FOUND);
+    let patterns = &rule.patterns;
+    rule.settings.redirect = table.read("redirect", problems, |entry| {
+        unless_false(entry, |entry| entry.parse(|to| Redirect::new(to, status, patterns)).map(Arc::new))
+    });
+    rule.settings.https = table.read("https", problems, |entry| match entry.flag() {
+        Ok(is_set) => Ok(is_set.then_some(443)),
+        Err(_) => entry.number(1..=65_535).map(|port| Some(port as u16)),
+    });
+}
+
+fn cors(entry: &Entry<'_>, found: &mut Vec<Problem>) -> Option<Option<Arc<Cors>>> {
+    if entry.flag() == Ok(false) {
+        return Some(None);
+    }
+    let mut table = entry.table().map_err(|problem| found.push(problem)).ok()?;
+    let origins = table.read("origins", found, |entry| entry.parse_each(Cors::origin)).unwrap_or_default();
+    let mut words = |key, found: &mut Vec<Problem>| {
+        table.read(key, found, |entry| entry.parse_each(Cors::token)).unwrap_or_default()
+    };
+    let (methods, headers, expose) = (words("methods", found), words("headers", found), words("expose", found));
+    let credentials = table.read("credentials", found, Entry::flag).unwrap_or_default();
+    let max_age = table.read("max-age", found, |entry| entry.parse(landau_units::duration));
+    let is_for_all = origins.iter().any(|origin| origin == "*");
+    if origins.is_empty() {
+        found.push(table.problem("no origins; origins = \"*\" is for all sites"));
+    }
+    if is_for_all && credentials {
+        found.push(table.problem("credentials need named origins: any site could read what a user's cookies show"));
+    }
+    table.finish(found);
+    let origins = if is_for_all { Vec::new() } else { origins };
+    Some(Some(Arc::new(Cors { origins, credentials, methods, headers, expose, max_age })))
+}
+
+/// Reads a value; `false` lifts what an earlier rule has set.
+fn unless_false<'a, T>(
+    entry: &Entry<'a>,
+    read: impl FnOnce(&Entry<'a>) -> Result<T, Problem>,
+) -> Result<Option<T>, Problem> {
+    if entry.flag() == Ok(false) { Ok(None) } else { read(entry).map(Some) }
+}
+
+/// Checks a path that is tried where there is nothing.
+fn fallback(text: &str) -> Result<String, String> {
+    if !(text.starts_with('/') || text.starts_with("{path}")) || text.contains('\0') {
+        return Err("expected a path that begins with a slash or with {path}".to_owned());
+    }
+    if text.split('/').any(|part| part == "." || part == "..") {
+        return Err("a path has no . and .. here".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Checks the path of a page, and encodes it.
+fn page(text: &str) -> Result<Arc<[u8]>, String> {
+    if !text.starts_with('/') || text.contains('\0') || text.split('/').any(|part| part == "..") {
+        return Err("expected the path of a file below the served directory, which begins with a slash".to_owned());
+    }
+    let mut encoded = Vec::new();
+    target::encode(text.as_bytes(), &mut encoded);
+    Ok(encoded.into())
+}
+
+fn error_status(text: &str) -> Result<Status, String> {
+    let number = text.parse().ok().filter(|number| (400..600).contains(number));
+    number.map(Status).ok_or_else(|| "the keys are the numbers of errors, from 400 on".to_owned())
+}
+
+fn ending_of(text: &str) -> Result<String, String> {
+    let ending = text.strip_prefix('.').unwrap_or(text);
+    if ending.is_empty() || ending.contains(['.', '/']) {
+        return Err("the keys are endings of names, without the dot".to_owned());
+    }
+    Ok(ending.to_ascii_lowercase())
+}
+
+fn media_type(text: &str) -> Result<Arc<str>, String> {
+    let (kind, rest) = text.split_once('/').ok_or("expected a media type, such as text/plain")?;
+    let below = rest.split(';').next().unwrap_or_default().trim_end();
+    field::check_token(kind).and_then(|()| field::check_token(below)).map_err(|_| "not a media type".to_owned())?;
+    field::check_value(text).map(Into::into)
 }

@@ -69,12 +69,18 @@ fn is_one_of(name: &str, names: &[&str]) -> bool {
     names.iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
-/// Checks that an operator may set or add a field of the name.
-pub(crate) fn check_name(name: &str, is_added: bool) -> Result<(), String> {
+/// Checks that a text may be the name of a field or a method (RFC 9110 section 5.6.2).
+pub(crate) fn check_token(text: &str) -> Result<(), String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) {
+    if text.is_empty() || !text.bytes().all(is_token) {
         return Err("not the name of a field".to_owned());
     }
+    Ok(())
+}
+
+/// Checks that an operator may set or add a field of the name.
+pub(crate) fn check_name(name: &str, is_added: bool) -> Result<(), String> {
+    check_token(name)?;
     match name.to_ascii_lowercase().as_str() {
         "content-type" => Err("the server writes this field; use types or default-type".to_owned()),
         "www-authenticate" => Err("the server writes this field; use auth".to_owned()),

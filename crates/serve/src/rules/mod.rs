@@ -8,18 +8,24 @@
 //! A path is matched after it has been decoded and cleaned, as the file system gets it: no encoding of a path can
 //! evade a rule.
 
+mod cors;
 pub(crate) mod field;
 mod live;
 mod pattern;
 mod policy;
+mod redirect;
 
+pub(crate) use cors::Cors;
 pub use live::LiveRules;
 pub(crate) use pattern::Pattern;
 pub(crate) use policy::Policy;
+pub(crate) use redirect::Redirect;
 
 use field::FieldChange as Change;
 pub(crate) use field::FieldChange;
 use globset::GlobSet;
+use landau_wire::http::Status;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A rule, as it was written.
@@ -27,6 +33,31 @@ use std::sync::Arc;
 pub(crate) struct Rule {
     pub(crate) patterns: Vec<Pattern>,
     pub(crate) fields: Vec<Change>,
+    pub(crate) settings: Settings,
+}
+
+/// What a rule sets besides fields; `None` is what earlier rules have set.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    /// Which other sites may read responses; `Some(None)` for none.
+    pub(crate) cors: Option<Option<Arc<Cors>>>,
+    pub(crate) redirect: Option<Option<Arc<Redirect>>>,
+    /// The port of the address with TLS to which requests without TLS are redirected; `Some(None)` for no redirect.
+    pub(crate) https: Option<Option<u16>>,
+    /// Paths to be tried where there is nothing, in which `{path}` stands for the path.
+    pub(crate) try_files: Option<Arc<[String]>>,
+    /// Whether `.html` is left out of paths.
+    pub(crate) clean_urls: Option<bool>,
+    /// The pages of errors by their status: encoded paths.
+    pub(crate) error_pages: BTreeMap<Status, Arc<[u8]>>,
+    /// Media types by the ending of a name, in lower case, without the dot.
+    pub(crate) types: BTreeMap<String, Arc<str>>,
+    /// The media type of other endings that are unknown.
+    pub(crate) default_type: Option<Arc<str>>,
+    /// Whether directories without an index file are listed.
+    pub(crate) listings: Option<bool>,
+    /// Whether names that begin with a dot are served.
+    pub(crate) dotfiles: Option<bool>,
 }
 
 /// The rules of a site.

@@ -13,6 +13,8 @@ use std::path::Path;
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
     pub(crate) globs: Vec<Glob>,
+    /// The directory whose content it matches, without the slash at its end, if it has no wildcard otherwise.
+    pub(crate) folder: Option<String>,
 }
 
 impl Pattern {
@@ -26,7 +28,9 @@ impl Pattern {
             _ => vec![format!("/**/{text}")],
         };
         let globs = texts.iter().filter(|text| !text.is_empty()).map(|text| glob(text)).collect::<Result<_, _>>()?;
-        Ok(Self { globs })
+        let is_literal = |text: &&String| !text.contains(['*', '?', '[', '{', '\\']);
+        let folder = texts.get(1).filter(is_literal).cloned();
+        Ok(Self { globs, folder })
     }
 }
 

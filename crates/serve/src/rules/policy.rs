@@ -1,7 +1,11 @@
 //! What the rules say about one path.
 
-use super::Rule;
 use super::field::{Field, FieldChange};
+use super::{Cors, Redirect, Rule};
+use landau_wire::http::{Status, mime, target};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Fields that say how long a response may be kept: an error must not be kept as long as what was missing.
 const FRESHNESS: [&str; 3] = ["Cache-Control", "Expires", "Pragma"];
@@ -23,6 +27,21 @@ pub(crate) struct Policy {
     pub(crate) hides_tag: bool,
     /// Whether files have no time of modification.
     pub(crate) hides_time: bool,
+    pub(crate) cors: Option<Arc<Cors>>,
+    pub(crate) redirect: Option<Arc<Redirect>>,
+    /// The port to which requests without TLS are redirected.
+    pub(crate) https: Option<u16>,
+    /// Paths to be tried where there is nothing.
+    pub(crate) try_files: Arc<[String]>,
+    /// Whether `.html` is left out of paths.
+    pub(crate) clean_urls: bool,
+    error_pages: BTreeMap<Status, Arc<[u8]>>,
+    types: BTreeMap<String, Arc<str>>,
+    default_type: Option<Arc<str>>,
+    /// Whether directories without an index file are listed, if a rule says so.
+    pub(crate) listings: Option<bool>,
+    /// Whether names that begin with a dot are served.
+    pub(crate) dotfiles: bool,
 }
 
 impl Policy {
@@ -38,6 +57,17 @@ impl Policy {
                 FieldChange::Add(field) => self.fields.push(field.clone()),
             }
         }
+        let set = &rule.settings;
+        replace(&mut self.cors, set.cors.as_ref());
+        replace(&mut self.redirect, set.redirect.as_ref());
+        replace(&mut self.https, set.https.as_ref());
+        replace(&mut self.try_files, set.try_files.as_ref());
+        replace(&mut self.clean_urls, set.clean_urls.as_ref());
+        replace(&mut self.dotfiles, set.dotfiles.as_ref());
+        self.listings = set.listings.or(self.listings);
+        self.default_type = set.default_type.clone().or(self.default_type.take());
+        self.error_pages.extend(set.error_pages.clone());
+        self.types.extend(set.types.clone());
     }
 
     fn remove(&mut self, name: &str) {
@@ -58,5 +88,47 @@ impl Policy {
             };
             lines.extend(field.line());
         }
+    }
+
+    /// Returns the media type of a file by its name.
+    pub(crate) fn media_type(&self, name: &[u8]) -> Cow<'static, str> {
+        let own = mime::ending_of(name).and_then(|ending| {
+            let ending = String::from_utf8_lossy(ending).to_ascii_lowercase();
+            self.types.get(&ending)
+        });
+        let or_default = || self.default_type.as_ref().filter(|_| mime::known(name).is_none());
+        match own.or_else(or_default) {
+            Some(kind) => Cow::Owned(kind.to_string()),
+            None => mime::of_name(name),
+        }
+    }
+
+    /// Returns the paths of files that stand for a path where there is nothing, in their order.
+    pub(crate) fn instead_of(&self, path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+        let is_hidden = |path: &Vec<u8>| target::Target { path, query: None }.is_hidden();
+        let html = (self.clean_urls && !path.ends_with(b"/")).then(|| [path, b".html"].concat());
+        let tried = self.try_files.iter().map(|template| match template.split_once("{path}") {
+            Some((before, after)) => joined(&[before.as_bytes(), path, after.as_bytes()].concat()),
+            None => template.clone().into_bytes(),
+        });
+        html.into_iter().chain(tried).filter(move |path| self.dotfiles || !is_hidden(path))
+    }
+
+    /// Returns the page for an error, as an encoded path.
+    pub(crate) fn error_page(&self, status: Status) -> Option<Arc<[u8]>> {
+        self.error_pages.get(&status).cloned()
+    }
+}
+
+/// Returns a path without empty segments.
+fn joined(path: &[u8]) -> Vec<u8> {
+    let mut joined = path.to_vec();
+    joined.dedup_by(|one, before| *one == b'/' && *before == b'/');
+    joined
+}
+
+fn replace<T: Clone>(own: &mut T, set: Option<&T>) {
+    if let Some(set) = set {
+        own.clone_from(set);
     }
 }

@@ -4,7 +4,8 @@ use super::listing::Listing;
 use crate::rules::Policy;
 use landau_sys::path::Status as FileStatus;
 use landau_wire::http::encoding::{Coding, Codings};
-use landau_wire::http::{Status, date};
+use landau_wire::http::{Status, date, mime};
+use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -18,10 +19,11 @@ pub(crate) enum Entry {
         /// The codings that exist.
         codings: Codings,
     },
-    /// A directory without the slash at its end: the path with it, encoded.
-    Folder {
-        /// The target of the redirect.
+    /// A path that is called otherwise, such as that of a directory without the slash at its end.
+    Redirect {
+        /// The encoded path or URL; the query is appended if it has none.
         location: Box<[u8]>,
+        status: Status,
     },
     /// A directory's listing.
     Listing(Listing),
@@ -72,7 +74,7 @@ pub(crate) struct Form {
     pub(crate) content: Box<[u8]>,
     /// The entity tag, quoted.
     pub(crate) tag: Box<[u8]>,
-    pub(crate) content_type: &'static str,
+    pub(crate) content_type: Cow<'static, str>,
 }
 
 /// The beginning of a prepared head, with a placeholder for the date.
@@ -96,7 +98,7 @@ impl Form {
         let Content { body, status, is_settled } = content;
         let nanoseconds = i128::from(status.modified_s) * 1_000_000_000 + i128::from(status.modified_ns);
         let tag = format!("\"{nanoseconds:x}-{:x}\"", status.size).into_bytes();
-        let content_type = landau_wire::http::mime::of_name(name);
+        let content_type = policy.map_or_else(|| mime::of_name(name), |policy| policy.media_type(name));
         let (hides_tag, hides_time) = policy.map_or((false, false), |policy| (policy.hides_tag, policy.hides_time));
         let mut validators = if hides_tag { Vec::new() } else { line("ETag", &tag) };
         if let Ok(modified_s) = u64::try_from(status.modified_s)
@@ -155,7 +157,7 @@ impl Entry {
         size_of::<Self>()
             + match self {
                 Self::File { forms, .. } => forms.iter().flatten().map(Form::cost).sum(),
-                Self::Folder { location } => location.len(),
+                Self::Redirect { location, .. } => location.len(),
                 Self::Listing(listing) => listing.html.len() + listing.json.len(),
                 Self::Failure(_) => 0,
                 Self::Ruled(ruled) => size_of::<Policy>() + ruled.policy.lines.len() + ruled.entry.cost(),

@@ -84,6 +84,19 @@ impl Folder {
         self.rules.as_ref().map(|rules| rules.current())
     }
 
+    /// Returns whether the rules let a path be served that has a name with a dot at its beginning.
+    #[cold]
+    pub(super) fn shows_hidden(&self, path: &[u8]) -> bool {
+        self.rules().and_then(|rules| rules.policy(path)).is_some_and(|policy| policy.dotfiles)
+    }
+
+    /// Returns what a path stands for at which nothing is served.
+    #[cold]
+    pub(super) fn missing(&self, path: &[u8]) -> Entry {
+        let view = self.view();
+        LookUp::new(self, &view, path).with_rules(Entry::Failure(Status::NOT_FOUND))
+    }
+
     /// Returns whether look-ups still go by this.
     pub(super) fn is_current(&self, view: &View) -> bool {
         let current = self.view();
@@ -194,10 +207,51 @@ impl<'a> LookUp<'a> {
         }
         // Relative to the root, as a request for this name would be, because a link may lead up to it.
         let follow = |link: &[u8]| self.open(&[&name, link].concat()).ok().map(|(_, status)| status);
-        listing::list(&fd, path, listing::MOST, follow)
+        let shows_dotfiles = self.policy.as_ref().is_some_and(|policy| policy.dotfiles);
+        listing::list(&fd, path, listing::MOST, shows_dotfiles, follow)
     }
 
+    /// Looks up the path, and where there is nothing those that the rules name.
     fn find(&self, site: Option<&str>, path: &[u8], known: Option<&Entry>) -> Result<Found, landau_sys::Error> {
+        let Some(policy) = &self.policy else { return self.find_at(site, path, known) };
+        if let Some(redirect) = &policy.redirect {
+            let (location, status) = (redirect.location(path).into(), redirect.status);
+            return Ok(Found::Entry(Entry::Redirect { location, status }));
+        }
+        let found = self.find_at(site, path, known);
+        let Err(error) = found else { return found };
+        if status_of(error) != Status::NOT_FOUND {
+            return Err(error);
+        }
+        for other in policy.instead_of(path) {
+            match self.open(&name_of(site, &other)) {
+                Ok(opened) if opened.1.kind == Kind::File => return self.file(&name_of(site, &other), opened, known),
+                Err(error) if status_of(error) != Status::NOT_FOUND => return Err(error),
+                _ => {}
+            }
+        }
+        Err(error)
+    }
+
+    /// Returns whether directories without an index file are listed.
+    fn lists(&self) -> bool {
+        self.policy.as_ref().and_then(|policy| policy.listings).unwrap_or(self.folder.listings)
+    }
+
+    /// Returns the path of a file without `.html`, or that of the directory of an index file, if the rules say so and
+    /// nothing else is there.
+    fn clean_path(&self, site: Option<&str>, path: &[u8]) -> Option<Vec<u8>> {
+        self.policy.as_ref().filter(|policy| policy.clean_urls)?;
+        let clean = path.strip_suffix(b".html")?;
+        let name = &path[path.iter().rposition(|&byte| byte == b'/')? + 1..];
+        if self.folder.index.iter().any(|index| index.as_bytes() == name) {
+            return Some(path[..path.len() - name.len()].to_vec());
+        }
+        let is_free = self.open(&name_of(site, clean)).is_err_and(|error| status_of(error) == Status::NOT_FOUND);
+        (is_free && name.len() > b".html".len()).then(|| clean.to_vec())
+    }
+
+    fn find_at(&self, site: Option<&str>, path: &[u8], known: Option<&Entry>) -> Result<Found, landau_sys::Error> {
         let name = name_of(site, path);
         let is_folder = name.ends_with(b"/");
         let opened = match self.open(&name) {
@@ -206,20 +260,23 @@ impl<'a> LookUp<'a> {
                 let kind = path::status_below(self.root, &c_name(&name)?, self.folder.links)?.kind;
                 return match (kind, is_folder) {
                     (Kind::Directory, true) => self.index_file(name, known)?.ok_or(error),
-                    (Kind::Directory, false) => Ok(redirect(path)),
+                    (Kind::Directory, false) => Ok(with_slash(path)),
                     _ => Err(error),
                 };
             }
             opened => opened?,
         };
         Ok(match (opened.1.kind, is_folder) {
-            (Kind::File, false) => self.file(&name, opened, known)?,
+            (Kind::File, false) => match self.clean_path(site, path) {
+                Some(path) => redirect(&path),
+                None => self.file(&name, opened, known)?,
+            },
             (Kind::Directory, true) => match self.index_file(name, known)? {
                 Some(found) => found,
-                None if self.folder.listings => Found::Listing,
+                None if self.lists() => Found::Listing,
                 None => Found::Entry(Entry::Failure(Status::FORBIDDEN)),
             },
-            (Kind::Directory, false) => redirect(path),
+            (Kind::Directory, false) => with_slash(path),
             (Kind::File, true) => Found::Entry(Entry::Failure(Status::NOT_FOUND)),
             (Kind::Other, _) => Found::Entry(Entry::Failure(Status::FORBIDDEN)),
         })
@@ -283,11 +340,15 @@ impl<'a> LookUp<'a> {
 }
 
 /// Returns the redirect of a directory's path to the same with a slash.
+fn with_slash(path: &[u8]) -> Found {
+    redirect(&[path, b"/"].concat())
+}
+
+/// Returns the redirect to another path.
 fn redirect(path: &[u8]) -> Found {
     let mut location = Vec::new();
     target::encode(path, &mut location);
-    location.push(b'/');
-    Found::Entry(Entry::Folder { location: location.into() })
+    Found::Entry(Entry::Redirect { location: location.into(), status: Status::MOVED_PERMANENTLY })
 }
 
 fn c_name(name: &[u8]) -> Result<CString, landau_sys::Error> {

@@ -18,6 +18,7 @@ use crate::counters::Counters;
 use crate::fetch::Ticket;
 use crate::limiter::Full;
 use crate::log::{Asked, Feed};
+use crate::rules::Policy;
 use crate::send_buffers::SendBuffers;
 use cache::Cache;
 use finder::{Finder, Made};
@@ -173,17 +174,75 @@ impl Site {
             },
             _ => Ok(None),
         };
-        let mut answer = Answer::new(request, self.date, close, send_buffers);
         let status = match found {
-            Ok(Some(entry)) => answer.entry(&entry, request, self.client, self.now_s),
-            Ok(None) => answer.other_method(request),
-            Err(status) => answer.failure(status),
+            Ok(Some(entry)) => match &*entry {
+                Entry::Ruled(ruled) => self.answer_by_rules(ruled, request, close, send_buffers),
+                entry => {
+                    Answer::new(request, self.date, close, send_buffers).entry(entry, request, self.client, self.now_s)
+                }
+            },
+            Ok(None) => self.answer_other_method(request, close, send_buffers),
+            Err(status) => Answer::new(request, self.date, close, send_buffers).failure(status),
         };
         self.count(status);
         if let Some(log) = &mut self.log {
             log.line(Asked::Request(request), status, send_buffers.content);
         }
         true
+    }
+
+    /// Answers a request for a path with rules.
+    #[cold]
+    #[inline(never)]
+    fn answer_by_rules(
+        &mut self,
+        ruled: &Ruled,
+        request: &Request<'_>,
+        close: bool,
+        send_buffers: &mut SendBuffers,
+    ) -> Status {
+        let policy = &*ruled.policy;
+        let secure = policy.https.filter(|_| !self.client.is_tls).and_then(|port| secure_location(request, port));
+        let failed = match &ruled.entry {
+            Entry::Failure(status) => Some(*status),
+            _ => None,
+        };
+        let page = failed.and_then(|status| self.error_page(status, policy, request));
+        let mut answer = Answer::new(request, self.date, close, send_buffers);
+        match (secure, failed) {
+            (Some(location), _) => answer.ruled_redirect(&location, policy, request, self.client),
+            (None, Some(status)) => answer.ruled_failure(status, page.as_deref(), policy, request, self.client),
+            (None, None) => answer.ruled(ruled, request, self.client, self.now_s),
+        }
+    }
+
+    /// Answers a method other than GET and HEAD.
+    #[cold]
+    fn answer_other_method(&mut self, request: &Request<'_>, close: bool, send_buffers: &mut SendBuffers) -> Status {
+        let policy = self.folder.rules().and_then(|rules| {
+            let target = target::clean(request.path(), &mut self.buffer).ok()?;
+            rules.policy(target.path)
+        });
+        let mut answer = Answer::new(request, self.date, close, send_buffers);
+        match policy {
+            Some(policy) => answer.ruled_other_method(&policy, request, self.client),
+            None => answer.other_method(request),
+        }
+    }
+
+    /// Returns the page of an error, if there is one and it need not be waited for.
+    fn error_page(&mut self, status: Status, policy: &Policy, request: &Request<'_>) -> Option<Rc<Entry>> {
+        let mut path = policy.error_page(status)?;
+        let site = self.site(request).ok()?;
+        // A page may be called otherwise, without `.html`.
+        for _ in 0..2 {
+            let Ok(Found::Entry(entry)) = self.look_up(&path, site.as_deref()) else { return None };
+            match entry.without_rules() {
+                Entry::Redirect { location, .. } => path = Arc::from(&**location),
+                _ => return Some(entry),
+            }
+        }
+        None
     }
 
     /// Lets a connection wait for what a request just asked for; returns the serial number of the wait.
@@ -286,9 +345,9 @@ impl Site {
             return Ok(Found::Replaced);
         }
         let target = target::clean(raw, &mut self.buffer).map_err(|reject| reject.status)?;
-        if target.is_hidden() {
+        if target.is_hidden() && !self.folder.shows_hidden(target.path) {
             self.counters.cache_misses().add(1);
-            return Err(Status::NOT_FOUND);
+            return Ok(Found::Entry(Rc::new(self.folder.missing(target.path))));
         }
         let key = key_of(&mut self.key, site, target.path);
         let known = match self.cache.get(key, self.now_ms) {
@@ -393,6 +452,18 @@ impl Site {
         };
         Ok(Some(if has_folder { name } else { "default" }.to_owned()))
     }
+}
+
+/// Returns the URL of the same path with TLS, at this port of the same host; `None` if the request names no host.
+fn secure_location(request: &Request<'_>, port: u16) -> Option<Vec<u8>> {
+    let host = request.host().filter(|host| !host.is_empty())?;
+    // The port that it names, if any, is that of this address. An IPv6 address has colons, in brackets.
+    let name = host.iter().rposition(|&byte| byte == b':').filter(|at| !host[*at..].contains(&b']'));
+    let name = name.map_or(host, |at| &host[..at]);
+    let port = if port == 443 { String::new() } else { format!(":{port}") };
+    let path = request.path().split(|&byte| byte == b'?').next().unwrap_or_default();
+    let slash: &[u8] = if path.is_empty() { b"/" } else { path };
+    Some([b"https://", name, port.as_bytes(), slash].concat())
 }
 
 /// Follows the served directory if it was replaced, and then forgets what the cache says of the previous one; returns

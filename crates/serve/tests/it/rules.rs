@@ -77,3 +77,178 @@ fn a_reload_replaces_the_rules_at_once() {
     site.server().remote().reload_rules();
     assert_eq!(ask(), "two", "a rule without a path is an error");
 }
+
+/// Sends a request with this first line and these fields on a connection of its own.
+fn ask(site: &Site, line: &str, fields: &str) -> crate::support::Got {
+    let mut client = site.connect();
+    client.send(format!("{line} HTTP/1.1\r\nHost: x:8080\r\nConnection: close\r\n{fields}\r\n").as_bytes());
+    client.answer_of(!line.starts_with("HEAD")).unwrap()
+}
+
+#[test]
+fn redirects_keep_the_rest_and_the_query() {
+    let site = Site::new(&[("a", b"hello"), ("new/x", b"x")], |config| {
+        config.rules = rules(
+            "[[rule]]\npath = '/old/'\nredirect = '/new/{rest}'\nredirect-status = 308\n\
+             [[rule]]\npath = '/old/kept'\nredirect = false\n\
+             [[rule]]\npath = '/b'\nredirect = 'https://b.example/?a=1'\n\
+             [[rule]]\npath = '/secure/'\nhttps = 8443\n",
+        );
+    });
+    for (target, status, location) in [
+        ("/old/x?y=1", 308, "/new/x?y=1"),
+        ("/old", 308, "/new/"),
+        ("/old//b.example", 308, "/new/b.example"),
+        ("/%6fld/a%20b", 308, "/new/a%20b"),
+        ("/b?c=2", 302, "https://b.example/?a=1"),
+        ("/secure/a?b", 308, "https://x:8443/secure/a?b"),
+        ("/secure", 308, "https://x:8443/secure"),
+    ] {
+        for method in ["GET", "HEAD"] {
+            let got = ask(&site, &format!("{method} {target}"), "");
+            assert_eq!((got.status, got.field("Location")), (status, Some(location)), "{method} {target}");
+        }
+    }
+    assert_eq!((site.get("/old/kept", "").status, site.get("/a", "").status), (404, 200));
+    let mut old = site.connect();
+    old.send(b"GET /secure/ HTTP/1.0\r\n\r\n");
+    assert_eq!(old.answer().unwrap().status, 404, "without a host there is nothing to redirect to");
+}
+
+#[test]
+fn what_is_missing_is_looked_for_elsewhere() {
+    let files: &[(&str, &[u8])] = &[
+        ("index.html", b"app"),
+        ("about.html", b"about"),
+        ("docs/index.html", b"docs"),
+        ("both.html", b"file"),
+        ("both/x", b"x"),
+        ("app/main.js", b"js"),
+        ("app/.hidden.html", b"secret"),
+    ];
+    let site = Site::new(files, |config| {
+        config.rules = rules(
+            "[[rule]]\npath = '/'\nclean-urls = true\n\
+             [[rule]]\npath = '/app/'\ntry-files = ['{path}.html', '/index.html']\n",
+        );
+    });
+    for _ in 0..2 {
+        for (target, status, body) in [
+            ("/about", 200, &b"about"[..]),
+            ("/app/some/page?x", 200, b"app"),
+            ("/app/main.js", 200, b"js"),
+            ("/app/.hidden", 404, b"404 Not Found\n"),
+            ("/nothing", 404, b"404 Not Found\n"),
+            ("/docs/", 200, b"docs"),
+            ("/both.html", 200, b"file"),
+        ] {
+            let got = site.get(target, "");
+            assert_eq!((got.status, &got.body[..]), (status, body), "{target}");
+        }
+        assert_eq!(site.get("/app/page", "").field("Content-Type"), Some("text/html; charset=utf-8"));
+        for (target, location) in [
+            ("/about.html?a=b", "/about?a=b"),
+            ("/index.html", "/"),
+            ("/docs/index.html", "/docs/"),
+            ("/both", "/both/"),
+        ] {
+            let got = site.get(target, "");
+            assert_eq!((got.status, got.field("Location")), (301, Some(location)), "{target}");
+        }
+        let part = site.get("/app/page", "Range: bytes=1-1\r\n");
+        assert_eq!((part.status, &part.body[..]), (206, &b"p"[..]));
+    }
+}
+
+#[test]
+fn errors_have_their_pages() {
+    let site = Site::new(&[("errors/404.html", b"<p>nothing"), ("a", b"hello"), ("sub/b", b"b")], |config| {
+        config.rules = rules(
+            "[[rule]]\npath = '/'\nerror-pages = { 404 = '/errors/404.html', 403 = '/none' }\nlistings = false\n\
+             set-headers = { X-A = '1', Cache-Control = 'max-age=60' }\n",
+        );
+    });
+    for (target, status) in [("/none", 404), ("/.git/config", 404), ("/a/b", 404)] {
+        for (method, body) in [("GET", &b"<p>nothing"[..]), ("HEAD", b"")] {
+            let got = ask(&site, &format!("{method} {target}"), "Range: bytes=0-0\r\nIf-None-Match: *\r\n");
+            assert_eq!((got.status, &got.body[..]), (status, body), "{method} {target}");
+            assert_eq!(got.field("Content-Type"), Some("text/html; charset=utf-8"));
+            assert_eq!((got.field("Content-Length"), got.field("X-A")), (Some("10"), Some("1")));
+            assert_eq!((got.field("Cache-Control"), got.field("ETag")), (None, None));
+        }
+    }
+    // Its page does not exist.
+    let got = site.get("/sub/", "");
+    assert_eq!((got.status, &got.body[..]), (403, &b"403 Forbidden\n"[..]));
+    // A file is no error.
+    assert_eq!(site.get("/errors/404.html", "").status, 200);
+}
+
+#[test]
+fn types_are_those_of_the_rules() {
+    let files: &[(&str, &[u8])] =
+        &[("a.FOO", b""), ("b.unknown", b""), ("c.html", b""), ("README", b""), ("d.kml", b"")];
+    let site = Site::new(files, |config| {
+        config.rules = rules(
+            "[[rule]]\npath = '/'\ndefault-type = 'text/plain'\ntypes = { foo = 'text/x-foo; a=b', '.html' = 'text/x' }\n",
+        );
+    });
+    for (target, kind) in [
+        ("/a.FOO", "text/x-foo; a=b"),
+        ("/b.unknown", "text/plain"),
+        ("/README", "text/plain"),
+        ("/c.html", "text/x"),
+        ("/d.kml", "application/vnd.google-earth.kml+xml"),
+    ] {
+        assert_eq!(site.get(target, "").field("Content-Type"), Some(kind), "{target}");
+    }
+}
+
+#[test]
+fn other_sites_may_read_what_the_rules_permit() {
+    let site = Site::new(&[("open/a", b"a"), ("shared/a", b"a"), ("own/a", b"a")], |config| {
+        config.rules = rules(
+            "[[rule]]\npath = '/open/'\ncors = { origins = '*' }\n\
+             [[rule]]\npath = '/shared/'\n\
+             cors = { origins = ['https://a.example'], credentials = true, headers = 'X-A', max-age = '1h' }\n",
+        );
+    });
+    let origin = |path: &str, origin: &str| {
+        let got = site.get(path, &format!("Origin: {origin}\r\n"));
+        assert_eq!(got.status, 200);
+        got.field("Access-Control-Allow-Origin").map(str::to_owned)
+    };
+    assert_eq!(origin("/open/a", "https://x"), Some("*".to_owned()));
+    assert_eq!(origin("/shared/a", "https://a.example"), Some("https://a.example".to_owned()));
+    for evil in
+        ["https://b.example", "https://a.example.evil", "null", "https://a.example\r\nOrigin: https://b.example"]
+    {
+        assert_eq!(origin("/shared/a", evil), None, "{evil}");
+    }
+    assert_eq!(origin("/own/a", "https://a.example"), None);
+    assert_eq!(site.get("/shared/a", "").field("Vary"), Some("Origin"));
+    let asks = "Origin: https://a.example\r\nAccess-Control-Request-Method: GET\r\n";
+    let got = ask(&site, "OPTIONS /shared/none", asks);
+    let field = |name: &str| got.field(&format!("Access-Control-Allow-{name}"));
+    assert_eq!((got.status, field("Methods"), field("Headers")), (204, Some("GET, HEAD"), Some("X-A")));
+    assert_eq!((field("Credentials"), got.field("Access-Control-Max-Age")), (Some("true"), Some("3600")));
+    for (path, asks) in [
+        ("/shared/a", "Origin: https://b.example\r\nAccess-Control-Request-Method: GET\r\n"),
+        ("/shared/a", "Origin: https://a.example\r\n"),
+        ("/own/a", asks),
+    ] {
+        let got = ask(&site, &format!("OPTIONS {path}"), asks);
+        assert_eq!((got.status, got.field("Access-Control-Allow-Methods")), (204, None), "{path} {asks}");
+    }
+}
+
+#[test]
+fn dotfiles_are_served_where_a_rule_says_so() {
+    let files: &[(&str, &[u8])] = &[("open/.a", b"a"), ("open/b", b"b"), ("own/.a", b"a")];
+    let site = Site::new(files, |config| {
+        config.rules = rules("[[rule]]\npath = '/open/'\ndotfiles = true\n[[rule]]\npath = '/own/b'\n");
+    });
+    assert_eq!((site.get("/open/.a", "").status, site.get("/own/.a", "").status), (200, 404));
+    let list = |path: &str| String::from_utf8(site.get(path, "").body).unwrap();
+    assert!(list("/open/").contains(">.a</a>") && !list("/own/").contains(".a"));
+}

@@ -1,5 +1,7 @@
-//! Media types by a name's ending: those that sites are made of, as IANA registers them. A table of our own: the crate
-//! of the field knows a thousand more, few of which a browser treats in another way than plain bytes.
+//! Media types by a name's ending. Those that sites are made of are in a table of our own, which says which of them are
+//! text in UTF-8; the others are those of `mime-db`, collected from IANA, Apache and nginx.
+
+use std::borrow::Cow;
 
 /// The type of unknown suffixes: a download.
 pub const UNKNOWN: &str = "application/octet-stream";
@@ -125,21 +127,35 @@ const TYPES: &[(&str, &str)] = &[
     ("zst", "application/zstd"),
 ];
 
-/// The longest ending of the table.
-const LONGEST: usize = 11;
+/// The longest ending that is looked for.
+const LONGEST_OF_ALL: usize = 24;
 
-/// The type of a file of that name or path.
-pub fn of_name(name: &[u8]) -> &'static str {
-    let Some(dot) = name.iter().rposition(|&b| b == b'.' || b == b'/').filter(|at| name[*at] == b'.') else {
-        return UNKNOWN;
-    };
-    let ending = &name[dot + 1..];
-    let mut buffer = [0; LONGEST];
-    let Some(lower) = buffer.get_mut(..ending.len()) else { return UNKNOWN };
+/// The ending of a name or path, without the dot; none if the name has no dot.
+pub fn ending_of(name: &[u8]) -> Option<&[u8]> {
+    let dot = name.iter().rposition(|&b| b == b'.' || b == b'/').filter(|at| name[*at] == b'.')?;
+    Some(&name[dot + 1..])
+}
+
+/// The type of a file of that name or path, if its ending is known.
+pub fn known(name: &[u8]) -> Option<Cow<'static, str>> {
+    let ending = ending_of(name)?;
+    let mut buffer = [0; LONGEST_OF_ALL];
+    let lower = buffer.get_mut(..ending.len())?;
     lower.copy_from_slice(ending);
     lower.make_ascii_lowercase();
-    let lower = &*lower;
-    TYPES.binary_search_by(|(own, _)| own.as_bytes().cmp(lower)).map_or(UNKNOWN, |at| TYPES[at].1)
+    let lower = std::str::from_utf8(lower).ok()?;
+    if let Ok(at) = TYPES.binary_search_by(|(own, _)| (*own).cmp(lower)) {
+        return Some(Cow::Borrowed(TYPES[at].1));
+    }
+    mime_db::lookup(lower).map(|kind| match kind {
+        _ if kind.starts_with("text/") => Cow::Owned(format!("{kind}; charset=utf-8")),
+        _ => Cow::Borrowed(kind),
+    })
+}
+
+/// The type of a file of that name or path.
+pub fn of_name(name: &[u8]) -> Cow<'static, str> {
+    known(name).unwrap_or(Cow::Borrowed(UNKNOWN))
 }
 
 #[cfg(test)]
@@ -149,7 +165,7 @@ mod tests {
     #[test]
     fn the_table_is_sorted_and_extensions_fit() {
         assert!(TYPES.is_sorted_by(|(one, _), (other, _)| one < other));
-        assert_eq!(TYPES.iter().map(|(ending, _)| ending.len()).max(), Some(LONGEST));
+        assert!(TYPES.iter().all(|(ending, _)| ending.len() <= LONGEST_OF_ALL));
         assert!(TYPES.iter().all(|(ending, _)| ending.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())));
     }
 
@@ -166,6 +182,11 @@ mod tests {
             ("", UNKNOWN),
             ("a.abcdefghijklmnop", UNKNOWN),
             ("a.\u{e9}", UNKNOWN),
+            ("a.kml", "application/vnd.google-earth.kml+xml"),
+            ("a.PSD", "image/vnd.adobe.photoshop"),
+            ("a.scss", "text/x-scss; charset=utf-8"),
+            ("a.cjs", "application/node"),
+            ("a.mka", "audio/x-matroska"),
         ] {
             assert_eq!(of_name(name.as_bytes()), kind, "{name}");
         }
