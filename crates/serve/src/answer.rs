@@ -38,6 +38,16 @@ pub(crate) struct Answer<'a> {
     extra: Option<&'a Extra>,
 }
 
+/// An error of a path with rules.
+#[derive(Debug)]
+pub(crate) struct RuledFailure<'a> {
+    pub(crate) status: Status,
+    /// Its page, if it has one.
+    pub(crate) page: Option<&'a Entry>,
+    /// What the client is asked to log in to.
+    pub(crate) realm: Option<&'a str>,
+}
+
 /// The field lines that the rules add.
 #[derive(Debug, Default)]
 struct Extra {
@@ -172,13 +182,17 @@ impl<'a> Answer<'a> {
     #[cold]
     pub(crate) fn ruled_failure(
         &mut self,
-        status: Status,
-        page: Option<&Entry>,
+        failure: &RuledFailure<'_>,
         policy: &Policy,
         request: &Request<'_>,
         client: Client,
     ) -> Status {
-        let extra = Extra::new(policy, request, client);
+        let RuledFailure { status, page, realm } = *failure;
+        let mut extra = Extra::new(policy, request, client);
+        if let Some(realm) = realm {
+            let challenge = format!("WWW-Authenticate: Basic realm=\"{realm}\", charset=\"UTF-8\"\r\n");
+            extra.always.extend_from_slice(challenge.as_bytes());
+        }
         let form = page.and_then(|page| match page.without_rules() {
             Entry::File { forms, .. } => forms[Coding::Identity as usize].as_ref(),
             _ => None,
@@ -256,7 +270,9 @@ impl<'a> Answer<'a> {
         match &form.body {
             Body::Memory(bytes) => {
                 let part = &bytes[range.start as usize..range.end() as usize];
-                if part.len() <= COPIED_BYTES && self.send_buffers.batch.is_empty() {
+                // With a limit of bandwidth the content leaves as a batch does.
+                let is_paced = self.extra.is_some() && self.send_buffers.pacing.is_some();
+                if part.len() <= COPIED_BYTES && self.send_buffers.batch.is_empty() && !is_paced {
                     self.send_buffers.bytes.extend_from_slice(part);
                 } else if part.len() == bytes.len() {
                     self.send_buffers.batch.push(Buffer::Shared(bytes.clone()));
@@ -361,7 +377,7 @@ impl<'a> Answer<'a> {
 }
 
 /// Returns the value of a field that the parser does not pick out, if it is in exactly one line.
-fn value_of<'a>(request: &Request<'a>, name: &str) -> Option<&'a [u8]> {
+pub(crate) fn value_of<'a>(request: &Request<'a>, name: &str) -> Option<&'a [u8]> {
     let mut values = request.fields().filter(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
     values.next().filter(|_| values.next().is_none()).map(|(_, value)| value)
 }

@@ -37,6 +37,6 @@ pub use counters::{Counters, Totals};
 pub use error::Error;
 pub use log::{AccessLog, LogFormat, LogTarget};
 pub use privilege::{SandboxMode, User};
-pub use rules::{LiveRules, Rules};
+pub use rules::{LiveRules, Networks, Rules};
 pub use server::{Remote, Server};
 pub use tls::TlsFiles;

@@ -154,7 +154,7 @@ fn worker_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
         rules.allow(&folder_of(path), Access::Write)?;
     }
     let of_tls = config.tls.iter().flat_map(|files| [&*files.certificate, &*files.key]);
-    for path in of_tls.chain(config.rules.iter().map(|rules| rules.path())) {
+    for path in of_tls.chain(config.rules.iter().flat_map(|rules| rules.files())) {
         rules.allow(&folder_of(path), Access::Read)?;
         // Certbot's certificates are links into another folder.
         if let Ok(real) = path.canonicalize() {

@@ -15,6 +15,9 @@ pub(crate) struct SendBuffers {
     pub(crate) content: u64,
     /// Whether the connection ends after this.
     pub(crate) close: bool,
+    /// How many bytes a second the connection may take from now on, if a rule says so. There is a batch then, or no
+    /// content.
+    pub(crate) pacing: Option<u64>,
 }
 
 impl SendBuffers {

@@ -170,19 +170,32 @@ fn resolve(folder: &impl AsFd, path: &CStr, flags: libc::c_int, resolve: u64) ->
 /// refuses every absolute link, also one that stays inside.
 #[cfg(target_os = "linux")]
 fn inside(folder: &impl AsFd, path: &CStr) -> Result<std::ffi::CString> {
-    use std::os::unix::ffi::OsStrExt;
     let outside = Error { call: "openat2", errno: libc::EXDEV };
     let found = resolve(folder, path, libc::O_PATH, libc::RESOLVE_NO_MAGICLINKS)
         .map_err(|error| if error.is_out_of_descriptors() { error } else { outside })?;
+    let below = real_path_below(folder, &found)?.ok_or(outside)?;
+    std::ffi::CString::new(if below.is_empty() { b".".to_vec() } else { below }).map_err(|_| outside)
+}
+
+/// Returns the path, without links and relative to the directory, of an open file or directory; `None` if it is
+/// outside. Without `/proc` this is an error.
+#[cfg(target_os = "linux")]
+pub fn real_path_below(folder: &impl AsFd, file: &impl AsFd) -> Result<Option<Vec<u8>>> {
+    use std::os::unix::ffi::OsStrExt;
     // Of this thread, which may have a descriptor table of its own.
     let real = |fd: i32| {
         let link = std::fs::read_link(format!("/proc/thread-self/fd/{fd}"));
         link.map_err(|error| Error::from_io("readlink", &error))
     };
-    let (base, real) = (real(folder.as_fd().as_raw_fd())?, real(found.as_raw_fd())?);
-    let below = real.strip_prefix(&base).map_err(|_| outside)?.as_os_str().as_bytes();
-    let below = if below.is_empty() { b"." } else { below };
-    std::ffi::CString::new(below).map_err(|_| outside)
+    let (base, real) = (real(folder.as_fd().as_raw_fd())?, real(file.as_fd().as_raw_fd())?);
+    Ok(real.strip_prefix(&base).ok().map(|below| below.as_os_str().as_bytes().to_vec()))
+}
+
+/// Returns the path, without links and relative to the directory, of an open file or directory. This system has no call
+/// for that.
+#[cfg(not(target_os = "linux"))]
+pub fn real_path_below(_: &impl AsFd, _: &impl AsFd) -> Result<Option<Vec<u8>>> {
+    Err(Error { call: "readlink", errno: libc::ENOSYS })
 }
 
 /// Opens a file or directory below a directory for reading: component by component, without following any symbolic link

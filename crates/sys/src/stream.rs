@@ -309,6 +309,21 @@ pub fn set_cork(_: &impl AsFd, _: bool) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
+/// Limits how fast the kernel sends what is written to a TCP socket, in bytes a second (`SO_MAX_PACING_RATE`), at most
+/// 4 GiB.
+#[cfg(target_os = "linux")]
+pub fn set_pacing(socket: &impl AsFd, bytes_per_second: u64) -> Result<()> {
+    // The largest number means no limit.
+    let rate = u32::try_from(bytes_per_second).unwrap_or(u32::MAX).min(u32::MAX - 1);
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate)
+}
+
+/// Limits how fast the kernel sends: not supported here.
+#[cfg(not(target_os = "linux"))]
+pub fn set_pacing(_: &impl AsFd, _: u64) -> Result<()> {
+    Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
+}
+
 /// Sets the size of the send buffer in bytes (`SO_SNDBUF`), within the limits of the system.
 pub fn set_send_buffer(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes.min(i32::MAX as u32) as libc::c_int)

@@ -6,8 +6,8 @@ mod running;
 use crate::options::{Numbers, numbers};
 use crate::status;
 use landau_serve::{
-    Accepting, AccessLog, Config, Listen, LiveRules, LogFormat, LogTarget, SandboxMode, Timeouts, TlsFiles, User,
-    supervisor, systemd,
+    Accepting, AccessLog, Config, Listen, LiveRules, LogFormat, LogTarget, Networks, SandboxMode, Timeouts, TlsFiles,
+    User, supervisor, systemd,
 };
 use landau_units::{duration_in, size_in};
 use std::path::{Path, PathBuf};
@@ -96,6 +96,10 @@ pub(crate) struct Args {
     /// with 429 [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_per_address: Option<u32>,
+    /// Believe what these proxies say in X-Forwarded-For and X-Forwarded-Proto about the client, for the log and the
+    /// rules: an address, a network such as 10.0.0.0/8, or unix; repeatable [default: none]
+    #[arg(long, value_name = "NETWORK", value_parser = network)]
+    forwarded_from: Vec<String>,
     /// Append a line for each response to this file, or write it to standard output (-). SIGHUP reopens the file
     /// [default: no log]
     #[arg(long, value_name = "FILE")]
@@ -173,6 +177,11 @@ fn links(text: &str) -> Result<landau_sys::path::Links, String> {
         "anywhere" => Ok(landau_sys::path::Links::Anywhere),
         _ => Err("expected inside, never or anywhere".to_owned()),
     }
+}
+
+/// Checks a network.
+fn network(text: &str) -> Result<String, String> {
+    Networks::default().add(text).map(|()| text.to_owned())
 }
 
 /// Reads the name of an index file.
@@ -310,6 +319,13 @@ fn config(args: &Args) -> anyhow::Result<Config> {
         anyhow::bail!("--log - with --processes: the processes would mix their lines; log to a file");
     }
     config.log = args.log.clone().map(|target| AccessLog { target, format: args.log_format });
+    if !args.forwarded_from.is_empty() {
+        let mut networks = Networks::default();
+        for text in &args.forwarded_from {
+            networks.add(text).map_err(|why| anyhow::anyhow!("--forwarded-from {text}: {why}"))?;
+        }
+        config.forwarded_from = Some(networks);
+    }
     config.report = report;
     Ok(config)
 }

@@ -63,7 +63,7 @@ pub(super) fn read<T>(text: &str, read: impl FnOnce(Table<'_>) -> T) -> Result<T
 
 fn line_of(text: &str, span: Option<Range<usize>>) -> usize {
     let start = span.map_or(0, |span| span.start.min(text.len()));
-    1 + text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count()
+    1 + text[..start].matches('\n').count()
 }
 
 impl<'a> Table<'a> {

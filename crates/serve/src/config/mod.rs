@@ -10,7 +10,7 @@ pub use file::{ConfigFile, Setting};
 use crate::Error;
 use crate::log::AccessLog;
 use crate::privilege::SandboxMode;
-use crate::rules::LiveRules;
+use crate::rules::{LiveRules, Networks};
 use crate::tls::TlsFiles;
 use landau_reactor::{Backend, ManualClock};
 use landau_sys::path::Links;
@@ -171,6 +171,8 @@ pub struct Config {
     pub listings: bool,
     /// The rules by path, if there is a configuration file.
     pub rules: Option<Arc<LiveRules>>,
+    /// The proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` say who asks.
+    pub forwarded_from: Option<Networks>,
     /// Whether each directory in the root is a host.
     pub virtual_hosts: bool,
     /// The size of each worker's cache, in bytes; less if memory is short ([`crate::Server::start`]).
@@ -221,6 +223,7 @@ impl Config {
             index: vec!["index.html".to_owned()],
             listings: true,
             rules: None,
+            forwarded_from: None,
             virtual_hosts: false,
             cache_bytes: 64 << 20,
             memory_bytes: None,

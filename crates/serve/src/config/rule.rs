@@ -1,7 +1,7 @@
 //! A `[[rule]]` of a configuration file.
 
 use super::document::{Entry, Problem, Table};
-use crate::rules::{Cors, FieldChange, Pattern, Redirect, Rule, field};
+use crate::rules::{Auth, Change, Cors, FieldChange, Networks, Pattern, Rate, Redirect, Rule, Users, field};
 use landau_wire::http::{Status, target};
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ pub(super) fn read(entry: &Entry<'_>, problems: &mut Vec<Problem>) -> Option<Rul
     fields(&mut table, &mut rule, problems);
     files(&mut table, &mut rule, problems);
     redirects(&mut table, &mut rule, problems);
-    rule.settings.cors = table.take("cors").and_then(|entry| cors(&entry, problems));
+    rule.settings.cors = table.take("cors").map(|entry| cors(&entry, problems)).unwrap_or_default();
+    access(&mut table, &mut rule, problems);
     table.finish(problems);
     (problems.len() == before).then_some(rule)
 }
@@ -80,20 +81,88 @@ fn redirects(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>
     });
     let status = status.unwrap_or(Status::FOUND);
     let patterns = &rule.patterns;
-    rule.settings.redirect = table.read("redirect", problems, |entry| {
-        unless_false(entry, |entry| entry.parse(|to| Redirect::new(to, status, patterns)).map(Arc::new))
-    });
-    rule.settings.https = table.read("https", problems, |entry| match entry.flag() {
-        Ok(is_set) => Ok(is_set.then_some(443)),
-        Err(_) => entry.number(1..=65_535).map(|port| Some(port as u16)),
-    });
+    rule.settings.redirect = table
+        .read("redirect", problems, |entry| {
+            unless_false(entry, |entry| entry.parse(|to| Redirect::new(to, status, patterns)).map(Arc::new))
+        })
+        .unwrap_or_default();
+    rule.settings.https = table
+        .read("https", problems, |entry| match entry.flag() {
+            Ok(true) => Ok(Change::Set(443)),
+            Ok(false) => Ok(Change::Lift),
+            Err(_) => entry.number(1..=65_535).map(|port| Change::Set(port as u16)),
+        })
+        .unwrap_or_default();
 }
 
-fn cors(entry: &Entry<'_>, found: &mut Vec<Problem>) -> Option<Option<Arc<Cors>>> {
+/// Reads who may read, and how much.
+fn access(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
+    let settings = &mut rule.settings;
+    settings.allow = table.read("allow", problems, |entry| unless_false(entry, networks)).unwrap_or_default();
+    settings.deny = table.read("deny", problems, |entry| unless_false(entry, networks)).unwrap_or_default();
+    settings.auth = table.take("auth").map(|entry| auth(&entry, problems)).unwrap_or_default();
+    let burst = table.read("burst", problems, |entry| entry.number(0..=1_000_000));
+    settings.rate = table
+        .read("rate", problems, |entry| {
+            unless_false(entry, |entry| entry.parse(|text| Rate::new(text, burst)).map(Arc::new))
+        })
+        .unwrap_or_default();
+    settings.bandwidth = table
+        .read("bandwidth", problems, |entry| {
+            unless_false(entry, |entry| entry.parse(landau_units::size_in(1 << 10..=1 << 40)))
+        })
+        .unwrap_or_default();
+}
+
+fn networks(entry: &Entry<'_>) -> Result<Arc<Networks>, Problem> {
+    let mut networks = Networks::default();
+    entry.parse_each(|text| networks.add(text))?;
+    Ok(Arc::new(networks))
+}
+
+fn auth(entry: &Entry<'_>, found: &mut Vec<Problem>) -> Change<Arc<Auth>> {
     if entry.flag() == Ok(false) {
-        return Some(None);
+        return Change::Lift;
     }
-    let mut table = entry.table().map_err(|problem| found.push(problem)).ok()?;
+    let mut table = match entry.table() {
+        Ok(table) => table,
+        Err(problem) => {
+            found.push(problem);
+            return Change::Keep;
+        }
+    };
+    let path = table.read("users", found, Entry::text);
+    let realm = table.read("realm", found, |entry| entry.parse(realm)).unwrap_or_else(|| "files".to_owned());
+    if path.is_none() {
+        found.push(table.problem("no users; users = \"FILE\" names a file of htpasswd -B"));
+    }
+    let line = table.line;
+    table.finish(found);
+    match path {
+        Some(path) => Change::Set(Arc::new(Auth { realm, path: path.into(), line, users: Users::default() })),
+        None => Change::Keep,
+    }
+}
+
+/// Checks a text that is sent in quotes.
+fn realm(text: &str) -> Result<String, String> {
+    if text.contains(['"', '\\']) {
+        return Err("a realm has neither quotes nor backslashes".to_owned());
+    }
+    field::check_value(text).map(str::to_owned)
+}
+
+fn cors(entry: &Entry<'_>, found: &mut Vec<Problem>) -> Change<Arc<Cors>> {
+    if entry.flag() == Ok(false) {
+        return Change::Lift;
+    }
+    let mut table = match entry.table() {
+        Ok(table) => table,
+        Err(problem) => {
+            found.push(problem);
+            return Change::Keep;
+        }
+    };
     let origins = table.read("origins", found, |entry| entry.parse_each(Cors::origin)).unwrap_or_default();
     let mut words = |key, found: &mut Vec<Problem>| {
         table.read(key, found, |entry| entry.parse_each(Cors::token)).unwrap_or_default()
@@ -110,15 +179,15 @@ fn cors(entry: &Entry<'_>, found: &mut Vec<Problem>) -> Option<Option<Arc<Cors>>
     }
     table.finish(found);
     let origins = if is_for_all { Vec::new() } else { origins };
-    Some(Some(Arc::new(Cors { origins, credentials, methods, headers, expose, max_age })))
+    Change::Set(Arc::new(Cors { origins, credentials, methods, headers, expose, max_age }))
 }
 
 /// Reads a value; `false` lifts what an earlier rule has set.
 fn unless_false<'a, T>(
     entry: &Entry<'a>,
     read: impl FnOnce(&Entry<'a>) -> Result<T, Problem>,
-) -> Result<Option<T>, Problem> {
-    if entry.flag() == Ok(false) { Ok(None) } else { read(entry).map(Some) }
+) -> Result<Change<T>, Problem> {
+    if entry.flag() == Ok(false) { Ok(Change::Lift) } else { read(entry).map(Change::Set) }
 }
 
 /// Checks a path that is tried where there is nothing.

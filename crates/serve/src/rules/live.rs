@@ -1,6 +1,6 @@
 //! The rules that are in force, which a reload replaces.
 
-use super::Rules;
+use super::{Auth, Rules, Users};
 use crate::config::{ConfigFile, Problem, Setting};
 use std::fmt::{Display, Formatter};
 use std::io::Read;
@@ -14,6 +14,8 @@ const LARGEST_BYTES: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct LiveRules {
     path: PathBuf,
+    /// The files of the users, as of the start.
+    user_files: Vec<PathBuf>,
     /// The keys outside of rules that a file may have.
     known: Vec<String>,
     /// What they were at the start.
@@ -55,9 +57,10 @@ impl LiveRules {
         if !problems.is_empty() {
             return Err(told(path, &problems));
         }
-        let ConfigFile { settings, rules } = file;
+        let ConfigFile { settings, mut rules } = file;
+        let user_files = rules.auths().map(|auth| auth.path.clone()).collect();
         let current = RwLock::new(Arc::new(rules));
-        Ok(Self { path: path.to_owned(), known: known.to_vec(), settings, current })
+        Ok(Self { path: path.to_owned(), user_files, known: known.to_vec(), settings, current })
     }
 
     /// Returns the keys outside of rules.
@@ -65,9 +68,9 @@ impl LiveRules {
         &self.settings
     }
 
-    /// Returns the file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// Returns the files that it was read from: the configuration, and those of the users.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        [&self.path].into_iter().chain(&self.user_files).map(PathBuf::as_path)
     }
 
     /// Returns the rules that are in force.
@@ -99,7 +102,26 @@ impl LiveRules {
 fn parse(path: &Path, known: &[String]) -> Result<ConfigFile, Vec<String>> {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let text = text(path).map_err(|error| vec![format!("{}: {error}", path.display())])?;
-    ConfigFile::parse(&text, &known).map_err(|problems| told(path, &problems))
+    let mut file = ConfigFile::parse(&text, &known).map_err(|problems| told(path, &problems))?;
+    let problems: Vec<Problem> = file.rules.auths().filter_map(read_users).collect();
+    if problems.is_empty() { Ok(file) } else { Err(told(path, &problems)) }
+}
+
+/// Reads the file of a rule's users; returns what is wrong with it.
+fn read_users(auth: &mut Arc<Auth>) -> Option<Problem> {
+    // Nobody else has the rules yet.
+    let auth = Arc::get_mut(auth)?;
+    let users = text(&auth.path).map_err(|error| error.to_string()).and_then(|text| Users::parse(&text));
+    match users {
+        Ok(users) => {
+            auth.users = users;
+            None
+        }
+        Err(why) => {
+            let reason = format!("{}: {why}", auth.path.display());
+            Some(Problem { line: auth.line, key: "rule.auth.users".to_owned(), reason })
+        }
+    }
 }
 
 /// Reads the file. A FIFO or a device would block a reload, and SIGTERM after it.

@@ -8,23 +8,30 @@
 //! A path is matched after it has been decoded and cleaned, as the file system gets it: no encoding of a path can
 //! evade a rule.
 
+mod access;
 mod cors;
 pub(crate) mod field;
 mod live;
 mod pattern;
 mod policy;
+mod rate;
 mod redirect;
+mod users;
 
+pub use access::Networks;
+pub(crate) use access::{Access, Auth};
 pub(crate) use cors::Cors;
 pub use live::LiveRules;
 pub(crate) use pattern::Pattern;
 pub(crate) use policy::Policy;
+pub(crate) use rate::Rate;
 pub(crate) use redirect::Redirect;
+pub(crate) use users::{Login, LoginKey, Users};
 
-use field::FieldChange as Change;
 pub(crate) use field::FieldChange;
 use globset::GlobSet;
 use landau_wire::http::Status;
+use landau_wire::http::encoding::Coding;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,18 +39,35 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct Rule {
     pub(crate) patterns: Vec<Pattern>,
-    pub(crate) fields: Vec<Change>,
+    pub(crate) fields: Vec<FieldChange>,
     pub(crate) settings: Settings,
+}
+
+/// What a rule says about a setting.
+#[derive(Debug, Default, Clone)]
+pub(crate) enum Change<T> {
+    /// Nothing: what earlier rules have said stays.
+    #[default]
+    Keep,
+    /// It lifts what earlier rules have said.
+    Lift,
+    Set(T),
+}
+
+impl<T> Change<T> {
+    fn is_said(&self) -> bool {
+        !matches!(self, Self::Keep)
+    }
 }
 
 /// What a rule sets besides fields; `None` is what earlier rules have set.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
-    /// Which other sites may read responses; `Some(None)` for none.
-    pub(crate) cors: Option<Option<Arc<Cors>>>,
-    pub(crate) redirect: Option<Option<Arc<Redirect>>>,
-    /// The port of the address with TLS to which requests without TLS are redirected; `Some(None)` for no redirect.
-    pub(crate) https: Option<Option<u16>>,
+    /// Which other sites may read responses.
+    pub(crate) cors: Change<Arc<Cors>>,
+    pub(crate) redirect: Change<Arc<Redirect>>,
+    /// The port of the address with TLS to which requests without TLS are redirected.
+    pub(crate) https: Change<u16>,
     /// Paths to be tried where there is nothing, in which `{path}` stands for the path.
     pub(crate) try_files: Option<Arc<[String]>>,
     /// Whether `.html` is left out of paths.
@@ -58,6 +82,20 @@ pub(crate) struct Settings {
     pub(crate) listings: Option<bool>,
     /// Whether names that begin with a dot are served.
     pub(crate) dotfiles: Option<bool>,
+    /// The clients that may read.
+    pub(crate) allow: Change<Arc<Networks>>,
+    /// Those that may not.
+    pub(crate) deny: Change<Arc<Networks>>,
+    pub(crate) auth: Change<Arc<Auth>>,
+    pub(crate) rate: Change<Arc<Rate>>,
+    /// The most bytes a second over one connection.
+    pub(crate) bandwidth: Change<u64>,
+}
+
+impl Settings {
+    fn restricts(&self) -> bool {
+        self.allow.is_said() || self.deny.is_said() || self.auth.is_said()
+    }
 }
 
 /// The rules of a site.
@@ -65,46 +103,96 @@ pub(crate) struct Settings {
 pub struct Rules {
     rules: Vec<Rule>,
     globs: GlobSet,
+    /// The same, without regard to case.
+    caseless_globs: GlobSet,
     /// The rule of each glob.
     rule_of: Vec<usize>,
+    /// Whether any rule says who may read.
+    restricts: bool,
 }
 
 impl Rules {
     /// Compiles rules. Fails if they are too large together.
     pub(crate) fn new(rules: Vec<Rule>) -> Result<Self, String> {
-        let (mut globs, mut rule_of) = (GlobSet::builder(), Vec::new());
+        let (mut globs, mut caseless_globs, mut rule_of) = (GlobSet::builder(), GlobSet::builder(), Vec::new());
         for (number, rule) in rules.iter().enumerate() {
-            for glob in rule.patterns.iter().flat_map(|pattern| &pattern.globs) {
+            for (glob, caseless) in rule.patterns.iter().flat_map(|pattern| &pattern.globs) {
                 globs.add(glob.clone());
+                caseless_globs.add(caseless.clone());
                 rule_of.push(number);
             }
         }
-        let globs = globs.build().map_err(|error| error.to_string())?;
-        Ok(Self { rules, globs, rule_of })
+        let failed = |error: globset::Error| error.to_string();
+        let (globs, caseless_globs) = (globs.build().map_err(failed)?, caseless_globs.build().map_err(failed)?);
+        let restricts = rules.iter().any(|rule| rule.settings.restricts());
+        Ok(Self { rules, globs, caseless_globs, rule_of, restricts })
+    }
+
+    /// Returns what each rule says about users, for their files to be read.
+    pub(crate) fn auths(&mut self) -> impl Iterator<Item = &mut Arc<Auth>> {
+        self.rules.iter_mut().filter_map(|rule| match &mut rule.settings.auth {
+            Change::Set(auth) => Some(auth),
+            _ => None,
+        })
+    }
+
+    /// Returns whether any rule says who may read.
+    pub(crate) fn restricts(&self) -> bool {
+        self.restricts
     }
 
     /// Returns what the rules say about a clean path; `None` if they say nothing.
     pub(crate) fn policy(&self, path: &[u8]) -> Option<Arc<Policy>> {
-        let matching = self.matching(path);
-        if matching.is_empty() {
-            return None;
-        }
+        let matching = self.matching(&self.globs, path);
+        (!matching.is_empty()).then(|| Arc::new(self.policy_of(&matching)))
+    }
+
+    fn policy_of(&self, matching: &[usize]) -> Policy {
         let mut policy = Policy::default();
-        for number in matching {
+        for &number in matching {
             policy.apply(&self.rules[number]);
         }
         policy.finish();
-        Some(Arc::new(policy))
+        policy
+    }
+
+    /// Returns who may read a clean path, a client that all of them admit.
+    ///
+    /// On a file system without regard to case, a path in other letters is the same file. And a file that exists beside
+    /// another as its compressed form has the same content. So a path is also restricted as the one without regard to
+    /// case is, and as the one without the suffix of a coding.
+    pub(crate) fn restrictions(&self, path: &[u8]) -> Vec<Access> {
+        let mut found: Vec<Access> = Vec::new();
+        if !self.restricts {
+            return found;
+        }
+        let plain = Coding::ALL.iter().filter(|coding| **coding != Coding::Identity);
+        let plain = plain.filter_map(|coding| strip_suffix(path, coding.suffix().as_bytes()));
+        for path in [path].into_iter().chain(plain) {
+            for globs in [&self.globs, &self.caseless_globs] {
+                let access = self.policy_of(&self.matching(globs, path)).access;
+                if !access.is_open() && !found.iter().any(|known| known.is_same(&access)) {
+                    found.push(access);
+                }
+            }
+        }
+        found
     }
 
     /// Returns the numbers of the rules that match, in their order.
-    fn matching(&self, path: &[u8]) -> Vec<usize> {
-        let globs = self.globs.matches(pattern::as_path(path));
+    fn matching(&self, globs: &GlobSet, path: &[u8]) -> Vec<usize> {
+        let globs = globs.matches(pattern::as_path(path));
         let mut rules: Vec<usize> = globs.into_iter().map(|glob| self.rule_of[glob]).collect();
         rules.sort_unstable();
         rules.dedup();
         rules
     }
+}
+
+/// Returns a path without the suffix, in any case.
+fn strip_suffix<'a>(path: &'a [u8], suffix: &[u8]) -> Option<&'a [u8]> {
+    let (plain, end) = path.split_at_checked(path.len().checked_sub(suffix.len())?)?;
+    end.eq_ignore_ascii_case(suffix).then_some(plain)
 }
 
 #[cfg(test)]
@@ -132,6 +220,21 @@ mod tests {
         assert_eq!(lines("/a/x"), "x-a: 2;");
         assert_eq!(lines("/x.css"), "X-A: 1;X-B: 1;X-A: 3;");
         assert_eq!(lines("/a/b"), "x-a: 2;X-A: 3;");
+    }
+
+    #[test]
+    fn restrictions_are_not_evaded() {
+        let rules = rules(
+            "[[rule]]\npath = '/a/'\nallow = '10.0.0.1'\n[[rule]]\npath = '/a/open/'\nallow = false\n\
+             [[rule]]\npath = ['*.sql', '/b/x.html']\ndeny = '0.0.0.0/0'\n",
+        );
+        let is_restricted = |path: &str| !rules.restrictions(path.as_bytes()).is_empty();
+        for path in ["/a", "/a/", "/a/x", "/A/x", "/a/OPEN/x", "/x.sql", "/x.SQL.gz", "/b/x.html.br", "/B/X.HTML.ZST"] {
+            assert!(is_restricted(path), "{path}");
+        }
+        for path in ["/", "/ab", "/a/open/x", "/x.sql.txt", "/b/x.htm"] {
+            assert!(!is_restricted(path), "{path}");
+        }
     }
 
     #[test]

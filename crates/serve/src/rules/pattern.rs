@@ -12,7 +12,8 @@ use std::path::Path;
 /// byte of these.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
-    pub(crate) globs: Vec<Glob>,
+    /// Each with the same without regard to case.
+    pub(crate) globs: Vec<(Glob, Glob)>,
     /// The directory whose content it matches, without the slash at its end, if it has no wildcard otherwise.
     pub(crate) folder: Option<String>,
 }
@@ -34,9 +35,12 @@ impl Pattern {
     }
 }
 
-fn glob(text: &str) -> Result<Glob, String> {
-    let built = GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
-    built.map_err(|error| error.kind().to_string())
+fn glob(text: &str) -> Result<(Glob, Glob), String> {
+    let mut builder = GlobBuilder::new(text);
+    builder.literal_separator(true).backslash_escape(true);
+    let glob = builder.build().map_err(|error| error.kind().to_string())?;
+    let caseless = builder.case_insensitive(true).build().map_err(|error| error.kind().to_string())?;
+    Ok((glob, caseless))
 }
 
 /// Returns a path's bytes as the type that globs match.
@@ -50,7 +54,7 @@ mod tests {
 
     fn matches(pattern: &str, path: &str) -> bool {
         let pattern = Pattern::new(pattern).unwrap();
-        pattern.globs.iter().any(|glob| glob.compile_matcher().is_match(as_path(path.as_bytes())))
+        pattern.globs.iter().any(|(glob, _)| glob.compile_matcher().is_match(as_path(path.as_bytes())))
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the rules say about one path.
 
 use super::field::{Field, FieldChange};
-use super::{Cors, Redirect, Rule};
+use super::{Access, Change, Cors, Rate, Redirect, Rule};
 use landau_wire::http::{Status, mime, target};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,10 +23,7 @@ pub(crate) struct Policy {
     pub(crate) freshness_lines: Vec<u8>,
     /// Those of responses over TLS.
     pub(crate) tls_lines: Vec<u8>,
-    /// Whether files have no entity tag.
-    pub(crate) hides_tag: bool,
-    /// Whether files have no time of modification.
-    pub(crate) hides_time: bool,
+    pub(crate) hidden: Hidden,
     pub(crate) cors: Option<Arc<Cors>>,
     pub(crate) redirect: Option<Arc<Redirect>>,
     /// The port to which requests without TLS are redirected.
@@ -42,6 +39,19 @@ pub(crate) struct Policy {
     pub(crate) listings: Option<bool>,
     /// Whether names that begin with a dot are served.
     pub(crate) dotfiles: bool,
+    pub(crate) access: Access,
+    pub(crate) rate: Option<Arc<Rate>>,
+    /// The most bytes a second over one connection.
+    pub(crate) bandwidth: Option<u64>,
+}
+
+/// The fields of files that are left out.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hidden {
+    /// The entity tag.
+    pub(crate) tag: bool,
+    /// The time of modification.
+    pub(crate) time: bool,
 }
 
 impl Policy {
@@ -58,12 +68,17 @@ impl Policy {
             }
         }
         let set = &rule.settings;
-        replace(&mut self.cors, set.cors.as_ref());
-        replace(&mut self.redirect, set.redirect.as_ref());
-        replace(&mut self.https, set.https.as_ref());
+        change(&mut self.cors, &set.cors);
+        change(&mut self.redirect, &set.redirect);
+        change(&mut self.https, &set.https);
         replace(&mut self.try_files, set.try_files.as_ref());
         replace(&mut self.clean_urls, set.clean_urls.as_ref());
         replace(&mut self.dotfiles, set.dotfiles.as_ref());
+        change(&mut self.access.allow, &set.allow);
+        change(&mut self.access.deny, &set.deny);
+        change(&mut self.access.auth, &set.auth);
+        change(&mut self.rate, &set.rate);
+        change(&mut self.bandwidth, &set.bandwidth);
         self.listings = set.listings.or(self.listings);
         self.default_type = set.default_type.clone().or(self.default_type.take());
         self.error_pages.extend(set.error_pages.clone());
@@ -72,8 +87,8 @@ impl Policy {
 
     fn remove(&mut self, name: &str) {
         self.fields.retain(|field| !field.is(name));
-        self.hides_tag |= name.eq_ignore_ascii_case("ETag");
-        self.hides_time |= name.eq_ignore_ascii_case("Last-Modified");
+        self.hidden.tag |= name.eq_ignore_ascii_case("ETag");
+        self.hidden.time |= name.eq_ignore_ascii_case("Last-Modified");
     }
 
     /// Prepares the field lines, after the last rule.
@@ -125,6 +140,14 @@ fn joined(path: &[u8]) -> Vec<u8> {
     let mut joined = path.to_vec();
     joined.dedup_by(|one, before| *one == b'/' && *before == b'/');
     joined
+}
+
+fn change<T: Clone>(own: &mut Option<T>, said: &Change<T>) {
+    match said {
+        Change::Keep => {}
+        Change::Lift => *own = None,
+        Change::Set(value) => *own = Some(value.clone()),
+    }
 }
 
 fn replace<T: Clone>(own: &mut T, set: Option<&T>) {

@@ -1,7 +1,7 @@
 //! What a path stands for, with everything that can be prepared before a request.
 
 use super::listing::Listing;
-use crate::rules::Policy;
+use crate::rules::{Access, Policy};
 use landau_sys::path::Status as FileStatus;
 use landau_wire::http::encoding::{Coding, Codings};
 use landau_wire::http::{Status, date, mime};
@@ -38,6 +38,8 @@ pub(crate) enum Entry {
 pub(crate) struct Ruled {
     pub(crate) entry: Entry,
     pub(crate) policy: Arc<Policy>,
+    /// Who may read it: a client that all of them admit.
+    pub(crate) access: Vec<Access>,
 }
 
 /// A file's content.
@@ -99,10 +101,10 @@ impl Form {
         let nanoseconds = i128::from(status.modified_s) * 1_000_000_000 + i128::from(status.modified_ns);
         let tag = format!("\"{nanoseconds:x}-{:x}\"", status.size).into_bytes();
         let content_type = policy.map_or_else(|| mime::of_name(name), |policy| policy.media_type(name));
-        let (hides_tag, hides_time) = policy.map_or((false, false), |policy| (policy.hides_tag, policy.hides_time));
-        let mut validators = if hides_tag { Vec::new() } else { line("ETag", &tag) };
+        let hidden = policy.map(|policy| policy.hidden).unwrap_or_default();
+        let mut validators = if hidden.tag { Vec::new() } else { line("ETag", &tag) };
         if let Ok(modified_s) = u64::try_from(status.modified_s)
-            && !hides_time
+            && !hidden.time
         {
             validators.extend(line("Last-Modified", &date::format(modified_s)));
         }

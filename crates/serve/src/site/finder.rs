@@ -1,5 +1,6 @@
-//! Look-ups on a file system that is not local, and directory listings, made by other threads: a slow server of files,
-//! or a directory with many entries, delays only the clients that ask for what is there.
+//! Look-ups on a file system that is not local, directory listings, and the verification of passwords, made by other
+//! threads: a slow server of files, a directory with many entries, or a costly hash delays only the clients that ask
+//! for it.
 //!
 //! What several clients ask for is made once. The threads are started when they are first needed, and end with their
 //! worker. They share its descriptor table.
@@ -7,6 +8,7 @@
 use super::entry::Entry;
 use super::lookup::{Folder, View};
 use crate::fetch::Ticket;
+use crate::rules::{Auth, Login};
 use foldhash::fast::RandomState;
 use landau_reactor::Waker;
 use std::collections::HashMap;
@@ -15,24 +17,50 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 /// The threads that look up, of each worker: so many requests to a server of files are waited for at the same time.
 const LOOKERS: usize = 4;
 
+/// The most logins that wait to be verified, of each worker: further ones are refused.
+const LOGINS: usize = 32;
+
 /// What is to be found.
 #[derive(Debug)]
 struct Order {
-    /// Its key in the cache.
+    /// Its key in the cache; that of a login begins with NUL, which no path has.
     key: Box<[u8]>,
+    task: Task,
+}
+
+#[derive(Debug)]
+enum Task {
+    /// A path; and whether the served directory is to be followed first.
+    LookUp(Place, bool),
+    List(Place),
+    Verify(Arc<Auth>, Login),
+}
+
+#[derive(Debug)]
+struct Place {
     site: Option<Box<str>>,
     path: Box<[u8]>,
-    /// Whether the served directory is to be followed first.
-    follows: bool,
+}
+
+impl Place {
+    fn new(site: Option<&str>, path: &[u8]) -> Self {
+        Self { site: site.map(Into::into), path: path.into() }
+    }
 }
 
 /// What was found.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) key: Box<[u8]>,
-    /// What the look-up went by.
-    pub(super) view: View,
-    pub(super) entry: Entry,
+    pub(super) product: Product,
+}
+
+#[derive(Debug)]
+pub(super) enum Product {
+    /// What a path stands for, and what the look-up went by.
+    Entry(View, Entry),
+    /// Whether a login is right.
+    Login(bool),
 }
 
 /// What the worker and the threads share.
@@ -60,6 +88,9 @@ pub(super) struct Finder {
     lookers: Pool,
     /// One thread: a long listing must not keep all of them from looking up.
     listers: Pool,
+    /// One thread: however many passwords are tried, they take one processor at most.
+    verifiers: Pool,
+    login_count: usize,
     /// The connections that wait for each key.
     waiting: HashMap<Box<[u8]>, Vec<Ticket>, RandomState>,
     /// What was ordered last.
@@ -70,8 +101,8 @@ pub(super) struct Finder {
 impl Finder {
     pub(super) fn new(folder: Arc<Folder>, waker: Waker) -> Self {
         let shared = Arc::new(Shared { folder, made: Mutex::default(), waker });
-        let (lookers, listers, waiting) = Default::default();
-        Self { shared, lookers, listers, waiting, asked: Box::default(), serial: 0 }
+        let (lookers, listers, verifiers, waiting) = Default::default();
+        Self { shared, lookers, listers, verifiers, login_count: 0, waiting, asked: Box::default(), serial: 0 }
     }
 
     /// Returns whether that is being made; if so, [`Finder::wait`] waits for it.
@@ -86,16 +117,24 @@ impl Finder {
     /// Has a path looked up, for [`Finder::wait`] to wait for it, after the served directory was followed if `follows`
     /// says so. Returns false if there is no thread and none can be started.
     pub(super) fn look_up(&mut self, key: &[u8], site: Option<&str>, path: &[u8], follows: bool) -> bool {
-        let order = Order { key: key.into(), site: site.map(Into::into), path: path.into(), follows };
+        let order = Order { key: key.into(), task: Task::LookUp(Place::new(site, path), follows) };
         let most = LOOKERS.min(self.waiting.len() + 1);
-        let is_ordered = self.lookers.order(order, most, &self.shared, Shared::look_up);
+        let is_ordered = self.lookers.order(order, most, &self.shared);
         self.note(key, is_ordered)
     }
 
     /// Has a directory listed, likewise.
     pub(super) fn list(&mut self, key: &[u8], site: Option<&str>, path: &[u8]) -> bool {
-        let order = Order { key: key.into(), site: site.map(Into::into), path: path.into(), follows: false };
-        let is_ordered = self.listers.order(order, 1, &self.shared, Shared::list);
+        let order = Order { key: key.into(), task: Task::List(Place::new(site, path)) };
+        let is_ordered = self.listers.order(order, 1, &self.shared);
+        self.note(key, is_ordered)
+    }
+
+    /// Has a login verified, likewise. Returns false also if too many wait.
+    pub(super) fn verify(&mut self, key: &[u8], auth: Arc<Auth>, login: Login) -> bool {
+        let order = Order { key: key.into(), task: Task::Verify(auth, login) };
+        let is_ordered = self.login_count < LOGINS && self.verifiers.order(order, 1, &self.shared);
+        self.login_count += usize::from(is_ordered);
         self.note(key, is_ordered)
     }
 
@@ -122,6 +161,7 @@ impl Finder {
             return None;
         }
         let made = self.shared.made.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        self.login_count -= usize::from(matches!(made.product, Product::Login(_)));
         let waiting = self.waiting.remove(&made.key).unwrap_or_default();
         Some((made, waiting))
     }
@@ -129,7 +169,7 @@ impl Finder {
 
 impl Pool {
     /// Adds an order, and a thread if there are fewer than `most`.
-    fn order(&mut self, order: Order, most: usize, shared: &Arc<Shared>, make: fn(&Shared, Order) -> Made) -> bool {
+    fn order(&mut self, order: Order, most: usize, shared: &Arc<Shared>) -> bool {
         let (sender, orders) = self.queue.get_or_insert_with(|| {
             let (sender, orders) = mpsc::channel();
             (sender, Arc::new(Mutex::new(orders)))
@@ -140,7 +180,7 @@ impl Pool {
                 // One thread waits for the next order, and the others for that one.
                 let next = || orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 while let Ok(order) = next() {
-                    let made = make(&shared, order);
+                    let made = shared.make(order);
                     shared.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
                     // Waking fails only if the worker has ended.
                     let _ = shared.waker.wake();
@@ -154,20 +194,27 @@ impl Pool {
 }
 
 impl Shared {
-    fn look_up(&self, Order { key, site, path, follows }: Order) -> Made {
+    fn make(&self, Order { key, task }: Order) -> Made {
+        let product = match task {
+            Task::LookUp(place, follows) => self.look_up(&place, follows),
+            Task::List(Place { site, path }) => {
+                let (view, entry) = self.folder.list(site.as_deref(), &path);
+                Product::Entry(view, entry)
+            }
+            Task::Verify(auth, login) => Product::Login(auth.users.verify(&login)),
+        };
+        Made { key, product }
+    }
+
+    fn look_up(&self, Place { site, path }: &Place, follows: bool) -> Product {
         if follows {
             self.folder.follow_root();
         }
-        let (view, entry) = self.folder.look_up_waiting(site.as_deref(), &path);
+        let (view, entry) = self.folder.look_up_waiting(site.as_deref(), path);
         // What is missing may be in a new directory. The worker notices that the root has changed, and looks up again.
         if entry.is_failure() {
             self.folder.follow_root();
         }
-        Made { key, view, entry }
-    }
-
-    fn list(&self, Order { key, site, path, .. }: Order) -> Made {
-        let (view, entry) = self.folder.list(site.as_deref(), &path);
-        Made { key, view, entry }
+        Product::Entry(view, entry)
     }
 }

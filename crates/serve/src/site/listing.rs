@@ -37,13 +37,13 @@ pub(crate) struct Listing {
 
 /// Lists an open directory with the given clean path. `follow` returns the metadata of a link's target if the link may
 /// be followed. Of other links, and of what cannot be opened, a client learns nothing, not even the size. If there are
-/// more than `most` entries, the first ones in the order of the listing are listed, and the listing says so. Names that
-/// begin with a dot are listed if `shows_dotfiles` says so.
+/// more than `most` entries, the first ones in the order of the listing are listed, and the listing says so.
+/// `is_listed` says whether a name is listed.
 pub(super) fn list(
     folder: &OwnedFd,
     path: &[u8],
     most: usize,
-    shows_dotfiles: bool,
+    is_listed: impl Fn(&[u8]) -> bool,
     follow: impl Fn(&[u8]) -> Option<FileStatus>,
 ) -> Result<Listing, Error> {
     let failed = |error: IoError| Error::from_io("getdents64", &error);
@@ -53,7 +53,7 @@ pub(super) fn list(
     // The first entries so far, the last of them on top: of a million names, `most` are in memory and looked at.
     let (mut first, mut cut) = (BinaryHeap::new(), None);
     for entry in std::fs::read_dir(&place).map_err(failed)? {
-        first.extend(candidate(&entry.map_err(failed)?, shows_dotfiles, &follow));
+        first.extend(candidate(&entry.map_err(failed)?, &is_listed, &follow));
         if first.len() > most {
             first.pop();
             cut = Some(most);
@@ -72,14 +72,15 @@ struct Candidate {
     target: Option<(u64, u64)>,
 }
 
-/// Returns an entry; `None` if it is hidden, neither file nor directory, gone by now, or a link that is not followed.
+/// Returns an entry; `None` if it is not listed, neither file nor directory, gone by now, or a link that is not
+/// followed.
 fn candidate(
     entry: &DirEntry,
-    shows_dotfiles: bool,
+    is_listed: impl Fn(&[u8]) -> bool,
     follow: impl Fn(&[u8]) -> Option<FileStatus>,
 ) -> Option<Candidate> {
     let name = entry.file_name().as_bytes().to_vec();
-    if name.starts_with(b".") && !shows_dotfiles {
+    if !is_listed(&name) {
         return None;
     }
     // The entry's own type: this follows no link.
@@ -195,6 +196,10 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn is_visible(name: &[u8]) -> bool {
+        !name.starts_with(b".")
+    }
+
     #[test]
     fn names_cannot_leave_their_place() {
         let room = tempfile::tempdir().unwrap();
@@ -203,7 +208,7 @@ mod tests {
             std::fs::write(room.path().join(name), "x").unwrap();
         }
         let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
-        let Listing { html, json } = list(&folder, b"/<i>/", MOST, false, |_| None).unwrap();
+        let Listing { html, json } = list(&folder, b"/<i>/", MOST, is_visible, |_| None).unwrap();
         let (html, json) = (String::from_utf8_lossy(&html).into_owned(), String::from_utf8_lossy(&json).into_owned());
         assert!(html.contains("<h1>/&lt;i&gt;/</h1>") && html.contains("href=\"./%3Cb%3E%22%26.html\""), "{html}");
         assert!(html.contains("./a:b") || html.contains("./a%3Ab"), "{html}");
@@ -221,7 +226,7 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         std::fs::write(room.path().join(OsStr::from_bytes(b"\xff\xfe")), "x").unwrap();
         let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
-        let json = list(&folder, b"/", MOST, false, |_| None).unwrap().json;
+        let json = list(&folder, b"/", MOST, is_visible, |_| None).unwrap().json;
         assert!(String::from_utf8_lossy(&json).contains(r#""link":"./%FF%FE""#), "{json:?}");
     }
 
@@ -230,7 +235,7 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
         let lists = |most: usize| {
-            let Listing { html, json } = list(&folder, b"/", most, false, |_| None).unwrap();
+            let Listing { html, json } = list(&folder, b"/", most, is_visible, |_| None).unwrap();
             (String::from_utf8_lossy(&html).into_owned(), String::from_utf8_lossy(&json).into_owned())
         };
         // The file system returns them in another order; what is hidden does not count.

@@ -8,11 +8,12 @@ use super::listing::{self, Listing};
 use super::root::{Notices, Root};
 use crate::config::Config;
 use crate::error::Error;
-use crate::rules::{LiveRules, Policy, Rules};
+use crate::rules::{Access, LiveRules, Policy, Rules};
 use landau_sys::path::{self, Kind, Links, Status as FileStatus};
 use landau_sys::stream;
 use landau_wire::http::encoding::{Coding, Codings};
 use landau_wire::http::{Status, target};
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -33,7 +34,8 @@ pub(crate) struct Folder {
     rules: Option<Arc<LiveRules>>,
 }
 
-/// What one look-up goes by: all of its files are below the same root, and all of its rules from the same configuration.
+/// What one look-up goes by: all of its files are below the same root, and all of its rules from the same
+/// configuration.
 #[derive(Debug, Clone)]
 pub(super) struct View {
     root: Arc<OwnedFd>,
@@ -180,35 +182,77 @@ impl Folder {
 struct LookUp<'a> {
     folder: &'a Folder,
     root: &'a OwnedFd,
+    rules: Option<&'a Rules>,
     /// What the rules say about the path.
     policy: Option<Arc<Policy>>,
+    /// Who may read what is there.
+    access: RefCell<Vec<Access>>,
 }
 
 impl<'a> LookUp<'a> {
     fn new(folder: &'a Folder, view: &'a View, path: &[u8]) -> Self {
         let policy = view.rules.as_ref().and_then(|rules| rules.policy(path));
-        Self { folder, root: &view.root, policy }
+        let rules = view.rules.as_deref();
+        let access = rules.map(|rules| rules.restrictions(path)).unwrap_or_default();
+        Self { folder, root: &view.root, rules, policy, access: access.into() }
     }
 
     /// Returns what was found, with what the rules say about it.
     fn with_rules(&self, entry: Entry) -> Entry {
+        let access = self.access.borrow().clone();
         match &self.policy {
-            Some(policy) => Entry::Ruled(Box::new(Ruled { entry, policy: policy.clone() })),
-            None => entry,
+            None if access.is_empty() => entry,
+            policy => Entry::Ruled(Box::new(Ruled { entry, policy: policy.clone().unwrap_or_default(), access })),
         }
+    }
+
+    /// Notes who may read what was opened, by its path without links: a link must not be a way around a rule.
+    fn restrict(&self, site: Option<&str>, opened: &OwnedFd) -> Result<(), landau_sys::Error> {
+        let Some(rules) = self.rules.filter(|rules| rules.restricts()) else { return Ok(()) };
+        let real = match path::real_path_below(self.root, opened) {
+            // There links are followed only if they may lead anywhere, which the documents warn of.
+            Err(_) if !cfg!(target_os = "linux") => return Ok(()),
+            // Without /proc it cannot be known, and nobody may read it.
+            real => real?,
+        };
+        let Some(real) = real else { return Ok(()) };
+        // With virtual hosts the rules are for the paths of each host.
+        let below = match site {
+            Some(_) => real.iter().position(|&byte| byte == b'/').map_or(&[][..], |at| &real[at + 1..]),
+            None => &real,
+        };
+        let mut access = self.access.borrow_mut();
+        for further in rules.restrictions(&[b"/", below].concat()) {
+            if !access.iter().any(|known| known.is_same(&further)) {
+                access.push(further);
+            }
+        }
+        Ok(())
     }
 
     fn list(&self, site: Option<&str>, path: &[u8]) -> Result<Listing, landau_sys::Error> {
         let name = name_of(site, path);
         let (fd, _) = self.open(&name)?;
+        self.restrict(site, &fd)?;
         if path::is_removed(&fd)? {
             // It could be opened, because the descriptor of the root keeps it.
             return Err(landau_sys::Error { call: "openat2", errno: NO_ENTRY });
         }
         // Relative to the root, as a request for this name would be, because a link may lead up to it.
         let follow = |link: &[u8]| self.open(&[&name, link].concat()).ok().map(|(_, status)| status);
+        let (rules, own) = (self.rules.filter(|rules| rules.restricts()), self.access.borrow().clone());
+        let is_listed = |name: &[u8]| {
+            let further = rules.map(|rules| rules.restrictions(&[path, name].concat())).unwrap_or_default();
+            further.iter().all(|access| own.iter().any(|own| own.is_same(access)))
+        };
         let shows_dotfiles = self.policy.as_ref().is_some_and(|policy| policy.dotfiles);
-        listing::list(&fd, path, listing::MOST, shows_dotfiles, follow)
+        listing::list(
+            &fd,
+            path,
+            listing::MOST,
+            |name: &[u8]| (shows_dotfiles || !name.starts_with(b".")) && is_listed(name),
+            follow,
+        )
     }
 
     /// Looks up the path, and where there is nothing those that the rules name.
@@ -225,7 +269,9 @@ impl<'a> LookUp<'a> {
         }
         for other in policy.instead_of(path) {
             match self.open(&name_of(site, &other)) {
-                Ok(opened) if opened.1.kind == Kind::File => return self.file(&name_of(site, &other), opened, known),
+                Ok(opened) if opened.1.kind == Kind::File => {
+                    return self.file(site, &name_of(site, &other), opened, known);
+                }
                 Err(error) if status_of(error) != Status::NOT_FOUND => return Err(error),
                 _ => {}
             }
@@ -259,19 +305,20 @@ impl<'a> LookUp<'a> {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 let kind = path::status_below(self.root, &c_name(&name)?, self.folder.links)?.kind;
                 return match (kind, is_folder) {
-                    (Kind::Directory, true) => self.index_file(name, known)?.ok_or(error),
+                    (Kind::Directory, true) => self.index_file(site, name, known)?.ok_or(error),
                     (Kind::Directory, false) => Ok(with_slash(path)),
                     _ => Err(error),
                 };
             }
             opened => opened?,
         };
+        self.restrict(site, &opened.0)?;
         Ok(match (opened.1.kind, is_folder) {
             (Kind::File, false) => match self.clean_path(site, path) {
                 Some(path) => redirect(&path),
-                None => self.file(&name, opened, known)?,
+                None => self.file(site, &name, opened, known)?,
             },
-            (Kind::Directory, true) => match self.index_file(name, known)? {
+            (Kind::Directory, true) => match self.index_file(site, name, known)? {
                 Some(found) => found,
                 None if self.lists() => Found::Listing,
                 None => Found::Entry(Entry::Failure(Status::FORBIDDEN)),
@@ -289,7 +336,13 @@ impl<'a> LookUp<'a> {
     }
 
     /// Looks up a file with its compressed forms.
-    fn file(&self, name: &[u8], plain: Opened, known: Option<&Entry>) -> Result<Found, landau_sys::Error> {
+    fn file(
+        &self,
+        site: Option<&str>,
+        name: &[u8],
+        plain: Opened,
+        known: Option<&Entry>,
+    ) -> Result<Found, landau_sys::Error> {
         let mut opened: [Option<Opened>; 4] = [None, None, None, None];
         let mut codings = Codings::NONE.with(Coding::Identity);
         for coding in Coding::ALL {
@@ -309,6 +362,9 @@ impl<'a> LookUp<'a> {
             }
         }
         opened[Coding::Identity as usize] = Some(plain);
+        for (fd, _) in opened.iter().flatten() {
+            self.restrict(site, fd)?;
+        }
         if known.is_some_and(|known| is_same(known, &opened)) {
             return Ok(Found::Same);
         }
@@ -324,13 +380,18 @@ impl<'a> LookUp<'a> {
     }
 
     /// Looks up the index file of a directory; `None` if it has none.
-    fn index_file(&self, mut name: Vec<u8>, known: Option<&Entry>) -> Result<Option<Found>, landau_sys::Error> {
+    fn index_file(
+        &self,
+        site: Option<&str>,
+        mut name: Vec<u8>,
+        known: Option<&Entry>,
+    ) -> Result<Option<Found>, landau_sys::Error> {
         let len = name.len();
         for index in &self.folder.index {
             name.truncate(len);
             name.extend_from_slice(index.as_bytes());
             match self.open(&name) {
-                Ok(opened) if opened.1.kind == Kind::File => return self.file(&name, opened, known).map(Some),
+                Ok(opened) if opened.1.kind == Kind::File => return self.file(site, &name, opened, known).map(Some),
                 Err(error) if status_of(error) != Status::NOT_FOUND => return Err(error),
                 _ => {}
             }

@@ -5,29 +5,32 @@ mod entry;
 mod finder;
 mod hosts;
 mod listing;
+mod logins;
 mod lookup;
 mod root;
+mod visitor;
 
 pub(crate) use entry::{Body, DATE_AT, Entry, Form, Ruled};
 pub(crate) use listing::Listing;
 pub(crate) use root::Notices;
+pub(crate) use visitor::Client;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, RuledFailure};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::fetch::Ticket;
 use crate::limiter::Full;
 use crate::log::{Asked, Feed};
-use crate::rules::Policy;
+use crate::rules::{Auth, Login, LoginKey, Networks, Policy};
 use crate::send_buffers::SendBuffers;
 use cache::Cache;
-use finder::{Finder, Made};
+use finder::{Finder, Made, Product};
 use hosts::Hosts;
 use landau_reactor::Waker;
 use landau_wire::http::{Expectation, Method, Reject, Request, Status, date, host, target};
+use logins::Logins;
 pub(crate) use lookup::Folder;
 use lookup::Looked;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,12 +38,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The deployments that one look-up follows.
 const DEPLOYMENTS: u32 = 16;
 
-/// Who asks.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Client {
-    /// The address; `None` over a Unix socket.
-    pub(crate) peer: Option<IpAddr>,
-    pub(crate) is_tls: bool,
+/// Whether a client may have what a path stands for.
+#[derive(Debug)]
+enum Verdict<'a> {
+    Admitted,
+    /// With this status; with 401, the users of whom one is asked for.
+    Refused(Status, Option<&'a Auth>),
+    /// Another thread verifies the password.
+    Wait,
 }
 
 /// What a look-up found.
@@ -78,6 +83,11 @@ pub(crate) struct Site {
     /// Whether it matters who asks.
     pub(crate) notes_client: bool,
     client: Client,
+    /// The proxies that say who asks.
+    forwarded_from: Option<Networks>,
+    logins: Logins,
+    /// What logins are remembered with.
+    secret: [u8; 32],
     /// Whether connections end with their response, because the server is ending.
     pub(crate) closing: bool,
     now_ms: u32,
@@ -109,6 +119,9 @@ impl Site {
             counters,
             notes_client: log.is_some() || config.rules.is_some(),
             client: Client::default(),
+            forwarded_from: config.forwarded_from.clone(),
+            logins: Logins::default(),
+            secret: secret(),
             log,
             closing: false,
             now_ms: 0,
@@ -176,7 +189,10 @@ impl Site {
         };
         let status = match found {
             Ok(Some(entry)) => match &*entry {
-                Entry::Ruled(ruled) => self.answer_by_rules(ruled, request, close, send_buffers),
+                Entry::Ruled(ruled) => match self.answer_by_rules(ruled, request, close, send_buffers) {
+                    Some(status) => status,
+                    None => return false,
+                },
                 entry => {
                     Answer::new(request, self.date, close, send_buffers).entry(entry, request, self.client, self.now_s)
                 }
@@ -186,12 +202,15 @@ impl Site {
         };
         self.count(status);
         if let Some(log) = &mut self.log {
+            if let Some(proxies) = &self.forwarded_from {
+                log.peer = self.client.behind(proxies, request).peer;
+            }
             log.line(Asked::Request(request), status, send_buffers.content);
         }
         true
     }
 
-    /// Answers a request for a path with rules.
+    /// Answers a request for a path with rules; `None` if another thread has to verify the client's password.
     #[cold]
     #[inline(never)]
     fn answer_by_rules(
@@ -200,32 +219,85 @@ impl Site {
         request: &Request<'_>,
         close: bool,
         send_buffers: &mut SendBuffers,
-    ) -> Status {
-        let policy = &*ruled.policy;
-        let secure = policy.https.filter(|_| !self.client.is_tls).and_then(|port| secure_location(request, port));
-        let failed = match &ruled.entry {
-            Entry::Failure(status) => Some(*status),
-            _ => None,
-        };
-        let page = failed.and_then(|status| self.error_page(status, policy, request));
-        let mut answer = Answer::new(request, self.date, close, send_buffers);
-        match (secure, failed) {
-            (Some(location), _) => answer.ruled_redirect(&location, policy, request, self.client),
-            (None, Some(status)) => answer.ruled_failure(status, page.as_deref(), policy, request, self.client),
-            (None, None) => answer.ruled(ruled, request, self.client, self.now_s),
+    ) -> Option<Status> {
+        let (policy, client) = (&*ruled.policy, self.visitor(request));
+        let secure = policy.https.filter(|_| !client.is_tls).and_then(|port| secure_location(request, port));
+        if let Some(location) = secure {
+            let mut answer = Answer::new(request, self.date, close, send_buffers);
+            return Some(answer.ruled_redirect(&location, policy, request, client));
         }
+        let failed = match (self.judge(ruled, request, client), &ruled.entry) {
+            (Verdict::Wait, _) => return None,
+            (Verdict::Refused(status, auth), _) => Some((status, auth)),
+            (Verdict::Admitted, Entry::Failure(status)) => Some((*status, None)),
+            (Verdict::Admitted, _) => None,
+        };
+        let Some((status, auth)) = failed else {
+            send_buffers.pacing = policy.bandwidth;
+            let mut answer = Answer::new(request, self.date, close, send_buffers);
+            let status = answer.ruled(ruled, request, client, self.now_s);
+            if send_buffers.batch.is_empty() {
+                send_buffers.pacing = None;
+            }
+            return Some(status);
+        };
+        let page = self.error_page(status, policy, request);
+        let mut answer = Answer::new(request, self.date, close, send_buffers);
+        let failure = RuledFailure { status, page: page.as_deref(), realm: auth.map(|auth| &*auth.realm) };
+        Some(answer.ruled_failure(&failure, policy, request, client))
+    }
+
+    /// Returns who asks: the client, or the one for whom a trusted proxy asks.
+    fn visitor(&self, request: &Request<'_>) -> Client {
+        match &self.forwarded_from {
+            Some(proxies) => self.client.behind(proxies, request),
+            None => self.client,
+        }
+    }
+
+    /// Decides whether a client may have what a path stands for.
+    fn judge<'a>(&mut self, ruled: &'a Ruled, request: &Request<'_>, client: Client) -> Verdict<'a> {
+        let now = Duration::from_nanos(landau_sys::clock::monotonic_ns());
+        if ruled.policy.rate.as_ref().is_some_and(|rate| !rate.admits(client.peer, now)) {
+            return Verdict::Refused(Status::TOO_MANY_REQUESTS, None);
+        }
+        if !ruled.access.iter().all(|access| access.admits(client.peer)) {
+            return Verdict::Refused(Status::FORBIDDEN, None);
+        }
+        for auth in ruled.access.iter().filter_map(|access| access.auth.as_ref()) {
+            match self.is_user(auth, request) {
+                Ok(true) => {}
+                Ok(false) => return Verdict::Refused(Status::UNAUTHORIZED, Some(auth)),
+                Err(verdict) => return verdict,
+            }
+        }
+        Verdict::Admitted
+    }
+
+    /// Returns whether a request is of one of the users, if that is known.
+    fn is_user(&mut self, auth: &Arc<Auth>, request: &Request<'_>) -> Result<bool, Verdict<'static>> {
+        let given = crate::answer::value_of(request, "Authorization");
+        let Some(login) = given.and_then(Login::parse) else { return Ok(false) };
+        let digest = auth.users.key_of(&login, &self.secret);
+        if let Some(is_right) = self.logins.get(&digest, self.now_ms) {
+            return Ok(is_right);
+        }
+        let key = [&[0], &digest[..]].concat();
+        let is_ordered = self.finder.is_making(&key) || self.finder.verify(&key, auth.clone(), login);
+        Err(if is_ordered { Verdict::Wait } else { Verdict::Refused(Status::SERVICE_UNAVAILABLE, None) })
     }
 
     /// Answers a method other than GET and HEAD.
     #[cold]
     fn answer_other_method(&mut self, request: &Request<'_>, close: bool, send_buffers: &mut SendBuffers) -> Status {
+        let client = self.visitor(request);
         let policy = self.folder.rules().and_then(|rules| {
             let target = target::clean(request.path(), &mut self.buffer).ok()?;
             rules.policy(target.path)
         });
         let mut answer = Answer::new(request, self.date, close, send_buffers);
         match policy {
-            Some(policy) => answer.ruled_other_method(&policy, request, self.client),
+            Some(policy) => answer.ruled_other_method(&policy, request, client),
             None => answer.other_method(request),
         }
     }
@@ -255,7 +327,16 @@ impl Site {
     #[inline]
     pub(crate) fn take_found(&mut self) -> Option<Vec<Ticket>> {
         self.fresh = None;
-        let (Made { key, view, entry }, waiting) = self.finder.take()?;
+        let (Made { key, product }, waiting) = self.finder.take()?;
+        let (view, entry) = match product {
+            Product::Entry(view, entry) => (view, entry),
+            Product::Login(is_right) => {
+                if let Ok(digest) = LoginKey::try_from(&key[1..]) {
+                    self.logins.put(digest, is_right, self.now_ms);
+                }
+                return Some(waiting);
+            }
+        };
         self.note_change();
         // Otherwise the root or the rules were replaced meanwhile: those that wait look the path up again.
         if self.folder.is_current(&view) {
@@ -452,6 +533,14 @@ impl Site {
         };
         Ok(Some(if has_folder { name } else { "default" }.to_owned()))
     }
+}
+
+/// Returns what no client can guess.
+fn secret() -> [u8; 32] {
+    let mut secret = [0; 32];
+    // Without random numbers there is no TLS either, and logins are remembered by a hash that is hard to invert.
+    let _ = rustls::crypto::ring::default_provider().secure_random.fill(&mut secret);
+    secret
 }
 
 /// Returns the URL of the same path with TLS, at this port of the same host; `None` if the request names no host.

@@ -17,10 +17,16 @@ const TURNS: u32 = 8;
 impl<T: Transport> Worker<T> {
     /// Sends what was answered and puts the connection into the state that what is left requires.
     pub(super) fn deliver(&mut self, number: u32, rest: Remainder) {
+        let pacing = self.send_buffers.pacing.take();
         let Some(connection) = self.table.get(number) else { return };
         if !self.send_buffers.bytes.is_empty() {
             // The request is answered: a head that follows has its own deadline.
             connection.state = State::Sending;
+        }
+        let Some(fd) = connection.fd.as_ref() else { return };
+        if let Some(bytes_per_second) = pacing {
+            // Over a Unix socket, and on systems that cannot, there is no limit.
+            let _ = stream::set_pacing(fd, bytes_per_second);
         }
         if connection.is_tls {
             return self.deliver_encrypted(number, rest);

@@ -13,6 +13,7 @@ mod memory;
 mod operator;
 mod pressure;
 mod rules;
+mod rules_access;
 mod slow;
 #[cfg(target_os = "linux")]
 mod slow_disk;

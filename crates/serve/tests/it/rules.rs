@@ -1,6 +1,6 @@
 //! Rules by path.
 
-use crate::support::{Site, rules};
+use crate::support::{Site, set_rules};
 use landau_serve::LiveRules;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const FIELDS: &str = "
 #[test]
 fn fields_are_those_of_the_rules() {
     let files: &[(&str, &[u8])] = &[("a", b"hello"), ("assets/a b.js", b"0123456789"), ("assets/sub/x", b"x")];
-    let site = Site::new(files, |config| config.rules = rules(FIELDS));
+    let site = Site::new(files, |config| set_rules(config, FIELDS));
     // From the file system, and from the cache.
     for _ in 0..2 {
         let plain = site.get("/a", "");
@@ -88,7 +88,8 @@ fn ask(site: &Site, line: &str, fields: &str) -> crate::support::Got {
 #[test]
 fn redirects_keep_the_rest_and_the_query() {
     let site = Site::new(&[("a", b"hello"), ("new/x", b"x")], |config| {
-        config.rules = rules(
+        set_rules(
+            config,
             "[[rule]]\npath = '/old/'\nredirect = '/new/{rest}'\nredirect-status = 308\n\
              [[rule]]\npath = '/old/kept'\nredirect = false\n\
              [[rule]]\npath = '/b'\nredirect = 'https://b.example/?a=1'\n\
@@ -127,7 +128,8 @@ fn what_is_missing_is_looked_for_elsewhere() {
         ("app/.hidden.html", b"secret"),
     ];
     let site = Site::new(files, |config| {
-        config.rules = rules(
+        set_rules(
+            config,
             "[[rule]]\npath = '/'\nclean-urls = true\n\
              [[rule]]\npath = '/app/'\ntry-files = ['{path}.html', '/index.html']\n",
         );
@@ -163,7 +165,8 @@ fn what_is_missing_is_looked_for_elsewhere() {
 #[test]
 fn errors_have_their_pages() {
     let site = Site::new(&[("errors/404.html", b"<p>nothing"), ("a", b"hello"), ("sub/b", b"b")], |config| {
-        config.rules = rules(
+        set_rules(
+            config,
             "[[rule]]\npath = '/'\nerror-pages = { 404 = '/errors/404.html', 403 = '/none' }\nlistings = false\n\
              set-headers = { X-A = '1', Cache-Control = 'max-age=60' }\n",
         );
@@ -189,8 +192,10 @@ fn types_are_those_of_the_rules() {
     let files: &[(&str, &[u8])] =
         &[("a.FOO", b""), ("b.unknown", b""), ("c.html", b""), ("README", b""), ("d.kml", b"")];
     let site = Site::new(files, |config| {
-        config.rules = rules(
-            "[[rule]]\npath = '/'\ndefault-type = 'text/plain'\ntypes = { foo = 'text/x-foo; a=b', '.html' = 'text/x' }\n",
+        set_rules(
+            config,
+            "[[rule]]\npath = '/'\ndefault-type = 'text/plain'\n\
+             types = { foo = 'text/x-foo; a=b', '.html' = 'text/x' }\n",
         );
     });
     for (target, kind) in [
@@ -207,7 +212,8 @@ fn types_are_those_of_the_rules() {
 #[test]
 fn other_sites_may_read_what_the_rules_permit() {
     let site = Site::new(&[("open/a", b"a"), ("shared/a", b"a"), ("own/a", b"a")], |config| {
-        config.rules = rules(
+        set_rules(
+            config,
             "[[rule]]\npath = '/open/'\ncors = { origins = '*' }\n\
              [[rule]]\npath = '/shared/'\n\
              cors = { origins = ['https://a.example'], credentials = true, headers = 'X-A', max-age = '1h' }\n",
@@ -246,7 +252,7 @@ fn other_sites_may_read_what_the_rules_permit() {
 fn dotfiles_are_served_where_a_rule_says_so() {
     let files: &[(&str, &[u8])] = &[("open/.a", b"a"), ("open/b", b"b"), ("own/.a", b"a")];
     let site = Site::new(files, |config| {
-        config.rules = rules("[[rule]]\npath = '/open/'\ndotfiles = true\n[[rule]]\npath = '/own/b'\n");
+        set_rules(config, "[[rule]]\npath = '/open/'\ndotfiles = true\n[[rule]]\npath = '/own/b'\n");
     });
     assert_eq!((site.get("/open/.a", "").status, site.get("/own/.a", "").status), (200, 404));
     let list = |path: &str| String::from_utf8(site.get(path, "").body).unwrap();

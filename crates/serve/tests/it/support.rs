@@ -36,11 +36,11 @@ pub(crate) fn kinds() -> Vec<Accepting> {
     if has_ring { vec![Accepting::Own, Accepting::Multishot] } else { vec![Accepting::Own] }
 }
 
-/// Returns the rules of a configuration file.
-pub(crate) fn rules(text: &str) -> Option<Arc<LiveRules>> {
+/// Gives a server the rules of a configuration file.
+pub(crate) fn set_rules(config: &mut Config, text: &str) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
-    Some(Arc::new(LiveRules::read(file.path(), &[], |_| Vec::new()).unwrap()))
+    config.rules = Some(Arc::new(LiveRules::read(file.path(), &[], |_| Vec::new()).unwrap()));
 }
 
 /// A server of a folder of its own.

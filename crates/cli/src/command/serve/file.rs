@@ -103,6 +103,7 @@ mod tests {
     }
 
     fn args(text: &str, line: &str) -> Args {
+        let line = format!("--config f {line}");
         merged(&settings(text), line.split_whitespace().map(OsString::from).collect()).unwrap()
     }
 
@@ -129,12 +130,14 @@ mod tests {
 
     /// Returns a value that a flag takes.
     fn value_of(name: &str) -> String {
-        let is_taken = |value: &&str| {
+        let is_taken = |value: &str| {
             let words = [format!("--{name}={value}"), ".".to_owned()];
             parser().try_get_matches_from(words).is_ok()
         };
-        let values = ["1", "1s", "1MiB", "127.0.0.1:80", "epoll", "own", "common", "never", "always", "f"];
-        let value = values.iter().find(is_taken).unwrap_or_else(|| panic!("--{name} takes none of these"));
+        let values =
+            ["1", "1s", "1KiB", "1MiB", "127.0.0.1:80", "127.0.0.1", "epoll", "own", "common", "never", "always", "f"];
+        let value =
+            values.iter().find(|value| is_taken(value)).unwrap_or_else(|| panic!("--{name} takes none of these"));
         format!("'{value}'")
     }
 

@@ -1,0 +1,128 @@
+//! Who may read what is at a path.
+
+use super::users::Users;
+use ipnet::IpNet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What stands for clients over a Unix socket, which have no address.
+const UNIX: &str = "unix";
+
+/// Addresses of clients.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Networks {
+    networks: Vec<IpNet>,
+    has_unix: bool,
+}
+
+impl Networks {
+    /// Adds an address, a network (`10.0.0.0/8`, `2001:db8::/32`) or `unix`, the clients of Unix sockets.
+    pub fn add(&mut self, text: &str) -> Result<(), String> {
+        if text == UNIX {
+            self.has_unix = true;
+            return Ok(());
+        }
+        let wrong = |_| "expected an address, a network such as 10.0.0.0/8 or 2001:db8::/32, or unix".to_owned();
+        let network = match text.parse::<IpAddr>() {
+            Ok(address) => IpNet::from(address.to_canonical()),
+            Err(_) => text.parse::<IpNet>().map_err(wrong)?,
+        };
+        self.networks.push(network);
+        Ok(())
+    }
+
+    /// Returns whether a client is one of them.
+    pub(crate) fn has(&self, peer: Option<IpAddr>) -> bool {
+        match peer {
+            None => self.has_unix,
+            Some(address) => {
+                let address = address.to_canonical();
+                self.networks.iter().any(|network| network.contains(&address))
+            }
+        }
+    }
+}
+
+/// Which users may read, by their names and passwords.
+#[derive(Debug)]
+pub(crate) struct Auth {
+    /// What the browser shows; without quotes.
+    pub(crate) realm: String,
+    /// The file of the users, and the line of the rule.
+    pub(crate) path: PathBuf,
+    pub(crate) line: usize,
+    pub(crate) users: Users,
+}
+
+/// Who may read what is at a path.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Access {
+    pub(crate) allow: Option<Arc<Networks>>,
+    pub(crate) deny: Option<Arc<Networks>>,
+    pub(crate) auth: Option<Arc<Auth>>,
+}
+
+impl Access {
+    /// Returns whether anyone may read.
+    pub(crate) fn is_open(&self) -> bool {
+        self.allow.is_none() && self.deny.is_none() && self.auth.is_none()
+    }
+
+    /// Returns whether a client with this address may read, if its user may.
+    pub(crate) fn admits(&self, peer: Option<IpAddr>) -> bool {
+        !self.deny.as_ref().is_some_and(|deny| deny.has(peer))
+            && self.allow.as_ref().is_none_or(|allow| allow.has(peer))
+    }
+
+    /// Returns whether two are by the same rules.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+            one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
+        }
+        is_same(self.allow.as_ref(), other.allow.as_ref())
+            && is_same(self.deny.as_ref(), other.deny.as_ref())
+            && is_same(self.auth.as_ref(), other.auth.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn networks(texts: &[&str]) -> Networks {
+        let mut networks = Networks::default();
+        for text in texts {
+            networks.add(text).unwrap();
+        }
+        networks
+    }
+
+    #[test]
+    fn networks_have_their_addresses() {
+        let own = networks(&["10.0.0.0/8", "192.168.1.7", "2001:db8::/32", "::1"]);
+        let has = |text: &str| own.has(Some(text.parse().unwrap()));
+        for yes in ["10.1.2.3", "::ffff:10.1.2.3", "192.168.1.7", "2001:db8::5", "::1"] {
+            assert!(has(yes), "{yes}");
+        }
+        for no in ["11.0.0.1", "192.168.1.8", "2001:db9::", "::2", "::ffff:11.0.0.1"] {
+            assert!(!has(no), "{no}");
+        }
+        assert!(!own.has(None) && networks(&["unix"]).has(None));
+        assert!(!networks(&["unix"]).has(Some("127.0.0.1".parse().unwrap())));
+        for wrong in ["", "10", "10.0.0.0/33", "localhost", "10.0.0.1-5"] {
+            assert!(Networks::default().add(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn deny_goes_before_allow() {
+        let access = Access {
+            allow: Some(Arc::new(networks(&["10.0.0.0/8"]))),
+            deny: Some(Arc::new(networks(&["10.0.0.1"]))),
+            auth: None,
+        };
+        let admits = |text: &str| access.admits(Some(text.parse().unwrap()));
+        assert!(admits("10.0.0.2") && !admits("10.0.0.1") && !admits("11.0.0.1") && !access.admits(None));
+    }
+}

@@ -1,0 +1,118 @@
+//! How many requests a client may send in a time.
+//!
+//! A client has a theoretical arrival time (GCRA): each request moves it on by the time of one request, and one that
+//! would move it further ahead of now than a burst may be is refused. That is one number for each client.
+
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// The parts of the table, each with its own lock.
+const PARTS: usize = 16;
+
+/// The most clients in each part. Beyond it those that have not asked for a while are forgotten; if there are none, a
+/// new client is not limited.
+const MOST: usize = 8192;
+
+/// A limit of requests, for each address, or for each /64 network of IPv6.
+#[derive(Debug)]
+pub(crate) struct Rate {
+    /// The time of one request, in nanoseconds.
+    each_ns: u64,
+    /// How many more may come at once.
+    burst: u64,
+    parts: Box<[Mutex<HashMap<IpAddr, u64, RandomState>>]>,
+    choice: RandomState,
+}
+
+impl Rate {
+    /// Reads `10/s`, `600/m` or `1000/h`. `burst` requests more may come at once; as many as in a second if it is not
+    /// given.
+    pub(crate) fn new(text: &str, burst: Option<u64>) -> Result<Self, String> {
+        let wrong = || "expected a number of requests and a time, such as 10/s, 600/m or 1000/h".to_owned();
+        let (count, unit) = text.split_once('/').ok_or_else(wrong)?;
+        let count: u64 = count.parse().ok().filter(|count| (1..=1_000_000).contains(count)).ok_or_else(wrong)?;
+        let seconds = match unit {
+            "s" => 1,
+            "m" => 60,
+            "h" => 3600,
+            _ => return Err(wrong()),
+        };
+        let burst = burst.unwrap_or(count / seconds);
+        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
+        Ok(Self { each_ns: seconds * 1_000_000_000 / count, burst, parts, choice: RandomState::default() })
+    }
+
+    /// Counts a request; returns whether it is within the limit. A client without an address has no limit.
+    pub(crate) fn admits(&self, peer: Option<IpAddr>, now: Duration) -> bool {
+        let Some(client) = peer.map(client_of) else { return true };
+        let now_ns = now.as_nanos() as u64;
+        let part = self.choice.hash_one(client) as usize % PARTS;
+        let mut clients = self.parts[part].lock().unwrap_or_else(PoisonError::into_inner);
+        let due_ns = clients.get(&client).copied().unwrap_or(0).max(now_ns);
+        if due_ns - now_ns > self.burst * self.each_ns {
+            return false;
+        }
+        if clients.len() >= MOST && !clients.contains_key(&client) {
+            clients.retain(|_, due_ns| *due_ns > now_ns);
+            if clients.len() >= MOST {
+                return true;
+            }
+        }
+        clients.insert(client, due_ns + self.each_ns);
+        true
+    }
+}
+
+/// Returns what counts as one client.
+fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_has_its_burst_and_then_its_rate() {
+        let rate = Rate::new("10/s", Some(5)).unwrap();
+        let asks = |address: &str, ms: u64| rate.admits(Some(address.parse().unwrap()), Duration::from_millis(ms));
+        assert_eq!((0..20).filter(|_| asks("10.0.0.1", 1000)).count(), 6);
+        assert!(asks("10.0.0.2", 1000), "another client");
+        assert!(!asks("10.0.0.1", 1099) && asks("10.0.0.1", 1100) && !asks("10.0.0.1", 1101));
+        // Over a second of asking again and again.
+        assert_eq!((1101..2101).filter(|ms| asks("10.0.0.1", *ms)).count(), 10);
+        assert_eq!((0..20).filter(|_| asks("10.0.0.1", 60_000)).count(), 6);
+        // A network of IPv6 is one client.
+        assert_eq!((0..20).filter(|place| asks(&format!("2001:db8::{place}"), 1000)).count(), 6);
+        assert!(rate.admits(None, Duration::ZERO));
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let rate = Rate::new("1/h", Some(0)).unwrap();
+        for number in 0..300_000_u32 {
+            rate.admits(Some(IpAddr::V4(number.into())), Duration::from_secs(1));
+        }
+        let count = || rate.parts.iter().map(|part| part.lock().unwrap().len()).sum::<usize>();
+        assert!(count() <= PARTS * MOST, "{}", count());
+        for number in 0..1000_u32 {
+            rate.admits(Some(IpAddr::V4((1 << 30 | number).into())), Duration::from_secs(7200));
+        }
+        assert!(count() <= PARTS * MOST && count() < 300_000);
+    }
+
+    #[test]
+    fn rates_are_parsed() {
+        for wrong in ["", "10", "10/", "/s", "0/s", "-1/s", "10/d", "1.5/s", "99999999/s"] {
+            assert!(Rate::new(wrong, None).is_err(), "{wrong}");
+        }
+        assert_eq!(Rate::new("600/m", None).unwrap().each_ns, 100_000_000);
+    }
+}

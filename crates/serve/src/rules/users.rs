@@ -1,0 +1,164 @@
+//! The users of a file that `htpasswd` writes, with the hashes of their passwords.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sha_crypt::{PasswordVerifier, ShaCrypt};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The beginnings of the hashes that are read: bcrypt (`htpasswd -B`) and SHA-crypt (`openssl passwd -6`).
+const BCRYPT: [&str; 4] = ["$2a$", "$2b$", "$2x$", "$2y$"];
+const SHA_CRYPT: [&str; 2] = ["$5$", "$6$"];
+
+/// The longest name with its password that is looked at.
+const LONGEST_BYTES: usize = 1024;
+
+/// Users, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Users {
+    hashes: HashMap<String, String>,
+    /// What no other users have, of earlier configurations included.
+    id: u64,
+}
+
+/// A name and a password, as a client sends them.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Login {
+    name: String,
+    password: Vec<u8>,
+}
+
+/// What a login is remembered by.
+pub(crate) type LoginKey = [u8; 32];
+
+impl Users {
+    /// Reads the lines of a file: `NAME:HASH`. Returns the first that cannot be read.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let mut hashes = HashMap::new();
+        for (place, line) in text.lines().enumerate() {
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (name, hash) = line.split_once(':').ok_or_else(|| format!("line {}: expected NAME:HASH", place + 1))?;
+            // Some write further columns.
+            let hash = hash.split(':').next().unwrap_or_default().trim_end();
+            let is_known = BCRYPT.iter().chain(&SHA_CRYPT).any(|beginning| hash.starts_with(beginning));
+            if name.is_empty() || !is_known {
+                return Err(format!(
+                    "line {}: the hash of {name:?} is neither bcrypt (htpasswd -B) nor SHA-crypt (openssl passwd -6)",
+                    place + 1
+                ));
+            }
+            hashes.insert(name.to_owned(), hash.to_owned());
+        }
+        Ok(Self { hashes, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) })
+    }
+
+    /// Returns whether a login is one of these users'. That takes as long as the hash demands, milliseconds to seconds,
+    /// also for a name that nobody has.
+    pub(crate) fn verify(&self, login: &Login) -> bool {
+        let own = self.hashes.get(&login.name);
+        let Some(hash) = own.or_else(|| self.hashes.values().next()) else { return false };
+        let is_right = if BCRYPT.iter().any(|beginning| hash.starts_with(beginning)) {
+            bcrypt::verify(&login.password, hash).unwrap_or(false)
+        } else {
+            ShaCrypt::default().verify_password(&login.password, hash.as_str()).is_ok()
+        };
+        own.is_some() && is_right
+    }
+
+    /// Returns what a login is remembered by, with a secret of this process: no password stays in memory.
+    pub(crate) fn key_of(&self, login: &Login, secret: &[u8; 32]) -> LoginKey {
+        let mut hash = Sha256::new();
+        hash.update(secret);
+        hash.update(self.id.to_le_bytes());
+        hash.update((login.name.len() as u64).to_le_bytes());
+        hash.update(&login.name);
+        hash.update(&login.password);
+        hash.finalize().into()
+    }
+}
+
+impl Login {
+    /// Reads the value of `Authorization`: `Basic` and base64 (RFC 7617).
+    pub(crate) fn parse(value: &[u8]) -> Option<Self> {
+        let at = value.iter().position(|&byte| byte == b' ')?;
+        let (scheme, rest) = value.split_at(at);
+        if !scheme.eq_ignore_ascii_case(b"Basic") || rest.len() > LONGEST_BYTES {
+            return None;
+        }
+        let decoded = STANDARD.decode(rest.trim_ascii()).ok()?;
+        let colon = decoded.iter().position(|&byte| byte == b':')?;
+        let name = String::from_utf8(decoded[..colon].to_vec()).ok()?;
+        Some(Self { name, password: decoded[colon + 1..].to_vec() })
+    }
+}
+
+impl std::fmt::Debug for Login {
+    /// Without the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Login({:?})", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `openssl passwd -6 -salt saltsalt hello`, and `-5` likewise.
+    const SHA: &str = "bob:$6$saltsalt$YTeBOLnmm3CoeJTzBuijUEtOEWCqrw/\
+         nQ8/AeMmON4LGp3k0ZiMjC1OdqzWFUAfDQBvYkOch9BWtQTBcZ1E/p0\n\
+         cid:$5$saltsalt$kfE3pS1dKPPHrilLCLWxLECEVLX8Au49cWIQg7GMQ05:column\n";
+
+    fn file() -> String {
+        format!("# users\n\nann:{}\n{SHA}", bcrypt::hash("secret", 4).unwrap())
+    }
+
+    fn login(text: &str) -> Option<Login> {
+        Login::parse(format!("Basic {}", STANDARD.encode(text)).as_bytes())
+    }
+
+    #[test]
+    fn passwords_are_verified() {
+        let users = Users::parse(&file()).unwrap();
+        for right in ["ann:secret", "bob:hello", "cid:hello"] {
+            assert!(users.verify(&login(right).unwrap()), "{right}");
+        }
+        for wrong in ["ann:", "ann:Secret", "ann:secret ", "Ann:secret", "bob:secret", "dan:secret", ":secret", "cid:x"]
+        {
+            assert!(!users.verify(&login(wrong).unwrap()), "{wrong}");
+        }
+        assert!(!Users::parse("").unwrap().verify(&login("ann:secret").unwrap()));
+    }
+
+    #[test]
+    fn logins_are_parsed() {
+        assert_eq!(login("a:b:c").unwrap(), Login { name: "a".to_owned(), password: b"b:c".to_vec() });
+        assert_eq!(Login::parse(b"bAsIc  YTpi"), login("a:b"));
+        for wrong in ["Basic", "Basic ", "Basic YQ==", "Bearer YTpi", "Basic YTpi!", "Basic /zpi", "YTpi"] {
+            assert_eq!(Login::parse(wrong.as_bytes()), None, "{wrong}");
+        }
+        assert_eq!(login(&format!("a:{}", "x".repeat(2000))), None);
+        assert!(!format!("{:?}", login("a:geheim")).contains("geheim"));
+    }
+
+    #[test]
+    fn weak_hashes_are_refused() {
+        for wrong in ["ann", "ann:", "ann:secret", "ann:$apr1$x$y", "ann:{SHA}abc", ":$6$x$y"] {
+            assert!(Users::parse(wrong).unwrap_err().starts_with("line 1: "), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn logins_are_remembered_apart() {
+        let (one, other) = (Users::parse("").unwrap(), Users::parse("").unwrap());
+        let key = |users: &Users, text: &str, secret: u8| users.key_of(&login(text).unwrap(), &[secret; 32]);
+        let own = key(&one, "a:b", 1);
+        assert_eq!(own, key(&one, "a:b", 1));
+        for different in [key(&other, "a:b", 1), key(&one, "a:b", 2), key(&one, "a:c", 1), key(&one, "ab:", 1)] {
+            assert_ne!(own, different);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Rules that say who may read, and how much.
+
+use crate::support::{Client, Got, Site, kinds, set_rules};
+use base64::Engine;
+use landau_serve::{Accepting, Networks};
+use landau_sys::path::Links;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+/// `openssl passwd -5 -salt saltsalt hello`.
+const USERS: &str = "ann:$5$saltsalt$kfE3pS1dKPPHrilLCLWxLECEVLX8Au49cWIQg7GMQ05\n";
+
+const FILES: &[(&str, &[u8])] = &[
+    ("admin/secret.html", b"secret"),
+    ("admin/secret.html.gz", b"secret"),
+    ("admin/sub/a", b"secret"),
+    ("open/a", b"open"),
+    ("open/b.html", b"open"),
+];
+
+fn login(text: &str) -> String {
+    format!("Authorization: Basic {}\r\n", base64::engine::general_purpose::STANDARD.encode(text))
+}
+
+/// A server whose directory `admin` is for users.
+fn guarded(kind: Accepting) -> Site {
+    let users = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(users.path(), USERS).unwrap();
+    let text = format!(
+        "[[rule]]\npath = '/'\nset-headers = {{ X-A = '1' }}\nerror-pages = {{ 401 = '/open/a' }}\n\
+         [[rule]]\npath = '/admin/'\nauth = {{ users = '{}', realm = 'Admins' }}\n",
+        users.path().display()
+    );
+    let site = Site::new(FILES, |config| {
+        config.accepting = kind;
+        config.links = Links::Inside;
+        set_rules(config, &text);
+    });
+    // Newer than the file that a link to it stands beside: otherwise it would not be its compressed form.
+    std::fs::write(site.path().join("admin/secret.html.gz"), "secret").unwrap();
+    symlink("../admin/secret.html", site.path().join("open/link.html")).unwrap();
+    symlink("../admin", site.path().join("open/folder")).unwrap();
+    symlink("../admin/secret.html.gz", site.path().join("open/b.html.gz")).unwrap();
+    site
+}
+
+/// Sends a request on a connection of its own.
+fn ask(site: &Site, method: &str, target: &str, fields: &str) -> Got {
+    let mut client = site.connect();
+    client.send(format!("{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n").as_bytes());
+    client.answer_of(method != "HEAD").unwrap()
+}
+
+/// Ways to a file that a rule protects. Each was tried without the rule: all of those that exist are 200 then.
+const WAYS: &[&str] = &[
+    "/admin",
+    "/admin/",
+    "/admin/none",
+    "/admin/secret.html",
+    "/admin/secret.html?a",
+    "/admin/secret.html.gz",
+    "/%61dmin/secret.html",
+    "/%61%64%6d%69%6e/%73ecret.html",
+    "//admin//secret.html",
+    "/./admin/./secret.html",
+    "/open/../admin/secret.html",
+    "/open/%2e%2e/admin/secret.html",
+    "/admin/sub/../secret.html",
+    "/admin/sub/a",
+    "/admin/.hidden",
+    "/ADMIN/secret.html",
+    "/Admin/Secret.HTML",
+    "/open/link.html",
+    "/open/folder",
+    "/open/folder/",
+    "/open/folder/secret.html",
+    "http://x/admin/secret.html",
+];
+
+#[test]
+fn a_rule_is_not_evaded() {
+    for kind in kinds() {
+        let site = guarded(kind);
+        let conditions =
+            ["", "Range: bytes=0-1\r\n", "If-None-Match: *\r\n", "Accept-Encoding: gzip\r\n", "If-Match: x\r\n"];
+        // From the file system, and from the cache.
+        for way in WAYS.iter().chain(WAYS) {
+            for fields in conditions {
+                for method in ["GET", "HEAD"] {
+                    let got = ask(&site, method, way, fields);
+                    assert_eq!(got.status, 401, "{method} {way} {fields}");
+                    let challenge = "Basic realm=\"Admins\", charset=\"UTF-8\"";
+                    assert_eq!((got.field("WWW-Authenticate"), got.field("X-A")), (Some(challenge), got.field("X-A")));
+                    let page: &[u8] = if method == "HEAD" { b"" } else { b"open" };
+                    assert_eq!((&got.body[..], got.field("ETag")), (page, None), "{method} {way}");
+                }
+            }
+            for method in ["POST", "OPTIONS", "DELETE"] {
+                let got = ask(&site, method, way, "");
+                assert!([204, 405].contains(&got.status) && got.field("ETag").is_none(), "{method} {way}");
+                assert!(!String::from_utf8_lossy(&got.body).contains("secret"), "{method} {way}");
+            }
+        }
+        // The compressed form of an open file leads to a protected one.
+        let got = site.get("/open/b.html", "Accept-Encoding: gzip\r\n");
+        assert_eq!((got.status, got.body), (401, b"open".to_vec()));
+        assert_eq!((site.get("/open/a", "").status, site.get("/open/none", "").status), (200, 404));
+    }
+}
+
+#[test]
+fn users_log_in() {
+    for kind in kinds() {
+        let site = guarded(kind);
+        let right = login("ann:hello");
+        for wrong in ["ann:Hello", "ann:", "bob:hello", ":", "ann"] {
+            assert_eq!(site.get("/admin/secret.html", &login(wrong)).status, 401, "{wrong}");
+        }
+        assert_eq!(site.get("/admin/secret.html", "Authorization: Basic !\r\n").status, 401);
+        assert_eq!(site.get("/admin/secret.html", &format!("{right}{}", login("x:y"))).status, 401, "which of both?");
+        let got = site.get("/admin/secret.html", &right);
+        assert_eq!((got.status, &got.body[..], got.field("X-A")), (200, &b"secret"[..], Some("1")));
+        let tag = got.field("ETag").unwrap();
+        assert_eq!(site.get("/admin/secret.html", &format!("{right}If-None-Match: {tag}\r\n")).status, 304);
+        assert_eq!(site.get("/admin/secret.html", &format!("{right}Range: bytes=1-2\r\n")).body, b"ec");
+        assert_eq!(site.get("/admin/none", &right).status, 404);
+        assert_eq!(site.get("/open/link.html", &right).body, b"secret");
+        // While the first waits for its password, the others wait for their turn.
+        let mut client = site.connect();
+        let head = |target: &str, fields: &str| format!("GET {target} HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
+        let mut requests = head("/admin/sub/a", &login("ann:other"));
+        requests += &head("/open/a", "");
+        requests.extend(["POST /admin/x HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n", &right, "\r\nabc"]);
+        requests += &head("/admin/sub/a", &right);
+        client.send(requests.as_bytes());
+        let mut status = || client.answer().unwrap().status;
+        assert_eq!([status(), status(), status(), status()], [401, 200, 405, 200]);
+    }
+}
+
+#[test]
+fn a_listing_shows_only_what_its_reader_may_read() {
+    let site = guarded(Accepting::Own);
+    let list = |target: &str, fields: &str| String::from_utf8(site.get(target, fields).body).unwrap();
+    let open = list("/", "");
+    assert!(open.contains("./open/") && !open.contains("admin"), "{open}");
+    let admin = list("/admin/", &login("ann:hello"));
+    assert!(admin.contains("secret.html") && admin.contains("./sub/"), "{admin}");
+}
+
+/// Logins of clients that are gone, or that try one password after the other, end sometime.
+#[test]
+fn a_crowd_that_logs_in_is_bounded() {
+    let site = guarded(Accepting::Own);
+    let mut clients: Vec<Client> = (0..100).map(|_| site.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let fields = login(&format!("ann:{number}"));
+        client.send(format!("GET /admin/ HTTP/1.1\r\nHost: x\r\n{fields}\r\n").as_bytes());
+        if number % 3 == 0 {
+            client.stream.shutdown(std::net::Shutdown::Both).unwrap();
+        }
+    }
+    let answers: Vec<u16> = clients
+        .iter_mut()
+        .enumerate()
+        .filter(|(number, _)| number % 3 != 0)
+        .map(|(_, client)| client.answer().unwrap().status)
+        .collect();
+    assert!(answers.iter().all(|status| [401, 503].contains(status)), "{answers:?}");
+    assert_eq!(site.get("/admin/secret.html", &login("ann:hello")).status, 200);
+}
+
+#[test]
+fn addresses_are_allowed_and_denied() {
+    let site = Site::new(FILES, |config| {
+        let mut proxies = Networks::default();
+        proxies.add("127.0.0.1").unwrap();
+        config.forwarded_from = Some(proxies);
+        set_rules(
+            config,
+            "[[rule]]\npath = '/admin/'\nallow = ['10.0.0.0/8', '2001:db8::/32']\ndeny = '10.0.0.66'\n\
+             [[rule]]\npath = '/open/'\ndeny = '127.0.0.0/8'\n",
+        );
+    });
+    let status = |target: &str, client: &str| site.get(target, &format!("X-Forwarded-For: {client}\r\n")).status;
+    for (client, admin, open) in [
+        ("10.0.0.1", 200, 200),
+        ("10.0.0.66", 403, 200),
+        ("2001:db8::1", 200, 200),
+        ("11.0.0.1", 403, 200),
+        ("10.0.0.1, 11.0.0.1", 403, 200),
+        ("nonsense", 403, 403),
+    ] {
+        assert_eq!((status("/admin/sub/a", client), status("/open/a", client)), (admin, open), "{client}");
+    }
+    assert_eq!((site.get("/admin/sub/a", "").status, site.get("/open/a", "").status), (403, 403));
+    assert_eq!(site.get("/", "").status, 200);
+}
+
+#[test]
+fn a_client_that_asks_too_often_is_told_to_wait() {
+    let site = Site::new(FILES, |config| {
+        let mut proxies = Networks::default();
+        proxies.add("127.0.0.1").unwrap();
+        config.forwarded_from = Some(proxies);
+        set_rules(config, "[[rule]]\npath = '/admin/'\nrate = '1/h'\nburst = 2\n");
+    });
+    let asks = |client: &str| site.get("/admin/sub/a", &format!("X-Forwarded-For: {client}\r\n"));
+    assert_eq!([(); 5].map(|()| asks("1.2.3.4").status), [200, 200, 200, 429, 429]);
+    assert!(asks("1.2.3.4").field("Retry-After").is_some());
+    assert_eq!((asks("1.2.3.5").status, site.get("/open/a", "").status), (200, 200));
+}
+
+/// The content would arrive in milliseconds. A slow machine makes it later, never sooner. Linux does not pace the first
+/// ten segments of a connection, which have 64 KB each on the loopback interface.
+#[test]
+#[cfg(target_os = "linux")]
+fn bandwidth_is_limited() {
+    let large = vec![b'x'; 3_000_000];
+    let site = Site::new(&[("slow/a", &large), ("fast", &large)], |config| {
+        set_rules(config, "[[rule]]\npath = '/slow/'\nbandwidth = '1MiB'\n");
+    });
+    let began = Instant::now();
+    assert_eq!(site.get("/fast", "").body.len(), 3_000_000);
+    let got = site.get("/slow/a", "");
+    assert!(got.body == large);
+    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+}
