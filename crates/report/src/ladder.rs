@@ -31,6 +31,8 @@ const STEPS: [(&str, [(&str, &str); 3]); 4] = [
 const AT: [u32; 4] = [1_000, 3_000, 5_000, 15_000];
 /// Calls within this factor of a number of sleepers count there.
 const NEAR: f64 = 1.05;
+/// Fewer calls without interference are not told alone.
+const CLEAN_MIN: usize = 16;
 /// A call is slow that costs this many times the median of its place.
 const SLOW: f64 = 1.5;
 /// Calls around a call that make its place.
@@ -182,13 +184,16 @@ impl<'a> Passes<'a> {
         settings.iter().all(|(name, value)| self.study.case.settings.get(*name).is_some_and(|own| own == value))
     }
 
-    /// Returns the median cost of the calls among about `n` sleepers, by round.
+    /// Returns the median cost of the calls among about `n` sleepers, by round: of those in windows without
+    /// interference, if there are enough.
     fn at(&self, n: u32) -> BTreeMap<u32, f64> {
         let (low, high) = (f64::from(n) / NEAR, f64::from(n) * NEAR);
         let passes = self.phase.rounds.iter().zip(&self.phase.curve.passes);
         let near = passes.map(|(round, pass)| {
-            let calls = pass.n.iter().zip(&pass.costs).filter(|(n, _)| (low..=high).contains(&f64::from(**n)));
-            (*round, calls.map(|(_, cost)| *cost as f64).collect::<Vec<f64>>())
+            let calls = (0..pass.n.len()).filter(|call| (low..=high).contains(&f64::from(pass.n[*call])));
+            let (clean, other): (Vec<usize>, Vec<usize>) = calls.partition(|call| pass.clean[*call]);
+            let chosen = if clean.len() < CLEAN_MIN { [clean, other].concat() } else { clean };
+            (*round, chosen.into_iter().map(|call| pass.costs[call] as f64).collect::<Vec<f64>>())
         });
         near.filter(|(_, costs)| !costs.is_empty()).map(|(round, costs)| (round, median(&costs))).collect()
     }

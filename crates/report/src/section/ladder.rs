@@ -73,7 +73,8 @@ pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
         }
         (scrolling("Confounder ladder", &table(&ladder)))
         p.note {
-            "Median of the calls within 5% of each number of sleepers, mean of the passes. Removed: less than the step \
+            "Median of the calls within 5% of each number of sleepers, without those that interference hit; mean of \
+             the passes. Removed: less than the step \
              before, paired by round, with the 95% interval. Rows below the line change one more setting."
         }
         ul { @for sentence in ladder.sentences() { li { (sentence) } } }
