@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(after_help = "Examples:
   landau serve .                                     this directory at http://127.0.0.1:8080/
   landau serve /srv/www --listen :80 --workers 2     all addresses, IPv4 and IPv6
@@ -179,6 +180,15 @@ fn links(text: &str) -> Result<landau_sys::path::Links, String> {
     }
 }
 
+/// Returns the networks of a flag, if there are any.
+fn networks(flag: &str, texts: &[String]) -> anyhow::Result<Option<Networks>> {
+    let mut networks = Networks::default();
+    for text in texts {
+        networks.add(text).map_err(|why| anyhow::anyhow!("{flag} {text}: {why}"))?;
+    }
+    Ok((!texts.is_empty()).then_some(networks))
+}
+
 /// Checks a network.
 fn network(text: &str) -> Result<String, String> {
     Networks::default().add(text).map(|()| text.to_owned())
@@ -319,13 +329,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
         anyhow::bail!("--log - with --processes: the processes would mix their lines; log to a file");
     }
     config.log = args.log.clone().map(|target| AccessLog { target, format: args.log_format });
-    if !args.forwarded_from.is_empty() {
-        let mut networks = Networks::default();
-        for text in &args.forwarded_from {
-            networks.add(text).map_err(|why| anyhow::anyhow!("--forwarded-from {text}: {why}"))?;
-        }
-        config.forwarded_from = Some(networks);
-    }
+    config.forwarded_from = networks("--forwarded-from", &args.forwarded_from)?;
     config.report = report;
     Ok(config)
 }
