@@ -144,9 +144,9 @@ pub(crate) fn find(curve: &Curve) -> Outliers {
     }
 }
 
-/// The local median of each block of calls: the highest of the medians of the block and of its neighbours. So neither a
-/// rise nor a fall within a block is an outlier, nor the edge of a burst that slows many calls. Beyond the last block of
-/// the way up, a rise is taken to go on; on the way down, these calls are the first ones.
+/// The local median of each block of calls: the highest of the medians of the block and of its neighbours. So neither
+/// a rise nor a fall within a block is an outlier, nor the edge of a burst that slows many calls. Beyond the last block
+/// of the way up, a rise is taken to go on; on the way down, these calls are the first ones.
 fn local_medians(one: &Series) -> Vec<f64> {
     let mut copy = [0; BLOCK];
     let mut median = |calls: &[u64]| {

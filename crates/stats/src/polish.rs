@@ -252,8 +252,8 @@ fn rough_slopes(residuals: &[Vec<Option<f64>>], along: &[f64]) -> Vec<f64> {
 }
 
 /// Slope of each pass along its length, relative to the other passes, and the standard deviation of the slopes beyond
-/// their errors. Points are pulled in to `REACH` deviations from the rough slopes: from a level, a pass that drifts more
-/// than the others would seem to be in an episode at both ends.
+/// their errors. Points are pulled in to `REACH` deviations from the rough slopes: from a level, a pass that drifts
+/// more than the others would seem to be in an episode at both ends.
 fn drifts(
     residuals: &[Vec<Option<f64>>],
     rough: &[f64],

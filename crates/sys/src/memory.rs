@@ -80,9 +80,9 @@ const POPULATE: libc::c_int = 0;
 /// Whether this system can populate a mapping when it is created.
 pub const CAN_POPULATE: bool = POPULATE != 0;
 
-/// Takes memory from the kernel, writes to each of its pages, and gives it back, so that the kernel hands out these pages
-/// next. In a virtual machine the host may have to supply a page when the guest first writes to it, and the guest cannot
-/// see which pages those are.
+/// Takes memory from the kernel, writes to each of its pages, and gives it back, so that the kernel hands out these
+/// pages next. In a virtual machine the host may have to supply a page when the guest first writes to it, and the guest
+/// cannot see which pages those are.
 ///
 /// # Errors
 ///
