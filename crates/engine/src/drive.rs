@@ -3,7 +3,7 @@
 use crate::order::Report;
 use crate::{Benchmark, Context, Cost, Settings, Stop, Timer, limit};
 use landau_record::schema::{Direction, Limit};
-use landau_sys::memory;
+use landau_sys::{memory, system};
 
 /// Runs one pass of a benchmark.
 pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report {
@@ -15,7 +15,7 @@ pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report
             return report;
         }
     };
-    back_memory(&B::cost(context.settings), context, &mut report);
+    supply_memory(&B::cost(context.settings), context, &mut report);
     timer.watch(&benchmark.measured_processes());
     create(&mut benchmark, context, timer, &mut report);
     if report.wrong.is_none()
@@ -31,12 +31,14 @@ pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report
 }
 
 /// Lets a virtual machine's host supply the memory of the objects before they are measured.
-fn back_memory(cost: &Cost, context: &Context, report: &mut Report) {
+fn supply_memory(cost: &Cost, context: &Context, report: &mut Report) {
     let expected = cost.memory_bytes_each.saturating_mul(context.n);
+    // What is free may have changed since the plan was made, or the record that is resumed.
+    let free = system::headroom().memory_bytes.unwrap_or(0);
     // Whatever else runs takes memory, too.
-    let bytes = expected.saturating_add(expected / 4).min(context.host.memory_available_bytes / 2) as usize;
+    let bytes = expected.saturating_add(expected / 4).min(free / 2) as usize;
     if bytes > 0
-        && let Err(error) = memory::back(bytes)
+        && let Err(error) = memory::supply(bytes)
     {
         report.facts.text("memory", format!("not supplied before the pass: {error}"));
     }

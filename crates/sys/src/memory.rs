@@ -87,7 +87,7 @@ pub const CAN_POPULATE: bool = POPULATE != 0;
 /// # Errors
 ///
 /// `ENOMEM` if the kernel refuses the memory.
-pub fn back(bytes: usize) -> Result<()> {
+pub fn supply(bytes: usize) -> Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANON | POPULATE;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: without MAP_FIXED the kernel chooses a free address range, so no mapping in use is replaced.

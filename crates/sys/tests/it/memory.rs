@@ -1,6 +1,6 @@
 //! Memory that a virtual machine's host must supply.
 
-use landau_sys::memory::back;
+use landau_sys::memory::supply;
 
 /// A figure of `/proc/self/status` in bytes.
 fn status(name: &str) -> usize {
@@ -11,11 +11,11 @@ fn status(name: &str) -> usize {
 
 /// Guards against pages that are given back before all were taken: the kernel would hand out the same few again.
 #[test]
-fn every_page_is_taken_at_the_same_time_and_given_back() {
+fn every_page_is_taken_at_the_same_time_and_given_supply() {
     let bytes = 64 << 20;
     assert!(status("VmHWM:") < bytes, "the test needs a process that has not used so much");
-    back(bytes).expect("64 MiB are free");
+    supply(bytes).expect("64 MiB are free");
     assert!(status("VmHWM:") >= bytes, "{} were resident", status("VmHWM:"));
     assert!(status("VmRSS:") < bytes / 2, "{} are still resident", status("VmRSS:"));
-    assert_eq!(back(usize::MAX / 2).expect_err("no such memory").errno, 12);
+    assert_eq!(supply(usize::MAX / 2).expect_err("no such memory").errno, 12);
 }
