@@ -14,12 +14,15 @@ fn every_installed_server_starts_answers_and_is_killed() {
         let room = Room::new();
         let server = format!("request.server={name}");
         let settings = ["--set", &server, "--set", "request.backend=epoll", "--set", "request.n=8"];
-        let (ran, record) = room.smoke(&[&["request"], &settings[..]].concat());
-        assert_eq!(ran.status, Some(0), "{name}: {ran:?}");
-        if let Some(skip) = record.skips.first() {
-            eprintln!("{name} skipped: {}", skip.reason);
+        let words = ["run", "request", "--study", "smoke", "--output", "run.ndjson", "--no-report"];
+        let ran = room.landau(&[&words, &settings[..]].concat());
+        // A run with nothing to measure leaves no record.
+        if ran.status == Some(2) && ran.err.contains("is not installed") {
+            eprintln!("{name} skipped: {}", ran.err);
             continue;
         }
+        assert_eq!(ran.status, Some(0), "{name}: {ran:?}");
+        let record = room.record("run.ndjson");
         let end = record.passes[0].end.as_ref().unwrap();
         assert_eq!((end.outcome, end.steps), (Outcome::Done, 8), "{name}: {end:?}");
         assert_eq!(end.facts.get("server").map(ToString::to_string).as_deref(), Some(*name));
