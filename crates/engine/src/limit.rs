@@ -60,7 +60,10 @@ pub(crate) fn explain(error: Error, n: u64) -> Option<Limit> {
 const MAPPINGS: &str = "the process has the largest number of mappings";
 
 fn is_process(call: &str) -> bool {
-    matches!(call, "fork" | "vfork-exec" | "posix_spawn" | "clone3" | "pthread_create")
+    matches!(
+        call,
+        "fork" | "vfork" | "fork-exec" | "vfork-exec" | "posix_spawn" | "clone" | "clone3" | "pthread_create"
+    )
 }
 
 fn setting_or(name: &str, otherwise: &str) -> String {
@@ -142,5 +145,13 @@ mod tests {
         assert!(limit.meaning.contains("RLIMIT_NOFILE") && limit.raise.starts_with("ulimit -"));
         assert_eq!((limit.n, limit.error.as_str()), (7, "EMFILE"));
         assert_eq!(explain(Error { call: "socket", errno: libc::EAFNOSUPPORT }, 7), None);
+    }
+
+    #[test]
+    fn too_many_processes_is_a_limit_of_each_way_of_creating_one() {
+        for call in landau_sys::sleepers::CREATIONS {
+            let limit = explain(Error { call, errno: libc::EAGAIN }, 7);
+            assert!(limit.is_some_and(|limit| limit.call == *call), "{call}");
+        }
     }
 }
