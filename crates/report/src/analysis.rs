@@ -390,9 +390,30 @@ const TURNS_MIN: f64 = 0.1;
 /// Fewer windows do not show how often that is.
 const TURNS_WINDOWS_MIN: usize = 5;
 
-/// Whether each window of a pass is clean: no stolen time, no major page fault, and no preemption beyond what the
-/// measured processes cause by taking turns.
+/// What disturbed the measured processes in a window.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Interference {
+    /// More context switches than they cause by taking turns.
+    pub preempted: bool,
+    /// A major page fault.
+    pub faulted: bool,
+    /// Time stolen by the hypervisor.
+    pub stolen: bool,
+}
+
+impl Interference {
+    pub(crate) fn is_none(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Whether each window of a pass is clean.
 fn clean_windows(windows: &[Window]) -> Vec<bool> {
+    interference(windows).into_iter().map(Interference::is_none).collect()
+}
+
+/// Returns what disturbed each window of a pass.
+pub(crate) fn interference(windows: &[Window]) -> Vec<Interference> {
     // Switches per step in the median window of a direction, if they are so many that they are turns.
     let turns = |direction: Direction, count: fn(&Window) -> u32| {
         let own = windows.iter().filter(|window| window.direction == direction);
@@ -411,17 +432,18 @@ fn clean_windows(windows: &[Window]) -> Vec<bool> {
         f64::from(switches) > expected + 3.0 * expected.sqrt()
     };
     let faults = |window: &Window| window.faults[1] + window.others_faults.map_or(0, |faults| faults[1]);
-    let is_clean = |window: &Window| {
-        let preempted = exceeds(own(window), own_turns, window) || exceeds(others(window), others_turns, window);
-        !preempted && faults(window) == 0 && window.steal_ms == 0
+    let of = |window: &Window| Interference {
+        preempted: exceeds(own(window), own_turns, window) || exceeds(others(window), others_turns, window),
+        faulted: faults(window) > 0,
+        stolen: false,
     };
-    let mut clean: Vec<bool> = windows.iter().map(is_clean).collect();
+    let mut found: Vec<Interference> = windows.iter().map(of).collect();
     // Time was stolen at some point since it was last read: in any of these windows.
     for (index, window) in windows.iter().enumerate().filter(|(_, window)| window.steal_ms > 0) {
-        let count = window.steal_windows.unwrap_or(1).max(1) as usize;
-        clean[(index + 1).saturating_sub(count)..=index].fill(false);
+        let count = window.steal_windows.unwrap_or(1).clamp(1, index as u32 + 1) as usize;
+        found[index + 1 - count..=index].iter_mut().for_each(|one| one.stolen = true);
     }
-    clean
+    found
 }
 
 /// The calls of the canary in the same direction of the same pass.

@@ -4,6 +4,7 @@
 //! without sleepers. What a step costs less among sleepers is what it removes. Steps are compared pass by pass within
 //! a round.
 
+use crate::analysis::{Interference, interference};
 use crate::quantity::{FormatCost, Unit, count, digits, factor};
 use crate::table::grid::{bold, line, needed, rule, used};
 use crate::table::{Layout, wrapped};
@@ -35,8 +36,11 @@ const NEAR: f64 = 1.05;
 const CLEAN_MIN: usize = 16;
 /// A call is slow that costs this many times the median of its place.
 const SLOW: f64 = 1.5;
-/// Calls around a call that make its place.
+/// Consecutive calls that make a place.
 const PLACE: usize = 256;
+
+/// Steps agree without sleepers if their costs differ by this share at most.
+const AGREE: f64 = 0.05;
 
 /// The ladder of a record.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -218,8 +222,9 @@ impl<'a> Passes<'a> {
         let passes = analysis.record.passes_of(self.study.case.case);
         for pass in passes.iter().filter(|pass| self.phase.rounds.contains(&pass.start.round)) {
             let Some(lane) = pass.series.get(PHASE) else { continue };
-            let windows: Vec<&Window> = pass.windows.iter().filter(|one| one.direction == Direction::Up).collect();
-            let usual = Usual::of(&windows);
+            let windows = pass.windows.iter().zip(interference(&pass.windows));
+            let windows: Vec<(&Window, Interference)> =
+                windows.filter(|(window, _)| window.direction == Direction::Up).collect();
             for (place, cost) in lane.costs.chunks(PLACE).enumerate().flat_map(|(chunk, costs)| {
                 let costs: Vec<f64> = costs.iter().map(|cost| *cost as f64).collect();
                 let middle = median(&costs).max(1.0);
@@ -230,9 +235,11 @@ impl<'a> Passes<'a> {
                     ratios[0].push(cost);
                 } else if n > many {
                     ratios[1].push(cost);
-                    let holds = |window: &&&Window| (window.first..window.first + window.count).contains(&n);
-                    let tags = windows.iter().find(holds).map(|window| usual.tags(window)).unwrap_or_default();
-                    tagged.push((cost > SLOW, tags));
+                    let holds = |(window, _): &&(&Window, Interference)| {
+                        (window.first..window.first + window.count).contains(&n)
+                    };
+                    let found = windows.iter().find(holds);
+                    tagged.push((cost > SLOW, found.map(|(_, seen)| tags(*seen)).unwrap_or_default()));
                 }
             }
         }
@@ -277,30 +284,19 @@ pub(crate) fn spread(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
 const TAGS: [&str; 4] =
     ["more context switches than usual", "a major page fault", "time stolen by the hypervisor", "none of these"];
 
-/// Context switches of a usual window, per step.
-struct Usual(f64);
-
-impl Usual {
-    fn of(windows: &[&Window]) -> Self {
-        let rates: Vec<f64> = windows.iter().map(|one| switches(one) / f64::from(one.count.max(1))).collect();
-        Self(if rates.is_empty() { 0.0 } else { median(&rates) })
-    }
-
-    fn tags(&self, window: &Window) -> [bool; TAGS.len()] {
-        let expected = self.0 * f64::from(window.count);
-        let switched = switches(window) > expected + 3.0 * expected.sqrt();
-        let faulted = window.faults[1] + window.others_faults.map_or(0, |faults| faults[1]) > 0;
-        let stolen = window.steal_ms > 0;
-        [switched, faulted, stolen, !(switched || faulted || stolen)]
-    }
+/// Which of [`TAGS`] a window has.
+fn tags(seen: Interference) -> [bool; TAGS.len()] {
+    [seen.preempted, seen.faulted, seen.stolen, seen.is_none()]
 }
 
-fn switches(window: &Window) -> f64 {
-    f64::from(window.preempted) + f64::from(window.others_preempted.unwrap_or(0))
+/// Returns whether an estimate is of two passes at least.
+fn has_interval(estimate: Estimate) -> bool {
+    estimate.low.is_finite() && estimate.high.is_finite()
 }
 
 impl Ladder {
-    /// Returns the step that removes most among the most sleepers; none if its interval holds zero.
+    /// Returns the step that removes most among the most sleepers; none if its interval holds zero, as that of one
+    /// pass does.
     pub(crate) fn largest_step(&self) -> Option<(&Step, Estimate)> {
         let removed = |step: &Step| step.removed.last().copied().flatten();
         let steps = self.steps.iter().skip(1).filter_map(|step| Some((step, removed(step)?)));
@@ -331,14 +327,14 @@ impl Ladder {
         let n = count(f64::from(*self.sleepers.last()?));
         let removed = step.removed.last().copied().flatten()?;
         let (cost, name) = (|value: f64| self.unit.cost(value), &step.name);
-        let is_exact = self.unit == Unit::Instructions;
-        if removed.low <= 0.0 && removed.high >= 0.0 && !(is_exact && removed.value.abs() >= 1.0) {
+        if has_interval(removed) && removed.holds(0.0) {
             let most = cost(removed.high.abs().max(removed.low.abs()));
             return Some(format!("Among {n}, no change is shown by the step \"{name}\": it is {most} at most."));
         }
-        let verb = if removed.value > 0.0 { "removes" } else { "adds" };
-        let interval = Self::interval(removed.map(f64::abs), |value| self.unit.bare(value));
-        Some(format!("Among {n}, the step \"{name}\" {verb} {}{interval}.", cost(removed.value.abs())))
+        let (verb, shown) =
+            if removed.value < 0.0 { ("adds", removed.map(|value| -value)) } else { ("removes", removed) };
+        let interval = Self::interval(shown, |value| self.unit.bare(value));
+        Some(format!("Among {n}, the step \"{name}\" {verb} {}{interval}.", cost(shown.value)))
     }
 
     /// Whether the steps cost the same without sleepers.
@@ -348,8 +344,9 @@ impl Ladder {
         let most = ratios.max_by(|a, b| off(a).total_cmp(&off(b)))?;
         let cost = self.steps.first()?.without?;
         Some(format!(
-            "Without sleepers all steps agree within {}%: the naive test costs {}, and the step that differs most {} \
+            "Without sleepers all steps {} {}%: the naive test costs {}, and the step that differs most {} \
              of that{}.",
+            if off(&most) <= AGREE { "agree within" } else { "differ by up to" },
             digits(100.0 * off(&most)),
             self.unit.cost(cost.value),
             factor(most.value),
@@ -357,8 +354,11 @@ impl Ladder {
         ))
     }
 
-    /// Returns " (3.5–3.7)", or nothing if there is one pass.
+    /// Returns " (3.5–3.7)", nothing if all passes are equal, or that one pass has no interval.
     fn interval(estimate: Estimate, write: impl Fn(f64) -> String) -> String {
+        if !has_interval(estimate) {
+            return " (one pass: no interval)".to_owned();
+        }
         if estimate.low >= estimate.high {
             return String::new();
         }
@@ -395,7 +395,9 @@ impl Ladder {
         cells.extend(step.costs.iter().map(cost));
         let removed = step.removed.last().copied().flatten();
         cells.push(removed.map_or(String::new(), |one| {
-            format!("{}{}", self.unit.bare(one.value), Self::interval(one, |value| self.unit.bare(value)))
+            let interval = Some(one).filter(|one| has_interval(*one));
+            let interval = interval.map(|one| Self::interval(one, |value| self.unit.bare(value)));
+            format!("{}{}", self.unit.bare(one.value), interval.unwrap_or_default())
         }));
         cells
     }
@@ -414,8 +416,47 @@ mod tests {
         ("helper", "any", "shared"),
     ];
 
-    /// A record in which the naive test costs 100 ns more for each sleeper, and one of its steps removes that.
-    fn record(removing: usize) -> Record {
+    /// Calls that cost three times as much: a twentieth of the last fifth.
+    const SLOW_CALLS: std::ops::Range<u32> = 1_710..1_730;
+
+    /// Windows of 100 calls. Those of the last fifth saw a switch and a major page fault; time stolen in this window or
+    /// the next one, which both have the slow calls before the reading; and nothing.
+    fn windows() -> Vec<Window> {
+        let window = |index: u32| Window {
+            pass: 0,
+            direction: Direction::Up,
+            first: 1 + 100 * index,
+            count: 100,
+            until_us: 0,
+            preempted: u32::from(index == 16),
+            faults: [0, u32::from(index == 16)],
+            processor: 0,
+            steal_ms: if index == 18 { 10 } else { 0 },
+            steal_windows: (index == 18).then_some(2),
+            others_preempted: None,
+            others_faults: None,
+            canary: landau_record::schema::Canary::Ns(Vec::new()),
+        };
+        (0..20).map(window).collect()
+    }
+
+    fn end(pass: u32, without_ns: f64) -> landau_record::schema::PassEnd {
+        let mut facts = landau_record::schema::Facts::new();
+        facts.number("cycle_without_sleepers", without_ns, landau_record::schema::FactUnit::Ns);
+        landau_record::schema::PassEnd {
+            pass,
+            outcome: landau_record::schema::Outcome::Done,
+            steps: 2_000,
+            elapsed_ms: 0,
+            limit: None,
+            error: None,
+            facts,
+        }
+    }
+
+    /// A record in which the naive test costs 100 ns more for each sleeper, and one of its steps removes that. Each
+    /// step costs `off` more of 50 µs without sleepers.
+    fn record(removing: usize, off: f64) -> Record {
         let mut record = Record::default();
         for (number, (parent, wait, image)) in (0..).zip(SETTINGS) {
             let settings = [("parent", parent), ("wait", wait), ("image", image), ("n", "2000")];
@@ -440,8 +481,13 @@ mod tests {
                 annotations: Vec::new(),
                 timeline: None,
             });
-            for round in 0..3 {
-                let cost = |n: u32| 100_000 + 500 * u64::from(round) + if grows { 100 * u64::from(n) } else { 0 };
+            // The naive test has a round that the others lack.
+            for round in 0..if number == 0 { 4 } else { 3 } {
+                let noise = 100 * u64::from((3 * number + 2 * round) % 7);
+                let cost = |n: u32| {
+                    let base = 100_000 + noise + if grows { 100 * u64::from(n) } else { 0 };
+                    base * if SLOW_CALLS.contains(&n) { 3 } else { 1 }
+                };
                 let lane = landau_record::Series { n: (1..=2_000).collect(), costs: (1..=2_000).map(cost).collect() };
                 record.passes.push(Pass {
                     start: landau_record::schema::PassStart {
@@ -452,8 +498,8 @@ mod tests {
                         adaptive_for: Vec::new(),
                     },
                     series: BTreeMap::from([(PHASE.to_owned(), lane)]),
-                    windows: Vec::new(),
-                    end: None,
+                    windows: windows(),
+                    end: Some(end(10 * number + round, 50_000.0 * (1.0 + off * f64::from(number)))),
                 });
             }
         }
@@ -463,7 +509,7 @@ mod tests {
     #[test]
     fn the_step_that_removes_the_growth_is_named() {
         for removing in [1, 2, 3] {
-            let record = record(removing);
+            let record = record(removing, 0.01);
             let ladder = of(&Analysis::of(&record)).unwrap();
             assert_eq!(ladder.sleepers, [1_000, 2_000]);
             let (step, removed) = ladder.largest_step().unwrap();
@@ -473,14 +519,71 @@ mod tests {
             let factor = ladder.factors[1].unwrap();
             assert!((factor.value - 2.94).abs() < 0.05 && factor.low <= factor.value, "{factor:?}");
             assert_eq!(ladder.others.len(), 1);
+            assert!(removed.low < removed.value && removed.value < removed.high, "{removed:?}");
             let text = ladder.sentences().join(" ");
             assert!(text.contains(&format!("the step \"{}\" removes 195 µs", STEPS[removing].0)), "{text}");
         }
     }
 
     #[test]
+    fn what_the_windows_of_slow_calls_saw_is_told_apart_from_the_others() {
+        let record = record(1, 0.01);
+        let ladder = of(&Analysis::of(&record)).unwrap();
+        assert_eq!(ladder.slow.iter().map(|slow| slow.name.as_str()).collect::<Vec<_>>(), [STEPS[0].0, STEPS[3].0]);
+        for slow in &ladder.slow {
+            assert!((slow.share - 0.05).abs() < 1e-9, "{slow:?}");
+            assert!(slow.spread.iter().all(|spread| (1.0..1.1).contains(spread)), "{slow:?}");
+            // All slow calls are in a window with stolen time, which was read in the next one.
+            for ((tag, of_slow, of_others), expected) in slow.tags.iter().zip([(0, 100), (0, 100), (20, 180), (0, 100)])
+            {
+                let shares = [f64::from(expected.0) / 20.0, f64::from(expected.1) / 380.0];
+                assert!((of_slow - shares[0]).abs() < 1e-9 && (of_others - shares[1]).abs() < 1e-9, "{tag}: {slow:?}");
+            }
+        }
+    }
+
+    /// Guards against "agree within 40%".
+    #[test]
+    fn steps_that_differ_without_sleepers_do_not_agree() {
+        for (off, words) in [(0.01, "all steps agree within 3%: the naive test costs 50"), (0.1, "differ by up to 30%")]
+        {
+            let record = record(1, off);
+            let text = of(&Analysis::of(&record)).unwrap().agreement().unwrap();
+            assert!(text.contains(words), "{text}");
+        }
+    }
+
+    /// Guards against an interval around zero that is printed without its sign: −2 to 8 is not 2–8.
+    #[test]
+    fn a_step_changes_something_only_if_its_interval_lacks_zero() {
+        let record = record(1, 0.01);
+        let mut ladder = of(&Analysis::of(&record)).unwrap();
+        ladder.unit = Unit::Instructions;
+        let mut words = |value: f64, low: f64, high: f64| {
+            ladder.steps[1].removed = vec![Some(Estimate { value, low, high })];
+            ladder.removal(&ladder.steps[1]).unwrap()
+        };
+        assert!(words(3.0, -2.0, 8.0).contains("no change is shown") && words(3.0, -2.0, 8.0).contains('8'));
+        let removes = words(30.0, 20.0, 40.0);
+        assert!(removes.contains("removes 30") && removes.contains("(20–40)"), "{removes}");
+        let adds = words(-30.0, -41.0, -20.0);
+        assert!(adds.contains("adds 30") && adds.contains("(20–41)"), "{adds}");
+    }
+
+    #[test]
+    fn one_pass_is_not_taken_for_certain() {
+        let mut record = record(1, 0.01);
+        record.passes.retain(|pass| pass.start.round == 0);
+        let ladder = of(&Analysis::of(&record)).unwrap();
+        assert_eq!(ladder.largest_step(), None);
+        let text = ladder.sentences();
+        assert_eq!(text.len(), 2 + 3 + 1, "{text:?}");
+        assert!(text.iter().all(|sentence| sentence.contains("(one pass: no interval)")), "{text:?}");
+    }
+
+    #[test]
     fn a_record_that_lacks_a_step_has_no_ladder() {
-        let mut record = record(1);
+        let mut record = record(1, 0.01);
         record.passes.retain(|pass| pass.start.case != 2);
         assert_eq!(of(&Analysis::of(&record)), None);
     }

@@ -3,7 +3,8 @@
 use crate::Estimate;
 use crate::growth::student;
 
-/// Returns the mean with its 95% confidence interval by Student's t; of one value, an interval of no width.
+/// Returns the mean with its 95% confidence interval by Student's t. One value says nothing about the spread: its
+/// interval is unbounded (null in JSON), so that it holds every number.
 pub fn mean(values: &[f64]) -> Option<Estimate> {
     let count = values.len() as f64;
     if values.is_empty() {
@@ -12,7 +13,7 @@ pub fn mean(values: &[f64]) -> Option<Estimate> {
     let mean = values.iter().sum::<f64>() / count;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     if values.len() == 1 {
-        return Some(Estimate::bare(mean));
+        return Some(Estimate { value: mean, low: f64::NEG_INFINITY, high: f64::INFINITY });
     }
     let half = student(0.975, count - 1.0) * (squares / (count - 1.0) / count).sqrt();
     Some(Estimate { value: mean, low: mean - half, high: mean + half })
@@ -37,7 +38,15 @@ mod tests {
         assert!((estimate.value - 3.0).abs() < 1e-12);
         assert!((estimate.low - (3.0 - half)).abs() < 1e-4 && (estimate.high - (3.0 + half)).abs() < 1e-4);
         assert_eq!(mean(&[]), None);
-        assert_eq!(mean(&[7.0]), Some(Estimate::bare(7.0)));
+    }
+
+    /// Guards against one pass being taken for certain.
+    #[test]
+    fn the_interval_of_one_value_holds_every_number() {
+        let one = mean(&[7.0]).unwrap();
+        assert!((one.value - 7.0).abs() < 1e-12 && one.holds(0.0) && one.holds(1e300));
+        let ratio = geometric_mean(&[7.0]).unwrap();
+        assert!((ratio.value - 7.0).abs() < 1e-12 && ratio.holds(1e-300) && ratio.holds(1e300));
     }
 
     /// A ratio and its inverse must tell the same.

@@ -75,7 +75,8 @@ pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
         p.note {
             "Median of the calls within 5% of each number of sleepers, without those that interference hit; mean of \
              the passes. Removed: less than the step \
-             before, paired by round, with the 95% interval. Rows below the line change one more setting."
+             before, paired by round, with the 95% interval. Rows below the line are other cases, named by what they \
+             change of the last step."
         }
         ul { @for sentence in ladder.sentences() { li { (sentence) } } }
         @if let Some(words) = unseen(&ladder) { p.words { strong { "What the author could not see. " } (words) } }
@@ -114,7 +115,11 @@ fn unseen(ladder: &Ladder) -> Option<String> {
     let (step, removed) = ladder.largest_step()?;
     let naive = ladder.steps.first()?.costs.last().copied().flatten()?;
     let base = ladder.steps.last()?.costs.last().copied().flatten()?;
-    let share = removed.value / (naive.value - base.value);
+    let added = naive.value - base.value;
+    if added <= 0.0 {
+        return None;
+    }
+    let share = removed.value / added;
     Some(format!(
         "He saw that all three allocators were nearly as slow as each other, and that two changes cured the test \
          together. Here \"{}\" alone removes {} of what the sleepers add ({} of {}); each change has its own share and \
@@ -122,7 +127,7 @@ fn unseen(ladder: &Ladder) -> Option<String> {
         step.name,
         percent(share.min(1.0)),
         ladder.unit.bare(removed.value),
-        ladder.unit.cost(naive.value - base.value)
+        ladder.unit.cost(added)
     ))
 }
 
@@ -168,8 +173,8 @@ fn slow_calls(ladder: &Ladder) -> Markup {
     html! {
         p.words {
             strong { "Spread among many sleepers. " }
-            "The study saw it grow and could not say why. A call is slow from 1.5 times the median of the 256 calls \
-             around it."
+            "The study saw it grow and could not say why. A call is slow from 1.5 times the median of its block \
+             of 256 consecutive calls."
         }
         ul { @for slow in &ladder.slow { li { (spread(slow)) } } }
         (scrolling("Slow calls by what their window saw", &tags))
