@@ -72,8 +72,7 @@ impl Sleepers {
     /// [`LINKAGES`](crate::fork_helper::LINKAGES).
     pub fn start(linkage: &str, setup: Setup) -> Result<Self, Failure> {
         let mut helper = ForkHelper::launch(linkage, |command| {
-            let program = sleeping_program().map_err(|_| Error { call: "execve", errno: libc::ENOENT })?;
-            let file: OwnedFd = executable(program).map_err(|error| Error::from_io("memfd_create", &error))?.1.into();
+            let file = image_file(setup)?;
             crate::descriptor::set_close_on_exec(&file)?;
             command.arg(setup.parent.to_string()).arg(file.as_raw_fd().to_string());
             // SAFETY: between fork and exec the closure calls `fcntl`, which is async-signal-safe.
@@ -160,6 +159,16 @@ fn isolate(command: &mut Command) {
     unsafe { command.pre_exec(|| Err(Error::unsupported("unshare").into())) };
 }
 
+/// Opens what a sleeper executes; where it executes nothing, a file that holds the same place among the descriptors.
+fn image_file(setup: Setup) -> crate::Result<OwnedFd> {
+    if setup.image as u64 != IMAGE_EXECUTED {
+        let file = std::fs::File::open("/dev/null").map_err(|error| Error::from_io("open", &error))?;
+        return Ok(file.into());
+    }
+    let program = sleeping_program().map_err(|_| Error { call: "execve", errno: libc::ENOENT })?;
+    Ok(executable(program).map_err(|error| Error::from_io("memfd_create", &error))?.1.into())
+}
+
 /// Returns the program of sleepers that execute one, or why this build has none.
 pub fn sleeping_program() -> Result<&'static [u8], &'static str> {
     image("static").or_else(|_| image("musl"))
@@ -167,9 +176,22 @@ pub fn sleeping_program() -> Result<&'static [u8], &'static str> {
 
 /// Returns whether this process may create sleepers with chosen pids. The error is what refused one.
 pub fn try_all() -> Result<(), Failure> {
-    let setup = Setup { image: IMAGE_EXECUTED as usize, ..Setup::default() };
-    let mut sleepers = Sleepers::start("dynamic", setup)?;
+    let mut sleepers = Sleepers::start("dynamic", Setup::default())?;
     sleepers.add(Some(300)).map(drop)
+}
+
+/// Returns whether the system allows sleepers with chosen pids; false if it refuses them: a container that forbids
+/// namespaces or has no more of them, or a kernel without `set_tid`. The error is any other failure.
+pub fn is_allowed() -> Result<bool, Failure> {
+    match try_all() {
+        Ok(()) => Ok(true),
+        Err(Failure::Refused(error)) if is_refusal(error) => Ok(false),
+        Err(other) => Err(other),
+    }
+}
+
+fn is_refusal(error: Error) -> bool {
+    [libc::EPERM, libc::ENOSPC, libc::EUSERS, libc::ENOSYS, libc::E2BIG].contains(&error.errno)
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -177,9 +199,11 @@ mod tests {
     use super::*;
     use crate::fork_helper::LINKAGES;
 
-    fn skip() -> bool {
-        // Where a container forbids namespaces, there is nothing to test.
-        matches!(try_all(), Err(Failure::Refused(error)) if error.is_not_permitted())
+    #[test]
+    fn only_what_a_system_may_refuse_is_a_refusal() {
+        let is_one = |errno: i32| is_refusal(Error { call: "clone3", errno });
+        assert!([libc::EPERM, libc::ENOSPC, libc::EUSERS, libc::ENOSYS, libc::E2BIG].into_iter().all(is_one));
+        assert!(![libc::EINVAL, libc::EEXIST, libc::ENOENT, libc::EAGAIN, libc::EIO].into_iter().any(is_one));
     }
 
     fn all_setups() -> Vec<Setup> {
@@ -197,7 +221,7 @@ mod tests {
     /// Each parent, image, creation and wait, in each linkage.
     #[test]
     fn children_are_timed_among_sleepers_with_chosen_pids() {
-        if skip() {
+        if !is_allowed().unwrap() {
             return;
         }
         for linkage in LINKAGES.iter().filter(|linkage| image(linkage).is_ok()) {
@@ -226,7 +250,7 @@ mod tests {
     /// program: otherwise the parameters would have no effect.
     #[test]
     fn a_sleeper_has_the_parent_and_the_program_that_were_chosen() {
-        if skip() {
+        if !is_allowed().unwrap() {
             return;
         }
         let number = |text: &str, name: &str| {
@@ -254,13 +278,16 @@ mod tests {
             assert_eq!(actual, expected, "{setup:?}");
             let size = |pid: u32| std::fs::metadata(at(pid).join("exe")).unwrap().len();
             assert_eq!(size(sleeper) != size(timer), setup.image == 1, "{setup:?}");
+            // Without a program to execute none is needed: a build may lack it.
+            let image = std::fs::read_link(at(timer).join("fd/6")).unwrap();
+            assert_eq!(image == std::path::Path::new("/dev/null"), setup.image == 0, "{image:?}");
         }
     }
 
     /// All of the namespace ends with the worker's end of the pipes, and `drop` waits for that.
     #[test]
     fn nothing_is_left_when_they_are_dropped() {
-        if skip() {
+        if !is_allowed().unwrap() {
             return;
         }
         for parent in 0..PARENTS.len() {
@@ -270,12 +297,14 @@ mod tests {
             }
             let timer = sleepers.timer();
             let namespace = std::fs::read_link(format!("/proc/{timer}/ns/pid")).unwrap();
+            // While it is open, no other test's namespace gets its number.
+            let _open = std::fs::File::open(format!("/proc/{timer}/ns/pid")).unwrap();
             let inside = || {
                 let processes = std::fs::read_dir("/proc").unwrap().flatten();
                 let of = |entry: std::fs::DirEntry| std::fs::read_link(entry.path().join("ns/pid")).ok();
                 processes.filter_map(of).filter(|one| *one == namespace).count()
             };
-            // The timer, the sleepers, init, and the servant of those that are not the timer's.
+            // The timer, the sleepers, init, and the second parent if they are not the timer's.
             assert_eq!(inside(), 22 + usize::from(parent > 0));
             drop(sleepers);
             assert_eq!(inside(), 0);
@@ -285,7 +314,7 @@ mod tests {
     /// A sleeper that something else killed is noticed, and is not taken for the child that was timed.
     #[test]
     fn a_sleeper_that_dies_is_noticed() {
-        if skip() {
+        if !is_allowed().unwrap() {
             return;
         }
         let mut sleepers = Sleepers::start("dynamic", Setup::default()).unwrap();
