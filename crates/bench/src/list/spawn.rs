@@ -5,9 +5,9 @@
 //! random pids, as in the study of 2004, which compared the kernel's pid allocators in this way.
 //!
 //! The naive test (the default) hides an allocator: the parent of thousands of sleepers waits for any of its children,
-//! and the kernel walks all of them. The study found two such bottlenecks and changed its test twice; which, is lost.
-//! So each of its choices is a parameter: whose children the sleepers are, how the parent waits, what the sleepers
-//! execute, how the child is created, and the linkage. The page shows what each removes.
+//! and the kernel walks all of them. The study found two such bottlenecks and changed its test twice; the source no
+//! longer says how. So each of its choices is a parameter: whose children the sleepers are, how the parent waits, what
+//! the sleepers execute, how the child is created, and the linkage. The page shows what each removes.
 //!
 //! Not a measure of an allocator alone: `pids` has those of other kernels as models.
 //!
@@ -114,6 +114,9 @@ impl Benchmark for Spawn {
     const SOURCE: &'static str = "D. Schultz, Process Creation/Destruction Benchmarks (2004), one switch at a time";
 
     fn support(_: &Host, settings: &Settings) -> Support {
+        if let Some(reason) = too_few_pids(settings) {
+            return Support::No(reason);
+        }
         let missing = [image(settings.text("linkage")).err(), needed_program(settings).err()];
         match (missing.into_iter().flatten().next(), refusal()) {
             (Some(reason), _) => Support::No(reason.to_owned()),
@@ -218,6 +221,17 @@ fn needed_program(settings: &Settings) -> Result<(), &'static str> {
     if settings.is("image", "executed") { sleeping_program().map(drop) } else { Ok(()) }
 }
 
+/// Returns why the sleepers cannot have pids up to `pid_max`, if so: a tenth must stay free, or most random pids would
+/// be in use. The pids of the host bound n as all its resources do.
+fn too_few_pids(settings: &Settings) -> Option<String> {
+    let (n, pid_max) = (settings.count("n"), settings.count("pid_max"));
+    let most = pid_max.saturating_sub(u64::from(LOW)) / 10 * 9;
+    let is_free = settings.is("pids", "kernel") || n <= most;
+    (!is_free).then(|| {
+        format!("{n} sleepers need more pids than {LOW} to {pid_max}, of which a tenth is kept free: {most} fit")
+    })
+}
+
 /// Where the sleepers' pids are.
 #[derive(Debug)]
 struct Places {
@@ -288,6 +302,7 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use landau_engine::Study;
 
     /// The pids of the first sleepers if none is in use.
     fn chosen(kind: &str) -> Vec<u32> {
@@ -298,6 +313,26 @@ mod tests {
             pid
         });
         choices.collect()
+    }
+
+    #[test]
+    fn more_sleepers_than_pids_are_refused_before_the_first() {
+        let support = |n: &str, pid_max: &str, pids: &str| {
+            let mut settings = Settings::of_study(Spawn::PARAMETERS, Study::Quick);
+            for (name, value) in [("n", n), ("pid_max", pid_max), ("pids", pids)] {
+                settings.set(name, value);
+            }
+            match Spawn::support(&Host::default(), &settings) {
+                Support::No(reason) => reason,
+                Support::Yes => String::new(),
+            }
+        };
+        let refused = support("5000", "1000", "random");
+        assert!(refused.contains("300 to 1000") && refused.contains("630 fit"), "{refused}");
+        assert!(support("631", "1000", "sequential").contains("630 fit"));
+        // What this host allows is another question.
+        assert!(!support("630", "1000", "random").contains("fit"));
+        assert!(!support("5000", "1000", "kernel").contains("fit"));
     }
 
     #[test]
