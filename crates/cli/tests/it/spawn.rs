@@ -63,10 +63,7 @@ fn the_ladder_is_shown_and_drawn() {
     let ran = room.landau(&["run", "spawn", "--study", "smoke", "--output", "r", "--report", "page.html", "--quiet"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let shown = room.landau(&["show", "r"]);
-    assert!(
-        shown.out.contains("Confounder ladder") && shown.out.contains("Without sleepers all steps"),
-        "{shown:?}"
-    );
+    assert!(shown.out.contains("Confounder ladder") && shown.out.contains("Without sleepers all steps"), "{shown:?}");
     let page = std::fs::read_to_string(room.file("page.html")).unwrap();
     assert!(page.contains("Confounder ladder") && page.contains("redrawn"), "the page lacks the ladder");
 }
