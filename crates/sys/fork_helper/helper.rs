@@ -1,6 +1,6 @@
 //! The fork helper: makes children on order, by each method that the system has, and times them.
 //!
-//! It obeys the worker over a pipe, by the orders and answers of `protocol.rs`. All times are `CLOCK_MONOTONIC`
+//! It serves the worker over a pipe, by the orders and answers of `protocol.rs`. All times are `CLOCK_MONOTONIC`
 //! nanoseconds, taken here and in the children.
 //!
 //! A child reads the clock, writes that time stamp into the pipe that the parent reads, then waits on a second pipe
@@ -109,7 +109,7 @@ pub(super) fn exit(code: c_int) -> ! {
     unsafe { _exit(code) }
 }
 
-/// Obeys orders until standard input ends; the exit status.
+/// Carries out orders until standard input ends; the exit status.
 pub(super) fn main(count: c_int, argv: *const *const c_char, env: *const *const c_char) -> c_int {
     if count < 2 {
         return 72;
@@ -143,16 +143,16 @@ pub(super) fn main(count: c_int, argv: *const *const c_char, env: *const *const 
     #[cfg(target_os = "linux")]
     if let Some(parent) = parent {
         super::sleepers::enter(parent as u64);
-        return obey_all(env);
+        return carry_out_all(env);
     }
     let handler = on_child_death as *const () as usize;
     // SAFETY: the handler has the signature that `signal` expects and only calls `write`, which is async-signal-safe.
     unsafe { signal(SIGCHLD, handler) };
-    obey_all(env)
+    carry_out_all(env)
 }
 
-/// Obeys the worker's orders; the exit status.
-fn obey_all(env: *const *const c_char) -> c_int {
+/// Carries out the worker's orders; the exit status.
+fn carry_out_all(env: *const *const c_char) -> c_int {
     loop {
         let mut order = [0_u64; ORDER_WORDS];
         if read_words(0, &mut order) != size_of_val(&order) as isize {
@@ -165,7 +165,7 @@ fn obey_all(env: *const *const c_char) -> c_int {
             OP_MAPPINGS => [grow_mappings(order[1]), 0, 0, 0, 0, 0],
             OP_ALIVE => [u64::from(!is_alive(order[1] as c_int)), order[1], 0, 0, 0, 0],
             #[cfg(target_os = "linux")]
-            op => super::sleepers::obey(op, order[1], env),
+            op => super::sleepers::carry_out(op, order[1], env),
             #[cfg(not(target_os = "linux"))]
             _ => [EINVAL, 0, 0, 0, 0, 0],
         };

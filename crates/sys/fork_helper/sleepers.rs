@@ -1,11 +1,11 @@
 //! The fork helper in a pid namespace: sleepers that hold chosen pids, and a child that is timed among them.
 //!
-//! Four kinds of processes run this program. The *keeper* is the one that the worker starts; it stays outside the
+//! Four kinds of processes run this program. The *monitor* is the one that the worker starts; it stays outside the
 //! namespace and only waits. It creates the other two that matter: *init*, the first process of the namespace, and the
-//! *timer*, which obeys the worker. The sleepers are children of the timer itself, of a *servant* that the timer asks
-//! over a socket, or, as orphans are, of init.
+//! *timer*, which carries out the worker's orders. The sleepers are children of the timer itself, of a *second parent*
+//! that the timer asks over a socket, or, as orphans are, of init.
 //!
-//! No process outlives the run. The worker's end kills the keeper, the keeper's end kills init, and the kernel then
+//! No process outlives the run. The worker's end kills the monitor, the monitor's end kills init, and the kernel then
 //! kills the namespace. Also, init and every sleeper wait on the life pipe, whose writing end only the worker holds.
 
 use super::helper::{
@@ -39,9 +39,9 @@ unsafe extern "C" {
 
 /// Where the program of sleepers that execute one is open.
 pub(super) const IMAGE: c_int = 6;
-/// The socket between the timer and the servant: the timer's end, and that of the servant and of init.
+/// The socket between the timer and the second parent: the timer's end, and that of the second parent and of init.
 const TIMER_END: c_int = 7;
-const SERVANT_END: c_int = 8;
+const SECOND_PARENT_END: c_int = 8;
 const LIFE_READ: c_int = 5;
 
 /// The phase whose calls have markers for `landau explain`: the second of `spawn`.
@@ -50,14 +50,14 @@ const MARKED: usize = 1;
 const SIG_DFL: usize = 0;
 const EXISTED: c_int = 70;
 
-/// What init must know when one of its children ends: the servant, and whose children the sleepers are.
-static SERVANT: AtomicI32 = AtomicI32::new(0);
+/// What init must know when one of its children ends: the second parent, and whose children the sleepers are.
+static SECOND_PARENT: AtomicI32 = AtomicI32::new(0);
 static PARENT: AtomicI32 = AtomicI32::new(0);
 /// Children before the first sleeper belong to no step, and have no marker.
 static HAS_SLEEPERS: AtomicBool = AtomicBool::new(false);
 
-/// Creates the processes of the namespace. Returns in the timer only; the keeper answers with the timer's pid, and ends
-/// with it.
+/// Creates the processes of the namespace. Returns in the timer only; the monitor answers with the timer's pid, and
+/// ends with it.
 pub(super) fn enter(parent: u64) {
     PARENT.store(parent as c_int, Ordering::Relaxed);
     // Whoever started the worker may have ignored it, and then no child could be waited for.
@@ -68,13 +68,13 @@ pub(super) fn enter(parent: u64) {
     unsafe { prctl(29, 1 as c_ulong) };
     let mut ends = [0; 2];
     // SAFETY: the array has room for the two descriptors; 1 and 1 are AF_UNIX and SOCK_STREAM.
-    if unsafe { socketpair(1, 1, 0, ends.as_mut_ptr()) } != 0 || ends != [TIMER_END, SERVANT_END] {
+    if unsafe { socketpair(1, 1, 0, ends.as_mut_ptr()) } != 0 || ends != [TIMER_END, SECOND_PARENT_END] {
         refuse();
     }
     // SAFETY: this process has one thread, so the child's copy of its memory is in a consistent state.
     let init = unsafe { fork() };
     if init == 0 {
-        reign(parent);
+        run_init(parent);
     }
     if init < 0 {
         refuse();
@@ -85,10 +85,10 @@ pub(super) fn enter(parent: u64) {
         refuse();
     }
     if timer == 0 {
-        close_descriptor(SERVANT_END);
+        close_descriptor(SECOND_PARENT_END);
         return;
     }
-    keep(init, timer)
+    wait_for_end(init, timer)
 }
 
 /// Answers with the number of the last error, and exits.
@@ -97,11 +97,11 @@ fn refuse() -> ! {
     exit(EXISTED)
 }
 
-/// The keeper: waits until init or the timer has ended, then ends the namespace and waits for all of it.
-fn keep(init: c_int, timer: c_int) -> ! {
+/// The monitor: waits until init or the timer has ended, then ends the namespace and waits for all of it.
+fn wait_for_end(init: c_int, timer: c_int) -> ! {
     write_words(1, &[0, timer as u64, init as u64, 0, 0, 0]);
     // The worker sees the end of the namespace by the end of the answers, whose pipe this process holds until then.
-    (0..=SERVANT_END).filter(|descriptor| ![1, 2].contains(descriptor)).for_each(close_descriptor);
+    (0..=SECOND_PARENT_END).filter(|descriptor| ![1, 2].contains(descriptor)).for_each(close_descriptor);
     let mut status = 0;
     // SAFETY: `status` is a writable integer.
     if unsafe { waitpid(-1, &raw mut status, 0) } == timer {
@@ -114,21 +114,21 @@ fn keep(init: c_int, timer: c_int) -> ! {
     exit(0)
 }
 
-/// Init: creates the servant, reaps orphans, and ends with the worker.
-fn reign(parent: u64) -> ! {
-    // PR_SET_PDEATHSIG. If the keeper ended before this call, the life pipe ends as well.
+/// Init: creates the second parent, reaps orphans, and ends with the worker.
+fn run_init(parent: u64) -> ! {
+    // PR_SET_PDEATHSIG. If the monitor ended before this call, the life pipe ends as well.
     // SAFETY: the call takes integers.
     unsafe { prctl(1, SIGKILL as c_ulong) };
     if parent != PARENT_TIMER {
         // SAFETY: this process has one thread, so the child's copy of its memory is in a consistent state.
-        let servant = unsafe { fork() };
-        if servant == 0 {
-            serve();
+        let second = unsafe { fork() };
+        if second == 0 {
+            run_second_parent();
         }
-        if servant < 0 {
+        if second < 0 {
             exit(EXISTED);
         }
-        SERVANT.store(servant, Ordering::Relaxed);
+        SECOND_PARENT.store(second, Ordering::Relaxed);
     }
     let handler = on_orphan_end as *const () as usize;
     // SAFETY: the handler has the signature that `signal` expects, and its calls are async-signal-safe.
@@ -148,26 +148,26 @@ extern "C" fn on_orphan_end(_: c_int) {
         if pid <= 0 {
             return;
         }
-        if pid == SERVANT.load(Ordering::Relaxed) {
+        if pid == SECOND_PARENT.load(Ordering::Relaxed) {
             exit(EXISTED);
         }
         if PARENT.load(Ordering::Relaxed) == PARENT_REAPER as c_int {
-            write_words(SERVANT_END, &[ended_by_kill(status), pid as u64, 0, 0, now_ns(), 0]);
+            write_words(SECOND_PARENT_END, &[ended_by_kill(status), pid as u64, 0, 0, now_ns(), 0]);
         }
     }
 }
 
-/// The servant: obeys the timer.
-fn serve() -> ! {
+/// The second parent: carries out the timer's orders.
+fn run_second_parent() -> ! {
     [0, 1, TIMER_END].into_iter().for_each(close_descriptor);
     let mut order = [0_u64; ORDER_WORDS];
-    while read_words(SERVANT_END, &mut order) == size_of_val(&order) as isize {
-        write_words(SERVANT_END, &own(order[0], order[1]));
+    while read_words(SECOND_PARENT_END, &mut order) == size_of_val(&order) as isize {
+        write_words(SECOND_PARENT_END, &own(order[0], order[1]));
     }
     exit(0)
 }
 
-/// Carries out an order of the timer or of the servant on children of its own; with a reaper, on its siblings.
+/// Carries out an order of the timer or of the second parent on children of its own; with a reaper, on its siblings.
 fn own(op: u64, argument: u64) -> [u64; ANSWER_WORDS] {
     match op {
         OP_SLEEPER => create_sleeper(argument),
@@ -178,7 +178,7 @@ fn own(op: u64, argument: u64) -> [u64; ANSWER_WORDS] {
 }
 
 /// Carries out an order of the worker.
-pub(super) fn obey(op: u64, argument: u64, env: *const *const c_char) -> [u64; ANSWER_WORDS] {
+pub(super) fn carry_out(op: u64, argument: u64, env: *const *const c_char) -> [u64; ANSWER_WORDS] {
     let parent = PARENT.load(Ordering::Relaxed) as u64;
     HAS_SLEEPERS.fetch_or(op == OP_SLEEPER, Ordering::Relaxed);
     match op {
@@ -196,7 +196,7 @@ pub(super) fn obey(op: u64, argument: u64, env: *const *const c_char) -> [u64; A
     }
 }
 
-/// Reads what the servant or init answers.
+/// Reads what the second parent or init answers.
 fn answer() -> [u64; ANSWER_WORDS] {
     let mut words = [0; ANSWER_WORDS];
     if read_words(TIMER_END, &mut words) == size_of_val(&words) as isize { words } else { [DIED_EARLY, 0, 0, 0, 0, 0] }
