@@ -25,6 +25,8 @@ impl SendBuffers {
         self.bytes.clear();
         self.batch.clear();
         self.close = false;
+        // A limit left over would be that of the next connection.
+        self.pacing = None;
     }
 
     /// Returns whether further responses have to wait.
@@ -36,3 +38,17 @@ impl SendBuffers {
 /// Further pipelined requests are answered when the client has taken these bytes: what it does not take has to be
 /// copied and kept.
 pub(crate) const FULL_BYTES: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_left_for_the_next_connection() {
+        let mut buffers = SendBuffers { close: true, pacing: Some(1), ..SendBuffers::default() };
+        buffers.bytes.push(b'x');
+        buffers.clear();
+        assert!(buffers.bytes.is_empty() && buffers.batch.is_empty() && !buffers.close);
+        assert_eq!(buffers.pacing, None);
+    }
+}
