@@ -10,7 +10,7 @@ pub(super) fn read(entry: &Entry<'_>, problems: &mut Vec<Problem>) -> Option<Rul
     let before = problems.len();
     let mut table = entry.table().map_err(|problem| problems.push(problem)).ok()?;
     let mut rule = Rule::default();
-    match table.read("path", problems, |entry| entry.parse_each(Pattern::new)) {
+    match table.read("path", problems, |entry| listed(entry, Pattern::new)) {
         Some(patterns) => rule.patterns = patterns,
         None if problems.len() == before => problems.push(table.problem("no path; path = \"/\" is for all")),
         None => {}
@@ -114,9 +114,15 @@ fn access(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
         .unwrap_or_default();
 }
 
+/// Reads a list that must not be empty: a rule that is for nothing protects nothing.
+fn listed<T>(entry: &Entry<'_>, parse: impl FnMut(&str) -> Result<T, String>) -> Result<Vec<T>, Problem> {
+    let read = entry.parse_each(parse)?;
+    if read.is_empty() { Err(entry.problem("an empty list")) } else { Ok(read) }
+}
+
 fn networks(entry: &Entry<'_>) -> Result<Arc<Networks>, Problem> {
     let mut networks = Networks::default();
-    entry.parse_each(|text| networks.add(text))?;
+    listed(entry, |text| networks.add(text))?;
     Ok(Arc::new(networks))
 }
 

@@ -20,6 +20,7 @@ pub(crate) struct Pattern {
 
 impl Pattern {
     pub(crate) fn new(text: &str) -> Result<Self, String> {
+        check(text)?;
         let texts = match text.strip_suffix("**").unwrap_or(text).strip_suffix('/') {
             _ if text.is_empty() => return Err("a pattern begins with a slash, or is a pattern of names".to_owned()),
             // The directory's own path too: it must not be known that it exists where that is nobody's business.
@@ -33,6 +34,21 @@ impl Pattern {
         let folder = texts.get(1).filter(is_literal).cloned();
         Ok(Self { globs, folder })
     }
+}
+
+/// Refuses a pattern that can match no path: paths are decoded and cleaned before.
+fn check(text: &str) -> Result<(), String> {
+    if text.contains("//") {
+        return Err("a path has no empty segments".to_owned());
+    }
+    if text.split('/').any(|part| part == "." || part == "..") {
+        return Err("a path has no segments . and ..".to_owned());
+    }
+    let is_escape = |bytes: &[u8]| bytes[0] == b'%' && bytes[1..].iter().all(u8::is_ascii_hexdigit);
+    if text.as_bytes().windows(3).any(is_escape) {
+        return Err("a pattern is for decoded paths; write the character itself, or [%] for a percent sign".to_owned());
+    }
+    Ok(())
 }
 
 fn glob(text: &str) -> Result<(Glob, Glob), String> {
@@ -71,6 +87,7 @@ mod tests {
             ("/a/**/z", &["/a/z", "/a/b/z", "/a/b/c/z"], &["/a/zz", "/z"]),
             ("*.{jpg,png}", &["/a.jpg", "/b/c.png"], &["/a.gif"]),
             ("/v[0-9]/", &["/v1/a"], &["/vx/a"]),
+            ("/50% a/[%]20", &["/50% a/%20"], &["/50% a/ "]),
             ("README", &["/README", "/a/README"], &["/README.md", "/README/x"]),
         ] {
             for path in yes {
@@ -84,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_is_an_error() {
-        for wrong in ["", "a/b", "/a[", "/{a"] {
+        for wrong in ["", "a/b", "/a[", "/{a", "/a//", "//a", "/./x/", ".", "/a/../b/", "/my%20files/"] {
             assert!(Pattern::new(wrong).is_err(), "{wrong}");
         }
     }
