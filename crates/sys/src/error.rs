@@ -77,6 +77,17 @@ impl Error {
         self.errno == libc::EINPROGRESS
     }
 
+    /// Returns the error of an open file whose name was taken away meanwhile (ESTALE).
+    pub const fn stale(call: &'static str) -> Self {
+        Self { call, errno: libc::ESTALE }
+    }
+
+    /// Returns whether a file was replaced while it was looked up (ESTALE).
+    #[inline]
+    pub const fn is_stale(self) -> bool {
+        self.errno == libc::ESTALE
+    }
+
     /// Returns whether the operation was cancelled before it completed (ECANCELED).
     #[inline]
     pub const fn is_canceled(self) -> bool {

@@ -121,7 +121,13 @@ pub fn is_local(_: &impl AsFd) -> bool {
 /// Returns the metadata of what is at a path below a directory, which need not be readable. Fails as [`open_below`].
 #[cfg(target_os = "linux")]
 pub fn status_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Status> {
-    status(&resolve_below(folder, path, libc::O_PATH, links)?)
+    status(&locate_below(folder, path, links)?)
+}
+
+/// Opens a path below a directory only to say where it is: it need not be readable. Fails as [`open_below`].
+#[cfg(target_os = "linux")]
+pub fn locate_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<OwnedFd> {
+    resolve_below(folder, path, libc::O_PATH, links)
 }
 
 /// Opens a path below a directory, also over absolute links that stay inside.
@@ -178,7 +184,8 @@ fn inside(folder: &impl AsFd, path: &CStr) -> Result<std::ffi::CString> {
 }
 
 /// Returns the path, without links and relative to the directory, of an open file or directory; `None` if it is
-/// outside. Without `/proc` this is an error.
+/// outside. Fails with ESTALE if the file has no name any more, or if the directory was moved meanwhile. Without
+/// `/proc` this is an error.
 #[cfg(target_os = "linux")]
 pub fn real_path_below(folder: &impl AsFd, file: &impl AsFd) -> Result<Option<Vec<u8>>> {
     use std::os::unix::ffi::OsStrExt;
@@ -187,8 +194,22 @@ pub fn real_path_below(folder: &impl AsFd, file: &impl AsFd) -> Result<Option<Ve
         let link = std::fs::read_link(format!("/proc/thread-self/fd/{fd}"));
         link.map_err(|error| Error::from_io("readlink", &error))
     };
-    let (base, real) = (real(folder.as_fd().as_raw_fd())?, real(file.as_fd().as_raw_fd())?);
-    Ok(real.strip_prefix(&base).ok().map(|below| below.as_os_str().as_bytes().to_vec()))
+    let stale = Error::stale("readlink");
+    let (base, path) = (real(folder.as_fd().as_raw_fd())?, real(file.as_fd().as_raw_fd())?);
+    if real(folder.as_fd().as_raw_fd())? != base {
+        return Err(stale);
+    }
+    let Ok(below) = path.strip_prefix(&base) else { return Ok(None) };
+    let below = below.as_os_str().as_bytes().to_vec();
+    // The kernel ends the path of a removed file so. There may also be a file with such a name.
+    if below.ends_with(b" (deleted)") {
+        let name = std::ffi::CString::new(below.as_slice()).map_err(|_| stale)?;
+        let is_there = status_below(folder, &name, Links::Never).map(|found| found.identity);
+        if is_there != Ok(status(file)?.identity) {
+            return Err(stale);
+        }
+    }
+    Ok(Some(below))
 }
 
 /// Returns the path, without links and relative to the directory, of an open file or directory. This system has no call
@@ -218,6 +239,12 @@ pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Owned
         opened = Some(check("openat", unsafe { libc::openat(at, name.as_ptr(), base | libc::O_NOFOLLOW) }).map(own)?);
     }
     opened.ok_or(Error { call: "openat", errno: libc::ENOENT })
+}
+
+/// Opens a path below a directory to say where it is. Fails as [`open_below`].
+#[cfg(not(target_os = "linux"))]
+pub fn locate_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<OwnedFd> {
+    open_below(folder, path, links)
 }
 
 /// Returns the metadata of what is at a path below a directory. Fails as [`open_below`].
@@ -387,6 +414,26 @@ mod tests {
         let kind = |name: &str| status_below(&folder, &c(name), Links::Inside).map(|status| status.kind);
         assert_eq!((kind("folder"), kind("in")), (Ok(Kind::Directory), Ok(Kind::File)));
         assert_eq!(kind("beside").map_err(|error| error.errno), Err(libc::EXDEV));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_removed_file_has_no_real_path() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = open_directory(&CString::new(place.path().as_os_str().as_bytes()).unwrap()).unwrap();
+        for name in ["a", "b (deleted)", "outside"] {
+            std::fs::write(place.path().join(name), "x").unwrap();
+        }
+        let open = |name: &str| open_below(&folder, &c(name), Links::Inside).unwrap();
+        let (removed, named_so) = (open("a"), open("b (deleted)"));
+        // It has another name still, which its descriptor does not tell.
+        std::fs::hard_link(place.path().join("a"), place.path().join("c")).unwrap();
+        std::fs::rename(place.path().join("outside"), place.path().join("a")).unwrap();
+        assert!(real_path_below(&folder, &removed).is_err_and(Error::is_stale));
+        assert_eq!(real_path_below(&folder, &named_so), Ok(Some(b"b (deleted)".to_vec())));
+        assert_eq!(real_path_below(&folder, &open("a")), Ok(Some(b"a".to_vec())));
+        std::fs::remove_file(place.path().join("b (deleted)")).unwrap();
+        assert!(real_path_below(&folder, &named_so).is_err_and(Error::is_stale));
     }
 
     #[test]
