@@ -14,8 +14,29 @@ use std::time::Duration;
 const PARTS: usize = 16;
 
 /// The most clients in each part. Beyond it those that have not asked for a while are forgotten; if there are none, a
-/// new client is not limited.
+/// new client is refused: otherwise whoever has many addresses would have no limit.
 const MOST: usize = 8192;
+
+/// A full part is searched for clients to forget at most this often, since requests wait meanwhile.
+const SEARCH_NS: u64 = 100_000_000;
+
+/// When each client would next be due, and when the part may be searched again.
+#[derive(Debug, Default)]
+struct Part {
+    due_ns: HashMap<IpAddr, u64, RandomState>,
+    search_ns: u64,
+}
+
+impl Part {
+    /// Returns whether there is room for another client.
+    fn has_room(&mut self, now_ns: u64) -> bool {
+        if self.due_ns.len() >= MOST && now_ns >= self.search_ns {
+            self.search_ns = now_ns + SEARCH_NS;
+            self.due_ns.retain(|_, due_ns| *due_ns > now_ns);
+        }
+        self.due_ns.len() < MOST
+    }
+}
 
 /// A limit of requests, for each address, or for each /64 network of IPv6.
 #[derive(Debug)]
@@ -24,7 +45,7 @@ pub(crate) struct Rate {
     each_ns: u64,
     /// How many more may come at once.
     burst: u64,
-    parts: Box<[Mutex<HashMap<IpAddr, u64, RandomState>>]>,
+    parts: Box<[Mutex<Part>]>,
     choice: RandomState,
 }
 
@@ -51,19 +72,17 @@ impl Rate {
         let Some(client) = peer.map(client_of) else { return true };
         let now_ns = now.as_nanos() as u64;
         let part = self.choice.hash_one(client) as usize % PARTS;
-        let mut clients = self.parts[part].lock().unwrap_or_else(PoisonError::into_inner);
-        let due_ns = clients.get(&client).copied().unwrap_or(0).max(now_ns);
+        let mut part = self.parts[part].lock().unwrap_or_else(PoisonError::into_inner);
+        let known = part.due_ns.get(&client).copied();
+        let due_ns = known.unwrap_or(0).max(now_ns);
         if due_ns - now_ns > self.burst * self.each_ns {
             return false;
         }
-        if clients.len() >= MOST && !clients.contains_key(&client) {
-            clients.retain(|_, due_ns| *due_ns > now_ns);
-            if clients.len() >= MOST {
-                return true;
-            }
+        let has_room = known.is_some() || part.has_room(now_ns);
+        if has_room {
+            part.due_ns.insert(client, due_ns + self.each_ns);
         }
-        clients.insert(client, due_ns + self.each_ns);
-        true
+        has_room
     }
 }
 
@@ -97,15 +116,14 @@ mod tests {
     #[test]
     fn the_table_is_bounded() {
         let rate = Rate::new("1/h", Some(0)).unwrap();
-        for number in 0..300_000_u32 {
-            rate.admits(Some(IpAddr::V4(number.into())), Duration::from_secs(1));
-        }
-        let count = || rate.parts.iter().map(|part| part.lock().unwrap().len()).sum::<usize>();
-        assert!(count() <= PARTS * MOST, "{}", count());
-        for number in 0..1000_u32 {
-            rate.admits(Some(IpAddr::V4((1 << 30 | number).into())), Duration::from_secs(7200));
-        }
-        assert!(count() <= PARTS * MOST && count() < 300_000);
+        let asks = |number: u32, seconds| rate.admits(Some(IpAddr::V4(number.into())), Duration::from_secs(seconds));
+        let admitted = (0..300_000_u32).filter(|number| asks(*number, 1)).count();
+        let count = || rate.parts.iter().map(|part| part.lock().unwrap().due_ns.len()).sum::<usize>();
+        assert_eq!((admitted, count()), (PARTS * MOST, PARTS * MOST));
+        assert!(!asks(1 << 30, 2) && !asks(1, 2), "neither a new client nor a known one");
+        // Then those before are forgotten.
+        assert_eq!((0..1000_u32).filter(|number| asks(1 << 30 | number, 7200)).count(), 1000);
+        assert!(count() < PARTS * MOST);
     }
 
     #[test]
