@@ -26,6 +26,9 @@ impl Redirect {
         if !to.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("a URL has neither spaces nor letters beyond ASCII; encode them as %XX".to_owned());
         }
+        if to.contains('#') {
+            return Err("a target has no fragment: the query of the request would be behind it".to_owned());
+        }
         let mut folders = Vec::new();
         if to.contains(REST) {
             // A host that ended with the rest could be chosen by whoever made the link.
@@ -83,6 +86,7 @@ mod tests {
             ("javascript:x", "/a"),
             ("https://", "/a"),
             ("/a b", "/a"),
+            ("/a#b", "/a"),
             ("/a\r\nb", "/a"),
             ("https://b.example{rest}", "/a/"),
             ("https://{rest}/", "/a/"),
