@@ -1,7 +1,8 @@
 //! Who may read what is at a path.
 
+use super::rate::Rate;
 use super::users::Users;
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ impl Networks {
         let wrong = |_| "expected an address, a network such as 10.0.0.0/8 or 2001:db8::/32, or unix".to_owned();
         let network = match text.parse::<IpAddr>() {
             Ok(address) => IpNet::from(address.to_canonical()),
-            Err(_) => text.parse::<IpNet>().map_err(wrong)?,
+            Err(_) => canonical(text.parse::<IpNet>().map_err(wrong)?)?,
         };
         self.networks.push(network);
         Ok(())
@@ -44,6 +45,15 @@ impl Networks {
     }
 }
 
+/// Returns a network of IPv4 addresses that was written as one of IPv6 (`::ffff:10.0.0.0/104`) as it is: addresses of
+/// clients are compared in that form.
+fn canonical(network: IpNet) -> Result<IpNet, String> {
+    let IpNet::V6(v6) = network else { return Ok(network) };
+    let Some(v4) = v6.addr().to_ipv4_mapped() else { return Ok(network) };
+    let prefix = v6.prefix_len().checked_sub(96).and_then(|prefix| Ipv4Net::new(v4, prefix).ok());
+    prefix.map(IpNet::V4).ok_or_else(|| "a network of IPv4 addresses has at least 96 bits here".to_owned())
+}
+
 /// Which users may read, by their names and passwords.
 #[derive(Debug)]
 pub(crate) struct Auth {
@@ -55,17 +65,27 @@ pub(crate) struct Auth {
     pub(crate) users: Users,
 }
 
-/// Who may read what is at a path.
+/// Who may read what is at a path, and how often.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Access {
     pub(crate) allow: Option<Arc<Networks>>,
     pub(crate) deny: Option<Arc<Networks>>,
     pub(crate) auth: Option<Arc<Auth>>,
+    pub(crate) rate: Option<Arc<Rate>>,
+}
+
+fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
 
 impl Access {
-    /// Returns whether anyone may read.
+    /// Returns whether anyone may read, as often as they like.
     pub(crate) fn is_open(&self) -> bool {
+        self.is_for_all() && self.rate.is_none()
+    }
+
+    /// Returns whether anyone may read.
+    pub(crate) fn is_for_all(&self) -> bool {
         self.allow.is_none() && self.deny.is_none() && self.auth.is_none()
     }
 
@@ -77,13 +97,24 @@ impl Access {
 
     /// Returns whether two are by the same rules.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
-            one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
-        }
+        self.has_same_readers(other) && is_same(self.rate.as_ref(), other.rate.as_ref())
+    }
+
+    /// Returns whether two let the same clients read, by the same rules.
+    pub(crate) fn has_same_readers(&self, other: &Self) -> bool {
         is_same(self.allow.as_ref(), other.allow.as_ref())
             && is_same(self.deny.as_ref(), other.deny.as_ref())
             && is_same(self.auth.as_ref(), other.auth.as_ref())
     }
+}
+
+/// Returns the rates by which a request is counted, each once.
+pub(crate) fn rates(access: &[Access]) -> impl Iterator<Item = &Arc<Rate>> {
+    access.iter().enumerate().filter_map(|(at, one)| {
+        let rate = one.rate.as_ref()?;
+        let is_first = !access[..at].iter().any(|before| is_same(before.rate.as_ref(), Some(rate)));
+        is_first.then_some(rate)
+    })
 }
 
 #[cfg(test)]
@@ -100,17 +131,17 @@ mod tests {
 
     #[test]
     fn networks_have_their_addresses() {
-        let own = networks(&["10.0.0.0/8", "192.168.1.7", "2001:db8::/32", "::1"]);
+        let own = networks(&["10.0.0.0/8", "192.168.1.7", "2001:db8::/32", "::1", "::ffff:172.16.0.0/108"]);
         let has = |text: &str| own.has(Some(text.parse().unwrap()));
-        for yes in ["10.1.2.3", "::ffff:10.1.2.3", "192.168.1.7", "2001:db8::5", "::1"] {
+        for yes in ["10.1.2.3", "::ffff:10.1.2.3", "192.168.1.7", "2001:db8::5", "::1", "172.31.0.1"] {
             assert!(has(yes), "{yes}");
         }
-        for no in ["11.0.0.1", "192.168.1.8", "2001:db9::", "::2", "::ffff:11.0.0.1"] {
+        for no in ["11.0.0.1", "192.168.1.8", "2001:db9::", "::2", "::ffff:11.0.0.1", "172.32.0.1"] {
             assert!(!has(no), "{no}");
         }
         assert!(!own.has(None) && networks(&["unix"]).has(None));
         assert!(!networks(&["unix"]).has(Some("127.0.0.1".parse().unwrap())));
-        for wrong in ["", "10", "10.0.0.0/33", "localhost", "10.0.0.1-5"] {
+        for wrong in ["", "10", "10.0.0.0/33", "localhost", "10.0.0.1-5", "::ffff:10.0.0.0/95"] {
             assert!(Networks::default().add(wrong).is_err(), "{wrong}");
         }
     }
@@ -120,7 +151,7 @@ mod tests {
         let access = Access {
             allow: Some(Arc::new(networks(&["10.0.0.0/8"]))),
             deny: Some(Arc::new(networks(&["10.0.0.1"]))),
-            auth: None,
+            ..Access::default()
         };
         let admits = |text: &str| access.admits(Some(text.parse().unwrap()));
         assert!(admits("10.0.0.2") && !admits("10.0.0.1") && !admits("11.0.0.1") && !access.admits(None));

@@ -19,7 +19,7 @@ mod redirect;
 mod users;
 
 pub use access::Networks;
-pub(crate) use access::{Access, Auth};
+pub(crate) use access::{Access, Auth, rates};
 pub(crate) use cors::Cors;
 pub use live::LiveRules;
 pub(crate) use pattern::Pattern;
@@ -94,7 +94,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     fn restricts(&self) -> bool {
-        self.allow.is_said() || self.deny.is_said() || self.auth.is_said()
+        self.allow.is_said() || self.deny.is_said() || self.auth.is_said() || self.rate.is_said()
     }
 }
 
@@ -107,7 +107,7 @@ pub struct Rules {
     caseless_globs: GlobSet,
     /// The rule of each glob.
     rule_of: Vec<usize>,
-    /// Whether any rule says who may read.
+    /// Whether any rule says who may read, or how often.
     restricts: bool,
 }
 
@@ -136,7 +136,7 @@ impl Rules {
         })
     }
 
-    /// Returns whether any rule says who may read.
+    /// Returns whether any rule says who may read, or how often.
     pub(crate) fn restricts(&self) -> bool {
         self.restricts
     }
@@ -156,7 +156,7 @@ impl Rules {
         policy
     }
 
-    /// Returns who may read a clean path, a client that all of them admit.
+    /// Returns who may read a clean path, a client that all of them admit, and how often.
     ///
     /// On a file system without regard to case, a path in other letters is the same file. And a file that exists beside
     /// another as its compressed form has the same content. So a path is also restricted as the one without regard to
@@ -234,6 +234,13 @@ mod tests {
         }
         for path in ["/", "/ab", "/a/open/x", "/x.sql.txt", "/b/x.htm"] {
             assert!(!is_restricted(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_rule_for_nothing_is_an_error() {
+        for wrong in ["path = []", "path = '/'\nallow = []", "path = '/'\ndeny = []", "path = ['/a/', '/b//']"] {
+            assert!(ConfigFile::parse(&format!("[[rule]]\n{wrong}\n"), &[]).is_err(), "{wrong}");
         }
     }
 

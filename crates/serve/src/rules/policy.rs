@@ -1,7 +1,7 @@
 //! What the rules say about one path.
 
 use super::field::{Field, FieldChange};
-use super::{Access, Change, Cors, Rate, Redirect, Rule};
+use super::{Access, Change, Cors, Redirect, Rule};
 use landau_wire::http::{Status, mime, target};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -40,7 +40,6 @@ pub(crate) struct Policy {
     /// Whether names that begin with a dot are served.
     pub(crate) dotfiles: bool,
     pub(crate) access: Access,
-    pub(crate) rate: Option<Arc<Rate>>,
     /// The most bytes a second over one connection.
     pub(crate) bandwidth: Option<u64>,
 }
@@ -77,7 +76,7 @@ impl Policy {
         change(&mut self.access.allow, &set.allow);
         change(&mut self.access.deny, &set.deny);
         change(&mut self.access.auth, &set.auth);
-        change(&mut self.rate, &set.rate);
+        change(&mut self.access.rate, &set.rate);
         change(&mut self.bandwidth, &set.bandwidth);
         self.listings = set.listings.or(self.listings);
         self.default_type = set.default_type.clone().or(self.default_type.take());

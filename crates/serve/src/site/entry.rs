@@ -38,7 +38,7 @@ pub(crate) enum Entry {
 pub(crate) struct Ruled {
     pub(crate) entry: Entry,
     pub(crate) policy: Arc<Policy>,
-    /// Who may read it: a client that all of them admit.
+    /// Who may read it, and how often: a client that all of them admit.
     pub(crate) access: Vec<Access>,
 }
 

@@ -13,7 +13,7 @@ use landau_sys::path::{self, Kind, Links, Status as FileStatus};
 use landau_sys::stream;
 use landau_wire::http::encoding::{Coding, Codings};
 use landau_wire::http::{Status, target};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ffi::CString;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -44,6 +44,9 @@ pub(super) struct View {
 
 /// ENOENT, whose number all systems share.
 const NO_ENTRY: i32 = 2;
+
+/// How often a path is looked up while its file is replaced again and again.
+const LOOK_UPS: u32 = 4;
 
 /// An open file.
 type Opened = (OwnedFd, FileStatus);
@@ -96,7 +99,7 @@ impl Folder {
     #[cold]
     pub(super) fn missing(&self, path: &[u8]) -> Entry {
         let view = self.view();
-        LookUp::new(self, &view, path).with_rules(Entry::Failure(Status::NOT_FOUND))
+        LookUp::new(self, &view, None, path).with_rules(Entry::Failure(Status::NOT_FOUND))
     }
 
     /// Returns whether look-ups still go by this.
@@ -142,8 +145,14 @@ impl Folder {
             return Looked::Remote;
         }
         let view = self.view();
-        let look_up = LookUp::new(self, &view, path);
-        match (look_up.find(site, path, known.as_deref().map(Entry::without_rules)), known) {
+        let look_up = LookUp::new(self, &view, site, path);
+        let find = |known: Option<&Entry>| look_up.steadily(|| look_up.find(path, known));
+        let mut found = find(known.as_deref().map(Entry::without_rules));
+        if matches!((&found, known.as_deref()), (Ok(Found::Same), Some(known)) if !look_up.has_same_access(known)) {
+            // The file is the same, but a link to it, or its directory, may have moved.
+            found = find(None);
+        }
+        match (found, known) {
             (Ok(Found::Same), Some(known)) => Looked::Entry(known),
             (Ok(Found::Entry(entry)), _) => Looked::Entry(Rc::new(look_up.with_rules(entry))),
             (Ok(Found::Listing), _) => Looked::Listing,
@@ -157,12 +166,12 @@ impl Folder {
     /// view that it went by as well.
     pub(super) fn look_up_waiting(&self, site: Option<&str>, path: &[u8]) -> (View, Entry) {
         let view = self.view();
-        let look_up = LookUp::new(self, &view, path);
-        let entry = match look_up.find(site, path, None) {
+        let look_up = LookUp::new(self, &view, site, path);
+        let entry = match look_up.steadily(|| look_up.find(path, None)) {
             Ok(Found::Entry(entry)) => entry,
             // Unreachable: nothing was known.
             Ok(Found::Same) => Entry::Failure(Status::INTERNAL_SERVER_ERROR),
-            Ok(Found::Listing) => look_up.list(site, path).map_or_else(failure, Entry::Listing),
+            Ok(Found::Listing) => look_up.steadily(|| look_up.list(path)).map_or_else(failure, Entry::Listing),
             Err(error) => failure(error),
         };
         let entry = look_up.with_rules(entry);
@@ -172,8 +181,8 @@ impl Folder {
     /// Lists a directory. Also returns the view that the look-up went by.
     pub(super) fn list(&self, site: Option<&str>, path: &[u8]) -> (View, Entry) {
         let view = self.view();
-        let look_up = LookUp::new(self, &view, path);
-        let list = look_up.with_rules(look_up.list(site, path).map_or_else(failure, Entry::Listing));
+        let look_up = LookUp::new(self, &view, site, path);
+        let list = look_up.with_rules(look_up.steadily(|| look_up.list(path)).map_or_else(failure, Entry::Listing));
         (view, list)
     }
 }
@@ -182,6 +191,10 @@ impl Folder {
 struct LookUp<'a> {
     folder: &'a Folder,
     root: &'a OwnedFd,
+    /// The host's directory, with virtual hosts.
+    site: Option<&'a str>,
+    /// The same, open, once it was needed.
+    home: OnceCell<OwnedFd>,
     rules: Option<&'a Rules>,
     /// What the rules say about the path.
     policy: Option<Arc<Policy>>,
@@ -190,11 +203,23 @@ struct LookUp<'a> {
 }
 
 impl<'a> LookUp<'a> {
-    fn new(folder: &'a Folder, view: &'a View, path: &[u8]) -> Self {
+    fn new(folder: &'a Folder, view: &'a View, site: Option<&'a str>, path: &[u8]) -> Self {
         let policy = view.rules.as_ref().and_then(|rules| rules.policy(path));
         let rules = view.rules.as_deref();
         let access = rules.map(|rules| rules.restrictions(path)).unwrap_or_default();
-        Self { folder, root: &view.root, rules, policy, access: access.into() }
+        Self { folder, root: &view.root, site, home: OnceCell::new(), rules, policy, access: access.into() }
+    }
+
+    /// Looks up again if a file was replaced meanwhile, with what is known of its path alone.
+    fn steadily<T>(&self, look_up: impl Fn() -> Result<T, landau_sys::Error>) -> Result<T, landau_sys::Error> {
+        let requested = self.access.borrow().clone();
+        for _ in 1..LOOK_UPS {
+            match look_up() {
+                Err(error) if error.is_stale() => self.access.borrow_mut().clone_from(&requested),
+                looked => return looked,
+            }
+        }
+        look_up()
     }
 
     /// Returns what was found, with what the rules say about it.
@@ -206,23 +231,26 @@ impl<'a> LookUp<'a> {
         }
     }
 
-    /// Notes who may read what was opened, by its path without links: a link must not be a way around a rule.
-    fn restrict(&self, site: Option<&str>, opened: &OwnedFd) -> Result<(), landau_sys::Error> {
+    /// Returns whether what was known is for the same clients.
+    fn has_same_access(&self, known: &Entry) -> bool {
+        let known = if let Entry::Ruled(ruled) = known { &ruled.access[..] } else { &[] };
+        let access = self.access.borrow();
+        access.len() == known.len() && access.iter().zip(known).all(|(one, other)| one.is_same(other))
+    }
+
+    /// Returns the name below the root of a path.
+    fn name_of(&self, path: &[u8]) -> Vec<u8> {
+        name_of(self.site, path)
+    }
+
+    /// Notes who may read what was opened, by the name with which it was opened and by its path without links: neither
+    /// an index file nor a link may be a way around a rule. Everything that a client is told of was noted here.
+    fn restrict(&self, name: &[u8], opened: &OwnedFd) -> Result<(), landau_sys::Error> {
         let Some(rules) = self.rules.filter(|rules| rules.restricts()) else { return Ok(()) };
-        let real = match path::real_path_below(self.root, opened) {
-            // There links are followed only if they may lead anywhere, which the documents warn of.
-            Err(_) if !cfg!(target_os = "linux") => return Ok(()),
-            // Without /proc it cannot be known, and nobody may read it.
-            real => real?,
-        };
-        let Some(real) = real else { return Ok(()) };
-        // With virtual hosts the rules are for the paths of each host.
-        let below = match site {
-            Some(_) => real.iter().position(|&byte| byte == b'/').map_or(&[][..], |at| &real[at + 1..]),
-            None => &real,
-        };
+        let mut paths = self.real_paths(opened)?;
+        paths.push(name[self.name_of(b"").len()..].to_vec());
         let mut access = self.access.borrow_mut();
-        for further in rules.restrictions(&[b"/", below].concat()) {
+        for further in paths.iter().flat_map(|path| rules.restrictions(path)) {
             if !access.iter().any(|known| known.is_same(&further)) {
                 access.push(further);
             }
@@ -230,20 +258,67 @@ impl<'a> LookUp<'a> {
         Ok(())
     }
 
-    fn list(&self, site: Option<&str>, path: &[u8]) -> Result<Listing, landau_sys::Error> {
-        let name = name_of(site, path);
+    /// Returns the paths, without links, by which the rules know what was opened; none if it is outside, which is an
+    /// error unless links may lead there.
+    fn real_paths(&self, opened: &OwnedFd) -> Result<Vec<Vec<u8>>, landau_sys::Error> {
+        if !cfg!(target_os = "linux") {
+            // There links are followed only if they may lead anywhere, which the documents warn of.
+            return Ok(Vec::new());
+        }
+        // Without /proc they cannot be known, and nobody may read it.
+        if let Some(below) = path::real_path_below(self.home()?, opened)? {
+            return Ok(vec![[b"/", &below[..]].concat()]);
+        }
+        let below = match self.site {
+            Some(_) => path::real_path_below(self.root, opened)?,
+            None => None,
+        };
+        match below {
+            // It is another host's, whose directory may be any of these: the rules are for paths below it.
+            Some(below) => {
+                let path = [b"/", &below[..]].concat();
+                let starts = (0..path.len()).filter(|at| path[*at] == b'/');
+                Ok(starts.map(|at| path[at..].to_vec()).collect())
+            }
+            None if self.folder.links == Links::Anywhere => Ok(Vec::new()),
+            // It was inside when it was opened.
+            None => Err(landau_sys::Error::stale("readlink")),
+        }
+    }
+
+    /// Returns the directory that the rules' paths are below.
+    fn home(&self) -> Result<&OwnedFd, landau_sys::Error> {
+        let Some(site) = self.site else { return Ok(self.root) };
+        if let Some(home) = self.home.get() {
+            return Ok(home);
+        }
+        let home = path::locate_below(self.root, &c_name(site.as_bytes())?, self.folder.links)?;
+        Ok(self.home.get_or_init(|| home))
+    }
+
+    fn list(&self, path: &[u8]) -> Result<Listing, landau_sys::Error> {
+        let name = self.name_of(path);
         let (fd, _) = self.open(&name)?;
-        self.restrict(site, &fd)?;
+        self.restrict(&name, &fd)?;
         if path::is_removed(&fd)? {
             // It could be opened, because the descriptor of the root keeps it.
             return Err(landau_sys::Error { call: "openat2", errno: NO_ENTRY });
         }
-        // Relative to the root, as a request for this name would be, because a link may lead up to it.
-        let follow = |link: &[u8]| self.open(&[&name, link].concat()).ok().map(|(_, status)| status);
         let (rules, own) = (self.rules.filter(|rules| rules.restricts()), self.access.borrow().clone());
-        let is_listed = |name: &[u8]| {
-            let further = rules.map(|rules| rules.restrictions(&[path, name].concat())).unwrap_or_default();
-            further.iter().all(|access| own.iter().any(|own| own.is_same(access)))
+        let is_readable = |path: &[u8]| {
+            let further = rules.map(|rules| rules.restrictions(path)).unwrap_or_default();
+            let is_known = |access: &Access| own.iter().any(|own| own.has_same_readers(access));
+            further.iter().all(|access| access.is_for_all() || is_known(access))
+        };
+        let mut places = if rules.is_some() { self.real_paths(&fd)? } else { Vec::new() };
+        places.iter_mut().filter(|place| !place.ends_with(b"/")).for_each(|place| place.push(b'/'));
+        places.push(path.to_vec());
+        let is_listed = |name: &[u8]| places.iter().all(|place| is_readable(&[place, name].concat()));
+        // Relative to the root, as a request for this name would be, because a link may lead up to it.
+        let follow = |link: &[u8]| {
+            let (fd, status) = self.open(&[&name, link].concat()).ok()?;
+            let paths = if rules.is_some() { self.real_paths(&fd).ok()? } else { Vec::new() };
+            paths.iter().all(|path| is_readable(path)).then_some(status)
         };
         let shows_dotfiles = self.policy.as_ref().is_some_and(|policy| policy.dotfiles);
         listing::list(
@@ -256,21 +331,21 @@ impl<'a> LookUp<'a> {
     }
 
     /// Looks up the path, and where there is nothing those that the rules name.
-    fn find(&self, site: Option<&str>, path: &[u8], known: Option<&Entry>) -> Result<Found, landau_sys::Error> {
-        let Some(policy) = &self.policy else { return self.find_at(site, path, known) };
+    fn find(&self, path: &[u8], known: Option<&Entry>) -> Result<Found, landau_sys::Error> {
+        let Some(policy) = &self.policy else { return self.find_at(path, known) };
         if let Some(redirect) = &policy.redirect {
             let (location, status) = (redirect.location(path).into(), redirect.status);
             return Ok(Found::Entry(Entry::Redirect { location, status }));
         }
-        let found = self.find_at(site, path, known);
+        let found = self.find_at(path, known);
         let Err(error) = found else { return found };
         if status_of(error) != Status::NOT_FOUND {
             return Err(error);
         }
         for other in policy.instead_of(path) {
-            match self.open(&name_of(site, &other)) {
+            match self.open(&self.name_of(&other)) {
                 Ok(opened) if opened.1.kind == Kind::File => {
-                    return self.file(site, &name_of(site, &other), opened, known);
+                    return self.file(&self.name_of(&other), opened, known);
                 }
                 Err(error) if status_of(error) != Status::NOT_FOUND => return Err(error),
                 _ => {}
@@ -286,39 +361,40 @@ impl<'a> LookUp<'a> {
 
     /// Returns the path of a file without `.html`, or that of the directory of an index file, if the rules say so and
     /// nothing else is there.
-    fn clean_path(&self, site: Option<&str>, path: &[u8]) -> Option<Vec<u8>> {
+    fn clean_path(&self, path: &[u8]) -> Option<Vec<u8>> {
         self.policy.as_ref().filter(|policy| policy.clean_urls)?;
         let clean = path.strip_suffix(b".html")?;
         let name = &path[path.iter().rposition(|&byte| byte == b'/')? + 1..];
         if self.folder.index.iter().any(|index| index.as_bytes() == name) {
             return Some(path[..path.len() - name.len()].to_vec());
         }
-        let is_free = self.open(&name_of(site, clean)).is_err_and(|error| status_of(error) == Status::NOT_FOUND);
+        let is_free = self.open(&self.name_of(clean)).is_err_and(|error| status_of(error) == Status::NOT_FOUND);
         (is_free && name.len() > b".html".len()).then(|| clean.to_vec())
     }
 
-    fn find_at(&self, site: Option<&str>, path: &[u8], known: Option<&Entry>) -> Result<Found, landau_sys::Error> {
-        let name = name_of(site, path);
+    fn find_at(&self, path: &[u8], known: Option<&Entry>) -> Result<Found, landau_sys::Error> {
+        let name = self.name_of(path);
         let is_folder = name.ends_with(b"/");
         let opened = match self.open(&name) {
             // A directory that may be entered but not read has no listing, but it may have an index file.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                let kind = path::status_below(self.root, &c_name(&name)?, self.folder.links)?.kind;
-                return match (kind, is_folder) {
-                    (Kind::Directory, true) => self.index_file(site, name, known)?.ok_or(error),
+                let place = path::locate_below(self.root, &c_name(&name)?, self.folder.links)?;
+                self.restrict(&name, &place)?;
+                return match (path::status(&place)?.kind, is_folder) {
+                    (Kind::Directory, true) => self.index_file(name, known)?.ok_or(error),
                     (Kind::Directory, false) => Ok(with_slash(path)),
                     _ => Err(error),
                 };
             }
             opened => opened?,
         };
-        self.restrict(site, &opened.0)?;
+        self.restrict(&name, &opened.0)?;
         Ok(match (opened.1.kind, is_folder) {
-            (Kind::File, false) => match self.clean_path(site, path) {
+            (Kind::File, false) => match self.clean_path(path) {
                 Some(path) => redirect(&path),
-                None => self.file(site, &name, opened, known)?,
+                None => self.file(&name, opened, known)?,
             },
-            (Kind::Directory, true) => match self.index_file(site, name, known)? {
+            (Kind::Directory, true) => match self.index_file(name, known)? {
                 Some(found) => found,
                 None if self.lists() => Found::Listing,
                 None => Found::Entry(Entry::Failure(Status::FORBIDDEN)),
@@ -336,13 +412,7 @@ impl<'a> LookUp<'a> {
     }
 
     /// Looks up a file with its compressed forms.
-    fn file(
-        &self,
-        site: Option<&str>,
-        name: &[u8],
-        plain: Opened,
-        known: Option<&Entry>,
-    ) -> Result<Found, landau_sys::Error> {
+    fn file(&self, name: &[u8], plain: Opened, known: Option<&Entry>) -> Result<Found, landau_sys::Error> {
         let mut opened: [Option<Opened>; 4] = [None, None, None, None];
         let mut codings = Codings::NONE.with(Coding::Identity);
         for coding in Coding::ALL {
@@ -362,8 +432,10 @@ impl<'a> LookUp<'a> {
             }
         }
         opened[Coding::Identity as usize] = Some(plain);
-        for (fd, _) in opened.iter().flatten() {
-            self.restrict(site, fd)?;
+        for coding in Coding::ALL {
+            if let Some((fd, _)) = &opened[coding as usize] {
+                self.restrict(&[name, coding.suffix().as_bytes()].concat(), fd)?;
+            }
         }
         if known.is_some_and(|known| is_same(known, &opened)) {
             return Ok(Found::Same);
@@ -380,18 +452,13 @@ impl<'a> LookUp<'a> {
     }
 
     /// Looks up the index file of a directory; `None` if it has none.
-    fn index_file(
-        &self,
-        site: Option<&str>,
-        mut name: Vec<u8>,
-        known: Option<&Entry>,
-    ) -> Result<Option<Found>, landau_sys::Error> {
+    fn index_file(&self, mut name: Vec<u8>, known: Option<&Entry>) -> Result<Option<Found>, landau_sys::Error> {
         let len = name.len();
         for index in &self.folder.index {
             name.truncate(len);
             name.extend_from_slice(index.as_bytes());
             match self.open(&name) {
-                Ok(opened) if opened.1.kind == Kind::File => return self.file(site, &name, opened, known).map(Some),
+                Ok(opened) if opened.1.kind == Kind::File => return self.file(&name, opened, known).map(Some),
                 Err(error) if status_of(error) != Status::NOT_FOUND => return Err(error),
                 _ => {}
             }
@@ -503,8 +570,10 @@ pub(super) fn failure(error: landau_sys::Error) -> Entry {
 fn status_of(error: landau_sys::Error) -> Status {
     match error.kind() {
         ErrorKind::PermissionDenied => Status::FORBIDDEN,
-        // Descriptors or memory are short, or the kernel could not resolve the path: the file may exist.
+        // Descriptors or memory are short, or the kernel could not resolve the path, or the file was replaced again and
+        // again: it may exist.
         ErrorKind::OutOfMemory | ErrorKind::StorageFull => Status::SERVICE_UNAVAILABLE,
+        _ if error.is_stale() => Status::SERVICE_UNAVAILABLE,
         _ if matches!(landau_sys::errno_name(error.errno).as_str(), "EMFILE" | "ENFILE" | "EIO" | "EAGAIN") => {
             Status::SERVICE_UNAVAILABLE
         }
@@ -539,6 +608,47 @@ mod tests {
         };
         let opened = [None, None, None, Some((fd, status))];
         assert!(is_same(&entry(true), &opened) && !is_same(&entry(false), &opened));
+    }
+
+    /// A file that was replaced between its opening and the question where it is had no rule.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_has_no_place_is_not_served() {
+        let (room, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for folder in [&room, &outside] {
+            std::fs::write(folder.path().join("f"), "secret").unwrap();
+        }
+        let file = crate::config::ConfigFile::parse("[[rule]]\npath = '/f'\ndeny = '::1'\n", &[]).unwrap();
+        let rules = Arc::new(file.rules);
+        let mut config = Config::new(room.path());
+        let view = |folder: &Folder| View { rules: Some(rules.clone()), ..folder.view() };
+        for links in [Links::Inside, Links::Never, Links::Anywhere] {
+            config.links = links;
+            let folder = Folder::new(&config, Arc::default(), false).unwrap();
+            let view = view(&folder);
+            let look_up = LookUp::new(&folder, &view, None, b"/link");
+            let open = |place: &tempfile::TempDir| OwnedFd::from(std::fs::File::open(place.path().join("f")).unwrap());
+            let (removed, elsewhere) = (open(&room), open(&outside));
+            assert_eq!(look_up.restrict(b"./link", &removed), Ok(()));
+            assert_eq!(look_up.access.borrow().len(), 1);
+            std::fs::write(room.path().join("new"), "new").unwrap();
+            std::fs::rename(room.path().join("new"), room.path().join("f")).unwrap();
+            let statuses = [removed, elsewhere].map(|fd| look_up.restrict(b"./link", &fd).map_err(status_of));
+            let passing = Err(Status::SERVICE_UNAVAILABLE);
+            assert_eq!(statuses, [passing, if links == Links::Anywhere { Ok(()) } else { passing }]);
+            // It is looked up again, a few times.
+            let count = std::cell::Cell::new(0);
+            let stale = |after: u32| {
+                count.set(count.get() + 1);
+                look_up.access.borrow_mut().push(Access::default());
+                if count.get() < after { Err(landau_sys::Error::stale("readlink")) } else { Ok(()) }
+            };
+            look_up.access.borrow_mut().clear();
+            assert!(look_up.steadily(|| stale(3)).is_ok());
+            assert_eq!(look_up.access.borrow().len(), 1, "that of the last time");
+            count.set(0);
+            assert!(look_up.steadily(|| stale(100)).is_err() && count.get() == LOOK_UPS);
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::fetch::Ticket;
 use crate::limiter::Full;
 use crate::log::{Asked, Feed};
-use crate::rules::{Auth, Login, LoginKey, Networks, Policy};
+use crate::rules::{Auth, Login, LoginKey, Networks, Policy, rates};
 use crate::send_buffers::SendBuffers;
 use cache::Cache;
 use finder::{Finder, Made, Product};
@@ -258,7 +258,7 @@ impl Site {
     /// Decides whether a client may have what a path stands for.
     fn judge<'a>(&mut self, ruled: &'a Ruled, request: &Request<'_>, client: Client) -> Verdict<'a> {
         let now = Duration::from_nanos(landau_sys::clock::monotonic_ns());
-        if ruled.policy.rate.as_ref().is_some_and(|rate| !rate.admits(client.peer, now)) {
+        if !rates(&ruled.access).all(|rate| rate.admits(client.peer, now)) {
             return Verdict::Refused(Status::TOO_MANY_REQUESTS, None);
         }
         if !ruled.access.iter().all(|access| access.admits(client.peer)) {

@@ -1,8 +1,8 @@
 //! Rules that say who may read, and how much.
 
-use crate::support::{Client, Got, Site, kinds, set_rules};
+use crate::support::{Client, Got, Site, kinds, set_rules, until};
 use base64::Engine;
-use landau_serve::{Accepting, Networks};
+use landau_serve::{Accepting, Config, Networks};
 use landau_sys::path::Links;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
@@ -24,6 +24,10 @@ fn login(text: &str) -> String {
 
 /// A server whose directory `admin` is for users.
 fn guarded(kind: Accepting) -> Site {
+    guarded_with(kind, |_| ())
+}
+
+fn guarded_with(kind: Accepting, change: impl FnOnce(&mut Config)) -> Site {
     let users = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(users.path(), USERS).unwrap();
     let text = format!(
@@ -35,6 +39,7 @@ fn guarded(kind: Accepting) -> Site {
         config.accepting = kind;
         config.links = Links::Inside;
         set_rules(config, &text);
+        change(config);
     });
     // Newer than the file that a link to it stands beside: otherwise it would not be its compressed form.
     std::fs::write(site.path().join("admin/secret.html.gz"), "secret").unwrap();
@@ -90,7 +95,7 @@ fn a_rule_is_not_evaded() {
                     let got = ask(&site, method, way, fields);
                     assert_eq!(got.status, 401, "{method} {way} {fields}");
                     let challenge = "Basic realm=\"Admins\", charset=\"UTF-8\"";
-                    assert_eq!((got.field("WWW-Authenticate"), got.field("X-A")), (Some(challenge), got.field("X-A")));
+                    assert_eq!((got.field("WWW-Authenticate"), got.field("X-A")), (Some(challenge), Some("1")));
                     let page: &[u8] = if method == "HEAD" { b"" } else { b"open" };
                     assert_eq!((&got.body[..], got.field("ETag")), (page, None), "{method} {way}");
                 }
@@ -151,8 +156,9 @@ fn a_listing_shows_only_what_its_reader_may_read() {
 /// Logins of clients that are gone, or that try one password after the other, end sometime.
 #[test]
 fn a_crowd_that_logs_in_is_bounded() {
-    let site = guarded(Accepting::Own);
-    let mut clients: Vec<Client> = (0..100).map(|_| site.connect()).collect();
+    let site = guarded_with(Accepting::Own, |config| config.workers = 1);
+    // One is verified and 32 wait, while the others arrive.
+    let mut clients: Vec<Client> = (0..200).map(|_| site.connect()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         let fields = login(&format!("ann:{number}"));
         client.send(format!("GET /admin/ HTTP/1.1\r\nHost: x\r\n{fields}\r\n").as_bytes());
@@ -167,6 +173,7 @@ fn a_crowd_that_logs_in_is_bounded() {
         .map(|(_, client)| client.answer().unwrap().status)
         .collect();
     assert!(answers.iter().all(|status| [401, 503].contains(status)), "{answers:?}");
+    assert!(answers.contains(&401) && answers.contains(&503), "{answers:?}");
     assert_eq!(site.get("/admin/secret.html", &login("ann:hello")).status, 200);
 }
 
@@ -211,6 +218,105 @@ fn a_client_that_asks_too_often_is_told_to_wait() {
     assert_eq!((asks("1.2.3.5").status, site.get("/open/a", "").status), (200, 200));
 }
 
+/// Another spelling or a link would let passwords be tried at any speed.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_limit_of_requests_is_not_evaded() {
+    for way in ["/ADMIN/sub/a", "/admin/sub/a.gz", "/open/folder/sub/a", "/open/index/"] {
+        let site = Site::new(FILES, |config| {
+            config.links = Links::Inside;
+            set_rules(config, "[[rule]]\npath = ['/admin/', '/open/index/index.html']\nrate = '1/h'\nburst = 1\n");
+        });
+        symlink("../admin", site.path().join("open/folder")).unwrap();
+        std::fs::create_dir(site.path().join("open/index")).unwrap();
+        symlink("../a", site.path().join("open/index/index.html")).unwrap();
+        let limited = [(); 3].map(|()| site.get(way, "").status == 429);
+        assert_eq!(limited, [false, false, true], "{way}");
+        assert!(String::from_utf8(site.get("/", "").body).unwrap().contains("admin"), "a limit hides nothing");
+    }
+}
+
+/// The name that is opened is neither the requested one nor that of the file to which it leads.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_rule_holds_for_a_name_that_was_not_requested() {
+    let site = Site::new(&[("store/ab12", b"secret"), ("reports/a", b"")], |config| {
+        config.links = Links::Inside;
+        set_rules(
+            config,
+            "[[rule]]\npath = '/reports/'\nclean-urls = true\n[[rule]]\npath = '/try/'\n\
+             try-files = '/reports/fallback'\n[[rule]]\n\
+             path = ['/reports/index.html', '/reports/q1.html', '/reports/fallback']\ndeny = '127.0.0.0/8'\n",
+        );
+    });
+    for name in ["index.html", "q1.html", "fallback", "a.gz"] {
+        symlink("../store/ab12", site.path().join("reports").join(name)).unwrap();
+    }
+    for way in ["/reports/", "/reports/q1", "/try/x", "/reports/index.html", "/reports/q1.html", "/reports/fallback"] {
+        assert_eq!(site.get(way, "").status, 403, "{way}");
+    }
+    assert_eq!((site.get("/store/ab12", "").status, site.get("/reports/a", "").status), (200, 200));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_link_evades_no_rule_of_a_virtual_host() {
+    let files: &[(&str, &[u8])] = &[("pool/site1/secret/x", b"secret"), ("pool/site1/y", b"y"), ("two/z", b"z")];
+    let site = Site::new(files, |config| {
+        config.links = Links::Inside;
+        config.virtual_hosts = true;
+        set_rules(config, "[[rule]]\npath = '/secret/'\ndeny = '127.0.0.0/8'\n");
+    });
+    symlink("pool/site1", site.path().join("one")).unwrap();
+    symlink("secret", site.path().join("pool/site1/pub")).unwrap();
+    symlink("../pool/site1/secret", site.path().join("two/pub")).unwrap();
+    let status = |host: &str, path: &str| {
+        let mut client = site.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        client.answer().unwrap().status
+    };
+    for (host, path) in [("one", "/secret/x"), ("one", "/pub/x"), ("two", "/pub/x"), ("one", "/pub/")] {
+        assert_eq!(status(host, path), 403, "{host} {path}");
+    }
+    assert_eq!((status("one", "/y"), status("two", "/z")), (200, 200));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_listing_over_links_tells_nothing_of_what_is_restricted() {
+    let site = Site::new(&[("real/private", b"s"), ("real/public", b"p")], |config| {
+        config.links = Links::Inside;
+        set_rules(config, "[[rule]]\npath = '/real/private'\ndeny = '127.0.0.0/8'\n");
+    });
+    symlink("real", site.path().join("view")).unwrap();
+    symlink("private", site.path().join("real/to-it")).unwrap();
+    symlink("public", site.path().join("real/to-public")).unwrap();
+    for folder in ["/real/", "/view/"] {
+        let list = String::from_utf8(site.get(folder, "").body).unwrap();
+        assert!(list.contains("./public") && list.contains("./to-public"), "{list}");
+        assert!(!list.contains("private") && !list.contains("to-it"), "{list}");
+    }
+}
+
+/// The file stays as it is, so that its content need not be read again, but it is behind a rule now.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_unchanged_file_gets_new_restrictions() {
+    let site = Site::new(&[("open/a", b"a")], |config| {
+        config.links = Links::Inside;
+        config.cache_for = Duration::from_millis(1);
+        set_rules(config, "[[rule]]\npath = '/secret/'\ndeny = '127.0.0.0/8'\n");
+    });
+    symlink("open", site.path().join("current")).unwrap();
+    // Longer than a step of the clock of the file system: the file is not read again from now on.
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(site.get("/current/a", "").status, 200);
+    std::fs::rename(site.path().join("open"), site.path().join("secret")).unwrap();
+    symlink("secret", site.path().join("next")).unwrap();
+    std::fs::rename(site.path().join("next"), site.path().join("current")).unwrap();
+    until("the file is still open to all", || site.get("/current/a", "").status == 403);
+}
+
 /// The content would arrive in milliseconds. A slow machine makes it later, never sooner. Linux does not pace the first
 /// ten segments of a connection, which have 64 KB each on the loopback interface.
 #[test]
@@ -220,8 +326,8 @@ fn bandwidth_is_limited() {
     let site = Site::new(&[("slow/a", &large), ("fast", &large)], |config| {
         set_rules(config, "[[rule]]\npath = '/slow/'\nbandwidth = '1MiB'\n");
     });
-    let began = Instant::now();
     assert_eq!(site.get("/fast", "").body.len(), 3_000_000);
+    let began = Instant::now();
     let got = site.get("/slow/a", "");
     assert!(got.body == large);
     assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
