@@ -6,7 +6,7 @@ use crate::queue::control::{Answer, Condition, Item, Request};
 use crate::queue::{self, Notice, Shared};
 use landau_reactor::Waker;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{File, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -304,7 +304,8 @@ pub(super) fn answer<E>(
     mut ask: impl FnMut(Request) -> std::result::Result<Answer, Unanswered>,
     mut each: impl FnMut(Queued) -> std::result::Result<(), E>,
 ) -> std::result::Result<Line, E> {
-    let (mut count, mut missing) = (0, None);
+    // The segments whose files were gone: what the engine still has there after that is lost.
+    let (mut count, mut missing) = (0, HashSet::new());
     loop {
         let (items, is_last) = match ask(request.clone()) {
             Ok(Answer::Items { items, is_last }) => (items, is_last),
@@ -314,10 +315,10 @@ pub(super) fn answer<E>(
         };
         let mut is_stale = false;
         for item in items {
-            let (id, place) = (item.entry.id, Some((item.entry.id, item.entry.segment)));
-            let Some(message) = queued(shared, item, missing == place) else {
+            let (id, segment) = (item.entry.id, item.entry.segment);
+            let Some(message) = queued(shared, item, missing.contains(&segment)) else {
                 // Its segment was deleted since: it has moved, or the relay is done with it. The engine knows.
-                (missing, is_stale) = (place, true);
+                is_stale = missing.insert(segment);
                 break;
             };
             request.after = id;
@@ -360,7 +361,6 @@ mod tests {
     use crate::queue::control::Action;
     use crate::queue::{Meta, Writer};
     use landau_reactor::Backend;
-    use std::collections::HashSet;
 
     /// A client that sends a byte at a time must not keep others from the relay.
     #[test]
@@ -384,7 +384,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let shared = Arc::new(Shared::new(folder.path(), 1 << 30, 1, 1));
         let mut writer = Writer::new(Arc::clone(&shared), Sync::Never);
-        for id in 1..=4 {
+        for id in 1..=6 {
             writer.add(&Meta::new(id, 1, "s@x", vec![format!("r{id}@d").into()]), &[b"\r\n"]).unwrap();
         }
         let entries = writer.commit(0).unwrap().entries;
@@ -392,8 +392,8 @@ mod tests {
         let (mut asked, mut listed) = (0, Vec::new());
         let ask = |request: Request| {
             asked += 1;
-            // The third message is delivered meanwhile, and the file of the fourth is lost.
-            let place = |id: u64| if id == 4 { 9 } else { asked.min(2) };
+            // The third message is delivered meanwhile, and the file of those after it is lost.
+            let place = |id: u64| if id >= 4 { 9 } else { asked.min(2) };
             let entries = entries.iter().filter(|entry| entry.id > request.after && (asked == 1 || entry.id != 3));
             let item = |entry: &queue::Entry| Item {
                 entry: queue::Entry { segment: place(entry.id), ..entry.clone() },
@@ -411,9 +411,11 @@ mod tests {
             listed.push((message.id, message.to.concat(), message.reason.is_some()));
             Ok::<(), ()>(())
         });
-        assert!(matches!(last, Ok(Line::Done { found: 3, .. })), "{last:?}");
-        let expected = [("1", "r1@d", false), ("2", "r2@d", false), ("4", "", true)];
-        assert_eq!(listed, expected.map(|(id, to, is_unreadable)| (id.to_owned(), to.to_owned(), is_unreadable)));
+        assert!(matches!(last, Ok(Line::Done { found: 5, .. })), "{last:?}");
+        let lost = ["4", "5", "6"].map(|id| (id, "", true));
+        let expected = [("1", "r1@d", false), ("2", "r2@d", false)].into_iter().chain(lost);
+        assert_eq!(listed, expected.map(|(id, to, is_bad)| (id.to_owned(), to.to_owned(), is_bad)).collect::<Vec<_>>());
+        assert_eq!(asked, 3, "a page is asked for again once for each lost segment");
     }
 
     /// A list that is read fast enough to block no write ends with the relay, too.
