@@ -7,6 +7,7 @@ use crate::envelope::Mode;
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The ledger of a relay.
@@ -18,13 +19,24 @@ pub(crate) struct Journal {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).open(path)
+    OpenOptions::new().read(true).append(true).create(true).open(path)
+}
+
+/// Ends the last line of a file if a crash has cut it off.
+fn end_line(mut file: &File) -> io::Result<()> {
+    let facts = file.metadata()?;
+    let (mut last, length) = ([b'\n'], facts.len());
+    if facts.is_file() && length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    if last == [b'\n'] { Ok(()) } else { file.write_all(b"\n") }
 }
 
 impl Journal {
     /// Opens a file, to whose end lines are appended.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = append(path).map_err(|error| Error::file(path, error.to_string()))?;
+        let opened = append(path).and_then(|file| end_line(&file).map(|()| file));
+        let file = opened.map_err(|error| Error::file(path, error.to_string()))?;
         Ok(Self { path: path.to_owned(), file, batch: Vec::new() })
     }
 
@@ -72,4 +84,22 @@ fn write_line(out: &mut Vec<u8>, message: u64, report: &Report<'_>, state: &str,
     // Writing to memory cannot fail.
     let _ = write!(out, "{{\"message\":\"{message:X}\",");
     write_report(out, report, state, &unix_ms.to_string());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_off_does_not_swallow_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        for (before, expected) in [("", ""), ("{}\n", "{}\n"), ("{}\n{\"mess", "{}\n{\"mess\n")] {
+            std::fs::write(&path, before).unwrap();
+            let mut journal = Journal::open(&path).unwrap();
+            journal.add(b"{\"next\":1}\n");
+            journal.commit().unwrap();
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{expected}{{\"next\":1}}\n"));
+        }
+    }
 }
