@@ -1,14 +1,15 @@
 //! Opens a queue: reads what is there, skips what the device has damaged, and cuts off what a crash left unfinished.
 //! Both are copied to other files, which count as part of the queue.
 //!
-//! What is found is synced before anything is made of it: a relay that was killed may have written it and not synced
-//! it. A crash of the system could take a copy whose original was deleted since, or a report whose failures were
-//! recorded.
+//! What is found is synced before anything is made of it, unless the user leaves that to the system: a relay that was
+//! killed may have written it and not synced it. A crash of the system could take a copy whose original was deleted
+//! since, or a report whose failures were recorded.
 
 use super::record::{self, About, Final};
 use super::scan::{self, Source, States};
 use super::{Entry, Shared, control, disk};
 use crate::error::{Error, Result};
+use crate::ledger::Sync;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
@@ -57,11 +58,19 @@ pub(crate) struct Found {
     pub(super) lock: File,
 }
 
+impl Found {
+    /// Leaves the segments as they are: what was found need not be synced then.
+    pub(crate) fn only_read(&mut self) {
+        self.kept = self.segments.keys().copied().collect();
+        self.unrecorded.clear();
+    }
+}
+
 /// Opens the queue in a directory, which is made if it does not exist. The files take at most `limit` bytes.
-pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
+pub(crate) fn open(directory: &Path, limit: u64, sync: Sync) -> Result<Found> {
     // `landau queue` may have it for a moment.
     for _ in 0..LOCK_LOOKS {
-        if let Some(found) = try_open(directory, limit)? {
+        if let Some(found) = try_open(directory, limit, sync)? {
             return Ok(found);
         }
         std::thread::sleep(LOCK_PAUSE);
@@ -90,14 +99,14 @@ pub(crate) fn in_use(directory: &Path) -> InUse {
 }
 
 /// Opens the queue in a directory as [`open`] does; `None` if another process uses it.
-pub(crate) fn try_open(directory: &Path, limit: u64) -> Result<Option<Found>> {
+pub(crate) fn try_open(directory: &Path, limit: u64, sync: Sync) -> Result<Option<Found>> {
     let wrong = |path: &Path, error: io::Error| Error::file(path, error.to_string());
     // What others send is nobody else's business.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.map_err(|error| wrong(directory, error))?;
     let lock = lock(directory).map_err(|error| wrong(&directory.join(LOCK), error))?;
     let Some(lock) = lock else { return Ok(None) };
-    let mut review = Review { notes: Vec::new(), damaged_bytes: 0, aside_bytes: 0, aside_limit: limit / ASIDE_SHARE };
+    let mut review = Review::new(sync, limit / ASIDE_SHARE);
     let (mut mails, mut states) = (BTreeMap::new(), BTreeMap::new());
     for name in std::fs::read_dir(directory).map_err(|error| wrong(directory, error))? {
         let path = name.map_err(|error| wrong(directory, error))?.path();
@@ -139,7 +148,7 @@ pub(crate) fn try_open(directory: &Path, limit: u64) -> Result<Option<Found>> {
         *segments.entry(number).or_default() += bytes;
         kept.extend(is_kept.then_some(number));
     }
-    disk::sync_names(directory).map_err(|error| wrong(directory, error))?;
+    review.sync_names(directory).map_err(|error| wrong(directory, error))?;
     let mut unrecorded = record_reported(reported, &entries, &mut finals);
     for (id, ..) in &copies {
         // The states may be beside the copy that is not used.
@@ -219,6 +228,8 @@ struct Segment {
 /// What is said about the files, and the room for what they have besides messages.
 #[derive(Debug)]
 struct Review {
+    /// Whether what is found is synced.
+    is_synced: bool,
     notes: Vec<String>,
     /// The bytes of messages that are damaged, and of the ends that a crash cut off.
     damaged_bytes: u64,
@@ -229,6 +240,18 @@ struct Review {
 }
 
 impl Review {
+    fn new(sync: Sync, aside_limit: u64) -> Self {
+        Self { is_synced: sync != Sync::Never, notes: Vec::new(), damaged_bytes: 0, aside_bytes: 0, aside_limit }
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        if self.is_synced { disk::sync(file) } else { Ok(()) }
+    }
+
+    fn sync_names(&self, directory: &Path) -> io::Result<()> {
+        if self.is_synced { disk::sync_names(directory) } else { Ok(()) }
+    }
+
     /// Reads states, and cuts off one that is not whole. Returns the length of the file.
     fn read_states(&mut self, path: &Path, finals: &mut HashMap<u64, HashSet<u32>>) -> io::Result<u64> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -245,7 +268,7 @@ impl Review {
         if file.metadata()?.len() > end {
             disk::cut(&file, end)?;
         }
-        disk::sync(&file)?;
+        self.sync(&file)?;
         Ok(end)
     }
 
@@ -261,7 +284,7 @@ impl Review {
         if let Some(cut_at) = cut_at {
             disk::cut(&file, cut_at)?;
         }
-        disk::sync(&file)?;
+        self.sync(&file)?;
         Ok((cut_at.unwrap_or(length), is_kept))
     }
 
@@ -357,7 +380,7 @@ mod tests {
             record::append(&mut bytes, &Meta::new(id, 1, "s@x", vec!["r@d".into()]), &[&[b'x'; 6000]]).unwrap();
         }
         for (block, left) in [(0, 1), (2, 1), (9, 2)] {
-            let mut review = Review { notes: Vec::new(), damaged_bytes: 0, aside_bytes: 0, aside_limit: u64::MAX };
+            let mut review = Review::new(Sync::Always, u64::MAX);
             let (source, mut found) = (Failing { bytes: bytes.clone(), block }, 0);
             let segment = review.review(&path, &source, |_, _, _| found += 1).unwrap();
             assert_eq!((found, segment.cut_at, segment.is_kept), (left, None, left == 1), "{block}");

@@ -62,7 +62,7 @@ impl Queue {
     }
 
     fn limited(directory: &Path, limit: u64) -> Self {
-        let found = open(directory, limit).unwrap();
+        let found = open(directory, limit, Sync::Never).unwrap();
         let shared = Arc::clone(&found.shared);
         let (sender, receiver) = channel();
         let writer = Writer::new(Arc::clone(&shared), Sync::Never);
@@ -167,7 +167,9 @@ fn what_is_left_is_handed_out_after_a_restart() {
     queue.settle(&all[1], State::Done);
     queue.settle(&all[2], State::Deferred);
     queue.feed.commit(0).unwrap();
-    assert!(open(folder.path(), 1 << 30).unwrap_err().to_string().contains("another relay uses this queue"));
+    assert!(
+        open(folder.path(), 1 << 30, Sync::Never).unwrap_err().to_string().contains("another relay uses this queue")
+    );
     // The states of a batch that was not committed are lost.
     queue.settle(&all[3], State::Done);
     drop((queue.writer, queue.feed));
@@ -227,7 +229,7 @@ fn a_damaged_record_loses_no_other_message() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x55;
         std::fs::write(copy.path().join("00000001.mail"), &damaged).unwrap();
-        let found = open(copy.path(), 1 << 30).unwrap();
+        let found = open(copy.path(), 1 << 30, Sync::Never).unwrap();
         let lost = ends.iter().filter(|&&end| end <= at).count() - 1;
         let left: Vec<usize> = found.left.iter().map(|one| one.entry.offset as usize).collect();
         let expected: Vec<usize> = (0..4).filter(|&number| number != lost).map(|number| ends[number]).collect();
@@ -268,16 +270,16 @@ fn what_is_set_aside_has_a_limit() {
     let torn = [&whole[..], &[b'x'; 200]].concat();
     std::fs::write(&mail, &torn).unwrap();
     for _ in 0..2 {
-        let found = open(folder.path(), 8 * 199).unwrap();
+        let found = open(folder.path(), 8 * 199, Sync::Never).unwrap();
         assert!(found.notes.len() == 1 && found.notes[0].contains("--queue-limit"), "{:?}", found.notes);
         assert_eq!((found.left.len(), found.damaged_bytes, std::fs::read(&mail).unwrap()), (1, 200, torn.clone()));
     }
-    let found = open(folder.path(), 8 * 200).unwrap();
+    let found = open(folder.path(), 8 * 200, Sync::Never).unwrap();
     assert_eq!((found.left.len(), std::fs::read(&mail).unwrap()), (1, whole));
     drop(found);
     // The one file is at the limit.
     std::fs::write(&mail, [&torn[..], b"y"].concat()).unwrap();
-    assert!(open(folder.path(), 8 * 200).unwrap().notes[0].contains("--queue-limit"));
+    assert!(open(folder.path(), 8 * 200, Sync::Never).unwrap().notes[0].contains("--queue-limit"));
 }
 
 #[test]

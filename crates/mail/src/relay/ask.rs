@@ -5,7 +5,7 @@ use crate::envelope::{Envelope, Mode};
 use crate::error::{Error, Result};
 use crate::input::Input;
 use crate::ledger::Sync;
-use crate::queue::control::Request;
+use crate::queue::control::{Action, Request};
 use crate::queue::{self, Feed, Handling, InUse, Patience};
 use crate::schedule::Backoff;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
@@ -173,13 +173,18 @@ fn ask_files(directory: &Path, request: &Request, each: &mut Each<'_>, note: &mu
             InUse::Unknown => Err(not_permitted(directory)),
         };
     }
-    let Some(found) = queue::try_open(directory, LIMIT)? else { return Ok(Asked::Later) };
+    let is_list = request.action == Action::List;
+    let sync = if is_list { Sync::Never } else { Sync::Always };
+    let Some(mut found) = queue::try_open(directory, LIMIT, sync)? else { return Ok(Asked::Later) };
+    if is_list {
+        found.only_read();
+    }
     found.notes.iter().for_each(|one| note(one));
     let shared = Arc::clone(&found.shared);
     let patience =
         Patience { backoff: Backoff { first: Duration::ZERO, longest: Duration::ZERO }, lifetime: Duration::MAX };
     let envelope = Envelope::new("", Mode::Data);
-    let handling = Handling { sync: Sync::Always, envelope, signer: None, patience, postmaster: None };
+    let handling = Handling { sync, envelope, signer: None, patience, postmaster: None };
     let mut feed = Feed::new(found, channel().1, handling, None, 0);
     let last = answer(request.clone(), &shared, |request| Ok(feed.control(&request, 0)), each);
     feed.finish(0)?;
@@ -200,7 +205,8 @@ fn is_gone(error: &io::Error) -> bool {
 mod tests {
     use super::super::control::SOCKET;
     use super::*;
-    use crate::queue::control::{Action, Condition};
+    use crate::queue::control::Condition;
+    use crate::queue::{Meta, Writer};
     use std::collections::HashSet;
     use std::os::unix::fs::chown;
     use std::os::unix::net::UnixListener;
@@ -242,7 +248,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path();
         // As a relay does before it has a socket.
-        let found = queue::open(directory, LIMIT).unwrap();
+        let found = queue::open(directory, LIMIT, Sync::Never).unwrap();
         let error = list(directory, Duration::ZERO).unwrap_err().to_string();
         assert!(error.contains("a relay is starting or ending here"), "{error}");
         let listener = UnixListener::bind(directory.join(SOCKET)).unwrap();
@@ -262,7 +268,7 @@ mod tests {
     #[test]
     fn a_list_is_passed_on_as_it_comes() {
         let folder = tempfile::tempdir().unwrap();
-        let found = queue::open(folder.path(), LIMIT).unwrap();
+        let found = queue::open(folder.path(), LIMIT, Sync::Never).unwrap();
         let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
         let (passed_on, came) = channel();
         let relay = std::thread::spawn(move || {
@@ -283,7 +289,7 @@ mod tests {
     #[test]
     fn a_list_that_is_cut_off_is_an_error_and_is_not_begun_again() {
         let folder = tempfile::tempdir().unwrap();
-        let found = queue::open(folder.path(), LIMIT).unwrap();
+        let found = queue::open(folder.path(), LIMIT, Sync::Never).unwrap();
         let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
         // It ends between messages, inside one, and with a word.
         for end in ["", "{\"message\":{\"id\":\"2", "\"ending\"\n"] {
@@ -306,7 +312,7 @@ mod tests {
     #[test]
     fn a_closed_pipe_ends_the_list() {
         let folder = tempfile::tempdir().unwrap();
-        let found = queue::open(folder.path(), LIMIT).unwrap();
+        let found = queue::open(folder.path(), LIMIT, Sync::Never).unwrap();
         let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
         std::thread::scope(|threads| {
             let relay = threads.spawn(|| serve(&listener, &[message(1)], |_| {}));
@@ -325,15 +331,35 @@ mod tests {
     fn another_user_is_told_whether_a_relay_uses_the_queue() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path();
-        drop(queue::open(directory, LIMIT).unwrap());
+        drop(queue::open(directory, LIMIT, Sync::Never).unwrap());
         if landau_sys::process::effective_user() != 0 || chown(directory, Some(65534), None).is_err() {
             eprintln!("skipped: only root can give a directory to another user");
             return;
         }
         let told = || list(directory, Duration::ZERO).unwrap_err().to_string();
         assert!(told().contains("user 65534 owns the queue, and no relay is running"), "{}", told());
-        let found = queue::open(directory, LIMIT).unwrap();
+        let found = queue::open(directory, LIMIT, Sync::Never).unwrap();
         assert!(told().contains("a relay is starting or ending here"), "{}", told());
         drop(found);
+    }
+
+    /// What a list finds is not synced, so nothing may follow from it: a crash of the system could take a copy whose
+    /// original was deleted.
+    #[test]
+    fn a_list_changes_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let found = queue::open(folder.path(), LIMIT, Sync::Never).unwrap();
+        let mut writer = Writer::new(Arc::clone(&found.shared), Sync::Never);
+        writer.add(&Meta::new(1, 1, "s@x", vec!["r@d".into()]), &[b"\r\n"]).unwrap();
+        writer.commit(0).unwrap();
+        drop(found);
+        // A kill came between a move and the end of the first segment.
+        let [old, new] = ["00000001.mail", "00000002.mail"].map(|name| folder.path().join(name));
+        std::fs::copy(&old, &new).unwrap();
+        assert_eq!(list(folder.path(), Duration::ZERO).unwrap(), (1, 1));
+        assert!(old.exists() && new.exists());
+        let flush = Request::new(Action::Flush, HashSet::new());
+        ask_within(Duration::ZERO, folder.path(), &flush, &mut |_| Ok(()), &mut |_| {}).unwrap();
+        assert!(!old.exists() && new.exists(), "another command does delete the original");
     }
 }

@@ -146,7 +146,7 @@ impl Relay {
         let Delivery { limits, sync, .. } = self.delivery.clone();
         let keeps_double_bounces = self.postmaster.is_none();
         let (routes, plan) = (self.delivery.routes()?, Plan { keeps_double_bounces, ..self.delivery.plan()? });
-        let mut found = queue::open(&self.queue, self.queue_limit)?;
+        let mut found = queue::open(&self.queue, self.queue_limit, sync)?;
         let mut notes = std::mem::take(&mut found.notes);
         notes.extend(queue::exposure(&self.queue));
         let others = self.reception.sessions.saturating_add(queue::DESCRIPTORS);

@@ -252,7 +252,7 @@ impl Case {
             let odds = if self.has_faults() && starts < 5 { self.odds } else { Odds { kill: 0.0, full: 0.0 } };
             faults::revive(odds);
             faults::set_ms(self.now_ns() / 1_000_000);
-            match queue::open(directory, LIMIT) {
+            match queue::open(directory, LIMIT, self.sync) {
                 Ok(found) => {
                     self.check(&found);
                     return found;

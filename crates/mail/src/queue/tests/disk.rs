@@ -3,6 +3,7 @@
 use super::{Queue, SECOND, addresses, reports};
 use crate::input::{Input, Next};
 use crate::ledger::State;
+use crate::ledger::Sync;
 use crate::list::Record;
 use crate::queue::record::Meta;
 use crate::queue::{is_full, open};
@@ -180,7 +181,7 @@ fn start_on_a_small_disk() {
     let torn = [std::fs::read(&mail).unwrap(), b"cut off by a crash".to_vec()].concat();
     std::fs::write(&mail, &torn).unwrap();
     let filler = fill(&disk);
-    let found = open(&folder, 1 << 30).unwrap();
+    let found = open(&folder, 1 << 30, Sync::Never).unwrap();
     assert!(found.notes.len() == 1 && found.notes[0].contains("could not be copied"), "{:?}", found.notes);
     drop(found);
     let mut queue = Queue::open(&folder);
