@@ -201,7 +201,7 @@ fn graphs(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
     };
     let drawn = |title: &str, curves: &[Curve], scale: Scale| lines(title, "sleeping processes", curves, &scale, &[]);
     html! {
-        figure.chart.study-2001 {
+        figure.chart.study-2004 {
             figcaption {
                 strong { "The graphs of 2004, redrawn" }
                 " "
