@@ -95,11 +95,13 @@ impl SignalQueue {
         Ok(queue)
     }
 
-    /// Requests a signal for each change of a descriptor. Returns false if descriptors of its kind send no signals, or
-    /// if they are requested already, possibly under another number.
+    /// Requests a signal for each change of a descriptor. Returns false if descriptors of its kind send no signals, if
+    /// they are requested already, possibly under another number, or if it is a listening socket: threads and processes
+    /// share those, an open file has one owner and one number, and two that request its signals at the same time would
+    /// both believe to have them.
     pub fn add(&self, fd: RawFd) -> Result<bool> {
         let flags = control(fd, libc::F_GETFL, 0)?;
-        if flags & libc::O_ASYNC != 0 {
+        if flags & libc::O_ASYNC != 0 || is_listening(fd)? {
             return Ok(false);
         }
         control(fd, SET_SIGNAL, self.signal)?;
@@ -180,6 +182,14 @@ impl Drop for SignalQueue {
     }
 }
 
+/// Returns whether a descriptor is a listening socket.
+fn is_listening(fd: RawFd) -> Result<bool> {
+    match crate::socket::option(fd, libc::SO_ACCEPTCONN) {
+        Err(Error { errno: libc::ENOTSOCK, .. }) => Ok(false),
+        value => value.map(|value| value != 0),
+    }
+}
+
 fn control(fd: RawFd, command: libc::c_int, value: libc::c_int) -> Result<libc::c_int> {
     // SAFETY: these commands take an integer; a closed descriptor is an error.
     check("fcntl", unsafe { libc::fcntl(fd, command, value) })
@@ -237,5 +247,15 @@ mod tests {
     fn a_file_sends_no_signals() {
         let queue = SignalQueue::new().unwrap();
         assert!(!queue.add(tempfile::tempfile().unwrap().as_raw_fd()).unwrap());
+    }
+
+    /// Another thread may share it.
+    #[test]
+    fn no_signals_are_requested_of_a_listening_socket() {
+        let queue = SignalQueue::new().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(!queue.add(listener.as_raw_fd()).unwrap());
+        let connection = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(queue.add(connection.as_raw_fd()).unwrap());
     }
 }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result, check};
 use crate::stream::set_v6_only;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// An address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,12 +150,17 @@ pub fn bind(socket: &OwnedFd, address: &Address) -> Result<()> {
 
 /// Returns whether a socket is a stream socket, which can listen.
 pub fn is_stream(socket: &OwnedFd) -> Result<bool> {
-    let mut kind: libc::c_int = 0;
+    option(socket.as_raw_fd(), libc::SO_TYPE).map(|kind| kind == libc::SOCK_STREAM)
+}
+
+/// Returns the value of a socket's own option, one that is a number.
+pub(crate) fn option(socket: RawFd, name: libc::c_int) -> Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    let (fd, value) = (socket.as_raw_fd(), (&raw mut kind).cast());
-    // SAFETY: `value` is to `len` writable bytes.
-    check("getsockopt", unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, value, &raw mut len) })?;
-    Ok(kind == libc::SOCK_STREAM)
+    let pointer = (&raw mut value).cast();
+    // SAFETY: `pointer` is to `len` writable bytes.
+    check("getsockopt", unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, name, pointer, &raw mut len) })?;
+    Ok(value)
 }
 
 /// Returns the port that a socket is bound to; 0 if it is not bound.

@@ -5,8 +5,8 @@
 //! readiness from before the descriptor was added, for which no signal comes, and for errors, which signals hardly
 //! describe. When the queue of signals overflows, `poll` checks every descriptor, and the overflow is counted.
 //!
-//! Descriptors that send no signals (files, `eventfd`), and those that send them to another queue already, are polled
-//! in each wait.
+//! Descriptors that send no signals (files, `eventfd`), those that send them to another queue already, and listening
+//! sockets, which other loops may share, are polled in each wait.
 
 use super::{Backend, Found, Key, Selector, poll::events};
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ enum Source {
     None,
     /// Its signals.
     Signals,
-    /// `poll` in each wait: it sends no signals, or sends them elsewhere.
+    /// `poll` in each wait: it sends no signals, or sends them elsewhere, or another loop may want them too.
     Poll,
 }
 
@@ -236,7 +236,7 @@ impl Selector for Sigio {
         };
         let polled = match self.polled.len() {
             0 => None,
-            count => Some(format!("{count} descriptors send no signals and are polled in each wait")),
+            count => Some(format!("{count} descriptors send no signals, or listen, and are polled in each wait")),
         };
         let notes: Vec<_> = overflow.into_iter().chain(polled).collect();
         (!notes.is_empty()).then(|| notes.join("; "))

@@ -236,3 +236,18 @@ fn responses_under_way_are_finished_at_the_end() {
     assert_eq!(client.answer().unwrap().body.len(), large.len());
     assert_eq!(site.end().succeeded, 1);
 }
+
+/// Workers that watched the same socket from the same moment on could all miss its connections (`sigio`): the kernel
+/// signals one of them, by the number that another has for it.
+#[test]
+fn workers_that_share_a_socket_miss_no_connection() {
+    for backend in landau_reactor::backends().into_iter().filter(|&one| one != landau_reactor::Backend::Null) {
+        for _ in 0..25 {
+            let site = Site::new(&[("a", b"hello")], |config| {
+                (config.accepting, config.backend, config.workers) = (Accepting::Shared, backend, 2);
+            });
+            assert_eq!(site.get("/a", "").status, 200);
+            site.end();
+        }
+    }
+}
