@@ -1,6 +1,6 @@
 //! The server over real sockets.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
-#![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped or fails says why")]
 
 mod deploy;
 #[path = "../../../wire/tests/it/escape.rs"]

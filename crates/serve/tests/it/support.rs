@@ -43,9 +43,10 @@ pub(crate) fn set_rules(config: &mut Config, text: &str) {
     config.rules = Some(Arc::new(LiveRules::read(file.path(), &[], |_| Vec::new()).unwrap()));
 }
 
-/// A server of a folder of its own.
+/// A server of a folder of its own. If its test fails, it says what kind of server it is and what it has counted.
 pub(crate) struct Site {
     folder: TempDir,
+    kind: String,
     server: Option<Server>,
     pub(crate) address: SocketAddr,
 }
@@ -77,10 +78,11 @@ impl Site {
         let mut config = Config::new(folder.path());
         config.listen = vec!["127.0.0.1:0".parse().unwrap()];
         change(&mut config);
+        let kind = format!("{:?}, {}, {} workers", config.accepting, config.backend, config.workers);
         let server = Server::start(config).unwrap();
         server.release();
         let Listen::Tcp(address) = *server.addresses()[0].address().0 else { panic!("the first address is TCP") };
-        Self { folder, server: Some(server), address }
+        Self { folder, kind, server: Some(server), address }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -113,6 +115,9 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
+            if std::thread::panicking() {
+                eprintln!("the server: {}; by worker: {:#?}", self.kind, server.totals_by_worker());
+            }
             server.end_now();
             let _ = server.join();
         }

@@ -77,25 +77,34 @@ fn connect(address: SocketAddr, config: &Arc<ClientConfig>, host: &str) -> Strea
     StreamOwned::new(ClientConnection::new(config.clone(), name).unwrap(), socket)
 }
 
+#[track_caller]
 fn get(stream: &mut Stream, target: &str, last: bool) -> Vec<u8> {
-    let end = if last { "Connection: close\r\n" } else { "" };
-    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: one.example\r\n{end}\r\n").as_bytes()).unwrap();
     let mut got = Vec::new();
+    if let Err(error) = try_get(stream, target, last, &mut got) {
+        let phase = if stream.conn.is_handshaking() { "in the handshake" } else { "after the handshake" };
+        panic!("GET {target} {phase}: {error}; so far: {}", got.escape_ascii());
+    }
+    got
+}
+
+/// Reads a response; an end without `close_notify` is an error.
+fn try_get(stream: &mut Stream, target: &str, last: bool, got: &mut Vec<u8>) -> std::io::Result<()> {
+    let end = if last { "Connection: close\r\n" } else { "" };
+    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: one.example\r\n{end}\r\n").as_bytes())?;
     if last {
-        // An end without close_notify is an error of this call.
-        stream.read_to_end(&mut got).unwrap();
-        return got;
+        return stream.read_to_end(got).map(drop);
     }
     let mut byte = [0];
     while !got.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte).unwrap();
+        stream.read_exact(&mut byte)?;
         got.push(byte[0]);
     }
     let head = String::from_utf8(got.clone()).unwrap();
     let len = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
     let mut body = vec![0; len];
-    stream.read_exact(&mut body).unwrap();
-    [got, body].concat()
+    stream.read_exact(&mut body)?;
+    got.extend(body);
+    Ok(())
 }
 
 pub(crate) fn site(kind: Accepting, large: &[u8], change: impl FnOnce(&mut Config)) -> Site {
