@@ -3,6 +3,7 @@
 use super::document::{Entry, Problem, Table};
 use crate::rules::{Auth, Change, Cors, FieldChange, Networks, Pattern, Rate, Redirect, Rule, Users, field};
 use landau_wire::http::{Status, target};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Reads a rule; notes all that is wrong with it.
@@ -18,7 +19,7 @@ pub(super) fn read(entry: &Entry<'_>, problems: &mut Vec<Problem>) -> Option<Rul
     fields(&mut table, &mut rule, problems);
     files(&mut table, &mut rule, problems);
     redirects(&mut table, &mut rule, problems);
-    rule.settings.cors = table.take("cors").map(|entry| cors(&entry, problems)).unwrap_or_default();
+    rule.settings.cors = part(&mut table, "cors", problems, cors);
     access(&mut table, &mut rule, problems);
     table.finish(problems);
     (problems.len() == before).then_some(rule)
@@ -57,20 +58,8 @@ fn files(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
     settings.clean_urls = table.read("clean-urls", problems, Entry::flag);
     settings.try_files = table.read("try-files", problems, |entry| entry.parse_each(fallback)).map(Into::into);
     settings.default_type = table.read("default-type", problems, |entry| entry.parse(media_type));
-    for (key, entry) in table.read("types", problems, Entry::table).into_iter().flat_map(Table::rest) {
-        let ending = ending_of(key).map_err(|why| entry.problem(why));
-        match ending.and_then(|ending| Ok((ending, entry.parse(media_type)?))) {
-            Ok((ending, kind)) => drop(settings.types.insert(ending, kind)),
-            Err(problem) => problems.push(problem),
-        }
-    }
-    for (key, entry) in table.read("error-pages", problems, Entry::table).into_iter().flat_map(Table::rest) {
-        let status = error_status(key).map_err(|why| entry.problem(why));
-        match status.and_then(|status| Ok((status, entry.parse(page)?))) {
-            Ok((status, page)) => drop(settings.error_pages.insert(status, page)),
-            Err(problem) => problems.push(problem),
-        }
-    }
+    settings.types = pairs(table, "types", problems, ending_of, media_type);
+    settings.error_pages = pairs(table, "error-pages", problems, error_status, page);
 }
 
 fn redirects(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
@@ -100,7 +89,7 @@ fn access(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
     let settings = &mut rule.settings;
     settings.allow = table.read("allow", problems, |entry| unless_false(entry, networks)).unwrap_or_default();
     settings.deny = table.read("deny", problems, |entry| unless_false(entry, networks)).unwrap_or_default();
-    settings.auth = table.take("auth").map(|entry| auth(&entry, problems)).unwrap_or_default();
+    settings.auth = part(table, "auth", problems, auth);
     let burst = table.read("burst", problems, |entry| entry.number(0..=1_000_000));
     settings.rate = table
         .read("rate", problems, |entry| {
@@ -126,28 +115,13 @@ fn networks(entry: &Entry<'_>) -> Result<Arc<Networks>, Problem> {
     Ok(Arc::new(networks))
 }
 
-fn auth(entry: &Entry<'_>, found: &mut Vec<Problem>) -> Change<Arc<Auth>> {
-    if entry.flag() == Ok(false) {
-        return Change::Lift;
-    }
-    let mut table = match entry.table() {
-        Ok(table) => table,
-        Err(problem) => {
-            found.push(problem);
-            return Change::Keep;
-        }
-    };
-    let path = table.read("users", found, Entry::text);
-    let realm = table.read("realm", found, |entry| entry.parse(realm)).unwrap_or_else(|| "files".to_owned());
+fn auth(table: &mut Table<'_>, problems: &mut Vec<Problem>) -> Option<Auth> {
+    let path = table.read("users", problems, Entry::text);
+    let realm = table.read("realm", problems, |entry| entry.parse(realm)).unwrap_or_else(|| "files".to_owned());
     if path.is_none() {
-        found.push(table.problem("no users; users = \"FILE\" names a file of htpasswd -B"));
+        problems.push(table.problem("no users; users = \"FILE\" names a file of htpasswd -B"));
     }
-    let line = table.line;
-    table.finish(found);
-    match path {
-        Some(path) => Change::Set(Arc::new(Auth { realm, path: path.into(), line, users: Users::default() })),
-        None => Change::Keep,
-    }
+    Some(Auth { realm, path: path?.into(), line: table.line, users: Users::default() })
 }
 
 /// Checks a text that is sent in quotes.
@@ -158,34 +132,62 @@ fn realm(text: &str) -> Result<String, String> {
     field::check_value(text).map(str::to_owned)
 }
 
-fn cors(entry: &Entry<'_>, found: &mut Vec<Problem>) -> Change<Arc<Cors>> {
-    if entry.flag() == Ok(false) {
-        return Change::Lift;
-    }
-    let mut table = match entry.table() {
-        Ok(table) => table,
-        Err(problem) => {
-            found.push(problem);
-            return Change::Keep;
-        }
+fn cors(table: &mut Table<'_>, problems: &mut Vec<Problem>) -> Option<Cors> {
+    let origins = table.read("origins", problems, |entry| entry.parse_each(Cors::origin)).unwrap_or_default();
+    let mut words = |key, problems: &mut Vec<Problem>| {
+        table.read(key, problems, |entry| entry.parse_each(Cors::token)).unwrap_or_default()
     };
-    let origins = table.read("origins", found, |entry| entry.parse_each(Cors::origin)).unwrap_or_default();
-    let mut words = |key, found: &mut Vec<Problem>| {
-        table.read(key, found, |entry| entry.parse_each(Cors::token)).unwrap_or_default()
-    };
-    let (methods, headers, expose) = (words("methods", found), words("headers", found), words("expose", found));
-    let credentials = table.read("credentials", found, Entry::flag).unwrap_or_default();
-    let max_age = table.read("max-age", found, |entry| entry.parse(landau_units::duration));
+    let methods = words("methods", problems);
+    let (headers, expose) = (words("headers", problems), words("expose", problems));
+    let credentials = table.read("credentials", problems, Entry::flag).unwrap_or_default();
+    let max_age = table.read("max-age", problems, |entry| entry.parse(landau_units::duration));
     let is_for_all = origins.iter().any(|origin| origin == "*");
-    if origins.is_empty() {
-        found.push(table.problem("no origins; origins = \"*\" is for all sites"));
+    let has_origins = !origins.is_empty();
+    if !has_origins {
+        problems.push(table.problem("no origins; origins = \"*\" is for all sites"));
     }
     if is_for_all && credentials {
-        found.push(table.problem("credentials need named origins: any site could read what a user's cookies show"));
+        problems.push(table.problem("credentials need named origins: any site could read what a user's cookies show"));
     }
-    table.finish(found);
     let origins = if is_for_all { Vec::new() } else { origins };
-    Change::Set(Arc::new(Cors { origins, credentials, methods, headers, expose, max_age }))
+    has_origins.then_some(Cors { origins, credentials, methods, headers, expose, max_age })
+}
+
+/// Reads a table of settings that belong together; `false` in its place lifts what an earlier rule has set.
+fn part<T>(
+    table: &mut Table<'_>,
+    key: &'static str,
+    problems: &mut Vec<Problem>,
+    read: impl FnOnce(&mut Table<'_>, &mut Vec<Problem>) -> Option<T>,
+) -> Change<Arc<T>> {
+    match table.read(key, problems, |entry| unless_false(entry, Entry::table)) {
+        Some(Change::Set(mut own)) => {
+            let value = read(&mut own, problems);
+            own.finish(problems);
+            value.map_or(Change::Keep, |value| Change::Set(Arc::new(value)))
+        }
+        Some(Change::Lift) => Change::Lift,
+        Some(Change::Keep) | None => Change::Keep,
+    }
+}
+
+/// Reads a table whose keys are not known before, each by its parser.
+fn pairs<K: Ord, V>(
+    table: &mut Table<'_>,
+    key: &'static str,
+    problems: &mut Vec<Problem>,
+    parse_key: impl Fn(&str) -> Result<K, String>,
+    parse: impl Fn(&str) -> Result<V, String>,
+) -> BTreeMap<K, V> {
+    let mut pairs = BTreeMap::new();
+    for (name, entry) in table.read(key, problems, Entry::table).into_iter().flat_map(Table::rest) {
+        let own = parse_key(name).map_err(|why| entry.problem(why));
+        match own.and_then(|own| Ok((own, entry.parse(&parse)?))) {
+            Ok((own, value)) => drop(pairs.insert(own, value)),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    pairs
 }
 
 /// Reads a value; `false` lifts what an earlier rule has set.
