@@ -1,9 +1,9 @@
 //! Rules by path: what an operator has said about some of the paths of a site.
 //!
 //! Rules are compiled into one [`Rules`] when the configuration is read, and never change. Of the rules that match a
-//! path, in their order, later ones override what earlier ones set; the result is the path's [`Policy`]. It is looked
-//! up with the file and kept with it in the cache, so that a path without a rule costs nothing, and one with rules is
-//! matched once for as long as the cache trusts it.
+//! path, in their order, later ones override what earlier ones set; the result is the path's [`Policy`], which paths with
+//! the same rules share. It is looked up with the file and kept with it in the cache, so that a path without a rule costs
+//! nothing, and one with rules is matched once for as long as the cache trusts it.
 //!
 //! A path is matched after it has been decoded and cleaned, as the file system gets it: no encoding of a path can
 //! evade a rule.
@@ -13,6 +13,7 @@ mod cors;
 pub(crate) mod field;
 mod live;
 mod pattern;
+mod policies;
 mod policy;
 mod rate;
 mod redirect;
@@ -32,6 +33,7 @@ pub(crate) use field::FieldChange;
 use globset::GlobSet;
 use landau_wire::http::Status;
 use landau_wire::http::encoding::Coding;
+use policies::Policies;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -109,6 +111,7 @@ pub struct Rules {
     rule_of: Vec<usize>,
     /// Whether any rule says who may read, or how often.
     restricts: bool,
+    policies: Policies,
 }
 
 impl Rules {
@@ -125,7 +128,7 @@ impl Rules {
         let failed = |error: globset::Error| error.to_string();
         let (globs, caseless_globs) = (globs.build().map_err(failed)?, caseless_globs.build().map_err(failed)?);
         let restricts = rules.iter().any(|rule| rule.settings.restricts());
-        Ok(Self { rules, globs, caseless_globs, rule_of, restricts })
+        Ok(Self { rules, globs, caseless_globs, rule_of, restricts, policies: Policies::default() })
     }
 
     /// Returns what each rule says about users, for their files to be read.
@@ -144,16 +147,11 @@ impl Rules {
     /// Returns what the rules say about a clean path; `None` if they say nothing.
     pub(crate) fn policy(&self, path: &[u8]) -> Option<Arc<Policy>> {
         let matching = self.matching(&self.globs, path);
-        (!matching.is_empty()).then(|| Arc::new(self.policy_of(&matching)))
+        (!matching.is_empty()).then(|| self.policy_of(&matching))
     }
 
-    fn policy_of(&self, matching: &[usize]) -> Policy {
-        let mut policy = Policy::default();
-        for &number in matching {
-            policy.apply(&self.rules[number]);
-        }
-        policy.finish();
-        policy
+    fn policy_of(&self, matching: &[usize]) -> Arc<Policy> {
+        self.policies.get(matching, || Policy::of(matching.iter().map(|&number| &self.rules[number])))
     }
 
     /// Returns who may read a clean path, a client that all of them admit, and how often.
@@ -170,9 +168,9 @@ impl Rules {
         let plain = plain.filter_map(|coding| strip_suffix(path, coding.suffix().as_bytes()));
         for path in [path].into_iter().chain(plain) {
             for globs in [&self.globs, &self.caseless_globs] {
-                let access = self.policy_of(&self.matching(globs, path)).access;
-                if !access.is_open() && !found.iter().any(|known| known.is_same(&access)) {
-                    found.push(access);
+                let access = &self.policy_of(&self.matching(globs, path)).access;
+                if !access.is_open() && !found.iter().any(|known| known.is_same(access)) {
+                    found.push(access.clone());
                 }
             }
         }

@@ -15,8 +15,10 @@ const TLS_ONLY: &str = "Strict-Transport-Security";
 
 /// What the rules say about one path.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct Policy {
-    fields: Vec<Field>,
+    /// Whether other paths share it.
+    pub(super) is_shared: bool,
     /// The field lines of every response.
     pub(crate) lines: Vec<u8>,
     /// Those of responses that are no error.
@@ -54,16 +56,26 @@ pub(crate) struct Hidden {
 }
 
 impl Policy {
+    /// Returns what rules say together.
+    pub(super) fn of<'a>(rules: impl Iterator<Item = &'a Rule>) -> Self {
+        let (mut policy, mut fields) = (Self::default(), Vec::new());
+        for rule in rules {
+            policy.apply(rule, &mut fields);
+        }
+        policy.write(&fields);
+        policy
+    }
+
     /// Lets a rule override what was said before it.
-    pub(super) fn apply(&mut self, rule: &Rule) {
+    fn apply<'a>(&mut self, rule: &'a Rule, fields: &mut Vec<&'a Field>) {
         for change in &rule.fields {
             match change {
-                FieldChange::Remove(name) => self.remove(name),
+                FieldChange::Remove(name) => self.remove(name, fields),
                 FieldChange::Set(field) => {
-                    self.remove(&field.name);
-                    self.fields.push(field.clone());
+                    self.remove(&field.name, fields);
+                    fields.push(field);
                 }
-                FieldChange::Add(field) => self.fields.push(field.clone()),
+                FieldChange::Add(field) => fields.push(field),
             }
         }
         let set = &rule.settings;
@@ -84,15 +96,15 @@ impl Policy {
         self.types.extend(set.types.clone());
     }
 
-    fn remove(&mut self, name: &str) {
-        self.fields.retain(|field| !field.is(name));
+    fn remove(&mut self, name: &str, fields: &mut Vec<&Field>) {
+        fields.retain(|field| !field.is(name));
         self.hidden.tag |= name.eq_ignore_ascii_case("ETag");
         self.hidden.time |= name.eq_ignore_ascii_case("Last-Modified");
     }
 
-    /// Prepares the field lines, after the last rule.
-    pub(super) fn finish(&mut self) {
-        for field in &self.fields {
+    /// Prepares the field lines.
+    fn write(&mut self, fields: &[&Field]) {
+        for field in fields {
             let lines = if FRESHNESS.iter().any(|name| field.is(name)) {
                 &mut self.freshness_lines
             } else if field.is(TLS_ONLY) {
@@ -102,6 +114,17 @@ impl Policy {
             };
             lines.extend(field.line());
         }
+    }
+
+    /// Returns its size in bytes; 0 if other paths share it.
+    pub(crate) fn own_bytes(&self) -> usize {
+        if self.is_shared {
+            return 0;
+        }
+        let lines = self.lines.len() + self.freshness_lines.len() + self.tls_lines.len();
+        let of_type = |(ending, _): (&String, &Arc<str>)| ending.len() + size_of::<(String, Arc<str>)>();
+        let types: usize = self.types.iter().map(of_type).sum();
+        size_of::<Self>() + lines + types + self.error_pages.len() * size_of::<(Status, Arc<[u8]>)>()
     }
 
     /// Returns the media type of a file by its name.

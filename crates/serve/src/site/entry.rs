@@ -162,7 +162,10 @@ impl Entry {
                 Self::Redirect { location, .. } => location.len(),
                 Self::Listing(listing) => listing.html.len() + listing.json.len(),
                 Self::Failure(_) => 0,
-                Self::Ruled(ruled) => size_of::<Policy>() + ruled.policy.lines.len() + ruled.entry.cost(),
+                Self::Ruled(ruled) => {
+                    let own = size_of::<Ruled>() + ruled.access.len() * size_of::<Access>();
+                    own + ruled.policy.own_bytes() + ruled.entry.cost()
+                }
             }
     }
 }
