@@ -12,7 +12,7 @@ use crate::memory;
 use crate::metrics::{Counted, Metrics, now_s};
 use crate::privilege::{self, Sandbox, User};
 use crate::rules::LiveRules;
-use crate::site::Notices;
+use crate::site::{Folder, Notices};
 use crate::tls::Settings;
 #[cfg(target_os = "linux")]
 use crate::transport::Completions;
@@ -155,6 +155,18 @@ impl Server {
         settle_memory(&mut config, 1);
         let counters = (0..=config.workers.max(1)).map(|_| Counters::default()).collect();
         Self::start_with(config, counters)
+    }
+
+    /// Checks what a start would open besides addresses and the log: the directory, the certificates and the directories
+    /// of the sandbox; and that the user that it would switch to can enter the directory, if this is root's process,
+    /// which then is that user's. Returns all that is wrong.
+    pub fn check(config: &Config, user: Option<&User>) -> Vec<Error> {
+        let of_folder = Folder::new(config, Arc::default(), false).err();
+        let others = [settings(config).err(), Sandbox::new(config).err()];
+        let is_root = landau_sys::process::effective_user() == 0;
+        let of_user = user.filter(|_| is_root && of_folder.is_none());
+        let of_user = of_user.and_then(|user| privilege::switch_user(user, config).err());
+        of_folder.into_iter().chain(others.into_iter().flatten()).chain(of_user).collect()
     }
 
     /// Starts a server that counts in these: one for each worker, and one for the log. The memory of caches and

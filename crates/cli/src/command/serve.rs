@@ -6,8 +6,8 @@ mod running;
 use crate::options::{Numbers, numbers};
 use crate::status;
 use landau_serve::{
-    Accepting, AccessLog, Config, Listen, LiveRules, LogFormat, LogTarget, Networks, SandboxMode, Timeouts, TlsFiles,
-    User, supervisor, systemd,
+    Accepting, AccessLog, Config, Listen, LiveRules, LogFormat, LogTarget, Networks, SandboxMode, Server, Timeouts,
+    TlsFiles, User, supervisor, systemd,
 };
 use landau_units::{duration_in, size_in};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,8 @@ pub(crate) struct Args {
     /// SIGHUP reloads the rules
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Say what is wrong with the configuration file, with the line of each error, and end
+    /// Say what is wrong with the configuration file, with the line of each error, and with the directory, the
+    /// certificates, the user and the files of users that it names, and end
     #[arg(long, requires = "config")]
     check: bool,
     /// Listen at ADDRESS:PORT, :PORT (all addresses), unix:PATH or fd:NUMBER (an inherited socket), with tls: before it
@@ -205,10 +206,18 @@ fn file_name(text: &str) -> Result<String, String> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let Some(path) = &args.config else { return serve(args, None) };
     let (merged, rules) = file::read(path)?;
-    if !args.check {
-        return serve(&merged, Some(rules));
-    }
-    config(&merged)?;
+    if args.check { check(path, &merged, rules) } else { serve(&merged, Some(rules)) }
+}
+
+/// Says what is wrong with a configuration: with its text, and with the files that it names.
+fn check(path: &Path, args: &Args, rules: LiveRules) -> anyhow::Result<u8> {
+    let mut config = config(args)?;
+    config.rules = Some(Arc::new(rules));
+    let user = resolved_user(args, landau_sys::process::effective_user() == 0);
+    let of_files = Server::check(&config, user.as_ref().ok().and_then(Option::as_ref));
+    let wrong: Vec<String> =
+        user.err().into_iter().chain(of_files).map(|error| format!("{}: {error}", path.display())).collect();
+    anyhow::ensure!(wrong.is_empty(), "{}", wrong.join("\nlandau: "));
     status::print(&format!("{}: no errors", path.display()))?;
     Ok(status::DONE)
 }
@@ -235,14 +244,14 @@ fn pair(files: &[PathBuf]) -> Option<TlsFiles> {
 /// Returns the user to switch to: the given one, or nobody if root started the server.
 fn user(args: &Args) -> anyhow::Result<Option<User>> {
     let is_root = landau_sys::process::effective_user() == 0;
-    match &args.user {
-        Some(name) if !is_root => {
-            anyhow::bail!("--user {name}: only root can switch to another user; start the server as that user instead")
-        }
-        Some(name) => Ok(Some(name.parse()?)),
-        None if is_root => Ok(Some("nobody".parse()?)),
-        None => Ok(None),
+    if let (Some(name), false) = (&args.user, is_root) {
+        anyhow::bail!("--user {name}: only root can switch to another user; start the server as that user instead");
     }
+    Ok(resolved_user(args, is_root)?)
+}
+
+fn resolved_user(args: &Args, is_root: bool) -> Result<Option<User>, landau_serve::Error> {
+    args.user.as_deref().or(is_root.then_some("nobody")).map(str::parse).transpose()
 }
 
 /// Prints a message for the operator, once for all processes of a server.

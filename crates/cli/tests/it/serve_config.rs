@@ -27,6 +27,27 @@ fn check_tells_every_error_with_its_line() {
     assert!(ran.err.starts_with("landau: serve.toml:2: workers: invalid value '0'"), "{ran:?}");
 }
 
+/// The server would not start, or nobody could log in.
+#[test]
+fn check_opens_what_the_file_names() {
+    let room = room();
+    let check = |text: &str| {
+        std::fs::write(room.file("serve.toml"), text).unwrap();
+        room.landau(&["serve", "--config", "serve.toml", "--check"])
+    };
+    std::fs::write(room.file("users"), "ann:$2y$05$abcdefghijklmnopqrstuuzDO\n").unwrap();
+    let ran = check("root = 'www'\n[[rule]]\npath = '/'\nauth = { users = 'users' }\n");
+    assert!(ran.err.contains("users: line 1: \"ann\": the bcrypt hash is not whole"), "{ran:?}");
+    let ran = check("root = 'nowhere'\ntls = [['cert.pem', 'key.pem']]\nuser = 'nobody-of-this-name'\n");
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let told: Vec<&str> = ran.err.lines().collect();
+    let expected = ["--user \"nobody-of-this-name\": no such user", "cannot serve nowhere: ", "--tls cert.pem: "];
+    assert_eq!(told.len(), expected.len(), "{ran:?}");
+    for (line, expected) in told.iter().zip(expected) {
+        assert!(line.starts_with(&format!("landau: serve.toml: {expected}")), "{expected} in {ran:?}");
+    }
+}
+
 #[test]
 fn sighup_reloads_the_rules_and_a_bad_file_keeps_them() {
     for more in [&[][..], &["--processes", "2"]] {

@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const BCRYPT: [&str; 4] = ["$2a$", "$2b$", "$2x$", "$2y$"];
 const SHA_CRYPT: [&str; 2] = ["$5$", "$6$"];
 
+/// The letters of a SHA-crypt digest, in the order of [`SHA_CRYPT`].
+const SHA_LETTERS: [usize; 2] = [43, 86];
+
 /// The longest name with its password that is looked at.
 const LONGEST_BYTES: usize = 1024;
 
@@ -44,13 +47,8 @@ impl Users {
             let (name, hash) = line.split_once(':').ok_or_else(|| format!("line {}: expected NAME:HASH", place + 1))?;
             // Some write further columns.
             let hash = hash.split(':').next().unwrap_or_default().trim_end();
-            let is_known = BCRYPT.iter().chain(&SHA_CRYPT).any(|beginning| hash.starts_with(beginning));
-            if name.is_empty() || !is_known {
-                return Err(format!(
-                    "line {}: the hash of {name:?} is neither bcrypt (htpasswd -B) nor SHA-crypt (openssl passwd -6)",
-                    place + 1
-                ));
-            }
+            let why = if name.is_empty() { Err("there is no name") } else { check(hash) };
+            why.map_err(|why| format!("line {}: {name:?}: {why}", place + 1))?;
             hashes.insert(name.to_owned(), hash.to_owned());
         }
         Ok(Self { hashes, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) })
@@ -79,6 +77,27 @@ impl Users {
         hash.update(&login.password);
         hash.finalize().into()
     }
+}
+
+/// Checks that a hash can be verified: nobody could log in with one that was cut off.
+fn check(hash: &str) -> Result<(), &'static str> {
+    if BCRYPT.iter().any(|beginning| hash.starts_with(beginning)) {
+        let is_whole = hash.parse::<bcrypt::HashParts>().is_ok_and(|parts| (4..=31).contains(&parts.get_cost()));
+        return if is_whole { Ok(()) } else { Err("the bcrypt hash is not whole") };
+    }
+    let kind = SHA_CRYPT.iter().position(|beginning| hash.starts_with(beginning));
+    let kind = kind.ok_or("the hash is neither bcrypt (htpasswd -B) nor SHA-crypt (openssl passwd -6)")?;
+    let rest = &hash[SHA_CRYPT[kind].len()..];
+    let rest = match rest.strip_prefix("rounds=").and_then(|rounds| rounds.split_once('$')) {
+        Some((rounds, rest)) if rounds.parse().is_ok_and(|rounds: u32| rounds >= sha_crypt::Params::ROUNDS_MIN) => rest,
+        Some(_) => return Err("the number of rounds is not one of SHA-crypt"),
+        None => rest,
+    };
+    let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'.' | b'/');
+    let is_whole = rest.split_once('$').is_some_and(|(salt, digest)| {
+        !salt.is_empty() && digest.len() == SHA_LETTERS[kind] && digest.bytes().all(is_letter)
+    });
+    if is_whole { Ok(()) } else { Err("the SHA-crypt hash is not whole") }
 }
 
 impl Login {
@@ -149,6 +168,24 @@ mod tests {
         for wrong in ["ann", "ann:", "ann:secret", "ann:$apr1$x$y", "ann:{SHA}abc", ":$6$x$y"] {
             assert!(Users::parse(wrong).unwrap_err().starts_with("line 1: "), "{wrong}");
         }
+    }
+
+    /// The server started, and nobody could log in.
+    #[test]
+    fn hashes_that_are_cut_off_are_refused() {
+        for line in file().lines().filter(|line| line.contains('$')) {
+            let hash = line.split(':').nth(1).unwrap();
+            assert!(Users::parse(&format!("ann:{hash}")).is_ok(), "{hash}");
+            for len in 0..hash.len() {
+                let cut = format!("ann:{}", &hash[..len]);
+                assert!(Users::parse(&cut).is_err(), "{cut}");
+            }
+            assert!(Users::parse(&format!("ann:{hash}x")).is_err() && Users::parse(&format!("ann:{hash}$x")).is_err());
+        }
+        let sha = SHA.lines().next().unwrap();
+        let with_rounds = |rounds: &str| Users::parse(&sha.replace("$6$", &format!("$6$rounds={rounds}$"))).is_ok();
+        assert!(with_rounds("5000") && !with_rounds("5") && !with_rounds("x") && !with_rounds("99999999999"));
+        assert!(Users::parse("ann:$2y$99$aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa").is_err());
     }
 
     #[test]
