@@ -239,6 +239,14 @@ impl Config {
             clock: None,
         }
     }
+
+    /// Returns whether it matters which address a connection comes from.
+    pub(crate) fn must_know_peers(&self) -> bool {
+        self.connections_per_address.is_some()
+            || self.log.is_some()
+            || self.rules.is_some()
+            || self.forwarded_from.is_some()
+    }
 }
 
 #[cfg(test)]

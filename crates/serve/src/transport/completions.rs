@@ -99,7 +99,8 @@ impl Completions {
         match completion {
             Completion::Received { token, buffer } => self.received(token.0, buffer, table),
             Completion::Accepted { token, connection } => {
-                let peer = if self.must_know_peer { stream::peer(&connection).ok().flatten() } else { None };
+                // Without an address it is a client of a Unix socket; one that has none any more is gone.
+                let peer = if self.must_know_peer { stream::peer(&connection).ok()? } else { None };
                 let is_tls = self.is_tls.get((token.0 - LISTENERS) as usize).is_some_and(|&is_tls| is_tls);
                 Some(Event::Accepted(Arrival { fd: connection, peer: peer.map(|peer| peer.ip()), is_tls }))
             }
@@ -223,7 +224,7 @@ impl Transport for Completions {
             ring,
             is_tls: listeners.iter().map(|listener| listener.is_tls).collect(),
             listeners,
-            must_know_peer: config.connections_per_address.is_some() || config.log.is_some(),
+            must_know_peer: config.must_know_peers(),
             entries: Vec::new(),
             current: None,
             readable: VecDeque::new(),

@@ -113,6 +113,25 @@ fn a_rule_is_not_evaded() {
     }
 }
 
+/// Workers with a ring asked for addresses only for the log: no `deny` was for anyone, and `allow = "unix"` for all.
+#[test]
+fn addresses_are_those_of_the_clients() {
+    for kind in kinds() {
+        for (rule, expected) in [
+            ("deny = '127.0.0.0/8'", 403),
+            ("allow = 'unix'", 403),
+            ("allow = '127.0.0.1'", 200),
+            ("deny = 'unix'", 200),
+        ] {
+            let site = Site::new(&[("a", b"a")], |config| {
+                config.accepting = kind;
+                set_rules(config, &format!("[[rule]]\npath = '/'\n{rule}\n"));
+            });
+            assert_eq!(site.get("/a", "").status, expected, "{kind:?} {rule}");
+        }
+    }
+}
+
 #[test]
 fn users_log_in() {
     for kind in kinds() {
