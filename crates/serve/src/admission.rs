@@ -90,6 +90,15 @@ impl Admission {
         })
     }
 
+    /// Counts a connection of a proxy for its client; says why that is not admitted.
+    pub(crate) fn enter_client(&mut self, client: Option<IpAddr>) -> Result<(), Refusal> {
+        if self.limiter.enter_address(client) {
+            return Ok(());
+        }
+        self.counters.refused_address().add(1);
+        Err(Refusal(Full::Address))
+    }
+
     /// Counts an admitted connection that has ended.
     #[inline]
     pub(crate) fn leave(&mut self, peer: Option<IpAddr>) {

@@ -23,6 +23,8 @@ const LINGER_IN_ALL_MS: u32 = 30_000;
 pub(crate) enum State {
     /// An unused entry of the table.
     Free,
+    /// The header of the PROXY protocol has not ended.
+    Preface,
     /// Nothing has been received yet.
     Fresh,
     /// The connection waits for the next request.
@@ -82,6 +84,11 @@ impl Connection {
     pub(crate) fn peer(&self) -> Option<IpAddr> {
         let address = Ipv6Addr::from(self.peer);
         if address.is_unspecified() { None } else { Some(address.to_canonical()) }
+    }
+
+    /// Sets the client's address.
+    pub(crate) fn set_peer(&mut self, peer: Option<IpAddr>) {
+        self.peer = octets(peer);
     }
 
     /// Returns what the connection has while something is under way.
@@ -176,11 +183,7 @@ impl Table {
     }
 
     pub(crate) fn insert(&mut self, fd: OwnedFd, peer: Option<IpAddr>, is_tls: bool, is_late: bool) -> u32 {
-        let peer = match peer {
-            None => [0; 16],
-            Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
-            Some(IpAddr::V6(address)) => address.octets(),
-        };
+        let peer = octets(peer);
         let (fd, active) = (Some(fd), None);
         let entry = Connection { fd, state: State::Fresh, is_late, is_tls, peer, active, next: NONE };
         let number = self.next();
@@ -220,9 +223,19 @@ impl Table {
     /// Returns the numbers of all connections with nothing under way. A TLS connection that was accepted while the
     /// server was ending is not one of them: its client has had no time to ask.
     pub(crate) fn idle(&self) -> Vec<u32> {
-        let is_idle =
-            |entry: &Connection| matches!(entry.state, State::Idle | State::Fresh) && !(entry.is_tls && entry.is_late);
+        let is_idle = |entry: &Connection| {
+            matches!(entry.state, State::Idle | State::Fresh | State::Preface) && !(entry.is_tls && entry.is_late)
+        };
         (0..self.entries.len() as u32).filter(|&number| is_idle(&self.entries[number as usize])).collect()
+    }
+}
+
+/// Returns an address as the table has it; zeroes if there is none.
+fn octets(peer: Option<IpAddr>) -> [u8; 16] {
+    match peer {
+        None => [0; 16],
+        Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
+        Some(IpAddr::V6(address)) => address.octets(),
     }
 }
 

@@ -65,6 +65,7 @@ counters! {
         server_errors "responses 5xx",
         bytes_sent "bytes sent",
         heads_late "connections closed because a request head or TLS handshake took too long",
+        prefaces_malformed "connections of a proxy closed because they began with no header of the PROXY protocol",
         idle_closed "connections closed because they were idle",
         slow_closed "connections closed because the client read too slowly",
         cache_hits "requests answered from the cache",

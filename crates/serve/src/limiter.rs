@@ -52,6 +52,15 @@ impl ConnectionLimiter {
         Ok(())
     }
 
+    /// Counts a connection, which was counted without an address, for its client; returns false, without counting, if
+    /// that one's limit is reached.
+    pub(crate) fn enter_address(&self, client: Option<IpAddr>) -> bool {
+        match (&self.addresses, client) {
+            (Some(addresses), Some(client)) => addresses.enter(client),
+            _ => true,
+        }
+    }
+
     /// Counts a connection that has ended.
     #[inline]
     pub(crate) fn leave(&self, peer: Option<IpAddr>) {

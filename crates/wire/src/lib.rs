@@ -12,4 +12,5 @@
 mod decimal;
 pub mod dns;
 pub mod http;
+pub mod proxy;
 pub mod smtp;

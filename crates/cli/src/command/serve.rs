@@ -98,6 +98,10 @@ pub(crate) struct Args {
     /// with 429 [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_per_address: Option<u32>,
+    /// Expect a header of the PROXY protocol (version 1 or 2) at the beginning of connections from these proxies: an
+    /// address, a network such as 10.0.0.0/8, or unix; repeatable. A connection without it is closed [default: none]
+    #[arg(long, value_name = "NETWORK", value_parser = network)]
+    proxy_protocol: Vec<String>,
     /// Believe what these proxies say in X-Forwarded-For and X-Forwarded-Proto about the client, for the log and the
     /// rules: an address, a network such as 10.0.0.0/8, or unix; repeatable [default: none]
     #[arg(long, value_name = "NETWORK", value_parser = network)]
@@ -339,6 +343,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     }
     config.log = args.log.clone().map(|target| AccessLog { target, format: args.log_format });
     config.forwarded_from = networks("--forwarded-from", &args.forwarded_from)?;
+    config.proxies = networks("--proxy-protocol", &args.proxy_protocol)?;
     config.report = report;
     Ok(config)
 }

@@ -171,6 +171,8 @@ pub struct Config {
     pub listings: bool,
     /// The rules by path, if there is a configuration file.
     pub rules: Option<Arc<LiveRules>>,
+    /// The proxies whose connections begin with a header of the PROXY protocol.
+    pub proxies: Option<Networks>,
     /// The proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` say who asks.
     pub forwarded_from: Option<Networks>,
     /// Whether each directory in the root is a host.
@@ -223,6 +225,7 @@ impl Config {
             index: vec!["index.html".to_owned()],
             listings: true,
             rules: None,
+            proxies: None,
             forwarded_from: None,
             virtual_hosts: false,
             cache_bytes: 64 << 20,
@@ -246,6 +249,7 @@ impl Config {
             || self.log.is_some()
             || self.rules.is_some()
             || self.forwarded_from.is_some()
+            || self.proxies.is_some()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Worker;
 use crate::config::Accepting;
+use crate::connection::State;
 use crate::exchange::{After, Remainder, answer};
 use crate::site::Client;
 use crate::tls;
@@ -99,13 +100,23 @@ impl<T: Transport> Worker<T> {
         self.poll_once(Some(Duration::ZERO));
     }
 
-    pub(super) fn admit(&mut self, arrival: Arrival) {
+    pub(super) fn admit(&mut self, mut arrival: Arrival) {
+        let is_of_proxy = self.config.proxies.as_ref().is_some_and(|proxies| proxies.has(arrival.peer));
+        if is_of_proxy {
+            // Its client is known, and counted, when the header has come.
+            arrival.peer = None;
+        }
         self.refused.limit(self.admission.most_refused(self.table.len()));
         if self.is_refused(&arrival) {
             return self.refused.keep(arrival.fd, self.transport.now_ms());
         }
+        if is_of_proxy {
+            let number = self.enter(arrival);
+            if let Some(connection) = number.and_then(|number| self.table.get(number)) {
+                connection.state = State::Preface;
+            }
         // A client that connects while the server ends has sent its request already, or is not waited for.
-        if !arrival.is_tls && (self.site.closing || self.speculative_read.is_worth_it()) {
+        } else if !arrival.is_tls && (self.site.closing || self.speculative_read.is_worth_it()) {
             self.admit_with_request(arrival);
         } else {
             self.enter(arrival);

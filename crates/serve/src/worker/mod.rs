@@ -7,6 +7,7 @@
 
 mod accept;
 mod delivery;
+mod preface;
 mod tls;
 
 use crate::admission::Admission;
@@ -213,6 +214,7 @@ impl<T: Transport> Worker<T> {
         match connection.state {
             State::Idle | State::Fresh | State::Head | State::Body if is_ready => self.receive(number),
             State::Sending if is_ready => self.go_on(number),
+            State::Preface if is_ready => self.receive_preface(number),
             State::Lingering if is_ready => self.linger(number),
             // Level-triggered backends report WRITE_CLOSED in each wait, even with no interest: without closing, the
             // loop would spin.
@@ -239,6 +241,12 @@ impl<T: Transport> Worker<T> {
                 None => return,
             }
         }
+        self.answer_received(number, count);
+    }
+
+    /// Answers what is in the scratch buffer.
+    #[inline]
+    fn answer_received(&mut self, number: u32, count: usize) {
         let Some(connection) = self.table.get(number) else { return };
         self.send_buffers.clear();
         let is_active = connection.active.is_some();
@@ -327,7 +335,7 @@ impl<T: Transport> Worker<T> {
         let Some(connection) = self.table.get(number) else { return };
         match connection.state {
             State::Idle => self.counters.idle_closed().add(1),
-            State::Fresh => self.counters.heads_late().add(1),
+            State::Fresh | State::Preface => self.counters.heads_late().add(1),
             State::Head | State::Body => {
                 self.counters.heads_late().add(1);
                 self.send_buffers.clear();

@@ -123,6 +123,12 @@ impl<T: Transport> Worker<T> {
         }
         // One attempt: the connection ends either way.
         let _ = self.flush(number);
+        self.end_and_linger(number);
+    }
+
+    /// Shuts a connection down for writing, without a word of TLS, and discards what still arrives.
+    #[cold]
+    pub(super) fn end_and_linger(&mut self, number: u32) {
         let now_ms = self.transport.now_ms();
         self.sessions.remove(number);
         let Some(connection) = self.table.get(number) else { return };

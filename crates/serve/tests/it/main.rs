@@ -12,6 +12,7 @@ mod many;
 mod memory;
 mod operator;
 mod pressure;
+mod proxy;
 mod rules;
 mod rules_access;
 mod slow;

@@ -71,10 +71,18 @@ fn client(version: &'static rustls::SupportedProtocolVersion) -> Arc<ClientConfi
 pub(crate) type Stream = StreamOwned<ClientConnection, TcpStream>;
 
 fn connect(address: SocketAddr, config: &Arc<ClientConfig>, host: &str) -> Stream {
-    let socket = TcpStream::connect(address).unwrap();
+    over(TcpStream::connect(address).unwrap(), config, host)
+}
+
+fn over(socket: TcpStream, config: &Arc<ClientConfig>, host: &str) -> Stream {
     socket.set_read_timeout(Some(LONG)).unwrap();
     let name = ServerName::try_from(host.to_owned()).unwrap();
     StreamOwned::new(ClientConnection::new(config.clone(), name).unwrap(), socket)
+}
+
+/// The response to one request over TLS on this connection.
+pub(crate) fn get_over(socket: TcpStream, target: &str) -> Vec<u8> {
+    get(&mut over(socket, &client(&rustls::version::TLS13), "one.example"), target, true)
 }
 
 #[track_caller]
@@ -110,10 +118,14 @@ fn try_get(stream: &mut Stream, target: &str, last: bool, got: &mut Vec<u8>) -> 
 pub(crate) fn site(kind: Accepting, large: &[u8], change: impl FnOnce(&mut Config)) -> Site {
     Site::new(&[("a", b"hello"), ("large", large)], |config| {
         config.accepting = kind;
-        config.listen = vec!["tls:127.0.0.1:0".parse().unwrap()];
-        config.tls = vec![files("one"), files("two")];
+        over_tls(config);
         change(config);
     })
+}
+
+pub(crate) fn over_tls(config: &mut Config) {
+    config.listen = vec!["tls:127.0.0.1:0".parse().unwrap()];
+    config.tls = vec![files("one"), files("two")];
 }
 
 /// A client that has had a response.
