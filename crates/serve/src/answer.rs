@@ -5,7 +5,7 @@
 
 use crate::rules::Policy;
 use crate::send_buffers::SendBuffers;
-use crate::site::{Body, Client, Entry, Form, Listing, Ruled};
+use crate::site::{Body, Client, Entry, Form, Listing};
 use landau_reactor::batch::Buffer;
 use landau_wire::http::accept::Preference;
 use landau_wire::http::condition::{self, Decision, Validators};
@@ -166,16 +166,23 @@ impl<'a> Answer<'a> {
             Entry::Redirect { location, status } => self.redirect(location, *status, request),
             Entry::Listing(listing) => self.listing(listing, request),
             Entry::Failure(status) => self.failure(*status),
-            Entry::Ruled(ruled) => self.ruled(ruled, request, client, now_s),
+            Entry::Ruled(ruled) => self.ruled(&ruled.entry, &ruled.policy, request, client, now_s),
         }
     }
 
     /// Answers with what a path stands for, with the fields that the rules add.
     #[cold]
     #[inline(never)]
-    pub(crate) fn ruled(&mut self, ruled: &Ruled, request: &Request<'_>, client: Client, now_s: u64) -> Status {
-        let extra = Extra::new(&ruled.policy, request, client);
-        self.with(&extra, |answer| answer.entry(&ruled.entry, request, client, now_s))
+    pub(crate) fn ruled(
+        &mut self,
+        entry: &Entry,
+        policy: &Policy,
+        request: &Request<'_>,
+        client: Client,
+        now_s: u64,
+    ) -> Status {
+        let extra = Extra::new(policy, request, client);
+        self.with(&extra, |answer| answer.entry(entry, request, client, now_s))
     }
 
     /// Answers with an error: its page, if it has one.

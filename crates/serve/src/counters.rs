@@ -68,6 +68,7 @@ counters! {
         prefaces_malformed "connections of a proxy closed because they began with no header of the PROXY protocol",
         idle_closed "connections closed because they were idle",
         slow_closed "connections closed because the client read too slowly",
+        files_compressed "files compressed for clients that want it",
         cache_hits "requests answered from the cache",
         cache_misses "requests answered from the file system",
         remote_look_ups "look-ups on a file system that is not local, made by another thread",

@@ -54,6 +54,7 @@ fn fields(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
 fn files(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
     let settings = &mut rule.settings;
     settings.listings = table.read("listings", problems, Entry::flag);
+    settings.compress = table.read("compress", problems, Entry::flag);
     settings.dotfiles = table.read("dotfiles", problems, Entry::flag);
     settings.clean_urls = table.read("clean-urls", problems, Entry::flag);
     settings.try_files = table.read("try-files", problems, |entry| entry.parse_each(fallback)).map(Into::into);

@@ -9,6 +9,7 @@
 //! evade a rule.
 
 mod access;
+mod compressible;
 mod cors;
 pub(crate) mod field;
 mod live;
@@ -90,6 +91,8 @@ pub(crate) struct Settings {
     pub(crate) deny: Change<Arc<Networks>>,
     pub(crate) auth: Change<Arc<Auth>>,
     pub(crate) rate: Change<Arc<Rate>>,
+    /// Whether files are compressed for clients that want it.
+    pub(crate) compress: Option<bool>,
     /// The most bytes a second over one connection.
     pub(crate) bandwidth: Change<u64>,
 }

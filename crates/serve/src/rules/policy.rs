@@ -1,5 +1,6 @@
 //! What the rules say about one path.
 
+use super::compressible;
 use super::field::{Field, FieldChange};
 use super::{Access, Change, Cors, Redirect, Rule};
 use landau_wire::http::{Status, mime, target};
@@ -41,6 +42,8 @@ pub(crate) struct Policy {
     pub(crate) listings: Option<bool>,
     /// Whether names that begin with a dot are served.
     pub(crate) dotfiles: bool,
+    /// Whether files are compressed for clients that want it.
+    compress: bool,
     pub(crate) access: Access,
     /// The most bytes a second over one connection.
     pub(crate) bandwidth: Option<u64>,
@@ -89,6 +92,7 @@ impl Policy {
         change(&mut self.access.deny, &set.deny);
         change(&mut self.access.auth, &set.auth);
         change(&mut self.access.rate, &set.rate);
+        replace(&mut self.compress, set.compress.as_ref());
         change(&mut self.bandwidth, &set.bandwidth);
         self.listings = set.listings.or(self.listings);
         self.default_type = set.default_type.clone().or(self.default_type.take());
@@ -149,6 +153,11 @@ impl Policy {
             None => template.clone().into_bytes(),
         });
         html.into_iter().chain(tried).filter(move |path| self.dotfiles || !is_hidden(path))
+    }
+
+    /// Returns whether a file is compressed for clients that want it.
+    pub(crate) fn compresses(&self, content_type: &str, size: u64) -> bool {
+        self.compress && compressible::is_worth_it(content_type, size)
     }
 
     /// Returns the page for an error, as an encoded path.

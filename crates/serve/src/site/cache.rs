@@ -87,6 +87,11 @@ impl Cache {
         }
     }
 
+    /// Returns whether an entry of so many bytes can be kept.
+    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
+        bytes <= self.most_bytes as u64
+    }
+
     /// Returns an upper bound of its size.
     pub(crate) fn bytes(&self) -> usize {
         self.young_bytes + self.old_bytes

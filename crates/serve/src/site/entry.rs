@@ -97,10 +97,23 @@ const DESCRIPTOR_COST: usize = 1 << 20;
 impl Form {
     /// Prepares a file, whose name tells its media type, in a coding. `varies`: it exists in others as well.
     pub(crate) fn new(content: Content, name: &[u8], coding: Coding, varies: bool, policy: Option<&Policy>) -> Self {
+        let content_type = policy.map_or_else(|| mime::of_name(name), |policy| policy.media_type(name));
+        let varies = varies || policy.is_some_and(|policy| policy.compresses(&content_type, content.status.size));
+        Self::with_type(content, content_type, coding, "", varies, policy)
+    }
+
+    /// `mark` is added to the entity tag.
+    fn with_type(
+        content: Content,
+        content_type: Cow<'static, str>,
+        coding: Coding,
+        mark: &str,
+        varies: bool,
+        policy: Option<&Policy>,
+    ) -> Self {
         let Content { body, status, is_settled } = content;
         let nanoseconds = i128::from(status.modified_s) * 1_000_000_000 + i128::from(status.modified_ns);
-        let tag = format!("\"{nanoseconds:x}-{:x}\"", status.size).into_bytes();
-        let content_type = policy.map_or_else(|| mime::of_name(name), |policy| policy.media_type(name));
+        let tag = format!("\"{nanoseconds:x}-{:x}{mark}\"", status.size).into_bytes();
         let hidden = policy.map(|policy| policy.hidden).unwrap_or_default();
         let mut validators = if hidden.tag { Vec::new() } else { line("ETag", &tag) };
         if let Ok(modified_s) = u64::try_from(status.modified_s)
@@ -121,6 +134,11 @@ impl Form {
         let (validators, content) = (validators.into_boxed_slice(), content.into_boxed_slice());
         let (head, tag) = (head.into_boxed_slice(), tag.into_boxed_slice());
         Self { status, is_settled, body, head, validators, content, tag, content_type }
+    }
+
+    /// Prepares a form that was made here, of a file with this media type. Its tag must not be that of the plain form.
+    pub(crate) fn made(content: Content, content_type: String, coding: Coding, policy: &Policy) -> Self {
+        Self::with_type(content, content_type.into(), coding, coding.suffix(), true, Some(policy))
     }
 
     fn cost(&self) -> usize {

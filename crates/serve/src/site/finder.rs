@@ -1,10 +1,11 @@
-//! Look-ups on a file system that is not local, directory listings, and the verification of passwords, made by other
-//! threads: a slow server of files, a directory with many entries, or a costly hash delays only the clients that ask
-//! for it.
+//! Look-ups on a file system that is not local, directory listings, the verification of passwords and compression, made
+//! by other threads: a slow server of files, a directory with many entries, or a costly hash delays only the clients
+//! that ask for it.
 //!
 //! What several clients ask for is made once. The threads are started when they are first needed, and end with their
 //! worker. They share its descriptor table.
 
+use super::compress::Job;
 use super::entry::Entry;
 use super::lookup::{Folder, View};
 use crate::fetch::Ticket;
@@ -20,6 +21,10 @@ const LOOKERS: usize = 4;
 /// The most logins that wait to be verified, of each worker: further ones are refused.
 const LOGINS: usize = 32;
 
+/// The most files that wait to be compressed, of each worker: further ones are sent as they are. Each may hold a
+/// descriptor of those reserved for files.
+const JOBS: usize = 16;
+
 /// What is to be found.
 #[derive(Debug)]
 struct Order {
@@ -34,6 +39,7 @@ enum Task {
     LookUp(Place, bool),
     List(Place),
     Verify(Arc<Auth>, Login),
+    Compress(Box<Job>),
 }
 
 #[derive(Debug)]
@@ -61,6 +67,8 @@ pub(super) enum Product {
     Entry(View, Entry),
     /// Whether a login is right.
     Login(bool),
+    /// The compressed form of a file; `None` if the file changed meanwhile.
+    Compressed(Option<Entry>),
 }
 
 /// What the worker and the threads share.
@@ -91,6 +99,9 @@ pub(super) struct Finder {
     /// One thread: however many passwords are tried, they take one processor at most.
     verifiers: Pool,
     login_count: usize,
+    /// One thread, likewise.
+    compressors: Pool,
+    job_count: usize,
     /// The connections that wait for each key.
     waiting: HashMap<Box<[u8]>, Vec<Ticket>, RandomState>,
     /// What was ordered last.
@@ -101,8 +112,20 @@ pub(super) struct Finder {
 impl Finder {
     pub(super) fn new(folder: Arc<Folder>, waker: Waker) -> Self {
         let shared = Arc::new(Shared { folder, made: Mutex::default(), waker });
-        let (lookers, listers, verifiers, waiting) = Default::default();
-        Self { shared, lookers, listers, verifiers, login_count: 0, waiting, asked: Box::default(), serial: 0 }
+        let (lookers, listers, verifiers, compressors, waiting) = Default::default();
+        let (login_count, job_count) = (0, 0);
+        Self {
+            shared,
+            lookers,
+            listers,
+            verifiers,
+            login_count,
+            compressors,
+            job_count,
+            waiting,
+            asked: Box::default(),
+            serial: 0,
+        }
     }
 
     /// Returns whether that is being made; if so, [`Finder::wait`] waits for it.
@@ -138,6 +161,14 @@ impl Finder {
         self.note(key, is_ordered)
     }
 
+    /// Has a file compressed, likewise. Returns false also if too many wait.
+    pub(super) fn compress(&mut self, key: &[u8], job: Job) -> bool {
+        let order = Order { key: key.into(), task: Task::Compress(Box::new(job)) };
+        let is_ordered = self.job_count < JOBS && self.compressors.order(order, 1, &self.shared);
+        self.job_count += usize::from(is_ordered);
+        self.note(key, is_ordered)
+    }
+
     fn note(&mut self, key: &[u8], is_ordered: bool) -> bool {
         if is_ordered {
             self.waiting.insert(key.into(), Vec::new());
@@ -162,6 +193,7 @@ impl Finder {
         }
         let made = self.shared.made.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         self.login_count -= usize::from(matches!(made.product, Product::Login(_)));
+        self.job_count -= usize::from(matches!(made.product, Product::Compressed(_)));
         let waiting = self.waiting.remove(&made.key).unwrap_or_default();
         Some((made, waiting))
     }
@@ -201,6 +233,7 @@ impl Shared {
                 let (view, entry) = self.folder.list(site.as_deref(), &path);
                 Product::Entry(view, entry)
             }
+            Task::Compress(job) => Product::Compressed(job.run()),
             Task::Verify(auth, login) => Product::Login(auth.users.verify(&login)),
         };
         Made { key, product }

@@ -507,7 +507,7 @@ fn is_same(known: &Entry, opened: &[Option<Opened>; 4]) -> bool {
 const STEP: Duration = Duration::from_millis(20);
 
 /// Returns whether a later change would have another time than the last one, if the file was read then.
-fn is_settled(status: &FileStatus, read: Duration) -> bool {
+pub(super) fn is_settled(status: &FileStatus, read: Duration) -> bool {
     let (changed_s, changed_ns) = status.changed;
     let changed = u64::try_from(changed_s).map_or(Duration::ZERO, |seconds| Duration::new(seconds, changed_ns));
     read >= changed + STEP

@@ -1,6 +1,7 @@
 //! Responses to requests: the files of a directory, by the rules of HTTP.
 
 mod cache;
+mod compress;
 mod entry;
 mod finder;
 mod hosts;
@@ -24,10 +25,12 @@ use crate::log::{Asked, Feed};
 use crate::rules::{Auth, Login, LoginKey, Networks, Policy, rates};
 use crate::send_buffers::SendBuffers;
 use cache::Cache;
-use finder::{Finder, Made, Product};
+use compress::Job;
+use finder::{Finder, Product};
 use hosts::Hosts;
 use landau_reactor::Waker;
-use landau_wire::http::{Expectation, Method, Reject, Request, Status, date, host, target};
+use landau_wire::http::encoding::{self, Coding};
+use landau_wire::http::{Expectation, Field, Method, Reject, Request, Status, date, host, target};
 use logins::Logins;
 pub(crate) use lookup::Folder;
 use lookup::Looked;
@@ -46,6 +49,16 @@ enum Verdict<'a> {
     Refused(Status, Option<&'a Auth>),
     /// Another thread verifies the password.
     Wait,
+}
+
+/// The compressed form of a file.
+#[derive(Debug)]
+enum Compressed {
+    Form(Rc<Entry>),
+    /// Another thread makes it.
+    Ordered,
+    /// The client does not want one, or there is none.
+    Nothing,
 }
 
 /// What a look-up found.
@@ -233,9 +246,15 @@ impl Site {
             (Verdict::Admitted, _) => None,
         };
         let Some((status, auth)) = failed else {
+            let made = match self.compressed(ruled, request) {
+                Compressed::Form(entry) => Some(entry),
+                Compressed::Nothing => None,
+                Compressed::Ordered => return None,
+            };
+            let entry = made.as_deref().unwrap_or(&ruled.entry);
             send_buffers.pacing = policy.bandwidth;
             let mut answer = Answer::new(request, self.date, close, send_buffers);
-            let status = answer.ruled(ruled, request, client, self.now_s);
+            let status = answer.ruled(entry, policy, request, client, self.now_s);
             if send_buffers.batch.is_empty() {
                 send_buffers.pacing = None;
             }
@@ -245,6 +264,32 @@ impl Site {
         let mut answer = Answer::new(request, self.date, close, send_buffers);
         let failure = RuledFailure { status, page: page.as_deref(), realm: auth.map(|auth| &*auth.realm) };
         Some(answer.ruled_failure(&failure, policy, request, client))
+    }
+
+    /// Returns the compressed form of a file if the client prefers it to those that exist.
+    fn compressed(&mut self, ruled: &Ruled, request: &Request<'_>) -> Compressed {
+        let Entry::File { forms, codings } = &ruled.entry else { return Compressed::Nothing };
+        let Some(plain) = forms[Coding::Identity as usize].as_ref() else { return Compressed::Nothing };
+        let is_compressed = ruled.policy.compresses(&plain.content_type, plain.status.size)
+            && plain.is_settled
+            && self.cache.has_room_for(plain.status.size)
+            && !codings.has(compress::MADE)
+            && encoding::choose(request.lines(Field::AcceptEncoding), codings.with(compress::MADE))
+                == Some(compress::MADE);
+        if !is_compressed {
+            return Compressed::Nothing;
+        }
+        let key = compress::key_of(plain, &ruled.policy);
+        let fresh = self.fresh.as_ref().filter(|(fresh, _)| **fresh == *key).map(|(_, entry)| entry.clone());
+        let known = fresh.or_else(|| self.cache.get(&key, self.now_ms).map(|(entry, _)| entry));
+        match known {
+            Some(entry) if entry.is_failure() => Compressed::Nothing,
+            Some(entry) => Compressed::Form(entry),
+            None if self.finder.is_making(&key) => Compressed::Ordered,
+            None if self.finder.compress(&key, Job::new(plain, &ruled.policy)) => Compressed::Ordered,
+            // Too much waits already.
+            None => Compressed::Nothing,
+        }
     }
 
     /// Returns who asks: the client, or the one for whom a trusted proxy asks.
@@ -327,9 +372,20 @@ impl Site {
     #[inline]
     pub(crate) fn take_found(&mut self) -> Option<Vec<Ticket>> {
         self.fresh = None;
-        let (Made { key, product }, waiting) = self.finder.take()?;
+        let (finder::Made { key, product }, waiting) = self.finder.take()?;
         let (view, entry) = match product {
             Product::Entry(view, entry) => (view, entry),
+            Product::Compressed(made) => {
+                let is_kept = made.is_some();
+                // Without one, the clients that wait get the plain form, and the next one asks again.
+                let entry = Rc::new(made.unwrap_or(Entry::Failure(Status::SERVICE_UNAVAILABLE)));
+                if is_kept {
+                    self.counters.files_compressed().add(1);
+                    self.cache.put(&key, entry.clone(), self.now_ms);
+                }
+                self.fresh = Some((key, entry));
+                return Some(waiting);
+            }
             Product::Login(is_right) => {
                 if let Ok(digest) = LoginKey::try_from(&key[1..]) {
                     self.logins.put(digest, is_right, self.now_ms);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped or fails says why")]
 
+mod compress;
 mod deploy;
 #[path = "../../../wire/tests/it/escape.rs"]
 mod escape;

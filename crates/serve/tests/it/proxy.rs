@@ -96,11 +96,11 @@ fn the_header_precedes_tls() {
         for header in [&b"PROXY TCP4 10.0.0.7 127.0.0.1 1234 443\r\n"[..], VERSION_2] {
             let mut client = site.connect();
             client.send(header);
-            assert!(tls::get_over(client.stream, "/a").ends_with(b"hello"), "{kind:?} {}", header.escape_ascii());
+            assert!(tls::get_with(client.stream, "/a", "").ends_with(b"hello"), "{kind:?} {}", header.escape_ascii());
         }
         let mut client = site.connect();
         client.send(b"PROXY TCP4 10.0.0.8 127.0.0.1 1234 443\r\n");
-        assert!(tls::get_over(client.stream, "/a").starts_with(b"HTTP/1.1 403 "), "{kind:?}");
+        assert!(tls::get_with(client.stream, "/a", "").starts_with(b"HTTP/1.1 403 "), "{kind:?}");
         assert_eq!(site.end().tls_handshakes, 3);
     }
 }

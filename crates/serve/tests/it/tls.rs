@@ -80,15 +80,22 @@ fn over(socket: TcpStream, config: &Arc<ClientConfig>, host: &str) -> Stream {
     StreamOwned::new(ClientConnection::new(config.clone(), name).unwrap(), socket)
 }
 
-/// The response to one request over TLS on this connection.
-pub(crate) fn get_over(socket: TcpStream, target: &str) -> Vec<u8> {
-    get(&mut over(socket, &client(&rustls::version::TLS13), "one.example"), target, true)
+/// The response to one request over TLS on this connection, with further fields.
+#[track_caller]
+pub(crate) fn get_with(socket: TcpStream, target: &str, fields: &str) -> Vec<u8> {
+    let mut stream = over(socket, &client(&rustls::version::TLS13), "one.example");
+    ask(&mut stream, target, &format!("Connection: close\r\n{fields}"), true)
 }
 
 #[track_caller]
 fn get(stream: &mut Stream, target: &str, last: bool) -> Vec<u8> {
+    ask(stream, target, if last { "Connection: close\r\n" } else { "" }, last)
+}
+
+#[track_caller]
+fn ask(stream: &mut Stream, target: &str, fields: &str, last: bool) -> Vec<u8> {
     let mut got = Vec::new();
-    if let Err(error) = try_get(stream, target, last, &mut got) {
+    if let Err(error) = try_ask(stream, target, fields, last, &mut got) {
         let phase = if stream.conn.is_handshaking() { "in the handshake" } else { "after the handshake" };
         panic!("GET {target} {phase}: {error}; so far: {}", got.escape_ascii());
     }
@@ -96,9 +103,8 @@ fn get(stream: &mut Stream, target: &str, last: bool) -> Vec<u8> {
 }
 
 /// Reads a response; an end without `close_notify` is an error.
-fn try_get(stream: &mut Stream, target: &str, last: bool, got: &mut Vec<u8>) -> std::io::Result<()> {
-    let end = if last { "Connection: close\r\n" } else { "" };
-    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: one.example\r\n{end}\r\n").as_bytes())?;
+fn try_ask(stream: &mut Stream, target: &str, fields: &str, last: bool, got: &mut Vec<u8>) -> std::io::Result<()> {
+    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: one.example\r\n{fields}\r\n").as_bytes())?;
     if last {
         return stream.read_to_end(got).map(drop);
     }

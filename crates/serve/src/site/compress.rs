@@ -1,0 +1,127 @@
+//! Compression of files for which no compressed form exists beside them.
+//!
+//! A compressed form is made by another thread when a client first asks for it, and kept in the cache by the identity of
+//! the file, so that it is made once for as long as both stay. Everything is bounded: the size of a file, the number of
+//! those that wait, and the cache, of which compressed forms are a part.
+//!
+//! Only gzip is made. Every client takes it, and its library is a part of the program already; encoders of brotli and
+//! zstd pay for files that are compressed once and sent often, which can lie beside the plain ones.
+
+use super::entry::{Body, Content, Entry, Form};
+use super::lookup::is_settled;
+use crate::rules::Policy;
+use landau_sys::path::{self, Status as FileStatus};
+use landau_sys::stream;
+use landau_wire::http::Status;
+use landau_wire::http::encoding::{Coding, Codings};
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The coding of the forms that are made.
+pub(super) const MADE: Coding = Coding::Gzip;
+
+/// The level: that of `gzip` by default.
+const LEVEL: u32 = 6;
+
+/// Returns the key of a form's compressed form in the cache, with everything that it depends on. No path begins with NUL,
+/// and a login's key is shorter.
+pub(super) fn key_of(form: &Form, policy: &Policy) -> Vec<u8> {
+    let FileStatus {
+        identity: (device, inode), size, modified_s, modified_ns, changed: (changed_s, changed_ns), ..
+    } = form.status;
+    let numbers = [device, inode, size, modified_s.cast_unsigned(), changed_s.cast_unsigned()].map(u64::to_le_bytes);
+    let hidden = u8::from(policy.hidden.tag) | u8::from(policy.hidden.time) << 1;
+    [
+        &[0, hidden][..],
+        numbers.as_flattened(),
+        &modified_ns.to_le_bytes(),
+        &changed_ns.to_le_bytes(),
+        form.content_type.as_bytes(),
+    ]
+    .concat()
+}
+
+/// A file that is to be compressed.
+#[derive(Debug)]
+pub(super) struct Job {
+    body: Body,
+    status: FileStatus,
+    content_type: String,
+    policy: Arc<Policy>,
+}
+
+impl Job {
+    pub(super) fn new(form: &Form, policy: &Arc<Policy>) -> Self {
+        let (body, content_type) = (form.body.clone(), form.content_type.to_string());
+        Self { body, status: form.status, content_type, policy: policy.clone() }
+    }
+
+    /// Makes the compressed form; one that would not be smaller is an error, which is kept as well. `None` if the file
+    /// changes meanwhile, so that what is read now may be anything.
+    pub(super) fn run(self) -> Option<Entry> {
+        let plain = self.read()?;
+        let Some(made) = compressed(&plain).filter(|made| made.len() < plain.len()) else {
+            return Some(Entry::Failure(Status::NOT_ACCEPTABLE));
+        };
+        let status = FileStatus { size: made.len() as u64, ..self.status };
+        let content = Content { body: Body::Memory(made.into()), status, is_settled: true };
+        let mut forms = [None, None, None, None];
+        forms[MADE as usize] = Some(Form::made(content, self.content_type, MADE, &self.policy));
+        Some(Entry::File { forms: Box::new(forms), codings: Codings::NONE.with(MADE) })
+    }
+
+    fn read(&self) -> Option<Arc<[u8]>> {
+        let file = match &self.body {
+            Body::Memory(bytes) => return Some(bytes.clone()),
+            Body::File(file) => file,
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut bytes = vec![0; self.status.size as usize];
+        let mut len = 0;
+        while len < bytes.len() {
+            match stream::read_at(file, &mut bytes[len..], len as u64) {
+                Ok(0) | Err(_) => return None,
+                Ok(got) => len += got,
+            }
+        }
+        let is_same = path::status(file).is_ok_and(|status| status == self.status);
+        (is_same && is_settled(&self.status, now)).then(|| bytes.into())
+    }
+}
+
+fn compressed(plain: &[u8]) -> Option<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(LEVEL));
+    encoder.write_all(plain).ok()?;
+    encoder.finish().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::OwnedFd;
+
+    /// What is read of a file that changes may be of both versions.
+    #[test]
+    fn a_file_that_changes_is_not_compressed() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("f");
+        std::fs::write(&path, "text ".repeat(1000)).unwrap();
+        let file = Arc::new(OwnedFd::from(std::fs::File::open(&path).unwrap()));
+        let status = path::status(&*file).unwrap();
+        let run = |status| {
+            let (body, policy) = (Body::File(file.clone()), Arc::default());
+            Job { body, status, content_type: "text/plain".to_owned(), policy }.run()
+        };
+        // As if it had been written a while ago: the kernel sets the time of the change.
+        let before = FileStatus { modified_s: status.modified_s - 1, ..status };
+        assert!(run(before).is_none() && run(FileStatus { size: 6000, ..status }).is_none());
+        while !is_settled(&status, SystemTime::now().duration_since(UNIX_EPOCH).unwrap()) {
+            assert!(run(status).is_none(), "it may change again without a trace");
+            std::thread::yield_now();
+        }
+        assert!(matches!(run(status), Some(Entry::File { .. })));
+        std::fs::write(&path, "other").unwrap();
+        assert!(run(status).is_none());
+    }
+}
