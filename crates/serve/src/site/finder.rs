@@ -7,7 +7,8 @@
 
 use super::compress::Job;
 use super::entry::Entry;
-use super::lookup::{Folder, View};
+use super::listing::View;
+use super::lookup::{self, Folder};
 use crate::fetch::Ticket;
 use crate::rules::{Auth, Login};
 use foldhash::fast::RandomState;
@@ -37,7 +38,7 @@ struct Order {
 enum Task {
     /// A path; and whether the served directory is to be followed first.
     LookUp(Place, bool),
-    List(Place),
+    List(Place, View),
     Verify(Arc<Auth>, Login),
     Compress(Box<Job>),
 }
@@ -64,7 +65,7 @@ pub(super) struct Made {
 #[derive(Debug)]
 pub(super) enum Product {
     /// What a path stands for, and what the look-up went by.
-    Entry(View, Entry),
+    Entry(lookup::View, Entry),
     /// Whether a login is right.
     Login(bool),
     /// The compressed form of a file; `None` if the file changed meanwhile.
@@ -146,9 +147,9 @@ impl Finder {
         self.note(key, is_ordered)
     }
 
-    /// Has a directory listed, likewise.
-    pub(super) fn list(&mut self, key: &[u8], site: Option<&str>, path: &[u8]) -> bool {
-        let order = Order { key: key.into(), task: Task::List(Place::new(site, path)) };
+    /// Has a page of a directory listed, likewise.
+    pub(super) fn list(&mut self, key: &[u8], site: Option<&str>, path: &[u8], page: View) -> bool {
+        let order = Order { key: key.into(), task: Task::List(Place::new(site, path), page) };
         let is_ordered = self.listers.order(order, 1, &self.shared);
         self.note(key, is_ordered)
     }
@@ -229,8 +230,8 @@ impl Shared {
     fn make(&self, Order { key, task }: Order) -> Made {
         let product = match task {
             Task::LookUp(place, follows) => self.look_up(&place, follows),
-            Task::List(Place { site, path }) => {
-                let (view, entry) = self.folder.list(site.as_deref(), &path);
+            Task::List(Place { site, path }, page) => {
+                let (view, entry) = self.folder.list(site.as_deref(), &path, page);
                 Product::Entry(view, entry)
             }
             Task::Compress(job) => Product::Compressed(job.run()),

@@ -1,12 +1,13 @@
-//! A directory's listing, as HTML and as JSON: directories first, then by name.
+//! A directory's listing, as HTML and as JSON: directories first, then in the order that the query asks for, in pages.
 
 use landau_sys::Error;
 use landau_sys::path::{Kind, Status as FileStatus};
 use landau_wire::http::{date, target};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ffi::OsStr;
 use std::fmt::Write;
-use std::fs::DirEntry;
+use std::fs::{DirEntry, Metadata};
 use std::io::Error as IoError;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -14,9 +15,65 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-/// The most entries that are listed: a longer page is of no use, and delays other listings (10,000 entries take about
-/// 50 ms and 2 MB).
+/// The most entries of a page: a longer one is of no use, and delays other listings (10,000 entries take about 50 ms and
+/// 2 MB).
 pub(super) const MOST: usize = 10_000;
+
+/// The most pages. To make the last one, all of them are in memory: some 10 MB.
+const MOST_PAGES: usize = 10;
+
+/// What entries are ordered by, after their kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum By {
+    #[default]
+    Name,
+    Size,
+    Time,
+}
+
+impl By {
+    const ALL: [(&str, Self); 3] = [("name", Self::Name), ("size", Self::Size), ("time", Self::Time)];
+
+    fn word(self) -> &'static str {
+        Self::ALL[self as usize].0
+    }
+}
+
+/// Which page of a listing, in which order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct View {
+    by: By,
+    is_descending: bool,
+    /// From 0 on.
+    page: usize,
+}
+
+impl View {
+    /// Reads a query: `sort=name`, `size` or `time`, `order=asc` or `desc`, `page=1` and so on. What is anything else
+    /// says nothing.
+    pub(super) fn of_query(query: &[u8]) -> Self {
+        let mut view = Self::default();
+        for part in query.split(|&byte| byte == b'&').filter_map(|part| std::str::from_utf8(part).ok()) {
+            match part.split_once('=') {
+                Some(("sort", word)) => {
+                    view.by = By::ALL.iter().find(|(known, _)| *known == word).map_or(view.by, |(_, by)| *by);
+                }
+                Some(("order", word @ ("asc" | "desc"))) => view.is_descending = word == "desc",
+                Some(("page", number)) => {
+                    view.page = number.parse().unwrap_or(1_usize).clamp(1, MOST_PAGES) - 1;
+                }
+                _ => {}
+            }
+        }
+        view
+    }
+
+    /// Returns the query that asks for it, which is unique.
+    pub(super) fn query(self) -> String {
+        let order = if self.is_descending { "desc" } else { "asc" };
+        format!("?sort={}&order={order}&page={}", self.by.word(), self.page + 1)
+    }
+}
 
 #[derive(Debug)]
 struct Row {
@@ -35,13 +92,13 @@ pub(crate) struct Listing {
     pub(crate) json: Arc<[u8]>,
 }
 
-/// Lists an open directory with the given clean path. `follow` returns the metadata of a link's target if the link may
-/// be followed. Of other links, and of what cannot be opened, a client learns nothing, not even the size. If there are
-/// more than `most` entries, the first ones in the order of the listing are listed, and the listing says so.
-/// `is_listed` says whether a name is listed.
+/// Lists an open directory with the given clean path, in pages of `most` entries. `follow` returns the metadata of a
+/// link's target if the link may be followed. Of other links, and of what cannot be opened, a client learns nothing, not
+/// even the size. A page behind which there are more entries says so. `is_listed` says whether a name is listed.
 pub(super) fn list(
     folder: &OwnedFd,
     path: &[u8],
+    view: View,
     most: usize,
     is_listed: impl Fn(&[u8]) -> bool,
     follow: impl Fn(&[u8]) -> Option<FileStatus>,
@@ -50,32 +107,67 @@ pub(super) fn list(
     // The directory is read through its descriptor, because its name may lead elsewhere by now.
     let place = format!("/proc/thread-self/fd/{}", folder.as_raw_fd());
     let place = if cfg!(target_os = "linux") { place } else { format!("/dev/fd/{}", folder.as_raw_fd()) };
-    // The first entries so far, the last of them on top: of a million names, `most` are in memory and looked at.
-    let (mut first, mut cut) = (BinaryHeap::new(), None);
+    // The first entries so far, the last of them on top: of a million names, those up to the end of the page are in
+    // memory.
+    let (end, mut first, mut cut) = ((view.page + 1) * most, BinaryHeap::new(), None);
     for entry in std::fs::read_dir(&place).map_err(failed)? {
-        first.extend(candidate(&entry.map_err(failed)?, &is_listed, &follow));
-        if first.len() > most {
+        first.extend(candidate(&entry.map_err(failed)?, view, &is_listed, &follow));
+        if first.len() > end {
             first.pop();
-            cut = Some(most);
+            cut = Some(end);
         }
     }
-    let rows: Vec<Row> = first.into_sorted_vec().into_iter().filter_map(|one| row(one, Path::new(&place))).collect();
-    Ok(Listing { html: html(&rows, path, cut).into_bytes().into(), json: json(&rows, cut).into_bytes().into() })
+    let page = first.into_sorted_vec().into_iter().skip(view.page * most);
+    let rows: Vec<Row> = page.filter_map(|one| row(one, Path::new(&place))).collect();
+    Ok(Listing { html: html(&rows, path, view, cut).into_bytes().into(), json: json(&rows, cut).into_bytes().into() })
 }
 
 /// An entry of the directory that may be listed. They are ordered as in the listing.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     is_file: bool,
-    name: Vec<u8>,
-    /// The size and the time of a link's target.
-    target: Option<(u64, u64)>,
+    /// The size or the time, if they are ordered by that.
+    rank: Directed<u64>,
+    name: Directed<Vec<u8>>,
+    /// The size and the time, if they are known: those of a link's target.
+    known: Option<(u64, u64)>,
+}
+
+/// A value that is ordered in one of the directions, the same one in all entries.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Directed<T> {
+    Up(T),
+    Down(Reverse<T>),
+}
+
+impl<T> Directed<T> {
+    fn new(value: T, view: View) -> Self {
+        if view.is_descending { Self::Down(Reverse(value)) } else { Self::Up(value) }
+    }
+
+    fn into_inner(self) -> T {
+        match self {
+            Self::Up(value) | Self::Down(Reverse(value)) => value,
+        }
+    }
+}
+
+impl Candidate {
+    fn new(is_file: bool, name: Vec<u8>, view: View, known: Option<(u64, u64)>) -> Self {
+        let rank = match (view.by, known) {
+            (By::Size, Some((size, _))) => size,
+            (By::Time, Some((_, modified_s))) => modified_s,
+            _ => 0,
+        };
+        Self { is_file, rank: Directed::new(rank, view), name: Directed::new(name, view), known }
+    }
 }
 
 /// Returns an entry; `None` if it is not listed, neither file nor directory, gone by now, or a link that is not
 /// followed.
 fn candidate(
     entry: &DirEntry,
+    view: View,
     is_listed: impl Fn(&[u8]) -> bool,
     follow: impl Fn(&[u8]) -> Option<FileStatus>,
 ) -> Option<Candidate> {
@@ -89,24 +181,30 @@ fn candidate(
         let status = follow(&name)?;
         let modified_s = u64::try_from(status.modified_s).unwrap_or(0);
         return match status.kind {
-            Kind::File => Some(Candidate { is_file: true, name, target: Some((status.size, modified_s)) }),
-            Kind::Directory => Some(Candidate { is_file: false, name, target: Some((0, modified_s)) }),
+            Kind::File => Some(Candidate::new(true, name, view, Some((status.size, modified_s)))),
+            Kind::Directory => Some(Candidate::new(false, name, view, Some((0, modified_s)))),
             Kind::Other => None,
         };
     }
-    (kind.is_file() || kind.is_dir()).then(|| Candidate { is_file: kind.is_file(), name, target: None })
+    // By name, only those of the page are looked at.
+    let known = if view.by == By::Name { None } else { Some(size_and_time(&entry.metadata().ok()?, kind.is_file())?) };
+    (kind.is_file() || kind.is_dir()).then(|| Candidate::new(kind.is_file(), name, view, known))
+}
+
+/// Returns the size and the time of modification; `None` if it has changed its kind.
+fn size_and_time(metadata: &Metadata, is_file: bool) -> Option<(u64, u64)> {
+    let is_same = if is_file { metadata.is_file() } else { metadata.is_dir() };
+    let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let size = if is_file { metadata.len() } else { 0 };
+    is_same.then(|| (size, modified.map_or(0, |since| since.as_secs())))
 }
 
 /// Returns the row of an entry of the directory at `place`; `None` if it has changed its type or is gone by now.
 fn row(entry: Candidate, place: &Path) -> Option<Row> {
-    let Candidate { is_file, name, target } = entry;
-    let (size, modified_s) = target.or_else(|| {
-        let metadata = std::fs::symlink_metadata(place.join(OsStr::from_bytes(&name))).ok()?;
-        let is_same = if is_file { metadata.is_file() } else { metadata.is_dir() };
-        let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        let size = if is_file { metadata.len() } else { 0 };
-        is_same.then(|| (size, modified.map_or(0, |since| since.as_secs())))
-    })?;
+    let Candidate { is_file, name, known, .. } = entry;
+    let name = name.into_inner();
+    let look = || size_and_time(&std::fs::symlink_metadata(place.join(OsStr::from_bytes(&name))).ok()?, is_file);
+    let (size, modified_s) = known.or_else(look)?;
     Some(Row { is_file, name, size, modified_s })
 }
 
@@ -123,7 +221,7 @@ fn escaped(text: &[u8]) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn html(rows: &[Row], path: &[u8], cut: Option<usize>) -> String {
+fn html(rows: &[Row], path: &[u8], view: View, cut: Option<usize>) -> String {
     let title = escaped(path);
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\n\
@@ -133,11 +231,17 @@ fn html(rows: &[Row], path: &[u8], cut: Option<usize>) -> String {
          td.n{{text-align:right;font-variant-numeric:tabular-nums}}</style>\n\
          </head><body><h1>{title}</h1>\n"
     );
-    if let Some(most) = cut {
+    write_pages(&mut page, view, cut);
+    page.push_str("<table><thead><tr>");
+    for (by, heading) in [(By::Name, "Name"), (By::Size, "Size"), (By::Time, "Modified")] {
+        let is_own = by == view.by;
+        let direction = if view.is_descending { "descending" } else { "ascending" };
+        let sorted = if is_own { format!(" aria-sort=\"{direction}\"") } else { String::new() };
+        let query = View { by, is_descending: is_own && !view.is_descending, page: 0 }.query();
         // Writing to a string cannot fail.
-        let _ = writeln!(page, "<p>This list was cut: there are more than {most} entries, and these come first.</p>");
+        let _ = write!(page, "<th{sorted}><a href=\"{}\">{heading}</a></th>", escaped(query.as_bytes()));
     }
-    page.push_str("<table><thead><tr><th>Name</th><th>Size</th><th>Modified</th></tr></thead><tbody>\n");
+    page.push_str("</tr></thead><tbody>\n");
     if path != b"/" {
         page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
     }
@@ -152,6 +256,29 @@ fn html(rows: &[Row], path: &[u8], cut: Option<usize>) -> String {
     }
     page.push_str("</tbody></table></body></html>\n");
     page
+}
+
+/// Writes which page it is, with links to those beside it, if there are any.
+fn write_pages(page: &mut String, view: View, cut: Option<usize>) {
+    let link = |number: usize, word: &str| {
+        let query = View { page: number, ..view }.query();
+        format!(" <a href=\"{}\">{word}</a>", escaped(query.as_bytes()))
+    };
+    if view.page == 0 && cut.is_none() {
+        return;
+    }
+    let _ = write!(page, "<p>Page {}.", view.page + 1);
+    if view.page > 0 {
+        page.push_str(&link(view.page - 1, "Previous page"));
+    }
+    match cut {
+        Some(_) if view.page + 1 < MOST_PAGES => page.push_str(&link(view.page + 1, "Next page")),
+        Some(most) => {
+            let _ = write!(page, " This list was cut: there are more than {most} entries.");
+        }
+        None => {}
+    }
+    page.push_str("</p>\n");
 }
 
 fn json(rows: &[Row], cut: Option<usize>) -> String {
@@ -208,7 +335,7 @@ mod tests {
             std::fs::write(room.path().join(name), "x").unwrap();
         }
         let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
-        let Listing { html, json } = list(&folder, b"/<i>/", MOST, is_visible, |_| None).unwrap();
+        let Listing { html, json } = list(&folder, b"/<i>/", View::default(), MOST, is_visible, |_| None).unwrap();
         let (html, json) = (String::from_utf8_lossy(&html).into_owned(), String::from_utf8_lossy(&json).into_owned());
         assert!(html.contains("<h1>/&lt;i&gt;/</h1>") && html.contains("href=\"./%3Cb%3E%22%26.html\""), "{html}");
         assert!(html.contains("./a:b") || html.contains("./a%3Ab"), "{html}");
@@ -226,16 +353,17 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         std::fs::write(room.path().join(OsStr::from_bytes(b"\xff\xfe")), "x").unwrap();
         let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
-        let json = list(&folder, b"/", MOST, is_visible, |_| None).unwrap().json;
+        let json = list(&folder, b"/", View::default(), MOST, is_visible, |_| None).unwrap().json;
         assert!(String::from_utf8_lossy(&json).contains(r#""link":"./%FF%FE""#), "{json:?}");
     }
 
     #[test]
-    fn truncated_listings_are_marked() {
+    fn listings_are_in_pages() {
         let room = tempfile::tempdir().unwrap();
         let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
-        let lists = |most: usize| {
-            let Listing { html, json } = list(&folder, b"/", most, is_visible, |_| None).unwrap();
+        let lists = |most: usize, query: &str| {
+            let view = View::of_query(query.as_bytes());
+            let Listing { html, json } = list(&folder, b"/", view, most, is_visible, |_| None).unwrap();
             (String::from_utf8_lossy(&html).into_owned(), String::from_utf8_lossy(&json).into_owned())
         };
         // The file system returns them in another order; what is hidden does not count.
@@ -243,11 +371,56 @@ mod tests {
             std::fs::write(room.path().join(name), "x").unwrap();
         }
         std::fs::create_dir(room.path().join("z")).unwrap();
-        let (html, json) = lists(2);
-        assert!(html.contains("more than 2 entries") && html.matches("href=\"./").count() == 2, "{html}");
+        let (html, json) = lists(2, "");
+        assert!(html.matches("href=\"./").count() == 2 && html.contains("page=2\">Next page"), "{html}");
         assert!(html.find("./z/").unwrap() < html.find("./a\"").unwrap(), "folders first: {html}");
         assert!(json.ends_with("},\n{\"name\":\"\",\"type\":\"cut\",\"most\":2}\n]\n"), "{json}");
-        let (html, json) = lists(4);
-        assert!(!html.contains("cut") && !json.contains("cut"), "{html}");
+        let (html, json) = lists(2, "page=2");
+        assert!(html.contains("./b\"") && html.contains("./c\"") && !html.contains("./a\""), "{html}");
+        assert!(html.contains("page=1\">Previous page") && !html.contains("Next"), "{html}");
+        assert!(!json.contains("cut") && json.contains("\"c\""), "{json}");
+        assert!(!lists(2, "page=3").1.contains("name"));
+        let (html, json) = lists(4, "");
+        assert!(!html.contains("Page ") && !json.contains("cut"), "{html}");
+        // The last page says that there is more, and leads no further.
+        for number in 0..MOST_PAGES {
+            std::fs::write(room.path().join(format!("n{number}")), "x").unwrap();
+        }
+        let (html, json) = lists(1, &format!("page={}", MOST_PAGES + 5));
+        assert!(html.contains("there are more than 10 entries") && !html.contains("Next page"), "{html}");
+        assert!(json.contains("\"type\":\"cut\",\"most\":10}"), "{json}");
+    }
+
+    #[test]
+    fn listings_are_sorted() {
+        let room = tempfile::tempdir().unwrap();
+        let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
+        for (name, size, modified_s) in [("a", 30, 200), ("b", 10, 300), ("c", 20, 100), ("d", 20, 100)] {
+            let file = std::fs::File::create(room.path().join(name)).unwrap();
+            file.set_len(size).unwrap();
+            file.set_modified(UNIX_EPOCH + std::time::Duration::from_secs(modified_s)).unwrap();
+        }
+        std::fs::create_dir(room.path().join("z")).unwrap();
+        let names = |query: &str| {
+            let view = View::of_query(query.as_bytes());
+            let json = list(&folder, b"/", view, MOST, is_visible, |_| None).unwrap().json;
+            let json = String::from_utf8_lossy(&json).into_owned();
+            json.split("\"name\":\"").skip(1).map(|rest| rest[..1].to_owned()).collect::<String>()
+        };
+        for (query, expected) in [
+            ("", "zabcd"),
+            ("order=desc", "zdcba"),
+            ("sort=size", "zbcda"),
+            ("sort=size&order=desc", "zadcb"),
+            ("sort=time", "zcdab"),
+            ("order=desc&sort=time&page=1", "zbadc"),
+            ("sort=owner&order=up&page=-1&other&=&sort", "zabcd"),
+            ("page=99999999999999999999", "zabcd"),
+            ("page=0", "zabcd"),
+            ("sort=%73ize&\u{fc}", "zabcd"),
+        ] {
+            assert_eq!(names(query), expected, "{query}");
+        }
+        assert_eq!(View::of_query(b"page=2&sort=time").query(), "?sort=time&order=asc&page=2");
     }
 }

@@ -171,7 +171,10 @@ impl Folder {
             Ok(Found::Entry(entry)) => entry,
             // Unreachable: nothing was known.
             Ok(Found::Same) => Entry::Failure(Status::INTERNAL_SERVER_ERROR),
-            Ok(Found::Listing) => look_up.steadily(|| look_up.list(path)).map_or_else(failure, Entry::Listing),
+            Ok(Found::Listing) => {
+                let page = listing::View::default();
+                look_up.steadily(|| look_up.list(path, page)).map_or_else(failure, Entry::Listing)
+            }
             Err(error) => failure(error),
         };
         let entry = look_up.with_rules(entry);
@@ -179,10 +182,11 @@ impl Folder {
     }
 
     /// Lists a directory. Also returns the view that the look-up went by.
-    pub(super) fn list(&self, site: Option<&str>, path: &[u8]) -> (View, Entry) {
+    pub(super) fn list(&self, site: Option<&str>, path: &[u8], page: listing::View) -> (View, Entry) {
         let view = self.view();
         let look_up = LookUp::new(self, &view, site, path);
-        let list = look_up.with_rules(look_up.steadily(|| look_up.list(path)).map_or_else(failure, Entry::Listing));
+        let list = look_up.steadily(|| look_up.list(path, page)).map_or_else(failure, Entry::Listing);
+        let list = look_up.with_rules(list);
         (view, list)
     }
 }
@@ -296,7 +300,7 @@ impl<'a> LookUp<'a> {
         Ok(self.home.get_or_init(|| home))
     }
 
-    fn list(&self, path: &[u8]) -> Result<Listing, landau_sys::Error> {
+    fn list(&self, path: &[u8], page: listing::View) -> Result<Listing, landau_sys::Error> {
         let name = self.name_of(path);
         let (fd, _) = self.open(&name)?;
         self.restrict(&name, &fd)?;
@@ -324,6 +328,7 @@ impl<'a> LookUp<'a> {
         listing::list(
             &fd,
             path,
+            page,
             listing::MOST,
             |name: &[u8]| (shows_dotfiles || !name.starts_with(b".")) && is_listed(name),
             follow,

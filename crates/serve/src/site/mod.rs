@@ -202,7 +202,7 @@ impl Site {
         };
         let status = match found {
             Ok(Some(entry)) => match &*entry {
-                Entry::Ruled(ruled) => match self.answer_by_rules(ruled, request, close, send_buffers) {
+                Entry::Ruled(_) | Entry::Listing(_) => match self.answer_rarely(&entry, request, close, send_buffers) {
                     Some(status) => status,
                     None => return false,
                 },
@@ -223,9 +223,55 @@ impl Site {
         true
     }
 
-    /// Answers a request for a path with rules; `None` if another thread has to verify the client's password.
+    /// Answers a request for a path with rules or for a listing; `None` if another thread has to find what it needs.
     #[cold]
     #[inline(never)]
+    fn answer_rarely(
+        &mut self,
+        entry: &Rc<Entry>,
+        request: &Request<'_>,
+        close: bool,
+        send_buffers: &mut SendBuffers,
+    ) -> Option<Status> {
+        let page = match self.page(entry, request) {
+            Ok(page) => page?,
+            Err(status) => return Some(Answer::new(request, self.date, close, send_buffers).failure(status)),
+        };
+        match &*page {
+            Entry::Ruled(ruled) => self.answer_by_rules(ruled, request, close, send_buffers),
+            entry => {
+                let mut answer = Answer::new(request, self.date, close, send_buffers);
+                Some(answer.entry(entry, request, self.client, self.now_s))
+            }
+        }
+    }
+
+    /// Returns the page of a listing that the query asks for, or `None` if another thread makes it; what is no listing,
+    /// as it is.
+    fn page(&mut self, entry: &Rc<Entry>, request: &Request<'_>) -> Result<Option<Rc<Entry>>, Status> {
+        let mut parts = request.path().splitn(2, |&byte| byte == b'?');
+        let (raw, query) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let page = listing::View::of_query(query);
+        if page == listing::View::default() || !matches!(entry.without_rules(), Entry::Listing(_)) {
+            return Ok(Some(entry.clone()));
+        }
+        let site = self.site(request)?;
+        let target = target::clean(raw, &mut self.buffer).map_err(|reject| reject.status)?;
+        // No path begins with NUL.
+        let host = site.as_deref().unwrap_or_default();
+        let key = [b"\0", host.as_bytes(), target.path, page.query().as_bytes()].concat();
+        if let Some((_, page)) = self.fresh.as_ref().filter(|(fresh, _)| **fresh == *key) {
+            return Ok(Some(page.clone()));
+        }
+        match self.cache.get(&key, self.now_ms) {
+            Some((entry, checked_ms)) if self.now_ms.wrapping_sub(checked_ms) < self.cache_for_ms => Ok(Some(entry)),
+            _ if self.finder.is_making(&key) => Ok(None),
+            _ if self.finder.list(&key, site.as_deref(), target.path, page) => Ok(None),
+            _ => Err(Status::SERVICE_UNAVAILABLE),
+        }
+    }
+
+    /// Answers a request for a path with rules; `None` if another thread has to verify the client's password.
     fn answer_by_rules(
         &mut self,
         ruled: &Ruled,
@@ -523,7 +569,7 @@ impl Site {
                 }
                 return Ok(Found::Entry(entry));
             }
-            Looked::Listing => self.finder.list(key, site, target.path),
+            Looked::Listing => self.finder.list(key, site, target.path, listing::View::default()),
             Looked::Remote => {
                 self.counters.remote_look_ups().add(1);
                 self.finder.look_up(key, site, target.path, follows)

@@ -1,6 +1,6 @@
 //! HTTP semantics of files: conditions, ranges, encodings, listings and hosts.
 
-use crate::support::{Got, Site, kinds};
+use crate::support::{Got, Site, kinds, set_rules};
 use landau_serve::Accepting;
 use landau_sys::path::Links;
 use std::os::unix::fs::symlink;
@@ -249,6 +249,53 @@ fn long_listings_do_not_delay_others() {
             assert!(list.ends_with("{\"name\":\"\",\"type\":\"cut\",\"most\":10000}\n]\n"));
             assert_eq!(list.lines().count(), 10_003);
         }
+    }
+}
+
+/// In any order, a listing has the same entries, and none that others may not read.
+#[test]
+fn listings_are_sorted_by_the_query() {
+    for kind in kinds() {
+        let files: &[(&str, &[u8])] =
+            &[("d/a", b"333"), ("d/b", b"1"), ("d/c", b"22"), ("d/secret", b""), ("d/e/f", b"")];
+        let site = Site::new(files, |config| {
+            config.accepting = kind;
+            set_rules(
+                config,
+                "[[rule]]\npath = '/d/secret'\ndeny = '127.0.0.1'\n[[rule]]\npath = '/'\nset-headers = { X-A = '1' }\n",
+            );
+        });
+        let names = |target: &str| {
+            let got = site.get(target, "Accept: application/json\r\n");
+            assert_eq!((got.status, got.field("X-A")), (200, Some("1")), "{target}");
+            let json = String::from_utf8(got.body).unwrap();
+            json.split("\"name\":\"").skip(1).map(|rest| rest[..1].to_owned()).collect::<String>()
+        };
+        // The first time from the file system, then from the cache.
+        for _ in 0..2 {
+            for (query, expected) in [
+                ("", "eabc"),
+                ("?x", "eabc"),
+                ("?sort=size", "ebca"),
+                ("?order=desc&sort=size", "eacb"),
+                ("?order=desc", "ecba"),
+                ("?page=2", ""),
+                ("?sort=size&page=1&more", "ebca"),
+            ] {
+                assert_eq!(names(&format!("/d/{query}")), expected, "{kind:?} {query}");
+            }
+        }
+        // Other spellings of the path, and several orders over one connection.
+        assert_eq!(names("/%64//./?sort=size"), "ebca");
+        let mut client = site.connect();
+        let request = |query: &str| format!("GET /d/{query} HTTP/1.1\r\nHost: x\r\n\r\n");
+        let queries = ["?sort=time", "", "?sort=size&order=desc", "?sort=time&order=desc"];
+        client.send(queries.map(request).concat().as_bytes());
+        for query in queries {
+            let page = String::from_utf8(client.answer().unwrap().body).unwrap();
+            assert!(page.contains("./a\"") && !page.contains("secret"), "{kind:?} {query}: {page}");
+        }
+        assert_eq!(site.get("/d/a?sort=size", "").body, b"333", "a file has no order");
     }
 }
 
