@@ -153,15 +153,36 @@ fn worker_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
     if let Some(LogTarget::File(path)) = config.log.as_ref().map(|log| &log.target) {
         rules.allow(&folder_of(path), Access::Write)?;
     }
-    let of_tls = config.tls.iter().flat_map(|files| [&*files.certificate, &*files.key]);
-    for path in of_tls.chain(config.rules.iter().flat_map(|rules| rules.files())) {
-        rules.allow(&folder_of(path), Access::Read)?;
-        // Certbot's certificates are links into another folder.
-        if let Ok(real) = path.canonicalize() {
-            rules.allow(&folder_of(&real), Access::Read)?;
-        }
+    for path in config.files() {
+        allow_file(&mut rules, path)?;
     }
     Ok(rules)
+}
+
+/// Allows a file to be read, and those that take its place.
+fn allow_file(rules: &mut SandboxRules, path: &Path) -> landau_sys::Result<()> {
+    rules.allow(&folder_of(path), Access::Read)?;
+    // Certbot's certificates are links into another folder.
+    path.canonicalize().map_or(Ok(()), |real| rules.allow(&folder_of(&real), Access::Read))
+}
+
+/// Restricts the calling thread, which keeps its user, to reading the directories of these files, unless there is no
+/// sandbox here, which the server reports, or none is wanted.
+pub(crate) fn restrict_to_reading(config: &Config, files: &[PathBuf]) -> Result<(), Error> {
+    if !cfg!(target_os = "linux") {
+        return Ok(());
+    }
+    privilege::set_no_new_privileges()?;
+    let rules = match SandboxRules::new() {
+        Ok(rules) if config.sandbox != SandboxMode::Never => Some(rules),
+        Err(error) if config.sandbox == SandboxMode::Always => return Err(error.into()),
+        _ => None,
+    };
+    if let Some(mut rules) = rules {
+        files.iter().try_for_each(|path| allow_file(&mut rules, path))?;
+        rules.build()?.enter()?;
+    }
+    Ok(())
 }
 
 /// Returns the folder that contains the served directory, and for each link in its path the folder that contains the

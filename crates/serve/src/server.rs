@@ -11,6 +11,7 @@ use crate::log::{self, Feed};
 use crate::memory;
 use crate::metrics::{Counted, Metrics, now_s};
 use crate::privilege::{self, Sandbox, User};
+use crate::reader::Reader;
 use crate::rules::LiveRules;
 use crate::site::{Folder, Notices};
 use crate::tls::Settings;
@@ -50,6 +51,7 @@ pub struct Remote {
     log: Option<log::Remote>,
     tls: Option<Arc<Settings>>,
     rules: Option<Arc<LiveRules>>,
+    reader: Reader,
     notices: Arc<Notices>,
     report: fn(&str),
 }
@@ -94,7 +96,7 @@ impl Remote {
     /// rules stay.
     pub fn reload_rules(&self) {
         let Some(rules) = &self.rules else { return };
-        (self.report)(&rules.reload().to_string());
+        (self.report)(&rules.reload(&self.reader).to_string());
         self.notices.forget();
         self.wake();
     }
@@ -323,6 +325,7 @@ impl Server {
             log,
             tls: self.tls.clone(),
             rules: self.config.rules.clone(),
+            reader: self.config.reader.clone(),
             notices: self.notices.clone(),
             report: self.config.report,
         }
@@ -355,7 +358,7 @@ fn settings(config: &Config) -> Result<Option<Arc<Settings>>, Error> {
     let sealed = config.listen.iter().find(|listen| listen.address().1);
     match sealed {
         Some(listen) if config.tls.is_empty() => Err(Error::NoCertificate(listen.to_string())),
-        Some(_) => Ok(Some(Arc::new(Settings::new(&config.tls)?))),
+        Some(_) => Ok(Some(Arc::new(Settings::new(&config.tls, &config.reader)?))),
         None => Ok(None),
     }
 }

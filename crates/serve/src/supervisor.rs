@@ -113,7 +113,8 @@ impl Supervision {
 /// A worker process, as it sees itself.
 #[derive(Debug)]
 pub struct Process {
-    config: Config,
+    /// What its server is started with.
+    pub config: Config,
     counters: Vec<Counters>,
     commands: PipeReader,
     ready: PipeWriter,
@@ -349,7 +350,7 @@ impl Supervisor {
     pub fn command(&mut self, command: Command) {
         if let (Command::Reload, Some(rules)) = (command, &self.config.rules) {
             // For the processes that are started later. Those of now tell how it went.
-            let _ = rules.reload();
+            let _ = rules.reload(&self.config.reader);
         }
         if !matches!(command, Command::Reload | Command::ReopenLog) {
             self.is_ending = true;

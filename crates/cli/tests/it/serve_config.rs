@@ -1,8 +1,9 @@
 //! `landau serve --config`: the configuration file as an operator uses it.
 
-use crate::serve::{Serving, room};
-use crate::support::eventually;
+use crate::serve::{Serving, is_root, room};
+use crate::support::{Ran, eventually, processes_with};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 const FILE: &str = "root = 'www'\nlisten = '127.0.0.1:0'\nlog = 'log'\n\n[[rule]]\npath = '/'\n";
 
@@ -71,5 +72,48 @@ fn sighup_reloads_the_rules_and_a_bad_file_keeps_them() {
         assert!(ran.err.contains("rules reloaded"), "{ran:?}");
         let told = "serve.toml:8: rule.set-hedders: unknown key; did you mean set-headers?; the previous rules stay";
         assert!(ran.err.contains(told), "{ran:?}");
+    }
+}
+
+/// The user that the server switches to needs no right to read keys, users and the configuration.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_reload_reads_what_only_root_may_read() {
+    if !is_root() {
+        eprintln!("skipped: only root can switch to a user who may read less");
+        return;
+    }
+    let certificates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../serve/tests/it/certificates");
+    for more in [&[][..], &["--processes", "2"], &["--sandbox", "never"]] {
+        let room = room();
+        let place = |name: &str| room.file("etc").join(name);
+        std::fs::create_dir(room.file("etc")).unwrap();
+        std::fs::set_permissions(room.file("etc"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::fs::write(place("users"), "").unwrap();
+        let write = |certificate: &str, value: &str| {
+            for (from, to) in [("", "cert.pem"), ("-key", "key.pem")] {
+                std::fs::copy(certificates.join(format!("{certificate}{from}.pem")), place(to)).unwrap();
+            }
+            let text = format!(
+                "root = 'www'\nlisten = ['127.0.0.1:0', 'tls:127.0.0.2:0']\ntls = [['etc/cert.pem', 'etc/key.pem']]\n\
+                 [[rule]]\npath = '/'\nset-headers = {{ X-A = '{value}' }}\n\
+                 [[rule]]\npath = '/b/'\nauth = {{ users = 'etc/users' }}\n"
+            );
+            std::fs::write(place("serve.toml"), text).unwrap();
+        };
+        write("one", "one");
+        let file = place("serve.toml");
+        let mut serving = Serving::new(room.command(&["serve", "--config"]).arg(&file).args(more));
+        assert_eq!(serving.ready["user"], "nobody");
+        let says = |value: &str| (0..8).all(|_| serving.get("/a").contains(&format!("X-A: {value}\r\n")));
+        assert!(says("one"));
+        write("two", "two");
+        serving.signal("-HUP");
+        assert!(eventually(|| says("two")), "{more:?}");
+        serving.child.kill().unwrap();
+        let ran = Ran::of(serving.child.wait_with_output().unwrap());
+        assert!(ran.err.contains("certificates reloaded") && ran.err.contains("rules reloaded"), "{ran:?}");
+        assert!(!ran.err.contains("previous"), "{ran:?}");
+        assert!(eventually(|| processes_with(file.to_str().unwrap()).is_empty()), "all of them end with the first");
     }
 }

@@ -10,6 +10,7 @@ pub use file::{ConfigFile, Setting};
 use crate::Error;
 use crate::log::AccessLog;
 use crate::privilege::SandboxMode;
+use crate::reader::Reader;
 use crate::rules::{LiveRules, Networks};
 use crate::tls::TlsFiles;
 use landau_reactor::{Backend, ManualClock};
@@ -18,7 +19,7 @@ use landau_sys::privilege::Identity;
 use landau_wire::http::Limits;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -190,6 +191,8 @@ pub struct Config {
     pub log_owner: Option<Identity>,
     /// The certificates and keys for TLS addresses; the first is for clients that name no known host.
     pub tls: Vec<TlsFiles>,
+    /// Reads the certificates, and the files of the rules, when they are reloaded.
+    pub reader: Reader,
     /// The address of the metrics for Prometheus, if any.
     pub metrics: Option<Listen>,
     /// Whether threads set `PR_SET_NO_NEW_PRIVS`.
@@ -234,6 +237,7 @@ impl Config {
             log: None,
             log_owner: None,
             tls: Vec::new(),
+            reader: Reader::default(),
             metrics: None,
             sets_no_new_privileges: false,
             sandbox: SandboxMode::default(),
@@ -241,6 +245,12 @@ impl Config {
             report: |_| {},
             clock: None,
         }
+    }
+
+    /// Returns the files that are read again while the server runs.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let of_tls = self.tls.iter().flat_map(|files| [&*files.certificate, &*files.key]);
+        of_tls.chain(self.rules.iter().flat_map(|rules| rules.files()))
     }
 
     /// Returns whether it matters which address a connection comes from.

@@ -2,13 +2,10 @@
 
 use super::{Auth, Rules, Users};
 use crate::config::{ConfigFile, Problem, Setting};
+use crate::reader::Reader;
 use std::fmt::{Display, Formatter};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-
-/// The largest configuration file.
-const LARGEST_BYTES: u64 = 1 << 20;
 
 /// The rules that are in force, and the file that they come from.
 #[derive(Debug)]
@@ -52,7 +49,7 @@ impl LiveRules {
         known: &[String],
         check: impl FnOnce(&[Setting]) -> Vec<Problem>,
     ) -> Result<Self, Vec<String>> {
-        let file = parse(path, known)?;
+        let file = parse(path, known, &Reader::default())?;
         let problems = check(&file.settings);
         if !problems.is_empty() {
             return Err(told(path, &problems));
@@ -79,8 +76,8 @@ impl LiveRules {
     }
 
     /// Reads the file again; if anything is wrong with it, what was in force stays.
-    pub(crate) fn reload(&self) -> Reload {
-        match parse(&self.path, &self.known) {
+    pub(crate) fn reload(&self, reader: &Reader) -> Reload {
+        match parse(&self.path, &self.known, reader) {
             Ok(ConfigFile { settings, rules }) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
                 Reload::Done(self.changed(&settings))
@@ -99,19 +96,19 @@ impl LiveRules {
     }
 }
 
-fn parse(path: &Path, known: &[String]) -> Result<ConfigFile, Vec<String>> {
+fn parse(path: &Path, known: &[String], reader: &Reader) -> Result<ConfigFile, Vec<String>> {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let text = text(path).map_err(|error| vec![format!("{}: {error}", path.display())])?;
+    let text = text(path, reader).map_err(|error| vec![format!("{}: {error}", path.display())])?;
     let mut file = ConfigFile::parse(&text, &known).map_err(|problems| told(path, &problems))?;
-    let problems: Vec<Problem> = file.rules.auths().filter_map(read_users).collect();
+    let problems: Vec<Problem> = file.rules.auths().filter_map(|auth| read_users(auth, reader)).collect();
     if problems.is_empty() { Ok(file) } else { Err(told(path, &problems)) }
 }
 
 /// Reads the file of a rule's users; returns what is wrong with it.
-fn read_users(auth: &mut Arc<Auth>) -> Option<Problem> {
+fn read_users(auth: &mut Arc<Auth>, reader: &Reader) -> Option<Problem> {
     // Nobody else has the rules yet.
     let auth = Arc::get_mut(auth)?;
-    let users = text(&auth.path).map_err(|error| error.to_string()).and_then(|text| Users::parse(&text));
+    let users = text(&auth.path, reader).map_err(|error| error.to_string()).and_then(|text| Users::parse(&text));
     match users {
         Ok(users) => {
             auth.users = users;
@@ -124,14 +121,8 @@ fn read_users(auth: &mut Arc<Auth>) -> Option<Problem> {
     }
 }
 
-/// Reads the file. A FIFO or a device would block a reload, and SIGTERM after it.
-fn text(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    landau_sys::path::open_regular(path)?.take(LARGEST_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LARGEST_BYTES {
-        return Err(std::io::Error::other("the file is larger than 1 MiB"));
-    }
-    Ok(text)
+fn text(path: &Path, reader: &Reader) -> std::io::Result<String> {
+    String::from_utf8(reader.read(path)?).map_err(|_| std::io::Error::other("the file is not UTF-8"))
 }
 
 fn told(path: &Path, problems: &[Problem]) -> Vec<String> {
@@ -152,14 +143,14 @@ mod tests {
         let says = |path: &[u8]| live.current().policy(path).is_some();
         assert!(says(b"/a") && !says(b"/b"));
         std::fs::write(&path, "workers = 1\n[[rule]]\npaht = '/b'\n").unwrap();
-        let Reload::Failed(why) = live.reload() else { panic!("it was taken") };
+        let Reload::Failed(why) = live.reload(&Reader::default()) else { panic!("it was taken") };
         assert!(why.contains("serve.toml:3: rule.paht: unknown key; did you mean path?"), "{why}");
         assert!(says(b"/a") && !says(b"/b"));
         std::fs::write(&path, "workers = 2\n[[rule]]\npath = '/b'\n").unwrap();
-        assert_eq!(live.reload(), Reload::Done(vec!["workers".to_owned()]));
+        assert_eq!(live.reload(&Reader::default()), Reload::Done(vec!["workers".to_owned()]));
         assert!(!says(b"/a") && says(b"/b"));
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(live.reload(), Reload::Failed(_)) && says(b"/b"));
+        assert!(matches!(live.reload(&Reader::default()), Reload::Failed(_)) && says(b"/b"));
     }
 
     #[test]

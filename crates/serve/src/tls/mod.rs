@@ -10,6 +10,7 @@ pub(crate) use session::{Received, Session, Sessions};
 
 use crate::connection::say_end;
 use crate::error::Error;
+use crate::reader::Reader;
 use landau_sys::stream;
 use names::Names;
 use rustls::ServerConfig;
@@ -18,7 +19,6 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use std::fmt::Display;
-use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -45,14 +45,15 @@ pub struct TlsFiles {
 #[derive(Debug)]
 pub(crate) struct Settings {
     files: Vec<TlsFiles>,
+    reader: Reader,
     current: RwLock<Arc<ServerConfig>>,
 }
 
 impl Settings {
     /// Loads the files. The first certificate is for clients that name no host, or an unknown one.
-    pub(crate) fn new(files: &[TlsFiles]) -> Result<Self, Error> {
-        let current = RwLock::new(Arc::new(read(files)?));
-        Ok(Self { files: files.to_vec(), current })
+    pub(crate) fn new(files: &[TlsFiles], reader: &Reader) -> Result<Self, Error> {
+        let current = RwLock::new(Arc::new(read(files, reader)?));
+        Ok(Self { files: files.to_vec(), reader: reader.clone(), current })
     }
 
     /// Returns the configuration of a new connection.
@@ -62,7 +63,7 @@ impl Settings {
 
     /// Reloads the files; if one is invalid, the previous configuration stays.
     pub(crate) fn reload(&self) -> Result<(), Error> {
-        let new = Arc::new(read(&self.files)?);
+        let new = Arc::new(read(&self.files, &self.reader)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }
@@ -72,11 +73,11 @@ fn wrong(path: &Path, why: impl Display) -> Error {
     Error::Tls { path: path.to_owned(), reason: why.to_string() }
 }
 
-fn read(files: &[TlsFiles]) -> Result<ServerConfig, Error> {
+fn read(files: &[TlsFiles], reader: &Reader) -> Result<ServerConfig, Error> {
     let provider = Arc::new(ring::default_provider());
     let mut names = Names::default();
     for files in files {
-        let (chain, key) = (chain(&files.certificate)?, key(&files.key)?);
+        let (chain, key) = (chain(&files.certificate, reader)?, key(&files.key, reader)?);
         let pair = CertifiedKey::from_der(chain, key, &provider).map_err(|error| match error {
             rustls::Error::InconsistentKeys(_) => wrong(&files.key, "the key does not belong to the certificate"),
             error => wrong(&files.key, error),
@@ -92,22 +93,8 @@ fn read(files: &[TlsFiles]) -> Result<ServerConfig, Error> {
     Ok(config)
 }
 
-/// The largest certificate or key file. Chains have a few kilobytes.
-const LARGEST_PEM: u64 = 1 << 20;
-
-/// Reads a PEM file. A FIFO or a device would block a reload, and SIGTERM after it.
-fn pem(path: &Path) -> Result<Vec<u8>, Error> {
-    let file = landau_sys::path::open_regular(path).map_err(|error| wrong(path, error))?;
-    let mut bytes = Vec::new();
-    file.take(LARGEST_PEM + 1).read_to_end(&mut bytes).map_err(|error| wrong(path, error))?;
-    if bytes.len() as u64 > LARGEST_PEM {
-        return Err(wrong(path, "the file is larger than 1 MiB"));
-    }
-    Ok(bytes)
-}
-
-fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let bytes = pem(path)?;
+fn chain(path: &Path, reader: &Reader) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let bytes = reader.read(path).map_err(|error| wrong(path, error))?;
     let items = CertificateDer::pem_slice_iter(&bytes);
     let chain: Vec<_> = items.collect::<Result<_, _>>().map_err(|error| wrong(path, error))?;
     if chain.is_empty() {
@@ -125,8 +112,8 @@ fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     Ok(chain)
 }
 
-fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
-    let bytes = pem(path)?;
+fn key(path: &Path, reader: &Reader) -> Result<PrivateKeyDer<'static>, Error> {
+    let bytes = reader.read(path).map_err(|error| wrong(path, error))?;
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
         // RFC 5958 and, with a field that is no base64, RFC 1421 and OpenSSL.
         _ if [&b"BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"].iter().any(|mark| has(&bytes, mark)) => {

@@ -265,6 +265,7 @@ impl Sessions {
 mod tests {
     use super::super::{Settings, TlsFiles};
     use super::*;
+    use crate::reader::Reader;
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, ClientConnection, RootCertStore};
     use std::io::Write;
@@ -274,12 +275,12 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/certificates");
         let files = TlsFiles { certificate: folder.join("one.pem"), key: folder.join("one-key.pem") };
         let mut roots = RootCertStore::empty();
-        let chain = super::super::chain(&files.certificate).unwrap();
+        let chain = super::super::chain(&files.certificate, &Reader::default()).unwrap();
         roots.add(CertificateDer::clone(&chain[0])).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let client = builder.with_root_certificates(roots).with_no_client_auth();
-        (Settings::new(&[files]).unwrap().current(), Arc::new(client))
+        (Settings::new(&[files], &Reader::default()).unwrap().current(), Arc::new(client))
     }
 
     /// Returns a pseudorandom number, the same sequence each time.

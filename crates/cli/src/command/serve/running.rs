@@ -4,7 +4,7 @@ use super::report;
 use crate::status;
 use landau_serve::supervisor::{Command, Process, Supervisor};
 use landau_serve::systemd::Notifier;
-use landau_serve::{Config, Error, Listen, Server, Totals, User};
+use landau_serve::{Config, Error, Listen, Reader, Server, Totals, User};
 use landau_sys::signal::{ServiceSignal, ServiceSignals};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -53,9 +53,10 @@ struct Ready {
 }
 
 /// Serves in this process.
-pub(super) fn alone(start: &Start, config: Config) -> anyhow::Result<u8> {
+pub(super) fn alone(start: &Start, mut config: Config) -> anyhow::Result<u8> {
     // Before any thread exists: all of them must block the signals.
     let signals = ServiceSignals::block(SIGNALS);
+    start.keep_reader(&mut config)?;
     let notifier = Notifier::from_environment();
     let server = Server::start(config)?;
     if let Some(note) = server.give_up_privileges(start.user.as_ref())? {
@@ -121,6 +122,7 @@ fn work(start: &Start, process: Process) -> u8 {
 
 fn try_work(start: &Start, mut process: Process) -> anyhow::Result<()> {
     let signals = ServiceSignals::block(SIGNALS);
+    start.keep_reader(&mut process.config)?;
     let server = process.start()?;
     if let Some(note) = server.give_up_privileges(start.user.as_ref())? {
         report(&note);
@@ -202,6 +204,17 @@ impl Handler {
 }
 
 impl Start {
+    /// Lets a process that keeps its user read the certificates and the rules again, if the server switches to another
+    /// user: that one need not be able to read keys. To be called before any thread exists.
+    fn keep_reader(&self, config: &mut Config) -> anyhow::Result<()> {
+        let has_files = !config.tls.is_empty() || config.rules.is_some();
+        let root = landau_sys::process::effective_user();
+        if has_files && self.user.as_ref().is_some_and(|user| user.identity.user != root) {
+            config.reader = Reader::privileged(config)?;
+        }
+        Ok(())
+    }
+
     /// Tells what a program or a user needs to know once the server listens.
     fn announce(&self, ready: &Ready) -> anyhow::Result<()> {
         if self.is_json { status::print(&self.json(ready).to_string()) } else { self.print_banner(ready) }
