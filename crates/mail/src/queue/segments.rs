@@ -110,11 +110,16 @@ impl Segments {
 
     /// Deletes segments in which nothing is left.
     pub(super) fn delete_done(&mut self) -> io::Result<()> {
+        let mut lacked_states = false;
         for number in self.done.clone() {
             if !self.is_held(number)? {
-                self.delete_if_done(number)?;
+                lacked_states |= self.delete_if_done(number)?;
                 self.done.remove(&number);
             }
+        }
+        if lacked_states && self.sync != Sync::Never {
+            // A crash of the system could bring the messages back, and their states are on the device nowhere.
+            disk::sync_names(&self.shared.directory)?;
         }
         Ok(())
     }
@@ -235,21 +240,20 @@ impl Segments {
     }
 
     /// Deletes a segment in which nothing is left: the messages first, because without their states they would be sent
-    /// again.
-    fn delete_if_done(&mut self, number: u32) -> io::Result<()> {
-        let Some(segment) = self.all.get(&number) else { return Ok(()) };
+    /// again. Returns whether it was deleted before all of its states were on the device.
+    fn delete_if_done(&mut self, number: u32) -> io::Result<bool> {
+        let Some(segment) = self.all.get(&number) else { return Ok(false) };
         if segment.live > 0 || !segment.is_closed {
-            return Ok(());
+            return Ok(false);
         }
         delete(&self.shared.mail(number))?;
         delete(&self.shared.states(number))?;
         self.shared.shrink(segment.bytes);
         self.all.remove(&number);
-        self.unsynced.remove(&number);
-        self.unwritten.remove(&number);
+        let lacked_states = self.unsynced.remove(&number) | self.unwritten.remove(&number);
         self.moved.retain(|&(from, _)| from != number);
         self.open.retain(|&open| open != number);
-        Ok(())
+        Ok(lacked_states)
     }
 }
 

@@ -4,6 +4,7 @@ mod attempts;
 mod control;
 mod disk;
 
+use super::disk::faults;
 use super::feed::LOADED_BYTES;
 use super::loaded::read;
 use super::record::{About, Meta};
@@ -62,14 +63,18 @@ impl Queue {
     }
 
     fn limited(directory: &Path, limit: u64) -> Self {
-        let found = open(directory, limit, Sync::Never).unwrap();
+        Self::synced(directory, limit, Sync::Never)
+    }
+
+    fn synced(directory: &Path, limit: u64, sync: Sync) -> Self {
+        let found = open(directory, limit, sync).unwrap();
         let shared = Arc::clone(&found.shared);
         let (sender, receiver) = channel();
-        let writer = Writer::new(Arc::clone(&shared), Sync::Never);
+        let writer = Writer::new(Arc::clone(&shared), sync);
         let backoff = Backoff { first: Duration::from_secs(100), longest: Duration::from_secs(100) };
         let patience = Patience { backoff, lifetime: Duration::from_secs(1000) };
         let envelope = Envelope { helo: "relay.test".to_owned(), ..Envelope::new("", Mode::Data) };
-        let handling = Handling { sync: Sync::Never, envelope, signer: None, postmaster: None, patience };
+        let handling = Handling { sync, envelope, signer: None, postmaster: None, patience };
         let feed = Feed::new(found, receiver, handling, None, 0);
         Self { shared, writer, sender, feed, now_ns: 0 }
     }
@@ -354,6 +359,27 @@ fn a_mostly_empty_segment_is_moved_and_its_states_with_it() {
     drop((queue.writer, queue.feed));
     let mut queue = Queue::open(folder.path());
     assert_eq!(addresses(&queue.take_all()), ["r1@d"]);
+}
+
+/// The states of a segment were never synced if it was deleted before that was due, and a crash of the system could
+/// take the deletion back.
+#[test]
+fn a_segment_that_was_deleted_does_not_come_back_without_its_states() {
+    for seed in 0..50 {
+        let folder = tempfile::tempdir().unwrap();
+        let (directory, lost) = (folder.path().join("queue"), folder.path().join("lost"));
+        std::fs::create_dir(&lost).unwrap();
+        let _disk = faults::begin(seed, &lost);
+        let mut queue = Queue::synced(&directory, 64 << 10, Sync::Interval(Duration::from_secs(1)));
+        queue.accept(1, &"x".repeat(8 << 10));
+        let all = queue.take_all();
+        queue.settle_all(&all, 0);
+        assert!(queue.files().is_empty(), "{:?}", queue.files());
+        queue.feed.commit(2 * SECOND).unwrap();
+        drop(queue);
+        faults::crash(&directory);
+        assert_eq!(seen(&open(&directory, 64 << 10, Sync::Always).unwrap()).len(), 0, "seed {seed}");
+    }
 }
 
 #[test]
