@@ -32,7 +32,9 @@ impl Feed {
             self.postponed -= u64::from(std::mem::take(&mut waiting.is_postponed));
             return Some(waiting);
         }
-        self.fresh.pop_front()
+        let waiting = self.fresh.pop_front()?;
+        self.fresh_taken += 1;
+        Some(waiting)
     }
 
     /// Loads the next message. Returns whether it was loaded and not parked again; `None` if there was none.
@@ -55,6 +57,8 @@ impl Feed {
             self.unreadable += 1;
             self.resume_ns = now_ns + UNREADABLE_NS;
             self.fresh.push_front(waiting);
+            // It may have come from those that were parked: the places of a list are one off then, which is noticed.
+            self.fresh_taken = self.fresh_taken.saturating_sub(1);
             self.buffer = buffer;
             return None;
         }

@@ -9,10 +9,11 @@ use crate::ledger::{Journal, State};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
 
 /// What is to be done with messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +36,9 @@ pub enum Action {
 /// The messages of a list that the engine describes at a time: it does nothing else meanwhile.
 pub(super) const PAGE: usize = 50_000;
 
+/// The pages for which the engine looks at all messages once.
+const PAGES: usize = 20;
+
 /// What the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
@@ -45,12 +49,15 @@ pub struct Request {
     /// A list begins after this identifier.
     #[serde(skip)]
     pub(crate) after: u64,
+    /// Where its messages were.
+    #[serde(skip)]
+    pub(crate) known: Arc<Known>,
 }
 
 impl Request {
     /// Returns a request about some messages, or about all if there are no identifiers.
     pub fn new(action: Action, ids: HashSet<u64>) -> Self {
-        Self { action, ids, after: 0 }
+        Self { action, ids, after: 0, known: Arc::default() }
     }
 }
 
@@ -82,31 +89,39 @@ pub(crate) struct Item {
 }
 
 /// Where a message is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// The engine has recipients of it.
-    Active(u32),
-    /// It was not tried.
-    Fresh(u32),
+    Active(usize),
+    /// It was not tried; so many were handed out before it.
+    Fresh(u64),
     /// It waits.
-    Parked(u32),
+    Parked(usize),
 }
 
-/// Returns a message that the engine does not have, the recipients that are left, and what it does.
-fn outside(waiting: &Waiting) -> (&Waiting, Vec<u32>, Condition) {
+/// Where the next messages of a list were, by identifier, when the engine looked at all of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    places: Vec<(u64, Place)>,
+    /// Whether there are no further ones.
+    is_all: bool,
+}
+
+/// Returns the recipients that are left of a message that the engine does not have, and what it does.
+fn outside(waiting: &Waiting) -> (Vec<u32>, Condition) {
     let condition = match waiting {
         Waiting { is_held: true, .. } => Condition::Held,
         Waiting { is_again: false, failed_reads: 0, .. } => Condition::New,
         _ => Condition::Deferred,
     };
-    (waiting, waiting.left().iter().map(|one| one.index).collect(), condition)
+    (waiting.left().iter().map(|one| one.index).collect(), condition)
 }
 
 /// The answer to a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// Messages by their identifiers, and whether there are no further ones.
-    Items { items: Vec<Item>, is_last: bool },
+    /// Messages by their identifiers, up to this one, and whether there are no further ones.
+    Items { items: Vec<Item>, up_to: u64, known: Arc<Known>, is_last: bool },
     /// So many messages were found, and so many of them changed.
     Done { found: u64, changed: u64 },
     /// It could not be done.
@@ -150,34 +165,69 @@ impl Feed {
         }
     }
 
-    /// Returns the messages of a list's next page.
+    /// Returns the messages of a list's next page. To look at all messages for each page would take a time that grows
+    /// with the square of their number.
     fn list(&self, request: &Request, now_ns: u64) -> Answer {
-        let is_next = |id: u64| id > request.after && request.chooses(id);
-        let active =
-            (0..).zip(&self.slots).filter_map(|(at, one)| Some((one.as_ref()?.waiting.entry.id, Place::Active(at))));
-        let fresh = (0..).zip(&self.fresh).map(|(at, one)| (one.entry.id, Place::Fresh(at)));
-        let parked = (0..).zip(&self.parked).filter_map(|(at, one)| Some((one.as_ref()?.entry.id, Place::Parked(at))));
-        let mut page: Vec<(u64, Place)> = active.chain(fresh).chain(parked).filter(|(id, _)| is_next(*id)).collect();
-        let is_last = page.len() <= self.page;
-        if !is_last {
-            page.select_nth_unstable_by_key(self.page, |(id, _)| *id);
-            page.truncate(self.page);
+        let is_before = |(id, _): &(u64, Place)| *id <= request.after;
+        let (mut known, mut at) = (Arc::clone(&request.known), request.known.places.partition_point(is_before));
+        if at == known.places.len() {
+            (known, at) = (Arc::new(self.look(request)), 0);
         }
-        page.sort_unstable_by_key(|(id, _)| *id);
-        Answer::Items { items: page.into_iter().filter_map(|(_, place)| self.item(place, now_ns)).collect(), is_last }
+        let end = known.places.len().min(at + self.page);
+        let page = &known.places[at..end];
+        let is_there = |&(id, place): &(u64, Place)| self.message(place).is_some_and(|one| one.entry.id == id);
+        let gone: HashSet<u64> = page.iter().filter(|one| !is_there(one)).map(|(id, _)| *id).collect();
+        let moved: HashMap<u64, Place> =
+            if gone.is_empty() { HashMap::new() } else { self.places().filter(|(id, _)| gone.contains(id)).collect() };
+        let place =
+            |&(id, place): &(u64, Place)| if gone.contains(&id) { moved.get(&id).copied() } else { Some(place) };
+        let items = page.iter().filter_map(|one| self.item(place(one)?, now_ns)).collect();
+        let (up_to, is_last) =
+            (page.last().map_or(request.after, |(id, _)| *id), known.is_all && end == known.places.len());
+        Answer::Items { items, up_to, known, is_last }
+    }
+
+    /// Returns every message, and where it is.
+    fn places(&self) -> impl Iterator<Item = (u64, Place)> {
+        let active =
+            self.slots.iter().enumerate().filter_map(|(at, one)| Some((&one.as_ref()?.waiting, Place::Active(at))));
+        let fresh = (self.fresh_taken..).zip(&self.fresh).map(|(at, one)| (one, Place::Fresh(at)));
+        let parked = self.parked.iter().enumerate().filter_map(|(at, one)| Some((one.as_ref()?, Place::Parked(at))));
+        active.chain(fresh).chain(parked).map(|(waiting, place)| (waiting.entry.id, place))
+    }
+
+    /// Looks where the next messages of a list are.
+    fn look(&self, request: &Request) -> Known {
+        let is_next = |(id, _): &(u64, Place)| *id > request.after && request.chooses(*id);
+        let (mut places, most): (Vec<_>, usize) = (self.places().filter(is_next).collect(), PAGES * self.page);
+        let is_all = places.len() <= most;
+        if !is_all {
+            places.select_nth_unstable_by_key(most, |(id, _)| *id);
+            places.truncate(most);
+        }
+        places.sort_unstable_by_key(|(id, _)| *id);
+        Known { places, is_all }
     }
 
     /// Returns the message at a place; `None` if there is none.
+    fn message(&self, place: Place) -> Option<&Waiting> {
+        match place {
+            Place::Active(at) => Some(&self.slots.get(at)?.as_ref()?.waiting),
+            Place::Fresh(at) => self.fresh.get(at.checked_sub(self.fresh_taken)? as usize),
+            Place::Parked(at) => self.parked.get(at)?.as_ref(),
+        }
+    }
+
+    /// Returns what is told of the message at a place; `None` if there is none.
     fn item(&self, place: Place, now_ns: u64) -> Option<Item> {
         let is_left = |state: Option<State>| !matches!(state, Some(State::Done | State::Failed));
-        let (waiting, left, condition): (&Waiting, Vec<u32>, Condition) = match place {
+        let waiting = self.message(place)?;
+        let (left, condition) = match place {
             Place::Active(at) => {
-                let Loaded { waiting, recipients, .. } = self.slots.get(at as usize)?.as_ref()?;
-                let left = recipients.iter().zip(0..).filter(|(one, _)| is_left(one.state));
-                (waiting, left.map(|(_, index)| index).collect(), Condition::Active)
+                let left = self.slots[at].as_ref()?.recipients.iter().zip(0..).filter(|(one, _)| is_left(one.state));
+                (left.map(|(_, index)| index).collect(), Condition::Active)
             }
-            Place::Fresh(at) => outside(self.fresh.get(at as usize)?),
-            Place::Parked(at) => outside(self.parked.get(at as usize)?.as_ref()?),
+            Place::Fresh(_) | Place::Parked(_) => outside(waiting),
         };
         Some(Item {
             entry: waiting.entry.clone(),

@@ -109,6 +109,8 @@ pub(crate) struct Feed {
     pub(super) handling: Handling,
     pub(super) rng: ChaCha8Rng,
     pub(super) fresh: VecDeque<Waiting>,
+    /// How many were taken from the front of `fresh`.
+    pub(super) fresh_taken: u64,
     /// Times of the next attempts, with the places in `parked`.
     pub(super) deferred: Deferred,
     pub(super) parked: Vec<Option<Waiting>>,
@@ -178,6 +180,7 @@ impl Feed {
             handling,
             rng: ChaCha8Rng::seed_from_u64(0),
             fresh: VecDeque::new(),
+            fresh_taken: 0,
             deferred: BinaryHeap::new(),
             parked: Vec::new(),
             free: Vec::new(),

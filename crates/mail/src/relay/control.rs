@@ -307,8 +307,8 @@ pub(super) fn answer<E>(
     // The segments whose files were gone: what the engine still has there after that is lost.
     let (mut count, mut missing) = (0, HashSet::new());
     loop {
-        let (items, is_last) = match ask(request.clone()) {
-            Ok(Answer::Items { items, is_last }) => (items, is_last),
+        let (items, up_to, known, is_last) = match ask(request.clone()) {
+            Ok(Answer::Items { items, up_to, known, is_last }) => (items, up_to, known, is_last),
             Ok(Answer::Done { found, changed }) => return Ok(Line::Done { found, changed }),
             Ok(Answer::Failed(reason)) | Err(Unanswered::Failed(reason)) => return Ok(Line::Error(reason)),
             Err(Unanswered::Ended) => return Ok(Line::Ending),
@@ -325,9 +325,13 @@ pub(super) fn answer<E>(
             count += 1;
             each(message)?;
         }
-        if is_last && !is_stale {
+        if is_stale {
+            continue;
+        }
+        if is_last {
             return Ok(Line::Done { found: count, changed: count });
         }
+        (request.after, request.known) = (up_to, known);
     }
 }
 
@@ -402,7 +406,8 @@ mod tests {
                 due_in_ms: None,
                 reason: None,
             };
-            Ok(Answer::Items { items: entries.map(item).collect(), is_last: true })
+            let items = entries.map(item).collect();
+            Ok(Answer::Items { items, up_to: 6, known: Arc::default(), is_last: true })
         };
         let last = answer(Request::new(Action::List, HashSet::new()), &shared, ask, |message| {
             if listed.is_empty() {

@@ -22,7 +22,7 @@ fn both(queue: &mut Queue, action: Action, ids: &[u64]) -> (u64, u64) {
 
 fn list(queue: &mut Queue) -> Vec<Item> {
     match queue.feed.control(&Request::new(Action::List, HashSet::new()), queue.now_ns) {
-        Answer::Items { items, is_last: true } => items,
+        Answer::Items { items, is_last: true, .. } => items,
         other => panic!("{other:?}"),
     }
 }
@@ -72,18 +72,53 @@ fn a_long_list_comes_in_pages() {
     queue.feed.page = 3;
     let (mut request, mut listed, mut pages) = (Request::new(Action::List, HashSet::new()), Vec::new(), 0);
     loop {
-        let Answer::Items { items, is_last } = queue.feed.control(&request, 0) else { panic!() };
+        let Answer::Items { items, up_to, known, is_last } = queue.feed.control(&request, 0) else { panic!() };
         pages += 1;
         listed.extend(items.iter().map(|item| item.entry.id));
-        request.after = *listed.last().unwrap();
         if is_last {
             break;
         }
         assert_eq!(items.len(), 3);
+        (request.after, request.known) = (up_to, known);
     }
     assert_eq!((listed, pages), (ids.clone(), 3));
     request = Request::new(Action::List, ids[2..5].iter().copied().collect());
-    assert!(matches!(queue.feed.control(&request, 0), Answer::Items { items, is_last: true } if items.len() == 3));
+    assert!(matches!(queue.feed.control(&request, 0), Answer::Items { items, is_last: true, .. } if items.len() == 3));
+}
+
+/// Messages go on between two pages: to wait, to be tried, and out of the queue. Others come.
+#[test]
+fn a_list_has_what_moved_meanwhile_and_not_what_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    queue.feed.page = 1;
+    let mut ids: Vec<u64> = (0..30).map(|_| queue.accept(1, "\r\na\r\n")).collect();
+    queue.feed.commit(0).unwrap();
+    let (mut request, mut listed) = (Request::new(Action::List, HashSet::new()), Vec::new());
+    loop {
+        let Answer::Items { items, up_to, known, is_last } = queue.feed.control(&request, 0) else { panic!() };
+        listed.extend(items.iter().map(|item| (item.entry.id, item.condition)));
+        if is_last {
+            break;
+        }
+        if request.after == 0 {
+            let all: Vec<_> = (0..12).map(|_| queue.next().unwrap()).collect();
+            queue.settle_all(&all[..8], 0);
+            queue.settle(&all[8], State::Deferred);
+            ids.push(queue.accept(1, "\r\nb\r\n"));
+            assert!(queue.next().is_some(), "the engine knows of it");
+        }
+        (request.after, request.known) = (up_to, known);
+    }
+    let expected = ids.iter().enumerate().filter(|(at, _)| *at == 0 || *at >= 8).map(|(at, &id)| {
+        let condition = match at {
+            8 => Condition::Deferred,
+            9..=12 => Condition::Active,
+            _ => Condition::New,
+        };
+        (id, condition)
+    });
+    assert_eq!(listed, expected.collect::<Vec<_>>());
 }
 
 #[test]
