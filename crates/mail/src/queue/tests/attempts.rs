@@ -3,7 +3,7 @@
 use super::{Queue, SECOND, addresses, later, reports};
 use crate::envelope::Request;
 use crate::input::{Input, Next, Offer};
-use crate::ledger::{Report, State};
+use crate::ledger::{Journal, Report, State};
 use crate::list::Record;
 use crate::queue::Meta;
 use crate::queue::feed::LOADED_BYTES;
@@ -182,6 +182,25 @@ fn an_attempt_has_one_report() {
     let report = &reports(&all)[0];
     assert_eq!((all.len(), report.matches("Action: failed\r\n").count()), (1, 3), "{report}");
     assert_eq!(queue.feed.reports, 1);
+}
+
+/// The ledger says of nobody that they failed while a crash could still make the relay send to them again.
+#[test]
+fn a_failure_has_its_line_once_its_report_is_in_the_queue() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut queue, ledger) = (Queue::open(&folder.path().join("queue")), folder.path().join("ledger"));
+    queue.feed.journal = Some(Journal::open(&ledger).unwrap());
+    queue.accept(2, "Subject: a\r\n\r\nb\r\n");
+    let all = queue.take_all();
+    let failures = || std::fs::read_to_string(&ledger).unwrap().matches("\"state\":\"failed\"").count();
+    queue.settle(&all[0], State::Failed);
+    queue.feed.commit(0).unwrap();
+    assert_eq!((failures(), queue.feed.reports), (0, 0), "the attempt is not over");
+    queue.settle(&all[1], State::Done);
+    queue.feed.commit(0).unwrap();
+    assert_eq!((failures(), queue.feed.reports), (1, 1));
+    queue.feed.commit(0).unwrap();
+    assert_eq!(failures(), 1);
 }
 
 /// A crash must not send again to somebody who has the message, even if others of it are still tried.
