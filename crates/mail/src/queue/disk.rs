@@ -1,5 +1,5 @@
-//! The calls by which a queue changes its files, and the time of day. In tests any of them can fail, the relay can be
-//! killed at it, and the system can crash.
+//! The calls by which a queue changes its files, and the time of day. In tests the relay can be killed at any of them,
+//! those that write or make a file can meet a full disk, and the system can crash.
 
 #[cfg(test)]
 pub(crate) mod faults;
@@ -45,10 +45,10 @@ pub(super) fn cut(file: &File, bytes: u64) -> io::Result<()> {
 /// Makes a file that does not exist, for its owner only.
 pub(super) fn create(path: &Path) -> io::Result<File> {
     #[cfg(test)]
-    faults::change()?;
+    faults::create()?;
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     #[cfg(test)]
-    faults::note_created(path);
+    faults::note_created(path, &file)?;
     Ok(file)
 }
 

@@ -1,9 +1,11 @@
 //! A disk that fails when its seed says so, for the queues of a thread.
 //!
-//! A write may be cut off by a kill or by a full disk. After a kill every call fails until the disk is revived. A crash
-//! of the system takes what was not synced: the ends of files, of which a part may be zeros instead, and the last
-//! changes of names.
+//! The process may be killed at any call: a write is then made in part, any other call is not made, and every further
+//! one fails until the disk is revived. Only writes and the making of a file fail while the disk is full, and nothing
+//! fails for another reason. A crash of the system takes what was not synced: the ends of files, of which a part may be
+//! zeros instead, and the last changes of names.
 
+use crate::queue::is_full;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -20,6 +22,8 @@ enum Change {
     Created(PathBuf),
     /// The file that had the name is kept here.
     Lost(PathBuf, PathBuf),
+    /// The name was given to another file at the same moment.
+    Replaced(PathBuf, PathBuf),
 }
 
 /// How likely each fault is at a call, 0 to 1.
@@ -104,6 +108,16 @@ pub(super) fn is_simulated() -> bool {
     with(|_| ()).is_some()
 }
 
+/// The reason of an error that says that this disk is full.
+#[derive(Debug, thiserror::Error)]
+#[error("the simulated disk is full")]
+struct NoRoom;
+
+/// Returns whether an error says that this disk was full when it was written to.
+pub(crate) fn was_full(error: &io::Error) -> bool {
+    is_full(error) && matches!(error.get_ref(), Some(reason) if reason.is::<NoRoom>())
+}
+
 /// Crashes the system: what was not synced may be lost from a directory.
 pub(crate) fn crash(directory: &Path) {
     with(|disk| disk.crash(directory).expect("the files of a test"));
@@ -112,6 +126,10 @@ pub(crate) fn crash(directory: &Path) {
 impl Disk {
     fn dead() -> io::Error {
         io::Error::other("killed")
+    }
+
+    fn no_room() -> io::Error {
+        io::Error::new(io::ErrorKind::StorageFull, NoRoom)
     }
 
     /// Decides whether a call is made. Returns the error with which it fails, otherwise.
@@ -131,13 +149,12 @@ impl Disk {
         is_full
     }
 
-    /// Keeps the file that loses its name.
-    fn lose(&mut self, path: &Path) -> io::Result<()> {
+    /// Keeps the file that loses its name. Returns where.
+    fn keep(&mut self, path: &Path) -> io::Result<PathBuf> {
         let kept = self.lost.join(self.lost_count.to_string());
         self.lost_count += 1;
         fs::rename(path, &kept)?;
-        self.changes.push(Change::Lost(path.to_owned(), kept));
-        Ok(())
+        Ok(kept)
     }
 
     fn crash(&mut self, directory: &Path) -> io::Result<()> {
@@ -145,7 +162,7 @@ impl Disk {
         for change in self.changes.drain(..).rev().take(undone) {
             match change {
                 Change::Created(path) => fs::remove_file(path)?,
-                Change::Lost(path, kept) => fs::rename(kept, path)?,
+                Change::Lost(path, kept) | Change::Replaced(path, kept) => fs::rename(kept, path)?,
             }
         }
         let mut files: Vec<PathBuf> =
@@ -176,7 +193,7 @@ pub(super) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         }
         let written = disk.rng.random_range(0..=bytes.len());
         match disk.step() {
-            Ok(()) if disk.is_full() => (Err(io::ErrorKind::StorageFull.into()), written),
+            Ok(()) if disk.is_full() => (Err(Disk::no_room()), written),
             result => (result, written),
         }
     }) else {
@@ -211,14 +228,31 @@ pub(super) fn change() -> io::Result<()> {
     with(Disk::step).unwrap_or(Ok(()))
 }
 
-pub(super) fn note_created(path: &Path) {
-    with(|disk| disk.changes.push(Change::Created(path.to_owned())));
+/// Begins to make a file, for which the disk may be full.
+pub(super) fn create() -> io::Result<()> {
+    let create = |disk: &mut Disk| {
+        disk.step()?;
+        if disk.is_full() { Err(Disk::no_room()) } else { Ok(()) }
+    };
+    with(create).unwrap_or(Ok(()))
+}
+
+/// Notes a file that was made: nothing of it is on the device, whatever file had the number of its inode before.
+pub(super) fn note_created(path: &Path, file: &File) -> io::Result<()> {
+    let created = |disk: &mut Disk| {
+        disk.changes.push(Change::Created(path.to_owned()));
+        disk.synced.remove(&file.metadata()?.ino());
+        Ok(())
+    };
+    with(created).unwrap_or(Ok(()))
 }
 
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     with(|disk| {
         disk.step()?;
-        disk.lose(path)
+        let kept = disk.keep(path)?;
+        disk.changes.push(Change::Lost(path.to_owned(), kept));
+        Ok(())
     })
     .unwrap_or(Ok(()))
 }
@@ -227,10 +261,9 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 pub(super) fn replace(to: &Path) -> io::Result<()> {
     with(|disk| {
         disk.step()?;
-        if to.exists() {
-            disk.lose(to)?;
-        }
-        disk.changes.push(Change::Created(to.to_owned()));
+        let change =
+            if to.exists() { Change::Replaced(to.to_owned(), disk.keep(to)?) } else { Change::Created(to.to_owned()) };
+        disk.changes.push(change);
         Ok(())
     })
     .unwrap_or(Ok(()))
