@@ -35,6 +35,10 @@ pub(crate) struct Seen {
     pub(crate) left: Vec<u32>,
     /// The message and the recipients that it reports.
     pub(crate) about: Option<(u64, Vec<u32>)>,
+    pub(crate) is_held: bool,
+    /// Its first recipient.
+    pub(crate) to: String,
+    pub(crate) at_ms: u64,
 }
 
 /// Returns the messages that a start has found.
@@ -42,8 +46,16 @@ pub(crate) fn seen(found: &Found) -> Vec<Seen> {
     let mut bytes = Vec::new();
     let mut seen = |left: &Left| {
         read(&found.shared, &left.entry, &mut bytes).unwrap();
-        let about = parse(&bytes).unwrap().meta.about.map(|about| (about.id, about.recipients));
-        Seen { id: left.entry.id, segment: left.entry.segment, left: left.recipients.clone(), about }
+        let meta = parse(&bytes).unwrap().meta;
+        Seen {
+            id: left.entry.id,
+            segment: left.entry.segment,
+            left: left.recipients.clone(),
+            about: meta.about.map(|about| (about.id, about.recipients)),
+            is_held: found.held.contains(&left.entry.id),
+            to: meta.to[0].to_string(),
+            at_ms: left.entry.at_ms,
+        }
     };
     found.left.iter().map(&mut seen).collect()
 }

@@ -170,9 +170,10 @@ impl Network for Virtual {
             link.arriving.push_front(piece);
             return Ok(0);
         }
-        for &recipient in &piece.finals {
+        for &recipient in &piece.finals.recipients {
             world.borrow_mut().is_final[recipient as usize] = true;
         }
+        world.borrow_mut().senders.over.extend(piece.finals.report);
         buffer[..piece.bytes.len()].copy_from_slice(&piece.bytes);
         Ok(piece.bytes.len())
     }

@@ -5,47 +5,70 @@
 //! synced. Disks become full, users hold, release, flush and delete messages, segments are compacted, recipients are
 //! deferred, refused and given up, and their senders get reports.
 //!
+//! The relay writes a ledger, whose lines follow the states that they are about: who has a line is not left in the
+//! queue at any later start. What the schedule syncs survives a crash of the system, too: everything, or what is older
+//! than a second.
+//!
 //! At each start the simulation compares the queue with what servers accepted and refused. Every recipient of a letter
 //! that was acknowledged is left in the queue, was sent to, was deleted by the user, or has failed for a reason that a
-//! server gave; its sender has one report of that, or the queue has it. Nobody is sent to after the queue has them as
-//! done. The counts of recipients add up at each write.
+//! server gave; its sender, or the postmaster, has one report of that, or the queue has it, and gets it once. Nobody is
+//! sent to after the queue has them as done, or while their message is held. The counts of recipients add up at each
+//! write. Only at its end does a relay end with an error because the disk is full, and only if it is.
+
+mod checks;
+mod records;
 
 use super::network::Virtual;
+use super::senders::About;
 use super::{SECOND, Scenario, Silent, World};
 use crate::engine::Engine;
 use crate::envelope::{Envelope, Mode, Request};
 use crate::error::{Error, Result};
 use crate::input::{Input, IsCrowded, Next};
-use crate::ledger::{Report, Sync};
+use crate::ledger::{Journal, Report, State, Sync};
 use crate::list::Record;
-use crate::queue::control::{self, Action};
+use crate::queue::control::{self, Action, Answer};
 use crate::queue::disk::faults::{self, Odds};
-use crate::queue::tests::{Seen, seen};
+use crate::queue::tests::seen;
 use crate::queue::{self, Commit, Feed, Found, Handling, Meta, Notice, Patience, Published, Shared, Writer};
 use crate::schedule::{Limits, Schedule};
+use checks::Queued;
 use landau_wire::smtp::parameter::Notify;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use std::cell::RefCell;
+use records::{Place, Records};
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The most bytes of a queue: an eighth is a segment.
-const LIMIT: u64 = 64 << 10;
+const LIMITS: [u64; 2] = [64 << 10, 16 << 10];
+
+/// The share of large letters. One that is small is moved to another segment when the large ones beside it are gone.
+const LARGE: f64 = 0.3;
 
 /// After so many runs nothing fails any more, so that the last one ends.
 const MOST_FAULTY_RUNS: u32 = 40;
 const MOST_RUNS: u32 = 60;
 
+/// What the relay answered to a letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reply {
+    Accepted,
+    Refused,
+}
+
 /// A letter, and what has become of it.
 #[derive(Debug)]
 struct Posted {
+    /// The identifier of its message, if it was given to the queue.
+    id: Option<u64>,
     /// The numbers of its recipients.
     recipients: Range<u32>,
     has_sender: bool,
@@ -53,7 +76,7 @@ struct Posted {
     bytes: usize,
     /// When it comes.
     at_ns: u64,
-    is_acknowledged: bool,
+    reply: Option<Reply>,
     is_deleted: bool,
     segment: Option<u32>,
 }
@@ -62,6 +85,7 @@ struct Posted {
 struct Case {
     scenario: Scenario,
     rng: ChaCha8Rng,
+    limit: u64,
     sync: Sync,
     odds: Odds,
     /// Whether the system crashes with the relay.
@@ -75,9 +99,23 @@ struct Case {
     come: usize,
     /// The letters by their identifiers in the queue.
     ids: BTreeMap<u64, u32>,
-    /// For each recipient, the identifiers of the reports about it.
-    reports: BTreeMap<u32, BTreeSet<u64>>,
+    /// The identifiers of the reports that were found or accepted, by what they are about.
+    reports: BTreeMap<About, BTreeSet<u64>>,
+    /// The reports that the last start has found.
+    queued: BTreeMap<u64, Queued>,
+    /// The reports to senders that have failed since.
+    failed: Vec<u64>,
+    /// What a crash of the system may have lost or doubled the reports about.
+    excused: BTreeSet<About>,
     is_final: Vec<bool>,
+    /// The letters whose hold the user was told of.
+    held: BTreeSet<u64>,
+    records: Records,
+    /// When letters were acknowledged and recipients recorded, as long as a crash of the system may take them.
+    recent_letters: Vec<(u64, usize)>,
+    recent_records: Vec<(u64, Place)>,
+    /// Whether the last run was killed.
+    was_killed: bool,
     /// When the run that is going on is asked to end.
     stop_ns: u64,
     /// Whether there is nothing left to do.
@@ -99,9 +137,12 @@ struct Counts {
 }
 
 impl Case {
-    fn of_seed(seed: u64) -> Self {
+    /// Returns the schedule of a seed, whose relay has a ledger in a directory.
+    fn of_seed(seed: u64, room: &Path) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x0717);
         let (mut letters, mut recipients) = (Vec::new(), 0);
+        let limit = LIMITS[rng.random_range(0..LIMITS.len())];
+        let most_bytes = limit as usize / 16;
         for _ in 0..rng.random_range(1..25) {
             let count = rng.random_range(1..5);
             let notify = |rng: &mut ChaCha8Rng| match rng.random_range(0..6) {
@@ -109,13 +150,15 @@ impl Case {
                 1 => Some(Notify { success: true, failure: true, ..Notify::NEVER }),
                 _ => None,
             };
+            let bytes = if rng.random::<f64>() < LARGE { most_bytes / 2..most_bytes } else { 0..100 };
             letters.push(Posted {
+                id: None,
                 recipients: recipients..recipients + count,
                 has_sender: rng.random::<f64>() < 0.8,
                 notify: (0..count).map(|_| notify(&mut rng)).collect(),
-                bytes: rng.random_range(0..4_000),
+                bytes: rng.random_range(bytes),
                 at_ns: rng.random_range(0..200 * SECOND),
-                is_acknowledged: false,
+                reply: None,
                 is_deleted: false,
                 segment: None,
             });
@@ -133,11 +176,13 @@ impl Case {
             world.letters[letter.recipients.start as usize..letter.recipients.end as usize].fill(number);
         }
         let has_crashes = rng.random::<f64>() < 0.4;
-        let other = [Sync::Always, Sync::Interval(Duration::from_secs(1)), Sync::Never][rng.random_range(0..3)];
+        // Only what is synced survives a crash of the system.
+        let policies = [Sync::Always, Sync::Interval(Duration::from_secs(1)), Sync::Never];
+        let sync = policies[rng.random_range(0..if has_crashes { 2 } else { 3 })];
         Self {
             rng: ChaCha8Rng::seed_from_u64(seed ^ 0xca5e),
-            // Only what is synced survives a crash of the system.
-            sync: if has_crashes { Sync::Always } else { other },
+            limit,
+            sync,
             odds: Odds {
                 kill: [0.0, 0.01, 0.1][rng.random_range(0..3)],
                 full: [0.0, 0.0, 0.05][rng.random_range(0..3)],
@@ -149,7 +194,15 @@ impl Case {
             come: 0,
             ids: BTreeMap::new(),
             reports: BTreeMap::new(),
+            queued: BTreeMap::new(),
+            failed: Vec::new(),
+            excused: BTreeSet::new(),
             is_final: vec![false; recipients as usize],
+            held: BTreeSet::new(),
+            records: Records::new(&room.join("ledger")),
+            recent_letters: Vec::new(),
+            recent_records: Vec::new(),
+            was_killed: false,
             stop_ns: u64::MAX,
             is_over: false,
             world: Rc::new(RefCell::new(world)),
@@ -173,68 +226,26 @@ impl Case {
         Handling { sync: self.sync, envelope, signer: None, postmaster, patience: self.patience() }
     }
 
-    /// Checks a queue as a start has found it.
-    fn check(&mut self, found: &Found) {
-        let mut left: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for Seen { id, segment, left: these, about } in seen(found) {
-            if let Some(&letter) = self.ids.get(&id) {
-                let before = self.letters[letter as usize].segment.replace(segment);
-                self.counts.moves += u32::from(before.is_some_and(|before| before != segment));
-                left.insert(letter, these);
-                continue;
-            }
-            let (about, indices) = about.unwrap_or_else(|| panic!("seed {}: {id} never came", self.scenario.seed));
-            if let Some(&letter) = self.ids.get(&about) {
-                let first = self.letters[letter as usize].recipients.start;
-                for index in indices {
-                    self.reports.entry(first + index).or_default().insert(id);
-                }
-            }
+    /// Notes that the user releases letters.
+    fn release(&mut self, ids: &BTreeSet<u64>) {
+        for id in ids {
+            self.held.remove(id);
+            let recipients = self.letters[self.ids[id] as usize].recipients.clone();
+            self.world.borrow_mut().senders.held.retain(|recipient| !recipients.contains(recipient));
         }
-        for (&(recipient, _), ids) in &self.world.borrow().senders.reports {
-            self.reports.entry(recipient).or_default().extend(ids);
-        }
-        for (letter, posted) in (0..).zip(&self.letters) {
-            for (recipient, index) in posted.recipients.clone().zip(0..) {
-                let is_left = left.get(&letter).is_some_and(|left| left.contains(&index));
-                self.check_recipient(letter, recipient, is_left);
-                // What has come and is not in the queue is not sent any more.
-                self.is_final[recipient as usize] = !is_left && (letter as usize) < self.come;
-            }
-        }
-        self.counts.failed = self.reports.len() as u32;
-        let senders = self.world.borrow().senders.letters as usize + 1;
-        let is_final = self.is_final.iter().copied().chain(std::iter::repeat_n(false, senders)).collect();
-        self.world.borrow_mut().is_final = is_final;
     }
 
-    /// Checks that a recipient is not lost, and is not left again.
-    fn check_recipient(&self, letter: u32, recipient: u32, is_left: bool) {
-        let posted = &self.letters[letter as usize];
-        let reports = self.reports.get(&recipient).map_or(0, BTreeSet::len);
-        let case = || format!("seed {}, {:?}, {:?}", self.scenario.seed, self.sync, self.counts);
-        assert!(reports <= 1, "{}: {reports} reports about {recipient}: {:?}", case(), self.reports[&recipient]);
-        if is_left {
-            assert!(!self.is_final[recipient as usize], "{}: {recipient} is left again", case());
-            return;
-        }
-        let world = self.world.borrow();
-        if !posted.is_acknowledged || posted.is_deleted || world.accepted[recipient as usize] > 0 {
-            return;
-        }
-        let sender = posted.has_sender.then_some(letter);
-        let is_refused = world.senders.refused.contains(&recipient) || world.senders.refused_senders.contains(&sender);
-        let is_old = Duration::from_nanos(world.now_ns.saturating_sub(posted.at_ns)) >= self.lifetime;
-        assert!(is_refused || is_old, "{}: {recipient} of letter {letter} is lost", case());
-        let notify = posted.notify[(recipient - posted.recipients.start) as usize];
-        if !posted.has_sender || notify.is_some_and(|notify| !notify.failure) {
-            return;
-        }
-        // The report may have failed itself.
-        let of_sender = world.senders.recipients + letter;
-        let has_failed =
-            world.senders.refused.contains(&of_sender) || world.senders.refused_senders.contains(&None) || is_old;
-        assert!(reports == 1 || has_failed, "{}: the sender of letter {letter} is not told of {recipient}", case());
+    /// Forgets holds of letters that the relay may have been done with, and have released, before it could record that.
+    fn forget_holds(&mut self) {
+        let (world, now_ns) = (self.world.borrow(), self.now_ns());
+        self.held.retain(|id| {
+            let posted = &self.letters[self.ids[id] as usize];
+            let is_known =
+                |recipient: u32| world.accepted[recipient as usize] > 0 || world.senders.refused.contains(&recipient);
+            let is_old = now_ns.saturating_sub(posted.at_ns) >= self.lifetime.as_nanos() as u64;
+            let is_refused = world.senders.refused_senders.contains(&self.ids[id]);
+            !(is_old || is_refused || posted.is_deleted || posted.recipients.clone().any(is_known))
+        });
     }
 
     fn has_faults(&self) -> bool {
@@ -252,13 +263,14 @@ impl Case {
             let odds = if self.has_faults() && starts < 5 { self.odds } else { Odds { kill: 0.0, full: 0.0 } };
             faults::revive(odds);
             faults::set_ms(self.now_ns() / 1_000_000);
-            match queue::open(directory, LIMIT, self.sync) {
+            match queue::open(directory, self.limit, self.sync) {
                 Ok(found) => {
                     self.check(&found);
                     return found;
                 }
                 Err(error) => {
-                    assert!(faults::is_dead() || odds.full > 0.0, "seed {}: {error}", self.scenario.seed);
+                    // It starts on a full disk, too.
+                    assert!(faults::is_dead(), "seed {}: {error}", self.scenario.seed);
                     self.fall(directory);
                 }
             }
@@ -280,22 +292,26 @@ impl Case {
     /// Lets the system crash, if it does so with the relay.
     fn fall(&mut self, directory: &Path) {
         self.counts.kills += 1;
+        self.was_killed = true;
+        self.forget_holds();
         if self.has_crashes && self.rng.random() {
             self.counts.crashes += 1;
+            self.note_recorded(self.now_ns());
             faults::crash(directory);
+            self.forget_recent();
         }
     }
 
     /// Runs relays until nothing is left, and checks what they did.
-    fn run(self) -> Counts {
-        let (seed, shared_memory) = (self.scenario.seed, Path::new("/dev/shm"));
+    fn run(seed: u64) -> Counts {
+        let shared_memory = Path::new("/dev/shm");
         // Nothing has to survive the test.
         let room = if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() };
         let room = room.unwrap();
         let (directory, lost) = (room.path().join("queue"), room.path().join("lost"));
         std::fs::create_dir(&lost).unwrap();
         let _disk = faults::begin(seed, &lost);
-        let case = Rc::new(RefCell::new(self));
+        let case = Rc::new(RefCell::new(Self::of_seed(seed, room.path())));
         loop {
             let found = case.borrow_mut().open(&directory);
             let is_empty = seen(&found).is_empty();
@@ -324,15 +340,17 @@ fn run_once(case: &Rc<RefCell<Case>>, found: Found) -> bool {
     (plan.batch, plan.keeps_double_bounces) = (1, case.borrow().postmaster.is_none());
     let schedule = Schedule::new(Limits { attempts: 1, ..scenario.limits() });
     let mut engine = Engine::new(Virtual::new(world), relay, scenario.routes(), plan, schedule);
-    let stop = Rc::clone(case);
+    let (stop, is_end) = (Rc::clone(case), Cell::new(false));
     let outcome = engine.run(&mut Silent, &|| {
         let case = stop.borrow();
-        case.is_over || case.now_ns() >= case.stop_ns
+        is_end.set(is_end.get() || case.is_over || case.now_ns() >= case.stop_ns);
+        is_end.get()
     });
     if let Err(error) = &outcome {
         // At its end a relay cannot wait for room.
-        let is_full = case.borrow().odds.full > 0.0;
-        assert!(faults::is_dead() || is_full, "seed {}: {error}", scenario.seed);
+        let is_full = matches!(error, Error::Queue(error) if faults::was_full(error));
+        let is_expected = faults::is_dead() || (is_end.get() && is_full);
+        assert!(is_expected, "seed {}: {error}, at its end: {}", scenario.seed, is_end.get());
     }
     outcome.is_err()
 }
@@ -345,6 +363,10 @@ struct Relay {
     writer: Writer,
     notices: Sender<Notice>,
     published: Arc<Mutex<Published>>,
+    /// What the user has asked for and waits for, with the letters.
+    asked: Vec<(Action, BTreeSet<u64>, Receiver<Answer>)>,
+    /// Recipients that are recorded with the next write.
+    settled: Vec<Place>,
 }
 
 impl Relay {
@@ -353,18 +375,43 @@ impl Relay {
         let shared = Arc::clone(&found.shared);
         let (notices, receiver) = channel();
         let writer = Writer::new(Arc::clone(&shared), now.sync);
-        let feed = Feed::new(found, receiver, now.handling(), None, now.now_ns());
-        let published = feed.published();
-        let mut relay = Self { case: Rc::clone(case), feed, shared, writer, notices, published };
-        if !now.has_faults() {
+        let journal = Journal::open(&now.records.path).unwrap();
+        let feed = Feed::new(found, receiver, now.handling(), Some(journal), now.now_ns());
+        let (published, has_faults) = (feed.published(), now.has_faults());
+        drop(now);
+        let (asked, settled) = (Vec::new(), Vec::new());
+        let mut relay = Self { case: Rc::clone(case), feed, shared, writer, notices, published, asked, settled };
+        if !has_faults {
             relay.ask(Action::Release, HashSet::new());
         }
         relay
     }
 
+    /// Asks for something to be done with a message, or with all.
     fn ask(&mut self, action: Action, ids: HashSet<u64>) {
-        // Nobody waits for the answer.
-        self.notices.send(Notice::Asked(control::Request::new(action, ids), channel().0)).unwrap();
+        let case = &mut *self.case.borrow_mut();
+        let chosen: BTreeSet<u64> =
+            if ids.is_empty() { case.ids.keys().copied().collect() } else { ids.iter().copied().collect() };
+        if action == Action::Release {
+            case.release(&chosen);
+        }
+        let (answer, answers) = channel();
+        self.notices.send(Notice::Asked(control::Request::new(action, ids), answer)).unwrap();
+        self.asked.push((action, chosen, answers));
+    }
+
+    /// Notes what the user is told.
+    fn hear(&mut self) {
+        let case = &mut *self.case.borrow_mut();
+        self.asked.retain(|(action, chosen, answers)| {
+            let Ok(answer) = answers.try_recv() else { return true };
+            if let (Action::Hold, Answer::Done { .. }) = (action, answer) {
+                // The queue may have others that nobody was told of.
+                let is_acknowledged = |id: &&u64| case.letters[case.ids[*id] as usize].reply == Some(Reply::Accepted);
+                case.held.extend(chosen.iter().filter(is_acknowledged));
+            }
+            false
+        });
     }
 
     /// Lets a user ask for something.
@@ -418,7 +465,9 @@ impl Relay {
             meta.requests = posted.notify.iter().map(|&notify| Request { notify, orcpt: None }).collect();
             let content = format!("Letter: {number}\r\n\r\n..b{}\r\n.\r\n", "x".repeat(posted.bytes));
             self.writer.add(&meta, &[content.as_bytes()]).unwrap();
-            case.ids.insert(id, number as u32);
+            case.letters[number].id = Some(id);
+            let known = case.ids.insert(id, number as u32);
+            assert_eq!(known, None, "seed {}: the identifier {id:X} is used again", case.scenario.seed);
             return Some(number);
         }
     }
@@ -426,9 +475,11 @@ impl Relay {
     /// Writes the batch, and acknowledges its letters.
     fn commit_letters(&mut self, batch: &mut Vec<usize>, now_ns: u64) {
         if batch.is_empty() && !self.writer.is_dirty() {
+            self.case.borrow_mut().note_written(now_ns, true);
             return;
         }
         let (committed, letters) = (self.writer.commit(now_ns), std::mem::take(batch));
+        let reply = if committed.is_ok() { Reply::Accepted } else { Reply::Refused };
         let is_acknowledged = committed.is_ok() && !faults::is_dead();
         let Commit { entries, closed } =
             committed.unwrap_or_else(|_| Commit { entries: Vec::new(), closed: self.writer.take_closed() });
@@ -438,8 +489,40 @@ impl Relay {
         for segment in closed {
             self.notices.send(Notice::Closed(segment)).unwrap();
         }
+        let case = &mut *self.case.borrow_mut();
         for letter in letters {
-            self.case.borrow_mut().letters[letter].is_acknowledged = is_acknowledged;
+            case.letters[letter].reply = (!faults::is_dead()).then_some(reply);
+            case.recent_letters.push((now_ns, letter));
+        }
+        if is_acknowledged {
+            case.note_written(now_ns, true);
+        }
+    }
+
+    /// Notes a recipient that is recorded with the next write: one of whom nobody is told.
+    fn note_settled(&mut self, report: &Report<'_>) {
+        let case = self.case.borrow();
+        let number = report.address.strip_prefix('r').and_then(|rest| rest.split('@').next()?.parse().ok());
+        let of_number = |number: &u32| case.letters.iter().find(|letter| letter.recipients.contains(number));
+        let Some((number, letter)) = number.and_then(|number| Some((number, of_number(&number)?))) else { return };
+        let index = number - letter.recipients.start;
+        let is_told = case.is_told(letter.notify[index as usize], letter.has_sender);
+        if report.state == State::Done || (report.state == State::Failed && !is_told) {
+            self.settled.extend(letter.id.map(|id| (id, index)));
+        }
+    }
+
+    /// Checks what was written, after a commit that succeeded.
+    fn check_written(&mut self, now_ns: u64) {
+        let case = &mut *self.case.borrow_mut();
+        case.note_recorded(now_ns);
+        // On a full disk the states wait.
+        if self.shared.has_room(0) {
+            for (id, index) in self.settled.drain(..) {
+                let is_recorded = case.records.finals.contains_key(&(id, index));
+                assert!(is_recorded, "seed {}: the ledger lacks {index} of {id:X}", case.scenario.seed);
+            }
+            case.note_written(now_ns, false);
         }
     }
 
@@ -475,6 +558,7 @@ impl Input for Relay {
     }
 
     fn record(&mut self, report: &Report<'_>, now_ms: impl FnOnce() -> u64) {
+        self.note_settled(report);
         self.feed.record(report, now_ms);
     }
 
@@ -495,14 +579,19 @@ impl Input for Relay {
         let committed = self.feed.commit(now_ns);
         alive()?;
         self.look();
-        committed
+        self.hear();
+        committed?;
+        self.check_written(now_ns);
+        Ok(())
     }
 
     fn finish(&mut self, now_ns: u64) -> Result<()> {
         let finished = self.feed.finish(now_ns);
         alive()?;
         self.look();
-        finished
+        finished?;
+        self.check_written(now_ns);
+        Ok(())
     }
 }
 
@@ -524,7 +613,7 @@ fn no_recipient_is_lost_from_a_queue_and_none_is_sent_to_after_it_is_recorded() 
     let mut all = Counts::default();
     for seed in first..first + count {
         let _case = Named(seed);
-        let Counts { runs, kills, crashes, copies, moves, failed, deferred } = Case::of_seed(seed).run();
+        let Counts { runs, kills, crashes, copies, moves, failed, deferred } = Case::run(seed);
         all.runs += runs;
         all.kills += kills;
         all.crashes += crashes;

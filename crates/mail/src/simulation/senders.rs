@@ -1,15 +1,26 @@
 //! What the senders of a relay's mail get: reports about recipients that failed, or whose mail was passed on to a
-//! server that makes no reports. Letter m has the sender `sM`; `p` is the postmaster.
+//! server that makes no reports. Letter m has the sender `sM`; `p` is the postmaster, who is told of letters without a
+//! sender, and of reports that failed themselves.
 
 use super::World;
 use landau_wire::smtp::command::Mail;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a report says about a recipient.
+/// What a report is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Said {
-    Failed,
-    Relayed,
+pub(super) enum About {
+    /// A recipient of a letter.
+    Recipient(u32),
+    /// A report that failed itself, by its identifier.
+    Report(u64),
+}
+
+/// A report, as a server reads it.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// The identifier of the report.
+    pub(super) id: u64,
+    about: Vec<About>,
 }
 
 /// What is known about letters and reports.
@@ -22,20 +33,31 @@ pub(super) struct Senders {
     pub(super) recipients: u32,
     /// For each recipient, whether a server refused it for good.
     pub(super) refused: BTreeSet<u32>,
-    /// The letters whose sender a server refused for good; `None` for the null sender.
-    pub(super) refused_senders: BTreeSet<Option<u32>>,
-    /// The reports about each recipient that were accepted, by their identifiers.
-    pub(super) reports: BTreeMap<(u32, Said), BTreeSet<u64>>,
+    /// The letters whose sender a server refused for good.
+    pub(super) refused_senders: BTreeSet<u32>,
+    /// The reports that were accepted, by what they are about.
+    pub(super) reports: BTreeMap<About, BTreeSet<u64>>,
+    /// The reports that were accepted, by their identifiers.
+    pub(super) accepted: BTreeSet<u64>,
+    /// The reports that are not sent again: the engine that runs now has read their final reply, or the queue has them
+    /// as done.
+    pub(super) over: BTreeSet<u64>,
+    /// Whether the postmaster got a report that had nothing of the report which it was about.
+    pub(super) has_unnamed: bool,
+    /// The recipients of the letters that a start has found to be held, until the user releases them.
+    pub(super) held: BTreeSet<u32>,
 }
 
 impl World {
     /// Returns the number of the recipient of a local part.
     pub(super) fn number(&self, local: &str) -> u32 {
-        let Senders { recipients, letters, .. } = self.senders;
+        let Senders { recipients, .. } = self.senders;
         let after = |prefix| local.strip_prefix(prefix).and_then(|digits: &str| digits.parse::<u32>().ok());
-        let of_sender = || after('s').map(|letter| recipients + letter);
-        let number = after('r').or_else(of_sender).or_else(|| (local == "p").then_some(recipients + letters));
-        number.unwrap_or_else(|| panic!("{local} is no recipient"))
+        let of_sender = || after('s').map(|letter| self.senders.sender(letter));
+        let number = after('r').or_else(of_sender).or_else(|| (local == "p").then_some(self.senders.postmaster()));
+        let number = number.unwrap_or_else(|| panic!("{local} is no recipient"));
+        assert!(!local.starts_with('r') || recipients == 0 || number < recipients, "{local} has no letter");
+        number
     }
 
     /// Returns whether anything may be sent to a recipient: a sender may get several reports.
@@ -46,6 +68,16 @@ impl World {
 }
 
 impl Senders {
+    /// Returns the number of the sender of a letter.
+    pub(super) fn sender(&self, letter: u32) -> u32 {
+        self.recipients + letter
+    }
+
+    /// Returns the number of the postmaster.
+    pub(super) fn postmaster(&self) -> u32 {
+        self.recipients + self.letters
+    }
+
     /// Notes that recipients were answered with a code.
     pub(super) fn note_refused(&mut self, recipients: &[u32], code: u16) {
         if code >= 500 {
@@ -54,29 +86,51 @@ impl Senders {
     }
 
     /// Notes that the sender of a letter was answered with a code.
-    pub(super) fn note_refused_sender(&mut self, letter: Option<u32>, code: u16) {
+    pub(super) fn note_refused_sender(&mut self, letter: u32, code: u16) {
         if code >= 500 {
             self.refused_senders.insert(letter);
         }
     }
 
-    /// Notes a message that was accepted for a recipient, if that is a sender who gets a report.
-    pub(super) fn note_message(&mut self, recipient: u32, content: &[u8]) {
-        if !(self.recipients..self.recipients + self.letters).contains(&recipient) {
-            return;
+    /// Reads the report that is sent to a recipient, if that is a sender or the postmaster.
+    pub(super) fn report(&self, recipient: u32, content: &[u8]) -> Option<Told> {
+        let told = (self.sender(0)..=self.postmaster()).contains(&recipient) && self.letters > 0;
+        let told = told.then(|| Told::read(content))?;
+        assert!(!self.over.contains(&told.id), "report {:X} is sent again", told.id);
+        Some(told)
+    }
+
+    /// Notes a report that was accepted.
+    pub(super) fn note_report(&mut self, told: &Told) {
+        self.accepted.insert(told.id);
+        self.has_unnamed |= told.about.is_empty();
+        for &about in &told.about {
+            self.reports.entry(about).or_default().insert(told.id);
         }
+    }
+}
+
+impl Told {
+    /// Reads a report. It names the recipients of a letter, or it returns the report that it is about, at least the
+    /// header of it, unless there was no room.
+    fn read(content: &[u8]) -> Self {
         let text = std::str::from_utf8(content).expect("a report in ASCII");
-        let boundary = text.split("boundary=\"=_").nth(1).and_then(|rest| rest.split('.').next());
-        let id = boundary.and_then(|id| u64::from_str_radix(id, 16).ok()).unwrap_or_else(|| panic!("{text}"));
-        for status in text.split("\r\nFinal-Recipient: rfc822; r").skip(1) {
-            let number = status.split('@').next().and_then(|digits| digits.parse().ok()).expect("a recipient");
-            let said = match status.split("\r\nAction: ").nth(1).and_then(|rest| rest.split("\r\n").next()) {
-                Some("failed") => Said::Failed,
-                Some("relayed") => Said::Relayed,
-                other => panic!("{other:?} in {text}"),
-            };
-            self.reports.entry((number, said)).or_default().insert(id);
-        }
+        let mut names = text.split("boundary=\"=_").skip(1).map(|rest| rest.split('"').next().unwrap_or_default());
+        let id = |name: &str| name.split('.').next().and_then(|id| u64::from_str_radix(id, 16).ok());
+        let name = names.next().unwrap_or_else(|| panic!("no report: {text}"));
+        let returned = names.next().and_then(id);
+        let status = text.split("Content-Type: message/delivery-status\r\n").nth(1).expect("a status");
+        let status = status.split(&format!("\r\n--=_{name}")).next().unwrap_or_default();
+        let about = |one: &str| {
+            let action = one.split("\r\nAction: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+            assert!(matches!(action, Some("failed" | "relayed")), "{action:?} in {text}");
+            match one.strip_prefix('r').and_then(|rest| rest.split('@').next()) {
+                Some(digits) => Some(About::Recipient(digits.parse().expect("a recipient"))),
+                None => returned.map(About::Report),
+            }
+        };
+        let about = status.split("\r\nFinal-Recipient: rfc822; ").skip(1).filter_map(about).collect();
+        Self { id: id(name).expect("an identifier"), about }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{SECOND, World, names, senders};
 use crate::envelope::Mode;
 use landau_wire::smtp::bdat::Chunks;
-use landau_wire::smtp::command::{Command, parse};
+use landau_wire::smtp::command::{Command, Mail, parse};
 use landau_wire::smtp::{Capabilities, Extension, Extensions, Rcpt};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -15,8 +15,16 @@ pub(super) struct Piece {
     /// Empty at the end of the stream.
     pub(super) bytes: Vec<u8>,
     pub(super) is_reset: bool,
-    /// The recipients for whom the last byte is the end of a final reply.
-    pub(super) finals: Vec<u32>,
+    /// What the last byte is the end of a final reply about.
+    pub(super) finals: Finals,
+}
+
+/// What a reply is final for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Finals {
+    pub(super) recipients: Vec<u32>,
+    /// The identifier of the report that was sent, if it was one.
+    pub(super) report: Option<u64>,
 }
 
 /// What the server reads.
@@ -84,7 +92,7 @@ impl Peer {
         } else {
             "220-welcome\r\n220 server\r\n"
         };
-        peer.say(greeting.as_bytes(), &[], world, arriving);
+        peer.say(greeting.as_bytes(), &Finals::default(), world, arriving);
         peer
     }
 
@@ -142,18 +150,14 @@ impl Peer {
             Command::Ehlo(_) => {
                 let mut out = Vec::new();
                 self.capabilities.write("server", "", &mut out);
-                return self.say(&out, &[], world, arriving);
+                return self.say(&out, &Finals::default(), world, arriving);
             }
             Command::Helo(_) => {
                 self.capabilities = Capabilities::default();
                 250
             }
             Command::Mail(_) if self.has_sender => panic!("MAIL within a transaction"),
-            Command::Mail(mail) if fails(world, 0.1) => {
-                let code = failure(world);
-                world.senders.note_refused_sender(senders::letter(mail), code);
-                code
-            }
+            Command::Mail(mail) if fails(world, 0.1) => self.refuse_sender(mail, world),
             Command::Mail(mail) => {
                 self.has_sender = true;
                 self.letter = senders::letter(mail);
@@ -186,16 +190,39 @@ impl Peer {
         }
         // What MAIL answers is final too, but this server does not know for which recipients.
         let is_final = code >= 500 || (code == 250 && world.mode == Mode::Rset);
-        let finals = match &command {
+        let recipients = match &command {
             Command::Rcpt(rcpt) if is_final && self.has_sender => vec![world.number(local(rcpt))],
             _ => Vec::new(),
         };
-        self.answer(code, &finals, world, arriving);
+        self.answer(code, &Finals { recipients, report: None }, world, arriving);
+    }
+
+    /// Refuses MAIL. The null sender names no letter: it is refused for good only if the next command has arrived, too,
+    /// and names the recipient.
+    fn refuse_sender(&self, mail: &Mail<'_>, world: &mut World) -> u16 {
+        let code = failure(world);
+        if world.senders.letters == 0 {
+            return code;
+        }
+        if let Some(letter) = senders::letter(mail) {
+            world.senders.note_refused_sender(letter, code);
+            return code;
+        }
+        let end = self.received.windows(2).position(|two| two == b"\r\n");
+        match end.map(|end| parse(&self.received[..end], self.capabilities.extensions)) {
+            Some(Ok(Command::Rcpt(rcpt))) => {
+                let recipient = world.number(local(&rcpt));
+                world.senders.note_refused(&[recipient], code);
+                code
+            }
+            _ => code.min(451),
+        }
     }
 
     fn rcpt(&mut self, local: &str, domain: &str, world: &mut World) -> u16 {
         let recipient = world.number(local);
         assert!(world.may_get(recipient), "{local} is sent to after its final reply");
+        assert!(!world.senders.held.contains(&recipient), "{local} is held and is sent to");
         if world.is_by_domain {
             let IpAddr::V4(host) = self.address.ip() else { panic!("{}", self.address) };
             assert!(names::takes(host, domain), "{local}@{domain} came to {host}");
@@ -219,6 +246,7 @@ impl Peer {
         }
         let recipients = std::mem::take(&mut self.recipients);
         self.has_sender = false;
+        let report = recipients.first().and_then(|&recipient| world.senders.report(recipient, content));
         let code = match recipients.is_empty() {
             true => 554,
             false if fails(world, 0.1) => failure(world),
@@ -235,11 +263,14 @@ impl Peer {
                 }
                 assert!(world.may_get(recipient), "{recipient} is sent to after its final reply");
                 world.accepted[recipient as usize] += 1;
-                world.senders.note_message(recipient, content);
+            }
+            if let Some(told) = &report {
+                world.senders.note_report(told);
             }
         }
         let is_final = code == 250 || code >= 500;
-        self.answer(code, if is_final { &recipients } else { &[] }, world, arriving);
+        let finals = is_final.then(|| Finals { recipients, report: report.map(|told| told.id) });
+        self.answer(code, &finals.unwrap_or_default(), world, arriving);
     }
 
     /// Returns whether the server answers neither this nor what comes later.
@@ -257,7 +288,7 @@ impl Peer {
         self.recipients.clear();
     }
 
-    fn answer(&mut self, code: u16, finals: &[u32], world: &mut World, arriving: &mut VecDeque<Piece>) {
+    fn answer(&mut self, code: u16, finals: &Finals, world: &mut World, arriving: &mut VecDeque<Piece>) {
         let text = match world.below(3) {
             0 => format!("{code}\r\n"),
             1 => format!("{code}-two\r\n{code} lines\r\n"),
@@ -271,7 +302,7 @@ impl Peer {
     }
 
     /// Sends a reply, whole or in pieces.
-    fn say(&mut self, bytes: &[u8], finals: &[u32], world: &mut World, arriving: &mut VecDeque<Piece>) {
+    fn say(&mut self, bytes: &[u8], finals: &Finals, world: &mut World, arriving: &mut VecDeque<Piece>) {
         if has_ended(arriving) {
             return;
         }
@@ -282,7 +313,7 @@ impl Peer {
             let len = if world.chance(0.3) { 1 + world.below(rest.len() as u64) as usize } else { rest.len() };
             self.last_ns = self.last_ns.max(world.now_ns) + world.below(SECOND / 100);
             let is_end = len == rest.len() && count == bytes.len();
-            let finals = if is_end { finals.to_vec() } else { Vec::new() };
+            let finals = if is_end { finals.clone() } else { Finals::default() };
             arriving.push_back(Piece { at_ns: self.last_ns, bytes: rest[..len].to_vec(), is_reset: false, finals });
             rest = &rest[len..];
         }
@@ -295,7 +326,12 @@ impl Peer {
     /// Ends the stream to the client.
     fn end(&mut self, is_reset: bool, arriving: &mut VecDeque<Piece>) {
         if !has_ended(arriving) {
-            arriving.push_back(Piece { at_ns: self.last_ns + 1, bytes: Vec::new(), is_reset, finals: Vec::new() });
+            arriving.push_back(Piece {
+                at_ns: self.last_ns + 1,
+                bytes: Vec::new(),
+                is_reset,
+                finals: Finals::default(),
+            });
         }
     }
 }
