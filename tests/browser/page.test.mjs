@@ -353,6 +353,30 @@ test("two records share the drawing of each timeline", { skip: !compared }, asyn
   await page.context().close();
 });
 
+test("the confounder ladders of two records are side by side", { skip: !compared }, async (t) => {
+  const page = await visit({ viewport: { width: 1280, height: 900 } }, compared);
+  const table = page.locator("table.ladder.several");
+  if (await table.count() === 0) return t.skip("the records have no ladder");
+  await unfold(page);
+  const groups = await table.locator("tbody").evaluateAll((all) => all.map((one) => one.rows.length - 1));
+  assert.deepEqual(groups, [4, 3, 1, 4]);
+  const rows = await table.locator("tbody tr:not(:first-child)").evaluateAll((all) => all.map((one) => [...one.cells].map((cell) => cell.textContent)));
+  for (const [name, first, second] of rows) {
+    assert.match(first, /\d/, name);
+    assert.equal(first, second, `${name}: a record and its copy differ`);
+  }
+  const drawings = page.locator("figure.ladders svg.drawing");
+  assert.equal(await drawings.count(), 4);
+  for (let i = 0; i < 4; i += 1) {
+    assert.equal(await drawings.nth(i).locator("polyline").count(), 2);
+    const box = await drawings.nth(i).boundingBox();
+    assert.ok(box.width > 300 && box.height > 100, `${box.width} by ${box.height} px`);
+  }
+  const [needed, there] = await widths(page);
+  assert.ok(needed <= there, `${needed} px wide on ${there}`);
+  await page.context().close();
+});
+
 test("the outcomes differ without colour", async () => {
   const page = await visit();
   const signs = await page.locator("#grid > li").evaluateAll((cells) => cells.map((cell) => [cell.dataset.class, cell.querySelector(".sign").textContent]));

@@ -4,6 +4,8 @@
 //! without sleepers. What a step costs less among sleepers is what it removes. Steps are compared pass by pass within
 //! a round.
 
+pub mod records;
+
 use crate::analysis::{Interference, interference};
 use crate::quantity::{FormatCost, Unit, count, digits, factor};
 use crate::table::grid::{bold, line, needed, rule, used};
@@ -97,38 +99,63 @@ struct Passes<'a> {
     without: BTreeMap<u32, f64>,
 }
 
+/// The cases of a record's ladder.
+struct Cases<'a> {
+    /// All of the benchmark.
+    all: Vec<Passes<'a>>,
+    /// Where the steps are among them.
+    places: Vec<usize>,
+}
+
 /// Returns the ladder of a record; none if it lacks one of the steps.
 pub fn of(analysis: &Analysis<'_>) -> Option<Ladder> {
-    let studies = || analysis.cases.iter().filter(|study| study.case.benchmark == BENCHMARK);
-    let all: Vec<Passes<'_>> = studies().filter_map(|study| Passes::of(analysis, study)).collect();
-    let naive = all.iter().find(|one| one.has(&STEPS[0].1))?;
-    let is_alike = |one: &Passes<'_>| rest(one.study) == rest(naive.study);
-    let find = |settings| all.iter().position(|one| one.has(settings) && is_alike(one));
-    let places = STEPS.iter().map(|(_, settings)| find(settings)).collect::<Option<Vec<usize>>>()?;
-    let steps: Vec<&Passes<'_>> = places.iter().map(|place| &all[*place]).collect();
-    let sleepers = numbers(&steps);
-    let (first, last) = (steps.first()?, steps.last()?);
-    let step = |(index, one): (usize, &&Passes<'_>)| {
-        let before = index.checked_sub(1).map(|before| steps[before]);
-        one.step(STEPS[index].0.to_owned(), first, before, &sleepers)
-    };
-    let others = all.iter().enumerate().filter(|(index, _)| !places.contains(index));
-    let other = |one: &Passes<'_>| one.step(difference(one.study, last.study), first, None, &sleepers);
-    let ratio = |n: &u32| paired::geometric_mean(&pairs(&first.at(*n), &last.at(*n), |a, b| a / b));
-    let slow = |(index, one): (usize, &&Passes<'_>)| one.slow(analysis, STEPS[index].0);
-    Some(Ladder {
-        unit: unit_of(analysis.record),
-        factors: sleepers.iter().map(ratio).collect(),
-        steps: steps.iter().enumerate().map(step).collect(),
-        others: others.map(|(_, one)| other(one)).collect(),
-        slow: steps
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| [0, STEPS.len() - 1].contains(index))
-            .filter_map(slow)
-            .collect(),
-        sleepers,
-    })
+    let cases = Cases::of(analysis)?;
+    Some(cases.ladder(analysis, cases.largest_n()))
+}
+
+impl<'a> Cases<'a> {
+    /// Returns the cases of a record; none if it lacks one of the steps.
+    fn of(analysis: &'a Analysis<'_>) -> Option<Self> {
+        let studies = || analysis.cases.iter().filter(|study| study.case.benchmark == BENCHMARK);
+        let all: Vec<Passes<'_>> = studies().filter_map(|study| Passes::of(analysis, study)).collect();
+        let naive = all.iter().find(|one| one.has(&STEPS[0].1))?;
+        let is_alike = |one: &Passes<'_>| rest(one.study) == rest(naive.study);
+        let find = |settings| all.iter().position(|one| one.has(settings) && is_alike(one));
+        let places = STEPS.iter().map(|(_, settings)| find(settings)).collect::<Option<Vec<usize>>>()?;
+        Some(Self { all, places })
+    }
+
+    fn steps(&self) -> Vec<&Passes<'a>> {
+        self.places.iter().map(|place| &self.all[*place]).collect()
+    }
+
+    /// Returns the most sleepers that all steps reached.
+    fn largest_n(&self) -> u32 {
+        self.steps().iter().map(|one| one.study.largest_n()).min().unwrap_or(1)
+    }
+
+    /// Returns the ladder up to `largest` sleepers, which all steps reached.
+    fn ladder(&self, analysis: &Analysis<'_>, largest: u32) -> Ladder {
+        let (steps, sleepers) = (self.steps(), numbers(largest));
+        let (first, last) = (steps[0], steps[steps.len() - 1]);
+        let step = |(index, one): (usize, &&Passes<'_>)| {
+            let before = index.checked_sub(1).map(|before| steps[before]);
+            one.step(STEPS[index].0.to_owned(), first, before, &sleepers)
+        };
+        let others = self.all.iter().enumerate().filter(|(index, _)| !self.places.contains(index));
+        let other = |one: &Passes<'_>| one.step(difference(one.study, last.study), first, None, &sleepers);
+        let ratio =
+            |n: &u32| paired::geometric_mean(&pairs(&first.at(*n, largest), &last.at(*n, largest), |a, b| a / b));
+        let ends = [(0, first), (steps.len() - 1, last)];
+        Ladder {
+            unit: unit_of(analysis.record),
+            factors: sleepers.iter().map(ratio).collect(),
+            steps: steps.iter().enumerate().map(step).collect(),
+            others: others.map(|(_, one)| other(one)).collect(),
+            slow: ends.iter().filter_map(|(index, one)| one.slow(analysis, STEPS[*index].0)).collect(),
+            sleepers,
+        }
+    }
 }
 
 /// Returns the settings besides n and those of the steps.
@@ -145,9 +172,8 @@ fn difference(study: &CaseStudy<'_>, other: &CaseStudy<'_>) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The numbers of sleepers that all steps reached.
-fn numbers(steps: &[&Passes<'_>]) -> Vec<u32> {
-    let largest = steps.iter().map(|one| one.study.largest_n()).min().unwrap_or(1);
+/// Returns the numbers of sleepers at which steps are compared that reached `largest`.
+fn numbers(largest: u32) -> Vec<u32> {
     let mut numbers: Vec<u32> = AT.into_iter().filter(|n| f64::from(*n) * NEAR <= f64::from(largest)).collect();
     numbers.push(largest);
     numbers
@@ -188,10 +214,10 @@ impl<'a> Passes<'a> {
         settings.iter().all(|(name, value)| self.study.case.settings.get(*name).is_some_and(|own| own == value))
     }
 
-    /// Returns the median cost of the calls among about `n` sleepers, by round: of those in windows without
-    /// interference, if there are enough.
-    fn at(&self, n: u32) -> BTreeMap<u32, f64> {
-        let (low, high) = (f64::from(n) / NEAR, f64::from(n) * NEAR);
+    /// Returns the median cost of the calls among about `n` sleepers, `largest` at most, by round: of those in windows
+    /// without interference, if there are enough.
+    fn at(&self, n: u32, largest: u32) -> BTreeMap<u32, f64> {
+        let (low, high) = (f64::from(n) / NEAR, (f64::from(n) * NEAR).min(f64::from(largest)));
         let passes = self.phase.rounds.iter().zip(&self.phase.curve.passes);
         let near = passes.map(|(round, pass)| {
             let calls = (0..pass.n.len()).filter(|call| (low..=high).contains(&f64::from(pass.n[*call])));
@@ -203,13 +229,17 @@ impl<'a> Passes<'a> {
     }
 
     fn step(&self, name: String, first: &Self, before: Option<&Self>, sleepers: &[u32]) -> Step {
-        let removed = |n: &u32| paired::mean(&pairs(&before?.at(*n), &self.at(*n), |before, own| before - own));
+        let largest = sleepers.last().copied().unwrap_or(u32::MAX);
+        let removed = |n: &u32| {
+            let pairs = pairs(&before?.at(*n, largest), &self.at(*n, largest), |before, own| before - own);
+            paired::mean(&pairs)
+        };
         Step {
             name,
             case: self.study.case.label.clone(),
             without: mean(&self.without),
             without_ratio: paired::geometric_mean(&pairs(&self.without, &first.without, |own, first| own / first)),
-            costs: sleepers.iter().map(|n| mean(&self.at(*n))).collect(),
+            costs: sleepers.iter().map(|n| mean(&self.at(*n, largest))).collect(),
             removed: sleepers.iter().map(removed).collect(),
         }
     }
@@ -294,13 +324,31 @@ fn has_interval(estimate: Estimate) -> bool {
     estimate.low.is_finite() && estimate.high.is_finite()
 }
 
+/// An estimate with its interval, if it has one.
+fn cell(estimate: Estimate, write: impl Fn(f64) -> String) -> String {
+    let value = write(estimate.value);
+    let interval = if has_interval(estimate) { Ladder::interval(estimate, write) } else { String::new() };
+    format!("{value}{interval}")
+}
+
 impl Ladder {
     /// Returns the step that removes most among the most sleepers; none if its interval holds zero, as that of one
     /// pass does.
     pub(crate) fn largest_step(&self) -> Option<(&Step, Estimate)> {
-        let removed = |step: &Step| step.removed.last().copied().flatten();
-        let steps = self.steps.iter().skip(1).filter_map(|step| Some((step, removed(step)?)));
-        steps.max_by(|a, b| a.1.value.total_cmp(&b.1.value)).filter(|(_, removed)| removed.low > 0.0)
+        self.largest_removal().filter(|(_, removed)| removed.low > 0.0)
+    }
+
+    /// Returns the step that removes most, however uncertain that is.
+    fn largest_removal(&self) -> Option<(&Step, Estimate)> {
+        let steps = self.steps.iter().skip(1).filter_map(|step| Some((step, step.removed.last().copied().flatten()?)));
+        steps.max_by(|a, b| a.1.value.total_cmp(&b.1.value))
+    }
+
+    /// Returns what the most sleepers add to the naive test, which the last step has not.
+    pub(crate) fn added(&self) -> Option<f64> {
+        let among_most = |step: Option<&Step>| step?.costs.last().copied().flatten();
+        let (naive, sound) = (among_most(self.steps.first())?, among_most(self.steps.last())?);
+        Some(naive.value - sound.value).filter(|added| *added > 0.0)
     }
 
     /// The ladder in sentences: the factor, what each step removes, and whether the steps agree without sleepers.
@@ -394,11 +442,7 @@ impl Ladder {
         let mut cells = vec![step.name.clone(), cost(&step.without)];
         cells.extend(step.costs.iter().map(cost));
         let removed = step.removed.last().copied().flatten();
-        cells.push(removed.map_or(String::new(), |one| {
-            let interval = Some(one).filter(|one| has_interval(*one));
-            let interval = interval.map(|one| Self::interval(one, |value| self.unit.bare(value)));
-            format!("{}{}", self.unit.bare(one.value), interval.unwrap_or_default())
-        }));
+        cells.push(removed.map_or(String::new(), |one| cell(one, |value| self.unit.bare(value))));
         cells
     }
 }
@@ -456,7 +500,7 @@ mod tests {
 
     /// A record in which the naive test costs 100 ns more for each sleeper, and one of its steps removes that. Each
     /// step costs `off` more of 50 µs without sleepers.
-    fn record(removing: usize, off: f64) -> Record {
+    pub(super) fn record(removing: usize, off: f64) -> Record {
         let mut record = Record::default();
         for (number, (parent, wait, image)) in (0..).zip(SETTINGS) {
             let settings = [("parent", parent), ("wait", wait), ("image", image), ("n", "2000")];
@@ -579,6 +623,26 @@ mod tests {
         let text = ladder.sentences();
         assert_eq!(text.len(), 2 + 3 + 1, "{text:?}");
         assert!(text.iter().all(|sentence| sentence.contains("(one pass: no interval)")), "{text:?}");
+    }
+
+    /// Among 1,905 to 2,000 sleepers most calls cost ten times as much, in a window that saw a switch. They count only
+    /// if too few others are left.
+    #[test]
+    fn disturbed_calls_do_not_count_among_enough_others() {
+        for (disturbed, expected) in [(1_901_u32..=1_960, 0.1), (1_901..=1_990, 1.0)] {
+            let mut record = record(1, 0.01);
+            for pass in record.passes.iter_mut().filter(|pass| pass.start.case == 3) {
+                let last = pass.windows.pop().unwrap();
+                let count = disturbed.clone().count() as u32;
+                pass.windows.push(Window { count, preempted: 1, ..last.clone() });
+                pass.windows.push(Window { first: last.first + count, count: last.count - count, ..last });
+                let lane = pass.series.get_mut(PHASE).unwrap();
+                let costs = lane.costs.iter_mut().zip(&lane.n).filter(|(_, n)| disturbed.contains(*n));
+                costs.for_each(|(cost, _)| *cost *= 10);
+            }
+            let cost = of(&Analysis::of(&record)).unwrap().steps[3].costs[1].unwrap().value;
+            assert!((cost / 1_000_000.0 - expected).abs() < 0.01, "{disturbed:?}: {cost}");
+        }
     }
 
     #[test]

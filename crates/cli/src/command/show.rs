@@ -143,6 +143,9 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
             text.extend(["\n", name, ", ", timeline.case, ": ", &landau_report::text::timeline(timeline)]);
         }
     }
+    if let Some(ladders) = ladder::records::of(&every, &names) {
+        text.extend(["\n\n", &ladder::records::render(&ladders, layout)]);
+    }
     if args.all {
         text.extend(["\n\n", &table::render_comparisons(&compared, layout)]);
     }
@@ -211,14 +214,17 @@ fn as_json(analyses: &[Analysis], args: &Args) -> anyhow::Result<String> {
     let value = match analyses {
         [one] => json!({
             "unit": one.record.unit(), "rows": args.rows(one), "findings": told(&findings::of(one)),
-            "variants": table::variant_rows(one), "results": one.results(),
+            "variants": table::variant_rows(one), "results": one.results(), "ladder": ladder::of(one),
             "timelines": one.cases.iter().filter_map(|study| study.timeline.as_ref()).collect::<Vec<_>>()
         }),
         several => {
             let (names, every) = (names(&args.files), several.iter().collect::<Vec<_>>());
             let comparisons = Comparisons::of(&every);
             let (found, _) = findings::across(&every, &comparisons, &names);
-            json!({ "comparisons": table::comparison_rows(&comparisons, &names), "findings": told(&found) })
+            json!({
+                "comparisons": table::comparison_rows(&comparisons, &names), "findings": told(&found),
+                "ladders": ladder::records::of(&every, &names)
+            })
         }
     };
     Ok(serde_json::to_string_pretty(&value)?)

@@ -1,6 +1,6 @@
 //! One benchmark: its question, its cases side by side, and each case with its verdicts, curves and single calls.
 
-use super::{explanation, histogram, ladder, scrolling, study_2001, throughput, timeline, variants};
+use super::{explanation, histogram, ladder, ladders, scrolling, study_2001, throughput, timeline, variants};
 use crate::facts;
 use crate::findings;
 use crate::loops;
@@ -88,6 +88,7 @@ fn benchmark(view: &View<'_>, name: &str, cases: &[&CaseStudy<'_>], charts: &mut
                 (charts_by_axis(name, cases))
                 (variants::render(view, name))
             }
+            (ladders::render(view, name))
             (ladder::render(view, name))
             (study_2001::render(view, name))
             (throughput::render(view, name))

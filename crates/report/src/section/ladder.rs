@@ -66,7 +66,7 @@ pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
     let found = (benchmark == BENCHMARK).then(|| view.base()).flatten();
     let Some((analysis, ladder)) = found.and_then(|base| Some((base, ladder::of(base)?))) else { return html! {} };
     html! {
-        h4 { "Confounder ladder" }
+        h4 { "Confounder ladder" @if let [first, _, ..] = &view.names[..] { " of " (first) } }
         p.words {
             "From the naive test to the sound one: each step changes one setting of the test and nothing about the \
              child that is timed."
@@ -113,12 +113,7 @@ fn table(ladder: &Ladder) -> Markup {
 /// What the study could not see, by what was measured.
 fn unseen(ladder: &Ladder) -> Option<String> {
     let (step, removed) = ladder.largest_step()?;
-    let naive = ladder.steps.first()?.costs.last().copied().flatten()?;
-    let base = ladder.steps.last()?.costs.last().copied().flatten()?;
-    let added = naive.value - base.value;
-    if added <= 0.0 {
-        return None;
-    }
+    let added = ladder.added()?;
     let share = removed.value / added;
     Some(format!(
         "He saw that all three allocators were nearly as slow as each other, and that two changes cured the test \
@@ -195,10 +190,7 @@ fn graphs(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
     let Some(naive) = steps.first() else { return html! {} };
     let searches = searches(analysis);
     let hidden = with_searches(naive, &searches);
-    let write = match ladder.unit {
-        Unit::Instructions => count,
-        Unit::Time | Unit::EmulatedTime => duration,
-    };
+    let write = axis(ladder.unit);
     let drawn = |title: &str, curves: &[Curve], scale: Scale| lines(title, "sleeping processes", curves, &scale, &[]);
     html! {
         figure.chart.study-2004 {
@@ -231,12 +223,20 @@ fn graphs(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
     }
 }
 
-fn phase<'a>(analysis: &'a Analysis<'_>, label: &str, phase: &str) -> Option<&'a PhaseStudy<'a>> {
+/// Returns how a cost is written at an axis.
+pub(super) fn axis(unit: Unit) -> fn(f64) -> String {
+    match unit {
+        Unit::Instructions => count,
+        Unit::Time | Unit::EmulatedTime => duration,
+    }
+}
+
+pub(super) fn phase<'a>(analysis: &'a Analysis<'_>, label: &str, phase: &str) -> Option<&'a PhaseStudy<'a>> {
     let study = analysis.cases.iter().find(|study| study.case.label == label)?;
     study.phases.iter().find(|one| one.phase.name == phase)
 }
 
-fn points(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
+pub(super) fn points(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
     phase.verdict.all.points.iter().map(|point| (point.n, point.cost.value)).collect()
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod findings;
 pub(crate) mod histogram;
 pub(crate) mod host;
 pub(crate) mod ladder;
+pub(crate) mod ladders;
 pub(crate) mod matrix;
 pub(crate) mod over_time;
 pub(crate) mod overview;
