@@ -123,7 +123,7 @@ fn processes() -> (String, String) {
     match landau_sys::system::headroom().processes {
         Some((room, why)) if room <= NEARLY_NONE => (
             format!("no further process can be created: {why}"),
-            "ulimit -u, sysctl kernel.pid_max or kernel.threads-max".to_owned(),
+            raise_processes(&why).to_owned(),
         ),
         _ if mappings_are_exhausted() => sysctl("vm.max_map_count", MAPPINGS),
         _ => (
@@ -132,6 +132,15 @@ fn processes() -> (String, String) {
                 .to_owned(),
             String::new(),
         ),
+    }
+}
+
+/// Returns what raises a limit on processes, by the words in which the system describes it.
+fn raise_processes(why: &str) -> &'static str {
+    if why.starts_with("pids.max") {
+        "raise pids.max of the control group (systemd: TasksMax=)"
+    } else {
+        "ulimit -u, sysctl kernel.pid_max or kernel.threads-max"
     }
 }
 
@@ -145,6 +154,13 @@ mod tests {
         assert!(limit.meaning.contains("RLIMIT_NOFILE") && limit.raise.starts_with("ulimit -"));
         assert_eq!((limit.n, limit.error.as_str()), (7, "EMFILE"));
         assert_eq!(explain(Error { call: "socket", errno: libc::EAFNOSUPPORT }, 7), None);
+    }
+
+    /// No sysctl raises the limit of a control group.
+    #[test]
+    fn a_control_group_is_raised_by_its_own_limit() {
+        assert!(raise_processes("pids.max of the control group /a is 22, 22 exist in it").contains("pids.max"));
+        assert!(raise_processes("kernel.pid_max is 32768, 32768 exist").contains("sysctl kernel.pid_max"));
     }
 
     #[test]

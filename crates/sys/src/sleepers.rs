@@ -79,7 +79,8 @@ impl Sleepers {
             unsafe { command.pre_exec(move || crate::descriptor::set_inherited(&file).map_err(Into::into)) };
             isolate(command);
             Ok(())
-        })?;
+        })
+        .map_err(of_namespace)?;
         let [_, timer, ..] = helper.answer(Ok(()), "clone")?;
         Ok(Self { helper: Some(helper), setup, timer: timer as u32 })
     }
@@ -141,6 +142,17 @@ impl Drop for Sleepers {
         if let Some(helper) = self.helper.take() {
             helper.finish();
         }
+    }
+}
+
+/// Names the call that refused a namespace. A new process reports only the number of an error that it meets before it
+/// executes its program.
+fn of_namespace(failure: Failure) -> Failure {
+    match failure {
+        Failure::Refused(error) if error.call == "execve" && is_refusal(error) => {
+            Failure::Refused(Error { call: "unshare", ..error })
+        }
+        other => other,
     }
 }
 

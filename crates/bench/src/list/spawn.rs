@@ -18,7 +18,7 @@ use landau_engine::{
     Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
 };
 use landau_sys::fork_helper::{Failure, LINKAGES, image};
-use landau_sys::sleepers::{CREATIONS, IMAGES, PARENTS, Setup, Sleepers, WAITS, sleeping_program, try_all};
+use landau_sys::sleepers::{CREATIONS, Cycle, IMAGES, PARENTS, Setup, Sleepers, WAITS, sleeping_program, try_all};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -157,11 +157,7 @@ impl Benchmark for Spawn {
     }
 
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
-        let began = Instant::now();
-        let pid = self.places.add(&mut self.sleepers)?;
-        self.set_up += began.elapsed();
-        self.pids.push(pid);
-        let cycle = self.sleepers.cycle()?;
+        let cycle = self.add_and_time()?;
         timer.record_ns(RETURN, cycle.returned_ns - cycle.before_ns);
         timer.record_ns(CYCLE, cycle.reaped_ns - cycle.before_ns);
         Ok(())
@@ -187,6 +183,26 @@ impl Benchmark for Spawn {
     }
 }
 
+impl Spawn {
+    /// Adds a sleeper and times a child. A sleeper whose child is refused is ended, because its step does not count.
+    fn add_and_time(&mut self) -> Result<Cycle, Stop> {
+        let began = Instant::now();
+        let pid = self.places.add(&mut self.sleepers)?;
+        self.set_up += began.elapsed();
+        match self.sleepers.cycle() {
+            Ok(cycle) => {
+                self.pids.push(pid);
+                Ok(cycle)
+            }
+            Err(Failure::Refused(error)) => {
+                self.sleepers.end(pid)?;
+                Err(error.into())
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+}
+
 /// Children that are timed before the first sleeper, of which the first half is not counted.
 const WITHOUT: usize = 402;
 
@@ -209,6 +225,10 @@ fn reason(failure: &Failure) -> String {
         Failure::Refused(error) if error.call == "clone3" => {
             format!("chosen pids need clone3 with set_tid, Linux 5.5 or later: {error}")
         }
+        Failure::Refused(error) if [libc::ENOSPC, libc::EUSERS].contains(&error.errno) => format!(
+            "no further pid namespace can be created (sysctl user.max_pid_namespaces, user.max_user_namespaces): \
+             {error}"
+        ),
         Failure::Refused(error) => {
             format!("it needs a pid namespace, as root or in a user namespace, which this host refuses: {error}")
         }
@@ -333,6 +353,34 @@ mod tests {
         // What this host allows is another question.
         assert!(!support("630", "1000", "random").contains("fit"));
         assert!(!support("5000", "1000", "kernel").contains("fit"));
+    }
+
+    /// Guards against a limit that is no result: the check would find a sleeper more than there were steps.
+    #[test]
+    fn a_sleeper_whose_child_is_refused_is_ended() {
+        if !landau_sys::sleepers::is_allowed().unwrap() {
+            return;
+        }
+        // There is no such way of creating a child: the first one is refused, after the sleeper.
+        let setup = Setup { creation: CREATIONS.len(), ..Setup::default() };
+        let places = || Places::new("random", 99_999, 7);
+        let mut spawn = Spawn {
+            sleepers: Sleepers::start("dynamic", setup).unwrap(),
+            places: places(),
+            pids: Vec::new(),
+            set_up: Duration::ZERO,
+            without_ns: 1,
+        };
+        assert!(matches!(spawn.add_and_time(), Err(Stop::Refused(_))));
+        spawn.check(0, &mut Facts::new()).unwrap();
+        assert!(!spawn.sleepers.sleeps(places().choose().unwrap()).unwrap());
+    }
+
+    #[test]
+    fn an_exhausted_limit_of_namespaces_is_named() {
+        let refused = |call, errno| reason(&Failure::Refused(landau_sys::Error { call, errno }));
+        assert!(refused("unshare", libc::ENOSPC).contains("user.max_pid_namespaces"));
+        assert!(refused("unshare", libc::EPERM).contains("this host refuses: unshare"));
     }
 
     #[test]
