@@ -74,7 +74,8 @@ fn charts(view: &View<'_>, ladders: &Ladders) -> Markup {
         figure.chart.ladders {
             figcaption {
                 strong { "Each step in every record" }
-                " " span.words { "A chart for each step, from the naive test to the sound one; a curve for each record." }
+                " "
+                span.words { "A chart for each step, from the naive test to the sound one; a curve for each record." }
             }
             @for pair in drawn.chunks(2) {
                 div.pair.even { @for (drawing, _) in pair { (drawing) } }
