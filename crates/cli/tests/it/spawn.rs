@@ -67,3 +67,30 @@ fn the_ladder_is_shown_and_drawn() {
     let page = std::fs::read_to_string(room.file("page.html")).unwrap();
     assert!(page.contains("Confounder ladder") && page.contains("redrawn"), "the page lacks the ladder");
 }
+
+/// Counted under four kernels: until Linux 5.12 waiting for one child walks all of them, so that another step removes
+/// most there.
+#[test]
+fn the_ladders_of_four_kernels_are_side_by_side() {
+    let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records/linux-kernels");
+    let names = ["spawn-5.10", "spawn-6.1", "spawn-6.12", "spawn-7.2"];
+    let files = names.map(|name| records.join(format!("{name}.landau.ndjson")).to_string_lossy().into_owned());
+    let room = Room::new();
+    let shown = room.landau(&[&["show"], &files.each_ref().map(String::as_str)[..]].concat());
+    assert_eq!(shown.status, Some(0), "{shown:?}");
+    let text = shown.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("The step that removes most is not the same in all records."), "{text}");
+    for (name, step) in names.iter().zip(["sleepers of a helper", "wait for", "wait for", "wait for"]) {
+        assert!(text.contains(&format!("{name}: the step \"{step}")), "{name}: {text}");
+    }
+    let json = room.landau(&[&["show", "--json"], &files.each_ref().map(String::as_str)[..]].concat());
+    let ladders = &serde_json::from_str::<serde_json::Value>(&json.out).unwrap()["ladders"];
+    assert_eq!((ladders["sleepers"].as_u64(), ladders["records"].as_array().map(Vec::len)), (Some(600), Some(4)));
+    let page = room.file("page.html");
+    let drawn =
+        room.landau(&[&["report", "--output", "page.html"], &files.each_ref().map(String::as_str)[..]].concat());
+    assert_eq!(drawn.status, Some(0), "{drawn:?}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("Confounder ladders side by side"), "the page lacks the ladders");
+    assert!(page.contains("Confounder ladder of spawn-5.10"), "the first record's own ladder has no name");
+}
