@@ -1,8 +1,9 @@
 //! `landau run spawn`: what it leaves behind when it is killed, and its ladder.
 
-use crate::support::{Room, eventually, processes_with};
+use crate::support::{LANDAU, Ran, Room, eventually, processes_with};
+use landau_record::schema::Outcome;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -66,6 +67,65 @@ fn the_ladder_is_shown_and_drawn() {
     assert!(shown.out.contains("Confounder ladder") && shown.out.contains("Without sleepers all steps"), "{shown:?}");
     let page = std::fs::read_to_string(room.file("page.html")).unwrap();
     assert!(page.contains("Confounder ladder") && page.contains("redrawn"), "the page lacks the ladder");
+}
+
+/// In a user namespace in which no pid namespace can be created: the reason names the call and the setting.
+#[test]
+fn without_pid_namespaces_every_case_is_skipped_with_the_setting() {
+    let room = Room::new();
+    let nested = |script: &str| Ran::of(room.other("unshare", &["-Ur", "sh", "-c", script, LANDAU]).output().unwrap());
+    if !is_supported() || nested("echo 0 > /proc/sys/user/max_pid_namespaces").status != Some(0) {
+        return;
+    }
+    let ran = nested(
+        "echo 0 > /proc/sys/user/max_pid_namespaces; exec \"$0\" run spawn --study smoke --no-report --output r",
+    );
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert_eq!(ran.err.matches("unshare: No space left on device").count(), 5, "{}", ran.err);
+    assert!(ran.err.contains("user.max_pid_namespaces"), "{}", ran.err);
+}
+
+/// A control group with room for so many processes, where this user may create one.
+struct ControlGroup(PathBuf);
+
+impl ControlGroup {
+    fn new(pids_max: u32) -> Option<Self> {
+        let name = format!("landau-test-{}", std::process::id());
+        let create = |root: &str| {
+            let group = Self(Path::new(root).join(&name));
+            std::fs::create_dir(&group.0).ok()?;
+            std::fs::write(group.0.join("pids.max"), pids_max.to_string()).ok()?;
+            Some(group)
+        };
+        ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].into_iter().find_map(create)
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        // It can be removed as soon as the kernel has let go of its last process.
+        eventually(|| std::fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+/// The limit is met by the timed child, after the sleeper of its step: the curve ends there, and the pass succeeds.
+#[test]
+fn the_limit_of_a_control_group_is_a_result() {
+    let Some(group) = ControlGroup::new(22).filter(|_| is_supported()) else { return };
+    let room = Room::new();
+    let script = format!(
+        "echo $$ > {}/cgroup.procs; exec \"$0\" run spawn --study smoke --passes 1 --set spawn.wait=pid \
+         --set spawn.parent=helper --set spawn.image=shared --no-report --quiet --output r",
+        group.0.display()
+    );
+    let ran = Ran::of(room.other("sh", &["-c", &script, LANDAU]).output().unwrap());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let record = room.record("r");
+    let end = record.passes[0].end.as_ref().unwrap();
+    let limit = end.limit.as_ref().unwrap();
+    assert_eq!((end.outcome, limit.error.as_str()), (Outcome::Limit, "EAGAIN"), "{end:?}");
+    assert!(limit.meaning.contains("pids.max of the control group"), "{limit:?}");
+    assert!(limit.raise.starts_with("raise pids.max"), "{limit:?}");
 }
 
 /// Counted under four kernels: until Linux 5.12 waiting for one child walks all of them, so that another step removes
