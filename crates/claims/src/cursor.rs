@@ -1,0 +1,133 @@
+//! A place in a line: takes what is expected there, or says what was found instead.
+
+use crate::ParseError;
+
+/// A place in the text of one line.
+pub(crate) struct Cursor<'t> {
+    rest: &'t str,
+    text: &'t str,
+    line: usize,
+}
+
+/// Longest text quoted in an error.
+const FOUND_MAX: usize = 24;
+
+impl<'t> Cursor<'t> {
+    /// Returns the start of a line.
+    pub(crate) fn new(text: &'t str, line: usize) -> Self {
+        let mut cursor = Self { rest: text, text, line };
+        cursor.skip_spaces();
+        cursor
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn skip_spaces(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    /// The error at this place.
+    pub(crate) fn error(&self, expected: &str) -> ParseError {
+        let found = match self.rest.split_whitespace().next() {
+            None => "the end of the claim".to_owned(),
+            Some(word) => {
+                let mut quoted: String =
+                    word.chars().take(FOUND_MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+                if word.chars().count() > FOUND_MAX {
+                    quoted.push('…');
+                }
+                format!("`{quoted}`")
+            }
+        };
+        let before = &self.text[..self.text.len() - self.rest.len()];
+        ParseError { line: self.line, column: before.chars().count() + 1, expected: expected.to_owned(), found }
+    }
+
+    /// Takes a sign, and the spaces after it, if it is here.
+    pub(crate) fn takes(&mut self, sign: &str) -> bool {
+        let Some(rest) = self.rest.strip_prefix(sign) else { return false };
+        self.rest = rest;
+        self.skip_spaces();
+        true
+    }
+
+    /// Takes a sign, and no space after it, if it is here.
+    pub(crate) fn joins(&mut self, sign: &str) -> bool {
+        let rest = self.rest.strip_prefix(sign);
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+
+    /// Takes a word, which ends where letters and digits end, if it is here.
+    pub(crate) fn takes_word(&mut self, word: &str) -> bool {
+        let rest = self.rest.strip_prefix(word);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')) && self.takes(word)
+    }
+
+    /// Takes a word, or fails.
+    pub(crate) fn word(&mut self, word: &str) -> Result<(), ParseError> {
+        if self.takes_word(word) { Ok(()) } else { Err(self.error(&format!("`{word}`"))) }
+    }
+
+    /// Takes the longest text of characters that `is_part` accepts, without the spaces after it.
+    pub(crate) fn run(&mut self, is_part: impl Fn(char) -> bool) -> &'t str {
+        let end = self.rest.find(|c: char| !is_part(c)).unwrap_or(self.rest.len());
+        let (run, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        run
+    }
+
+    /// Takes the spaces before the next word.
+    pub(crate) fn end_word(&mut self) {
+        self.skip_spaces();
+    }
+
+    /// Takes a decimal number, with the spaces after it; `_` and `,` may separate thousands.
+    pub(crate) fn number(&mut self, expected: &str) -> Result<f64, ParseError> {
+        let before = self.rest;
+        let is_digit = |c: char| c.is_ascii_digit() || c == '_' || c == ',';
+        let digits: String = self.run(is_digit).chars().filter(char::is_ascii_digit).collect();
+        let mut text = digits;
+        let has_fraction =
+            self.rest.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+        if has_fraction {
+            self.rest = &self.rest[1..];
+            text.push('.');
+            text.push_str(self.run(|c| c.is_ascii_digit()));
+        }
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() && before.starts_with(|c: char| c.is_ascii_digit()) => {
+                self.skip_spaces();
+                Ok(number)
+            }
+            _ => {
+                self.rest = before;
+                Err(self.error(expected))
+            }
+        }
+    }
+
+    /// Takes a number of objects.
+    pub(crate) fn n(&mut self) -> Result<u64, ParseError> {
+        const EXPECTED: &str = "a number of objects from 1 to 4,294,967,295";
+        let before = self.rest;
+        let number = self.number(EXPECTED)?;
+        if number.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&number) {
+            return Ok(number as u64);
+        }
+        self.rest = before;
+        Err(self.error(EXPECTED))
+    }
+
+    /// Returns the place, to come back to it.
+    pub(crate) fn place(&self) -> &'t str {
+        self.rest
+    }
+
+    /// Goes back to a place.
+    pub(crate) fn go_back(&mut self, place: &'t str) {
+        self.rest = place;
+    }
+}

@@ -1,0 +1,256 @@
+//! Claims about how a cost grows: `bind: O(1) within 10% to 10000`, `fork.dynamic: < 1.1x base at 3000`.
+//!
+//! One grammar for `landau check`, `landau lab test` and `landau lab bisect`. This crate reads and writes claims and
+//! knows neither records nor statistics: `landau-report` binds a claim to a record, `landau-stats` decides it.
+//!
+//! ```text
+//! claim     = subject ":" assertion
+//!           | subject "." unit "@" N relation NUMBER             a cost at n = N
+//! subject   = BENCHMARK { "." WORD } [ "." unit ]                WORD: a phase, "*" for all phases, the value of a
+//!                                                                setting, or SETTING=VALUE
+//! unit      = "ns" | "instructions"
+//! assertion = law [ "within" PERCENT ] [ "to" N ]                "within" with O(1) only [default: 10%]
+//!           | "grows" "at" "most" law [ "to" N ]
+//!           | "grows" relation FACTOR "x" [ "to" N ]             the cost at N over the cost at the smallest n
+//!           | relation COST "at" N
+//!           | relation FACTOR "x" ( "base" | subject ) "at" N    a ratio of costs
+//!           | "no" ( "cliff" | "limit" | "recurring" "outlier" ) [ "below" N ]
+//! law       = "O(1)" | "O(log n)" | "O(sqrt n)" | "O(n)" | "O(n log n)" | "O(n sqrt n)" | "O(n^2)"
+//! relation  = "<" | "<=" | ">" | ">="
+//! COST      = NUMBER "instructions" | NUMBER ( "ns" | "us" | "ms" | "s" )
+//! ```
+
+mod cursor;
+mod parse;
+mod print;
+
+pub use parse::{parse, parse_lines};
+use std::str::FromStr;
+
+/// A claim about one curve, or about all phases of one case.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// The curve.
+    pub subject: Subject,
+    /// What is claimed.
+    pub assertion: Assertion,
+}
+
+/// The curve that a claim is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// The benchmark.
+    pub benchmark: String,
+    /// Phases, `*` for all phases, values of settings, or `SETTING=VALUE`. Without a phase it is the one with the
+    /// benchmark's name, or else the first.
+    pub words: Vec<String>,
+    /// The unit that the record must have, if the claim says so.
+    pub unit: Option<Unit>,
+}
+
+/// What the costs of a claim count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds.
+    Ns,
+    /// Instructions under an emulator.
+    Instructions,
+}
+
+/// What is claimed of a curve. An n is a number of objects, at least 1.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Assertion {
+    /// The cost at every n differs from that at small n by at most the margin.
+    Constant {
+        /// The margin, a fraction.
+        within: f64,
+        /// The largest n; the whole curve without it.
+        to: Option<u64>,
+    },
+    /// The cost follows this law, another than O(1).
+    Follows {
+        /// The law.
+        law: Law,
+        /// The largest n; the whole curve without it.
+        to: Option<u64>,
+    },
+    /// The cost grows by this law or by a slower one.
+    AtMost {
+        /// The law.
+        law: Law,
+        /// The largest n; the whole curve without it.
+        to: Option<u64>,
+    },
+    /// The cost at large n over that at the smallest n compares with a factor.
+    Growth {
+        /// How they are compared.
+        relation: Relation,
+        /// The factor.
+        factor: f64,
+        /// The largest n; the whole curve without it.
+        to: Option<u64>,
+    },
+    /// The cost at one n compares with a bound.
+    Cost {
+        /// How they are compared.
+        relation: Relation,
+        /// The bound, in the unit of the subject.
+        bound: f64,
+        /// The n.
+        n: u64,
+    },
+    /// The cost at one n over that of another curve at the same n compares with a factor.
+    Ratio {
+        /// How they are compared.
+        relation: Relation,
+        /// The factor.
+        factor: f64,
+        /// The other curve.
+        of: Reference,
+        /// The n.
+        n: u64,
+    },
+    /// No call costs much more than those around it at the same n in most passes.
+    NoRecurringOutlier {
+        /// The n from which on there may be some; none at all without it.
+        below: Option<u64>,
+    },
+    /// The cost does not jump.
+    NoCliff {
+        /// The n from which on it may; nowhere without it.
+        below: Option<u64>,
+    },
+    /// The kernel refuses no object.
+    NoLimit {
+        /// The n from which on it may; nowhere without it.
+        below: Option<u64>,
+    },
+}
+
+/// The other side of a ratio.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reference {
+    /// The same curve in the base record.
+    Base,
+    /// Another curve in the same record.
+    Subject(Subject),
+}
+
+/// The laws that a claim can name, in order of growth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Law {
+    /// O(1)
+    Constant,
+    /// O(log n)
+    Logarithmic,
+    /// O(√n)
+    Root,
+    /// O(n)
+    Linear,
+    /// O(n log n)
+    Linearithmic,
+    /// O(n√n)
+    Power,
+    /// O(n²)
+    Quadratic,
+}
+
+/// How a value is compared with a bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    /// `<`
+    Below,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Above,
+    /// `>=`
+    AtLeast,
+}
+
+/// A text that is no claim: where, what was expected there and what was found. Lines and columns begin at 1; columns
+/// count characters.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: expected {expected}, found {found}")]
+pub struct ParseError {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+    /// What may stand there.
+    pub expected: String,
+    /// What stands there.
+    pub found: String,
+}
+
+/// A claim with the line that holds it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Placed {
+    /// The line, from 1.
+    pub line: usize,
+    /// The claim as it was typed, without its comment.
+    pub text: String,
+    /// The claim.
+    pub claim: Claim,
+}
+
+/// The margin of `O(1)` without `within`.
+pub const WITHIN: f64 = 0.1;
+
+impl Law {
+    /// The laws in order of growth.
+    pub const ALL: [Self; 7] =
+        [Self::Constant, Self::Logarithmic, Self::Root, Self::Linear, Self::Linearithmic, Self::Power, Self::Quadratic];
+
+    /// Returns the name of the law in the dictionary of `landau-stats`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::Logarithmic => "logarithmic",
+            Self::Root => "root",
+            Self::Linear => "linear",
+            Self::Linearithmic => "linearithmic",
+            Self::Power => "power",
+            Self::Quadratic => "quadratic",
+        }
+    }
+}
+
+impl Claim {
+    /// Returns the largest n that the claim names, if it names one.
+    pub fn n(&self) -> Option<u64> {
+        match self.assertion {
+            Assertion::Cost { n, .. } | Assertion::Ratio { n, .. } => Some(n),
+            Assertion::Constant { to, .. }
+            | Assertion::Follows { to, .. }
+            | Assertion::AtMost { to, .. }
+            | Assertion::Growth { to, .. } => to,
+            Assertion::NoRecurringOutlier { below } | Assertion::NoCliff { below } | Assertion::NoLimit { below } => {
+                below
+            }
+        }
+    }
+
+    /// Returns whether the claim needs a base record.
+    pub fn needs_base(&self) -> bool {
+        matches!(self.assertion, Assertion::Ratio { of: Reference::Base, .. })
+    }
+}
+
+impl ParseError {
+    /// Returns the error without its line, for a claim that stands alone.
+    pub fn in_line(&self) -> String {
+        format!("column {}: expected {}, found {}", self.column, self.expected, self.found)
+    }
+}
+
+impl FromStr for Claim {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        parse(text, 1)
+    }
+}
+
+#[cfg(test)]
+mod tests;
