@@ -21,8 +21,12 @@ pub struct Comparison {
     pub ratio: Option<Estimate>,
     /// The same at the smallest common n.
     pub ratio_start: Option<Estimate>,
+    /// The same at the common point in the middle, by the logarithm of n.
+    pub ratio_middle: Option<Estimate>,
     /// The same at the largest common n; absent if the last point is unlike the ones before it.
     pub ratio_end: Option<Estimate>,
+    /// The smallest, the middle and the largest common n, where those ratios hold.
+    pub n: Option<[f64; 3]>,
     /// The result.
     pub change: Change,
     /// Two-sided p value of the ratio being 1.
@@ -40,6 +44,10 @@ pub struct Comparison {
     pub same_law: Agreement,
     /// Growth of `b` over growth of `a`, with a 95% confidence interval.
     pub growth_ratio: Option<Estimate>,
+    /// Two-sided p value of equal growth.
+    pub growth_p: f64,
+    /// The same, corrected by [`holm`] for the number of comparisons in the report; equal to `growth_p` before.
+    pub growth_p_adjusted: f64,
     /// Whether both grow alike.
     pub same_growth: Agreement,
     /// Whether one costs the same multiple of the other at every n.
@@ -115,7 +123,9 @@ impl Comparison {
         Self {
             ratio: None,
             ratio_start: None,
+            ratio_middle: None,
             ratio_end: None,
+            n: None,
             change: Change::NoDifferenceProven,
             p: 1.0,
             p_adjusted: 1.0,
@@ -124,6 +134,8 @@ impl Comparison {
             detectable: None,
             same_law: same_law(&a.all, &b.all),
             growth_ratio: None,
+            growth_p: 1.0,
+            growth_p_adjusted: 1.0,
             same_growth: Agreement::Inconclusive,
             nature: Nature::Inconclusive,
             slope_ratio: None,
@@ -136,10 +148,17 @@ impl Comparison {
             b,
         }
     }
+
+    /// Returns whether the growth is shown to differ, by at least `smallest` (a fraction): after the correction for the
+    /// number of comparisons, as with [`Comparison::change`].
+    pub fn is_growth_changed(&self, smallest: f64) -> bool {
+        let is_relevant = self.growth_ratio.is_some_and(|ratio| ratio.value.ln().abs() >= smallest.ln_1p());
+        is_relevant && self.growth_p_adjusted < LEVEL
+    }
 }
 
 /// Error rate of all intervals and tests of a comparison.
-const LEVEL: f64 = 0.05;
+pub(crate) const LEVEL: f64 = 0.05;
 
 /// The ratio at the largest n is within this factor of the mean over so many last points.
 const END_FACTOR: f64 = 1.5;
@@ -176,7 +195,10 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     };
     let judge = options.judge();
     let level = |weights: &[f64]| judge.effect(pair, weights, options, options.between_runs);
+    let middle = middle_of(&pair.a.n);
+    comparison.n = Some([pair.a.n[0], pair.a.n[middle], pair.a.n[points - 1]]);
     comparison.ratio_start = level(&over(0..1)).map(|e| e.ratio());
+    comparison.ratio_middle = level(&over(middle..middle + 1)).map(|e| e.ratio());
     // A last point unlike those before it is not what a curve comes to.
     let is_like = |e: &Effect| {
         let last = level(&over(points.saturating_sub(END_POINTS)..points));
@@ -193,8 +215,11 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     }
     comparison.change = change(comparison, options.smallest_effect);
     // Growth is a ratio within one run, so differences between runs do not affect it.
-    let growth = judge.effect(pair, &top_over_bottom(points), options, 0.0).map(|e| e.ratio());
+    let effect = judge.effect(pair, &top_over_bottom(points), options, 0.0);
+    let growth = effect.as_ref().map(Effect::ratio);
     comparison.growth_ratio = growth;
+    comparison.growth_p = effect.map_or(1.0, |effect| effect.p());
+    comparison.growth_p_adjusted = comparison.growth_p;
     comparison.same_growth = agreement(growth, options);
     if comparison.same_growth == Agreement::Different && comparison.same_law == Agreement::Inconclusive {
         let is_flat = |v: &Verdict| matches!(v.all.outcome, Outcome::Flat { .. });
@@ -212,6 +237,14 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     }
     comparison.nature = nature(comparison, options.delta);
     comparison.crossing = crossing::find(pair, options).filter(|_| turns(comparison, options));
+}
+
+/// The place of the point nearest to the middle of the range, by the logarithm of n.
+fn middle_of(n: &[f64]) -> usize {
+    let (Some(first), Some(last)) = (n.first(), n.last()) else { return 0 };
+    let middle = (first * last).sqrt();
+    let distance = |place: &usize| (n[*place] / middle).ln().abs();
+    (0..n.len()).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(0)
 }
 
 /// Law or constant: equal growth under laws that do not differ is a constant factor, an equal slope a constant amount.
@@ -256,7 +289,7 @@ pub(crate) struct Effect {
 }
 
 impl Effect {
-    fn ratio(&self) -> Estimate {
+    pub(crate) fn ratio(&self) -> Estimate {
         let half = student(1.0 - LEVEL / 2.0, self.freedom) * self.error;
         let log = Estimate { value: self.difference, low: self.difference - half, high: self.difference + half };
         log.map(f64::exp)
@@ -370,17 +403,27 @@ fn same_law(a: &Judgement, b: &Judgement) -> Agreement {
     }
 }
 
-/// Corrects the comparisons of one report for their number (Holm) and withdraws differences that are no longer
-/// significant.
-pub fn holm(comparisons: &mut [Comparison]) {
-    let count = comparisons.len();
-    let mut order: Vec<usize> = (0..count).collect();
-    order.sort_by(|a, b| comparisons[*a].p.total_cmp(&comparisons[*b].p));
+/// Returns p values corrected for their number (Holm, Scandinavian Journal of Statistics 6, 1979), in the same order.
+pub fn adjusted(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
+    let mut adjusted = vec![1.0; p.len()];
     let mut highest = 0.0_f64;
     for (rank, i) in order.into_iter().enumerate() {
-        let one = &mut comparisons[i];
-        highest = highest.max((one.p * (count - rank) as f64).min(1.0));
-        one.p_adjusted = highest;
+        highest = highest.max((p[i] * (p.len() - rank) as f64).min(1.0));
+        adjusted[i] = highest;
+    }
+    adjusted
+}
+
+/// Corrects the comparisons of one report for their number (Holm) and withdraws differences that are no longer
+/// significant. Whether costs differ and whether growths differ are two questions, each with its own correction.
+pub fn holm(comparisons: &mut [Comparison]) {
+    let count = comparisons.len();
+    let costs = adjusted(&comparisons.iter().map(|one| one.p).collect::<Vec<f64>>());
+    let growths = adjusted(&comparisons.iter().map(|one| one.growth_p).collect::<Vec<f64>>());
+    for ((one, cost), growth) in comparisons.iter_mut().zip(costs).zip(growths) {
+        (one.p_adjusted, one.growth_p_adjusted) = (cost, growth);
         // The correction also raises the minimum detectable difference.
         if let Some(error) = one.error {
             let effect = Effect { difference: 0.0, error, freedom: one.freedom };

@@ -58,7 +58,7 @@ mod warm_up;
 
 pub use bimodality::{Bimodality, BimodalityKind, Mode, Shares};
 pub use cliffs::Cliff;
-pub use compare::{Agreement, Change, Comparison, Crossing, Nature, compare, compare_judged, holm};
+pub use compare::{Agreement, Change, Comparison, Crossing, Nature, adjusted, compare, compare_judged, holm};
 pub use components::Components;
 pub use curve::{Annotation, AnnotationKind, Curve, Pass};
 pub use estimate::Estimate;
@@ -66,7 +66,7 @@ pub use exact::Exact;
 pub use judgement::{Bend, BendKind, Class, Judgement, Outcome, Point, Reach, Reason};
 pub use law::{Fit, law_names};
 pub use options::Options;
-pub use outliers::{Outliers, Pattern, PatternRule, RecurringOutlier};
+pub use outliers::{Group, OutlierChange, Outliers, Pattern, PatternRule, RecurringOutlier, outlier_changes};
 pub use tail::Tail;
 pub use unit::Unit;
 pub use verdict::{Canary, Flag, Verdict, judge};

@@ -13,8 +13,11 @@ use crate::quantile::{median_of, median_of_costs};
 use recurrence::{Found, Hits, PassHits};
 use serde::{Deserialize, Serialize};
 
+mod changes;
 mod recurrence;
 mod rules;
+
+pub use changes::{Group, OutlierChange, outlier_changes};
 
 /// The outliers of a curve. No call is removed from any other figure because of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

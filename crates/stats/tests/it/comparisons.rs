@@ -144,3 +144,75 @@ fn a_last_point_unlike_the_others_is_no_end() {
     assert!(found.ratio_end.is_none() && found.ratio.is_some(), "{:?}", found.ratio_end);
     assert!(compare(&base, &counted(|_| 3_000.0), &options).ratio_end.is_some());
 }
+
+/// What a new version may do to a call of 1 µs: the effects that a comparison must find.
+fn planted(effect: &str, base: &Curve) -> Curve {
+    let mut new = base.clone();
+    for pass in &mut new.passes {
+        for (n, cost) in pass.n.iter().zip(&mut pass.costs) {
+            let factor = match effect {
+                "3%" => 1.03,
+                "10%" => 1.10,
+                "linear" => 1.0 + 0.001 * f64::from(*n),
+                "cliff" if *n >= 2_500 => 10.0,
+                _ => 1.0,
+            };
+            *cost = (*cost as f64 * factor).round() as u64;
+        }
+    }
+    new
+}
+
+/// Two versions of a call whose passes ran side by side: they share what the machine did in a round (3%), and each pass
+/// has an error of its own.
+fn side_by_side(seed: u64) -> (Curve, Curve) {
+    use landau_stats::dense::{Noise, simulate, truths};
+    // Cold calls are a property of the benchmark, drawn from the seed: with them the two would differ.
+    let noise = Noise { pass: 0.005, drift: 0.01, warm_up: false, ..Noise::of_call(0.05) };
+    let rounds = [0.97, 1.02, 1.0, 1.04, 0.99, 1.01, 0.96, 1.03, 1.0];
+    let run = |seed| {
+        let mut curve = simulate(&truths(4_000)[0], &noise, 4_000, rounds.len(), seed);
+        for (pass, factor) in curve.passes.iter_mut().zip(rounds) {
+            pass.costs.iter_mut().for_each(|cost| *cost = (*cost as f64 * factor).round() as u64);
+        }
+        curve
+    };
+    // Seeds that measure on the way up.
+    (run(8 * seed + 1), run(8 * seed + 2))
+}
+
+/// Twenty reports for each effect, of ten comparisons paired by round, one of them with the effect. Prints how often it
+/// is found, with its law, and how many reports name a winner or a growth among the nine others.
+#[test]
+fn planted_effects_are_found_among_others() {
+    let options = Options { paired: true, ..Options::default() };
+    let compared = |(a, b): (Curve, Curve), effect: &str| compare(&a, &planted(effect, &b), &options);
+    let others = |report: u64| (0..9).map(move |i| compared(side_by_side(100 + 9 * report + i), "none"));
+    let reports: Vec<Vec<Comparison>> = (0..20).map(|report| others(report).collect()).collect();
+    let mut rows = Vec::new();
+    for effect in ["3%", "10%", "linear", "cliff"] {
+        let (mut found, mut winners, mut growths) = (0, 0, 0);
+        for (seed, others) in (0..).zip(&reports) {
+            let mut all = vec![compared(side_by_side(seed), effect)];
+            all.extend(others.iter().cloned());
+            holm(&mut all);
+            let one = &all[0];
+            let law = one.b.all.fit.as_ref().map(|fit| fit.law.as_str());
+            let is_at_place = |n: f64| (n - 2_500.0).abs() < 50.0;
+            found += usize::from(match effect {
+                "3%" | "10%" => one.change == Change::Slower && one.nature != Nature::Law,
+                "linear" => {
+                    one.is_growth_changed(0.02) && one.same_law == Agreement::Different && law == Some("linear")
+                }
+                _ => one.a.all.cliffs.is_empty() && one.b.all.cliffs.iter().any(|cliff| is_at_place(cliff.n.value)),
+            });
+            winners += usize::from(!all[1..].iter().all(is_none));
+            growths += usize::from(all[1..].iter().any(|other| other.is_growth_changed(0.02)));
+        }
+        println!("{effect}: found in {found} of 20; false winner in {winners}, false growth in {growths}");
+        rows.push((effect, found, winners, growths));
+    }
+    for (effect, found, winners, growths) in rows {
+        assert!(found >= 19 && winners <= 1 && growths <= 2, "{effect}: {found} of 20, {winners}, {growths}");
+    }
+}
