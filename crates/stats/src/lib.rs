@@ -19,6 +19,7 @@ mod bimodality;
 mod branches;
 mod bursts;
 pub mod calibrate;
+pub mod claim;
 mod cliffs;
 mod common;
 mod compare;

@@ -1,0 +1,458 @@
+//! Decides claims about a curve: pass, fail or inconclusive, with the value and the interval behind it.
+//!
+//! A claim passes only if the whole interval is on its side, and fails only if the whole interval is on the other side.
+//! What is neither shown nor refuted is inconclusive. Each claim is decided by itself: nothing is corrected for their
+//! number.
+
+mod cost;
+
+use crate::common::pair;
+use crate::judgement::{POINTS_MIN, Reason};
+use crate::{Curve, Estimate, Judgement, Options, Outcome, PatternRule, Unit, Verdict, judge};
+pub use cost::cost_at;
+use cost::ratio_at;
+use serde::{Deserialize, Serialize};
+
+/// The answer to a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It is shown.
+    Pass,
+    /// Neither shown nor refuted.
+    Inconclusive,
+    /// It is refuted.
+    Fail,
+}
+
+/// The answer to a claim with its evidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The answer.
+    pub answer: Answer,
+    /// The quantity that the claim bounds: a growth with its 90% interval, a cost or a ratio with its 95% interval, a
+    /// local exponent with its 95% interval.
+    pub value: Option<Estimate>,
+    /// What decided.
+    pub evidence: Evidence,
+    /// Estimated number of further passes that settle it, if passes help.
+    pub more_passes: Option<u32>,
+}
+
+/// What decided a claim.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Evidence {
+    /// The value with its interval, beside the bound.
+    Interval,
+    /// The outcome and the laws: the best one, and those that fit almost as well.
+    Laws {
+        /// The outcome of the judgement.
+        outcome: Outcome,
+        /// The other laws.
+        rivals: Vec<String>,
+    },
+    /// The outcome of the judgement and the value, the local exponent over the last decade of n.
+    Exponent {
+        /// The outcome of the judgement.
+        outcome: Outcome,
+    },
+    /// A cliff.
+    Cliff {
+        /// First n at the new cost, with the range of the passes.
+        n: Estimate,
+        /// Cost just after it over cost just before it.
+        factor: f64,
+    },
+    /// Recurring outliers.
+    Outliers {
+        /// The first n.
+        first_n: u32,
+        /// Their number.
+        count: usize,
+        /// Their rule, if they follow one.
+        rule: Option<PatternRule>,
+        /// The median of their costs over those around them.
+        factor: f64,
+    },
+    /// Nothing of the kind that the claim excludes.
+    None {
+        /// The largest n that was measured.
+        reached: f64,
+    },
+    /// The curve ends before the n of the claim.
+    TooShort {
+        /// Where it ends.
+        reached: f64,
+    },
+    /// Too few passes show nothing.
+    TooFewPasses {
+        /// Passes that are there.
+        passes: usize,
+    },
+    /// The judgement of the curve is not resolved.
+    NotResolved {
+        /// Why not.
+        reason: Reason,
+    },
+}
+
+/// On which side of the bound the value must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Below the bound.
+    Below,
+    /// At or below it.
+    AtMost,
+    /// Above it.
+    Above,
+    /// At or above it.
+    AtLeast,
+}
+
+/// A curve with its verdict.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The calls.
+    pub curve: &'a Curve,
+    /// The canary beside them, if there was one.
+    pub canary: Option<&'a Curve>,
+    /// The verdict on the whole curve.
+    pub verdict: &'a Verdict,
+    /// The options of the verdict.
+    pub options: &'a Options,
+}
+
+/// How far an n may be from the one of the claim, as a ratio.
+const NEAR: f64 = 0.01;
+/// Fewer passes do not show that something is absent.
+const PASSES_MIN: usize = 5;
+
+impl Decision {
+    fn new(answer: Answer, value: Option<Estimate>, evidence: Evidence) -> Self {
+        Self { answer, value, evidence, more_passes: None }
+    }
+
+    fn inconclusive(evidence: Evidence) -> Self {
+        Self::new(Answer::Inconclusive, None, evidence)
+    }
+
+    fn of_cliff(answer: Answer, judgement: &Judgement) -> Option<Self> {
+        let cliff = judgement.cliffs.first()?;
+        let evidence = Evidence::Cliff { n: cliff.n, factor: cliff.factor };
+        Some(Self::new(answer, Some(Estimate::bare(cliff.factor_over_start)), evidence))
+    }
+}
+
+impl Side {
+    /// Returns the answer for a value and its bound.
+    pub fn answer(self, value: Estimate, bound: f64) -> Answer {
+        let (is_shown, is_refuted) = match self {
+            Self::Below => (value.high < bound, value.low >= bound),
+            Self::AtMost => (value.high <= bound, value.low > bound),
+            Self::Above => (value.low > bound, value.high <= bound),
+            Self::AtLeast => (value.low >= bound, value.high < bound),
+        };
+        match (is_shown, is_refuted) {
+            (true, _) => Answer::Pass,
+            (_, true) => Answer::Fail,
+            _ => Answer::Inconclusive,
+        }
+    }
+}
+
+/// A judgement of the range that a claim is about.
+struct Judged {
+    judgement: Judgement,
+    /// Where the curve ends, if that is before the n of the claim.
+    short: Option<f64>,
+}
+
+impl Subject<'_> {
+    /// Whether every cost at every n is within the margin of that at small n. A cliff is outside of any margin.
+    pub fn constant(&self, within: f64, to: Option<u64>) -> Decision {
+        let judged = self.judged(to, &Options { delta: within, ..self.options.clone() });
+        let judgement = &judged.judgement;
+        let decision = Decision::of_cliff(Answer::Fail, judgement).unwrap_or_else(|| {
+            let answer = self.answer_of_constant(judgement, within);
+            let evidence = match judgement.outcome {
+                Outcome::Unresolved { reason, .. } => Evidence::NotResolved { reason },
+                _ => Evidence::Interval,
+            };
+            Decision { more_passes: more(judgement), ..Decision::new(answer, judgement.growth, evidence) }
+        });
+        judged.unless_short(decision)
+    }
+
+    fn answer_of_constant(&self, judgement: &Judgement, within: f64) -> Answer {
+        let is_inside = |ratio: f64| ratio >= 1.0 - within && ratio <= 1.0 + within;
+        if self.options.unit == Unit::Instructions && judgement.points.len() >= 2 {
+            // Counts are exact: each point says whether it is within the margin.
+            let start = judgement.start.map_or(1.0, |cost| cost.value.max(1.0));
+            let is_flat = judgement.points.iter().filter(|point| point.judged).all(|p| is_inside(p.cost.value / start));
+            return if is_flat { Answer::Pass } else { Answer::Fail };
+        }
+        match judgement.outcome {
+            Outcome::Flat { .. } => Answer::Pass,
+            // A change that is certain and within the margin is within the margin.
+            Outcome::Small if judgement.growth.is_some_and(|g| is_inside(g.low) && is_inside(g.high)) => Answer::Pass,
+            Outcome::Grows { .. } | Outcome::Falls | Outcome::Varies => Answer::Fail,
+            Outcome::Small | Outcome::Unresolved { .. } => Answer::Inconclusive,
+        }
+    }
+
+    /// Whether the curve follows a law; `family` holds the names in the dictionary that count as that law.
+    pub fn follows(&self, family: &[&str], to: Option<u64>) -> Decision {
+        let judged = self.judged(to, self.options);
+        let judgement = &judged.judgement;
+        let decision = Decision::of_cliff(Answer::Fail, judgement).unwrap_or_else(|| {
+            let laws = laws(judgement);
+            let (all, any) = (laws.iter().all(|l| family.contains(l)), laws.iter().any(|l| family.contains(l)));
+            let answer = match judgement.outcome {
+                Outcome::Grows { law: Some(_) } if all => Answer::Pass,
+                Outcome::Grows { law: Some(_) } if any => Answer::Inconclusive,
+                // A change of a few percent may follow any law.
+                Outcome::Small | Outcome::Unresolved { .. } => Answer::Inconclusive,
+                _ => Answer::Fail,
+            };
+            Decision { more_passes: more(judgement), ..Decision::new(answer, judgement.growth, of_laws(judgement)) }
+        });
+        judged.no_answer_if_short(decision)
+    }
+
+    /// Whether the curve grows by a law with at most this exponent: `order` is 0.5 for √n, 1 for n, and so on;
+    /// logarithms count as [`LOGARITHM`]. A cliff is steeper than any law.
+    pub fn grows_at_most(&self, order: f64, to: Option<u64>) -> Decision {
+        let judged = self.judged(to, self.options);
+        let judgement = &judged.judgement;
+        let decision =
+            Decision::of_cliff(Answer::Fail, judgement).unwrap_or_else(|| decision_of_order(judgement, order));
+        judged.no_answer_if_short(decision)
+    }
+
+    /// Whether the cost at large n over that at the smallest judged n is on a side of a bound.
+    pub fn grows(&self, side: Side, bound: f64, to: Option<u64>) -> Decision {
+        let judged = self.judged(to, self.options);
+        let judgement = &judged.judgement;
+        let over_start = judgement.cliffs.iter().map(|cliff| cliff.factor_over_start).reduce(f64::max);
+        let decision = match (over_start, &judgement.outcome, judgement.growth) {
+            (Some(factor), ..) => {
+                let answer = side.answer(Estimate::bare(factor), bound);
+                Decision::of_cliff(answer, judgement)
+            }
+            (_, Outcome::Unresolved { reason: reason @ (Reason::CanaryMoved | Reason::TooFewPasses), .. }, _)
+            | (_, Outcome::Unresolved { reason, .. }, None) => {
+                Some(Decision::inconclusive(Evidence::NotResolved { reason: *reason }))
+            }
+            (_, _, growth) => {
+                growth.map(|growth| Decision::new(side.answer(growth, bound), Some(growth), Evidence::Interval))
+            }
+        };
+        let unknown = Evidence::NotResolved { reason: Reason::TooFewPoints };
+        judged.no_answer_if_short(decision.unwrap_or_else(|| Decision::inconclusive(unknown)))
+    }
+
+    /// Whether there is no cliff below an n, or none at all.
+    pub fn no_cliff(&self, below: Option<u64>) -> Decision {
+        let reached = reached(self.curve);
+        let end = below.map_or(f64::INFINITY, |n| n as f64);
+        let verdict = self.verdict;
+        if let Some(cliff) = verdict.all.cliffs.iter().find(|cliff| cliff.n.low < end) {
+            let answer = if cliff.n.high < end { Answer::Fail } else { Answer::Inconclusive };
+            let evidence = Evidence::Cliff { n: cliff.n, factor: cliff.factor };
+            return Decision::new(answer, Some(Estimate::bare(cliff.factor_over_start)), evidence);
+        }
+        self.absent(reached, below)
+    }
+
+    /// Whether no outlier recurs below an n, or none at all. First calls do not count, nor do the rules for which
+    /// `is_instrument` is true.
+    pub fn no_recurring_outlier(
+        &self,
+        below: Option<u64>,
+        is_instrument: &dyn Fn(&crate::Pattern) -> bool,
+    ) -> Decision {
+        let reached = reached(self.curve);
+        let outliers = &self.verdict.outliers;
+        for group in outliers.groups().iter().filter(|group| !group.pattern.is_some_and(is_instrument)) {
+            let is_below = |n: &&u32| below.is_none_or(|end| u64::from(**n) < end);
+            let inside: Vec<u32> = group.positions.iter().filter(is_below).copied().collect();
+            let Some(first_n) = inside.first() else { continue };
+            let of = |n: u32| outliers.recurring.iter().find(|one| one.n == n).map(|one| one.factor);
+            let mut factors: Vec<f64> = inside.iter().filter_map(|n| of(*n)).collect();
+            let factor = crate::quantile::median_of(&mut factors).unwrap_or(1.0);
+            let rule = group.pattern.map(|pattern| pattern.rule);
+            let evidence = Evidence::Outliers { first_n: *first_n, count: inside.len(), rule, factor };
+            return Decision::new(Answer::Fail, Some(Estimate::bare(factor)), evidence);
+        }
+        self.absent(reached, below)
+    }
+
+    /// The decision that something was not found.
+    fn absent(&self, reached: f64, below: Option<u64>) -> Decision {
+        let is_counted = self.options.unit == Unit::Instructions;
+        match below.map(|n| n as f64) {
+            Some(n) if reached < n * (1.0 - NEAR) => Decision::inconclusive(Evidence::TooShort { reached }),
+            _ if !is_counted && self.verdict.passes < PASSES_MIN => {
+                let passes = self.verdict.passes;
+                let more_passes = u32::try_from(PASSES_MIN - passes).ok();
+                Decision { more_passes, ..Decision::inconclusive(Evidence::TooFewPasses { passes }) }
+            }
+            _ => Decision::new(Answer::Pass, None, Evidence::None { reached }),
+        }
+    }
+
+    /// The judgement of the calls up to an n.
+    fn judged(&self, to: Option<u64>, options: &Options) -> Judged {
+        let reached = reached(self.curve);
+        let end = to.map_or(reached, |n| n as f64);
+        let short = (reached < end * (1.0 - NEAR)).then_some(reached);
+        let is_whole = reached <= end * (1.0 + NEAR);
+        if is_whole && options == self.options {
+            return Judged { judgement: self.verdict.all.clone(), short };
+        }
+        let curve = up_to(self.curve, end);
+        let canary = self.canary.map(|canary| up_to(canary, end));
+        Judged { judgement: judge(&curve, canary.as_ref(), options).all, short }
+    }
+}
+
+impl Judged {
+    /// A claim about a whole range can fail on a part of it, and cannot pass.
+    fn unless_short(&self, decision: Decision) -> Decision {
+        match self.short {
+            Some(reached) if decision.answer != Answer::Fail => {
+                Decision { value: decision.value, ..Decision::inconclusive(Evidence::TooShort { reached }) }
+            }
+            _ => decision,
+        }
+    }
+
+    /// A cliff refutes a claim about a longer range; a law or a growth up to a smaller n says nothing about it.
+    fn no_answer_if_short(&self, decision: Decision) -> Decision {
+        match (self.short, &decision.evidence) {
+            (Some(_), Evidence::Cliff { .. }) if decision.answer == Answer::Fail => decision,
+            (Some(reached), _) => {
+                Decision { value: decision.value, ..Decision::inconclusive(Evidence::TooShort { reached }) }
+            }
+            _ => decision,
+        }
+    }
+}
+
+/// The n that half of the passes reach.
+pub fn reached(curve: &Curve) -> f64 {
+    let mut ends: Vec<u32> = curve.passes.iter().filter_map(|pass| pass.n.iter().max().copied()).collect();
+    ends.sort_unstable();
+    ends.get(ends.len().saturating_sub(1) / 2).copied().map_or(0.0, f64::from)
+}
+
+/// The calls up to an n.
+fn up_to(curve: &Curve, end: f64) -> Curve {
+    let pass = |pass: &crate::Pass| {
+        let mut kept = crate::Pass::default();
+        let clean = pass.clean.iter().copied().chain(std::iter::repeat(true));
+        for ((n, cost), clean) in pass.n.iter().zip(&pass.costs).zip(clean).filter(|call| f64::from(*call.0.0) <= end) {
+            kept.n.push(*n);
+            kept.costs.push(*cost);
+            kept.clean.push(clean);
+        }
+        kept
+    };
+    Curve { passes: curve.passes.iter().map(pass).collect(), annotations: curve.annotations.clone() }
+}
+
+/// The laws that the curve may follow; none if no law is named.
+fn laws(judgement: &Judgement) -> Vec<&str> {
+    match &judgement.outcome {
+        Outcome::Grows { law: Some(law) } => {
+            std::iter::once(law.as_str()).chain(judgement.rivals.iter().map(|fit| fit.law.as_str())).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn of_laws(judgement: &Judgement) -> Evidence {
+    match judgement.outcome {
+        Outcome::Unresolved { reason, .. } => Evidence::NotResolved { reason },
+        _ => Evidence::Laws {
+            outcome: judgement.outcome.clone(),
+            rivals: judgement.rivals.iter().map(|fit| fit.law.clone()).collect(),
+        },
+    }
+}
+
+/// Further passes that the judgement promises to resolve it.
+fn more(judgement: &Judgement) -> Option<u32> {
+    match judgement.outcome {
+        Outcome::Unresolved { more_passes, .. } => more_passes,
+        _ => None,
+    }
+}
+
+/// The order of a logarithm, which grows more slowly than every power.
+pub const LOGARITHM: f64 = 0.05;
+
+/// The exponent of a law of the dictionary at large n. A pole is steeper than every power.
+fn order_of(law: &str) -> f64 {
+    match law {
+        "constant" => 0.0,
+        // Bounded, but not constant.
+        "step" => LOGARITHM / 2.0,
+        "logarithmic" => LOGARITHM,
+        "root" => 0.5,
+        "linear" | "knee" | "tiers" => 1.0,
+        "linearithmic" => 1.0 + LOGARITHM,
+        "power" => 1.5,
+        "quadratic" => 2.0,
+        _ => f64::INFINITY,
+    }
+}
+
+/// Whether a judgement without a cliff grows by at most this order.
+fn decision_of_order(judgement: &Judgement, order: f64) -> Decision {
+    let laws = laws(judgement);
+    if !laws.is_empty() {
+        let is_within = |law: &&str| order_of(law) <= order + 1e-9;
+        let answer = match (laws.iter().all(is_within), laws.iter().any(is_within)) {
+            (true, _) => Answer::Pass,
+            (_, false) => Answer::Fail,
+            _ => Answer::Inconclusive,
+        };
+        return Decision::new(answer, judgement.growth, of_laws(judgement));
+    }
+    let is_beyond_doubt = match &judgement.outcome {
+        Outcome::Flat { .. } | Outcome::Falls => true,
+        Outcome::Unresolved { reason: Reason::CanaryMoved | Reason::TooFewPasses | Reason::TooFewPoints, .. } => {
+            return Decision { more_passes: more(judgement), ..Decision::inconclusive(of_laws(judgement)) };
+        }
+        _ => false,
+    };
+    if is_beyond_doubt {
+        return Decision::new(Answer::Pass, judgement.growth, of_laws(judgement));
+    }
+    // No law is named: the local exponent over the last decade decides.
+    let Some(exponent) = judgement.exponent.filter(|_| judgement.points.len() >= POINTS_MIN) else {
+        return Decision { more_passes: more(judgement), ..Decision::inconclusive(of_laws(judgement)) };
+    };
+    let evidence = Evidence::Exponent { outcome: judgement.outcome.clone() };
+    Decision::new(Side::AtMost.answer(exponent, order), Some(exponent), evidence)
+}
+
+/// Whether the ratio of two curves at an n is on a side of a bound; it is that of the second over the first.
+/// `Options::paired` and `Options::between_runs` say how the passes relate.
+pub fn compares(a: &Curve, b: &Curve, n: u64, side: Side, bound: f64, options: &Options) -> Decision {
+    let shortest = reached(a).min(reached(b));
+    if shortest < n as f64 * (1.0 - NEAR) {
+        return Decision::inconclusive(Evidence::TooShort { reached: shortest });
+    }
+    let Some(ratio) = pair(a, b, options).and_then(|pair| ratio_at(&pair, n as f64, options)) else {
+        let passes = a.passes.len().min(b.passes.len());
+        return Decision::inconclusive(if passes < 2 {
+            Evidence::TooFewPasses { passes }
+        } else {
+            Evidence::NotResolved { reason: Reason::TooFewPoints }
+        });
+    };
+    Decision::new(side.answer(ratio, bound), Some(ratio), Evidence::Interval)
+}

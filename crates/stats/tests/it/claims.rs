@@ -1,0 +1,229 @@
+//! Decisions about claims on simulated curves with planted effects: what is true passes, what is planted fails, and
+//! what the passes do not show is neither.
+
+use landau_stats::claim::{Answer, Decision, Evidence, LOGARITHM, Side, Subject, compares, cost_at};
+use landau_stats::dense::{Noise, Truth, simulate, truths};
+use landau_stats::{Curve, Options, Pass, Unit, Verdict, judge};
+
+const CALLS: u32 = 10_000;
+
+/// Five passes of 10,000 calls with the noise of a shared machine.
+fn curve(truth: &Truth, seed: u64) -> Curve {
+    simulate(truth, &Noise::of_call(0.05), CALLS, 5, seed)
+}
+
+fn truth(group: &str, detail: &str) -> Truth {
+    let found = truths(CALLS).into_iter().find(|truth| truth.group == group && truth.detail == detail);
+    found.unwrap_or_else(|| panic!("no truth {group} {detail}"))
+}
+
+fn decided(curve: &Curve, options: &Options, decide: impl Fn(&Subject<'_>) -> Decision) -> Decision {
+    let verdict = judge(curve, None, options);
+    decide(&Subject { curve, canary: None, verdict: &verdict, options })
+}
+
+fn timed(curve: &Curve, decide: impl Fn(&Subject<'_>) -> Decision) -> Decision {
+    decided(curve, &Options::default(), decide)
+}
+
+/// Twenty curves of a truth with their verdicts.
+fn judged(truth: &Truth) -> Vec<(Curve, Verdict)> {
+    let of = |seed| {
+        let curve = curve(truth, seed);
+        let verdict = judge(&curve, None, &Options::default());
+        (curve, verdict)
+    };
+    (0..20).map(of).collect()
+}
+
+/// How many of the curves pass, are inconclusive, and fail.
+fn tally(curves: &[(Curve, Verdict)], decide: impl Fn(&Subject<'_>) -> Decision) -> [usize; 3] {
+    let options = Options::default();
+    let mut counts = [0; 3];
+    for (curve, verdict) in curves {
+        let decision = decide(&Subject { curve, canary: None, verdict, options: &options });
+        counts[decision.answer as usize] += 1;
+    }
+    counts
+}
+
+/// The figures of METHODOLOGY.md: of 20 simulated curves, none is answered wrongly, and nearly all are answered.
+#[test]
+fn planted_effects_fail_and_their_absence_passes() {
+    let constant = judged(&truth("constant", ""));
+    let linear = judged(&truth("linear", "×7"));
+    let rise = judged(&truth("rise beyond the margin", "linear +20%"));
+    let quadratic = judged(&truth("quadratic", "×7"));
+    let logarithmic = judged(&truth("logarithmic", "×2"));
+    let cliff = judged(&truth("cliff", "×10 at 5000"));
+    let flat = |one: &Subject<'_>| one.constant(0.1, None);
+    let at_most_linear = |one: &Subject<'_>| one.grows_at_most(1.0, None);
+    let at_most_log = |one: &Subject<'_>| one.grows_at_most(LOGARITHM, None);
+    let is_linear = |one: &Subject<'_>| one.follows(&["linear", "knee", "tiers"], None);
+    let no_cliff = |one: &Subject<'_>| one.no_cliff(Some(9_000));
+    let doubles_at_most = |one: &Subject<'_>| one.grows(Side::Below, 2.0, None);
+    let no_outlier = |one: &Subject<'_>| one.no_recurring_outlier(None, &|_| false);
+    // The claim, the truth, whether it holds, and how many of the 20 must be answered at least.
+    let table: [(&str, [usize; 3], bool, usize); 14] = [
+        ("constant is O(1)", tally(&constant, flat), true, 18),
+        ("linear ×7 is O(1)", tally(&linear, flat), false, 20),
+        ("linear +20% is O(1)", tally(&rise, flat), false, 15),
+        ("a cliff is O(1)", tally(&cliff, flat), false, 20),
+        ("constant grows at most O(n)", tally(&constant, at_most_linear), true, 20),
+        ("linear grows at most O(n)", tally(&linear, at_most_linear), true, 15),
+        ("quadratic grows at most O(n)", tally(&quadratic, at_most_linear), false, 18),
+        ("linear grows at most O(log n)", tally(&linear, at_most_log), false, 18),
+        ("logarithmic grows at most O(n)", tally(&logarithmic, at_most_linear), true, 18),
+        ("constant is O(n)", tally(&constant, is_linear), false, 18),
+        ("constant has no cliff", tally(&constant, no_cliff), true, 20),
+        ("a cliff is none", tally(&cliff, no_cliff), false, 20),
+        ("linear ×7 grows by less than 2", tally(&linear, doubles_at_most), false, 20),
+        ("constant has no recurring outlier", tally(&constant, no_outlier), true, 20),
+    ];
+    for (claim, [pass, inconclusive, fail], holds, least) in table {
+        println!("{claim}: {pass} pass, {inconclusive} inconclusive, {fail} fail");
+        let (right, wrong) = if holds { (pass, fail) } else { (fail, pass) };
+        assert!(wrong == 0 && right >= least, "{claim}: {pass} pass, {inconclusive} inconclusive, {fail} fail");
+    }
+}
+
+/// Guards against a claim up to some n that is decided by what lies beyond it.
+#[test]
+fn only_the_range_of_the_claim_counts() {
+    let cliff = curve(&truth("cliff", "×10 at 5000"), 1);
+    let before = timed(&cliff, |one| one.constant(0.1, Some(4_000)));
+    assert_eq!(before.answer, Answer::Pass, "{before:?}");
+    assert_eq!(timed(&cliff, |one| one.no_cliff(Some(4_000))).answer, Answer::Pass);
+    let beyond = timed(&cliff, |one| one.constant(0.1, Some(8_000)));
+    assert!(beyond.answer == Answer::Fail && matches!(beyond.evidence, Evidence::Cliff { .. }), "{beyond:?}");
+}
+
+/// Guards against a claim that passes because the curve ends before its n.
+#[test]
+fn a_curve_that_is_too_short_passes_no_claim() {
+    let (constant, linear) = (curve(&truth("constant", ""), 1), curve(&truth("linear", "×7"), 1));
+    let is_short = |decision: &Decision| {
+        decision.answer == Answer::Inconclusive && matches!(decision.evidence, Evidence::TooShort { .. })
+    };
+    let beyond = Some(20_000);
+    for decision in [
+        timed(&constant, |one| one.constant(0.1, beyond)),
+        timed(&constant, |one| one.no_cliff(beyond)),
+        timed(&constant, |one| one.grows_at_most(1.0, beyond)),
+        timed(&constant, |one| one.grows(Side::Below, 2.0, beyond)),
+        timed(&constant, |one| one.no_recurring_outlier(beyond, &|_| false)),
+        timed(&constant, |one| cost_at(one, 20_000, Side::Below, 1e9)),
+        timed(&linear, |one| one.follows(&["linear"], beyond)),
+        compares(&constant, &constant, 20_000, Side::Below, 2.0, &Options::default()),
+    ] {
+        assert!(is_short(&decision), "{decision:?}");
+    }
+    // A longer range cannot be constant if a part of it is not.
+    assert_eq!(timed(&linear, |one| one.constant(0.1, beyond)).answer, Answer::Fail);
+}
+
+/// Guards against a single pass, which has no interval, or three passes, which show no absence.
+#[test]
+fn few_passes_show_nothing() {
+    let passes =
+        |count| Curve { passes: curve(&truth("constant", ""), 1).passes[..count].to_vec(), ..Curve::default() };
+    let (one, three) = (passes(1), passes(3));
+    assert_eq!(timed(&one, |s| s.constant(0.1, None)).answer, Answer::Inconclusive);
+    assert_eq!(timed(&one, |s| s.grows_at_most(2.0, None)).answer, Answer::Inconclusive);
+    assert_eq!(timed(&one, |s| s.grows(Side::Below, 1e9, None)).answer, Answer::Inconclusive);
+    assert_eq!(timed(&one, |s| cost_at(s, 5_000, Side::Below, 1e12)).answer, Answer::Inconclusive);
+    assert_eq!(compares(&one, &one, 5_000, Side::Below, 1e9, &Options::default()).answer, Answer::Inconclusive);
+    let none = timed(&three, |s| s.no_cliff(None));
+    assert!(none.answer == Answer::Inconclusive && none.more_passes == Some(2), "{none:?}");
+    assert_eq!(timed(&three, |s| s.no_recurring_outlier(None, &|_| false)).answer, Answer::Inconclusive);
+    assert_eq!(timed(&Curve::default(), |s| s.constant(0.1, None)).answer, Answer::Inconclusive);
+}
+
+/// Guards against an interval that is decided by its middle.
+#[test]
+fn an_interval_that_holds_the_bound_is_inconclusive() {
+    use landau_stats::Estimate;
+    let interval = Estimate { value: 1.0, low: 0.9, high: 1.1 };
+    for (side, low, high) in [
+        (Side::Below, Answer::Fail, Answer::Pass),
+        (Side::AtMost, Answer::Fail, Answer::Pass),
+        (Side::Above, Answer::Pass, Answer::Fail),
+        (Side::AtLeast, Answer::Pass, Answer::Fail),
+    ] {
+        let answers = [0.8, 0.95, 1.0, 1.05, 1.2].map(|bound| side.answer(interval, bound));
+        let open = Answer::Inconclusive;
+        assert_eq!(answers, [low, open, open, open, high], "{side:?}");
+    }
+    // Exact values are on one side or the other.
+    let exact = Estimate::bare(5.0);
+    assert_eq!([Side::Below, Side::AtMost].map(|side| side.answer(exact, 5.0)), [Answer::Fail, Answer::Pass]);
+    assert_eq!([Side::Above, Side::AtLeast].map(|side| side.answer(exact, 5.0)), [Answer::Fail, Answer::Pass]);
+}
+
+fn scaled(mut curve: Curve, factor: f64) -> Curve {
+    let calls = curve.passes.iter_mut().flat_map(|pass| &mut pass.costs);
+    calls.for_each(|ns| *ns = (*ns as f64 * factor).round() as u64);
+    curve
+}
+
+/// A call that became slower by 3% and by 10%, paired by round as two variants of one record are.
+#[test]
+fn a_slower_call_is_found_by_its_ratio() {
+    let options = Options { paired: true, ..Options::default() };
+    let mut found = [0; 2];
+    for seed in 0..20 {
+        let base = curve(&truth("constant", ""), seed);
+        for (index, factor) in [1.03, 1.10].into_iter().enumerate() {
+            let slower = scaled(base.clone(), factor);
+            let ratio = |bound, side| compares(&base, &slower, 5_000, side, bound, &options).answer;
+            assert_ne!(ratio(factor - 0.015, Side::Below), Answer::Pass, "{factor} {seed}");
+            assert_ne!(ratio(factor + 0.015, Side::Below), Answer::Fail, "{factor} {seed}");
+            found[index] += usize::from(ratio(factor - 0.015, Side::Below) == Answer::Fail);
+        }
+        // Two independent runs: 10% more is no failure of a claim of less than 15% more.
+        let other = scaled(curve(&truth("constant", ""), 100 + seed), 1.10);
+        let unpaired = compares(&base, &other, 5_000, Side::Below, 1.05, &Options::default()).answer;
+        assert_ne!(unpaired, Answer::Pass, "{seed}");
+    }
+    assert!(found.iter().all(|count| *count >= 19), "{found:?} of 20");
+}
+
+/// A cost of about 1 µs: bounds far from it are decided, and one beside it names the passes that would settle it.
+#[test]
+fn a_cost_is_compared_with_its_interval() {
+    let constant = curve(&truth("constant", ""), 3);
+    let near = timed(&constant, |one| cost_at(one, 5_000, Side::Below, 0.0)).value.unwrap();
+    let at = |bound: f64| timed(&constant, |one| cost_at(one, 5_000, Side::Below, bound));
+    assert_eq!(at(near.high * 1.01).answer, Answer::Pass);
+    assert_eq!(at(near.low * 0.99).answer, Answer::Fail);
+    let open = at(f64::midpoint(near.value, near.high));
+    assert!(open.answer == Answer::Inconclusive && open.more_passes.is_some(), "{open:?}");
+}
+
+fn counted(cost: impl Fn(f64) -> f64) -> Curve {
+    let n: Vec<u32> = (1..=4000).collect();
+    let costs = n.iter().map(|&n| cost(f64::from(n)).round() as u64).collect();
+    Curve { passes: vec![Pass { clean: vec![true; n.len()], n, costs }], ..Curve::default() }
+}
+
+/// Guards against counts, which one pass shows exactly, being asked for more passes or for a law they change within the
+/// margin.
+#[test]
+fn counts_are_decided_by_one_pass() {
+    let options = Options { unit: Unit::Instructions, ..Options::default() };
+    let ask = |curve: &Curve, decide: &dyn Fn(&Subject<'_>) -> Decision| decided(curve, &options, decide).answer;
+    let (flat, slight) = (counted(|_| 2_000.0), counted(|n| 2_000.0 + 0.02 * n));
+    let steep = counted(|n| 2_000.0 + 3.0 * n);
+    assert_eq!(ask(&flat, &|one| one.constant(0.1, None)), Answer::Pass);
+    assert_eq!(ask(&slight, &|one| one.constant(0.1, None)), Answer::Pass);
+    assert_eq!(ask(&slight, &|one| one.constant(0.01, None)), Answer::Fail);
+    assert_eq!(ask(&steep, &|one| one.constant(0.1, Some(3_000))), Answer::Fail);
+    assert_eq!(ask(&steep, &|one| one.follows(&["linear"], None)), Answer::Pass);
+    assert_eq!(ask(&steep, &|one| one.grows_at_most(1.0, None)), Answer::Pass);
+    assert_eq!(ask(&steep, &|one| one.grows_at_most(0.5, None)), Answer::Fail);
+    assert_eq!(ask(&flat, &|one| cost_at(one, 900, Side::Below, 2_000.0)), Answer::Fail);
+    assert_eq!(ask(&flat, &|one| cost_at(one, 900, Side::AtMost, 2_000.0)), Answer::Pass);
+    assert_eq!(ask(&flat, &|one| one.no_cliff(Some(4_000))), Answer::Pass);
+    let half = compares(&steep, &flat, 3_000, Side::Below, 0.2, &options);
+    assert!(half.answer == Answer::Pass && half.value.is_some_and(|v| (v.value - 2.0 / 11.0).abs() < 2e-3), "{half:?}");
+}
