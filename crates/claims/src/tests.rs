@@ -232,7 +232,7 @@ proptest! {
                 Ok(claim) => prop_assert_eq!(claim.to_string().parse::<Claim>(), Ok(claim)),
                 Err(error) => {
                     prop_assert_eq!(error.line, 7);
-                    prop_assert!(error.column >= 1 && error.column <= text.chars().count() + 1, "{} in {}", error, text);
+                    prop_assert!((1..=text.chars().count() + 1).contains(&error.column), "{} in {}", error, text);
                     prop_assert!(!error.to_string().contains(char::is_control));
                 }
             }

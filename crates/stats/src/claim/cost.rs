@@ -67,8 +67,8 @@ fn more_passes(costs: &[f64], bound: f64) -> Option<u32> {
     (1..=MORE_MAX).find(settles)
 }
 
-/// The ratio of two curves at an n, by the points on both sides of it, with its 95% interval; `None` if the n is outside
-/// of their common range.
+/// The ratio of two curves at an n, by the points on both sides of it, with its 95% interval; `None` if the n is
+/// outside of their common range.
 pub(crate) fn ratio_at(pair: &Pair, n: f64, options: &Options) -> Option<Estimate> {
     let points = &pair.a.n;
     let (first, last) = (*points.first()?, *points.last()?);

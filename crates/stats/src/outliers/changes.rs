@@ -4,8 +4,8 @@
 //! So the calls at those positions are counted in both: a change is shown if the other curve has outliers at few of
 //! them, and Fisher's exact test finds the difference significant.
 //!
-//! A test of calls knows nothing of how runs differ. The small outliers of slabs and pages do: their period, or where it
-//! begins, depends on what earlier programs left in the slabs. So only large outliers are compared, and tables that
+//! A test of calls knows nothing of how runs differ. The small outliers of slabs and pages do: their period, or where
+//! it begins, depends on what earlier programs left in the slabs. So only large outliers are compared, and tables that
 //! double; and a period that the other curve has at another place is no change. Without these conditions 9
 //! of the 122 curves of two records of one machine showed a change.
 
