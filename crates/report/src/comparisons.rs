@@ -68,7 +68,7 @@ pub fn shown(comparison: &Comparison) -> Option<Shown> {
 }
 
 /// Returns the ratio as it is told if a difference is proven.
-fn proven(comparison: &Comparison) -> Option<Shown> {
+pub(crate) fn proven(comparison: &Comparison) -> Option<Shown> {
     shown(comparison).filter(|_| comparison.change != Change::NoDifferenceProven)
 }
 
@@ -141,10 +141,10 @@ impl Comparisons {
 }
 
 /// A curve in one of the records: its index, the record, the case and the phase.
-type Place<'a> = (usize, &'a Record, (&'a CaseStudy<'a>, &'a PhaseStudy<'a>));
+pub(crate) type Place<'a> = (usize, &'a Record, (&'a CaseStudy<'a>, &'a PhaseStudy<'a>));
 
 /// Whether the passes of two curves are paired by round.
-fn is_paired(a: Place<'_>, b: Place<'_>) -> bool {
+pub(crate) fn is_paired(a: Place<'_>, b: Place<'_>) -> bool {
     is_interleaved((a.1, a.2.0.case.case), (b.1, b.2.0.case.case))
 }
 
@@ -245,7 +245,7 @@ fn same<'a>(
 }
 
 /// Both curves with the passes of the rounds that they share, in the order of the rounds.
-fn by_round(a: &PhaseStudy<'_>, b: &PhaseStudy<'_>) -> (Curve, Curve) {
+pub(crate) fn by_round(a: &PhaseStudy<'_>, b: &PhaseStudy<'_>) -> (Curve, Curve) {
     let (mut of_a, mut of_b) = (Curve::default(), Curve::default());
     (of_a.annotations, of_b.annotations) = (a.curve.annotations.clone(), b.curve.annotations.clone());
     // A repeated attempt has the same round; the last one counts.

@@ -8,7 +8,7 @@
 
 mod across;
 mod gathered;
-mod instrument;
+pub(crate) mod instrument;
 mod phase;
 mod record;
 mod variant;

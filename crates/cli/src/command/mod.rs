@@ -4,6 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 
 // registry:begin
+mod compare;
 mod explain;
 mod generate;
 mod lab;
@@ -38,6 +39,7 @@ const EXAMPLES: &str = "Examples:
   landau list                         list the benchmarks
   landau run bind --passes 9          run one benchmark, nine passes
   landau show FILE                    print the verdicts of a record
+  landau compare A B                  say what changed between two records
   landau report A B -o compared.html  compare two records in one report
 
 Exit status: 0 success, 1 a check failed or the run was interrupted, 2 the command could not run.";
@@ -62,6 +64,8 @@ enum Command {
     Queue(queue::Args),
     /// Print the verdicts of a record as a table, or compare several records
     Show(show::Args),
+    /// Say what changed between two records, or between the variants of one
+    Compare(compare::Args),
     /// Write an HTML report of one record, or of several for comparison
     Report(report::Args),
     /// Check that a record or report was not altered and that its results follow from its samples
@@ -118,6 +122,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Pids(args)) => pids::run(&args),
         Some(Command::Queue(args)) => queue::run(&args),
         Some(Command::Show(args)) => show::run(&args),
+        Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),

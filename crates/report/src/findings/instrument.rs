@@ -10,19 +10,19 @@ const EMPTY: &str = "nop";
 const SAME_COST: f64 = 2.0;
 
 /// The recurring outliers of the empty benchmark in the same record.
-pub(super) struct Instrument<'a> {
+pub(crate) struct Instrument<'a> {
     patterns: Vec<&'a Pattern>,
 }
 
 impl<'a> Instrument<'a> {
-    pub(super) fn of(analysis: &'a Analysis<'_>) -> Self {
+    pub(crate) fn of(analysis: &'a Analysis<'_>) -> Self {
         let empty = analysis.cases.iter().filter(|study| study.case.benchmark == EMPTY);
         let patterns = empty.flat_map(|study| &study.phases).flat_map(|phase| &phase.verdict.outliers.patterns);
         Self { patterns: patterns.filter(|one| !text::is_first_calls(one)).collect() }
     }
 
     /// Whether the instrument shows the same rule at a similar additional cost.
-    pub(super) fn explains(&self, pattern: &Pattern) -> bool {
+    pub(crate) fn explains(&self, pattern: &Pattern) -> bool {
         self.patterns.iter().any(|own| is_within(pattern.rule, own.rule) && added(pattern) <= SAME_COST * added(own))
     }
 }

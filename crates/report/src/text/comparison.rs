@@ -41,6 +41,19 @@ pub(crate) fn ratio(shown: Shown) -> String {
     format!("{}{}", if shown.n.is_some() { "" } else { "ø " }, change(shown.ratio.value))
 }
 
+/// The smallest difference that would have been seen: "5%", "×3.1" from 100% on.
+pub(crate) fn detectable(fraction: f64) -> String {
+    if fraction < 1.0 { percent(fraction) } else { factor(1.0 + fraction) }
+}
+
+/// A ratio with its interval: "×1.23 (1.1–1.3)"; counted costs have none.
+pub(crate) fn ratio_with_interval(ratio: Estimate, unit: Unit) -> String {
+    match unit {
+        Unit::Instructions => factor(ratio.value),
+        _ => format!("{} ({}–{})", factor(ratio.value), digits(ratio.low), digits(ratio.high)),
+    }
+}
+
 /// The interval of a ratio in the form of its value: "10%–14%", "6.1–6.8".
 fn interval(ratio: Estimate) -> String {
     let (low, high) = match ratio.value {
@@ -137,9 +150,9 @@ fn no_difference(comparison: &Comparison) -> String {
             }
         }
         (Some(_), Some(detectable)) => {
-            format!("no significant difference at 95% (minimum detectable: {})", percent(detectable))
+            format!("no difference proven at 95% (would have seen {})", self::detectable(detectable))
         }
-        (Some(_), None) => "no significant difference at 95%".to_owned(),
+        (Some(_), None) => "no difference proven at 95%".to_owned(),
         (None, _) => "not comparable: both records need at least two passes and a common range of n".to_owned(),
     }
 }
@@ -216,8 +229,8 @@ mod tests {
         let cases = vec![
             (compared(time, None, None), none),
             (compared(exact, None, None), none),
-            (compared(time, ratio(0.99), None), "no significant difference at 95%"),
-            (compared(time, ratio(0.99), Some(0.05)), "no significant difference at 95% (minimum detectable: 5%)"),
+            (compared(time, ratio(0.99), None), "no difference proven at 95%"),
+            (compared(time, ratio(0.99), Some(0.05)), "no difference proven at 95% (would have seen 5%)"),
             (compared(exact, ratio(1.0), Some(0.0)), "identical"),
             (compared(exact, ratio(1.01), None), "no relevant difference: 101% of the base"),
             (

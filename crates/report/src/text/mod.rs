@@ -24,14 +24,16 @@ pub(crate) use verdict::{cliff_before, growth_text, law_text, more_passes_text, 
 
 pub use class::class_name;
 pub(crate) use class::{CLASSES, SIGNS, class_about, class_word, glyph, outcome_word};
-pub(crate) use comparison::{by, comparison, law_or_constant, law_or_constant_short, ratio};
+pub(crate) use comparison::{
+    by, comparison, detectable, law_or_constant, law_or_constant_short, ratio, ratio_with_interval,
+};
 pub(crate) use consequence::consequence;
 pub use consequence::subjects;
 pub use details::details;
 pub(crate) use details::tail_change;
 pub(crate) use law::symbol_of;
 pub(crate) use limit::command_and_remark;
-pub(crate) use outliers::{highest_outlier, is_first_calls, pattern, without_first_calls};
+pub(crate) use outliers::{highest_outlier, is_first_calls, pattern, rule, without_first_calls};
 pub(crate) use variant::variant;
 pub use variant::variants;
 

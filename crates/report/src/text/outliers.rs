@@ -77,6 +77,22 @@ pub(crate) fn pattern(verdict: &Verdict, pattern: &Pattern) -> String {
     }
 }
 
+/// Where the outliers of a rule are, without their costs: "every 512 calls, first at n = 37".
+pub(crate) fn rule(rule: PatternRule, first_n: u32) -> String {
+    let first = count(f64::from(first_n));
+    match rule {
+        PatternRule::PowersOfTwo { offset: 0 } => format!("where n is a power of two, first at n = {first}"),
+        PatternRule::PowersOfTwo { offset } => {
+            let sum = if offset > 0 { format!("n + {offset}") } else { format!("n − {}", -offset) };
+            format!("where {sum} is a power of two, first at n = {first}")
+        }
+        PatternRule::Periodic { period, .. } => {
+            format!("every {} calls, first at n = {first}", count(f64::from(period)))
+        }
+        PatternRule::FirstCalls => "in the first calls".to_owned(),
+    }
+}
+
 /// Recurring outliers that follow no pattern: their range and the first positions.
 fn positions(outliers: &Outliers, unit: Unit) -> String {
     let recurring = &outliers.recurring;

@@ -303,7 +303,7 @@ fn a_slower_record_loses_and_an_equal_one_is_not_told_apart() {
     );
     let told = rows.iter().filter(|row| row.other == "like" && row.winner.is_some()).count();
     assert_eq!(told, 0, "{rows:#?}");
-    assert!(rows.iter().any(|row| row.text.starts_with("no significant difference at 95% (minimum detectable: ")));
+    assert!(rows.iter().any(|row| row.text.starts_with("no difference proven at 95% (would have seen ")));
     let sources = [source("base", &study().0, &study().1), source("slow", &slow, &slow_bytes)];
     let html = Page::render(&sources, &Options::default()).html;
     assert!(html.contains("id=\"matrix\"") && html.contains("<td class=\"number more-"));

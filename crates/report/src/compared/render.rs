@@ -1,0 +1,215 @@
+//! A comparison as text: what changed in detail, a line for each other curve, then what was not compared.
+
+use super::{CliffChange, Compared, CurveComparison, LEVEL, Quantity, Side};
+use crate::quantity::{Unit, count, factor, percent};
+use crate::table::grid::{self, bold};
+use crate::table::{Layout, plain, wrapped};
+use crate::text;
+use landau_record::schema::Direction;
+use landau_stats::{Agreement, Cliff, Estimate, OutlierChange};
+
+/// The column of the names of details.
+const NAME: usize = 12;
+/// The widest columns of laws and of curves.
+const LAW_MAX: usize = 20;
+const CURVE_MAX: usize = 44;
+
+pub(super) fn text(one: &Compared, changed: bool, layout: Layout) -> String {
+    let mut parts = vec![head(one, layout)];
+    let (loud, quiet): (Vec<&CurveComparison>, Vec<&CurveComparison>) = one.curves.iter().partition(|one| one.changed);
+    parts.extend(loud.iter().map(|curve| details(curve, one, layout)));
+    if !one.limits.is_empty() {
+        let lines = one.limits.iter().map(|limit| line(&format!("{}: {}", limit.case, limit.text), 2, layout));
+        parts.push(section("Limits that changed", lines, layout));
+    }
+    if !changed && !quiet.is_empty() {
+        parts.push(unchanged(&quiet, one, layout));
+    }
+    if !one.not_compared.is_empty() {
+        let lines = one.not_compared.iter().map(|missing| {
+            let phase = missing.phase.as_ref().map_or(String::new(), |phase| format!(" · {phase}"));
+            line(&format!("{}{phase}: {}", missing.case, missing.reason), 2, layout)
+        });
+        parts.push(section("Not compared", lines, layout));
+    }
+    parts.join("\n\n")
+}
+
+fn section(title: &str, lines: impl Iterator<Item = String>, layout: Layout) -> String {
+    std::iter::once(bold(title, layout)).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// A text with an indent, in lines of the terminal's width.
+fn line(text: &str, indent: usize, layout: Layout) -> String {
+    let width = layout.width.saturating_sub(indent as u16 + 2).max(40);
+    let text = wrapped(&plain(text), Layout { width, ..layout });
+    format!("{}{}", " ".repeat(indent), text.replace('\n', &format!("\n{}", " ".repeat(indent + 2))))
+}
+
+/// The records, and how many curves changed.
+fn head(one: &Compared, layout: Layout) -> String {
+    let side = |role: &str, side: &Side| {
+        let Side { name, host, started, study } = side;
+        let day = started.get(..16).map_or(started.clone(), |minute| minute.replace('T', " "));
+        plain(&format!("{role}  {name}: {study} study, {host}, {day} UTC"))
+    };
+    let mut lines = if one.is_one_record() {
+        vec![side("record", &one.base), "Each variant is compared with the default case of its benchmark.".to_owned()]
+    } else {
+        vec![side("base", &one.base), side("new ", &one.new)]
+    };
+    lines.push(String::new());
+    lines.push(wrapped(&summary(one), layout));
+    lines.join("\n")
+}
+
+fn summary(one: &Compared) -> String {
+    let all = one.curves.len();
+    let changed = one.curves.iter().filter(|curve| curve.changed).count();
+    if all == 0 {
+        return "No curve could be compared.".to_owned();
+    }
+    let shown = match changed {
+        0 => format!("No change is shown in {}.", curves(all)),
+        some => format!("{some} of {} changed.", curves(all)),
+    };
+    if one.unit == Unit::Instructions {
+        return format!("{shown} Counts are exact: differences from 2% on are told.");
+    }
+    let mut seen: Vec<f64> =
+        one.curves.iter().filter(|curve| !curve.changed).filter_map(|curve| curve.detectable).collect();
+    seen.sort_by(f64::total_cmp);
+    let seen = seen.get(seen.len() / 2).map_or(String::new(), |middle| {
+        let others = if changed == 0 { "half of them" } else { "half of the others" };
+        format!(" A difference of {} would have been seen in {others}.", text::detectable(*middle))
+    });
+    let level = percent(1.0 - LEVEL);
+    format!("{shown}{seen} Intervals are 95%; what is said to change is shown at {level} over all curves together.")
+}
+
+fn curves(number: usize) -> String {
+    if number == 1 { "1 curve".to_owned() } else { format!("{number} curves") }
+}
+
+/// The name of a curve: "bind · ↓ close".
+fn name(curve: &CurveComparison) -> String {
+    let arrow = if curve.direction == Direction::Down { "↓ " } else { "" };
+    format!("{} · {arrow}{}", curve.case, curve.phase)
+}
+
+/// A curve that changed: the result, then each question with its answer.
+fn details(curve: &CurveComparison, one: &Compared, layout: Layout) -> String {
+    let names = if one.is_one_record() {
+        [curve.base_case.as_str(), curve.case.as_str()]
+    } else {
+        [one.base.name.as_str(), one.new.name.as_str()]
+    };
+    let mut lines = vec![bold(&plain(&name(curve)), layout), line(&format!("{}.", curve.text), 2, layout)];
+    let mut detail = |name: &str, text: String| {
+        let text = line(&text, NAME + 2, layout);
+        lines.push(format!("  {name:<NAME$}{}", text.trim_start()));
+    };
+    let unit = one.unit;
+    let at = curve
+        .at
+        .iter()
+        .filter_map(|at| Some(format!("{} at n = {}", text::ratio_with_interval(at.ratio?, unit), count(at.n))));
+    detail("ratio", at.collect::<Vec<_>>().join(", "));
+    detail("law", law(curve, names, unit));
+    if let (Some(law), true) = (curve.law.common, curve.slope.ratio.is_some() || curve.fixed_cost.ratio.is_some()) {
+        let parts = [("slope", &curve.slope), ("fixed cost", &curve.fixed_cost)];
+        let parts = parts.iter().filter_map(|(name, one)| Some(format!("{name} {}", quantity(one, unit)?)));
+        detail("common fit", format!("{law}: {}", parts.collect::<Vec<_>>().join("; ")));
+    }
+    if let Some(crossing) = curve.crossing {
+        let interval = match unit {
+            Unit::Instructions => String::new(),
+            _ => format!(" (95% CI {}–{})", count(crossing.n.low), count(crossing.n.high)),
+        };
+        detail("crossing", format!("at n = {}{interval}", count(crossing.n.value)));
+    }
+    for change in &curve.cliffs {
+        detail("cliff", cliff(change, names));
+    }
+    for change in &curve.outliers {
+        detail("outliers", outliers(change, names));
+    }
+    lines.join("\n")
+}
+
+/// The laws of both, and the growth.
+fn law(curve: &CurveComparison, [from, to]: [&str; 2], unit: Unit) -> String {
+    let [a, b] = &curve.law.outcomes;
+    let laws = match curve.law.same {
+        _ if a == b => format!("{a} in both"),
+        Agreement::Same => format!("{a} in {from}, {b} in {to}: either may be the law of both"),
+        Agreement::Different => format!("{a} in {from}, {b} in {to}"),
+        Agreement::Inconclusive => format!("{a} in {from}, {b} in {to}: not shown to differ"),
+    };
+    let growth = curve.growth.ratio.map(|ratio| text::ratio_with_interval(ratio, unit));
+    let growth = growth.map_or(String::new(), |by| match curve.growth.same {
+        Agreement::Same => format!("; they grow alike, {by}"),
+        Agreement::Different => format!("; {to} grows {by} as much"),
+        Agreement::Inconclusive => format!("; growth {by}, not shown to differ"),
+    });
+    format!("{laws}{growth}")
+}
+
+fn quantity(one: &Quantity, unit: Unit) -> Option<String> {
+    let ratio = text::ratio_with_interval(one.ratio?, unit);
+    Some(match one.same {
+        Agreement::Same => format!("{ratio}, the same within 10%"),
+        Agreement::Different => format!("{ratio}, different"),
+        Agreement::Inconclusive => format!("{ratio}, not shown to differ"),
+    })
+}
+
+fn cliff(change: &CliffChange, [from, to]: [&str; 2]) -> String {
+    let told = |cliff: &Cliff| format!("{} at n = {}", factor(cliff.factor), count(cliff.n.value));
+    match (&change.base, &change.new) {
+        (Some(a), Some(b)) => format!("{} in {from}, {} in {to}", told(a), told(b)),
+        (Some(a), None) => format!("{} in {from}, none in {to}", told(a)),
+        (None, Some(b)) => format!("{} in {to}, none in {from}", told(b)),
+        (None, None) => String::new(),
+    }
+}
+
+fn outliers(change: &OutlierChange, [from, to]: [&str; 2]) -> String {
+    let place = change.rule.map_or_else(
+        || format!("at {} n, the first n = {}", change.positions, count(f64::from(change.first_n))),
+        |rule| text::rule(rule, change.first_n),
+    );
+    let [a, b] = change.shares.map(percent);
+    let (has, lacks) = if change.came { (to, from) } else { (from, to) };
+    let (with, without) = if change.came { (b, a) } else { (a, b) };
+    format!("recur in {has} and not in {lacks}, {place} ({with} of these calls against {without})")
+}
+
+/// The curves without a change, a line each.
+fn unchanged(curves: &[&CurveComparison], one: &Compared, layout: Layout) -> String {
+    let is_exact = one.unit == Unit::Instructions;
+    let title = if is_exact { "No relevant difference" } else { "No difference proven" };
+    let last = if is_exact { "" } else { "Would have seen" };
+    let header = ["Curve", "Ratio over n", "Law", last].map(str::to_owned);
+    let ratio =
+        |ratio: Option<Estimate>| ratio.map_or("–".to_owned(), |ratio| text::ratio_with_interval(ratio, one.unit));
+    let cells: Vec<[String; 4]> = curves
+        .iter()
+        .map(|curve| {
+            let law = match (curve.law.base, curve.law.new) {
+                (Some(a), Some(b)) if a == b => a.to_owned(),
+                (Some(a), Some(b)) => format!("{a}, {b}"),
+                _ => "–".to_owned(),
+            };
+            let seen = curve.detectable.filter(|_| !is_exact).map_or(String::new(), text::detectable);
+            [plain(&name(curve)), ratio(curve.ratio), law, seen]
+        })
+        .collect();
+    let mut widths = grid::needed(cells.iter().chain([&header]).map(|cells| &cells[..]));
+    widths[2] = widths[2].min(LAW_MAX);
+    let others = grid::used(&widths) - widths[0];
+    widths[0] = widths[0].min(CURVE_MAX).min(usize::from(layout.width).saturating_sub(others).max(20));
+    let body = cells.iter().map(|cells| grid::line(cells, &widths));
+    let head = [bold(title, layout), grid::line(&header, &widths), grid::rule(&widths, layout)];
+    head.into_iter().chain(body).collect::<Vec<_>>().join("\n")
+}
