@@ -18,6 +18,25 @@ fn width() -> u16 {
     configured.or_else(reported).unwrap_or(WIDTH).clamp(60, 240)
 }
 
+/// Returns a text in lines of at most `width` columns, the later ones indented.
+pub(crate) fn indented(text: &str, indent: usize, width: usize) -> String {
+    let (mut lines, mut column) = (String::new(), indent);
+    for word in text.split_whitespace() {
+        let len = word.chars().count();
+        if column > indent && column + 1 + len > width {
+            lines.push('\n');
+            lines.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if column > indent {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += len;
+    }
+    lines
+}
+
 /// Returns a sentence as a bullet, wrapped to the width of the terminal.
 pub(crate) fn bullet(sentence: &str) -> String {
     let width = usize::from(width()).min(100);

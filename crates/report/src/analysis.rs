@@ -46,6 +46,8 @@ pub struct PhaseStudy<'r> {
     pub phase: &'r Phase,
     /// The calls of all passes that did not fail.
     pub curve: Curve,
+    /// The canary beside them; passes without calls if there was none.
+    pub canary: Curve,
     /// The round of each pass of the curve.
     pub rounds: Vec<u32>,
     /// The verdict.
@@ -141,8 +143,9 @@ impl<'r> Analysis<'r> {
         let mut cases: Vec<CaseStudy<'r>> = measured.map(|case| CaseStudy::new(record, case)).collect();
         for draft in drafts {
             let Some(verdict) = draft.verdict else { continue };
-            let study = PhaseStudy { phase: draft.phase, curve: draft.curve, rounds: draft.rounds, verdict };
-            if let Some(case) = cases.iter_mut().find(|one| one.case.case == draft.case.case) {
+            let Draft { case, phase, curve, canary, rounds, .. } = draft;
+            let study = PhaseStudy { phase, curve, canary, rounds, verdict };
+            if let Some(case) = cases.iter_mut().find(|one| one.case.case == case.case) {
                 case.phases.push(study);
             }
         }
@@ -328,12 +331,22 @@ fn drafts<'r>(record: &'r Record, counts: &dyn Fn(&Pass) -> bool) -> Vec<Draft<'
     drafts
 }
 
-/// Judges the curves without a verdict on all processors; each takes the next one that is not taken.
-fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
+/// The options with which the curves of a record are judged.
+pub(crate) fn options_of(record: &Record) -> Options {
     let overhead = *record.host.clock.timer_overhead.values();
     let quantum_ns = Some(*record.host.clock.quantum.values()).filter(|&step| step > 0.0);
     let (unit, timer_overhead_ns) = (unit_of(record), (overhead > 0.0).then_some(overhead));
-    let options = Options { unit, timer_overhead_ns, quantum_ns, ..Options::default() };
+    Options { unit, timer_overhead_ns, quantum_ns, ..Options::default() }
+}
+
+/// A canary, if any of its passes has a call.
+pub(crate) fn present(canary: &Curve) -> Option<&Curve> {
+    canary.passes.iter().any(|pass| !pass.costs.is_empty()).then_some(canary)
+}
+
+/// Judges the curves without a verdict on all processors; each takes the next one that is not taken.
+fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
+    let options = options_of(record);
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(drafts.len().max(1));
     let next = AtomicUsize::new(0);
     let shared: &[Draft<'_>] = drafts;
@@ -345,8 +358,7 @@ fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
             if draft.verdict.is_some() {
                 continue;
             }
-            let has_canary = draft.canary.passes.iter().any(|pass| !pass.costs.is_empty());
-            done.push((index, judge(&draft.curve, has_canary.then_some(&draft.canary), &options)));
+            done.push((index, judge(&draft.curve, present(&draft.canary), &options)));
         }
         done
     };

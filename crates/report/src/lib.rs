@@ -8,6 +8,7 @@
 pub mod allocators;
 mod analysis;
 mod between_runs;
+pub mod claims;
 pub mod compared;
 mod comparisons;
 pub mod delivery;

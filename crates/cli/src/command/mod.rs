@@ -4,6 +4,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 
 // registry:begin
+mod check;
 mod compare;
 mod explain;
 mod generate;
@@ -66,6 +67,8 @@ enum Command {
     Show(show::Args),
     /// Say what changed between two records, or between the variants of one
     Compare(compare::Args),
+    /// Decide claims about growth by records: pass, fail or inconclusive, with the evidence
+    Check(check::Args),
     /// Write an HTML report of one record, or of several for comparison
     Report(report::Args),
     /// Check that a record or report was not altered and that its results follow from its samples
@@ -123,6 +126,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Queue(args)) => queue::run(&args),
         Some(Command::Show(args)) => show::run(&args),
         Some(Command::Compare(args)) => compare::run(&args),
+        Some(Command::Check(args)) => check::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),

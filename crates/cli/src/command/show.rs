@@ -13,7 +13,7 @@ use std::path::PathBuf;
   landau show run.landau.ndjson
   landau show --all run.landau.ndjson                      print every finding
   landau show --sort growth --only growing run.landau.ndjson
-  landau show before.landau.ndjson after.landau.ndjson     two records side by side; see landau compare
+  landau show before.landau.ndjson after.landau.ndjson     two records side by side
   landau show run.landau.ndjson --json | jq '.rows[].class'")]
 pub(crate) struct Args {
     /// Record to show; further records are compared with the first

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 mod adaptive;
+mod compare;
 mod explained;
 mod interrupted;
 mod kept_records;

@@ -3,6 +3,7 @@
 //! `landau-stats` returns values and no text. Every sentence about them is written here and nowhere else, so that the
 //! terminal, the page and the charts say the same.
 
+pub(crate) mod claim;
 mod class;
 mod comparison;
 mod consequence;

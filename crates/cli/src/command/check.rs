@@ -1,0 +1,206 @@
+//! `landau check`: decides claims about growth by records, for CI and for bisection.
+
+use crate::command::{report, show};
+use crate::{status, terminal};
+use anyhow::{Context, bail, ensure};
+use landau_claims::{Claim, ParseError, Placed};
+use landau_engine::Scratch;
+use landau_record::Record;
+use landau_report::Analysis;
+use landau_report::claims::{self, Answer, Checked, Source, junit};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "landau check [OPTIONS] CLAIMS [RECORD]...
+       landau check [OPTIONS] --claim TEXT [RECORD]...")]
+#[command(after_help = "Examples:
+  landau check claims.txt run.landau.ndjson
+  landau check claims.txt                              measure what the claims are about, now
+  landau check --claim 'bind: O(1) within 10% to 10000' run.landau.ndjson
+  landau check --claim 'fork: < 1.1x base at 3000' new.landau.ndjson --base old.landau.ndjson
+  landau check claims.txt run.landau.ndjson --junit claims.xml
+
+Claims, one a line; # begins a comment:
+  bind: O(1) within 10% to 10000          the cost at 10,000 is that at small n, within 10%
+  mmap.munmap: grows at most O(n)         the phase munmap; a cliff fails
+  fork.dynamic: < 1.1x base at 3000       the case with that setting, over the base record
+  fork.static: < 0.8x fork.dynamic at 3000
+  bind: < 2us at 900                      a cost; bind.instructions@900 < 2000 counts instructions
+  bind: grows < 2x to 10000               the cost at 10,000 over that at the smallest n
+  socket: no recurring outlier
+  socket.*: no cliff below 5000           every phase
+  socket: no limit below 10000
+
+A claim passes if its whole interval is on its side, and fails if it is on the other; otherwise
+it is inconclusive. docs/compare.md has the grammar.
+
+Exit status: 0 if every claim passes, 1 if one fails, 125 if none fails and one is inconclusive,
+2 if the command could not run.")]
+pub(crate) struct Args {
+    /// File of claims, or - for standard input, unless --claim is given; then the records to decide them by [default:
+    /// measure what the claims are about, now]
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Decide this claim; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    claim: Vec<String>,
+    /// Take this record for the base of claims such as `< 1.1x base at 3000`
+    #[arg(long, value_name = "RECORD")]
+    base: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write the answers to this file too, as XML that build servers read
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+}
+
+/// No claim fails, and one is inconclusive; `git bisect run` skips the commit.
+const INCONCLUSIVE: u8 = 125;
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    let (placed, records) = read_claims(args)?;
+    for one in &placed {
+        landau_engine::check_names(landau_bench::REGISTRY, std::slice::from_ref(&one.claim.subject.benchmark), &[])
+            .with_context(|| format!("line {}", one.line))?;
+    }
+    let needs_base = placed.iter().find(|one| one.claim.needs_base());
+    if let (Some(one), None) = (needs_base, &args.base) {
+        bail!("line {}: `{}` needs a base record; pass it with --base", one.line, one.text);
+    }
+    let (measured, records) = if records.is_empty() {
+        let scratch = Scratch::create(&std::env::temp_dir())?;
+        let record = measure(&placed, scratch.path())?;
+        (Some(scratch), vec![record])
+    } else {
+        (None, records)
+    };
+    let read = records.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
+    drop(measured);
+    let base = args.base.as_ref().map(|path| Record::read(path)).transpose()?;
+    let names = show::names(&records);
+    let answers = answers(&placed, &read, &names, base.as_ref());
+    if let Some(path) = &args.junit {
+        write_junit(path, &answers)?;
+    }
+    let overall = claims::overall(&answers);
+    status::print(&if args.json { as_json(&answers, overall)? } else { as_text(&answers, read.len() > 1) })?;
+    for record in &read {
+        show::warn_of(record);
+    }
+    Ok(match overall {
+        Answer::Pass => status::DONE,
+        Answer::Fail => status::FAILED,
+        Answer::Inconclusive => INCONCLUSIVE,
+    })
+}
+
+/// Returns the claims and the paths of the records.
+fn read_claims(args: &Args) -> anyhow::Result<(Vec<Placed>, Vec<PathBuf>)> {
+    if !args.claim.is_empty() {
+        let text = args.claim.join("\n");
+        ensure!(text.lines().count() == args.claim.len(), "a claim is one line; use a file for several");
+        return Ok((parsed("--claim", &text)?, args.files.clone()));
+    }
+    let Some((file, records)) = args.files.split_first() else {
+        bail!("no claims; pass a file of claims, - for standard input, or --claim TEXT");
+    };
+    let mut text = String::new();
+    if file == Path::new("-") {
+        std::io::stdin().read_to_string(&mut text).context("read claims from standard input")?;
+    } else {
+        text = std::fs::read_to_string(file).with_context(|| format!("read claims from {}", file.display()))?;
+    }
+    let placed = parsed(&file.display().to_string(), &text)?;
+    ensure!(!placed.is_empty(), "{} has no claims", file.display());
+    Ok((placed, records.to_vec()))
+}
+
+/// Returns the claims of a text; the error shows every line that is none, with a mark at the place.
+fn parsed(name: &str, text: &str) -> anyhow::Result<Vec<Placed>> {
+    landau_claims::parse_lines(text).map_err(|errors| {
+        let lines: Vec<&str> = text.lines().collect();
+        let shown = |error: &ParseError| {
+            let line: String = lines
+                .get(error.line - 1)
+                .map_or(String::new(), |line| line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect());
+            let mark = " ".repeat(error.column - 1);
+            format!("{name}:{}: {}\n  {line}\n  {mark}^", error.line, error.in_line())
+        };
+        anyhow::anyhow!("{}", errors.iter().map(shown).collect::<Vec<_>>().join("\n"))
+    })
+}
+
+/// How far beyond the n of a claim a benchmark goes: the cost there rests on the calls within 1%.
+const BEYOND: f64 = 1.01;
+
+/// Measures the benchmarks of the claims with the quick study, each at least as far as its claims ask, and returns the
+/// record.
+fn measure(placed: &[Placed], directory: &Path) -> anyhow::Result<PathBuf> {
+    let mut sizes: BTreeMap<&str, Option<u64>> = BTreeMap::new();
+    for Claim { subject, .. } in placed.iter().map(|one| &one.claim) {
+        sizes.entry(&subject.benchmark).or_default();
+    }
+    for claim in placed.iter().map(|one| &one.claim) {
+        if let Some(size) = sizes.get_mut(claim.subject.benchmark.as_str()) {
+            *size = (*size).max(claim.n());
+        }
+    }
+    let record = directory.join("now.landau.ndjson");
+    let mut command = Command::new(landau_sys::process::this_program()?);
+    command.args(["run", "--no-report", "--output"]).arg(&record).args(sizes.keys());
+    for (benchmark, size) in &sizes {
+        if let Some(n) = size {
+            command.arg("--set").arg(format!("{benchmark}.n={}", (*n as f64 * BEYOND).ceil()));
+        }
+    }
+    let status = command.stdout(Stdio::null()).status().context("start landau run")?;
+    ensure!(record.exists(), "landau run measured nothing ({status})");
+    Ok(record)
+}
+
+/// Decides each claim by each record.
+fn answers(placed: &[Placed], records: &[Record], names: &[String], base: Option<&Record>) -> Vec<Checked> {
+    let analyses: Vec<Analysis<'_>> = records.iter().map(Analysis::of).collect();
+    let of_base = base.map(Analysis::of);
+    let base = of_base.as_ref().map(|analysis| Source { analysis, name: &analysis.record.path });
+    let mut all = Vec::new();
+    for one in placed {
+        for (analysis, name) in analyses.iter().zip(names) {
+            all.push(claims::check(one, Source { analysis, name }, base));
+        }
+    }
+    all
+}
+
+/// Each answer with its evidence, then their number.
+fn as_text(answers: &[Checked], has_several: bool) -> String {
+    const WORD: usize = 14;
+    let indent = " ".repeat(WORD);
+    let width = usize::from(terminal::layout().width);
+    let mut lines = Vec::new();
+    for one in answers {
+        let record = if has_several { format!(" ({})", one.record) } else { String::new() };
+        lines.push(format!("{:<WORD$}{}{record}", claims::word(one.answer), one.claim));
+        let settle = one.settle.as_ref().map(|settle| format!("to settle it: {settle}"));
+        let below = std::iter::once(&one.text).chain(&settle);
+        lines.extend(below.map(|line| format!("{indent}{}", terminal::indented(line, WORD, width))));
+    }
+    let count = |answer| answers.iter().filter(|one| one.answer == answer).count();
+    let (pass, fail) = (count(Answer::Pass), count(Answer::Fail));
+    lines.push(format!("\n{pass} pass, {fail} fail, {} inconclusive", count(Answer::Inconclusive)));
+    lines.join("\n")
+}
+
+fn as_json(answers: &[Checked], overall: Answer) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(&serde_json::json!({ "answer": overall, "claims": answers }))?)
+}
+
+/// Writes the answers as XML. Only such a report is ever replaced, so that a typing error cannot destroy a record.
+fn write_junit(path: &Path, answers: &[Checked]) -> anyhow::Result<()> {
+    report::check_place(path)?;
+    std::fs::write(path, junit::render(answers)).with_context(|| format!("write {}", path.display()))
+}

@@ -1,0 +1,249 @@
+//! Claims about records: binds each claim to curves of a record and words the decision of `landau-stats`.
+
+pub mod junit;
+mod subject;
+
+use crate::analysis::{options_of, present};
+use crate::comparisons::{Place, by_round, is_paired};
+use crate::findings::instrument::Instrument;
+use crate::quantity::Unit;
+use crate::text::claim as words;
+use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, unit_of};
+use landau_claims::{Assertion, Claim, Law, Placed, Reference, Relation};
+pub use landau_stats::claim::Answer;
+use landau_stats::claim::{self, Decision, Evidence, LOGARITHM, Side, Subject};
+use landau_stats::{Estimate, Options};
+use serde::Serialize;
+use subject::Curve;
+
+/// A claim with the answer of one record.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Checked {
+    /// The claim as it was typed.
+    pub claim: String,
+    /// The line that holds it, from 1.
+    pub line: usize,
+    /// The record.
+    pub record: String,
+    /// The answer.
+    pub answer: Answer,
+    /// The evidence in words: what was seen, with its interval.
+    pub text: String,
+    /// What would settle an inconclusive claim; absent where nothing is known to.
+    pub settle: Option<String>,
+    /// The quantity that the claim bounds, with its interval; absent where there is none.
+    pub value: Option<Estimate>,
+    /// What decided; absent if the record lacks the curve.
+    pub evidence: Option<Evidence>,
+    /// What costs of the record count.
+    pub unit: Unit,
+}
+
+/// A record with its analysis and the name that answers show.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// The analysis.
+    pub analysis: &'a Analysis<'a>,
+    /// The name.
+    pub name: &'a str,
+}
+
+/// The answer to a claim before it is named.
+struct Found {
+    answer: Answer,
+    text: String,
+    settle: Option<String>,
+    decision: Option<Decision>,
+}
+
+/// Returns the answer of a record to the claim of a line. A claim about all phases passes if each passes; the first
+/// that fails, or else the first that is inconclusive, is told.
+pub fn check(placed: &Placed, record: Source<'_>, base: Option<Source<'_>>) -> Checked {
+    let claim = &placed.claim;
+    let found = subject::resolve(&claim.subject, record.analysis).map_or_else(Found::unknown, |curves| {
+        let each = curves.iter().map(|curve| decide(claim, *curve, record.analysis, base));
+        // Of equal answers the first counts.
+        each.reduce(|worst, one| if one.answer > worst.answer { one } else { worst })
+            .unwrap_or_else(|| Found::unknown("it has no phase".to_owned()))
+    });
+    Checked {
+        claim: placed.text.clone(),
+        line: placed.line,
+        record: record.name.to_owned(),
+        answer: found.answer,
+        text: found.text,
+        settle: found.settle,
+        value: found.decision.as_ref().and_then(|decision| decision.value),
+        evidence: found.decision.map(|decision| decision.evidence),
+        unit: unit_of(record.analysis.record),
+    }
+}
+
+impl Found {
+    /// The record cannot answer.
+    fn unknown(why: String) -> Self {
+        Self { answer: Answer::Inconclusive, text: why, settle: None, decision: None }
+    }
+}
+
+/// Decides a claim about one curve.
+fn decide(claim: &Claim, curve: Curve<'_>, analysis: &Analysis<'_>, base: Option<Source<'_>>) -> Found {
+    let options = options_of(analysis.record);
+    let (study, phase) = curve;
+    let subject =
+        Subject { curve: &phase.curve, canary: present(&phase.canary), verdict: &phase.verdict, options: &options };
+    let decision = match &claim.assertion {
+        Assertion::Constant { within, to } => subject.constant(*within, *to),
+        Assertion::Follows { law, to } => subject.follows(family(*law), *to),
+        // No growth at all is the claim that the cost is constant.
+        Assertion::AtMost { law: Law::Constant, to } => subject.constant(landau_claims::WITHIN, *to),
+        Assertion::AtMost { law, to } => subject.grows_at_most(order(*law), *to),
+        Assertion::Growth { relation, factor, to } => subject.grows(side(*relation), *factor, *to),
+        Assertion::Cost { relation, bound, n } => claim::cost_at(&subject, *n, side(*relation), *bound),
+        Assertion::NoCliff { below } => subject.no_cliff(*below),
+        Assertion::NoRecurringOutlier { below } => {
+            let instrument = Instrument::of(analysis);
+            subject.no_recurring_outlier(*below, &|pattern| instrument.explains(pattern))
+        }
+        Assertion::NoLimit { below } => return limit(claim, study, phase, *below),
+        Assertion::Ratio { relation, factor, of, n } => {
+            match ratio(curve, analysis, of, base, (*n, side(*relation), *factor)) {
+                Ok(decision) => decision,
+                Err(why) => return Found::unknown(why),
+            }
+        }
+    };
+    let text = words::evidence(claim, &decision, study, phase);
+    let settle = words::settle(claim, &decision, study);
+    Found { answer: decision.answer, text, settle, decision: Some(decision) }
+}
+
+/// A limit is a fact: the first pass that met one below the n refutes the claim.
+fn limit(claim: &Claim, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, below: Option<u64>) -> Found {
+    let is_below = |n: u64| below.is_none_or(|end| n < end);
+    let shortest = phase.curve.passes.iter().filter_map(|pass| pass.n.iter().max()).min().copied().unwrap_or(0);
+    let crash = study.crashes.iter().find(|crash| crash.last_n.is_none_or(is_below));
+    let answer = |answer, text| Found { answer, text, settle: None, decision: None };
+    if let Some(crash) = crash {
+        return answer(Answer::Fail, crash.meaning.clone());
+    }
+    match &study.limit {
+        Some(met) if is_below(met.range.0) => answer(Answer::Fail, words::limit(met, study)),
+        // A curve that ends just before the n has met no limit below it.
+        _ if below.is_some_and(|end| u64::from(shortest) + 1 < end) => {
+            let settle = Some(words::measure_further(claim));
+            Found {
+                settle,
+                ..answer(Answer::Inconclusive, format!("{}: {}", study.case.label, words::ends_at(f64::from(shortest))))
+            }
+        }
+        _ => answer(Answer::Pass, words::no_limit(study, f64::from(shortest), phase.curve.passes.len())),
+    }
+}
+
+/// The ratio of a curve to another one in its record, or to its own in the base record.
+fn ratio(
+    curve: Curve<'_>,
+    analysis: &Analysis<'_>,
+    of: &Reference,
+    base: Option<Source<'_>>,
+    (n, side, factor): (u64, Side, f64),
+) -> Result<Decision, String> {
+    let unit = unit_of(analysis.record);
+    let own: Place<'_> = (0, analysis.record, curve);
+    match of {
+        Reference::Base => {
+            let base = base.ok_or("there is no base record; pass it with --base")?;
+            if unit_of(base.analysis.record) != unit {
+                return Err(format!("the base {} counts {}", base.name, crate::unit_name(base.analysis.record)));
+            }
+            let (study, phase) = curve;
+            let there = base.analysis.cases.iter().find(|one| one.case.label == study.case.label);
+            let there =
+                there.and_then(|one| Some((one, one.phases.iter().find(|p| p.phase.name == phase.phase.name)?)));
+            let there = there.ok_or_else(|| format!("the base {} lacks {}", base.name, study.case.label))?;
+            let other: Place<'_> = (1, base.analysis.record, there);
+            Ok(compares(other, own, is_paired(other, own), unit, (n, side, factor)))
+        }
+        Reference::Subject(other) => {
+            let others = subject::resolve_like(other, curve, analysis)?;
+            let other: Place<'_> = (0, analysis.record, others);
+            Ok(compares(other, own, true, unit, (n, side, factor)))
+        }
+    }
+}
+
+fn compares(a: Place<'_>, b: Place<'_>, paired: bool, unit: Unit, (n, side, factor): (u64, Side, f64)) -> Decision {
+    let between_runs = between_runs::of(&b.2.0.case.benchmark, &b.2.1.phase.name);
+    let options = Options { unit, paired, between_runs, ..Options::default() };
+    if paired {
+        let (of_a, of_b) = by_round(a.2.1, b.2.1);
+        return claim::compares(&of_a, &of_b, n, side, factor, &options);
+    }
+    claim::compares(&a.2.1.curve, &b.2.1.curve, n, side, factor, &options)
+}
+
+fn side(relation: Relation) -> Side {
+    match relation {
+        Relation::Below => Side::Below,
+        Relation::AtMost => Side::AtMost,
+        Relation::Above => Side::Above,
+        Relation::AtLeast => Side::AtLeast,
+    }
+}
+
+/// The laws of the dictionary that count as the law of a claim.
+fn family(law: Law) -> &'static [&'static str] {
+    match law {
+        Law::Constant => &["constant"],
+        Law::Logarithmic => &["logarithmic"],
+        Law::Root => &["root"],
+        // Linear beyond some n, and linear with two slopes.
+        Law::Linear => &["linear", "knee", "tiers"],
+        Law::Linearithmic => &["linearithmic"],
+        Law::Power => &["power"],
+        Law::Quadratic => &["quadratic"],
+    }
+}
+
+fn order(law: Law) -> f64 {
+    match law {
+        Law::Constant => 0.0,
+        Law::Logarithmic => LOGARITHM,
+        Law::Root => 0.5,
+        Law::Linear => 1.0,
+        Law::Linearithmic => 1.0 + LOGARITHM,
+        Law::Power => 1.5,
+        Law::Quadratic => 2.0,
+    }
+}
+
+/// Returns the answer to all claims together: a failure outweighs what is inconclusive.
+pub fn overall(all: &[Checked]) -> Answer {
+    all.iter().map(|one| one.answer).max().unwrap_or(Answer::Pass)
+}
+
+/// Returns an answer as one word.
+pub fn word(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Pass => "pass",
+        Answer::Inconclusive => "inconclusive",
+        Answer::Fail => "fail",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards against a law of the grammar that the dictionary does not have.
+    #[test]
+    fn the_laws_of_claims_are_those_of_the_dictionary() {
+        let known: Vec<&str> = landau_stats::law_names().collect();
+        for law in Law::ALL {
+            assert!(family(law).contains(&law.name()), "{law}");
+            assert!(family(law).iter().all(|name| known.contains(name)), "{law}");
+        }
+        assert!(Law::ALL.windows(2).all(|pair| order(pair[0]) < order(pair[1])));
+    }
+}
