@@ -1,9 +1,18 @@
 //! A binary search for the first kernel of a series for which a claim no longer holds.
 
-use crate::metric::Answer;
+/// The result of testing a claim with one kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It holds; the evidence.
+    Holds(String),
+    /// It does not hold; the evidence.
+    Fails(String),
+    /// The kernel or the record cannot answer, for this reason.
+    Unknown(String),
+}
 
 /// The answers so far, by position in the series.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Search {
     answers: Vec<Option<Answer>>,
 }
@@ -75,8 +84,8 @@ mod tests {
                         place,
                         match place {
                             _ if unknown.contains(&place) => Answer::Unknown("it does not boot".to_owned()),
-                            _ if place < bad => Answer::Holds(1.0),
-                            _ => Answer::Fails(2.0),
+                            _ if place < bad => Answer::Holds(String::new()),
+                            _ => Answer::Fails(String::new()),
                         },
                     );
                 }

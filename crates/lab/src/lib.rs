@@ -20,7 +20,6 @@ pub mod kernel;
 pub mod launch;
 pub mod machine;
 pub mod matrix;
-pub mod metric;
 pub mod observer;
 pub mod obtain;
 pub mod outcome;

@@ -43,8 +43,9 @@ fn wrong_arguments_are_answered_with_valid_ones() {
 fn an_invalid_metric_ends_a_bisection() {
     let room = Room::new();
     for (claim, expected) in [
-        ("syscall", "is not a claim; write it like"),
-        ("syscall.instructions@x < 3", "is not a claim; write it like"),
+        ("syscall", "column 8: expected `:` and what is claimed, found the end of the claim"),
+        ("syscall.instructions@x < 3", "column 22: expected a number of objects"),
+        ("syscall: < 2x base at 5", "needs a base record"),
         ("syscall.x.instructions@5 < 3", "`syscall` has no phase `x`; it has getppid"),
         ("sysscall.instructions@5 < 3", "did you mean `syscall`?"),
     ] {

@@ -3,10 +3,10 @@
 use super::step::{Machinery, Step};
 use crate::status;
 use anyhow::{bail, ensure};
-use landau_lab::bisect::{Found, Search};
+use landau_claims::Claim;
+use landau_lab::bisect::{Answer, Found, Search};
 use landau_lab::debian;
 use landau_lab::kernel::{Kernel, Source};
-use landau_lab::metric::{Answer, Metric};
 use landau_sys::signal::{catch_interrupts, interrupted};
 
 #[derive(Debug, clap::Args)]
@@ -14,13 +14,14 @@ use landau_sys::signal::{catch_interrupts, interrupted};
   landau lab bisect --good debian:5.10 --bad debian:7.2 --metric 'bind.instructions@1000 < 2000'
                                      all kernels that Debian's archive has between the two
   landau lab bisect --good v1/bzImage --bad v9/bzImage -k v2/bzImage -k v3/bzImage \\
-      --metric 'event_wait.instructions@500 < 200000'
+      --claim 'bind.instructions: grows at most O(log n) to 10000'
 
 The claim must hold for the good kernel and not for the bad one.
 
-A claim about instructions is tested on the platform exact, in one pass: every pass would count the
-same. A claim about ns is tested on kvm, in five passes. The cost is the median of all samples whose
-n is within 1% of N.")]
+A claim is written as for landau check: a cost at an n, a law, no cliff, no limit. Without a unit,
+or about instructions, it is tested on the platform exact, in one pass: every pass would count
+the same. A claim about ns is tested on kvm, in five passes. A claim that a record neither shows
+nor refutes cannot be tested.")]
 pub(crate) struct Args {
     /// Start from this kernel, for which the claim holds
     #[arg(long)]
@@ -32,10 +33,9 @@ pub(crate) struct Args {
     /// Debian's archive between the two, if both are from there]
     #[arg(long, short)]
     kernel: Vec<String>,
-    /// Test this claim about the cost at n = N: BENCHMARK[.PHASE].UNIT@N RELATION BOUND. UNIT is instructions or ns;
-    /// RELATION is <, <=, > or >= [default PHASE: the one named like the benchmark, otherwise the first]
-    #[arg(long, value_name = "CLAIM")]
-    metric: Metric,
+    /// Test this claim: 'bind.instructions@1000 < 2000', 'bind.instructions: O(1) to 1000', 'bind: no cliff below 5000'
+    #[arg(long, visible_alias = "claim", value_name = "CLAIM", value_parser = read_claim)]
+    metric: Claim,
     #[command(flatten)]
     machinery: Machinery,
     /// Print JSON
@@ -105,10 +105,15 @@ fn conclude(args: &Args, names: &[String], search: &Search, found: &Found) -> an
     Ok(status)
 }
 
+/// Reads the claim of a flag.
+fn read_claim(text: &str) -> Result<Claim, String> {
+    text.parse().map_err(|error: landau_claims::ParseError| error.in_line())
+}
+
 pub(super) fn answer_text(answer: &Answer) -> String {
     match answer {
-        Answer::Holds(value) => format!("holds, {value}"),
-        Answer::Fails(value) => format!("does not hold, {value}"),
+        Answer::Holds(evidence) => format!("holds: {evidence}"),
+        Answer::Fails(evidence) => format!("does not hold: {evidence}"),
         Answer::Unknown(why) => format!("cannot be tested: {why}"),
     }
 }
@@ -157,10 +162,9 @@ pub(crate) struct Test {
     /// Test this kernel
     #[arg(long, short)]
     kernel: String,
-    /// Test this claim about the cost at n = N: BENCHMARK[.PHASE].UNIT@N RELATION BOUND. UNIT is instructions or ns;
-    /// RELATION is <, <=, > or >= [default PHASE: the one named like the benchmark, otherwise the first]
-    #[arg(long, value_name = "CLAIM")]
-    metric: Metric,
+    /// Test this claim: 'bind.instructions@1000 < 2000', 'bind.instructions: O(1) to 1000', 'bind: no cliff below 5000'
+    #[arg(long, visible_alias = "claim", value_name = "CLAIM", value_parser = read_claim)]
+    metric: Claim,
     #[command(flatten)]
     machinery: Machinery,
 }

@@ -3,20 +3,22 @@
 use super::run::{own_program, seed_of};
 use crate::options::{Cache, Guest, Settings, Stall};
 use crate::status;
-use anyhow::Context;
+use anyhow::{Context, bail};
+use landau_claims::{Assertion, Claim, Placed, Reference, Subject};
 use landau_engine::Scratch;
+use landau_lab::bisect::Answer;
 use landau_lab::job::Job;
 use landau_lab::kernel::Kernel;
 use landau_lab::launch::Timeouts;
 use landau_lab::machine::Login;
 use landau_lab::matrix::Matrix;
-use landau_lab::metric::{Answer, Metric};
 use landau_lab::observer::Silent;
 use landau_lab::obtain;
 use landau_lab::outcome::KernelOutcome;
 use landau_lab::platform::{self, Platform};
 use landau_record::schema::{Line, Unit};
 use landau_record::{Record, Writer};
+use landau_report::{Analysis, claims};
 use landau_sys::signal::interrupted;
 use std::path::PathBuf;
 
@@ -35,7 +37,7 @@ pub(super) struct Machinery {
 
 /// The test to run under each kernel.
 pub(super) struct Step<'a> {
-    metric: &'a Metric,
+    claim: &'a Claim,
     machinery: &'a Machinery,
     platform: &'static dyn Platform,
     job: Job,
@@ -45,15 +47,27 @@ pub(super) struct Step<'a> {
 
 impl<'a> Step<'a> {
     /// Returns the test of a claim; a claim about no known benchmark or phase is an error.
-    pub(super) fn new(metric: &'a Metric, machinery: &'a Machinery) -> anyhow::Result<Self> {
-        let names = vec![metric.benchmark.clone()];
-        let mut settings = vec![format!("{}.n={}", metric.benchmark, metric.steps())];
+    pub(super) fn new(claim: &'a Claim, machinery: &'a Machinery) -> anyhow::Result<Self> {
+        let names = vec![claim.subject.benchmark.clone()];
+        let mut settings = settings_of(claim);
         settings.extend(machinery.settings.set.iter().cloned());
         landau_engine::check_names(landau_bench::REGISTRY, &names, &settings)?;
-        if let Some(phase) = &metric.phase {
-            landau_engine::check_phase(landau_bench::REGISTRY, &metric.benchmark, phase)?;
+        check_phases(&claim.subject)?;
+        match &claim.assertion {
+            Assertion::Ratio { of: Reference::Base, .. } => {
+                bail!("`{claim}` needs a base record, which a single kernel has not; see landau check --help")
+            }
+            Assertion::Ratio { of: Reference::Subject(other), .. } => {
+                bail!(
+                    "`{claim}`: only one case is measured here, so {other} cannot be compared; see landau check --help"
+                )
+            }
+            _ => {}
         }
-        let unit = metric.unit;
+        let unit = match claim.subject.unit {
+            Some(landau_claims::Unit::Ns) => Unit::Ns,
+            Some(landau_claims::Unit::Instructions) | None => Unit::Instructions,
+        };
         let platform = platform::for_unit(unit).with_context(|| format!("no platform measures {}", unit.name()))?;
         let program = own_program()?;
         platform.check(&program)?;
@@ -68,7 +82,7 @@ impl<'a> Step<'a> {
             ..Job::default()
         };
         let scratch = Scratch::create(&std::env::temp_dir())?;
-        Ok(Self { metric, machinery, platform, job, program, scratch })
+        Ok(Self { claim, machinery, platform, job, program, scratch })
     }
 
     /// Obtains a kernel.
@@ -106,13 +120,45 @@ impl<'a> Step<'a> {
             return Ok(Answer::Unknown(outcome.text()));
         };
         let answer = match outcome {
-            KernelOutcome::Crashed(..) => match self.metric.test(&Record::read(path)?) {
+            KernelOutcome::Crashed(..) => match self.answer(&Record::read(path)?) {
                 Answer::Unknown(_) => Answer::Unknown(outcome.text()),
                 answer => answer,
             },
-            _ => self.metric.test(&Record::read(path)?),
+            _ => self.answer(&Record::read(path)?),
         };
         std::fs::remove_file(path).with_context(|| format!("remove {}", path.display()))?;
         Ok(answer)
     }
+
+    /// The answer of a record to the claim.
+    fn answer(&self, record: &Record) -> Answer {
+        let analysis = Analysis::of(record);
+        let source = claims::Source { analysis: &analysis, name: &record.path };
+        let placed = Placed { line: 1, text: self.claim.to_string(), claim: self.claim.clone() };
+        let checked = claims::check(&placed, source, None);
+        match checked.answer {
+            claims::Answer::Pass => Answer::Holds(checked.text),
+            claims::Answer::Fail => Answer::Fails(checked.text),
+            claims::Answer::Inconclusive => Answer::Unknown(checked.text),
+        }
+    }
+}
+
+/// How far beyond the n of a claim a benchmark goes: the cost there rests on the calls within 1%.
+const BEYOND: f64 = 1.01;
+
+/// The settings of the case that a claim is about.
+fn settings_of(claim: &Claim) -> Vec<String> {
+    let subject = &claim.subject;
+    let n = claim.n().map(|n| format!("{}.n={}", subject.benchmark, (n as f64 * BEYOND).ceil()));
+    let named = subject.words.iter().filter(|word| word.contains('='));
+    n.into_iter().chain(named.map(|word| format!("{}.{word}", subject.benchmark))).collect()
+}
+
+/// Fails on a word that is neither a phase nor a setting.
+fn check_phases(subject: &Subject) -> anyhow::Result<()> {
+    for word in subject.words.iter().filter(|word| *word != "*" && !word.contains('=')) {
+        landau_engine::check_phase(landau_bench::REGISTRY, &subject.benchmark, word)?;
+    }
+    Ok(())
 }
