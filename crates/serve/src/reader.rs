@@ -1,9 +1,9 @@
 //! Reading the files that a reload reads again: certificates and keys, the configuration and its users.
 //!
-//! A server that root has started serves as another user, who should not be able to read keys. So it may start a process
-//! first that keeps root's user and does nothing but read these files when it is asked to, in a sandbox of its own if
-//! there is one. It gets the number of a file, never a name: a worker that somebody had taken over could ask for nothing
-//! that the server has not read already.
+//! A server that root has started serves as another user, who should not be able to read keys. So it may start a
+//! process first that keeps root's user and does nothing but read these files when it is asked to, in a sandbox of its
+//! own if there is one. It gets the number of a file, never a name: a worker that somebody had taken over could ask for
+//! nothing that the server has not read already.
 
 use crate::config::Config;
 use crate::error::Error;

@@ -159,9 +159,9 @@ impl Server {
         Self::start_with(config, counters)
     }
 
-    /// Checks what a start would open besides addresses and the log: the directory, the certificates and the directories
-    /// of the sandbox; and that the user that it would switch to can enter the directory, if this is root's process,
-    /// which then is that user's. Returns all that is wrong.
+    /// Checks what a start would open besides addresses and the log: the directory, the certificates and the
+    /// directories of the sandbox; and that the user that it would switch to can enter the directory, if this is root's
+    /// process, which then is that user's. Returns all that is wrong.
     pub fn check(config: &Config, user: Option<&User>) -> Vec<Error> {
         let of_folder = Folder::new(config, Arc::default(), false).err();
         let others = [settings(config).err(), Sandbox::new(config).err()];

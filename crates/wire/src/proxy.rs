@@ -2,7 +2,7 @@
 //!
 //! Source: W. Tarreau, "The PROXY protocol, Versions 1 & 2", `doc/proxy-protocol.txt` of `HAProxy`, 2020.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What version 2 begins with.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -19,7 +19,8 @@ const MOST_BYTES: usize = 16 + 2048;
 /// A header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preface {
-    /// The client's address, one of IPv4 as such; `None` if the proxy speaks for itself, or for something that has none.
+    /// The client's address, one of IPv4 as such; `None` if the proxy speaks for itself, or for something that has
+    /// none.
     pub client: Option<IpAddr>,
     /// The length of the header.
     pub len: usize,

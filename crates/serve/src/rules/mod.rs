@@ -1,9 +1,9 @@
 //! Rules by path: what an operator has said about some of the paths of a site.
 //!
 //! Rules are compiled into one [`Rules`] when the configuration is read, and never change. Of the rules that match a
-//! path, in their order, later ones override what earlier ones set; the result is the path's [`Policy`], which paths with
-//! the same rules share. It is looked up with the file and kept with it in the cache, so that a path without a rule costs
-//! nothing, and one with rules is matched once for as long as the cache trusts it.
+//! path, in their order, later ones override what earlier ones set; the result is the path's [`Policy`], which paths
+//! with the same rules share. It is looked up with the file and kept with it in the cache, so that a path without a
+//! rule costs nothing, and one with rules is matched once for as long as the cache trusts it.
 //!
 //! A path is matched after it has been decoded and cleaned, as the file system gets it: no encoding of a path can
 //! evade a rule.

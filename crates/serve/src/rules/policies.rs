@@ -4,8 +4,8 @@ use super::policy::Policy;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The most bytes of policies that are kept. Rules for directories make few sets, but patterns of names can match in any
-/// combination, and clients choose the names. What is beyond belongs to the cached path that it was made for.
+/// The most bytes of policies that are kept. Rules for directories make few sets, but patterns of names can match in
+/// any combination, and clients choose the names. What is beyond belongs to the cached path that it was made for.
 const MOST_BYTES: usize = 1 << 20;
 
 /// Policies by the numbers of their rules.

@@ -1,8 +1,8 @@
 //! Compression of files for which no compressed form exists beside them.
 //!
-//! A compressed form is made by another thread when a client first asks for it, and kept in the cache by the identity of
-//! the file, so that it is made once for as long as both stay. Everything is bounded: the size of a file, the number of
-//! those that wait, and the cache, of which compressed forms are a part.
+//! A compressed form is made by another thread when a client first asks for it, and kept in the cache by the identity
+//! of the file, so that it is made once for as long as both stay. Everything is bounded: the size of a file, the number
+//! of those that wait, and the cache, of which compressed forms are a part.
 //!
 //! Only gzip is made. Every client takes it, and its library is a part of the program already; encoders of brotli and
 //! zstd pay for files that are compressed once and sent often, which can lie beside the plain ones.
@@ -24,8 +24,8 @@ pub(super) const MADE: Coding = Coding::Gzip;
 /// The level: that of `gzip` by default.
 const LEVEL: u32 = 6;
 
-/// Returns the key of a form's compressed form in the cache, with everything that it depends on. No path begins with NUL,
-/// and a login's key is shorter.
+/// Returns the key of a form's compressed form in the cache, with everything that it depends on. No path begins with
+/// NUL, and a login's key is shorter.
 pub(super) fn key_of(form: &Form, policy: &Policy) -> Vec<u8> {
     let FileStatus {
         identity: (device, inode), size, modified_s, modified_ns, changed: (changed_s, changed_ns), ..

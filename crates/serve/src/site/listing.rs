@@ -15,8 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-/// The most entries of a page: a longer one is of no use, and delays other listings (10,000 entries take about 50 ms and
-/// 2 MB).
+/// The most entries of a page: a longer one is of no use, and delays other listings (10,000 entries take about 50 ms
+/// and 2 MB).
 pub(super) const MOST: usize = 10_000;
 
 /// The most pages. To make the last one, all of them are in memory: some 10 MB.
@@ -93,8 +93,8 @@ pub(crate) struct Listing {
 }
 
 /// Lists an open directory with the given clean path, in pages of `most` entries. `follow` returns the metadata of a
-/// link's target if the link may be followed. Of other links, and of what cannot be opened, a client learns nothing, not
-/// even the size. A page behind which there are more entries says so. `is_listed` says whether a name is listed.
+/// link's target if the link may be followed. Of other links, and of what cannot be opened, a client learns nothing,
+/// not even the size. A page behind which there are more entries says so. `is_listed` says whether a name is listed.
 pub(super) fn list(
     folder: &OwnedFd,
     path: &[u8],
