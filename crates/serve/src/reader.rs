@@ -3,13 +3,14 @@
 //! A server that root has started serves as another user, who should not be able to read keys. So it may start a
 //! process first that keeps root's user and does nothing but read these files when it is asked to, in a sandbox of its
 //! own if there is one. It gets the number of a file, never a name: a worker that somebody had taken over could ask for
-//! nothing that the server has not read already.
+//! the named files only. It follows links, as a start does: where somebody else can write to the directory of such a
+//! file, its name can be made to lead elsewhere.
 
 use crate::config::Config;
 use crate::error::Error;
 use crate::privilege;
 use landau_sys::child::Forker;
-use landau_sys::descriptor::unshare_descriptors;
+use landau_sys::descriptor::close_others;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -32,7 +33,7 @@ struct Privileged {
 
 impl Reader {
     /// Starts a process that keeps the user of this one, and reads the files that the configuration names now. The
-    /// calling process must have a single thread.
+    /// calling process must have a single thread. Fails with what the process told if it could not confine itself.
     pub fn privileged(config: &Config) -> Result<Self, Error> {
         let failed = |cause| Error::Helper { name: "reader", cause };
         let files: Vec<PathBuf> = config.files().map(Path::to_owned).collect();
@@ -41,14 +42,20 @@ impl Reader {
         let mut ours = Some(ours);
         Forker::new()?.fork(|| {
             drop(ours.take());
-            let is_alone = unshare_descriptors(&[theirs.as_raw_fd()]).is_ok() || cfg!(not(target_os = "linux"));
-            if is_alone && privilege::restrict_to_reading(config, &files).is_ok() {
-                // It fails when the server has ended. Without it the server is told by the end of the stream.
+            let confined = close_others(&[theirs.as_raw_fd()])
+                .map_err(Error::from)
+                .and_then(|()| privilege::restrict_to_reading(config, &files));
+            let is_confined = confined.is_ok();
+            let answer = confined.map(|()| Vec::new()).map_err(|error| error.to_string());
+            // These fail when the server has ended.
+            if tell(&theirs, answer).is_ok() && is_confined {
                 let _ = serve(&theirs, &files);
             }
         })?;
+        drop(theirs);
         // Unreachable: only the child takes it.
-        let Some(ours) = ours else { return Err(landau_sys::Error::invalid("fork").into()) };
+        let Some(mut ours) = ours else { return Err(landau_sys::Error::invalid("fork").into()) };
+        answer(&mut ours).map_err(failed)?;
         Ok(Self(Some(Arc::new(Privileged { files, socket: Mutex::new(ours) }))))
     }
 
@@ -65,15 +72,24 @@ impl Reader {
     }
 }
 
-/// Asks for a file. The answer is its length and its bytes, or 0xffffffff, the length of an error and its text.
+/// Asks for a file.
 fn ask(socket: &mut UnixStream, number: u32) -> std::io::Result<Vec<u8>> {
-    let gone = |error: std::io::Error| match error.kind() {
+    socket.write_all(&number.to_le_bytes()).map_err(gone)?;
+    answer(socket)
+}
+
+/// Says so where the other end was closed.
+fn gone(error: std::io::Error) -> std::io::Error {
+    match error.kind() {
         std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::BrokenPipe => {
             std::io::Error::other("the process that reads it has ended; restart the server")
         }
         _ => error,
-    };
-    socket.write_all(&number.to_le_bytes()).map_err(gone)?;
+    }
+}
+
+/// Waits for an answer: a length and so many bytes, or 0xffffffff, the length of an error and its text.
+fn answer(socket: &mut UnixStream) -> std::io::Result<Vec<u8>> {
     let mut part = || -> std::io::Result<u32> {
         let mut bytes = [0; 4];
         socket.read_exact(&mut bytes).map_err(gone)?;
@@ -94,13 +110,17 @@ fn serve(mut socket: &UnixStream, files: &[PathBuf]) -> std::io::Result<()> {
         let mut number = [0; 4];
         socket.read_exact(&mut number)?;
         let Some(file) = files.get(u32::from_le_bytes(number) as usize) else { return Ok(()) };
-        let (mark, bytes) = match read(file) {
-            Ok(bytes) => (&[][..], bytes),
-            Err(error) => (&[0xff; 4][..], error.to_string().into_bytes()),
-        };
-        // At most 1 MiB.
-        socket.write_all(&[mark, &(bytes.len() as u32).to_le_bytes(), &bytes].concat())?;
+        tell(socket, read(file).map_err(|error| error.to_string()))?;
     }
+}
+
+/// Writes an answer, of at most 1 MiB.
+fn tell(mut socket: &UnixStream, answer: Result<Vec<u8>, String>) -> std::io::Result<()> {
+    let (mark, bytes) = match answer {
+        Ok(bytes) => (&[][..], bytes),
+        Err(text) => (&[0xff; 4][..], text.into_bytes()),
+    };
+    socket.write_all(&[mark, &(bytes.len() as u32).to_le_bytes(), &bytes].concat())
 }
 
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {

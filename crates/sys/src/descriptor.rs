@@ -147,6 +147,12 @@ pub fn drain(line: &impl AsRawFd) -> Result<()> {
 pub fn unshare_descriptors(keep: &[RawFd]) -> Result<()> {
     // SAFETY: the call takes an integer; descriptors of other threads stay open in their table.
     check("unshare", unsafe { libc::unshare(libc::CLONE_FILES) })?;
+    close_ranges(keep)
+}
+
+/// Closes every descriptor but the three standard ones and those in `keep`, in the table of this thread.
+#[cfg(target_os = "linux")]
+fn close_ranges(keep: &[RawFd]) -> Result<()> {
     let mut keep: Vec<u32> = keep.iter().map(|&fd| fd as u32).filter(|&fd| fd > 2).collect();
     keep.sort_unstable();
     let mut from = 3;
@@ -157,6 +163,30 @@ pub fn unshare_descriptors(keep: &[RawFd]) -> Result<()> {
             check("close_range", closed as libc::c_int)?;
         }
         from = kept.saturating_add(1);
+    }
+    Ok(())
+}
+
+/// The system without close_range, or a filter of system calls that refuses it.
+#[cfg(not(target_os = "linux"))]
+fn close_ranges(_: &[RawFd]) -> Result<()> {
+    Err(Error::unsupported("close_range"))
+}
+
+/// Closes every descriptor but the three standard ones and those in `keep`. For a process that has just been forked, and
+/// so shares its table with nobody: no value that it still uses or drops may own one of the others.
+pub fn close_others(keep: &[RawFd]) -> Result<()> {
+    close_ranges(keep).or_else(|_| close_listed(keep))
+}
+
+/// The same, one by one: close_range came with Linux 5.9, and containers may refuse it.
+fn close_listed(keep: &[RawFd]) -> Result<()> {
+    let list = std::fs::read_dir("/proc/self/fd").or_else(|_| std::fs::read_dir("/dev/fd"));
+    let list = list.map_err(|error| Error::from_io("open", &error))?;
+    let open: Vec<RawFd> = list.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| *fd > 2 && !keep.contains(fd)) {
+        // SAFETY: the caller promises that no value owns it. The list's own number is closed already: EBADF.
+        unsafe { libc::close(fd) };
     }
     Ok(())
 }

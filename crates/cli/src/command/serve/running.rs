@@ -56,7 +56,7 @@ struct Ready {
 pub(super) fn alone(start: &Start, mut config: Config) -> anyhow::Result<u8> {
     // Before any thread exists: all of them must block the signals.
     let signals = ServiceSignals::block(SIGNALS);
-    start.keep_reader(&mut config)?;
+    start.keep_reader(&mut config);
     let notifier = Notifier::from_environment();
     let server = Server::start(config)?;
     if let Some(note) = server.give_up_privileges(start.user.as_ref())? {
@@ -122,7 +122,7 @@ fn work(start: &Start, process: Process) -> u8 {
 
 fn try_work(start: &Start, mut process: Process) -> anyhow::Result<()> {
     let signals = ServiceSignals::block(SIGNALS);
-    start.keep_reader(&mut process.config)?;
+    start.keep_reader(&mut process.config);
     let server = process.start()?;
     if let Some(note) = server.give_up_privileges(start.user.as_ref())? {
         report(&note);
@@ -205,14 +205,16 @@ impl Handler {
 
 impl Start {
     /// Lets a process that keeps its user read the certificates and the rules again, if the server switches to another
-    /// user: that one need not be able to read keys. To be called before any thread exists.
-    fn keep_reader(&self, config: &mut Config) -> anyhow::Result<()> {
+    /// user: that one need not be able to read keys. Where it cannot start, the user must be able to read them. To be
+    /// called before any thread exists.
+    fn keep_reader(&self, config: &mut Config) {
         let has_files = !config.tls.is_empty() || config.rules.is_some();
         let root = landau_sys::process::effective_user();
-        if has_files && self.user.as_ref().is_some_and(|user| user.identity.user != root) {
-            config.reader = Reader::privileged(config)?;
+        let Some(user) = self.user.as_ref().filter(|user| has_files && user.identity.user != root) else { return };
+        match Reader::privileged(config) {
+            Ok(reader) => config.reader = reader,
+            Err(error) => report(&format!("a reload reads only what {} can read: {error}", user.name)),
         }
-        Ok(())
     }
 
     /// Tells what a program or a user needs to know once the server listens.
