@@ -22,6 +22,8 @@ pub(crate) struct Active {
     pub(crate) close: bool,
     /// A request's body that has not ended; the request's head is the input.
     body: Option<Unwanted>,
+    /// Whether `rate` has counted the request with which the input begins.
+    is_counted: bool,
     /// Which fetch or look-up the connection waits for; if it lingers, when it ended, in milliseconds of the
     /// transport's clock.
     pub(crate) ticket: u32,
@@ -58,15 +60,19 @@ impl Active {
             }
             let unwanted = *unwanted;
             self.body = None;
+            site.is_counted = std::mem::take(&mut self.is_counted);
             let mut head = std::mem::take(&mut self.input);
             let behind = unwanted.split(&mut head);
             if !answer_head(site, &config.limits, &head, send_buffers) {
                 let input = [&head, &behind, new].concat();
-                return Some(Remainder::new(input, Scan::default(), After::LookUp(Some(unwanted))));
+                return Some(Remainder::new(input, Scan::default(), After::look_up(site, Some(unwanted))));
             }
             self.input = behind;
         }
         self.input.extend_from_slice(new);
+        if std::mem::take(&mut self.is_counted) {
+            site.is_counted = true;
+        }
         let mut scan = self.scan;
         let mut input = std::mem::take(&mut self.input);
         let (used, after) = answer(site, config, &input, &mut scan, send_buffers);
@@ -77,9 +83,10 @@ impl Active {
     /// Keeps what has arrived of a request.
     pub(crate) fn wait(&mut self, rest: Remainder, memory: &Memory) {
         self.body = match rest.after {
-            After::Body(unwanted) | After::LookUp(Some(unwanted)) => Some(unwanted),
+            After::Body(unwanted) | After::LookUp { body: Some(unwanted), .. } => Some(unwanted),
             _ => None,
         };
+        self.is_counted = matches!(rest.after, After::LookUp { is_counted: true, .. });
         (self.input, self.scan) = (rest.input, rest.scan);
         let bytes = size_of::<Self>() + self.input.capacity() + self.batch.memory_bytes();
         self.share = Share::new(memory, bytes);

@@ -131,7 +131,7 @@ impl Connection {
             After::Body(unwanted) if unwanted.has_ended => (self.state, Next::More),
             After::Body(_) if self.state == State::Head => (State::Body, Next::Body),
             After::Body(_) => (State::Body, Next::Begun),
-            After::LookUp(_) => (State::LookingUp, Next::LookUp),
+            After::LookUp { .. } => (State::LookingUp, Next::LookUp),
             After::More => (self.state, Next::More),
         };
         self.state = state;

@@ -23,10 +23,17 @@ pub(crate) enum After {
     /// Answer the requests that are left.
     More,
     /// Wait until another thread has found what the next request asks for. If its body arrived in parts, it has ended,
-    /// and the request's head precedes what follows the body.
-    LookUp(Option<Unwanted>),
+    /// and the request's head precedes what follows the body. `is_counted` says whether `rate` has counted the request.
+    LookUp { body: Option<Unwanted>, is_counted: bool },
     /// End; `true` if the client may still be sending.
     Close(bool),
+}
+
+impl After {
+    /// The request that `site` has just been asked to answer waits for another thread.
+    pub(crate) fn look_up(site: &mut Site, body: Option<Unwanted>) -> Self {
+        Self::LookUp { body, is_counted: std::mem::take(&mut site.is_counted) }
+    }
 }
 
 /// A request's body, which is read only to find the next request behind it.
@@ -119,7 +126,7 @@ pub(crate) fn answer(
                 *scan = Scan::default();
                 if request.body() == BodyLength::Bytes(0) {
                     if !site.answer(&request, send_buffers) {
-                        return (at, After::LookUp(None));
+                        return (at, After::look_up(site, None));
                     }
                     at += consumed;
                     continue;
@@ -154,7 +161,7 @@ fn with_body(
         return Ok(Err(After::Body(unwanted)));
     }
     if !site.answer(request, send_buffers) {
-        return Ok(Err(After::LookUp(None)));
+        return Ok(Err(After::look_up(site, None)));
     }
     send_buffers.close |= !has_ended;
     Ok(Ok(used))

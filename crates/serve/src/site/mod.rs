@@ -96,6 +96,8 @@ pub(crate) struct Site {
     /// Whether it matters who asks.
     pub(crate) notes_client: bool,
     client: Client,
+    /// Whether `rate` has counted the request that is answered next: it waited for another thread then.
+    pub(crate) is_counted: bool,
     /// The proxies that say who asks.
     forwarded_from: Option<Networks>,
     logins: Logins,
@@ -132,6 +134,7 @@ impl Site {
             counters,
             notes_client: log.is_some() || config.rules.is_some(),
             client: Client::default(),
+            is_counted: false,
             forwarded_from: config.forwarded_from.clone(),
             logins: Logins::default(),
             secret: secret(),
@@ -213,6 +216,7 @@ impl Site {
             Ok(None) => self.answer_other_method(request, close, send_buffers),
             Err(status) => Answer::new(request, self.date, close, send_buffers).failure(status),
         };
+        self.is_counted = false;
         self.count(status);
         if let Some(log) = &mut self.log {
             if let Some(proxies) = &self.forwarded_from {
@@ -349,7 +353,8 @@ impl Site {
     /// Decides whether a client may have what a path stands for.
     fn judge<'a>(&mut self, ruled: &'a Ruled, request: &Request<'_>, client: Client) -> Verdict<'a> {
         let now = Duration::from_nanos(landau_sys::clock::monotonic_ns());
-        if !rates(&ruled.access).all(|rate| rate.admits(client.peer, now)) {
+        let is_counted = std::mem::replace(&mut self.is_counted, true);
+        if !is_counted && !rates(&ruled.access).all(|rate| rate.admits(client.peer, now)) {
             return Verdict::Refused(Status::TOO_MANY_REQUESTS, None);
         }
         if !ruled.access.iter().all(|access| access.admits(client.peer)) {

@@ -186,6 +186,24 @@ fn fields_that_a_rule_removes_are_not_in_the_compressed_form() {
     assert_eq!((got.field("ETag"), got.field("Last-Modified")), (None, None));
 }
 
+/// The request is answered anew when the compressed form is there: counted again, it would be the second one.
+#[test]
+fn a_request_that_waits_counts_once() {
+    for kind in kinds() {
+        let plain = text(7, 20_000);
+        let site = site(kind, &[("a.txt", &plain), ("b.txt", &plain)], |config| {
+            set_rules(config, "[[rule]]\npath = '/'\ncompress = true\nrate = '2/h'\nburst = 1\n");
+        });
+        // Behind another, and both before the client reads.
+        let mut client = site.connect();
+        let head = |name: &str| format!("GET /{name}.txt HTTP/1.1\r\nHost: x\r\n{GZIP}\r\n");
+        client.send(format!("{}{}{}", head("a"), head("b"), head("a")).as_bytes());
+        let mut status = || client.answer().unwrap().status;
+        assert_eq!([status(), status(), status()], [200, 200, 429], "{kind:?}");
+        assert_eq!(site.end().files_compressed, 2);
+    }
+}
+
 #[test]
 fn files_are_compressed_over_tls() {
     for kind in kinds() {
