@@ -22,6 +22,10 @@ const LOOKERS: usize = 4;
 /// The most logins that wait to be verified, of each worker: further ones are refused.
 const LOGINS: usize = 32;
 
+/// The most pages of listings in the order of a query that wait to be made, of each worker: further ones are refused.
+/// Each may look at every entry of a large directory, and one directory has 60 of them.
+const PAGES: usize = 16;
+
 /// The most files that wait to be compressed, of each worker: further ones are sent as they are. Each may hold a
 /// descriptor of those reserved for files.
 const JOBS: usize = 16;
@@ -66,6 +70,8 @@ pub(super) struct Made {
 pub(super) enum Product {
     /// What a path stands for, and what the look-up went by.
     Entry(lookup::View, Entry),
+    /// The same of a page of a listing that is not the default.
+    Page(lookup::View, Entry),
     /// Whether a login is right.
     Login(bool),
     /// The compressed form of a file; `None` if the file changed meanwhile.
@@ -97,6 +103,7 @@ pub(super) struct Finder {
     lookers: Pool,
     /// One thread: a long listing must not keep all of them from looking up.
     listers: Pool,
+    page_count: usize,
     /// One thread: however many passwords are tried, they take one processor at most.
     verifiers: Pool,
     login_count: usize,
@@ -114,11 +121,12 @@ impl Finder {
     pub(super) fn new(folder: Arc<Folder>, waker: Waker) -> Self {
         let shared = Arc::new(Shared { folder, made: Mutex::default(), waker });
         let (lookers, listers, verifiers, compressors, waiting) = Default::default();
-        let (login_count, job_count) = (0, 0);
+        let (page_count, login_count, job_count) = (0, 0, 0);
         Self {
             shared,
             lookers,
             listers,
+            page_count,
             verifiers,
             login_count,
             compressors,
@@ -147,10 +155,12 @@ impl Finder {
         self.note(key, is_ordered)
     }
 
-    /// Has a page of a directory listed, likewise.
+    /// Has a page of a directory listed, likewise. Returns false also if too many pages wait that are not the default.
     pub(super) fn list(&mut self, key: &[u8], site: Option<&str>, path: &[u8], page: View) -> bool {
         let order = Order { key: key.into(), task: Task::List(Place::new(site, path), page) };
-        let is_ordered = self.listers.order(order, 1, &self.shared);
+        let is_default = page == View::default();
+        let is_ordered = (is_default || self.page_count < PAGES) && self.listers.order(order, 1, &self.shared);
+        self.page_count += usize::from(is_ordered && !is_default);
         self.note(key, is_ordered)
     }
 
@@ -193,6 +203,7 @@ impl Finder {
             return None;
         }
         let made = self.shared.made.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        self.page_count -= usize::from(matches!(made.product, Product::Page(..)));
         self.login_count -= usize::from(matches!(made.product, Product::Login(_)));
         self.job_count -= usize::from(matches!(made.product, Product::Compressed(_)));
         let waiting = self.waiting.remove(&made.key).unwrap_or_default();
@@ -232,7 +243,7 @@ impl Shared {
             Task::LookUp(place, follows) => self.look_up(&place, follows),
             Task::List(Place { site, path }, page) => {
                 let (view, entry) = self.folder.list(site.as_deref(), &path, page);
-                Product::Entry(view, entry)
+                if page == View::default() { Product::Entry(view, entry) } else { Product::Page(view, entry) }
             }
             Task::Compress(job) => Product::Compressed(job.run()),
             Task::Verify(auth, login) => Product::Login(auth.users.verify(&login)),

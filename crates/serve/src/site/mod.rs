@@ -34,6 +34,7 @@ use landau_wire::http::{Expectation, Field, Method, Reject, Request, Status, dat
 use logins::Logins;
 pub(crate) use lookup::Folder;
 use lookup::Looked;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -237,12 +238,25 @@ impl Site {
         close: bool,
         send_buffers: &mut SendBuffers,
     ) -> Option<Status> {
+        // For a client that is refused, no page is made.
+        if let Entry::Ruled(ruled) = &**entry
+            && let ControlFlow::Break(status) = self.refuse(ruled, request, close, send_buffers)
+        {
+            return status;
+        }
         let page = match self.page(entry, request) {
             Ok(page) => page?,
             Err(status) => return Some(Answer::new(request, self.date, close, send_buffers).failure(status)),
         };
         match &*page {
-            Entry::Ruled(ruled) => self.answer_by_rules(ruled, request, close, send_buffers),
+            Entry::Ruled(ruled) if Rc::ptr_eq(&page, entry) => {
+                self.answer_by_rules(ruled, request, close, send_buffers)
+            }
+            // It was found later, and may have other rules.
+            Entry::Ruled(ruled) => match self.refuse(ruled, request, close, send_buffers) {
+                ControlFlow::Break(status) => status,
+                ControlFlow::Continue(()) => self.answer_by_rules(ruled, request, close, send_buffers),
+            },
             entry => {
                 let mut answer = Answer::new(request, self.date, close, send_buffers);
                 Some(answer.entry(entry, request, self.client, self.now_s))
@@ -275,7 +289,34 @@ impl Site {
         }
     }
 
-    /// Answers a request for a path with rules; `None` if another thread has to verify the client's password.
+    /// Answers a request that the rules of a path do not admit, and goes on with any other. Breaks with `None` if
+    /// another thread has to verify the client's password.
+    fn refuse(
+        &mut self,
+        ruled: &Ruled,
+        request: &Request<'_>,
+        close: bool,
+        send_buffers: &mut SendBuffers,
+    ) -> ControlFlow<Option<Status>> {
+        let (policy, client) = (&*ruled.policy, self.visitor(request));
+        let secure = policy.https.filter(|_| !client.is_tls).and_then(|port| secure_location(request, port));
+        if let Some(location) = secure {
+            let mut answer = Answer::new(request, self.date, close, send_buffers);
+            return ControlFlow::Break(Some(answer.ruled_redirect(&location, policy, request, client)));
+        }
+        let (status, auth) = match (self.judge(ruled, request, client), &ruled.entry) {
+            (Verdict::Wait, _) => return ControlFlow::Break(None),
+            (Verdict::Refused(status, auth), _) => (status, auth),
+            (Verdict::Admitted, Entry::Failure(status)) => (*status, None),
+            (Verdict::Admitted, _) => return ControlFlow::Continue(()),
+        };
+        let page = self.error_page(status, policy, request);
+        let mut answer = Answer::new(request, self.date, close, send_buffers);
+        let failure = RuledFailure { status, page: page.as_deref(), realm: auth.map(|auth| &*auth.realm) };
+        ControlFlow::Break(Some(answer.ruled_failure(&failure, policy, request, client)))
+    }
+
+    /// Answers a request that the rules of its path admit; `None` if another thread makes the compressed form.
     fn answer_by_rules(
         &mut self,
         ruled: &Ruled,
@@ -284,36 +325,19 @@ impl Site {
         send_buffers: &mut SendBuffers,
     ) -> Option<Status> {
         let (policy, client) = (&*ruled.policy, self.visitor(request));
-        let secure = policy.https.filter(|_| !client.is_tls).and_then(|port| secure_location(request, port));
-        if let Some(location) = secure {
-            let mut answer = Answer::new(request, self.date, close, send_buffers);
-            return Some(answer.ruled_redirect(&location, policy, request, client));
-        }
-        let failed = match (self.judge(ruled, request, client), &ruled.entry) {
-            (Verdict::Wait, _) => return None,
-            (Verdict::Refused(status, auth), _) => Some((status, auth)),
-            (Verdict::Admitted, Entry::Failure(status)) => Some((*status, None)),
-            (Verdict::Admitted, _) => None,
+        let made = match self.compressed(ruled, request) {
+            Compressed::Form(entry) => Some(entry),
+            Compressed::Nothing => None,
+            Compressed::Ordered => return None,
         };
-        let Some((status, auth)) = failed else {
-            let made = match self.compressed(ruled, request) {
-                Compressed::Form(entry) => Some(entry),
-                Compressed::Nothing => None,
-                Compressed::Ordered => return None,
-            };
-            let entry = made.as_deref().unwrap_or(&ruled.entry);
-            send_buffers.pacing = policy.bandwidth;
-            let mut answer = Answer::new(request, self.date, close, send_buffers);
-            let status = answer.ruled(entry, policy, request, client, self.now_s);
-            if send_buffers.batch.is_empty() {
-                send_buffers.pacing = None;
-            }
-            return Some(status);
-        };
-        let page = self.error_page(status, policy, request);
+        let entry = made.as_deref().unwrap_or(&ruled.entry);
+        send_buffers.pacing = policy.bandwidth;
         let mut answer = Answer::new(request, self.date, close, send_buffers);
-        let failure = RuledFailure { status, page: page.as_deref(), realm: auth.map(|auth| &*auth.realm) };
-        Some(answer.ruled_failure(&failure, policy, request, client))
+        let status = answer.ruled(entry, policy, request, client, self.now_s);
+        if send_buffers.batch.is_empty() {
+            send_buffers.pacing = None;
+        }
+        Some(status)
     }
 
     /// Returns the compressed form of a file if the client prefers it to those that exist.
@@ -425,7 +449,7 @@ impl Site {
         self.fresh = None;
         let (finder::Made { key, product }, waiting) = self.finder.take()?;
         let (view, entry) = match product {
-            Product::Entry(view, entry) => (view, entry),
+            Product::Entry(view, entry) | Product::Page(view, entry) => (view, entry),
             Product::Compressed(made) => {
                 let is_kept = made.is_some();
                 // Without one, the clients that wait get the plain form, and the next one asks again.

@@ -237,6 +237,36 @@ fn a_client_that_asks_too_often_is_told_to_wait() {
     assert_eq!((asks("1.2.3.5").status, site.get("/open/a", "").status), (200, 200));
 }
 
+/// The pages of a listing in other orders are costly: they are made only for those who may have them, and few at once.
+#[test]
+fn a_crowd_that_asks_for_pages_is_bounded() {
+    let site = Site::new(FILES, |config| {
+        config.workers = 1;
+        set_rules(config, "[[rule]]\npath = '/many/'\nrate = '1/h'\nburst = 49\n");
+    });
+    std::fs::create_dir(site.path().join("many")).unwrap();
+    for number in 0..3000 {
+        std::fs::write(site.path().join(format!("many/{number}")), "x").unwrap();
+    }
+    let ask = |page: usize| {
+        let mut client = site.connect();
+        let query = ["sort=size", "sort=time", "sort=size&order=desc", "sort=time&order=desc", "order=desc"][page % 5];
+        let target = format!("/many/?{query}&page={}", page / 5 % 10 + 1);
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+        client
+    };
+    let answers = |count| {
+        let mut clients: Vec<_> = (0..count).map(ask).collect();
+        clients.iter_mut().map(|client| client.answer().unwrap().status).collect::<Vec<u16>>()
+    };
+    let admitted = answers(50);
+    assert!(admitted.contains(&200) && admitted.iter().all(|status| [200, 503].contains(status)), "{admitted:?}");
+    // Every request counted once, also those that waited; and those over the limit order nothing, which could fail.
+    let refused = answers(50);
+    assert!(refused.iter().all(|&status| status == 429), "{refused:?}");
+    assert_eq!(site.get("/open/a", "").status, 200);
+}
+
 /// Another spelling or a link would let passwords be tried at any speed.
 #[test]
 #[cfg(target_os = "linux")]
