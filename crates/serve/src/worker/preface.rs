@@ -41,7 +41,11 @@ impl<T: Transport> Worker<T> {
     fn serve_client(&mut self, number: u32, preface: proxy::Preface, bytes: &[u8]) {
         let Some(connection) = self.table.get(number) else { return };
         let client = match (preface.client, &connection.fd) {
-            (None, Some(fd)) => stream::peer(fd).ok().flatten().map(|proxy| proxy.ip()),
+            (None, Some(fd)) => match stream::peer(fd) {
+                Ok(proxy) => proxy.map(|proxy| proxy.ip()),
+                // It is gone. Without an address, it would pass for a client of a Unix socket.
+                Err(_) => return self.close(number),
+            },
             (client, _) => client,
         };
         if let Err(refusal) = self.admission.enter_client(client) {
