@@ -1,7 +1,8 @@
 //! Compression of files for which no compressed form exists beside them.
 //!
 //! A compressed form is made by another thread when a client first asks for it, and kept in the cache by the identity
-//! of the file, so that it is made once for as long as both stay. Everything is bounded: the size of a file, the number
+//! of the file, so that it is made once for as long as it stays there: the cache
+//! drops what nobody has asked for in 15 to 30 s. Everything is bounded: the size of a file, the number
 //! of those that wait, and the cache, of which compressed forms are a part.
 //!
 //! Only gzip is made. Every client takes it, and its library is a part of the program already; encoders of brotli and
@@ -14,7 +15,8 @@ use landau_sys::path::{self, Status as FileStatus};
 use landau_sys::stream;
 use landau_wire::http::Status;
 use landau_wire::http::encoding::{Coding, Codings};
-use std::io::Write;
+use std::borrow::Cow;
+use std::io::{Result as IoResult, Write};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -61,9 +63,13 @@ impl Job {
     /// changes meanwhile, so that what is read now may be anything.
     pub(super) fn run(self) -> Option<Entry> {
         let plain = self.read()?;
-        let Some(made) = compressed(&plain).filter(|made| made.len() < plain.len()) else {
+        let mut made = Vec::new();
+        made.try_reserve_exact(plain.len()).ok()?;
+        let Some(made) = compressed(&plain, Bounded(made)).filter(|made| made.len() < plain.len()) else {
             return Some(Entry::Failure(Status::NOT_ACCEPTABLE));
         };
+        // Only one of the two is in memory beside the copy that is kept.
+        drop(plain);
         let status = FileStatus { size: made.len() as u64, ..self.status };
         let content = Content { body: Body::Memory(made.into()), status, is_settled: true };
         let mut forms = [None, None, None, None];
@@ -71,14 +77,16 @@ impl Job {
         Some(Entry::File { forms: Box::new(forms), codings: Codings::NONE.with(MADE) })
     }
 
-    fn read(&self) -> Option<Arc<[u8]>> {
+    /// Returns the file's bytes; `None` also if there is no memory for them.
+    fn read(&self) -> Option<Cow<'_, [u8]>> {
         let file = match &self.body {
-            Body::Memory(bytes) => return Some(bytes.clone()),
+            Body::Memory(bytes) => return Some(Cow::Borrowed(bytes)),
             Body::File(file) => file,
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut bytes = vec![0; self.status.size as usize];
-        let mut len = 0;
+        let (mut bytes, mut len) = (Vec::new(), 0);
+        bytes.try_reserve_exact(self.status.size as usize).ok()?;
+        bytes.resize(self.status.size as usize, 0);
         while len < bytes.len() {
             match stream::read_at(file, &mut bytes[len..], len as u64) {
                 Ok(0) | Err(_) => return None,
@@ -86,14 +94,31 @@ impl Job {
             }
         }
         let is_same = path::status(file).is_ok_and(|status| status == self.status);
-        (is_same && is_settled(&self.status, now)).then(|| bytes.into())
+        (is_same && is_settled(&self.status, now)).then_some(Cow::Owned(bytes))
     }
 }
 
-fn compressed(plain: &[u8]) -> Option<Vec<u8>> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(LEVEL));
+/// Takes as many bytes as were reserved for it, and never allocates.
+#[derive(Debug)]
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> IoResult<usize> {
+        let room = self.0.capacity() - self.0.len();
+        self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        Ok(bytes.len().min(room))
+    }
+
+    fn flush(&mut self) -> IoResult<()> {
+        Ok(())
+    }
+}
+
+/// Returns the compressed form; `None` as soon as it does not fit.
+fn compressed(plain: &[u8], made: Bounded) -> Option<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(made, flate2::Compression::new(LEVEL));
     encoder.write_all(plain).ok()?;
-    encoder.finish().ok()
+    encoder.finish().ok().map(|made| made.0)
 }
 
 #[cfg(test)]
