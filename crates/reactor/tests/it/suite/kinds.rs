@@ -9,8 +9,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 #[test]
@@ -73,25 +73,29 @@ fn a_listener_that_two_loops_register_at_once_is_readable_in_both() {
         for round in 0..ROUNDS {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let copies = [listener.try_clone().unwrap(), listener.try_clone().unwrap()];
-            let (begun, waiting) = (AtomicUsize::new(0), Barrier::new(3));
+            let begun = AtomicUsize::new(0);
+            let (ready, waiting) = mpsc::channel();
             std::thread::scope(|scope| {
                 let watch = |copy| {
-                    let (begun, waiting) = (&begun, &waiting);
+                    let (begun, ready) = (&begun, ready.clone());
                     scope.spawn(move || {
-                        let mut reactor = landau_reactor::Reactor::new(backend).unwrap();
+                        let reactor = landau_reactor::Reactor::new(backend);
+                        // Also if that failed, or the other one would wait for ever.
                         begun.fetch_add(1, Ordering::AcqRel);
+                        let mut reactor = reactor.unwrap();
                         while begun.load(Ordering::Acquire) < 2 {
                             std::thread::yield_now();
                         }
                         reactor.register(copy, Token(1), Interest::READABLE).unwrap();
                         no_events(&mut reactor);
-                        waiting.wait();
+                        ready.send(()).unwrap();
                         let found = events(&mut reactor, LONG);
                         assert_eq!(found.len(), 1, "{backend}, round {round}");
                     });
                 };
                 copies.iter().for_each(watch);
-                waiting.wait();
+                // A loop that panics before that sends nothing.
+                (0..2).for_each(|_| waiting.recv_timeout(LONG).unwrap());
                 TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             });
         }
