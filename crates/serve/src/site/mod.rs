@@ -74,6 +74,7 @@ enum Found {
 
 /// The served directory, as one worker sees it.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 pub(crate) struct Site {
     folder: Arc<Folder>,
     finder: Finder,
