@@ -7,7 +7,7 @@
 //!
 //! The relay writes a ledger, whose lines follow the states that they are about: who has a line is not left in the
 //! queue at any later start. What the schedule syncs survives a crash of the system, too: everything, or what is older
-//! than a second.
+//! than a second. Lines of that second prove nothing after the crash.
 //!
 //! At each start the simulation compares the queue with what servers accepted and refused. Every recipient of a letter
 //! that was acknowledged is left in the queue, was sent to, was deleted by the user, or has failed for a reason that a
