@@ -47,6 +47,8 @@ pub(super) struct Segments {
     kept: BTreeSet<u32>,
     /// Segments whose files of states are open, the one that was opened first at the front.
     open: VecDeque<u32>,
+    /// Whether a segment was deleted whose states are not on the device, and its deletion may not be either.
+    must_sync_names: bool,
     synced_ns: u64,
 }
 
@@ -69,6 +71,7 @@ impl Segments {
             moved,
             kept: BTreeSet::new(),
             open: VecDeque::new(),
+            must_sync_names: false,
             synced_ns: 0,
         }
     }
@@ -110,17 +113,28 @@ impl Segments {
 
     /// Deletes segments in which nothing is left.
     pub(super) fn delete_done(&mut self) -> io::Result<()> {
-        let mut lacked_states = false;
+        let deleted = self.delete_unheld();
+        // Also after an error: a full disk does not end the relay.
+        let synced = self.sync_deletions();
+        deleted.and(synced)
+    }
+
+    fn delete_unheld(&mut self) -> io::Result<()> {
         for number in self.done.clone() {
             if !self.is_held(number)? {
-                lacked_states |= self.delete_if_done(number)?;
+                self.delete_if_done(number)?;
                 self.done.remove(&number);
             }
         }
-        if lacked_states && self.sync != Sync::Never {
-            // A crash of the system could bring the messages back, and their states are on the device nowhere.
+        Ok(())
+    }
+
+    /// Syncs deletions that a crash of the system could take back, of messages whose states are on the device nowhere.
+    fn sync_deletions(&mut self) -> io::Result<()> {
+        if self.must_sync_names && self.sync != Sync::Never {
             disk::sync_names(&self.shared.directory)?;
         }
+        self.must_sync_names = false;
         Ok(())
     }
 
@@ -240,20 +254,20 @@ impl Segments {
     }
 
     /// Deletes a segment in which nothing is left: the messages first, because without their states they would be sent
-    /// again. Returns whether it was deleted before all of its states were on the device.
-    fn delete_if_done(&mut self, number: u32) -> io::Result<bool> {
-        let Some(segment) = self.all.get(&number) else { return Ok(false) };
+    /// again.
+    fn delete_if_done(&mut self, number: u32) -> io::Result<()> {
+        let Some(segment) = self.all.get(&number) else { return Ok(()) };
         if segment.live > 0 || !segment.is_closed {
-            return Ok(false);
+            return Ok(());
         }
         delete(&self.shared.mail(number))?;
         delete(&self.shared.states(number))?;
         self.shared.shrink(segment.bytes);
         self.all.remove(&number);
-        let lacked_states = self.unsynced.remove(&number) | self.unwritten.remove(&number);
+        self.must_sync_names |= self.unsynced.remove(&number) | self.unwritten.remove(&number);
         self.moved.retain(|&(from, _)| from != number);
         self.open.retain(|&open| open != number);
-        Ok(lacked_states)
+        Ok(())
     }
 }
 

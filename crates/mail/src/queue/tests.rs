@@ -394,6 +394,28 @@ fn a_segment_that_was_deleted_does_not_come_back_without_its_states() {
     }
 }
 
+/// The names were not synced any more if the disk was full at the first attempt. The fourth call syncs them.
+#[test]
+fn a_deletion_is_synced_after_an_attempt_that_failed() {
+    for (failing, seed) in (0..4).flat_map(|failing| (0..20).map(move |seed| (failing, seed))) {
+        let folder = tempfile::tempdir().unwrap();
+        let (directory, lost) = (folder.path().join("queue"), folder.path().join("lost"));
+        std::fs::create_dir(&lost).unwrap();
+        let _disk = faults::begin(seed, &lost);
+        let mut queue = Queue::synced(&directory, 64 << 10, Sync::Interval(Duration::from_secs(1)));
+        queue.accept(1, &"x".repeat(8 << 10));
+        let all = queue.take_all();
+        faults::fill_after(failing);
+        queue.settle_all(&all, 0);
+        queue.feed.commit(2 * SECOND).unwrap();
+        assert!(queue.files().is_empty(), "{:?}", queue.files());
+        drop(queue);
+        faults::crash(&directory);
+        let found = open(&directory, 64 << 10, Sync::Interval(Duration::from_secs(1))).unwrap();
+        assert_eq!(seen(&found).len(), 0, "call {failing}, seed {seed}");
+    }
+}
+
 #[test]
 fn a_message_in_two_segments_is_one() {
     let folder = tempfile::tempdir().unwrap();

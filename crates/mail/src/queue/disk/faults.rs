@@ -1,9 +1,9 @@
 //! A disk that fails when its seed says so, for the queues of a thread.
 //!
 //! The process may be killed at any call: a write is then made in part, any other call is not made, and every further
-//! one fails until the disk is revived. Only writes and the making of a file fail while the disk is full, and nothing
-//! fails for another reason. A crash of the system takes what was not synced: the ends of files, of which a part may be
-//! zeros instead, and the last changes of names.
+//! one fails until the disk is revived. Only writes and the making of a file fail while the disk is full, and the sync
+//! or removal that a test chooses; nothing fails for another reason. A crash of the system takes what was not synced:
+//! the ends of files, of which a part may be zeros instead, and the last changes of names.
 
 use crate::queue::is_full;
 use rand::RngExt;
@@ -41,6 +41,8 @@ struct Disk {
     is_dead: bool,
     /// The calls for which it is full.
     full_for: u32,
+    /// The syncs and removals before the one for which it is full.
+    full_after: Option<u32>,
     /// The bytes of each file that are on the device, by the number of its inode.
     synced: HashMap<u64, u64>,
     changes: Vec<Change>,
@@ -75,6 +77,7 @@ pub(crate) fn begin(seed: u64, lost: &Path) -> Guard {
         odds: Odds { kill: 0.0, full: 0.0 },
         is_dead: false,
         full_for: 0,
+        full_after: None,
         synced: HashMap::new(),
         changes: Vec::new(),
         lost: lost.to_owned(),
@@ -88,6 +91,11 @@ pub(crate) fn begin(seed: u64, lost: &Path) -> Guard {
 /// Starts another process, with other odds.
 pub(crate) fn revive(odds: Odds) {
     with(|disk| (disk.odds, disk.is_dead, disk.full_for) = (odds, false, 0));
+}
+
+/// Lets one sync or removal fail because the disk is full, after so many that do not.
+pub(crate) fn fill_after(count: u32) {
+    with(|disk| disk.full_after = Some(count));
 }
 
 /// Returns whether the process was killed.
@@ -149,6 +157,14 @@ impl Disk {
         is_full
     }
 
+    /// Decides whether a sync or a removal is made.
+    fn step_of_sync(&mut self) -> io::Result<()> {
+        self.step()?;
+        let is_full = self.full_after == Some(0);
+        self.full_after = self.full_after.and_then(|count| count.checked_sub(1));
+        if is_full { Err(Self::no_room()) } else { Ok(()) }
+    }
+
     /// Keeps the file that loses its name. Returns where.
     fn keep(&mut self, path: &Path) -> io::Result<PathBuf> {
         let kept = self.lost.join(self.lost_count.to_string());
@@ -207,7 +223,7 @@ pub(super) fn write(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
 
 pub(super) fn sync(file: &File) -> io::Result<()> {
     with(|disk| {
-        disk.step()?;
+        disk.step_of_sync()?;
         let facts = file.metadata()?;
         disk.synced.insert(facts.ino(), facts.len());
         Ok(())
@@ -217,7 +233,7 @@ pub(super) fn sync(file: &File) -> io::Result<()> {
 
 pub(super) fn sync_names() -> io::Result<()> {
     with(|disk| {
-        disk.step()?;
+        disk.step_of_sync()?;
         disk.changes.clear();
         Ok(())
     })
@@ -249,7 +265,7 @@ pub(super) fn note_created(path: &Path, file: &File) -> io::Result<()> {
 
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     with(|disk| {
-        disk.step()?;
+        disk.step_of_sync()?;
         let kept = disk.keep(path)?;
         disk.changes.push(Change::Lost(path.to_owned(), kept));
         Ok(())
