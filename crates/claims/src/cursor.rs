@@ -84,12 +84,14 @@ impl<'t> Cursor<'t> {
         self.skip_spaces();
     }
 
-    /// Takes a decimal number, with the spaces after it; `_` and `,` may separate thousands.
+    /// Takes a decimal number, with the spaces after it. `_` and `,` separate groups of three digits; a comma elsewhere
+    /// may be meant for a decimal point, so that it is an error.
     pub(crate) fn number(&mut self, expected: &str) -> Result<f64, ParseError> {
         let before = self.rest;
         let is_digit = |c: char| c.is_ascii_digit() || c == '_' || c == ',';
-        let digits: String = self.run(is_digit).chars().filter(char::is_ascii_digit).collect();
-        let mut text = digits;
+        let written = self.run(is_digit);
+        let is_grouped = written.split(['_', ',']).skip(1).all(|group| group.len() == 3);
+        let mut text: String = written.chars().filter(char::is_ascii_digit).collect();
         let has_fraction =
             self.rest.strip_prefix('.').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
         if has_fraction {
@@ -98,7 +100,7 @@ impl<'t> Cursor<'t> {
             text.push_str(self.run(|c| c.is_ascii_digit()));
         }
         match text.parse::<f64>() {
-            Ok(number) if number.is_finite() && before.starts_with(|c: char| c.is_ascii_digit()) => {
+            Ok(number) if number.is_finite() && is_grouped && before.starts_with(|c: char| c.is_ascii_digit()) => {
                 self.skip_spaces();
                 Ok(number)
             }
