@@ -127,6 +127,8 @@ pub struct Subject<'a> {
 const NEAR: f64 = 0.01;
 /// Fewer passes do not show that something is absent.
 const PASSES_MIN: usize = 5;
+/// Fewer passes of times decide nothing: a jump or an outlier in one or two of them may be chance.
+const PASSES_TO_DECIDE: usize = 3;
 
 impl Decision {
     fn new(answer: Answer, value: Option<Estimate>, evidence: Evidence) -> Self {
@@ -135,6 +137,15 @@ impl Decision {
 
     fn inconclusive(evidence: Evidence) -> Self {
         Self::new(Answer::Inconclusive, None, evidence)
+    }
+
+    /// No answer from too few passes; counts are exact in each pass.
+    fn by_passes(self, passes: usize, unit: Unit) -> Self {
+        if unit == Unit::Instructions || passes >= PASSES_TO_DECIDE || self.answer == Answer::Inconclusive {
+            return self;
+        }
+        let more_passes = u32::try_from(PASSES_MIN - passes).ok();
+        Self { value: self.value, more_passes, ..Self::inconclusive(Evidence::TooFewPasses { passes }) }
     }
 
     fn of_cliff(answer: Answer, judgement: &Judgement) -> Option<Self> {
@@ -181,7 +192,7 @@ impl Subject<'_> {
             };
             Decision { more_passes: more(judgement), ..Decision::new(answer, judgement.growth, evidence) }
         });
-        judged.unless_short(decision)
+        self.by_passes(judged.unless_short(decision))
     }
 
     fn answer_of_constant(&self, judgement: &Judgement, within: f64) -> Answer {
@@ -217,7 +228,7 @@ impl Subject<'_> {
             };
             Decision { more_passes: more(judgement), ..Decision::new(answer, judgement.growth, of_laws(judgement)) }
         });
-        judged.no_answer_if_short(decision)
+        self.by_passes(judged.no_answer_if_short(decision))
     }
 
     /// Whether the curve grows by a law with at most this exponent: `order` is 0.5 for √n, 1 for n, and so on;
@@ -227,7 +238,7 @@ impl Subject<'_> {
         let judgement = &judged.judgement;
         let decision =
             Decision::of_cliff(Answer::Fail, judgement).unwrap_or_else(|| decision_of_order(judgement, order));
-        judged.no_answer_if_short(decision)
+        self.by_passes(judged.no_answer_if_short(decision))
     }
 
     /// Whether the cost at large n over that at the smallest judged n is on a side of a bound.
@@ -249,7 +260,8 @@ impl Subject<'_> {
             }
         };
         let unknown = Evidence::NotResolved { reason: Reason::TooFewPoints };
-        judged.no_answer_if_short(decision.unwrap_or_else(|| Decision::inconclusive(unknown)))
+        let decision = decision.unwrap_or_else(|| Decision::inconclusive(unknown));
+        self.by_passes(judged.no_answer_if_short(decision))
     }
 
     /// Whether there is no cliff below an n, or none at all.
@@ -260,7 +272,7 @@ impl Subject<'_> {
         if let Some(cliff) = verdict.all.cliffs.iter().find(|cliff| cliff.n.low < end) {
             let answer = if cliff.n.high < end { Answer::Fail } else { Answer::Inconclusive };
             let evidence = Evidence::Cliff { n: cliff.n, factor: cliff.factor };
-            return Decision::new(answer, Some(Estimate::bare(cliff.factor_over_start)), evidence);
+            return self.by_passes(Decision::new(answer, Some(Estimate::bare(cliff.factor_over_start)), evidence));
         }
         self.absent(reached, below)
     }
@@ -283,9 +295,13 @@ impl Subject<'_> {
             let factor = crate::quantile::median_of(&mut factors).unwrap_or(1.0);
             let rule = group.pattern.map(|pattern| pattern.rule);
             let evidence = Evidence::Outliers { first_n: *first_n, count: inside.len(), rule, factor };
-            return Decision::new(Answer::Fail, Some(Estimate::bare(factor)), evidence);
+            return self.by_passes(Decision::new(Answer::Fail, Some(Estimate::bare(factor)), evidence));
         }
         self.absent(reached, below)
+    }
+
+    fn by_passes(&self, decision: Decision) -> Decision {
+        decision.by_passes(self.verdict.passes, self.options.unit)
     }
 
     /// The decision that something was not found.
@@ -435,6 +451,11 @@ fn decision_of_order(judgement: &Judgement, order: f64) -> Decision {
     let Some(exponent) = judgement.exponent.filter(|_| judgement.points.len() >= POINTS_MIN) else {
         return Decision { more_passes: more(judgement), ..Decision::inconclusive(of_laws(judgement)) };
     };
+    if judgement.unit != Unit::Instructions && exponent.low >= exponent.high {
+        // Too few passes have every point of the decade, so that their spread is unknown.
+        let evidence = Evidence::NotResolved { reason: Reason::TooFewPasses };
+        return Decision { more_passes: more(judgement), ..Decision::inconclusive(evidence) };
+    }
     let evidence = Evidence::Exponent { outcome: judgement.outcome.clone() };
     Decision::new(Side::AtMost.answer(exponent, order), Some(exponent), evidence)
 }
@@ -454,5 +475,6 @@ pub fn compares(a: &Curve, b: &Curve, n: u64, side: Side, bound: f64, options: &
             Evidence::NotResolved { reason: Reason::TooFewPoints }
         });
     };
-    Decision::new(side.answer(ratio, bound), Some(ratio), Evidence::Interval)
+    let passes = a.passes.len().min(b.passes.len());
+    Decision::new(side.answer(ratio, bound), Some(ratio), Evidence::Interval).by_passes(passes, options.unit)
 }

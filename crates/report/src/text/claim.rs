@@ -32,7 +32,7 @@ pub(crate) fn evidence(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>
             format!("none up to n = {} in {}", count(*reached), passes_text(passes))
         }
         Evidence::TooShort { reached } => ends_at(*reached),
-        Evidence::TooFewPasses { passes } => format!("{} show no interval", passes_text(*passes)),
+        Evidence::TooFewPasses { passes } => format!("{}, too few to decide by", passes_text(*passes)),
         Evidence::NotResolved { reason } => {
             let growth = decision.value.map(|growth| growth_text(growth, unit == Unit::Instructions));
             format!("{}{}", reason_text(*reason), growth.map_or(String::new(), |growth| format!("; growth {growth}")))

@@ -43,7 +43,8 @@ pub fn cost_at(subject: &Subject<'_>, n: u64, side: Side, bound: f64) -> Decisio
     let value = crate::paired::mean(&costs).unwrap_or(Estimate::bare(costs[0])).map(f64::exp);
     let answer = side.answer(value, bound);
     let more_passes = (answer == Answer::Inconclusive).then(|| more_passes(&costs, bound)).flatten();
-    Decision { more_passes, ..Decision::new(answer, Some(value), Evidence::Interval) }
+    let decision = Decision { more_passes, ..Decision::new(answer, Some(value), Evidence::Interval) };
+    decision.by_passes(costs.len(), options.unit)
 }
 
 /// The log cost of a pass at an n.

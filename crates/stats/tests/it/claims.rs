@@ -139,6 +139,27 @@ fn few_passes_show_nothing() {
     assert_eq!(timed(&Curve::default(), |s| s.constant(0.1, None)).answer, Answer::Inconclusive);
 }
 
+/// Guards against one or two passes that refute: what they show may be chance.
+#[test]
+fn few_passes_refute_nothing() {
+    let whole = curve(&truth("cliff", "×10 at 5000"), 1);
+    for count in 1..=2 {
+        let few = Curve { passes: whole.passes[..count].to_vec(), ..Curve::default() };
+        for decision in [
+            timed(&few, |one| one.constant(0.1, None)),
+            timed(&few, |one| one.follows(&["linear"], None)),
+            timed(&few, |one| one.grows_at_most(1.0, None)),
+            timed(&few, |one| one.no_cliff(None)),
+            timed(&few, |one| one.grows(Side::Below, 3.0, None)),
+            timed(&few, |one| cost_at(one, 3_000, Side::Below, 1.0)),
+            compares(&few, &scaled(few.clone(), 2.0), 3_000, Side::Below, 1.1, &Options::default()),
+        ] {
+            assert_eq!(decision.answer, Answer::Inconclusive, "{count}: {decision:?}");
+        }
+    }
+    assert_eq!(timed(&whole, |one| one.no_cliff(None)).answer, Answer::Fail);
+}
+
 /// Guards against an interval that is decided by its middle.
 #[test]
 fn an_interval_that_holds_the_bound_is_inconclusive() {
