@@ -173,8 +173,8 @@ fn close_ranges(_: &[RawFd]) -> Result<()> {
     Err(Error::unsupported("close_range"))
 }
 
-/// Closes every descriptor but the three standard ones and those in `keep`. For a process that has just been forked, and
-/// so shares its table with nobody: no value that it still uses or drops may own one of the others.
+/// Closes every descriptor but the three standard ones and those in `keep`. For a process that has just been forked,
+/// and so shares its table with nobody: no value that it still uses or drops may own one of the others.
 pub fn close_others(keep: &[RawFd]) -> Result<()> {
     close_ranges(keep).or_else(|_| close_listed(keep))
 }
