@@ -248,8 +248,10 @@ impl Subject<'_> {
         let over_start = judgement.cliffs.iter().map(|cliff| cliff.factor_over_start).reduce(f64::max);
         let decision = match (over_start, &judgement.outcome, judgement.growth) {
             (Some(factor), ..) => {
+                // The cost just beyond the jump, without an interval: what follows may grow further.
+                let is_clear = factor > CLEARLY * bound;
                 let answer = side.answer(Estimate::bare(factor), bound);
-                Decision::of_cliff(answer, judgement)
+                Decision::of_cliff(if is_clear { answer } else { Answer::Inconclusive }, judgement)
             }
             (_, Outcome::Unresolved { reason: reason @ (Reason::CanaryMoved | Reason::TooFewPasses), .. }, _)
             | (_, Outcome::Unresolved { reason, .. }, None) => {
@@ -406,6 +408,9 @@ fn more(judgement: &Judgement) -> Option<u32> {
     }
 }
 
+/// How far a jump must lead beyond a bound of the growth to decide a claim about it.
+const CLEARLY: f64 = 1.5;
+
 /// The order of a logarithm, which grows more slowly than every power.
 pub const LOGARITHM: f64 = 0.05;
 
@@ -457,7 +462,22 @@ fn decision_of_order(judgement: &Judgement, order: f64) -> Decision {
         return Decision { more_passes: more(judgement), ..Decision::inconclusive(evidence) };
     }
     let evidence = Evidence::Exponent { outcome: judgement.outcome.clone() };
-    Decision::new(Side::AtMost.answer(exponent, order), Some(exponent), evidence)
+    let answer = if exponent.high <= order {
+        Answer::Pass
+    } else if exponent.low > steepest(order, judgement) {
+        Answer::Fail
+    } else {
+        Answer::Inconclusive
+    };
+    Decision::new(answer, Some(exponent), evidence)
+}
+
+/// The largest local exponent over the last decade of a law of this order: log n has at most 1/ln n, without a fixed
+/// cost, and n log n has 1 more.
+fn steepest(order: f64, judgement: &Judgement) -> f64 {
+    let start = judgement.range.map_or(1.0, |(first, last)| first.max(last / 10.0));
+    let is_logarithmic = (order.fract() - LOGARITHM).abs() < 1e-9;
+    if is_logarithmic { order.trunc() + 1.0 / start.ln().max(LOGARITHM) } else { order }
 }
 
 /// Whether the ratio of two curves at an n is on a side of a bound; it is that of the second over the first.
@@ -467,7 +487,7 @@ pub fn compares(a: &Curve, b: &Curve, n: u64, side: Side, bound: f64, options: &
     if shortest < n as f64 * (1.0 - NEAR) {
         return Decision::inconclusive(Evidence::TooShort { reached: shortest });
     }
-    let Some(ratio) = pair(a, b, options).and_then(|pair| ratio_at(&pair, n as f64, options)) else {
+    let Some(ratio) = pair(a, b, options).and_then(|pair| ratio_at(&pair, n as f64, shortest, options)) else {
         let passes = a.passes.len().min(b.passes.len());
         return Decision::inconclusive(if passes < 2 {
             Evidence::TooFewPasses { passes }

@@ -69,12 +69,14 @@ fn more_passes(costs: &[f64], bound: f64) -> Option<u32> {
 }
 
 /// The ratio of two curves at an n, by the points on both sides of it, with its 95% interval; `None` if the n is
-/// outside of their common range.
-pub(crate) fn ratio_at(pair: &Pair, n: f64, options: &Options) -> Option<Estimate> {
+/// outside of their common range. `reached` is the end of the shorter curve: points that end well before it end at a
+/// cliff, beyond which they say nothing.
+pub(crate) fn ratio_at(pair: &Pair, n: f64, reached: f64, options: &Options) -> Option<Estimate> {
     let points = &pair.a.n;
     let (first, last) = (*points.first()?, *points.last()?);
     // The last point is the middle of the last window, so the end of the curve is a little beyond it.
-    if n < first * (1.0 - NEAR) || n > last * BEYOND {
+    let end = if reached > last * BEYOND { last } else { last * BEYOND };
+    if n < first * (1.0 - NEAR) || n > end {
         return None;
     }
     let above = points.partition_point(|x| *x < n).clamp(1, points.len() - 1);
