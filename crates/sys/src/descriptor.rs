@@ -179,7 +179,7 @@ pub fn close_others(keep: &[RawFd]) -> Result<()> {
     close_ranges(keep).or_else(|_| close_listed(keep))
 }
 
-/// The same, one by one: close_range came with Linux 5.9, and containers may refuse it.
+/// The same, one by one: `close_range` came with Linux 5.9, and containers may refuse it.
 fn close_listed(keep: &[RawFd]) -> Result<()> {
     let list = std::fs::read_dir("/proc/self/fd").or_else(|_| std::fs::read_dir("/dev/fd"));
     let list = list.map_err(|error| Error::from_io("open", &error))?;
