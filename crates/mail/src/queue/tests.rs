@@ -373,24 +373,33 @@ fn a_mostly_empty_segment_is_moved_and_its_states_with_it() {
     assert_eq!(addresses(&queue.take_all()), ["r1@d"]);
 }
 
+/// Accepts one message, settles it with `settle`, and returns how many messages a crash of the system brings back.
+fn left_after_a_crash(seed: u64, settle: impl FnOnce(&mut Queue)) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let (directory, lost) = (folder.path().join("queue"), folder.path().join("lost"));
+    std::fs::create_dir(&lost).unwrap();
+    let _disk = faults::begin(seed, &lost);
+    let mut queue = Queue::synced(&directory, 64 << 10, Sync::Interval(Duration::from_secs(1)));
+    queue.accept(1, &"x".repeat(8 << 10));
+    settle(&mut queue);
+    assert!(queue.files().is_empty(), "{:?}", queue.files());
+    drop(queue);
+    faults::crash(&directory);
+    seen(&open(&directory, 64 << 10, Sync::Interval(Duration::from_secs(1))).unwrap()).len()
+}
+
 /// The states of a segment were never synced if it was deleted before that was due, and a crash of the system could
 /// take the deletion back.
 #[test]
 fn a_segment_that_was_deleted_does_not_come_back_without_its_states() {
     for seed in 0..50 {
-        let folder = tempfile::tempdir().unwrap();
-        let (directory, lost) = (folder.path().join("queue"), folder.path().join("lost"));
-        std::fs::create_dir(&lost).unwrap();
-        let _disk = faults::begin(seed, &lost);
-        let mut queue = Queue::synced(&directory, 64 << 10, Sync::Interval(Duration::from_secs(1)));
-        queue.accept(1, &"x".repeat(8 << 10));
-        let all = queue.take_all();
-        queue.settle_all(&all, 0);
-        assert!(queue.files().is_empty(), "{:?}", queue.files());
-        queue.feed.commit(2 * SECOND).unwrap();
-        drop(queue);
-        faults::crash(&directory);
-        assert_eq!(seen(&open(&directory, 64 << 10, Sync::Always).unwrap()).len(), 0, "seed {seed}");
+        let left = left_after_a_crash(seed, |queue| {
+            let all = queue.take_all();
+            queue.settle_all(&all, 0);
+            assert!(queue.files().is_empty(), "{:?}", queue.files());
+            queue.feed.commit(2 * SECOND).unwrap();
+        });
+        assert_eq!(left, 0, "seed {seed}");
     }
 }
 
@@ -398,21 +407,13 @@ fn a_segment_that_was_deleted_does_not_come_back_without_its_states() {
 #[test]
 fn a_deletion_is_synced_after_an_attempt_that_failed() {
     for (failing, seed) in (0..4).flat_map(|failing| (0..20).map(move |seed| (failing, seed))) {
-        let folder = tempfile::tempdir().unwrap();
-        let (directory, lost) = (folder.path().join("queue"), folder.path().join("lost"));
-        std::fs::create_dir(&lost).unwrap();
-        let _disk = faults::begin(seed, &lost);
-        let mut queue = Queue::synced(&directory, 64 << 10, Sync::Interval(Duration::from_secs(1)));
-        queue.accept(1, &"x".repeat(8 << 10));
-        let all = queue.take_all();
-        faults::fill_after(failing);
-        queue.settle_all(&all, 0);
-        queue.feed.commit(2 * SECOND).unwrap();
-        assert!(queue.files().is_empty(), "{:?}", queue.files());
-        drop(queue);
-        faults::crash(&directory);
-        let found = open(&directory, 64 << 10, Sync::Interval(Duration::from_secs(1))).unwrap();
-        assert_eq!(seen(&found).len(), 0, "call {failing}, seed {seed}");
+        let left = left_after_a_crash(seed, |queue| {
+            let all = queue.take_all();
+            faults::fill_after(failing);
+            queue.settle_all(&all, 0);
+            queue.feed.commit(2 * SECOND).unwrap();
+        });
+        assert_eq!(left, 0, "call {failing}, seed {seed}");
     }
 }
 
