@@ -6,9 +6,11 @@
 
 mod cost;
 
+use crate::cliffs;
 use crate::common::pair;
 use crate::judgement::{POINTS_MIN, Reason};
-use crate::{Curve, Estimate, Judgement, Options, Outcome, PatternRule, Unit, Verdict, judge};
+use crate::points::series_of;
+use crate::{Cliff, Curve, Estimate, Judgement, Options, Outcome, PatternRule, Unit, Verdict, judge};
 pub use cost::cost_at;
 use cost::ratio_at;
 use serde::{Deserialize, Serialize};
@@ -30,8 +32,8 @@ pub enum Answer {
 pub struct Decision {
     /// The answer.
     pub answer: Answer,
-    /// The quantity that the claim bounds: a growth with its 90% interval, a cost or a ratio with its 95% interval, a
-    /// local exponent with its 95% interval.
+    /// The quantity that the claim bounds: a growth with its 90% interval (across a cliff one of 95% at least), a cost or
+    /// a ratio with its 95% interval, a local exponent with its 95% interval.
     pub value: Option<Estimate>,
     /// What decided.
     pub evidence: Evidence,
@@ -85,6 +87,13 @@ pub enum Evidence {
         /// Where it ends.
         reached: f64,
     },
+    /// The n of the claim is not among those at which both curves are judged.
+    OutOfRange {
+        /// The first common point.
+        first: f64,
+        /// The last one.
+        last: f64,
+    },
     /// Too few passes show nothing.
     TooFewPasses {
         /// Passes that are there.
@@ -125,6 +134,8 @@ pub struct Subject<'a> {
 
 /// How far an n may be from the one of the claim, as a ratio.
 const NEAR: f64 = 0.01;
+/// How near to a cliff a cost is neither that before it nor that after it, as a ratio.
+const BESIDE: f64 = 0.05;
 /// Fewer passes do not show that something is absent.
 const PASSES_MIN: usize = 5;
 /// Fewer passes of times decide nothing: a jump or an outlier in one or two of them may be chance.
@@ -241,18 +252,18 @@ impl Subject<'_> {
         self.by_passes(judged.no_answer_if_short(decision))
     }
 
-    /// Whether the cost at large n over that at the smallest judged n is on a side of a bound.
+    /// Whether the cost at large n over that at the smallest judged n is on a side of a bound. Beyond a cliff it is the
+    /// cost there over that at the start; beside one it is neither that before it nor that after it.
     pub fn grows(&self, side: Side, bound: f64, to: Option<u64>) -> Decision {
         let judged = self.judged(to, self.options);
         let judgement = &judged.judgement;
-        let over_start = judgement.cliffs.iter().map(|cliff| cliff.factor_over_start).reduce(f64::max);
-        let decision = match (over_start, &judgement.outcome, judgement.growth) {
-            (Some(factor), ..) => {
-                // The cost just beyond the jump, without an interval: what follows may grow further.
-                let is_clear = factor > CLEARLY * bound;
-                let answer = side.answer(Estimate::bare(factor), bound);
-                Decision::of_cliff(if is_clear { answer } else { Answer::Inconclusive }, judgement)
-            }
+        let end = to.map_or_else(|| reached(self.curve), |n| n as f64);
+        if let Some(cliff) = near_cliff(&self.verdict.all.cliffs, end) {
+            return Decision::inconclusive(Evidence::Cliff { n: cliff.n, factor: cliff.factor });
+        }
+        let has_cliff = !judgement.cliffs.is_empty();
+        let decision = match (has_cliff, &judgement.outcome, judgement.growth) {
+            (true, ..) => self.grows_beyond_cliff(judgement, end, side, bound),
             (_, Outcome::Unresolved { reason: reason @ (Reason::CanaryMoved | Reason::TooFewPasses), .. }, _)
             | (_, Outcome::Unresolved { reason, .. }, None) => {
                 Some(Decision::inconclusive(Evidence::NotResolved { reason: *reason }))
@@ -264,6 +275,20 @@ impl Subject<'_> {
         let unknown = Evidence::NotResolved { reason: Reason::TooFewPoints };
         let decision = decision.unwrap_or_else(|| Decision::inconclusive(unknown));
         self.by_passes(judged.no_answer_if_short(decision))
+    }
+
+    /// The cost at the end over that at the start, each with its 95% interval, so that theirs is wider.
+    fn grows_beyond_cliff(&self, judgement: &Judgement, end: f64, side: Side, bound: f64) -> Option<Decision> {
+        let cliff = judgement.cliffs.first()?;
+        let evidence = Evidence::Cliff { n: cliff.n, factor: cliff.factor };
+        let cost = cost_at(self, end as u64, Side::Below, f64::INFINITY).value;
+        let growth = judgement.start.zip(cost).filter(|(start, _)| start.low > 0.0).map(|(start, cost)| Estimate {
+            value: cost.value / start.value,
+            low: cost.low / start.high,
+            high: cost.high / start.low,
+        });
+        let Some(growth) = growth else { return Some(Decision::inconclusive(evidence)) };
+        Some(Decision::new(side.answer(growth, bound), Some(growth), evidence))
     }
 
     /// Whether there is no cliff below an n, or none at all.
@@ -358,6 +383,11 @@ impl Judged {
     }
 }
 
+/// The cliff beside an n, if there is one: passes may differ in its place.
+fn near_cliff(cliffs: &[Cliff], n: f64) -> Option<&Cliff> {
+    cliffs.iter().find(|cliff| n >= cliff.n.low * (1.0 - BESIDE) && n <= cliff.n.high * (1.0 + BESIDE))
+}
+
 /// The n that half of the passes reach.
 pub fn reached(curve: &Curve) -> f64 {
     let mut ends: Vec<u32> = curve.passes.iter().filter_map(|pass| pass.n.iter().max().copied()).collect();
@@ -407,9 +437,6 @@ fn more(judgement: &Judgement) -> Option<u32> {
         _ => None,
     }
 }
-
-/// How far a jump must lead beyond a bound of the growth to decide a claim about it.
-const CLEARLY: f64 = 1.5;
 
 /// The order of a logarithm, which grows more slowly than every power.
 pub const LOGARITHM: f64 = 0.05;
@@ -487,14 +514,21 @@ pub fn compares(a: &Curve, b: &Curve, n: u64, side: Side, bound: f64, options: &
     if shortest < n as f64 * (1.0 - NEAR) {
         return Decision::inconclusive(Evidence::TooShort { reached: shortest });
     }
-    let Some(ratio) = pair(a, b, options).and_then(|pair| ratio_at(&pair, n as f64, shortest, options)) else {
-        let passes = a.passes.len().min(b.passes.len());
-        return Decision::inconclusive(if passes < 2 {
-            Evidence::TooFewPasses { passes }
-        } else {
-            Evidence::NotResolved { reason: Reason::TooFewPoints }
+    // A pair ends before the first cliff of either.
+    let is_at_cliff = |cliff: &Cliff| n as f64 >= cliff.n.low * (1.0 - BESIDE);
+    let cliffs = [a, b].map(|curve| cliffs::find(&series_of(curve, false), &curve.annotations));
+    if let Some(cliff) = cliffs.iter().flatten().find(|cliff| is_at_cliff(cliff)) {
+        return Decision::inconclusive(Evidence::Cliff { n: cliff.n, factor: cliff.factor });
+    }
+    let passes = a.passes.len().min(b.passes.len());
+    let pair = pair(a, b, options);
+    let Some(ratio) = pair.as_ref().and_then(|pair| ratio_at(pair, n as f64, options)) else {
+        let range = pair.as_ref().and_then(|pair| Some((*pair.a.n.first()?, *pair.a.n.last()?)));
+        return Decision::inconclusive(match range {
+            _ if passes < 2 => Evidence::TooFewPasses { passes },
+            Some((first, last)) => Evidence::OutOfRange { first, last },
+            None => Evidence::NotResolved { reason: Reason::TooFewPoints },
         });
     };
-    let passes = a.passes.len().min(b.passes.len());
     Decision::new(side.answer(ratio, bound), Some(ratio), Evidence::Interval).by_passes(passes, options.unit)
 }

@@ -1,7 +1,7 @@
 //! The evidence for and against a claim in words.
 
 use super::verdict::{growth_text, more_passes_text, reason_text};
-use super::{law, limit, outliers};
+use super::{law, limit, outliers, ratio_with_interval};
 use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
 use crate::{CaseStudy, LimitMet, PhaseStudy};
 use landau_claims::{Assertion, Claim};
@@ -16,22 +16,23 @@ pub(crate) fn evidence(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>
         Evidence::Interval => value(claim, decision, unit),
         Evidence::Laws { outcome, rivals } => laws(outcome, rivals, decision.value, unit),
         Evidence::Exponent { .. } => exponent(decision.value, unit),
-        Evidence::Cliff { n, factor: jump } => {
-            format!("cliff at n = {}: {} across the jump", count(n.value), factor(*jump))
-        }
+        Evidence::Cliff { n, factor: jump } => cliff(claim, decision, (n.value, *jump), unit),
         Evidence::Outliers { first_n, count: many, rule, factor: by } => {
             let place = match (rule, many) {
                 (Some(rule), _) => outliers::rule(*rule, *first_n),
                 (None, 1) => format!("at n = {}", count(f64::from(*first_n))),
                 (None, _) => format!("at {} n, the first n = {}", count(*many as f64), count(f64::from(*first_n))),
             };
-            format!("calls of {} the usual cost recur {place}", factor(*by))
+            format!("calls that cost {} times as much as those around them recur {place}", digits(*by))
         }
         Evidence::None { reached } => {
             let passes = phase.verdict.passes;
             format!("none up to n = {} in {}", count(*reached), passes_text(passes))
         }
         Evidence::TooShort { reached } => ends_at(*reached),
+        Evidence::OutOfRange { first, last } => {
+            format!("both curves are judged from n = {} to {} only", count(*first), count(*last))
+        }
         Evidence::TooFewPasses { passes } => format!("{}, too few to decide by", passes_text(*passes)),
         Evidence::NotResolved { reason } => {
             let growth = decision.value.map(|growth| growth_text(growth, unit == Unit::Instructions));
@@ -99,7 +100,7 @@ fn value(claim: &Claim, decision: &Decision, unit: Unit) -> String {
             } else {
                 format!(" (95% CI {}–{})", digits(value.low), digits(value.high))
             };
-            format!("{} the cost of {of} at n = {}{interval}", factor(value.value), count(*n as f64))
+            format!("{} times the cost of {of} at n = {}{interval}", digits(value.value), count(*n as f64))
         }
         Assertion::Constant { within, .. } => {
             let place = match decision.answer {
@@ -111,6 +112,13 @@ fn value(claim: &Claim, decision: &Decision, unit: Unit) -> String {
         }
         _ => format!("growth {}", growth_text(value, is_exact)),
     }
+}
+
+/// A cliff, with the growth across it if the claim bounds that.
+fn cliff(claim: &Claim, decision: &Decision, (n, jump): (f64, f64), unit: Unit) -> String {
+    let growth = decision.value.filter(|_| matches!(claim.assertion, Assertion::Growth { .. }));
+    let growth = growth.map_or(String::new(), |growth| format!("; growth {}", ratio_with_interval(growth, unit)));
+    format!("cliff at n = {}: {} across the jump{growth}", count(n), factor(jump))
 }
 
 /// The outcome with the laws that it names: "O(n) or O(n log n); growth ×7 (90% CI 6.8–7.1)".

@@ -1,6 +1,6 @@
 //! The cost of a curve at one n, and the ratio of two curves there.
 
-use super::{Answer, Decision, Evidence, NEAR, Side, Subject, reached};
+use super::{Answer, Decision, Evidence, NEAR, Side, Subject, near_cliff, reached};
 use crate::common::Pair;
 use crate::compare::Effect;
 use crate::growth::student;
@@ -23,6 +23,9 @@ pub fn cost_at(subject: &Subject<'_>, n: u64, side: Side, bound: f64) -> Decisio
     let costs: Vec<f64> = series.iter().filter_map(|one| cost_of(one, at, options)).collect();
     if costs.is_empty() || reached(subject.curve) < at * (1.0 - NEAR) {
         return Decision::inconclusive(Evidence::TooShort { reached: reached(subject.curve) });
+    }
+    if let Some(cliff) = near_cliff(&subject.verdict.all.cliffs, at) {
+        return Decision::inconclusive(Evidence::Cliff { n: cliff.n, factor: cliff.factor });
     }
     if options.unit == Unit::Instructions {
         let value = Estimate {
@@ -69,14 +72,12 @@ fn more_passes(costs: &[f64], bound: f64) -> Option<u32> {
 }
 
 /// The ratio of two curves at an n, by the points on both sides of it, with its 95% interval; `None` if the n is
-/// outside of their common range. `reached` is the end of the shorter curve: points that end well before it end at a
-/// cliff, beyond which they say nothing.
-pub(crate) fn ratio_at(pair: &Pair, n: f64, reached: f64, options: &Options) -> Option<Estimate> {
+/// outside of their common range.
+pub(crate) fn ratio_at(pair: &Pair, n: f64, options: &Options) -> Option<Estimate> {
     let points = &pair.a.n;
     let (first, last) = (*points.first()?, *points.last()?);
     // The last point is the middle of the last window, so the end of the curve is a little beyond it.
-    let end = if reached > last * BEYOND { last } else { last * BEYOND };
-    if n < first * (1.0 - NEAR) || n > end {
+    if n < first * (1.0 - NEAR) || n > last * BEYOND {
         return None;
     }
     let above = points.partition_point(|x| *x < n).clamp(1, points.len() - 1);

@@ -1,6 +1,7 @@
 //! Decisions about claims on simulated curves with planted effects: what is true passes, what is planted fails, and
 //! what the passes do not show is neither.
 
+use crate::comparisons::side_by_side;
 use landau_stats::claim::{Answer, Decision, Evidence, LOGARITHM, Side, Subject, compares, cost_at};
 use landau_stats::dense::{Noise, Truth, simulate, truths};
 use landau_stats::{Curve, Options, Pass, Unit, Verdict, judge};
@@ -64,7 +65,7 @@ fn planted_effects_fail_and_their_absence_passes() {
     let doubles_at_most = |one: &Subject<'_>| one.grows(Side::Below, 2.0, None);
     let no_outlier = |one: &Subject<'_>| one.no_recurring_outlier(None, &|_| false);
     // The claim, the truth, whether it holds, and how many of the 20 must be answered at least.
-    let table: [(&str, [usize; 3], bool, usize); 14] = [
+    let table: [(&str, [usize; 3], bool, usize); 15] = [
         ("constant is O(1)", tally(&constant, flat), true, 18),
         ("linear ×7 is O(1)", tally(&linear, flat), false, 20),
         ("linear +20% is O(1)", tally(&rise, flat), false, 15),
@@ -74,6 +75,7 @@ fn planted_effects_fail_and_their_absence_passes() {
         ("quadratic grows at most O(n)", tally(&quadratic, at_most_linear), false, 18),
         ("linear grows at most O(log n)", tally(&linear, at_most_log), false, 18),
         ("logarithmic grows at most O(n)", tally(&logarithmic, at_most_linear), true, 18),
+        ("logarithmic grows at most O(log n)", tally(&logarithmic, at_most_log), true, 15),
         ("constant is O(n)", tally(&constant, is_linear), false, 18),
         ("constant has no cliff", tally(&constant, no_cliff), true, 20),
         ("a cliff is none", tally(&cliff, no_cliff), false, 20),
@@ -187,26 +189,29 @@ fn scaled(mut curve: Curve, factor: f64) -> Curve {
     curve
 }
 
-/// A call that became slower by 3% and by 10%, paired by round as two variants of one record are.
+/// A call that became slower by 3% and by 10%, paired by round as two variants of one record are: they share what the
+/// machine did in a round and have noise of their own. The first is compared with no change, the second with half of it.
 #[test]
 fn a_slower_call_is_found_by_its_ratio() {
     let options = Options { paired: true, ..Options::default() };
-    let mut found = [0; 2];
+    let (mut found, mut wrong) = ([0; 2], 0);
     for seed in 0..20 {
-        let base = curve(&truth("constant", ""), seed);
-        for (index, factor) in [1.03, 1.10].into_iter().enumerate() {
-            let slower = scaled(base.clone(), factor);
-            let ratio = |bound, side| compares(&base, &slower, 5_000, side, bound, &options).answer;
-            assert_ne!(ratio(factor - 0.015, Side::Below), Answer::Pass, "{factor} {seed}");
-            assert_ne!(ratio(factor + 0.015, Side::Below), Answer::Fail, "{factor} {seed}");
-            found[index] += usize::from(ratio(factor - 0.015, Side::Below) == Answer::Fail);
+        let (base, other) = side_by_side(seed);
+        for (index, (factor, bound)) in [(1.03, 1.0), (1.10, 1.05)].into_iter().enumerate() {
+            let slower = scaled(other.clone(), factor);
+            let below = |bound| compares(&base, &slower, 2_500, Side::Below, bound, &options).answer;
+            found[index] += usize::from(below(bound) == Answer::Fail);
+            wrong += usize::from(below(bound) == Answer::Pass);
+            wrong += usize::from(below(factor + 0.03) == Answer::Fail);
         }
-        // Two independent runs: 10% more is no failure of a claim of less than 15% more.
-        let other = scaled(curve(&truth("constant", ""), 100 + seed), 1.10);
-        let unpaired = compares(&base, &other, 5_000, Side::Below, 1.05, &Options::default()).answer;
+        // Two independent runs, without pairs: 10% more is no pass of a claim of less than 5% more.
+        let rerun = scaled(curve(&truth("constant", ""), 100 + seed), 1.10);
+        let base = curve(&truth("constant", ""), seed);
+        let unpaired = compares(&base, &rerun, 5_000, Side::Below, 1.05, &Options::default()).answer;
         assert_ne!(unpaired, Answer::Pass, "{seed}");
     }
-    assert!(found.iter().all(|count| *count >= 19), "{found:?} of 20");
+    println!("+3% found in {} of 20, +10% in {}; {wrong} of 80 answers wrong", found[0], found[1]);
+    assert!(found[0] >= 15 && found[1] >= 19 && wrong == 0, "{found:?} of 20, {wrong} wrong");
 }
 
 /// A cost of about 1 µs: bounds far from it are decided, and one beside it names the passes that would settle it.
@@ -247,4 +252,20 @@ fn counts_are_decided_by_one_pass() {
     assert_eq!(ask(&flat, &|one| one.no_cliff(Some(4_000))), Answer::Pass);
     let half = compares(&steep, &flat, 3_000, Side::Below, 0.2, &options);
     assert!(half.answer == Answer::Pass && half.value.is_some_and(|v| (v.value - 2.0 / 11.0).abs() < 2e-3), "{half:?}");
+}
+
+/// Guards against a cost, a ratio or a growth that is decided by calls on the other side of a cliff.
+#[test]
+fn what_lies_beside_a_cliff_is_not_decided() {
+    let constant = curve(&truth("constant", ""), 1);
+    let cliff = curve(&truth("cliff", "×10 at 5000"), 1);
+    let ratio = |n| compares(&constant, &cliff, n, Side::Below, 2.0, &Options::default()).answer;
+    assert_eq!(
+        [4_000, 4_900, 5_100, 8_000].map(ratio),
+        [Answer::Pass, Answer::Inconclusive, Answer::Inconclusive, Answer::Inconclusive]
+    );
+    assert_eq!(timed(&cliff, |one| cost_at(one, 5_100, Side::Below, 1e12)).answer, Answer::Inconclusive);
+    let grows = |bound, to| timed(&cliff, |one| one.grows(Side::Below, bound, to)).answer;
+    assert_eq!([grows(3.0, None), grows(100.0, None)], [Answer::Fail, Answer::Pass]);
+    assert_eq!(grows(100.0, Some(5_100)), Answer::Inconclusive);
 }

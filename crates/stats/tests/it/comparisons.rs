@@ -165,7 +165,7 @@ fn planted(effect: &str, base: &Curve) -> Curve {
 
 /// Two versions of a call whose passes ran side by side: they share what the machine did in a round (3%), and each pass
 /// has an error of its own.
-fn side_by_side(seed: u64) -> (Curve, Curve) {
+pub(crate) fn side_by_side(seed: u64) -> (Curve, Curve) {
     use landau_stats::dense::{Noise, simulate, truths};
     // Cold calls are a property of the benchmark, drawn from the seed: with them the two would differ.
     let noise = Noise { pass: 0.005, drift: 0.01, warm_up: false, ..Noise::of_call(0.05) };
