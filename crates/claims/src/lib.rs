@@ -6,8 +6,8 @@
 //! ```text
 //! claim     = subject ":" assertion
 //!           | subject "." unit "@" N relation NUMBER             a cost at n = N
-//! subject   = BENCHMARK { "." WORD } [ "." unit ]                WORD: a phase, "*" for all phases, the value of a
-//!                                                                setting, or SETTING=VALUE
+//! subject   = BENCHMARK { "." WORD } [ "." unit ]                WORD: a phase, "*" for all phases, SETTING=VALUE, or a
+//!                                                                value that only one setting has
 //! unit      = "ns" | "instructions"
 //! assertion = law [ "within" PERCENT ] [ "to" N ]                "within" with O(1) only [default: 10%]
 //!           | "grows" "at" "most" law [ "to" N ]
@@ -41,8 +41,8 @@ pub struct Claim {
 pub struct Subject {
     /// The benchmark.
     pub benchmark: String,
-    /// Phases, `*` for all phases, values of settings, or `SETTING=VALUE`. Without a phase it is the one with the
-    /// benchmark's name, or else the first.
+    /// A phase, `*` for all phases, settings as `SETTING=VALUE`, or values of settings. Without a phase it is the one
+    /// with the benchmark's name, or else the first.
     pub words: Vec<String>,
     /// The unit that the record must have, if the claim says so.
     pub unit: Option<Unit>,
@@ -229,6 +229,12 @@ impl Claim {
                 below
             }
         }
+    }
+
+    /// Returns the number of objects to measure for the claim, if it names an n: a little more, as the cost at an n
+    /// rests on the calls on both sides of it.
+    pub fn steps(&self) -> Option<u64> {
+        self.n().map(|n| n + n.div_ceil(100))
     }
 
     /// Returns whether the claim needs a base record.

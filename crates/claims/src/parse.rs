@@ -225,14 +225,16 @@ fn range(at: &mut Cursor<'_>, word: &str) -> Result<Option<u64>, ParseError> {
 }
 
 /// The spellings of the laws, without spaces.
-const LAWS: [(&str, Law); 14] = [
+const LAWS: [(&str, Law); 16] = [
     ("1", Law::Constant),
     ("logn", Law::Logarithmic),
+    ("log(n)", Law::Logarithmic),
     ("√n", Law::Root),
     ("sqrtn", Law::Root),
     ("sqrt(n)", Law::Root),
     ("n", Law::Linear),
     ("nlogn", Law::Linearithmic),
+    ("nlog(n)", Law::Linearithmic),
     ("n*logn", Law::Linearithmic),
     ("n√n", Law::Power),
     ("nsqrtn", Law::Power),

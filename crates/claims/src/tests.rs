@@ -20,6 +20,7 @@ fn each_kind_of_claim_is_read() {
         ("bind: O(n log n)", bind(), Follows { law: Law::Linearithmic, to: None }),
         ("bind: O(√n) to 90", bind(), Follows { law: Law::Root, to: Some(90) }),
         ("bind: O(sqrt(n))", bind(), Follows { law: Law::Root, to: None }),
+        ("bind: O(n log(n))", bind(), Follows { law: Law::Linearithmic, to: None }),
         ("mmap.close: grows at most O(n)", subject("mmap", &["close"], None), AtMost { law: Law::Linear, to: None }),
         ("bind: grows < 2x to 1_000", bind(), Growth { relation: Relation::Below, factor: 2.0, to: Some(1000) }),
         (
@@ -138,6 +139,15 @@ fn lines_have_comments_and_every_error_is_returned() {
     let errors = parse_lines("bind O(1)\nbind: O(1)\nbind: O(x)\n").unwrap_err();
     let places: Vec<(usize, usize)> = errors.iter().map(|one| (one.line, one.column)).collect();
     assert_eq!(places, [(1, 6), (3, 7)]);
+}
+
+/// The cost at an n rests on calls within 1% of it.
+#[test]
+fn what_is_measured_ends_beyond_the_n() {
+    let steps = |text: &str| text.parse::<Claim>().unwrap().steps();
+    assert_eq!(steps("bind: < 2us at 10000"), Some(10_100));
+    assert_eq!(steps("bind: no limit below 10"), Some(11));
+    assert_eq!(steps("bind: no cliff"), None);
 }
 
 #[test]
