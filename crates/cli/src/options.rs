@@ -49,25 +49,29 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// Checks that each setting belongs to a benchmark that runs.
+    /// Checks that each setting belongs to a benchmark that runs: one that is named or has one of the `cases`.
     ///
     /// # Errors
     ///
     /// Fails if benchmarks are named and a setting is for another one, which would have no effect.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        landau_engine::check_names(landau_bench::REGISTRY, &self.names, &self.settings.set)?;
-        let has_effect = |setting: &&String| {
-            let benchmark = setting.split('.').next();
-            self.names.is_empty() || self.names.iter().any(|name| Some(name.as_str()) == benchmark)
-        };
+    pub(crate) fn check(&self, cases: &[String]) -> anyhow::Result<()> {
+        let of_cases = cases.iter().map(|case| benchmark_of(case).to_owned());
+        let names: Vec<String> = self.names.iter().cloned().chain(of_cases).collect();
+        landau_engine::check_names(landau_bench::REGISTRY, &names, &self.settings.set)?;
+        let has_effect = |setting: &&String| names.is_empty() || names.iter().any(|name| name == benchmark_of(setting));
         match self.settings.set.iter().find(|setting| !has_effect(setting)) {
             Some(setting) => {
-                let benchmark = setting.split('.').next().unwrap_or_default();
+                let benchmark = benchmark_of(setting);
                 anyhow::bail!("--set {setting}: benchmark `{benchmark}` is not selected; name it or leave --set out")
             }
             None => Ok(()),
         }
     }
+}
+
+/// Returns the benchmark of a setting or a case: `bind` of `bind.n=500`.
+pub(crate) fn benchmark_of(text: &str) -> &str {
+    text.split('.').next().unwrap_or_default()
 }
 
 impl Default for Measurement {

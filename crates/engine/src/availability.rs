@@ -25,7 +25,7 @@ pub fn availability(registry: &[Entry], study: Study, host: &Host) -> Vec<Availa
         .iter()
         .map(|entry| {
             let (mut cases, mut unavailable) = (Vec::new(), Vec::new());
-            for settings in variants(entry, study, host.clock.unit, &[]) {
+            for settings in variants(entry, study, host.clock.unit, &[], &[]) {
                 let label = label(entry, &settings, study);
                 match (entry.support)(host, &settings) {
                     Support::Yes => cases.push(label),

@@ -88,8 +88,26 @@ impl Entry {
         })
     }
 
-    /// Returns the parameter of that name. The error says what is wrong, for [`Error::BadSetting`].
-    pub(crate) fn parameter(&self, name: &str) -> Result<&'static Parameter, String> {
+    /// Returns the number of steps of a case with these settings, before the resources of the host reduce it.
+    pub fn steps(&self, host: &Host, settings: &Settings, study: Study) -> u64 {
+        match settings.count("n") {
+            0 => (self.auto_n)(host, settings, study),
+            n => n,
+        }
+    }
+
+    /// Returns the parameter of that name if it accepts a value. The error says what is wrong.
+    pub(crate) fn setting(&self, name: &str, value: &str) -> Result<&'static Parameter, String> {
+        let parameter = self.parameter(name)?;
+        match (former::value(self.name, name, value), parameter.reject(value)) {
+            (_, None) => Ok(parameter),
+            (Some(new), Some(_)) => Err(format!("`{value}` is now `{new}`")),
+            (None, Some(reason)) => Err(reason),
+        }
+    }
+
+    /// Returns the parameter of that name. The error says what is wrong.
+    fn parameter(&self, name: &str) -> Result<&'static Parameter, String> {
         self.parameters.iter().find(|one| one.name == name).ok_or_else(|| {
             if let Some(new) = former::parameter(self.name, name) {
                 return format!("the parameter `{name}` of `{}` is now `{new}`", self.name);
@@ -101,7 +119,7 @@ impl Entry {
 }
 
 /// Returns the word most like `name`, if any is similar.
-fn nearest<'a>(name: &str, words: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn nearest<'a>(name: &str, words: impl Iterator<Item = &'a str>) -> Option<String> {
     words
         .map(|word| (strsim::jaro_winkler(name, word), word))
         .filter(|(likeness, _)| *likeness > 0.75)

@@ -50,6 +50,16 @@ pub enum Error {
         /// The phases that it has.
         known: Vec<String>,
     },
+    /// A word about a benchmark names neither a phase nor a setting, or more than one.
+    #[error("`{benchmark}.{word}`: {reason}")]
+    BadWord {
+        /// The benchmark.
+        benchmark: String,
+        /// The word as typed.
+        word: String,
+        /// What is wrong with it, and what to write instead.
+        reason: String,
+    },
     /// The folder for the benchmarks' files cannot be used.
     #[error("cannot create a scratch folder in {}; choose another place with --dir or TMPDIR", .path.display())]
     Scratch {

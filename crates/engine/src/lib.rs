@@ -61,7 +61,7 @@ pub use lab_options::{Fault, StepWindows};
 pub use observer::{Event, Observer, Silent};
 pub use order::ARGUMENT as WORKER_ARGUMENT;
 pub use plan::{Plan, Planned};
-pub use request::{Request, check_names, check_phase};
+pub use request::{Request, Word, check_names, check_phase, word};
 pub use run::{Changes, Session, check_space, resume, run};
 pub use scratch::{Scratch, free_bytes as scratch_free_bytes};
 pub use settings::{Kind, Parameter, Settings};

@@ -1,7 +1,7 @@
 //! The plan of a run: what was asked for, resolved on this host into cases with their sizes, and what is skipped and
 //! why.
 
-use crate::request::{Override, choose, overrides};
+use crate::request::{Chosen, Override, choose, chosen_cases, overrides};
 use crate::size::{Free, fit};
 use crate::{Cost, Entry, Error, Fault, Parameter, Request, Settings, StepWindows, Study, Support};
 use landau_record::schema::{Adaptive, Annotation, AnnotationKind, Case, Host, Phase, Reduced, Skip, Unit};
@@ -62,19 +62,22 @@ impl Plan {
         clock: Clock,
         scratch_free_bytes: Option<u64>,
     ) -> Result<Self, Error> {
-        let chosen = choose(registry, &request.names)?;
+        let of_user = chosen_cases(registry, &request.cases)?;
+        let named = of_user.iter().map(|case| case.benchmark.to_owned());
+        let named: Vec<String> = request.names.iter().cloned().chain(named).collect();
+        let chosen = choose(registry, &named)?;
         let overrides = overrides(registry, &chosen, &request.settings)?;
         let free = Free { headroom: headroom(), scratch_bytes: scratch_free_bytes };
         let (mut cases, mut skips) = (Vec::new(), Vec::new());
         for entry in chosen {
             let own: Vec<Override> = overrides.iter().copied().filter(|one| one.benchmark == entry.name).collect();
-            if request.study == Study::Quick && !entry.in_quick && request.names.is_empty() && own.is_empty() {
+            if request.study == Study::Quick && !entry.in_quick && named.is_empty() && own.is_empty() {
                 let reason =
                     format!("it takes too long for the quick study of everything; run `landau run {}`", entry.name);
                 skips.push(Skip { label: entry.name.to_owned(), reason });
                 continue;
             }
-            for settings in variants(entry, request.study, host.clock.unit, &own) {
+            for settings in variants(entry, request.study, host.clock.unit, &own, &of_user) {
                 let label = label(entry, &settings, request.study);
                 let size = match (entry.support)(&host, &settings) {
                     Support::No(reason) => Err(reason),
@@ -132,10 +135,21 @@ impl Plan {
 }
 
 /// Returns the settings of each case of a benchmark: the study's values, replaced by each variant's, then the user's.
-pub(crate) fn variants(entry: &Entry, study: Study, unit: Unit, overrides: &[Override]) -> Vec<Settings> {
+/// Cases that the user chose replace the variants.
+pub(crate) fn variants(
+    entry: &Entry,
+    study: Study,
+    unit: Unit,
+    overrides: &[Override],
+    chosen: &[Chosen],
+) -> Vec<Settings> {
     let mut found: Vec<Settings> = Vec::new();
+    let chosen: Vec<&[(&str, &str)]> =
+        chosen.iter().filter(|case| case.benchmark == entry.name).map(|case| &case.settings[..]).collect();
     let differing = entry.variants.iter().filter(|one| one.from <= study).map(|one| one.settings);
-    for variant in std::iter::once(&[][..]).chain(differing) {
+    let of_study = std::iter::once(&[][..]).chain(differing);
+    let variants: Vec<&[(&str, &str)]> = if chosen.is_empty() { of_study.collect() } else { chosen };
+    for variant in variants {
         let mut settings = Settings::of_study(entry.parameters, study);
         let emulated = if unit != Unit::Ns && study == Study::Quick { entry.emulated } else { &[] };
         for (name, value) in emulated.iter().chain(variant) {
@@ -220,8 +234,13 @@ mod tests {
     use crate::fake::REGISTRY;
 
     fn plan(study: Study, settings: &[&str]) -> Plan {
+        plan_of(&[], study, settings)
+    }
+
+    fn plan_of(cases: &[&str], study: Study, settings: &[&str]) -> Plan {
         let request = Request {
             names: vec!["fake".to_owned()],
+            cases: cases.iter().map(|&one| one.to_owned()).collect(),
             study,
             pass_count: None,
             adaptive: Adaptive::Off,
@@ -244,6 +263,16 @@ mod tests {
         let full = plan(Study::Full, &[]);
         assert_eq!((full.pass_count, full.cases[0].case.n), (9, 1_000));
         assert_eq!(full.skips[0].reason, "seven is not supported");
+    }
+
+    /// Guards against cases of the study among those that the user chose, and against a size that all of them share.
+    #[test]
+    fn chosen_cases_replace_those_of_the_study() {
+        let plan = plan_of(&["fake.blue.n=50", "fake"], Study::Quick, &[]);
+        assert_eq!(labels(&plan), ["fake colour=blue", "fake"]);
+        assert_eq!((plan.cases[0].case.n, plan.cases[1].case.n), (50, 100));
+        let set = plan_of(&["fake.blue", "fake"], Study::Quick, &["fake.colour=red"]);
+        assert_eq!(labels(&set), ["fake"]);
     }
 
     /// A case that takes long has fewer passes, in rounds from the first to the last; a number that the user chose is

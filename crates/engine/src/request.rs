@@ -1,14 +1,18 @@
 //! What the user asked for, and whether its names and values exist.
 
-use crate::{Entry, Error, Study};
+use crate::entry::nearest;
+use crate::{Entry, Error, Kind, Parameter, Study};
 use landau_record::former;
 use landau_record::schema::Adaptive;
 
 /// What the user asked for, as typed.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Names of benchmarks; empty means all.
+    /// Names of benchmarks; empty means those of `cases`, or all if that is empty too.
     pub names: Vec<String>,
+    /// `benchmark` or `benchmark.setting.setting…`: these cases of a benchmark instead of those of the study, in the
+    /// order given. A setting is written as [`word`] reads it.
+    pub cases: Vec<String>,
     /// How much is measured.
     pub study: Study,
     /// Passes of each case; none for the study's own number.
@@ -31,6 +35,75 @@ pub(crate) struct Override<'a> {
     pub(crate) value: &'a str,
 }
 
+/// A case that was asked for instead of those of the study.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chosen<'a> {
+    pub(crate) benchmark: &'a str,
+    pub(crate) settings: Vec<(&'static str, &'a str)>,
+}
+
+/// What a word about a benchmark names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word<'a> {
+    /// A phase.
+    Phase(&'static str),
+    /// A value of a parameter.
+    Setting {
+        /// The name of the parameter.
+        name: &'static str,
+        /// The value.
+        value: &'a str,
+    },
+}
+
+/// Returns what a word about a benchmark names: a phase, `PARAMETER=VALUE`, or one of the words or a port range that
+/// exactly one parameter accepts. A number alone names nothing: it could be meant for n.
+pub fn word<'a>(registry: &[Entry], benchmark: &str, text: &'a str) -> Result<Word<'a>, Error> {
+    let entry = Entry::find(registry, benchmark)?;
+    if let Some(phase) = entry.phases.iter().find(|one| one.name == text) {
+        return Ok(Word::Phase(phase.name));
+    }
+    let bad = |reason: String| Error::BadWord { benchmark: benchmark.to_owned(), word: text.to_owned(), reason };
+    if let Some((name, value)) = text.split_once('=') {
+        return entry.setting(name, value).map(|one| Word::Setting { name: one.name, value }).map_err(bad);
+    }
+    let has_words = |one: &&Parameter| matches!(one.kind, Kind::Choice(_) | Kind::PortRange);
+    let others = || entry.parameters.iter().filter(has_words).map(|one| one.name);
+    let accepting: Vec<&str> = others().filter(|name| entry.setting(name, text).is_ok()).collect();
+    match accepting.as_slice() {
+        [name] => Ok(Word::Setting { name, value: text }),
+        [] => Err(
+            match (former::phase(benchmark, text), others().find_map(|name| former::value(benchmark, name, text))) {
+                (Some(new), _) => Error::FormerPhase { benchmark: benchmark.to_owned(), old: text.to_owned(), new },
+                (None, Some(new)) => bad(format!("`{text}` is now `{new}`")),
+                (None, None) => bad(unknown_word(entry, text)),
+            },
+        ),
+        several => {
+            let written: Vec<String> = several.iter().map(|name| format!("{name}={text}")).collect();
+            let names = several.join(" and ");
+            Err(bad(format!("`{text}` may be a value of {names}; write {}", written.join(" or "))))
+        }
+    }
+}
+
+/// What a benchmark has instead of a word that it lacks.
+fn unknown_word(entry: &Entry, text: &str) -> String {
+    let phases = entry.phases.iter().map(|one| one.name);
+    let values = entry.parameters.iter().flat_map(|one| match one.kind {
+        Kind::Choice(words) => words,
+        _ => &[],
+    });
+    let near = nearest(text, phases.clone().chain(values.copied()));
+    let near = near.map_or(String::new(), |word| format!(" (did you mean `{word}`?)"));
+    let settings: Vec<&str> = entry.parameters.iter().map(|one| one.name).collect();
+    format!(
+        "it has no phase or setting `{text}`{near}; phases: {}; settings, written SETTING=VALUE: {}",
+        phases.collect::<Vec<_>>().join(", "),
+        settings.join(", ")
+    )
+}
+
 /// Checks that every benchmark and setting exists, and that each setting is of a benchmark that will run.
 pub fn check_names(registry: &[Entry], names: &[String], settings: &[String]) -> Result<(), Error> {
     let chosen = choose(registry, names)?;
@@ -51,6 +124,28 @@ pub fn check_phase(registry: &[Entry], benchmark: &str, phase: &str) -> Result<(
             known: phases.iter().map(|one| one.name.to_owned()).collect(),
         },
     })
+}
+
+/// Parses the cases that were asked for.
+pub(crate) fn chosen_cases<'a>(registry: &[Entry], cases: &'a [String]) -> Result<Vec<Chosen<'a>>, Error> {
+    cases.iter().map(|text| chosen_case(registry, text)).collect()
+}
+
+fn chosen_case<'a>(registry: &[Entry], text: &'a str) -> Result<Chosen<'a>, Error> {
+    let mut words = text.split('.');
+    let benchmark = words.next().unwrap_or_default();
+    Entry::find(registry, benchmark)?;
+    let mut settings = Vec::new();
+    for text in words {
+        match word(registry, benchmark, text)? {
+            Word::Setting { name, value } => settings.push((name, value)),
+            Word::Phase(_) => {
+                let reason = "it is a phase; a case has settings only".to_owned();
+                return Err(Error::BadWord { benchmark: benchmark.to_owned(), word: text.to_owned(), reason });
+            }
+        }
+    }
+    Ok(Chosen { benchmark, settings })
 }
 
 /// Returns the benchmarks that were asked for, in the registry's order; all of them if none was named.
@@ -88,20 +183,15 @@ fn parse<'a>(registry: &[Entry], text: &'a str) -> Result<Override<'a>, Error> {
     let form = || bad("write it as BENCHMARK.PARAMETER=VALUE, for example bind.n=2000".to_owned());
     let (path, value) = text.split_once('=').ok_or_else(form)?;
     let (benchmark, name) = path.split_once('.').ok_or_else(form)?;
-    let entry = Entry::find(registry, benchmark)?;
-    let parameter = entry.parameter(name).map_err(bad)?;
-    match (former::value(benchmark, name, value), parameter.reject(value)) {
-        (_, None) => Ok(Override { benchmark, name, value }),
-        (Some(new), Some(_)) => Err(bad(format!("`{value}` is now `{new}`"))),
-        (None, Some(reason)) => Err(bad(reason)),
-    }
+    Entry::find(registry, benchmark)?.setting(name, value).map_err(bad)?;
+    Ok(Override { benchmark, name, value })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fake::Fake;
-    use crate::{Benchmark, Context, Facts, Kind, Parameter, Phase, Stop, Timer};
+    use crate::{Benchmark, Context, Facts, Phase, Stop, Timer};
 
     const REGISTRY: &[Entry] = &[Entry::of::<Fake>(), Entry::of::<Renamed>()];
 
@@ -115,7 +205,8 @@ mod tests {
         const PHASES: &'static [Phase] = &[Phase::up("dispatch", "")];
         const PARAMETERS: &'static [Parameter] = &[
             Parameter::steps("10", "100", "1000", ""),
-            Parameter::fixed("backend", Kind::Choice(&["epoll"]), "epoll", ""),
+            Parameter::fixed("backend", Kind::Choice(&["epoll", "any"]), "epoll", ""),
+            Parameter::fixed("object", Kind::Choice(&["pipe", "any"]), "pipe", ""),
         ];
         const CAVEATS: &'static [&'static str] = &[];
         const SOURCE: &'static str = "";
@@ -153,6 +244,38 @@ mod tests {
         assert!(error(&[], &["event_loop.mechanism=epoll"]).contains("`mechanism` of `event_loop` is now `backend`"));
         let phase = check_phase(REGISTRY, "event_loop", "events").unwrap_err().to_string();
         assert!(phase.contains("the phase `events` of `event_loop` is now `dispatch`"), "{phase}");
+    }
+
+    /// Guards against a value that is silently taken for that of another setting.
+    #[test]
+    fn a_word_is_a_phase_or_a_value_of_exactly_one_parameter() {
+        let of = |text| word(REGISTRY, "event_loop", text);
+        assert_eq!(of("dispatch").unwrap(), Word::Phase("dispatch"));
+        assert_eq!(of("backend=epoll").unwrap(), Word::Setting { name: "backend", value: "epoll" });
+        assert_eq!(of("epoll").unwrap(), Word::Setting { name: "backend", value: "epoll" });
+        let error = |text| of(text).unwrap_err().to_string();
+        assert_eq!(
+            error("any"),
+            "`event_loop.any`: `any` may be a value of backend and object; write backend=any or object=any"
+        );
+        assert!(error("epol").contains("no phase or setting `epol` (did you mean `epoll`?); phases: dispatch"));
+        assert!(error("100").contains("no phase or setting `100`"));
+        assert!(error("backend=x").contains("`x` is not one of epoll, any"));
+        assert!(error("mechanism=epoll").contains("is now `backend`"));
+        assert!(error("events").contains("is now `dispatch`"));
+    }
+
+    #[test]
+    fn a_case_has_settings_only() {
+        let error = |text: &str| chosen_cases(REGISTRY, &[text.to_owned()]).unwrap_err().to_string();
+        let owned = ["event_loop.epoll.n=5".to_owned()];
+        let chosen = chosen_cases(REGISTRY, &owned).unwrap();
+        assert_eq!(
+            (chosen[0].benchmark, &chosen[0].settings[..]),
+            ("event_loop", &[("backend", "epoll"), ("n", "5")][..])
+        );
+        assert!(error("event_loop.dispatch").contains("a case has settings only"));
+        assert!(error("evnt_loop").contains("did you mean `event_loop`?"));
     }
 
     /// Such a setting would have no effect, and the user would believe that it had.

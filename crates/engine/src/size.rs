@@ -23,10 +23,7 @@ pub(crate) fn fit(
     host: &Host,
     free: &Free,
 ) -> Result<(u64, Option<Reduced>), String> {
-    let requested = match settings.count("n") {
-        0 => (entry.auto_n)(host, settings, study),
-        n => n,
-    };
+    let requested = entry.steps(host, settings, study);
     let mut settings = settings.clone();
     settings.set("n", &requested.to_string());
     let cost = (entry.cost)(&settings);

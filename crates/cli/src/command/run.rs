@@ -2,7 +2,7 @@
 
 use crate::assessor::RecordAssessor;
 use crate::command::{report, show};
-use crate::options::{Measurement, whole_seconds};
+use crate::options::{Measurement, benchmark_of, whole_seconds};
 use crate::progress::Progress;
 use crate::status;
 use anyhow::{Context, bail};
@@ -23,18 +23,23 @@ use std::time::Duration;
   landau run                                  run every benchmark
   landau run socket bind --passes 9           run two benchmarks, nine passes each
   landau run bind --set bind.family=v6        set a parameter; `landau list --long` lists them
+  landau run --case fork --case fork.static   measure these two cases of fork, not all of the study
   landau run --study full --time-limit 30m    run every case at full size, for at most half an hour
   landau run --resume FILE                    continue an interrupted run
   landau run --resume FILE --until-resolved   add passes to a complete one")]
 pub(crate) struct Args {
     #[command(flatten)]
     measurement: Measurement,
+    /// Measure this case of a benchmark instead of those of the study, such as bind, fork.static or
+    /// bind.range=40000-42001.n=500; may be repeated
+    #[arg(long, value_name = "BENCHMARK[.SETTING]...")]
+    case: Vec<String>,
     /// Write the record to this file [default: landau-TIME.landau.ndjson]
     #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
     output: Option<PathBuf>,
     /// Continue an interrupted run, and append to its record; add passes to a complete one with --passes or
     /// --until-resolved
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "study", "set", "seed", "cpu"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "case", "study", "set", "seed", "cpu"])]
     resume: Option<PathBuf>,
     /// Repeat the cases whose curves are not resolved until all are, at most 100 times each [default: at most 20 times
     /// the study's passes, for a part of the time that those took, but at least 10 s; not at all with --passes]
@@ -80,8 +85,10 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 
 fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Measured)> {
     let path = args.output.clone().unwrap_or_else(default_path);
-    args.measurement.check()?;
-    let (named, study) = (&args.measurement.names, args.measurement.study.study());
+    args.measurement.check(&args.case)?;
+    let of_cases = args.case.iter().map(|case| benchmark_of(case).to_owned());
+    let named: Vec<String> = args.measurement.names.iter().cloned().chain(of_cases).collect();
+    let study = args.measurement.study.study();
     let is_run = |entry: &&Entry| {
         let is_in_study = entry.in_quick || study != Study::Quick;
         named.iter().any(|name| name == entry.name) || (named.is_empty() && is_in_study)
@@ -91,6 +98,7 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Measured)> {
     let measurement = &args.measurement;
     let request = Request {
         names: measurement.names.clone(),
+        cases: args.case.clone(),
         study: measurement.study.study(),
         pass_count: measurement.passes,
         adaptive: adaptive(args),

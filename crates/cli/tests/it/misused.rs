@@ -18,6 +18,26 @@ fn an_unknown_benchmark_is_an_error_that_suggests_the_nearest() {
 }
 
 #[test]
+fn a_wrong_case_is_an_error_that_names_the_valid_settings() {
+    let room = Room::new();
+    for (case, answer) in [
+        ("bnd", "did you mean `bind`?"),
+        ("fork.statc", "did you mean `static`?"),
+        ("fork.run", "it is a phase; a case has settings only"),
+        ("fork.linkage=x", "is not one of"),
+        ("request.poll", "write backend=poll or idle=poll"),
+    ] {
+        let ran = room.landau(&["run", "--case", case, "--no-report"]);
+        assert!(ran.status == Some(2) && ran.err.contains(answer), "{case}: {ran:?}");
+    }
+    assert!(std::fs::read_dir(room.path()).unwrap().all(|entry| entry.unwrap().file_name() == "state"));
+    let (ran, record) = room.smoke(&["--case", "socket.udp.n=20", "--case", "socket.n=10"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let cases: Vec<(&str, u64)> = record.cases.iter().map(|case| (case.label.as_str(), case.n)).collect();
+    assert_eq!(cases, [("socket type=udp", 20), ("socket", 10)]);
+}
+
+#[test]
 fn a_wrong_setting_is_an_error_that_names_the_valid_ones() {
     let room = Room::new();
     for (setting, answer) in [

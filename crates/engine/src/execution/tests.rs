@@ -77,6 +77,7 @@ impl<F: Fn(u32, u32) -> Option<u32>> Assessor for Judge<F> {
 fn plan(adaptive: Adaptive, time_limit_s: Option<u64>) -> Plan {
     let request = Request {
         names: Vec::new(),
+        cases: Vec::new(),
         study: Study::Quick,
         pass_count: Some(2),
         adaptive,

@@ -81,6 +81,7 @@ fn plan(registry: &[Entry], job: &Job, scratch: &Path) -> Result<Plan, landau_en
     let (host, clock) = describe_host_in(job.unit, Pinning::Last)?;
     let request = Request {
         names: job.names.clone(),
+        cases: Vec::new(),
         study: Study::named(&job.study).unwrap_or(Study::Quick),
         pass_count: job.pass_count,
         adaptive: Adaptive::Off,

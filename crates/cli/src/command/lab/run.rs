@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     if args.kernel.iter().any(|word| matches!(Source::parse(word), Ok(Source::DebianList))) {
         return list_debian(args);
     }
-    args.measurement.check()?;
+    args.measurement.check(&[])?;
     let program = args.program.clone().map_or_else(own_program, Ok)?;
     let choice = choose(args, &program)?;
     let (platform, kernels) = (choice.platform, &choice.kernels);
