@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what this crate is for")]
 
 mod assessor;
+mod claims;
 mod command;
 mod former;
 mod load;

@@ -1,4 +1,5 @@
-//! Exit statuses and output: 0 success, 1 a check failed, 2 the command could not run. A closed pipe is a success.
+//! Exit statuses and output: 0 success, 1 a check failed, 2 the command could not run. A closed pipe is a success, but
+//! does not change the status of a command whose status is its answer.
 
 use anyhow::Context;
 use std::io::Write;
@@ -24,15 +25,28 @@ pub(crate) fn of_usage(words: &[String]) -> u8 {
 
 /// Prints the error and returns its status. A closed pipe is a success: `landau show x | head`.
 pub(crate) fn of_failure(error: &anyhow::Error) -> ExitCode {
-    let closed = error.chain().any(|cause| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
-    });
-    if closed {
+    if is_closed_pipe(error) {
         return ExitCode::from(DONE);
     }
     // If standard error is closed too, the status must do.
     let _ = writeln!(std::io::stderr(), "landau: {error:#}");
     ExitCode::from(COULD_NOT_RUN)
+}
+
+/// Returns whether the reader of standard output has gone away.
+pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// Prints the text of an answer that the exit status gives too; returns that status, whether or not somebody reads the
+/// text.
+pub(crate) fn answer(text: &str, status: u8) -> anyhow::Result<u8> {
+    match print(text) {
+        Err(error) if !is_closed_pipe(&error) => Err(error),
+        _ => Ok(status),
+    }
 }
 
 /// Prints to standard output. Unlike `println!` it returns an error where that fails.

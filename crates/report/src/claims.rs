@@ -8,7 +8,7 @@ use crate::comparisons::{Place, by_round, is_paired};
 use crate::findings::instrument::Instrument;
 use crate::quantity::Unit;
 use crate::text::claim as words;
-use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, unit_of};
+use crate::{Analysis, between_runs, unit_of};
 use landau_claims::{Assertion, Claim, Law, Placed, Reference, Relation};
 pub use landau_stats::claim::Answer;
 use landau_stats::claim::{self, Decision, Evidence, LOGARITHM, Side, Subject};
@@ -25,18 +25,35 @@ pub struct Checked {
     pub line: usize,
     /// The record.
     pub record: String,
-    /// The answer.
-    pub answer: Answer,
-    /// The evidence in words: what was seen, with its interval.
-    pub text: String,
-    /// What would settle an inconclusive claim; absent where nothing is known to.
-    pub settle: Option<String>,
-    /// The quantity that the claim bounds, with its interval; absent where there is none.
-    pub value: Option<Estimate>,
-    /// What decided; absent if the record lacks the curve.
-    pub evidence: Option<Evidence>,
     /// What costs of the record count.
     pub unit: Unit,
+    /// The answer: of several curves the worst.
+    pub answer: Answer,
+    /// The evidence in words: what was seen, with its interval, on each curve with that answer.
+    pub text: String,
+    /// What would settle an inconclusive claim; null where nothing is known to.
+    pub settle: Option<String>,
+    /// The curves that the claim is about; none if the record lacks them.
+    pub curves: Vec<Decided>,
+}
+
+/// The answer of one curve.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Decided {
+    /// The label of the case.
+    pub case: String,
+    /// The phase.
+    pub phase: String,
+    /// The answer.
+    pub answer: Answer,
+    /// The evidence in words.
+    pub text: String,
+    /// What would settle it; null where nothing is known to.
+    pub settle: Option<String>,
+    /// The quantity that the claim bounds, with its interval; null where there is none.
+    pub value: Option<Estimate>,
+    /// What decided; null for a limit, and if the other curve of a ratio is missing.
+    pub evidence: Option<Evidence>,
 }
 
 /// A record with its analysis and the name that answers show.
@@ -48,46 +65,41 @@ pub struct Source<'a> {
     pub name: &'a str,
 }
 
-/// The answer to a claim before it is named.
-struct Found {
-    answer: Answer,
-    text: String,
-    settle: Option<String>,
-    decision: Option<Decision>,
-}
-
-/// Returns the answer of a record to the claim of a line. A claim about all phases passes if each passes; the first
-/// that fails, or else the first that is inconclusive, is told.
+/// Returns the answer of a record to the claim of a line, whose words are phases, `*` and `SETTING=VALUE`. A claim about
+/// all phases passes if each passes.
 pub fn check(placed: &Placed, record: Source<'_>, base: Option<Source<'_>>) -> Checked {
     let claim = &placed.claim;
-    let found = subject::resolve(&claim.subject, record.analysis).map_or_else(Found::unknown, |curves| {
-        let each = curves.iter().map(|curve| decide(claim, *curve, record.analysis, base));
-        // Of equal answers the first counts.
-        each.reduce(|worst, one| if one.answer > worst.answer { one } else { worst })
-            .unwrap_or_else(|| Found::unknown("it has no phase".to_owned()))
-    });
+    let (curves, missing) = match subject::resolve(&claim.subject, record.analysis) {
+        Ok(curves) => (curves.iter().map(|curve| decide(claim, *curve, record.analysis, base)).collect(), None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    let answer = curves.iter().map(|one: &Decided| one.answer).max().unwrap_or(Answer::Inconclusive);
+    let deciding = || curves.iter().filter(|one| one.answer == answer);
     Checked {
         claim: placed.text.clone(),
         line: placed.line,
         record: record.name.to_owned(),
-        answer: found.answer,
-        text: found.text,
-        settle: found.settle,
-        value: found.decision.as_ref().and_then(|decision| decision.value),
-        evidence: found.decision.map(|decision| decision.evidence),
         unit: unit_of(record.analysis.record),
+        answer,
+        text: joined(deciding().map(|one| &one.text).chain(&missing)),
+        settle: Some(joined(deciding().filter_map(|one| one.settle.as_ref()))).filter(|text| !text.is_empty()),
+        curves,
     }
 }
 
-impl Found {
-    /// The record cannot answer.
-    fn unknown(why: String) -> Self {
-        Self { answer: Answer::Inconclusive, text: why, settle: None, decision: None }
+/// Joins texts; equal ones, as of a limit that all phases share, are said once.
+fn joined<'t>(texts: impl Iterator<Item = &'t String>) -> String {
+    let mut all: Vec<&str> = Vec::new();
+    for text in texts {
+        if !all.contains(&text.as_str()) {
+            all.push(text);
+        }
     }
+    all.join("; ")
 }
 
 /// Decides a claim about one curve.
-fn decide(claim: &Claim, curve: Curve<'_>, analysis: &Analysis<'_>, base: Option<Source<'_>>) -> Found {
+fn decide(claim: &Claim, curve: Curve<'_>, analysis: &Analysis<'_>, base: Option<Source<'_>>) -> Decided {
     let options = options_of(analysis.record);
     let (study, phase) = curve;
     let subject =
@@ -105,39 +117,52 @@ fn decide(claim: &Claim, curve: Curve<'_>, analysis: &Analysis<'_>, base: Option
             let instrument = Instrument::of(analysis);
             subject.no_recurring_outlier(*below, &|pattern| instrument.explains(pattern))
         }
-        Assertion::NoLimit { below } => return limit(claim, study, phase, *below),
+        Assertion::NoLimit { below } => return limit(claim, curve, *below),
         Assertion::Ratio { relation, factor, of, n } => {
             match ratio(curve, analysis, of, base, (*n, side(*relation), *factor)) {
                 Ok(decision) => decision,
-                Err(why) => return Found::unknown(why),
+                Err(why) => return decided(curve, Answer::Inconclusive, why, None),
             }
         }
     };
-    let text = words::evidence(claim, &decision, study, phase);
-    let settle = words::settle(claim, &decision, study);
-    Found { answer: decision.answer, text, settle, decision: Some(decision) }
+    Decided {
+        value: decision.value,
+        evidence: Some(decision.evidence.clone()),
+        ..decided(
+            curve,
+            decision.answer,
+            words::evidence(claim, &decision, study, phase),
+            words::settle(claim, &decision, study),
+        )
+    }
+}
+
+/// The answer of a curve without a value.
+fn decided((study, phase): Curve<'_>, answer: Answer, text: String, settle: Option<String>) -> Decided {
+    let (case, phase) = (study.case.label.clone(), phase.phase.name.clone());
+    Decided { case, phase, answer, text, settle, value: None, evidence: None }
 }
 
 /// A limit is a fact: the first pass that met one below the n refutes the claim.
-fn limit(claim: &Claim, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, below: Option<u64>) -> Found {
+fn limit(claim: &Claim, curve: Curve<'_>, below: Option<u64>) -> Decided {
+    let (study, phase) = curve;
     let is_below = |n: u64| below.is_none_or(|end| n < end);
     let shortest = phase.curve.passes.iter().filter_map(|pass| pass.n.iter().max()).min().copied().unwrap_or(0);
     let crash = study.crashes.iter().find(|crash| crash.last_n.is_none_or(is_below));
-    let answer = |answer, text| Found { answer, text, settle: None, decision: None };
     if let Some(crash) = crash {
-        return answer(Answer::Fail, crash.meaning.clone());
+        return decided(curve, Answer::Fail, crash.meaning.clone(), None);
     }
     match &study.limit {
-        Some(met) if is_below(met.range.0) => answer(Answer::Fail, words::limit(met, study)),
+        Some(met) if is_below(met.range.0) => decided(curve, Answer::Fail, words::limit(met, study), None),
         // A curve that ends just before the n has met no limit below it.
         _ if below.is_some_and(|end| u64::from(shortest) + 1 < end) => {
-            let settle = Some(words::measure_further(claim));
-            Found {
-                settle,
-                ..answer(Answer::Inconclusive, format!("{}: {}", study.case.label, words::ends_at(f64::from(shortest))))
-            }
+            let text = format!("{}: {}", study.case.label, words::ends_at(f64::from(shortest)));
+            decided(curve, Answer::Inconclusive, text, Some(words::measure_further(claim)))
         }
-        _ => answer(Answer::Pass, words::no_limit(study, f64::from(shortest), phase.curve.passes.len())),
+        _ => {
+            let text = words::no_limit(study, f64::from(shortest), phase.curve.passes.len());
+            decided(curve, Answer::Pass, text, None)
+        }
     }
 }
 
@@ -218,9 +243,20 @@ fn order(law: Law) -> f64 {
     }
 }
 
-/// Returns the answer to all claims together: a failure outweighs what is inconclusive.
-pub fn overall(all: &[Checked]) -> Answer {
-    all.iter().map(|one| one.answer).max().unwrap_or(Answer::Pass)
+/// Every claim decided by every record.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// The answer to all claims together: a failure outweighs what is inconclusive.
+    pub answer: Answer,
+    /// The claims in their order, each by the records in theirs.
+    pub claims: Vec<Checked>,
+}
+
+impl Report {
+    /// Returns the answers with the one to all of them.
+    pub fn of(claims: Vec<Checked>) -> Self {
+        Self { answer: claims.iter().map(|one| one.answer).max().unwrap_or(Answer::Pass), claims }
+    }
 }
 
 /// Returns an answer as one word.

@@ -1,14 +1,14 @@
 //! `landau check`: decides claims about growth by records, for CI and for bisection.
 
+use crate::claims::{cases, resolved};
 use crate::command::{report, show};
 use crate::{status, terminal};
 use anyhow::{Context, bail, ensure};
-use landau_claims::{Claim, ParseError, Placed};
+use landau_claims::{ParseError, Placed};
 use landau_engine::Scratch;
 use landau_record::Record;
 use landau_report::Analysis;
-use landau_report::claims::{self, Answer, Checked, Source, junit};
-use std::collections::BTreeMap;
+use landau_report::claims::{self, Answer, Checked, Report, Source, junit};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,7 +26,7 @@ use std::process::{Command, Stdio};
 Claims, one a line; # begins a comment:
   bind: O(1) within 10% to 10000          the cost at 10,000 is that at small n, within 10%
   mmap.munmap: grows at most O(n)         the phase munmap; a cliff fails
-  fork.dynamic: < 1.1x base at 3000       the case with that setting, over the base record
+  fork.dynamic: < 1.1x base at 3000       the case with linkage=dynamic, over the base record
   fork.static: < 0.8x fork.dynamic at 3000
   bind: < 2us at 900                      a cost; bind.instructions@900 < 2000 counts instructions
   bind: grows < 2x to 10000               the cost at 10,000 over that at the smallest n
@@ -62,15 +62,18 @@ pub(crate) struct Args {
 const INCONCLUSIVE: u8 = 125;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
-    let (placed, records) = read_claims(args)?;
-    for one in &placed {
-        landau_engine::check_names(landau_bench::REGISTRY, std::slice::from_ref(&one.claim.subject.benchmark), &[])
-            .with_context(|| format!("line {}", one.line))?;
+    let (mut placed, records) = read_claims(args)?;
+    for one in &mut placed {
+        one.claim = resolved(&one.claim).with_context(|| format!("line {}", one.line))?;
     }
     let needs_base = placed.iter().find(|one| one.claim.needs_base());
     if let (Some(one), None) = (needs_base, &args.base) {
         bail!("line {}: `{}` needs a base record; pass it with --base", one.line, one.text);
     }
+    if let Some(path) = &args.junit {
+        check_junit(path)?;
+    }
+    let base = args.base.as_ref().map(|path| Record::read(path)).transpose()?;
     let (measured, records) = if records.is_empty() {
         let scratch = Scratch::create(&std::env::temp_dir())?;
         let record = measure(&placed, scratch.path())?;
@@ -80,30 +83,34 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     };
     let read = records.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
     drop(measured);
-    let base = args.base.as_ref().map(|path| Record::read(path)).transpose()?;
     let names = show::names(&records);
-    let answers = answers(&placed, &read, &names, base.as_ref());
+    let report = Report::of(answers(&placed, &read, &names, base.as_ref()));
     if let Some(path) = &args.junit {
-        write_junit(path, &answers)?;
+        write_junit(path, &report.claims)?;
     }
-    let overall = claims::overall(&answers);
-    status::print(&if args.json { as_json(&answers, overall)? } else { as_text(&answers, read.len() > 1) })?;
-    for record in &read {
-        show::warn_of(record);
-    }
-    Ok(match overall {
+    let status = match report.answer {
         Answer::Pass => status::DONE,
         Answer::Fail => status::FAILED,
         Answer::Inconclusive => INCONCLUSIVE,
-    })
+    };
+    let text = match args.json {
+        true => serde_json::to_string_pretty(&report)?,
+        false => as_text(&report.claims, read.len() > 1),
+    };
+    let status = status::answer(&text, status)?;
+    for record in &read {
+        show::warn_of(record);
+    }
+    Ok(status)
 }
 
 /// Returns the claims and the paths of the records.
 fn read_claims(args: &Args) -> anyhow::Result<(Vec<Placed>, Vec<PathBuf>)> {
     if !args.claim.is_empty() {
-        let text = args.claim.join("\n");
-        ensure!(text.lines().count() == args.claim.len(), "a claim is one line; use a file for several");
-        return Ok((parsed("--claim", &text)?, args.files.clone()));
+        ensure!(args.claim.iter().all(|one| one.lines().count() <= 1), "a claim is one line; use a file for several");
+        let placed = parsed("--claim", &args.claim.join("\n"))?;
+        ensure!(placed.len() == args.claim.len(), "a --claim is empty; write for example --claim 'bind: no cliff'");
+        return Ok((placed, args.files.clone()));
     }
     let Some((file, records)) = args.files.split_first() else {
         bail!("no claims; pass a file of claims, - for standard input, or --claim TEXT");
@@ -134,28 +141,13 @@ fn parsed(name: &str, text: &str) -> anyhow::Result<Vec<Placed>> {
     })
 }
 
-/// How far beyond the n of a claim a benchmark goes: the cost there rests on the calls within 1%.
-const BEYOND: f64 = 1.01;
-
-/// Measures the benchmarks of the claims with the quick study, each at least as far as its claims ask, and returns the
-/// record.
+/// Measures the cases of resolved claims as far as they ask, with the passes of the quick study, and returns the record.
 fn measure(placed: &[Placed], directory: &Path) -> anyhow::Result<PathBuf> {
-    let mut sizes: BTreeMap<&str, Option<u64>> = BTreeMap::new();
-    for Claim { subject, .. } in placed.iter().map(|one| &one.claim) {
-        sizes.entry(&subject.benchmark).or_default();
-    }
-    for claim in placed.iter().map(|one| &one.claim) {
-        if let Some(size) = sizes.get_mut(claim.subject.benchmark.as_str()) {
-            *size = (*size).max(claim.n());
-        }
-    }
     let record = directory.join("now.landau.ndjson");
     let mut command = Command::new(landau_sys::process::this_program()?);
-    command.args(["run", "--no-report", "--output"]).arg(&record).args(sizes.keys());
-    for (benchmark, size) in &sizes {
-        if let Some(n) = size {
-            command.arg("--set").arg(format!("{benchmark}.n={}", (*n as f64 * BEYOND).ceil()));
-        }
+    command.args(["run", "--no-report", "--output"]).arg(&record);
+    for case in cases(placed.iter().map(|one| &one.claim))? {
+        command.arg("--case").arg(case);
     }
     let status = command.stdout(Stdio::null()).status().context("start landau run")?;
     ensure!(record.exists(), "landau run measured nothing ({status})");
@@ -195,12 +187,23 @@ fn as_text(answers: &[Checked], has_several: bool) -> String {
     lines.join("\n")
 }
 
-fn as_json(answers: &[Checked], overall: Answer) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(&serde_json::json!({ "answer": overall, "claims": answers }))?)
+/// Fails if no report can be written there. Only such a report is ever replaced, so that a typing error cannot destroy
+/// a record or a page.
+fn check_junit(path: &Path) -> anyhow::Result<()> {
+    let mut start = Vec::new();
+    if let Ok(old) = std::fs::File::open(path) {
+        old.take(JUNIT_START).read_to_end(&mut start).with_context(|| format!("read {}", path.display()))?;
+    }
+    let start = String::from_utf8_lossy(&start);
+    let is_report = start.is_empty() || (start.starts_with("<?xml") && start.contains("<testsuites"));
+    ensure!(is_report, "{} is not a JUnit report and will not be overwritten; choose another name", path.display());
+    report::check_place(path)
 }
 
-/// Writes the answers as XML. Only such a report is ever replaced, so that a typing error cannot destroy a record.
+/// The bytes of a JUnit report that show what it is.
+const JUNIT_START: u64 = 1024;
+
+/// Writes the answers as XML.
 fn write_junit(path: &Path, answers: &[Checked]) -> anyhow::Result<()> {
-    report::check_place(path)?;
     std::fs::write(path, junit::render(answers)).with_context(|| format!("write {}", path.display()))
 }

@@ -56,6 +56,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         [one, ..] => Compared::of_variants(one, &names[0]),
         [] => anyhow::bail!("no record"),
     };
+    // The page first: printing fails if the reader of standard output has gone away.
+    if let Some(page) = &args.page {
+        report::write_several(&files, page)?;
+        status::tell(&format!("page: {}", page.display()));
+    }
     let is_changed_only = args.only == Some(Only::Changed);
     if args.json {
         if is_changed_only {
@@ -64,10 +69,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         status::print(&serde_json::to_string_pretty(&compared)?)?;
     } else {
         status::print(&compared.render(is_changed_only, terminal::layout()))?;
-    }
-    if let Some(page) = &args.page {
-        report::write_several(&files, page)?;
-        status::tell(&format!("page: {}", page.display()));
     }
     for record in &records {
         show::warn_of(record);

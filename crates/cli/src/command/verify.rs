@@ -48,8 +48,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let outcomes =
         if looks_like_page(&bytes) { of_page(&args.file, &bytes)? } else { vec![of_file(&args.file, &bytes)?] };
     let text = if args.json { serde_json::to_string_pretty(&as_json(&outcomes))? } else { as_text(&outcomes) };
-    status::print(&text)?;
-    Ok(if outcomes.iter().all(|one| one.faults.is_empty()) { status::DONE } else { status::FAILED })
+    let is_sound = outcomes.iter().all(|one| one.faults.is_empty());
+    status::answer(&text, if is_sound { status::DONE } else { status::FAILED })
 }
 
 fn looks_like_page(bytes: &[u8]) -> bool {

@@ -1,6 +1,6 @@
 //! `landau compare` and `landau check` on records: what they say, as text, JSON and XML, and their exit statuses.
 
-use crate::support::{Ran, Room};
+use crate::support::{LANDAU, Ran, Room};
 use serde_json::Value;
 use std::path::Path;
 
@@ -31,6 +31,9 @@ fn a_record_compared_with_itself_has_not_changed() {
     assert_eq!(value["limits"].as_array().unwrap().len(), 0);
     let text = room.landau(&["compare", &sample(), &sample(), "--only", "changed"]);
     assert!(text.out.contains("No change is shown in") && !text.out.contains("No difference proven"), "{text:?}");
+    assert!(text.out.contains("\nnew   ") && !text.out.contains("Each variant"), "{text:?}");
+    let variants = room.landau(&["compare", &sample()]);
+    assert!(variants.out.contains("Each variant is compared with the default case"), "{variants:?}");
 }
 
 /// Two kernels in instructions, which differ for certain: the search of bind was changed between them.
@@ -73,8 +76,20 @@ fn each_answer_has_its_status() {
     assert_eq!(status("bind.instructions@900 < 10"), Some(1));
     assert_eq!(status("bind: no cliff below 4000000000"), Some(125));
     assert_eq!(status("bind: O(x)"), Some(2));
-    let unknown = check("bnid: O(1)");
-    assert!(unknown.status == Some(2) && unknown.err.contains("did you mean `bind`?"), "{unknown:?}");
+    for (claim, expected) in [
+        ("bnid: O(1)", "did you mean `bind`?"),
+        ("bind.clsoe: O(1)", "did you mean `close`?"),
+        ("bind.family=v5: O(1)", "`v5` is not one of"),
+        ("bind: < 2x sokcet at 900", "did you mean `socket`?"),
+        ("request.poll: no cliff", "write backend=poll or idle=poll"),
+        ("", "a --claim is empty"),
+        ("# bind: O(1)", "a --claim is empty"),
+    ] {
+        let unknown = check(claim);
+        assert!(unknown.status == Some(2) && unknown.err.contains(expected), "{claim}: {unknown:?}");
+    }
+    let empty = room.landau(&["check", "--claim", "# x"]);
+    assert!(empty.status == Some(2) && empty.err.contains("a --claim is empty"), "{empty:?}");
     let base = check("bind: < 1.1x base at 900");
     assert!(base.status == Some(2) && base.err.contains("--base"), "{base:?}");
     // A failure outweighs what is inconclusive.
@@ -97,9 +112,9 @@ fn a_ratio_is_over_the_base() {
     let room = Room::new();
     let (old, new) = (kernel("5.10.0"), kernel("6.1.0"));
     let value = json(&room.landau(&["check", "--claim", "bind: > 0.001x base at 900", &new, "--base", &old, "--json"]));
-    let ratio = value["claims"][0]["value"]["value"].as_f64().unwrap();
+    let ratio = value["claims"][0]["curves"][0]["value"]["value"].as_f64().unwrap();
     let value = json(&room.landau(&["check", "--claim", "bind: > 0.001x base at 900", &old, "--base", &new, "--json"]));
-    let inverse = value["claims"][0]["value"]["value"].as_f64().unwrap();
+    let inverse = value["claims"][0]["curves"][0]["value"]["value"].as_f64().unwrap();
     assert!((ratio * inverse - 1.0).abs() < 1e-9 && (ratio - 1.0).abs() > 0.02, "{ratio} {inverse}");
     let same = room.landau(&["check", "--claim", "bind: <= 1x base at 900", &new, "--base", &new]);
     assert_eq!(same.status, Some(0), "{same:?}");
@@ -118,12 +133,98 @@ fn an_invalid_file_of_claims_is_shown_with_its_lines() {
     assert!(nothing.status == Some(2) && nothing.err.contains("no claims"), "{nothing:?}");
 }
 
-/// Without a record the claims are measured.
+/// Guards against a build that is green because nobody reads the answer. `head` leaves before anything is printed.
+#[test]
+fn a_closed_pipe_does_not_change_the_status() {
+    let room = Room::new();
+    for (claim, status) in
+        [("bind: < 1ns at 900", 1), ("bind: > 1ns at 900", 0), ("bind: no cliff below 90000000", 125)]
+    {
+        // The reader is gone when the first process ends, before the answer is there.
+        let script = r#"{ "$0" check --claim "$1" "$2"; echo $? >status; } | true"#;
+        let ran = Ran::of(room.other("bash", &["-c", script, LANDAU, claim, &sample()]).output().unwrap());
+        let found = std::fs::read_to_string(room.file("status")).unwrap();
+        assert!(found.trim() == status.to_string() && ran.err.is_empty(), "{claim}: {found} {ran:?}");
+    }
+    let altered = std::fs::read_to_string(sample()).unwrap().replacen("\"study\":\"quick\"", "\"study\":\"smoke\"", 1);
+    std::fs::write(room.file("altered"), altered).unwrap();
+    let script = r#"{ "$0" verify altered; echo $? >status; } | true"#;
+    Ran::of(room.other("bash", &["-c", script, LANDAU]).output().unwrap());
+    assert_eq!(std::fs::read_to_string(room.file("status")).unwrap().trim(), "1");
+}
+
+/// Guards against the evidence of one phase for all.
+#[test]
+fn a_claim_about_all_phases_is_decided_for_each() {
+    let room = Room::new();
+    let value = json(&room.landau(&["check", "--claim", "bind.*: > 1ns at 900", &sample(), "--json"]));
+    let curves = value["claims"][0]["curves"].as_array().unwrap();
+    let phases: Vec<&str> = curves.iter().map(|one| one["phase"].as_str().unwrap()).collect();
+    assert_eq!(phases, ["socket", "bind", "close"]);
+    assert!(curves.iter().all(|one| one["answer"] == "pass" && one["value"]["value"].as_f64() > Some(1.0)), "{value}");
+    let text = value["claims"][0]["text"].as_str().unwrap();
+    assert!(phases.iter().all(|phase| text.contains(&format!("bind · {phase}: "))), "{text}");
+    // Only those that fail are told if one does.
+    let value = json(&room.landau(&["check", "--claim", "bind.*: no cliff", &sample(), "--json"]));
+    let (claim, text) = (&value["claims"][0], value["claims"][0]["text"].as_str().unwrap());
+    assert!(
+        claim["answer"] == "fail" && text.contains("bind · bind: cliff at n = 1,002") && !text.contains("none up to"),
+        "{claim}"
+    );
+}
+
+/// The sample's bind has a cliff at 1,002: beside it, and of a ratio beyond it, nothing is said; the growth across it is
+/// that of the costs.
+#[test]
+fn what_lies_beside_a_cliff_is_inconclusive() {
+    let room = Room::new();
+    let answer = |claim: &str| {
+        let value = json(&room.landau(&["check", "--claim", claim, &sample(), "--json"]));
+        let claim = &value["claims"][0];
+        format!("{} {}", claim["answer"].as_str().unwrap(), claim["text"].as_str().unwrap())
+    };
+    let beyond = answer("bind: < 25x bind.socket at 1030");
+    assert!(beyond.starts_with("inconclusive") && beyond.contains("cliff at n = 1,002"), "{beyond}");
+    let growth = answer("bind: grows < 154.7x");
+    assert!(!growth.starts_with("pass") && growth.contains("; growth ×"), "{growth}");
+    assert!(answer("bind: grows < 3x").starts_with("fail"));
+    assert!(answer("bind: grows < 2000x").starts_with("pass"));
+    assert!(answer("bind: grows < 2000x to 1000").starts_with("inconclusive"));
+}
+
+/// Guards against a page, or anything else, that is overwritten after minutes of measuring.
+#[test]
+fn only_a_report_is_replaced() {
+    let room = Room::new();
+    let junit = |path: &str| room.landau(&["check", "--claim", "bind: > 1ns at 900", &sample(), "--junit", path]);
+    for text in ["<svg></svg>", "<!DOCTYPE html>", "<?xml version=\"1.0\"?>\n<svg></svg>", "x"] {
+        std::fs::write(room.file("precious"), text).unwrap();
+        let ran = junit("precious");
+        assert!(ran.status == Some(2) && ran.err.contains("is not a JUnit report"), "{text}: {ran:?}");
+        assert_eq!(std::fs::read_to_string(room.file("precious")).unwrap(), text);
+    }
+    assert_eq!([junit("new.xml").status, junit("new.xml").status], [Some(0), Some(0)]);
+    let nowhere = room.landau(&["check", "--claim", "dup: no cliff", "--junit", "missing/claims.xml"]);
+    assert!(nowhere.status == Some(2) && !nowhere.err.contains("round"), "measured first: {nowhere:?}");
+}
+
+/// Without a record the claims are measured: one that names no n as far as the study, each setting, and both sides of a
+/// ratio, in pairs.
 #[test]
 fn claims_are_measured_where_there_is_no_record() {
     let room = Room::new();
-    let ran = room.landau(&["check", "--claim", "dup: no limit below 300", "--claim", "dup: < 10s at 200"]);
+    let claims = ["dup: no limit below 300", "dup: < 10s at 200"];
+    let ran = room.landau(&["check", "--claim", claims[0], "--claim", claims[1]]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(ran.out.contains("no call was refused up to n = 3"), "{ran:?}");
+    assert!(ran.out.contains("no call was refused up to n = 303 in"), "{ran:?}");
+    let claims =
+        ["epoll_ctl.add: no limit", "epoll_ctl.add: < 10s at 200", "bind.range=40000-42001: < 1000000x bind at 50"];
+    let words = claims.iter().flat_map(|claim| ["--claim", *claim]);
+    let ran = room.landau(&["check", "--json"].into_iter().chain(words).collect::<Vec<_>>());
+    let value = json(&ran);
+    assert_eq!((ran.status, &value["answer"]), (Some(0), &Value::from("pass")), "{ran:?}");
+    let text = |index: usize| value["claims"][index]["text"].as_str().unwrap();
+    assert!(text(0).contains("no call was refused up to n = 5,000"), "{}", text(0));
+    assert!(text(2).contains("bind range=40000-42001 · bind: ") && text(2).contains("the cost of bind"), "{}", text(2));
     assert_eq!(room.leftovers(), Vec::<String>::new());
 }

@@ -46,7 +46,7 @@ fn an_invalid_metric_ends_a_bisection() {
         ("syscall", "column 8: expected `:` and what is claimed, found the end of the claim"),
         ("syscall.instructions@x < 3", "column 22: expected a number of objects"),
         ("syscall: < 2x base at 5", "needs a base record"),
-        ("syscall.x.instructions@5 < 3", "`syscall` has no phase `x`; it has getppid"),
+        ("syscall.x.instructions@5 < 3", "it has no phase or setting `x`; phases: getppid"),
         ("sysscall.instructions@5 < 3", "did you mean `syscall`?"),
     ] {
         let ran = room.landau(&["lab", "test", "-k", "nothing", "--metric", claim]);

@@ -52,8 +52,7 @@ mod tests {
             answer,
             text: text.to_owned(),
             settle: None,
-            value: None,
-            evidence: None,
+            curves: Vec::new(),
             unit: Unit::Time,
         }
     }

@@ -10,7 +10,8 @@ pub(super) type Curve<'a> = (&'a CaseStudy<'a>, &'a PhaseStudy<'a>);
 /// Every phase.
 const ALL: &str = "*";
 
-/// Returns the curves of a record that a subject names, at least one; or why there are none.
+/// Returns the curves of a record that a subject names, at least one; or why there are none. Its words are phases, `*`
+/// and `SETTING=VALUE`.
 pub(super) fn resolve<'a>(subject: &Subject, analysis: &'a Analysis<'a>) -> Result<Vec<Curve<'a>>, String> {
     let own = analysis.record.unit();
     match subject.unit {
@@ -23,13 +24,15 @@ pub(super) fn resolve<'a>(subject: &Subject, analysis: &'a Analysis<'a>) -> Resu
     if cases.is_empty() {
         return Err(not_measured(&subject.benchmark, analysis));
     }
-    let is_phase = |word: &str| word == ALL || cases.iter().any(|study| has_phase(study, word));
-    let (phases, settings): (Vec<&str>, Vec<&str>) =
-        subject.words.iter().map(String::as_str).partition(|w| is_phase(w));
-    let has_settings = |study: &&&CaseStudy<'_>| settings.iter().all(|word| has_setting(study, word));
-    // The first case of a benchmark has its default settings, if they were measured.
-    let Some(&study) = cases.iter().find(has_settings) else {
-        return Err(no_such(&subject.benchmark, &settings, &cases));
+    let (settings, phases): (Vec<&str>, Vec<&str>) =
+        subject.words.iter().map(String::as_str).partition(|word| word.contains('='));
+    let has_phases = |study: &CaseStudy<'_>| phases.iter().all(|word| *word == ALL || has_phase(study, word));
+    let has_settings = |study: &CaseStudy<'_>| settings.iter().all(|word| has_setting(study, word));
+    let chosen = cases.iter().filter(|study| has_settings(study) && has_phases(study));
+    // The first case of a benchmark has its default settings, if they were measured. Of several cases the one that
+    // differs least from it is meant, and of those the first.
+    let Some(&study) = chosen.min_by_key(|study| differing(study, cases[0])) else {
+        return Err(no_such(&subject.benchmark, &subject.words, &cases));
     };
     let chosen: Vec<Curve<'a>> = match phases.as_slice() {
         [] => main_phase(study).map(|phase| (study, phase)).into_iter().collect(),
@@ -64,12 +67,16 @@ fn has_phase(study: &CaseStudy<'_>, name: &str) -> bool {
     study.case.phases.iter().any(|phase| phase.name == name)
 }
 
-/// Whether a case has a setting: `NAME=VALUE`, or a value alone.
+/// Whether a case has a setting: `NAME=VALUE`.
 fn has_setting(study: &CaseStudy<'_>, word: &str) -> bool {
-    match word.split_once('=') {
-        Some((name, value)) => study.case.settings.get(name).is_some_and(|own| own == value),
-        None => study.case.settings.values().any(|own| own == word),
-    }
+    let is_own = |(name, value): (&str, &str)| study.case.settings.get(name).is_some_and(|own| own == value);
+    word.split_once('=').is_some_and(is_own)
+}
+
+/// The number of settings besides n in which a case differs from another.
+fn differing(study: &CaseStudy<'_>, other: &CaseStudy<'_>) -> usize {
+    let settings = study.case.settings.iter().filter(|(name, _)| *name != "n");
+    settings.filter(|(name, value)| other.case.settings.get(*name) != Some(value)).count()
 }
 
 /// The phase that is named like the benchmark, or else the first.
@@ -88,12 +95,12 @@ fn not_measured(benchmark: &str, analysis: &Analysis<'_>) -> String {
     format!("`{benchmark}` was not measured{why}")
 }
 
-fn no_such(benchmark: &str, settings: &[&str], cases: &[&CaseStudy<'_>]) -> String {
+fn no_such(benchmark: &str, words: &[String], cases: &[&CaseStudy<'_>]) -> String {
     let phases = cases.first().map_or(Vec::new(), |study| study.case.phases.iter().map(|p| p.name.as_str()).collect());
     let cases: Vec<&str> = cases.iter().map(|study| study.case.label.as_str()).collect();
     format!(
-        "`{benchmark}` has no phase or measured setting {}; phases: {}; cases: {}",
-        settings.join(", "),
+        "no case of `{benchmark}` that was measured has {}; phases: {}; cases: {}",
+        words.join(" and "),
         phases.join(", "),
         cases.join(", ")
     )

@@ -89,8 +89,7 @@ fn conclude(args: &Args, names: &[String], search: &Search, found: &Found) -> an
         Found::UnknownEnd(end) => (format!("{} cannot be tested: {}", names[end], answer(end)), status::FAILED),
     };
     if !args.json {
-        status::print(&sentence)?;
-        return Ok(status);
+        return status::answer(&sentence, status);
     }
     let asked: Vec<_> = (0..names.len())
         .filter_map(|place| Some((place, search.answer(place)?)))
@@ -101,8 +100,7 @@ fn conclude(args: &Args, names: &[String], search: &Search, found: &Found) -> an
     let value = serde_json::json!({
         "claim": args.metric.to_string(), "last_good": good, "first_bad": bad, "asked": asked, "sentence": sentence,
     });
-    status::print(&serde_json::to_string_pretty(&value)?)?;
-    Ok(status)
+    status::answer(&serde_json::to_string_pretty(&value)?, status)
 }
 
 /// Reads the claim of a flag.
@@ -188,10 +186,10 @@ pub(crate) fn test(args: &Test) -> anyhow::Result<u8> {
         return Ok(130);
     }
     let answer = answer.unwrap_or_else(|error| Answer::Unknown(format!("{error:#}")));
-    status::print(&format!("{}: {}", args.metric, answer_text(&answer)))?;
-    Ok(match answer {
+    let status = match answer {
         Answer::Holds(_) => status::DONE,
         Answer::Fails(_) => status::FAILED,
         Answer::Unknown(_) => UNTESTABLE,
-    })
+    };
+    status::answer(&format!("{}: {}", args.metric, answer_text(&answer)), status)
 }

@@ -1,10 +1,11 @@
 //! Tests a claim with one boot of one kernel, for `landau lab bisect` and `landau lab test`.
 
 use super::run::{own_program, seed_of};
+use crate::claims::{resolved, settings};
 use crate::options::{Cache, Guest, Settings, Stall};
 use crate::status;
 use anyhow::{Context, bail};
-use landau_claims::{Assertion, Claim, Placed, Reference, Subject};
+use landau_claims::{Assertion, Claim, Placed, Reference};
 use landau_engine::Scratch;
 use landau_lab::bisect::Answer;
 use landau_lab::job::Job;
@@ -37,7 +38,7 @@ pub(super) struct Machinery {
 
 /// The test to run under each kernel.
 pub(super) struct Step<'a> {
-    claim: &'a Claim,
+    claim: Claim,
     machinery: &'a Machinery,
     platform: &'static dyn Platform,
     job: Job,
@@ -46,13 +47,13 @@ pub(super) struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// Returns the test of a claim; a claim about no known benchmark or phase is an error.
-    pub(super) fn new(claim: &'a Claim, machinery: &'a Machinery) -> anyhow::Result<Self> {
+    /// Returns the test of a claim; a claim about no known benchmark, phase or setting is an error.
+    pub(super) fn new(claim: &Claim, machinery: &'a Machinery) -> anyhow::Result<Self> {
+        let claim = resolved(claim)?;
         let names = vec![claim.subject.benchmark.clone()];
-        let mut settings = settings_of(claim);
+        let mut settings = settings_of(&claim);
         settings.extend(machinery.settings.set.iter().cloned());
         landau_engine::check_names(landau_bench::REGISTRY, &names, &settings)?;
-        check_phases(&claim.subject)?;
         match &claim.assertion {
             Assertion::Ratio { of: Reference::Base, .. } => {
                 bail!("`{claim}` needs a base record, which a single kernel has not; see landau check --help")
@@ -144,21 +145,9 @@ impl<'a> Step<'a> {
     }
 }
 
-/// How far beyond the n of a claim a benchmark goes: the cost there rests on the calls within 1%.
-const BEYOND: f64 = 1.01;
-
-/// The settings of the case that a claim is about.
+/// The settings of the case that a resolved claim is about.
 fn settings_of(claim: &Claim) -> Vec<String> {
-    let subject = &claim.subject;
-    let n = claim.n().map(|n| format!("{}.n={}", subject.benchmark, (n as f64 * BEYOND).ceil()));
-    let named = subject.words.iter().filter(|word| word.contains('='));
-    n.into_iter().chain(named.map(|word| format!("{}.{word}", subject.benchmark))).collect()
-}
-
-/// Fails on a word that is neither a phase nor a setting.
-fn check_phases(subject: &Subject) -> anyhow::Result<()> {
-    for word in subject.words.iter().filter(|word| *word != "*" && !word.contains('=')) {
-        landau_engine::check_phase(landau_bench::REGISTRY, &subject.benchmark, word)?;
-    }
-    Ok(())
+    let benchmark = &claim.subject.benchmark;
+    let n = claim.steps().map(|n| format!("{benchmark}.n={n}"));
+    n.into_iter().chain(settings(&claim.subject).map(|(name, value)| format!("{benchmark}.{name}={value}"))).collect()
 }
