@@ -336,6 +336,11 @@ fn tagged_windows(windows: &[Window]) -> Vec<(&Window, [bool; TAGS.len()])> {
     tagged
 }
 
+/// How far a ratio is from 1.
+fn off(ratio: Estimate) -> f64 {
+    (ratio.value - 1.0).abs()
+}
+
 /// Returns whether an estimate is of two passes at least.
 fn has_interval(estimate: Estimate) -> bool {
     estimate.low.is_finite() && estimate.high.is_finite()
@@ -402,21 +407,45 @@ impl Ladder {
         Some(format!("Among {n}, the step \"{name}\" {verb} {}{interval}.", cost(shown.value)))
     }
 
+    /// The step that removes most among the most sleepers, if its interval is above that of every other step.
+    fn clearly_largest(&self) -> Option<&Step> {
+        let (largest, removed) = self.largest_step()?;
+        let others = self.steps.iter().skip(1).filter(|step| step.name != largest.name);
+        let mut others = others.filter_map(|step| step.removed.last().copied().flatten());
+        others.all(|other| other.high < removed.low).then_some(largest)
+    }
+
+    /// The cost without sleepers of the step that differs most from the first one, over that one's.
+    fn most_apart(&self) -> Option<Estimate> {
+        let ratios = self.steps.iter().filter_map(|step| step.without_ratio);
+        ratios.max_by(|a, b| off(*a).total_cmp(&off(*b)))
+    }
+
     /// Whether the steps cost the same without sleepers.
     pub(crate) fn agreement(&self) -> Option<String> {
-        let off = |ratio: &Estimate| (ratio.value - 1.0).abs();
-        let ratios = self.steps.iter().filter_map(|step| step.without_ratio);
-        let most = ratios.max_by(|a, b| off(a).total_cmp(&off(b)))?;
-        let cost = self.steps.first()?.without?;
+        let (most, cost) = (self.most_apart()?, self.steps.first()?.without?);
         Some(format!(
             "Without sleepers all steps {} {}%: the naive test costs {}, and the step that differs most {} \
              of that{}.",
-            if off(&most) <= AGREE { "agree within" } else { "differ by up to" },
-            digits(100.0 * off(&most)),
+            if off(most) <= AGREE { "agree within" } else { "differ by up to" },
+            digits(100.0 * off(most)),
             self.unit.cost(cost.value),
             factor(most.value),
             Self::interval(most, digits)
         ))
+    }
+
+    /// By how much the steps differ without sleepers, if they do: as much of what a step removes is not the sleepers'.
+    fn disagreement(&self) -> Option<String> {
+        let (most, cost) = (self.most_apart()?, self.steps.first()?.without?.value);
+        let amount = self.unit.cost(off(most) * cost);
+        (off(most) > AGREE).then(|| {
+            let share = digits(100.0 * off(most));
+            format!(
+                "its steps differ by up to {amount} ({share}%) without sleepers, and as much of what a step removes or \
+                 adds may have nothing to do with them"
+            )
+        })
     }
 
     /// Returns " (3.5–3.7)", nothing if all passes are equal, or that one pass has no interval.

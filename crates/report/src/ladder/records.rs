@@ -84,20 +84,26 @@ impl Ladders {
         ]
     }
 
-    /// Whether the same step removes most in every record, and which one does in each.
+    /// Whether the same step removes most in every record, and which one does in each. The first is said only of records
+    /// whose intervals show it.
     pub fn sentences(&self) -> Vec<String> {
-        let named = |one: &OfRecord| {
-            let (step, removed) = one.ladder.largest_removal()?;
-            (removed.low > 0.0 || !has_interval(removed)).then(|| step.name.clone())
-        };
-        let steps: Option<Vec<String>> = self.records.iter().map(named).collect();
-        let across = steps.map(|steps| match &steps[..] {
-            [first, others @ ..] if others.iter().all(|other| other == first) => {
-                format!("In every record the step \"{first}\" removes most.")
+        let steps: Vec<Option<&str>> =
+            self.records.iter().map(|one| one.ladder.clearly_largest().map(|step| step.name.as_str())).collect();
+        let shown: Vec<&str> = steps.iter().copied().flatten().collect();
+        let are_all = shown.len() == steps.len();
+        let across = shown.split_first().and_then(|(first, others)| {
+            let is_same = others.iter().all(|other| other == first);
+            match (is_same, are_all) {
+                (true, true) => Some(format!("In every record the step \"{first}\" removes most.")),
+                (false, _) => Some("The step that removes most is not the same in all records.".to_owned()),
+                (true, false) => None,
             }
-            _ => "The step that removes most is not the same in all records.".to_owned(),
         });
-        across.into_iter().chain(self.records.iter().map(|one| self.sentence(one))).collect()
+        let of_record = |one: &OfRecord| {
+            let apart = one.ladder.disagreement().map(|text| format!("{}: {text}.", one.name));
+            std::iter::once(self.sentence(one)).chain(apart).collect::<Vec<String>>()
+        };
+        across.into_iter().chain(self.records.iter().flat_map(of_record)).collect()
     }
 
     /// What the step that removes most removes in a record.
@@ -242,7 +248,7 @@ mod tests {
         one_pass.passes.retain(|pass| pass.start.round == 0);
         let one_pass = Analysis::of(&one_pass);
         let text = of(&[&one_pass, &one_pass], &names()).unwrap().sentences();
-        assert!(text[1].contains("(one pass: no interval)"), "{text:?}");
+        assert!(text.len() == 2 && text.iter().all(|line| line.contains("(one pass: no interval)")), "{text:?}");
         let whole = record(1, 0.01);
         let whole = Analysis::of(&whole);
         let mut ladders = of(&[&whole, &whole], &names()).unwrap();
@@ -252,6 +258,15 @@ mod tests {
         let text = ladders.sentences();
         assert_eq!(text.len(), 2, "{text:?}");
         assert_eq!(text[1], "new: no step is shown to remove anything.");
+    }
+
+    /// Guards against a step that "removes" what the steps differ by without sleepers.
+    #[test]
+    fn steps_that_differ_without_sleepers_are_told_for_their_record() {
+        let (alike, apart) = (record(1, 0.01), record(1, 0.1));
+        let text = of(&[&Analysis::of(&alike), &Analysis::of(&apart)], &names()).unwrap().sentences();
+        assert_eq!(text.len(), 4, "{text:?}");
+        assert!(text[3].starts_with("new: its steps differ by up to 15") && text[3].contains("(30%)"), "{text:?}");
     }
 
     #[test]
