@@ -15,10 +15,9 @@ use crate::table::Layout;
 use crate::{Analysis, CaseStudy, Comparisons, PhaseStudy, text, unit_of};
 use landau_record::schema::Direction;
 use landau_stats::{
-    Agreement, Change, Cliff, Comparison, Crossing, Estimate, Nature, Options, OutlierChange, Outliers, adjusted,
-    outlier_changes,
+    Agreement, Change, Cliff, Comparison, Crossing, Estimate, Nature, Options, OutlierChange, Outliers, outlier_changes,
 };
-pub use limits::LimitChange;
+pub use limits::{LimitChange, Met};
 use serde::Serialize;
 pub use unmatched::NotCompared;
 
@@ -29,6 +28,8 @@ pub struct Compared {
     pub base: Side,
     /// What is compared with it; the same record where the variants of one record are compared.
     pub new: Side,
+    /// Whether the variants of one record are compared, each with the default case of its benchmark.
+    pub variants: bool,
     /// What costs count.
     pub unit: Unit,
     /// Every curve that both have, in the order of the base.
@@ -87,6 +88,8 @@ pub struct CurveComparison {
     pub law: Laws,
     /// Growth of the new side over growth of the base.
     pub growth: Quantity,
+    /// Whether the growths are shown to differ: after the correction, by 2% at least.
+    pub growth_changed: bool,
     /// Slopes under the common law, new over base.
     pub slope: Quantity,
     /// Fixed costs under the common law, new over base.
@@ -174,6 +177,7 @@ impl Compared {
         Self {
             base: side(base, names[0]),
             new: side(new, names[1]),
+            variants: false,
             unit: unit_of(base.record),
             limits: limits::of(base, new, names),
             not_compared,
@@ -198,6 +202,7 @@ impl Compared {
         Self {
             base: side(analysis, name),
             new: side(analysis, name),
+            variants: true,
             unit: unit_of(analysis.record),
             limits: Vec::new(),
             not_compared: unmatched::of_variants(&pairs),
@@ -208,11 +213,6 @@ impl Compared {
     /// Returns the comparison as text for a terminal; with `changed` only what changed and what was not compared.
     pub fn render(&self, changed: bool, layout: Layout) -> String {
         render::text(self, changed, layout)
-    }
-
-    /// Whether the cases of one record are compared.
-    fn is_one_record(&self) -> bool {
-        self.base == self.new
     }
 }
 
@@ -231,23 +231,14 @@ fn find<'a>(analysis: &'a Analysis<'a>, label: &str, phase: &str) -> Option<(&'a
     Some((study, study.phases.iter().find(|one| one.phase.name == phase)?))
 }
 
-/// Adds the recurring outliers that came or went, corrected over the report. The periods of counted costs start at
-/// another call in each pass, so their positions are not compared.
+/// Adds the recurring outliers that came or went. The periods of counted costs start at another call in each pass, so
+/// their positions are not compared.
 fn find_outliers(pairs: &mut [Pair<'_>], analyses: [&Analysis<'_>; 2]) {
     let instruments = analyses.map(Instrument::of);
-    let mut p = Vec::new();
     for pair in pairs.iter_mut().filter(|pair| pair.base.1.verdict.all.unit != Unit::Instructions) {
         let own = |phase: &PhaseStudy<'_>, instrument: &Instrument<'_>| without(&phase.verdict.outliers, instrument);
         let (a, b) = (own(pair.base.1, &instruments[0]), own(pair.new.1, &instruments[1]));
         pair.outliers = outlier_changes((&pair.base.1.curve, &a), (&pair.new.1.curve, &b));
-        p.extend(pair.outliers.iter().map(|change| change.p));
-    }
-    let mut adjusted = adjusted(&p).into_iter();
-    for pair in pairs {
-        for change in &mut pair.outliers {
-            change.p_adjusted = adjusted.next().unwrap_or(1.0);
-        }
-        pair.outliers.retain(|change| change.p_adjusted < LEVEL);
     }
 }
 
@@ -305,6 +296,7 @@ impl Pair<'_> {
                 same: one.same_growth,
                 p_adjusted: Some(one.growth_p_adjusted),
             },
+            growth_changed: is_growth_changed,
             slope: Quantity { ratio: one.slope_ratio, same: one.same_slope, p_adjusted: None },
             fixed_cost: Quantity { ratio: one.fixed_ratio, same: one.same_fixed, p_adjusted: None },
             crossing: one.crossing,

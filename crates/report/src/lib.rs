@@ -12,6 +12,8 @@ pub mod claims;
 pub mod compared;
 mod comparisons;
 pub mod delivery;
+#[cfg(test)]
+mod documented;
 mod ends;
 pub mod explained;
 pub mod facts;

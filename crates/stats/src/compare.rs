@@ -409,7 +409,7 @@ fn same_law(a: &Judgement, b: &Judgement) -> Agreement {
 }
 
 /// Returns p values corrected for their number (Holm, Scandinavian Journal of Statistics 6, 1979), in the same order.
-pub fn adjusted(p: &[f64]) -> Vec<f64> {
+fn adjusted(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));
     let mut adjusted = vec![1.0; p.len()];
@@ -422,7 +422,8 @@ pub fn adjusted(p: &[f64]) -> Vec<f64> {
 }
 
 /// Corrects the comparisons of one report for their number (Holm) and withdraws differences that are no longer
-/// significant. Whether costs differ and whether growths differ are two questions, each with its own correction.
+/// significant. Whether costs differ and whether growths differ are two questions, each with its own correction; that the
+/// law or the growth changed is told only if the second one is answered.
 pub fn holm(comparisons: &mut [Comparison]) {
     let count = comparisons.len();
     let costs = adjusted(&comparisons.iter().map(|one| one.p).collect::<Vec<f64>>());
@@ -438,6 +439,9 @@ pub fn holm(comparisons: &mut [Comparison]) {
         // The correction can only withdraw a difference, never add one.
         if one.p_adjusted >= LEVEL {
             one.change = Change::NoDifferenceProven;
+        }
+        if one.growth_p_adjusted >= LEVEL && one.nature == Nature::Law {
+            one.nature = Nature::Inconclusive;
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::table::grid::{self, bold};
 use crate::table::{Layout, plain, wrapped};
 use crate::text;
 use landau_record::schema::Direction;
-use landau_stats::{Agreement, Cliff, Estimate, OutlierChange};
+use landau_stats::{Agreement, Cliff, Estimate, Nature, OutlierChange};
 
 /// The column of the names of details.
 const NAME: usize = 12;
@@ -53,7 +53,7 @@ fn head(one: &Compared, layout: Layout) -> String {
         let day = started.get(..16).map_or(started.clone(), |minute| minute.replace('T', " "));
         plain(&format!("{role}  {name}: {study} study, {host}, {day} UTC"))
     };
-    let mut lines = if one.is_one_record() {
+    let mut lines = if one.variants {
         vec![side("record", &one.base), "Each variant is compared with the default case of its benchmark.".to_owned()]
     } else {
         vec![side("base", &one.base), side("new ", &one.new)]
@@ -84,7 +84,10 @@ fn summary(one: &Compared) -> String {
         format!(" A difference of {} would have been seen in {others}.", text::detectable(*middle))
     });
     let level = percent(1.0 - LEVEL);
-    format!("{shown}{seen} Intervals are 95%; what is said to change is shown at {level} over all curves together.")
+    format!(
+        "{shown}{seen} Intervals are 95%. That costs differ is shown at {level} over all curves together, and so is that \
+         growths differ; cliffs, limits and outliers follow rules."
+    )
 }
 
 fn curves(number: usize) -> String {
@@ -99,7 +102,7 @@ fn name(curve: &CurveComparison) -> String {
 
 /// A curve that changed: the result, then each question with its answer.
 fn details(curve: &CurveComparison, one: &Compared, layout: Layout) -> String {
-    let names = if one.is_one_record() {
+    let names = if one.variants {
         [curve.base_case.as_str(), curve.case.as_str()]
     } else {
         [one.base.name.as_str(), one.new.name.as_str()]
@@ -143,14 +146,17 @@ fn law(curve: &CurveComparison, [from, to]: [&str; 2], unit: Unit) -> String {
     let laws = match curve.law.same {
         _ if a == b => format!("{a} in both"),
         Agreement::Same => format!("{a} in {from}, {b} in {to}: either may be the law of both"),
-        Agreement::Different => format!("{a} in {from}, {b} in {to}"),
-        Agreement::Inconclusive => format!("{a} in {from}, {b} in {to}: not shown to differ"),
+        Agreement::Different if curve.growth_changed || unit == Unit::Instructions => {
+            format!("{a} in {from}, {b} in {to}")
+        }
+        _ => format!("{a} in {from}, {b} in {to}: not shown to differ"),
     };
     let growth = curve.growth.ratio.map(|ratio| text::ratio_with_interval(ratio, unit));
-    let growth = growth.map_or(String::new(), |by| match curve.growth.same {
-        Agreement::Same => format!("; they grow alike, {by}"),
-        Agreement::Different => format!("; {to} grows {by} as much"),
-        Agreement::Inconclusive => format!("; growth {by}, not shown to differ"),
+    let growth = growth.map_or(String::new(), |by| match (curve.growth_changed, curve.growth.same, curve.nature) {
+        (true, _, Nature::Factor) => format!("; {to} grows {by} as much, which is within 10%"),
+        (true, ..) => format!("; {to} grows {by} as much"),
+        (false, Agreement::Same, _) => format!("; they grow alike, {by}"),
+        (false, ..) => format!("; growth {by}, not shown to differ"),
     });
     format!("{laws}{growth}")
 }
@@ -159,7 +165,8 @@ fn quantity(one: &Quantity, unit: Unit) -> Option<String> {
     let ratio = text::ratio_with_interval(one.ratio?, unit);
     Some(match one.same {
         Agreement::Same => format!("{ratio}, the same within 10%"),
-        Agreement::Different => format!("{ratio}, different"),
+        // Not corrected for the number of curves: the interval is all that is said.
+        Agreement::Different => ratio,
         Agreement::Inconclusive => format!("{ratio}, not shown to differ"),
     })
 }
