@@ -9,6 +9,7 @@ mod facts;
 mod host;
 mod lab;
 mod pass;
+mod side;
 mod unit;
 
 pub use case::{Annotation, AnnotationKind, Case, Direction, Phase, Reduced, Skip, Timeline};
@@ -18,6 +19,8 @@ pub use host::{Cache, Clock, Host};
 pub use lab::{Crash, CrashKind, Emulator, Kernel, Lab};
 pub use pass::{Chunk, Limit, Outcome, PassEnd, PassStart, Window};
 use serde::{Deserialize, Serialize};
+pub use side::{Program, Role, Side, Switch};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -98,6 +101,12 @@ pub struct Header {
     /// The bytes of `folder` in hexadecimal, if some were replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder_bytes: Option<String>,
+    /// The environment of the workers: variables and their values. Usually they have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// Which side this is, if the run measured two in turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<Side>,
 }
 
 impl Header {
