@@ -12,8 +12,9 @@ use crate::comparisons::VariantComparison;
 use crate::findings::instrument::Instrument;
 use crate::quantity::Unit;
 use crate::table::Layout;
-use crate::{Analysis, CaseStudy, Comparisons, PhaseStudy, text, unit_of};
-use landau_record::schema::Direction;
+use crate::{Analysis, CaseStudy, Comparisons, PhaseStudy, comparisons, text, unit_of};
+use landau_record::Record;
+use landau_record::schema::{Direction, Role};
 use landau_stats::{
     Agreement, Change, Cliff, Comparison, Crossing, Estimate, Nature, Options, OutlierChange, Outliers, outlier_changes,
 };
@@ -30,6 +31,9 @@ pub struct Compared {
     pub new: Side,
     /// Whether the variants of one record are compared, each with the default case of its benchmark.
     pub variants: bool,
+    /// In what the new side differs, if both are the sides of one run (`landau run --against`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<String>,
     /// What costs count.
     pub unit: Unit,
     /// Every curve that both have, in the order of the base.
@@ -178,6 +182,7 @@ impl Compared {
             base: side(base, names[0]),
             new: side(new, names[1]),
             variants: false,
+            differences: differences(base.record, new.record),
             unit: unit_of(base.record),
             limits: limits::of(base, new, names),
             not_compared,
@@ -203,6 +208,7 @@ impl Compared {
             base: side(analysis, name),
             new: side(analysis, name),
             variants: true,
+            differences: Vec::new(),
             unit: unit_of(analysis.record),
             limits: Vec::new(),
             not_compared: unmatched::of_variants(&pairs),
@@ -214,6 +220,14 @@ impl Compared {
     pub fn render(&self, changed: bool, layout: Layout) -> String {
         render::text(self, changed, layout)
     }
+}
+
+/// In what the new side of a run differs; empty if the records are not its sides, or if these are equal.
+fn differences(base: &Record, new: &Record) -> Vec<String> {
+    let side = new.header.side.as_ref().filter(|side| side.role == Role::New);
+    let Some(side) = side.filter(|_| comparisons::are_sides(base, new)) else { return Vec::new() };
+    let switch = side.switch.as_ref().map(|switch| format!("host switched by: {}", switch.command));
+    side.differences.iter().cloned().chain(switch).collect()
 }
 
 fn side(analysis: &Analysis<'_>, name: &str) -> Side {

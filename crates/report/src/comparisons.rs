@@ -2,7 +2,7 @@
 //! the next, and within one record each variant of a benchmark with its default case.
 //!
 //! The first record is the base. Passes are paired by round where they ran side by side: the cases of one record
-//! always, two records only if their rounds alternated. Otherwise the variation between runs is added, which differs by
+//! always, two records only if they are the sides of one run or their rounds alternated. Otherwise the variation between runs is added, which differs by
 //! benchmark. All comparisons of one report are corrected together for their number (Holm). Laws and costs are those of
 //! the verdicts that the report shows.
 
@@ -10,6 +10,7 @@ use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, ends, text, unit_of};
 use landau_record::Record;
 use landau_stats::{Change, Comparison, Curve, Estimate, Options, compare_judged, holm};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// Every comparison of a report.
 #[derive(Debug, Default)]
@@ -265,9 +266,32 @@ pub(crate) fn by_round(a: &PhaseStudy<'_>, b: &PhaseStudy<'_>) -> (Curve, Curve)
     (of_a, of_b)
 }
 
+/// Whether the passes of a case ran side by side in two records: those of the sides of one run do, whether or not it was
+/// resumed.
+fn is_interleaved(a: (&Record, u32), b: (&Record, u32)) -> bool {
+    if are_sides(a.0, b.0) { shared_rounds(a, b) >= ROUNDS_MIN } else { has_alternated(a, b) }
+}
+
+/// Whether two records hold the two sides of one run.
+pub(crate) fn are_sides(a: &Record, b: &Record) -> bool {
+    match (&a.header.side, &b.header.side) {
+        (Some(a), Some(b)) => a.run == b.run && a.role != b.role,
+        _ => false,
+    }
+}
+
+/// The number of rounds in which both have a complete pass of a case.
+fn shared_rounds((a, case_a): (&Record, u32), (b, case_b): (&Record, u32)) -> usize {
+    let rounds = |record: &Record, case: u32| -> BTreeSet<u32> {
+        let passes = record.passes_of(case).into_iter().filter(|pass| pass.is_complete());
+        passes.map(|pass| pass.start.round).collect()
+    };
+    rounds(a, case_a).intersection(&rounds(b, case_b)).count()
+}
+
 /// Whether the passes of a case alternated in two records of one host: every pass of a round began, in both, before the
 /// next round did in either. Then what the machine did in a round affected both.
-fn is_interleaved((a, case_a): (&Record, u32), (b, case_b): (&Record, u32)) -> bool {
+fn has_alternated((a, case_a): (&Record, u32), (b, case_b): (&Record, u32)) -> bool {
     let is_one_host = a.host.release == b.host.release
         && a.host.version == b.host.version
         && a.host.processor == b.host.processor
@@ -299,14 +323,27 @@ fn began_ms(record: &Record) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use landau_record::schema::{Header, PassStart};
+    use landau_record::schema::{Facts, Header, Outcome, PassEnd, PassStart, Role, Side};
+
+    fn side_of(role: Role) -> Side {
+        let (run, other, differences) = (String::new(), String::new(), Vec::new());
+        Side { role, run, other, differences, program: None, switch: None }
+    }
 
     fn record(started: &str, starts_ms: &[u64]) -> Record {
         let pass = |(round, at_ms): (u32, &u64)| landau_record::Pass {
             start: PassStart { pass: round, case: 0, round, at_ms: *at_ms, adaptive_for: Vec::new() },
             series: std::collections::BTreeMap::new(),
             windows: Vec::new(),
-            end: None,
+            end: Some(PassEnd {
+                pass: round,
+                outcome: Outcome::Done,
+                steps: 1,
+                elapsed_ms: 1,
+                limit: None,
+                error: None,
+                facts: Facts::new(),
+            }),
         };
         let header = Header { started: started.to_owned(), ..Header::default() };
         Record { header, passes: (0..).zip(starts_ms).map(pass).collect(), ..Record::default() }
@@ -323,6 +360,15 @@ mod tests {
         assert!(!is_paired(&record("2026-11-22T12:01:00Z", &[0, 10_000, 20_000])));
         assert!(!is_paired(&record("2026-11-22T12:00:05Z", &[0, 16_000, 17_000])));
         assert!(!is_paired(&record("2026-11-22T12:00:05Z", &[0, 10_000])));
+        // The sides of one run are paired even if it was resumed in between.
+        let side = |role, run: &str| Side { run: run.to_owned(), ..side_of(role) };
+        let mut sides = [a.clone(), record("2026-11-22T12:01:00Z", &[0, 10_000, 20_000])];
+        for (one, role) in sides.iter_mut().zip([Role::Base, Role::New]) {
+            one.header.side = Some(side(role, "a run"));
+        }
+        assert!(is_interleaved((&sides[0], 0), (&sides[1], 0)));
+        sides[1].header.side = Some(side(Role::New, "another"));
+        assert!(!is_interleaved((&sides[0], 0), (&sides[1], 0)));
         let mut elsewhere = record("2026-11-22T12:00:05Z", &[0, 10_000, 20_000]);
         elsewhere.host.release = "6.1.0".to_owned();
         assert!(!is_paired(&elsewhere));

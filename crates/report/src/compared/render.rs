@@ -58,6 +58,9 @@ fn head(one: &Compared, layout: Layout) -> String {
     } else {
         vec![side("base", &one.base), side("new ", &one.new)]
     };
+    if !one.differences.is_empty() {
+        lines.push(line(&format!("new differs in {}", one.differences.join(", ")), 0, layout));
+    }
     lines.push(String::new());
     lines.push(wrapped(&summary(one), layout));
     lines.join("\n")
