@@ -51,6 +51,25 @@ pub struct Assessment {
     pub open: Vec<OpenCurve>,
 }
 
+impl Assessment {
+    /// Adds the state of the same curves on the other side of the run. A curve needs passes if it does on either side,
+    /// and then gets them on both.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.curve_count += other.curve_count;
+        self.unresolved_count += other.unresolved_count;
+        for curve in other.open {
+            let is_same = |own: &&mut OpenCurve| own.case == curve.case && own.phase == curve.phase;
+            match self.open.iter_mut().find(is_same) {
+                None => self.open.push(curve),
+                Some(own) => {
+                    own.is_resolved &= curve.is_resolved;
+                    own.more_passes = own.more_passes.into_iter().chain(curve.more_passes).max();
+                }
+            }
+        }
+    }
+}
+
 /// Judges the curves of a run between its rounds.
 pub trait Assessor {
     /// Judges the passes of all rounds before `round`. The journal was flushed.
@@ -146,27 +165,24 @@ impl Wanted {
 /// What is known about the cases of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Complete passes of each case.
+    /// Complete passes of each case, on every side.
     pub(crate) passes: BTreeMap<u32, u32>,
-    /// How long the last pass of each case took.
+    /// How long the last pass of each case took, on all sides together.
     pub(crate) durations: BTreeMap<u32, Duration>,
     /// Cases whose last pass failed.
     pub(crate) failed: BTreeSet<u32>,
 }
 
 impl Progress {
-    /// Counts a pass.
-    pub(crate) fn ended(&mut self, case: u32, end: &PassEnd) {
-        self.durations.insert(case, Duration::from_millis(end.elapsed_ms));
-        match end.outcome {
-            Outcome::Done | Outcome::Limit | Outcome::Crashed => {
-                *self.passes.entry(case).or_default() += 1;
-                self.failed.remove(&case);
-            }
-            Outcome::Failed => {
-                self.failed.insert(case);
-            }
-            Outcome::Interrupted | Outcome::Cut => {}
+    /// Counts a pass of a case, which each of so many sides made unless it was cut.
+    pub(crate) fn ended(&mut self, case: u32, ends: &[PassEnd], sides: usize) {
+        self.durations.insert(case, ends.iter().map(|end| Duration::from_millis(end.elapsed_ms)).sum());
+        let is_complete = |end: &PassEnd| matches!(end.outcome, Outcome::Done | Outcome::Limit | Outcome::Crashed);
+        if ends.iter().any(|end| end.outcome == Outcome::Failed) {
+            self.failed.insert(case);
+        } else if ends.len() == sides && ends.iter().all(is_complete) {
+            *self.passes.entry(case).or_default() += 1;
+            self.failed.remove(&case);
         }
     }
 }

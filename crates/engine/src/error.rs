@@ -92,6 +92,34 @@ pub enum Error {
     /// A worker process cannot be started, or its pipes do not work.
     #[error("cannot start a worker process: {0}")]
     Worker(String),
+    /// The program that makes the passes of a side cannot make them.
+    #[error("cannot measure with {path}: {reason}")]
+    Program {
+        /// The program.
+        path: String,
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// A command that switches the host between the sides failed.
+    #[error("{flag} '{command}': {reason}")]
+    Switch {
+        /// The option that gave the command.
+        flag: &'static str,
+        /// The command.
+        command: String,
+        /// What it said, or how it ended.
+        reason: String,
+    },
+    /// The host could not be restored after an error, or at the end.
+    #[error("the host is still switched to the new side: {reason}; restore it by hand with: {command}{}", after(.before.as_deref()))]
+    NotRestored {
+        /// The command that restores it.
+        command: String,
+        /// Why it failed.
+        reason: String,
+        /// The error before.
+        before: Option<Box<Error>>,
+    },
     /// A record cannot be resumed.
     #[error("cannot resume {path}: {reason}")]
     NotResumable {
@@ -106,6 +134,10 @@ pub enum Error {
     /// The record cannot be written or read.
     #[error(transparent)]
     Record(#[from] landau_record::Error),
+}
+
+fn after(before: Option<&Error>) -> String {
+    before.map_or(String::new(), |error| format!(" (before that: {error})"))
 }
 
 fn list(numbers: &[u32]) -> String {

@@ -1,12 +1,16 @@
 //! The passes of a run in their order: rounds, waits for the host to settle, the time limit, interruption, and the
 //! adaptive rounds after the planned ones.
+//!
+//! A run has one side or two. With two, each case has a pass of both in a round, one right after the other, so that what
+//! the machine does meanwhile affects both alike.
 
-use crate::adaptive::{Assessor, Limits, Progress};
+use crate::adaptive::{Assessment, Assessor, Limits, Progress};
 use crate::affinity::OtherProcessors;
 use crate::driver::{Bounds, Driver};
-use crate::{Error, Event, Observer, Plan, Planned};
-use landau_record::schema::{Cut, End, EndOutcome, Line, Note, Outcome, PassEnd, PassStart};
+use crate::{Error, Event, Observer, Plan, Planned, Switch};
+use landau_record::schema::{Cut, End, EndOutcome, Line, Note, Outcome, PassEnd, PassStart, Role, Skip};
 use landau_record::{Journal, Record};
+use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -16,7 +20,10 @@ use std::time::Duration;
 /// The longest wait for the host to settle: `TIME_WAIT` lasts 60 s on Linux.
 const SETTLE: Duration = Duration::from_secs(65);
 
-/// A pass that is to be made.
+/// An odd number that spreads the bits of a small one (2^64 over the golden ratio).
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A pass that is to be made, of each side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Slot {
     case: u32,
@@ -25,20 +32,34 @@ struct Slot {
     adaptive_for: Vec<String>,
 }
 
-/// What a run needs besides its plan and its journal.
-pub(crate) struct Means<'a> {
+/// A side of a run: what is measured, where it is recorded, and what makes and judges its passes.
+pub(crate) struct Track<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) writer: &'a mut dyn Journal,
     pub(crate) driver: &'a mut dyn Driver,
     pub(crate) assessor: Option<&'a mut dyn Assessor>,
+    pub(crate) next_pass: u32,
+}
+
+impl Track<'_> {
+    fn note(&mut self, text: &str) -> Result<(), Error> {
+        Ok(self.writer.append(&Line::Note(Note { text: text.to_owned() }))?)
+    }
+}
+
+/// What both sides of a run share.
+pub(crate) struct Means<'a> {
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) interrupted: &'a dyn Fn() -> bool,
+    /// Switches the host over for the passes of the new side.
+    pub(crate) switch: Option<&'a mut Switch>,
 }
 
 /// The loop over the passes of a run: what is left to measure, and how long passes have taken.
 pub(crate) struct Execution<'a> {
-    plan: &'a Plan,
-    writer: &'a mut dyn Journal,
+    /// What holds for the whole run is that of the first side.
+    tracks: Vec<Track<'a>>,
     means: Means<'a>,
-    next_pass: u32,
     /// The cases and rounds that were measured before this run was resumed.
     finished: BTreeSet<(u32, u32)>,
     /// The last adaptive round that began before this run was resumed.
@@ -55,12 +76,11 @@ pub(crate) struct Execution<'a> {
 }
 
 impl<'a> Execution<'a> {
-    pub(crate) fn new(plan: &'a Plan, writer: &'a mut dyn Journal, means: Means<'a>) -> Self {
+    /// Returns the execution of a run with one side, or with two whose cases have the same numbers.
+    pub(crate) fn new(tracks: Vec<Track<'a>>, means: Means<'a>) -> Self {
         Self {
-            plan,
-            writer,
+            tracks,
             means,
-            next_pass: 0,
             finished: BTreeSet::new(),
             adaptive_round: None,
             planned_time: Duration::ZERO,
@@ -72,33 +92,55 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Leaves out what a record holds already.
-    pub(crate) fn skip_finished(&mut self, record: &Record) {
-        self.next_pass = record.passes.iter().map(|pass| pass.start.pass + 1).max().unwrap_or(0);
-        for pass in &record.passes {
-            let start = &pass.start;
-            if start.round >= self.plan.pass_count {
-                self.adaptive_round = self.adaptive_round.max(Some(start.round));
+    /// Leaves out what the records of the sides hold already. A pass whose counterpart is missing is made again: the two
+    /// must follow each other.
+    pub(crate) fn skip_finished(&mut self, records: &[&Record]) {
+        let mut complete: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+        let planned = self.plan().pass_count;
+        for (track, record) in self.tracks.iter_mut().zip(records) {
+            track.next_pass = record.passes.iter().map(|pass| pass.start.pass + 1).max().unwrap_or(0);
+            let (mut seen, mut last) = (BTreeSet::new(), BTreeMap::new());
+            for pass in &record.passes {
+                let start = &pass.start;
+                if start.round >= planned {
+                    self.adaptive_round = self.adaptive_round.max(Some(start.round));
+                }
+                let Some(end) = pass.end.as_ref().filter(|_| pass.is_complete()) else { continue };
+                let duration = Duration::from_millis(end.elapsed_ms);
+                if seen.insert((start.case, start.round)) {
+                    *complete.entry((start.case, start.round)).or_default() += 1;
+                }
+                last.insert(start.case, duration);
+                let time = if start.is_adaptive() { &mut self.adaptive_before } else { &mut self.planned_time };
+                *time += duration;
             }
-            let Some(end) = pass.end.as_ref().filter(|_| pass.is_complete()) else { continue };
-            let duration = Duration::from_millis(end.elapsed_ms);
-            if self.finished.insert((start.case, start.round)) {
-                *self.progress.passes.entry(start.case).or_default() += 1;
+            for (case, duration) in last {
+                *self.progress.durations.entry(case).or_default() += duration;
             }
-            self.progress.durations.insert(start.case, duration);
-            let time = if start.is_adaptive() { &mut self.adaptive_before } else { &mut self.planned_time };
-            *time += duration;
         }
+        for (slot, _) in complete.into_iter().filter(|(_, sides)| *sides == records.len()) {
+            *self.progress.passes.entry(slot.0).or_default() += 1;
+            self.finished.insert(slot);
+        }
+    }
+
+    /// Returns the plan of the first side.
+    fn plan(&self) -> &'a Plan {
+        self.tracks[0].plan
+    }
+
+    /// Returns the time since the run, or its resumption, began.
+    fn elapsed(&self) -> Duration {
+        self.tracks[0].driver.elapsed()
     }
 
     /// Measures everything that is left.
     pub(crate) fn run(mut self) -> Result<End, Error> {
-        let todo = self.remaining();
+        let (plan, todo) = (self.plan(), self.remaining());
         self.announce(todo.len());
         let mut ending = self.passes(&todo)?;
         if ending == EndOutcome::Complete
-            && let Some(limits) =
-                Limits::of(self.plan.adaptive, self.plan.study, self.plan.pass_count, self.planned_time)
+            && let Some(limits) = Limits::of(plan.adaptive, plan.study, plan.pass_count, self.planned_time)
         {
             ending = self.adaptive_rounds(&limits)?;
         }
@@ -109,21 +151,29 @@ impl<'a> Execution<'a> {
         if self.has_failed && ending != EndOutcome::Interrupted {
             ending = EndOutcome::Failed;
         }
-        let elapsed_ms = self.means.driver.elapsed().as_millis() as u64;
-        self.writer.sync()?;
+        let elapsed_ms = self.elapsed().as_millis() as u64;
+        for track in &mut self.tracks {
+            track.writer.sync()?;
+        }
         Ok(End { outcome: ending, line_count: 0, elapsed_ms })
     }
 
-    fn announce(&mut self, pass_count: usize) {
+    /// `slots` is the number of passes of each side.
+    fn announce(&mut self, slots: usize) {
         let observer = &mut self.means.observer;
-        observer.event(&Event::Started { pass_count });
-        for skip in &self.plan.skips {
-            observer.event(&Event::Skipped(skip));
-        }
-        for planned in &self.plan.cases {
-            if let Some(reduced) = &planned.case.reduced {
-                let reason = format!("{} instead of {}: {}", planned.case.n, reduced.requested, reduced.reason);
-                observer.event(&Event::Reduced { label: &planned.case.label, reason: &reason });
+        observer.event(&Event::Started { pass_count: slots * self.tracks.len() });
+        for (place, track) in self.tracks.iter().enumerate() {
+            let plan = track.plan;
+            // What both sides skip is told once.
+            let is_known = |skip: &Skip| self.tracks[..place].iter().any(|other| other.plan.skips.contains(skip));
+            for skip in plan.skips.iter().filter(|skip| !is_known(skip)) {
+                observer.event(&Event::Skipped(skip));
+            }
+            for planned in plan.cases.iter().filter(|_| place == 0) {
+                if let Some(reduced) = &planned.case.reduced {
+                    let reason = format!("{} instead of {}: {}", planned.case.n, reduced.requested, reduced.reason);
+                    observer.event(&Event::Reduced { label: &planned.case.label, reason: &reason });
+                }
             }
         }
     }
@@ -132,10 +182,10 @@ impl<'a> Execution<'a> {
     fn remaining(&self) -> Vec<Slot> {
         let slot = |round| move |case| Slot { case, round, adaptive_for: Vec::new() };
         let is_left = |slot: &Slot| {
-            let planned = &self.plan.cases[slot.case as usize];
-            self.plan.is_in_round(planned, slot.round) && !self.finished.contains(&(slot.case, slot.round))
+            let planned = &self.plan().cases[slot.case as usize];
+            self.plan().is_in_round(planned, slot.round) && !self.finished.contains(&(slot.case, slot.round))
         };
-        (0..self.plan.pass_count)
+        (0..self.plan().pass_count)
             .flat_map(|round| self.order_of(round).into_iter().map(slot(round)))
             .filter(is_left)
             .collect()
@@ -144,14 +194,26 @@ impl<'a> Execution<'a> {
     /// Returns the cases of a round in the order that the seed gives. Each round has another order, so that no case is
     /// always measured after the same one.
     fn order_of(&self, round: u32) -> Vec<u32> {
-        let mut order: Vec<u32> = self.plan.cases.iter().map(|one| one.case.case).collect();
-        order.shuffle(&mut ChaCha8Rng::seed_from_u64(self.plan.seed.wrapping_add(u64::from(round))));
+        let mut order: Vec<u32> = self.plan().cases.iter().map(|one| one.case.case).collect();
+        order.shuffle(&mut ChaCha8Rng::seed_from_u64(self.plan().seed.wrapping_add(u64::from(round))));
         order
+    }
+
+    /// Returns the sides in the order of their passes. Of two successive rounds one begins with the new side; the seed
+    /// says which. So neither side is always measured on what the other has left behind.
+    fn sides(&self, slot: &Slot) -> Vec<usize> {
+        let mut sides: Vec<usize> = (0..self.tracks.len()).collect();
+        let of_rounds = (u64::from(slot.case) << 32) | u64::from(slot.round / 2);
+        let mut random = ChaCha8Rng::seed_from_u64(self.plan().seed ^ of_rounds.wrapping_mul(SPREAD));
+        if random.random::<bool>() != (slot.round % 2 == 1) {
+            sides.reverse();
+        }
+        sides
     }
 
     /// Runs passes until all have run or something ends the run.
     fn passes(&mut self, todo: &[Slot]) -> Result<EndOutcome, Error> {
-        let _elsewhere = OtherProcessors::than(self.plan.host.pinned_processor);
+        let _elsewhere = OtherProcessors::than(self.plan().host.pinned_processor);
         let mut ending = EndOutcome::Complete;
         for (done, slot) in todo.iter().enumerate() {
             if (self.means.interrupted)() {
@@ -166,47 +228,77 @@ impl<'a> Execution<'a> {
                 }
                 continue;
             }
-            match self.one_pass(slot, done, todo)?.outcome {
-                Outcome::Interrupted => return Ok(EndOutcome::Interrupted),
-                Outcome::Cut if !is_adaptive => ending = EndOutcome::Cut,
-                Outcome::Failed => self.has_failed = true,
-                Outcome::Done | Outcome::Limit | Outcome::Crashed | Outcome::Cut => {}
+            let mut ends = Vec::new();
+            for side in self.sides(slot) {
+                if !self.enter(side)? {
+                    return Ok(EndOutcome::Interrupted);
+                }
+                let end = self.one_pass(side, slot, done, todo)?;
+                let outcome = end.outcome;
+                ends.push(end);
+                match outcome {
+                    Outcome::Interrupted => return Ok(EndOutcome::Interrupted),
+                    Outcome::Cut => {
+                        ending = if is_adaptive { ending } else { EndOutcome::Cut };
+                        break;
+                    }
+                    Outcome::Failed => self.has_failed = true,
+                    Outcome::Done | Outcome::Limit | Outcome::Crashed => {}
+                }
             }
+            self.progress.ended(slot.case, &ends, self.tracks.len());
         }
         Ok(ending)
     }
 
+    /// Brings the host into the state of a side; returns false if that was interrupted.
+    fn enter(&mut self, side: usize) -> Result<bool, Error> {
+        let Some(switch) = self.means.switch.as_deref_mut() else { return Ok(true) };
+        let is_new = self.tracks[side].plan.side.as_ref().is_some_and(|side| side.role == Role::New);
+        match if is_new { switch.turn_on(self.means.interrupted) } else { switch.turn_off() } {
+            Err(_) if is_new && (self.means.interrupted)() => Ok(false),
+            result => result.map(|()| true),
+        }
+    }
+
     /// Makes rounds of the cases that need further passes until none does or the limits are reached.
     fn adaptive_rounds(&mut self, limits: &Limits) -> Result<EndOutcome, Error> {
-        let Some(assessor) = self.means.assessor.take() else { return Ok(EndOutcome::Complete) };
-        let began = self.means.driver.elapsed();
+        let mut assessors: Vec<_> = self.tracks.iter_mut().filter_map(|track| track.assessor.take()).collect();
+        if assessors.len() < self.tracks.len() {
+            return Ok(EndOutcome::Complete);
+        }
+        let began = self.elapsed();
         // A round that was interrupted is chosen again, by the same passes, and finished.
-        let mut round = self.adaptive_round.unwrap_or(self.plan.pass_count);
+        let mut round = self.adaptive_round.unwrap_or(self.plan().pass_count);
         let mut made = 0;
         loop {
             if (self.means.interrupted)() {
                 return Ok(EndOutcome::Interrupted);
             }
-            self.writer.flush()?;
-            let assessment = assessor.assess(round)?;
-            let used = self.adaptive_before + self.means.driver.elapsed().saturating_sub(began);
+            let mut assessment = Assessment::default();
+            for (track, assessor) in self.tracks.iter_mut().zip(&mut assessors) {
+                track.writer.flush()?;
+                assessment.join(assessor.assess(round)?);
+            }
+            let used = self.adaptive_before + self.elapsed().saturating_sub(began);
             let choice = limits.choose(&assessment, &self.progress, self.time_left(limits, used));
             let todo = self.adaptive_slots(round, &choice.cases);
             let (unresolved, of) = (assessment.unresolved_count, assessment.curve_count);
             if todo.is_empty() && self.adaptive_round.is_none_or(|last| round > last) {
                 if made > 0 || unresolved > 0 {
                     let reasons = choice.reasons(limits);
-                    self.note(format!(
+                    self.note_everywhere(&format!(
                         "{made} adaptive passes; {unresolved} of {of} curves are not resolved{reasons}"
                     ))?;
                 }
                 return Ok(EndOutcome::Complete);
             }
-            self.means.observer.event(&Event::AdaptiveRound { round, pass_count: todo.len(), unresolved, of });
+            let pass_count = todo.len() * self.tracks.len();
+            self.means.observer.event(&Event::AdaptiveRound { round, pass_count, unresolved, of });
             if self.passes(&todo)? == EndOutcome::Interrupted {
                 return Ok(EndOutcome::Interrupted);
             }
-            made += todo.len();
+            made += pass_count;
             round += 1;
         }
     }
@@ -221,46 +313,48 @@ impl<'a> Execution<'a> {
     /// Returns how long adaptive passes may still take, if `used` is what they took so far.
     fn time_left(&self, limits: &Limits, used: Duration) -> Option<Duration> {
         let own = limits.time.map(|time| time.saturating_sub(used));
-        let of_run = self.deadline().map(|deadline| deadline.saturating_sub(self.means.driver.elapsed()));
+        let of_run = self.deadline().map(|deadline| deadline.saturating_sub(self.elapsed()));
         own.into_iter().chain(of_run).min()
     }
 
-    /// Returns whether another pass of the case is expected to end before the time limit; it is expected to take as
-    /// long as the last.
+    /// Returns whether another pass of the case, of each side, is expected to end before the time limit; it is expected
+    /// to take as long as the last.
     fn fits(&self, case: u32) -> bool {
         let expected = self.progress.durations.get(&case).copied().unwrap_or_default();
-        self.deadline().is_none_or(|deadline| self.means.driver.elapsed() + expected < deadline)
+        self.deadline().is_none_or(|deadline| self.elapsed() + expected < deadline)
     }
 
     /// Returns the time limit, counted like [`Driver::elapsed`].
     fn deadline(&self) -> Option<Duration> {
-        self.plan.time_limit_s.map(Duration::from_secs)
+        self.plan().time_limit_s.map(Duration::from_secs)
     }
 
     fn cut(&mut self, case: u32, pass_count: u32, reason: &str) -> Result<(), Error> {
-        let label = self.plan.cases[case as usize].case.label.clone();
+        let label = self.plan().cases[case as usize].case.label.clone();
         let cut = Cut { label, pass_count, reason: reason.to_owned() };
-        self.writer.append(&Line::Cut(cut.clone()))?;
+        for track in &mut self.tracks {
+            track.writer.append(&Line::Cut(cut.clone()))?;
+        }
         self.means.observer.event(&Event::Cut(&cut));
         Ok(())
     }
 
-    fn one_pass(&mut self, slot: &Slot, done: usize, todo: &[Slot]) -> Result<PassEnd, Error> {
+    fn one_pass(&mut self, side: usize, slot: &Slot, done: usize, todo: &[Slot]) -> Result<PassEnd, Error> {
         let Slot { case, round, adaptive_for } = slot.clone();
-        let planned = &self.plan.cases[case as usize];
-        self.settle(planned)?;
-        let pass = self.next_pass;
-        self.next_pass += 1;
-        let at_ms = self.means.driver.elapsed().as_millis() as u64;
+        let plan = self.tracks[side].plan;
+        let planned = &plan.cases[case as usize];
+        self.settle(side, planned)?;
+        let (left, of, deadline) = (self.estimate(&todo[done..]), todo.len(), self.deadline());
+        let track = &mut self.tracks[side];
+        let pass = track.next_pass;
+        track.next_pass += 1;
+        let at_ms = track.driver.elapsed().as_millis() as u64;
         let start = PassStart { pass, case, round, at_ms, adaptive_for };
-        self.writer.append(&Line::Pass(start.clone()))?;
-        let left = self.estimate(&todo[done..]);
-        let (label, of) = (planned.case.label.as_str(), todo.len());
-        let bounds = Bounds { deadline: self.deadline(), interrupted: self.means.interrupted };
-        let Means { driver, observer, .. } = &mut self.means;
-        observer.event(&Event::PassStarted { label, done, of, left });
-        let end = driver.pass(planned, &start, &bounds, self.writer, *observer)?;
-        self.progress.ended(case, &end);
+        track.writer.append(&Line::Pass(start.clone()))?;
+        let label = planned.case.label.as_str();
+        let bounds = Bounds { deadline, interrupted: self.means.interrupted };
+        self.means.observer.event(&Event::PassStarted { label, done, of, left });
+        let end = track.driver.pass(planned, &start, &bounds, track.writer, self.means.observer)?;
         if !start.is_adaptive() {
             self.planned_time += Duration::from_millis(end.elapsed_ms);
         }
@@ -275,30 +369,38 @@ impl<'a> Execution<'a> {
 
     /// Waits, visibly and for a limited time, until nothing on the host would distort the curve. Otherwise adds a note
     /// to the record.
-    fn settle(&mut self, planned: &Planned) -> Result<(), Error> {
-        let began = self.means.driver.elapsed();
-        while let Some(reason) = self.means.driver.unsettled(planned) {
-            let now = self.means.driver.elapsed();
+    fn settle(&mut self, side: usize, planned: &Planned) -> Result<(), Error> {
+        let began = self.elapsed();
+        while let Some(reason) = self.tracks[side].driver.unsettled(planned) {
+            let now = self.elapsed();
             let left = SETTLE.saturating_sub(now.saturating_sub(began));
             let out_of_time = left.is_zero() || self.deadline().is_some_and(|deadline| now >= deadline);
             if out_of_time || self.unsettled_noted || (self.means.interrupted)() {
-                self.note(format!("{} was measured although {reason}", planned.case.label))?;
+                self.note(side, &format!("{} was measured although {reason}", planned.case.label))?;
                 self.unsettled_noted = true;
                 return Ok(());
             }
             self.means.observer.event(&Event::Waiting { reason: &reason, left });
-            self.means.driver.sleep(Duration::from_millis(500).min(left));
+            self.tracks[side].driver.sleep(Duration::from_millis(500).min(left));
         }
-        let waited = self.means.driver.elapsed().saturating_sub(began);
+        let waited = self.elapsed().saturating_sub(began);
         if waited >= Duration::from_secs(1) {
-            self.note(format!("waited {} s before {} for the host to settle", waited.as_secs(), planned.case.label))?;
+            let text = format!("waited {} s before {} for the host to settle", waited.as_secs(), planned.case.label);
+            self.note(side, &text)?;
         }
         Ok(())
     }
 
-    fn note(&mut self, text: String) -> Result<(), Error> {
-        self.means.observer.event(&Event::Note(&text));
-        Ok(self.writer.append(&Line::Note(Note { text }))?)
+    /// Adds a note to the record of one side.
+    fn note(&mut self, side: usize, text: &str) -> Result<(), Error> {
+        self.means.observer.event(&Event::Note(text));
+        self.tracks[side].note(text)
+    }
+
+    /// Adds a note about the run to the record of each side.
+    fn note_everywhere(&mut self, text: &str) -> Result<(), Error> {
+        self.means.observer.event(&Event::Note(text));
+        self.tracks.iter_mut().try_for_each(|track| track.note(text))
     }
 }
 

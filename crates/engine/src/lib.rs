@@ -13,9 +13,10 @@
 //! | `lanes`, `timer` | shared memory for samples, and the timer that fills it |
 //! | `benchmark` | what a benchmark is |
 //! | `order`, `limit`, `drive`, `entry`, `worker` | the worker's side: orders, refusals, the life of a pass |
-//! | `request`, `size`, `plan`, `availability` | from what was typed to what fits on this host |
+//! | `request`, `size`, `plan`, `pairing`, `availability` | from what was typed to what fits on this host |
 //! | `host`, `scratch`, `affinity` | the machine |
-//! | `driver`, `adaptive`, `worker_process`, `sample_writer`, `pass`, `execution`, `run` | the controller's side |
+//! | `worker_process`, `handshake`, `switch` | other programs: workers, what they can measure, the user's commands |
+//! | `driver`, `adaptive`, `sample_writer`, `pass`, `execution`, `run` | the controller's side |
 
 mod adaptive;
 mod affinity;
@@ -28,6 +29,7 @@ mod error;
 mod execution;
 #[cfg(test)]
 mod fake;
+mod handshake;
 mod host;
 mod interference;
 mod lab_options;
@@ -35,6 +37,7 @@ mod lanes;
 mod limit;
 mod observer;
 mod order;
+mod pairing;
 mod pass;
 mod plan;
 mod register;
@@ -47,6 +50,7 @@ mod size;
 mod stop;
 mod strides;
 mod study;
+mod switch;
 mod timer;
 mod worker;
 mod worker_process;
@@ -56,17 +60,20 @@ pub use availability::{Availability, availability};
 pub use benchmark::{Benchmark, Context, Cost, Phase, Support, Variant};
 pub use entry::Entry;
 pub use error::Error;
+pub use handshake::consult;
 pub use host::{Pinning, describe as describe_host, describe_in as describe_host_in};
 pub use lab_options::{Fault, StepWindows};
 pub use observer::{Event, Observer, Silent};
 pub use order::ARGUMENT as WORKER_ARGUMENT;
+pub use pairing::pair;
 pub use plan::{Plan, Planned};
 pub use request::{Request, Word, check_names, check_phase, word};
-pub use run::{Changes, Session, check_space, resume, run};
+pub use run::{Changes, Output, Session, check_space, resume, run};
 pub use scratch::{Scratch, free_bytes as scratch_free_bytes};
 pub use settings::{Kind, Parameter, Settings};
 pub use stop::Stop;
 pub use study::Study;
+pub use switch::{Switch, Switched};
 pub use timer::{Sequence, Timer, Timestamp};
 pub use worker::main as worker_main;
 

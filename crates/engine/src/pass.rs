@@ -3,7 +3,7 @@
 use crate::driver::{Bounds, Driver};
 use crate::order::{Order, Report};
 use crate::sample_writer::SampleWriter;
-use crate::worker_process::{Message, WorkerProcess};
+use crate::worker_process::{Launch, Message, WorkerProcess};
 use crate::{Error, Event, Facts, Observer, Plan, Planned, lanes};
 use landau_record::Journal;
 use landau_record::schema::{Line, Outcome, PassEnd, PassStart};
@@ -37,13 +37,18 @@ enum Verdict {
 pub(crate) struct Workers<'a> {
     plan: &'a Plan,
     scratch: &'a Path,
+    launch: Launch,
     began: Instant,
 }
 
 impl<'a> Workers<'a> {
     /// Returns a driver whose run begins now.
-    pub(crate) fn new(plan: &'a Plan, scratch: &'a Path) -> Self {
-        Self { plan, scratch, began: Instant::now() }
+    ///
+    /// # Errors
+    ///
+    /// Fails if the program of the plan cannot be opened.
+    pub(crate) fn new(plan: &'a Plan, scratch: &'a Path) -> Result<Self, Error> {
+        Ok(Self { plan, scratch, launch: Launch::of(plan)?, began: Instant::now() })
     }
 }
 
@@ -71,7 +76,7 @@ impl Driver for Workers<'_> {
         // A limit beyond what the clock can represent is no limit.
         let deadline = bounds.deadline.and_then(|deadline| self.began.checked_add(deadline));
         let ends = Ends { deadline, interrupted: bounds.interrupted };
-        run(self.plan, planned, start, self.scratch, &ends, writer, observer)
+        run(self, planned, start, &ends, writer, observer)
     }
 }
 
@@ -83,18 +88,17 @@ struct Ends<'a> {
 
 /// Runs one pass and writes everything about it except its first line.
 fn run(
-    plan: &Plan,
+    workers: &Workers<'_>,
     planned: &Planned,
     start: &PassStart,
-    scratch: &Path,
     bounds: &Ends,
     writer: &mut dyn Journal,
     observer: &mut dyn Observer,
 ) -> Result<PassEnd, Error> {
-    let began = Instant::now();
+    let (began, plan) = (Instant::now(), workers.plan);
     let phases = &planned.case.phases;
     let (lanes, fd) = Lanes::create(&lanes::capacities(phases.len(), planned.case.n))?;
-    let worker = WorkerProcess::start(&order(plan, planned, start, scratch, fd.as_raw_fd()))?;
+    let worker = WorkerProcess::start(&workers.launch, &order(plan, planned, start, workers.scratch, fd.as_raw_fd()))?;
     drop(fd);
     let samples = SampleWriter::new(lanes, phases, start.pass, plan.host.clock.unit);
     let expected = planned.case.n * phases.len() as u64;

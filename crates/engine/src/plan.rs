@@ -4,9 +4,11 @@
 use crate::request::{Chosen, Override, choose, chosen_cases, overrides};
 use crate::size::{Free, fit};
 use crate::{Cost, Entry, Error, Fault, Parameter, Request, Settings, StepWindows, Study, Support};
-use landau_record::schema::{Adaptive, Annotation, AnnotationKind, Case, Host, Phase, Reduced, Skip, Unit};
+use landau_record::schema::{Adaptive, Annotation, AnnotationKind, Case, Host, Phase, Reduced, Side, Skip, Unit};
 use landau_sys::clock::Clock;
 use landau_sys::system::headroom;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A case with what is needed to run it.
 #[derive(Debug, Clone)]
@@ -51,6 +53,10 @@ pub struct Plan {
     pub fault: Option<Fault>,
     /// Notes for the beginning of the record.
     pub notes: Vec<String>,
+    /// The environment of the workers.
+    pub environment: BTreeMap<String, String>,
+    /// Which side this is, if the run measures two in turn.
+    pub side: Option<Side>,
 }
 
 impl Plan {
@@ -77,8 +83,17 @@ impl Plan {
                 skips.push(Skip { label: entry.name.to_owned(), reason });
                 continue;
             }
+            let varied = varied(&request.varied, entry.name);
+            let mut labels = Vec::new();
             for settings in variants(entry, request.study, host.clock.unit, &own, &of_user) {
-                let label = label(entry, &settings, request.study);
+                let label = label_without(entry, &settings, request.study, &varied);
+                if !varied.is_empty() && labels.contains(&label) {
+                    let label = self::label(entry, &settings, request.study);
+                    let reason = format!("the sides of this run differ in `{}`", varied.join("`, `"));
+                    skips.push(Skip { label, reason });
+                    continue;
+                }
+                labels.push(label.clone());
                 let size = match (entry.support)(&host, &settings) {
                     Support::No(reason) => Err(reason),
                     Support::Yes => fit(entry, &settings, request.study, &host, &free),
@@ -106,7 +121,15 @@ impl Plan {
             step_windows: None,
             fault: None,
             notes: Vec::new(),
+            environment: BTreeMap::new(),
+            side: None,
         })
+    }
+
+    /// Returns the program that makes the passes, if it is not this one.
+    pub(crate) fn program_path(&self) -> Option<&Path> {
+        let program = self.side.as_ref()?.program.as_ref()?;
+        Some(Path::new(&program.path))
     }
 
     /// Returns whether a case has a pass in a planned round. A case whose passes take long may have fewer than there
@@ -168,9 +191,21 @@ pub(crate) fn variants(
 
 /// Returns the benchmark's name with the settings that differ from the study's, except for the size.
 pub(crate) fn label(entry: &Entry, settings: &Settings, study: Study) -> String {
-    let differs = |one: &&Parameter| one.name != "n" && settings.text(one.name) != one.value(study);
+    label_without(entry, settings, study, &[])
+}
+
+/// Returns the label without some parameters.
+fn label_without(entry: &Entry, settings: &Settings, study: Study, without: &[&str]) -> String {
+    let is_left_out = |name: &str| name == "n" || without.contains(&name);
+    let differs = |one: &&Parameter| !is_left_out(one.name) && settings.text(one.name) != one.value(study);
     let words = entry.parameters.iter().filter(differs).map(|one| format!(" {}={}", one.name, settings.text(one.name)));
     std::iter::once(entry.name.to_owned()).chain(words).collect()
+}
+
+/// Returns the parameters of a benchmark in which the sides of the run differ.
+fn varied<'a>(all: &'a [String], benchmark: &str) -> Vec<&'a str> {
+    let of_benchmark = |one: &'a String| one.split_once('.').filter(|(name, _)| *name == benchmark);
+    all.iter().filter_map(of_benchmark).map(|(_, parameter)| parameter).collect()
 }
 
 fn case(
@@ -245,6 +280,7 @@ mod tests {
             pass_count: None,
             adaptive: Adaptive::Off,
             settings: settings.iter().map(|&one| one.to_owned()).collect(),
+            varied: Vec::new(),
             seed: 1,
             time_limit_s: None,
         };

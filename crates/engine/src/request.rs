@@ -21,6 +21,9 @@ pub struct Request {
     pub adaptive: Adaptive,
     /// `benchmark.parameter=value`, in the order given.
     pub settings: Vec<String>,
+    /// `benchmark.parameter` in which the two sides of the run differ. Labels leave them out, so that a case has the
+    /// same label on both sides.
+    pub varied: Vec<String>,
     /// The seed of every random order.
     pub seed: u64,
     /// The time limit of the run, in seconds.

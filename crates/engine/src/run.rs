@@ -1,15 +1,18 @@
 //! A run from its first line to its last, new or resumed.
 
-use crate::execution::{Execution, Means};
+use crate::driver::Driver;
+use crate::execution::{Execution, Means, Track};
 use crate::pass::Workers;
-use crate::{Assessor, Entry, Error, Host, Observer, Plan, Planned, Scratch, Settings, Study, scratch};
+use crate::{
+    Assessor, Entry, Error, Host, Observer, Plan, Planned, Scratch, Settings, Study, Switch, handshake, scratch,
+};
 use landau_record::schema::{Adaptive, End, Header, Line, Note, Resume};
 use landau_record::{Journal, Record, SCHEMA_VERSION};
 use landau_sys::clock::Clock;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What a run needs besides its plan.
+/// What a run needs besides its plans.
 pub struct Session<'a> {
     /// The command line, for the record.
     pub command: &'a [String],
@@ -19,15 +22,8 @@ pub struct Session<'a> {
     pub observer: &'a mut dyn Observer,
     /// Returns whether the user wants the run to end.
     pub interrupted: &'a dyn Fn() -> bool,
-    /// Judges the curves between rounds; without it there are no adaptive passes.
-    pub assessor: Option<&'a mut dyn Assessor>,
-}
-
-impl Session<'_> {
-    fn means<'s>(&'s mut self, driver: &'s mut Workers<'_>) -> Means<'s> {
-        let assessor = self.assessor.as_mut().map(|assessor| &mut **assessor as &mut dyn Assessor);
-        Means { driver, assessor, observer: self.observer, interrupted: self.interrupted }
-    }
+    /// Switches the host over for the passes of the new side.
+    pub switch: Option<&'a mut Switch>,
 }
 
 impl std::fmt::Debug for Session<'_> {
@@ -36,14 +32,51 @@ impl std::fmt::Debug for Session<'_> {
     }
 }
 
-/// Measures everything in a plan and writes its record, but not the results and the last line. The caller appends the
-/// results, then the returned [`End`].
-pub fn run(plan: &Plan, writer: &mut dyn Journal, mut session: Session) -> Result<End, Error> {
-    let is_measured = plan.cases.iter().any(|planned| planned.entry.measures_folder);
-    let folder = session.scratch.path().parent().filter(|_| is_measured);
-    write_plan(plan, session.command, folder, writer)?;
-    let mut workers = Workers::new(plan, session.scratch.path());
-    Execution::new(plan, writer, session.means(&mut workers)).run()
+/// Where the passes of a side are recorded, and what judges them.
+pub struct Output<'a> {
+    /// The record.
+    pub writer: &'a mut dyn Journal,
+    /// Judges the curves between rounds; without it there are no adaptive passes.
+    pub assessor: Option<&'a mut dyn Assessor>,
+}
+
+impl std::fmt::Debug for Output<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Output").finish_non_exhaustive()
+    }
+}
+
+/// Measures everything in a plan, or in the plans of two sides in turn, and writes a record of each, but not the results
+/// and the last line. The caller appends the results, then the returned [`End`].
+///
+/// Two plans must have been paired with [`crate::pair`].
+pub fn run(mut sides: Vec<(&Plan, Output<'_>)>, session: Session<'_>) -> Result<End, Error> {
+    for (plan, output) in &mut sides {
+        let is_measured = plan.cases.iter().any(|planned| planned.entry.measures_folder);
+        let folder = session.scratch.path().parent().filter(|_| is_measured);
+        write_plan(plan, session.command, folder, output.writer)?;
+    }
+    execute(sides, session, &[])
+}
+
+/// Makes the passes of the sides, but for those in their records.
+fn execute(sides: Vec<(&Plan, Output<'_>)>, session: Session<'_>, records: &[&Record]) -> Result<End, Error> {
+    let Session { scratch, observer, interrupted, mut switch, .. } = session;
+    let workers = sides.iter().map(|(plan, _)| Workers::new(plan, scratch.path()));
+    let mut workers = workers.collect::<Result<Vec<_>, Error>>()?;
+    let tracks = sides.into_iter().zip(&mut workers).map(|((plan, output), driver)| {
+        let Output { writer, assessor } = output;
+        let assessor = assessor.map(|assessor| assessor as &mut dyn Assessor);
+        Track { plan, writer, driver: driver as &mut dyn Driver, assessor, next_pass: 0 }
+    });
+    let means = Means { observer, interrupted, switch: switch.as_deref_mut() };
+    let mut execution = Execution::new(tracks.collect(), means);
+    execution.skip_finished(records);
+    let end = execution.run();
+    match switch {
+        Some(switch) => switch.settle(end),
+        None => end,
+    }
 }
 
 /// Writes the lines of a record that precede its first pass; `folder` is the one whose file system is measured.
@@ -65,6 +98,8 @@ pub(crate) fn write_plan(
         time_limit_s: plan.time_limit_s,
         is_pass_count_chosen: plan.is_pass_count_chosen,
         adaptive: plan.adaptive,
+        environment: plan.environment.clone(),
+        side: plan.side.clone(),
         ..Header::default()
     };
     if let Some(folder) = folder {
@@ -95,36 +130,63 @@ pub struct Changes {
     pub time_limit_s: Option<u64>,
 }
 
-/// Continues a run: measures the passes that its record lacks, and those that `changes` asks for.
+/// Continues a run: measures the passes that its record lacks, or those that the records of its sides lack, and those
+/// that `changes` asks for.
 pub fn resume(
-    record: &Record,
+    sides: Vec<(&Record, Output<'_>)>,
     registry: &[Entry],
     changes: Changes,
-    writer: &mut dyn Journal,
-    mut session: Session,
+    session: Session<'_>,
 ) -> Result<End, Error> {
     let (host, _) = crate::describe_host(crate::Pinning::Free)?;
-    let mut plan = plan_of(record, registry, &host)?;
-    plan.pass_count = changes.pass_count.unwrap_or(plan.pass_count);
-    plan.is_pass_count_chosen |= changes.pass_count.is_some();
-    plan.adaptive = changes.adaptive.unwrap_or(plan.adaptive);
-    plan.time_limit_s = changes.time_limit_s.or(plan.time_limit_s);
-    check_space(&plan, Path::new(&record.path))?;
-    writer.append(&Line::Resume(Resume {
-        at: jiff::Timestamp::now().to_string(),
-        command: session.command.to_vec(),
-        torn_bytes: record.torn.as_ref().map_or(0, |torn| torn.bytes),
-        pass_count: changes.pass_count,
-        adaptive: changes.adaptive,
-    }))?;
-    for difference in differences(&record.host, &host) {
-        writer.append(&Line::Note(Note { text: format!("the host changed before the resumption: {difference}") }))?;
+    let mut plans = Vec::new();
+    for (record, _) in &sides {
+        let mut plan = plan_of(record, registry, &host)?;
+        plan.pass_count = changes.pass_count.unwrap_or(plan.pass_count);
+        plan.is_pass_count_chosen |= changes.pass_count.is_some();
+        plan.adaptive = changes.adaptive.unwrap_or(plan.adaptive);
+        plan.time_limit_s = changes.time_limit_s.or(plan.time_limit_s);
+        plans.push(plan);
     }
-    writer.sync()?;
-    let mut workers = Workers::new(&plan, session.scratch.path());
-    let mut execution = Execution::new(&plan, writer, session.means(&mut workers));
-    execution.skip_finished(record);
-    execution.run()
+    for (plan, (record, _)) in plans.iter().zip(&sides) {
+        check_space(&plans, Path::new(&record.path))?;
+        check_program(plan, record)?;
+    }
+    let (records, mut outputs): (Vec<&Record>, Vec<Output<'_>>) = sides.into_iter().unzip();
+    for (record, Output { writer, .. }) in records.iter().zip(&mut outputs) {
+        writer.append(&Line::Resume(Resume {
+            at: jiff::Timestamp::now().to_string(),
+            command: session.command.to_vec(),
+            torn_bytes: record.torn.as_ref().map_or(0, |torn| torn.bytes),
+            pass_count: changes.pass_count,
+            adaptive: changes.adaptive,
+        }))?;
+        // The host of the new side is that of the base, switched over.
+        for difference in differences(&records[0].host, &host) {
+            writer
+                .append(&Line::Note(Note { text: format!("the host changed before the resumption: {difference}") }))?;
+        }
+        writer.sync()?;
+    }
+    execute(plans.iter().zip(outputs).collect(), session, &records)
+}
+
+/// Checks that the program of a side still measures what it did.
+fn check_program(plan: &Plan, record: &Record) -> Result<(), Error> {
+    if plan.program_path().is_none() {
+        return Ok(());
+    }
+    let mut asked = plan.clone();
+    handshake::consult(&mut asked)?;
+    let no = |reason: String| Err(Error::NotResumable { path: record.path.clone(), reason });
+    if let Some(skip) = asked.skips.get(plan.skips.len()) {
+        return no(format!("{}: {}", skip.label, skip.reason));
+    }
+    let version = |plan: &Plan| plan.side.as_ref()?.program.as_ref().map(|program| program.version.clone());
+    if version(&asked) != version(plan) {
+        return no("the program that made its passes has another version now; start a new run".to_owned());
+    }
+    Ok(())
 }
 
 /// Returns the plan of a record's run.
@@ -164,6 +226,8 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
         step_windows: None,
         fault: None,
         notes: Vec::new(),
+        environment: record.header.environment.clone(),
+        side: record.header.side.clone(),
     })
 }
 
@@ -187,10 +251,10 @@ fn differences(then: &Host, now: &Host) -> Vec<String> {
     facts(then).into_iter().filter_map(changed).collect()
 }
 
-/// Checks that the record can grow to its end, before anything is measured.
-pub fn check_space(plan: &Plan, path: &Path) -> Result<(), Error> {
+/// Checks that the records of the plans, in the folder of `path`, can grow to their end, before anything is measured.
+pub fn check_space(plans: &[Plan], path: &Path) -> Result<(), Error> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let needed = plan.record_bytes();
+    let needed = plans.iter().map(Plan::record_bytes).sum::<u64>();
     match scratch::free_bytes(folder) {
         Some(free) if free < needed => {
             Err(Error::NoSpace { folder: folder.to_owned(), needed_mib: (needed >> 20) + 1, free_mib: free >> 20 })

@@ -2,7 +2,9 @@
 
 use crate::Error;
 use crate::register::Register;
+use crate::switch::is_switched;
 use landau_sys::clock::monotonic_ns;
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -55,6 +57,18 @@ impl Scratch {
         folders.into_iter().filter(|folder| folder.is_dir() && is_abandoned(folder)).collect()
     }
 
+    /// Returns the folders of runs that have left the host switched: those in the user's register, and those in the
+    /// same place as this one.
+    pub fn switched(&self) -> Vec<PathBuf> {
+        let here = self.path.parent().and_then(|parent| std::fs::read_dir(parent).ok());
+        let here = here.into_iter().flatten().flatten().map(|entry| entry.path());
+        let is_ours =
+            |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes()));
+        let folders = Register::of_user().map(|register| register.folders()).unwrap_or_default();
+        let all: BTreeSet<PathBuf> = here.filter(is_ours).chain(folders).collect();
+        all.into_iter().filter(|folder| is_switched(folder) && is_abandoned(folder)).collect()
+    }
+
     /// Returns the folder.
     pub fn path(&self) -> &Path {
         &self.path
@@ -63,6 +77,10 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        // The next run names the command that restores the host.
+        if is_switched(&self.path) {
+            return;
+        }
         // The next run removes what cannot be removed now. If its file system is gone, it may come back.
         let removed = std::fs::remove_dir_all(&self.path);
         if let (Ok(()), Some(register)) = (removed, &self.register) {
@@ -80,6 +98,7 @@ fn remove_abandoned(parent: &Path) {
     for entry in entries.flatten() {
         let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
         if is_ours
+            && !is_switched(&entry.path())
             && is_abandoned(&entry.path())
             && std::fs::remove_dir_all(entry.path()).is_ok()
             && let Some(register) = register.as_ref().filter(|register| register.folders().contains(&entry.path()))

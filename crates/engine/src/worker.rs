@@ -4,7 +4,7 @@
 //! stores its samples in memory that it shares with the controller. It has one thread unless the benchmark makes more.
 
 use crate::order::{ARGUMENT, Order, Report, WINDOW};
-use crate::{Context, Entry, Fault, Settings, Timer, lanes};
+use crate::{Context, Entry, Fault, Settings, Timer, handshake, lanes};
 use landau_sys::clock::Clock;
 use landau_sys::limits::{Resource, raise};
 use landau_sys::shared::Lanes;
@@ -16,7 +16,12 @@ use std::io::{BufRead, Write};
 /// Call it before anything else, while the process has one thread and no descriptors of its own.
 pub fn main(registry: &[Entry]) -> Option<u8> {
     let mut words = std::env::args_os().skip(1);
-    if words.next().is_none_or(|word| word != ARGUMENT) {
+    let word = words.next()?;
+    if word == handshake::ARGUMENT {
+        // The asker sees an exit status and no answer.
+        return Some(u8::from(handshake::answer(registry).is_err()));
+    }
+    if word != ARGUMENT {
         return None;
     }
     Some(match work(registry) {

@@ -1,11 +1,15 @@
 //! A worker as its controller sees it: this program, started again, with a pipe in each direction.
 
-use crate::Error;
 use crate::order::{ARGUMENT, Order, Report, WINDOW};
+use crate::{Error, Plan};
 use landau_sys::descriptor::wait_readable;
 use landau_sys::process::{OwnedChild, this_program};
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 /// What a worker wrote.
@@ -18,6 +22,44 @@ pub(crate) enum Message {
     Gone(String),
 }
 
+/// How the workers of a plan are started: the program, and its environment.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    program: PathBuf,
+    environment: BTreeMap<String, String>,
+    /// Another program than this one is kept open, so that all passes are made by the same even if its file is
+    /// replaced, as a compiler does.
+    _held: Option<File>,
+}
+
+impl Launch {
+    /// Returns how the workers of a plan are started.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the program of the plan cannot be opened.
+    pub(crate) fn of(plan: &Plan) -> Result<Self, Error> {
+        let environment = plan.environment.clone();
+        let Some(path) = plan.program_path() else {
+            return Ok(Self { program: this_program()?, environment, _held: None });
+        };
+        let refused =
+            |error: std::io::Error| Error::Program { path: path.display().to_string(), reason: error.to_string() };
+        let file = File::open(path).map_err(refused)?;
+        let held = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
+        let program = if held.exists() { held } else { path.to_owned() };
+        Ok(Self { program, environment, _held: Some(file) })
+    }
+
+    /// Returns the program as a command with one argument.
+    pub(crate) fn command(&self, argument: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        // The user's environment would be a part of every exec that is measured.
+        command.arg0("landau").arg(argument).env_clear().envs(&self.environment);
+        command
+    }
+}
+
 /// A worker process. Dropping it kills it with everything that it started.
 pub(crate) struct WorkerProcess {
     child: OwnedChild,
@@ -27,16 +69,10 @@ pub(crate) struct WorkerProcess {
 
 impl WorkerProcess {
     /// Starts a worker and sends it its order.
-    pub(crate) fn start(order: &Order) -> Result<Self, Error> {
+    pub(crate) fn start(launch: &Launch, order: &Order) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::Worker(error.to_string());
-        let mut command = Command::new(this_program()?);
-        command
-            .arg0("landau")
-            .arg(ARGUMENT)
-            // The user's environment would be a part of every exec that is measured.
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+        let mut command = launch.command(ARGUMENT);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // The worker leads a process group: Ctrl-C at the terminal reaches the controller only, and one signal ends
         // the worker with everything that it started.
         let mut child = OwnedChild::spawn_group(&mut command).map_err(failed)?;

@@ -1,18 +1,20 @@
 //! `landau run`: runs benchmarks and writes a record and a report.
 
+mod against;
+
 use crate::assessor::RecordAssessor;
 use crate::command::{report, show};
 use crate::options::{Measurement, benchmark_of, whole_seconds};
 use crate::progress::Progress;
-use crate::status;
+use crate::{status, terminal};
 use anyhow::{Context, bail};
 use landau_bench::REGISTRY;
 use landau_engine::{
-    Adaptive, Changes, Entry, Pinning, Plan, Request, Scratch, Session, Study, check_space, describe_host,
-    scratch_free_bytes,
+    Adaptive, Changes, Entry, Output, Pinning, Request, Scratch, Session, Study, Switch, Switched, check_space,
 };
-use landau_record::schema::{End, EndOutcome, Line};
+use landau_record::schema::{End, EndOutcome, Line, Role};
 use landau_record::{Record, Writer};
+use landau_report::compared::Compared;
 use landau_report::{Analysis, Verdicts};
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::path::{Path, PathBuf};
@@ -25,6 +27,10 @@ use std::time::Duration;
   landau run bind --set bind.family=v6        set a parameter; `landau list --long` lists them
   landau run --case fork --case fork.static   measure these two cases of fork, not all of the study
   landau run --study full --time-limit 30m    run every case at full size, for at most half an hour
+  landau run --against ./landau.old           measure this program and another in turn, and compare
+  landau run dup --against LD_PRELOAD=./x.so  the same with and without a library
+  landau run mmap --switch 'sysctl -w vm.overcommit_memory=1' --restore 'sysctl -w vm.overcommit_memory=0'
+                                              the same under two settings of the host
   landau run --resume FILE                    continue an interrupted run
   landau run --resume FILE --until-resolved   add passes to a complete one")]
 pub(crate) struct Args {
@@ -34,7 +40,10 @@ pub(crate) struct Args {
     /// bind.range=40000-42001.n=500; may be repeated
     #[arg(long, value_name = "BENCHMARK[.SETTING]...")]
     case: Vec<String>,
-    /// Write the record to this file [default: landau-TIME.landau.ndjson]
+    #[command(flatten)]
+    against: against::Against,
+    /// Write the record to this file; with two sides to FILE.base and FILE.new, before the suffix [default:
+    /// landau-TIME.landau.ndjson]
     #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
     output: Option<PathBuf>,
     /// Continue an interrupted run, and append to its record; add passes to a complete one with --passes or
@@ -68,24 +77,28 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
-    let (path, (outcome, verdicts)) = match &args.resume {
-        Some(path) => (path.clone(), resume(args, path, words)?),
+    let (paths, (outcome, verdicts)) = match &args.resume {
+        Some(path) => resume(args, path, words)?,
         None => start(args, words)?,
     };
-    conclude(args, &path, outcome, verdicts)?;
+    conclude(args, &paths, outcome, verdicts)?;
     Ok(match outcome {
         EndOutcome::Complete | EndOutcome::Cut => status::DONE,
         EndOutcome::Interrupted => {
-            status::tell(&format!("interrupted; continue with: landau run --resume {}", path.display()));
+            status::tell(&format!("interrupted; continue with: landau run --resume {}", paths[0].display()));
             status::FAILED
         }
         EndOutcome::Failed | EndOutcome::Crashed => status::FAILED,
     })
 }
 
-fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Measured)> {
-    let path = args.output.clone().unwrap_or_else(default_path);
+fn start(args: &Args, words: &[String]) -> anyhow::Result<(Vec<PathBuf>, Measured)> {
+    let output = args.output.clone().unwrap_or_else(default_path);
     args.measurement.check(&args.case)?;
+    let paths = match args.against.differences()? {
+        Some(_) => [Role::Base, Role::New].map(|role| against::path_of(&output, role)).to_vec(),
+        None => vec![output],
+    };
     let of_cases = args.case.iter().map(|case| benchmark_of(case).to_owned());
     let named: Vec<String> = args.measurement.names.iter().cloned().chain(of_cases).collect();
     let study = args.measurement.study.study();
@@ -93,90 +106,124 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Measured)> {
         let is_in_study = entry.in_quick || study != Study::Quick;
         named.iter().any(|name| name == entry.name) || (named.is_empty() && is_in_study)
     };
-    let scratch = scratch(args.dir.as_deref(), REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder))?;
-    let (host, clock) = describe_host(args.cpu)?;
+    let measures_folder = REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder);
+    let scratch = scratch(args.dir.as_deref(), measures_folder, None)?;
+    let (plans, mut switch) = against::plan(args, &request(args), &scratch, &paths)?;
+    if plans[0].cases.is_empty() {
+        let skips = plans.iter().rev().flat_map(|plan| &plan.skips);
+        let reasons = skips.map(|skip| format!("{}: skipped, because {}", skip.label, skip.reason));
+        bail!("no case can be measured on this system:\n  {}", reasons.collect::<Vec<_>>().join("\n  "));
+    }
+    if !args.no_report {
+        let page = report_of(args, &paths);
+        if paths.contains(&page) {
+            bail!("--output and --report name the same file: {}", page.display());
+        }
+        report::check_place(&page)?;
+    }
+    check_space(&plans, &paths[0])?;
+    let mut writers = create(&paths)?;
+    let measured = measure_passes(args, words, &scratch, switch.as_mut(), &mut writers, |outputs, session| {
+        landau_engine::run(plans.iter().zip(outputs).collect(), session)
+    })?;
+    Ok((paths, measured))
+}
+
+fn request(args: &Args) -> Request {
     let measurement = &args.measurement;
-    let request = Request {
+    Request {
         names: measurement.names.clone(),
         cases: args.case.clone(),
         study: measurement.study.study(),
         pass_count: measurement.passes,
         adaptive: adaptive(args),
         settings: measurement.settings.set.clone(),
+        varied: Vec::new(),
         seed: measurement.seed.unwrap_or_else(random_seed),
         time_limit_s: args.time_limit.map(|limit| limit.as_secs()),
-    };
-    let plan = Plan::resolve(REGISTRY, &request, host, clock.clock, scratch_free_bytes(scratch.path()))?;
-    if plan.cases.is_empty() {
-        let reasons = plan.skips.iter().map(|skip| format!("{}: skipped, because {}", skip.label, skip.reason));
-        bail!("no case can be measured on this system:\n  {}", reasons.collect::<Vec<_>>().join("\n  "));
     }
-    if !args.no_report {
-        let page = report_of(args, &path);
-        if page == path {
-            bail!("--output and --report name the same file: {}", page.display());
-        }
-        report::check_place(&page)?;
-    }
-    check_space(&plan, &path)?;
-    let mut writer = Writer::create(&path)?;
-    let measured = measure_passes(args, &path, words, &scratch, &mut writer, |writer, session| {
-        landau_engine::run(&plan, writer, session)
-    })?;
-    Ok((path, measured))
 }
 
-/// How a run ended, and its verdicts.
-type Measured = (EndOutcome, Verdicts);
+/// Creates the records; if one cannot be created none is left.
+fn create(paths: &[PathBuf]) -> anyhow::Result<Vec<Writer>> {
+    let mut writers: Vec<Writer> = Vec::new();
+    for path in paths {
+        match Writer::create(path) {
+            Ok(writer) => writers.push(writer),
+            Err(error) => {
+                for writer in writers {
+                    // It is empty; the error that is returned says more than one about it.
+                    let _ = std::fs::remove_file(writer.path());
+                }
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(writers)
+}
 
-/// Makes the passes that a function asks for, and ends the record.
+/// How a run ended, and the verdicts of each side.
+type Measured = (EndOutcome, Vec<Verdicts>);
+
+/// Makes the passes that a function asks for, and ends the records.
 fn measure_passes(
     args: &Args,
-    path: &Path,
     words: &[String],
     scratch: &Scratch,
-    writer: &mut Writer,
-    passes: impl FnOnce(&mut Writer, Session<'_>) -> Result<End, landau_engine::Error>,
+    switch: Option<&mut Switch>,
+    writers: &mut [Writer],
+    passes: impl FnOnce(Vec<Output<'_>>, Session<'_>) -> Result<End, landau_engine::Error>,
 ) -> anyhow::Result<Measured> {
-    let mut assessor = RecordAssessor::open(path)?;
+    let path = writers[0].path().to_owned();
+    let assessors = writers.iter().map(|writer| RecordAssessor::open(writer.path()));
+    let mut assessors = assessors.collect::<Result<Vec<_>, _>>()?;
     let session = Session {
         command: words,
         scratch,
         observer: &mut Progress::new(args.quiet),
         interrupted: &|| interrupted().is_some(),
-        assessor: Some(&mut assessor),
+        switch,
     };
-    let end = passes(writer, session).map_err(|error| explain_failure(error, path))?;
+    let outputs = writers.iter_mut().zip(&mut assessors);
+    let outputs = outputs.map(|(writer, assessor)| Output { writer, assessor: Some(assessor) }).collect();
+    let end = passes(outputs, session).map_err(|error| explain_failure(error, &path))?;
     let outcome = end.outcome;
-    let verdicts = end_record(writer, end, assessor.into_verdicts()).with_context(|| resume_hint(path))?;
-    Ok((outcome, verdicts))
+    let ended = writers.iter_mut().zip(assessors).map(|(writer, assessor)| {
+        end_record(writer, end.clone(), assessor.into_verdicts()).with_context(|| resume_hint(&path))
+    });
+    Ok((outcome, ended.collect::<Result<_, _>>()?))
 }
 
-fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Measured> {
-    let record = Record::read(path)?;
-    let passes = args.measurement.passes;
-    if let Some(few) = passes.filter(|&passes| passes < record.pass_count()) {
-        bail!("--passes {few}: {} has {} planned passes; ask for more", path.display(), record.pass_count());
+fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<(Vec<PathBuf>, Measured)> {
+    let (paths, records): (Vec<PathBuf>, Vec<Record>) = against::read(path)?.into_iter().unzip();
+    let (first, passes) = (&records[0], args.measurement.passes);
+    if let Some(few) = passes.filter(|&passes| passes < first.pass_count()) {
+        bail!("--passes {few}: {} has {} planned passes; ask for more", path.display(), first.pass_count());
     }
-    let adds = args.until_resolved || passes.is_some_and(|passes| passes > record.pass_count());
-    if !adds && record.end.as_ref().is_some_and(|end| end.outcome == EndOutcome::Complete) {
+    let adds = args.until_resolved || passes.is_some_and(|passes| passes > first.pass_count());
+    let is_complete = |record: &Record| record.end.as_ref().is_some_and(|end| end.outcome == EndOutcome::Complete);
+    if !adds && records.iter().all(is_complete) {
         bail!(
             "{} is complete: there is nothing to resume; add passes with --until-resolved or --passes N, for N above \
              {}",
             path.display(),
-            record.pass_count()
+            first.pass_count()
         );
     }
-    let scratch = scratch_again(args, &record)?;
-    let mut writer = Writer::resume(path, &record)?;
+    let scratch = scratch_again(args, first)?;
+    let side = first.header.side.as_ref();
+    let mut switch = side.and_then(|side| Some(Switch::new(side.switch.clone()?, side.run.clone(), &scratch)));
+    let writers = paths.iter().zip(&records).map(|(path, record)| Writer::resume(path, record));
+    let mut writers = writers.collect::<Result<Vec<_>, _>>()?;
     let changes = Changes {
         pass_count: passes,
         adaptive: (passes.is_some() || args.until_resolved).then(|| adaptive(args)),
         time_limit_s: args.time_limit.map(|limit| limit.as_secs()),
     };
-    measure_passes(args, path, words, &scratch, &mut writer, |writer, session| {
-        landau_engine::resume(&record, REGISTRY, changes, writer, session)
-    })
+    let measured = measure_passes(args, words, &scratch, switch.as_mut(), &mut writers, |outputs, session| {
+        landau_engine::resume(records.iter().zip(outputs).collect(), REGISTRY, changes, session)
+    })?;
+    Ok((paths, measured))
 }
 
 /// Returns which passes may follow the planned ones: a number of passes that the user chose is exact.
@@ -188,22 +235,30 @@ fn adaptive(args: &Args) -> Adaptive {
     }
 }
 
-/// Writes the report, and prints the verdicts and the names of the files.
-fn conclude(args: &Args, path: &Path, outcome: EndOutcome, verdicts: Verdicts) -> anyhow::Result<()> {
-    let bytes = landau_record::read_file(path)?;
-    let record = Record::parse(&path.display().to_string(), &bytes)?;
-    let analysis = Analysis::with(&record, verdicts);
-    let summary = if args.quiet { String::new() } else { show::summary(&analysis) };
+/// Writes the report, and prints the verdicts, or what differs between the sides, and the names of the files.
+fn conclude(args: &Args, paths: &[PathBuf], outcome: EndOutcome, verdicts: Vec<Verdicts>) -> anyhow::Result<()> {
+    let bytes = paths.iter().map(|path| landau_record::read_file(path)).collect::<Result<Vec<_>, _>>()?;
+    let records = paths.iter().zip(&bytes).map(|(path, bytes)| Record::parse(&path.display().to_string(), bytes));
+    let records = records.collect::<Result<Vec<_>, _>>()?;
+    let analyses: Vec<Analysis<'_>> =
+        records.iter().zip(verdicts).map(|(record, verdicts)| Analysis::with(record, verdicts)).collect();
+    let names = show::names(paths);
+    let summary = match analyses.as_slice() {
+        _ if args.quiet => String::new(),
+        [base, new] => Compared::of(base, new, [&names[0], &names[1]]).render(false, terminal::layout()),
+        analyses => analyses.iter().map(show::summary).collect(),
+    };
     // The report first: printing fails if the reader of standard output has gone away. An interrupted run gets none;
     // `landau report` writes it on demand.
-    let page = report_of(args, path);
+    let page = report_of(args, paths);
     let has_report = !args.no_report && outcome != EndOutcome::Interrupted;
     if has_report {
-        report::write_page(&[path.to_owned()], &[bytes], vec![analysis], &page)?;
+        report::write_page(paths, &bytes, analyses, &page)?;
     }
     if !args.quiet {
         status::print(&summary)?;
-        status::tell(&format!("\nrecord: {}", path.display()));
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        status::tell(&format!("\nrecord{}: {}", if paths.len() == 1 { "" } else { "s" }, paths.join(" ")));
         if has_report {
             status::tell(&format!("report: {}", page.display()));
         }
@@ -212,8 +267,9 @@ fn conclude(args: &Args, path: &Path, outcome: EndOutcome, verdicts: Verdicts) -
 }
 
 /// Returns the path of the report.
-fn report_of(args: &Args, record: &Path) -> PathBuf {
-    args.report.clone().unwrap_or_else(|| report::page_path(record))
+fn report_of(args: &Args, records: &[PathBuf]) -> PathBuf {
+    let common = if records.len() == 1 { records[0].clone() } else { against::common_path(&records[0]) };
+    args.report.clone().unwrap_or_else(|| report::page_path(&common))
 }
 
 /// Appends the results of the analysis, which `landau verify` recomputes, and the end of the record.
@@ -246,26 +302,49 @@ fn resume_hint(path: &Path) -> String {
     format!("the samples so far are in {0}; continue with landau run --resume {0}", path.display())
 }
 
-/// Creates the folder for the files of benchmarks, and says which folders earlier runs have left elsewhere.
-fn scratch(directory: Option<&Path>, measures_folder: bool) -> anyhow::Result<Scratch> {
+/// Creates the folder for the files of benchmarks, and says what earlier runs have left: folders elsewhere, and a host
+/// that is switched over. The one that `run` left switched is restored.
+fn scratch(directory: Option<&Path>, measures_folder: bool, run: Option<&str>) -> anyhow::Result<Scratch> {
     let parent = match directory {
         Some(directory) => std::path::absolute(directory)?,
         None if measures_folder => std::env::current_dir().context("find the current directory; pass --dir")?,
         None => std::env::temp_dir(),
     };
     let scratch = Scratch::create_registered(&parent)?;
-    for folder in Scratch::abandoned() {
+    let switched = scratch.switched();
+    for folder in &switched {
+        restore_or_tell(folder, run)?;
+    }
+    for folder in Scratch::abandoned().into_iter().filter(|folder| !switched.contains(folder)) {
         let folder = folder.display();
         status::tell(&format!("a run that was killed has left {folder}; remove it with: rm -r '{folder}'"));
     }
     Ok(scratch)
 }
 
+/// Restores the host if `run` left it switched; else says which command does.
+fn restore_or_tell(folder: &Path, run: Option<&str>) -> anyhow::Result<()> {
+    let shown = folder.display();
+    let Some(left) = Switched::of(folder) else { return Ok(()) };
+    if run != Some(left.run.as_str()) {
+        status::tell(&format!(
+            "a run that was killed has left the host switched over; restore it with: {}; then: rm -r '{shown}'",
+            left.restore
+        ));
+        return Ok(());
+    }
+    let failed = || format!("restore the host, which this run left switched; if it is restored, remove {shown}");
+    left.restore(folder).with_context(failed)?;
+    status::tell(&format!("this run had left the host switched over; restored it with: {}", left.restore));
+    Ok(())
+}
+
 /// Creates the folder for the files of a resumed run, in the same place if its file system is measured.
 fn scratch_again(args: &Args, record: &Record) -> anyhow::Result<Scratch> {
+    let run = record.header.side.as_ref().map(|side| side.run.as_str());
     let Some(folder) = record.header.folder() else {
         let is_run = |entry: &&Entry| record.cases.iter().any(|case| case.benchmark == entry.name);
-        return scratch(args.dir.as_deref(), REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder));
+        return scratch(args.dir.as_deref(), REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder), run);
     };
     if let Some(directory) = &args.dir
         && std::path::absolute(directory)? != folder
@@ -278,7 +357,7 @@ fn scratch_again(args: &Args, record: &Record) -> anyhow::Result<Scratch> {
             folder.display()
         );
     }
-    scratch(Some(&folder), true)
+    scratch(Some(&folder), true, run)
 }
 
 fn pinning(text: &str) -> Result<Pinning, String> {

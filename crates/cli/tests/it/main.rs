@@ -3,6 +3,7 @@
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 mod adaptive;
+mod against;
 mod compare;
 mod explained;
 mod interrupted;

@@ -1,6 +1,6 @@
 //! The order of passes, planned and adaptive, with a driver that makes none and in whose time nothing waits.
 
-use super::{Execution, Means};
+use super::{Execution, Means, Track};
 use crate::adaptive::{Assessment, Assessor, OpenCurve};
 use crate::driver::{Bounds, Driver};
 use crate::fake::REGISTRY;
@@ -8,8 +8,8 @@ use crate::{Adaptive, Error, Facts, Host, Observer, Plan, Planned, Request, Sile
 use landau_record::schema::{End, EndOutcome, Line, Outcome, PassEnd, PassStart};
 use landau_record::{Journal, Record, Writer};
 use landau_sys::clock::Clock;
-use std::cell::Cell;
-use std::path::Path;
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A pass of case k takes k + 1 seconds; the pass with number `stop` is interrupted.
@@ -18,7 +18,13 @@ struct Simulated<'a> {
     interrupted: &'a Cell<bool>,
     stop: Option<u32>,
     outcome: Outcome,
+    /// The passes of all sides as they began.
+    log: &'a RefCell<Vec<Begun>>,
+    side: usize,
 }
+
+/// A pass that began: side, round and case.
+type Begun = (usize, u32, u32);
 
 impl Driver for Simulated<'_> {
     fn elapsed(&self) -> Duration {
@@ -42,6 +48,7 @@ impl Driver for Simulated<'_> {
         _: &mut dyn Observer,
     ) -> Result<PassEnd, Error> {
         let is_stopped = self.stop == Some(start.pass);
+        self.log.borrow_mut().push((self.side, start.round, start.case));
         self.interrupted.set(is_stopped);
         let elapsed = Duration::from_secs(u64::from(planned.case.case) + 1);
         self.now += elapsed;
@@ -82,6 +89,7 @@ fn plan(adaptive: Adaptive, time_limit_s: Option<u64>) -> Plan {
         pass_count: Some(2),
         adaptive,
         settings: Vec::new(),
+        varied: Vec::new(),
         seed: 3,
         time_limit_s,
     };
@@ -115,15 +123,14 @@ fn measure(
         run::write_plan(plan, &[], None, &mut writer).unwrap();
     }
     let cell = Cell::new(false);
-    let mut driver = Simulated { now: Duration::ZERO, interrupted: &cell, stop, outcome };
+    let log = RefCell::default();
+    let mut driver = Simulated { now: Duration::ZERO, interrupted: &cell, stop, outcome, log: &log, side: 0 };
     let interrupted = || cell.get();
     let mut assessor = Judge(need);
-    let means =
-        Means { driver: &mut driver, assessor: Some(&mut assessor), observer: &mut Silent, interrupted: &interrupted };
-    let mut execution = Execution::new(plan, &mut writer, means);
-    if let Some(record) = &held {
-        execution.skip_finished(record);
-    }
+    let means = Means { observer: &mut Silent, interrupted: &interrupted, switch: None };
+    let track = Track { plan, writer: &mut writer, driver: &mut driver, assessor: Some(&mut assessor), next_pass: 0 };
+    let mut execution = Execution::new(vec![track], means);
+    execution.skip_finished(&held.iter().collect::<Vec<_>>());
     execution.run().unwrap()
 }
 
@@ -259,4 +266,126 @@ fn a_failing_case_gets_no_adaptive_pass() {
     let end = measure(&path, &plan(Adaptive::Bounded, None), None, Outcome::Failed, |_, _| Some(1));
     assert_eq!(end.outcome, EndOutcome::Failed);
     assert_eq!(Record::read(&path).unwrap().passes.len(), 8);
+}
+
+/// The records of the sides of a run in a folder.
+fn records(folder: &Path) -> [PathBuf; 2] {
+    ["base", "new"].map(|name| folder.join(name))
+}
+
+/// A run of two sides, whose new side is interrupted in its pass number `stop`; records in the folder are continued.
+/// Returns the passes as they began.
+fn take_turns(folder: &Path, plan: &Plan, stop: Option<u32>, need: fn(u32, u32) -> Option<u32>) -> (End, Vec<Begun>) {
+    let paths = records(folder);
+    let held: Vec<Record> = paths.iter().filter(|path| path.exists()).map(|path| Record::read(path).unwrap()).collect();
+    let mut writers: Vec<Writer> = match held.as_slice() {
+        [] => paths.iter().map(|path| Writer::create(path).unwrap()).collect(),
+        held => paths.iter().zip(held).map(|(path, record)| Writer::resume(path, record).unwrap()).collect(),
+    };
+    for writer in writers.iter_mut().filter(|_| held.is_empty()) {
+        run::write_plan(plan, &[], None, writer).unwrap();
+    }
+    let (cell, log) = (Cell::new(false), RefCell::default());
+    let driver = |side: usize| Simulated {
+        now: Duration::ZERO,
+        interrupted: &cell,
+        stop: stop.filter(|_| side == 1),
+        outcome: Outcome::Done,
+        log: &log,
+        side,
+    };
+    let mut drivers = [driver(0), driver(1)];
+    let nothing: fn(u32, u32) -> Option<u32> = |_, _| None;
+    let mut assessors = [Judge(need), Judge(nothing)];
+    let mut tracks = Vec::new();
+    let [of_base, of_new] = &mut assessors;
+    let assessors: [&mut dyn Assessor; 2] = [of_base, of_new];
+    for ((writer, driver), assessor) in writers.iter_mut().zip(&mut drivers).zip(assessors) {
+        tracks.push(Track { plan, writer, driver, assessor: Some(assessor), next_pass: 0 });
+    }
+    let interrupted = || cell.get();
+    let means = Means { observer: &mut Silent, interrupted: &interrupted, switch: None };
+    let mut execution = Execution::new(tracks, means);
+    execution.skip_finished(&held.iter().collect::<Vec<_>>());
+    let end = execution.run().unwrap();
+    let begun = log.borrow().clone();
+    (end, begun)
+}
+
+/// Guards against drift that meets one side more than the other, and against a side that always comes second.
+#[test]
+fn the_sides_take_turns_and_begin_alternately() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut plan = plan(Adaptive::Bounded, None);
+    plan.pass_count = 6;
+    let (end, begun) = take_turns(folder.path(), &plan, None, two_cases);
+    assert_eq!(end.outcome, EndOutcome::Complete);
+    let pairs: Vec<&[Begun]> = begun.chunks(2).collect();
+    for pair in &pairs {
+        assert_eq!((pair[0].1, pair[0].2), (pair[1].1, pair[1].2), "{begun:?}");
+        assert_ne!(pair[0].0, pair[1].0, "{begun:?}");
+    }
+    let first = |round: u32, case: u32| pairs.iter().find(|pair| (pair[0].1, pair[0].2) == (round, case)).unwrap()[0].0;
+    for (round, case) in [0, 2, 4].iter().flat_map(|round| (0..4).map(move |case| (*round, case))) {
+        assert_ne!(first(round, case), first(round + 1, case), "case {case} in rounds {round} and {}", round + 1);
+    }
+    // The seed and not the number of the round says which side begins.
+    let begins: Vec<usize> = (0..4).map(|case| first(0, case)).chain((0..4).map(|case| first(2, case))).collect();
+    assert!(begins.contains(&0) && begins.contains(&1), "{begins:?}");
+    let [base, new] = records(folder.path()).map(|path| passes(&path));
+    assert_eq!(base, new);
+}
+
+/// A case that is not resolved on one side gets its passes on both, or they could not be paired.
+#[test]
+fn an_adaptive_pass_is_made_on_both_sides() {
+    let folder = tempfile::tempdir().unwrap();
+    take_turns(folder.path(), &plan(Adaptive::Bounded, None), None, two_cases);
+    for path in records(folder.path()) {
+        let mut adaptive: Vec<(u32, u32)> =
+            passes(&path).into_iter().filter(|pass| pass.2).map(|pass| (pass.0, pass.1)).collect();
+        adaptive.sort_unstable();
+        assert_eq!(adaptive, [(2, 0), (2, 1), (3, 0), (3, 1), (4, 1)], "{}", path.display());
+        assert_eq!(notes(&path), ["10 adaptive passes; 0 of 8 curves are not resolved"]);
+    }
+}
+
+/// Wherever a run is interrupted, both records are complete after it was resumed. A pass whose counterpart was
+/// interrupted is made again, beside it.
+#[test]
+fn resumed_sides_have_the_passes_of_an_uninterrupted_run_in_pairs() {
+    let plan = plan(Adaptive::Bounded, None);
+    let whole = tempfile::tempdir().unwrap();
+    take_turns(whole.path(), &plan, None, two_cases);
+    let counted = |path: &Path| {
+        let record = Record::read(path).unwrap();
+        let rounds = |case| record.passes_of(case).iter().map(|pass| (case, pass.start.round)).collect::<Vec<_>>();
+        assert!(record.passes.iter().filter(|pass| !pass.is_complete()).count() <= 1);
+        (0..4).flat_map(rounds).collect::<Vec<(u32, u32)>>()
+    };
+    let expected = counted(&records(whole.path())[0]);
+    for stop in 0..expected.len() as u32 {
+        let folder = tempfile::tempdir().unwrap();
+        let (end, _) = take_turns(folder.path(), &plan, Some(stop), two_cases);
+        assert_eq!(end.outcome, EndOutcome::Interrupted);
+        let (end, begun) = take_turns(folder.path(), &plan, None, two_cases);
+        assert_eq!(end.outcome, EndOutcome::Complete);
+        assert!(begun.chunks(2).all(|pair| (pair[0].1, pair[0].2) == (pair[1].1, pair[1].2)), "{begun:?}");
+        for path in records(folder.path()) {
+            assert_eq!(counted(&path), expected, "interrupted in {stop}: {}", path.display());
+        }
+    }
+}
+
+/// The time limit leaves no pass without its counterpart.
+#[test]
+fn the_time_limit_counts_both_sides() {
+    let folder = tempfile::tempdir().unwrap();
+    // The time of the first side alone is simulated: the four cases take 10 s in each round, and both sides twice that.
+    let limited = plan(Adaptive::Off, Some(14));
+    let (end, _) = take_turns(folder.path(), &limited, None, |_, _| None);
+    assert_eq!(end.outcome, EndOutcome::Cut);
+    let [base, new] = records(folder.path()).map(|path| passes(&path));
+    assert_eq!(base, new);
+    assert!(base.len() > 4 && base.len() < 8, "{base:?}");
 }

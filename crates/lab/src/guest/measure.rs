@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use crate::job::{Job, Message};
 use landau_engine::{
-    Adaptive, Entry, Fault, Pinning, Plan, Request, Scratch, Session, Silent, Study, describe_host_in,
+    Adaptive, Entry, Fault, Output, Pinning, Plan, Request, Scratch, Session, Silent, Study, describe_host_in,
     scratch_free_bytes,
 };
 use landau_record::Journal;
@@ -38,8 +38,9 @@ pub(super) fn measure(
     let mut plan = plan(registry, job, scratch.path()).map_err(|error| text(&error))?;
     plan.notes.extend(notes);
     plan.fault = fault;
-    let session = Session { command: &[], scratch: &scratch, observer: &mut Silent, interrupted, assessor: None };
-    let end = landau_engine::run(&plan, connection, session).map_err(|error| text(&error))?;
+    let session = Session { command: &[], scratch: &scratch, observer: &mut Silent, interrupted, switch: None };
+    let output = Output { writer: connection, assessor: None };
+    let end = landau_engine::run(vec![(&plan, output)], session).map_err(|error| text(&error))?;
     connection.flush().map_err(|error| text(&error))?;
     Ok(Message::Done { outcome: end.outcome, elapsed_ms: end.elapsed_ms })
 }
@@ -86,6 +87,7 @@ fn plan(registry: &[Entry], job: &Job, scratch: &Path) -> Result<Plan, landau_en
         pass_count: job.pass_count,
         adaptive: Adaptive::Off,
         settings: job.settings.clone(),
+        varied: Vec::new(),
         seed: job.seed,
         time_limit_s: None,
     };

@@ -1,0 +1,234 @@
+//! What the program that makes the passes of a side must answer before anything is measured: that it speaks the same
+//! protocol, and which phases it would time.
+//!
+//! The program may be another build of landau, or this one with another environment. It is started as a worker would be,
+//! so a program that cannot start, or a library that cannot be preloaded, is found before the run.
+
+use crate::worker_process::Launch;
+use crate::{Entry, Error, Plan, Planned, Settings, lanes};
+use landau_record::schema::Skip;
+use landau_sys::descriptor::wait_readable;
+use landau_sys::process::OwnedChild;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The argument that makes this program answer. It is not for users.
+pub(crate) const ARGUMENT: &str = "__worker_protocol";
+
+/// The protocol of controller and worker: raise it if the meaning of an order, a report or a lane changes.
+const PROTOCOL: u32 = 1;
+
+/// A program that has not answered after this time does not.
+const TIMEOUT_MS: i32 = 10_000;
+
+/// The longest answer, and the most of what the program may write to standard error.
+const LONGEST: u64 = 1 << 20;
+
+/// A case that the program is asked about.
+#[derive(Debug, Serialize, Deserialize)]
+struct Question {
+    benchmark: String,
+    settings: BTreeMap<String, String>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Answer {
+    protocol: u32,
+    landau: String,
+    /// The capacities of the lanes of a case with [`TRIAL`]: programs that lay out the shared memory differently must
+    /// not share it.
+    lanes: Vec<usize>,
+    /// For each case the names of its phases, or why it cannot be measured.
+    cases: Vec<Result<Vec<String>, String>>,
+}
+
+/// Phases and steps of the case whose lanes are compared.
+const TRIAL: (usize, u64) = (3, 100_000);
+
+/// Answers the questions on standard input, on standard output.
+pub(crate) fn answer(registry: &[Entry]) -> Result<(), String> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(|error| error.to_string())?;
+    let questions: Vec<Question> = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+    let answer = Answer {
+        protocol: PROTOCOL,
+        landau: env!("CARGO_PKG_VERSION").to_owned(),
+        lanes: lanes::capacities(TRIAL.0, TRIAL.1),
+        cases: questions.iter().map(|question| phases(registry, question)).collect(),
+    };
+    let text = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
+    writeln!(std::io::stdout().lock(), "{text}").map_err(|error| error.to_string())
+}
+
+/// Returns the phases of a case, or why this program cannot measure it.
+fn phases(registry: &[Entry], question: &Question) -> Result<Vec<String>, String> {
+    let entry = Entry::find(registry, &question.benchmark).map_err(|error| error.to_string())?;
+    for (name, value) in &question.settings {
+        if let Some(reason) = entry.parameter(name)?.reject(value) {
+            return Err(format!("{name}={value}: {reason}"));
+        }
+    }
+    if let Some(missing) = entry.parameters.iter().find(|one| !question.settings.contains_key(one.name)) {
+        return Err(format!(
+            "its `{}` has a parameter `{}`, which this landau does not know",
+            entry.name, missing.name
+        ));
+    }
+    let settings = Settings::from_map(question.settings.clone());
+    Ok((entry.phases_of)(&settings).iter().map(|phase| phase.name.to_owned()).collect())
+}
+
+/// Asks the program of a plan's workers whether it can make the passes. Cases that it cannot measure become skips, and
+/// its version enters the plan.
+///
+/// # Errors
+///
+/// Fails if the program cannot be started, does not answer, or speaks another protocol.
+pub fn consult(plan: &mut Plan) -> Result<(), Error> {
+    let answer = ask(plan)?;
+    let (mut kept, mut refused) = (Vec::new(), Vec::new());
+    for (planned, answer) in std::mem::take(&mut plan.cases).into_iter().zip(answer.cases) {
+        match difference(&planned, answer) {
+            None => kept.push(planned),
+            Some(reason) => refused.push(Skip { label: planned.case.label, reason }),
+        }
+    }
+    plan.cases = kept;
+    plan.skips.extend(refused);
+    if let Some(program) = plan.side.as_mut().and_then(|side| side.program.as_mut()) {
+        program.version = answer.landau;
+    }
+    Ok(())
+}
+
+/// Returns why the program cannot measure a case.
+fn difference(planned: &Planned, answer: Result<Vec<String>, String>) -> Option<String> {
+    let phases: Vec<&str> = planned.case.phases.iter().map(|phase| phase.name.as_str()).collect();
+    match answer {
+        Err(reason) => Some(format!("the other program cannot measure it: {reason}")),
+        Ok(theirs) if theirs != phases => {
+            Some(format!("the other program times {} there, this one {}", theirs.join(", "), phases.join(", ")))
+        }
+        Ok(_) => None,
+    }
+}
+
+fn ask(plan: &Plan) -> Result<Answer, Error> {
+    let name = plan.program_path().map_or_else(|| "landau".to_owned(), |path| path.display().to_string());
+    let refused = |reason: String| Error::Program { path: name.clone(), reason };
+    let questions = plan.cases.iter().map(|planned| Question {
+        benchmark: planned.case.benchmark.clone(),
+        settings: planned.settings.as_map().clone(),
+    });
+    let questions =
+        serde_json::to_string(&questions.collect::<Vec<_>>()).map_err(|error| refused(error.to_string()))?;
+    let launch = Launch::of(plan)?;
+    let Reply { answer, complaint, ending } =
+        converse(&mut launch.command(ARGUMENT), &questions).map_err(|error| refused(error.to_string()))?;
+    // The loader ignores such a library and starts the program without it: both sides would be equal.
+    if let Some(line) = complaint.lines().find(|line| line.contains("cannot be preloaded")) {
+        return Err(refused(line.trim().to_owned()));
+    }
+    let Ok(answer) = serde_json::from_str::<Answer>(&answer) else {
+        let said = complaint.lines().find(|line| !line.trim().is_empty());
+        let said = said.map_or(String::new(), |line| format!(": {}", line.trim()));
+        return Err(refused(format!(
+            "it does not answer as a landau of protocol {PROTOCOL} does ({ending}{said}); the other side needs a landau \
+             that has `run --against`, or a script that executes one with its arguments"
+        )));
+    };
+    if answer.protocol != PROTOCOL || answer.lanes != lanes::capacities(TRIAL.0, TRIAL.1) {
+        return Err(refused(format!(
+            "landau {} speaks protocol {} between controller and worker, this one {PROTOCOL}; build both from versions \
+             with the same protocol",
+            answer.landau, answer.protocol
+        )));
+    }
+    if answer.cases.len() != plan.cases.len() {
+        return Err(refused(format!("it answered {} of {} questions", answer.cases.len(), plan.cases.len())));
+    }
+    Ok(answer)
+}
+
+/// What a program wrote, and how it ended.
+struct Reply {
+    answer: String,
+    complaint: String,
+    ending: String,
+}
+
+/// Writes a line to a program, and reads its answer.
+fn converse(command: &mut Command, line: &str) -> std::io::Result<Reply> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = OwnedChild::spawn_group(command)?;
+    let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    if let Some(mut input) = input {
+        // A program that ends without reading says more by what it wrote.
+        let _ = writeln!(input, "{line}");
+    }
+    let mut answer = String::new();
+    let mut has_answered = false;
+    if let Some(output) = output {
+        has_answered = wait_readable(&output, TIMEOUT_MS)?;
+        if has_answered {
+            BufReader::new(output.take(LONGEST)).read_line(&mut answer)?;
+        }
+    }
+    let ending = ending(&mut child, has_answered)?;
+    drop(child);
+    let mut complaint = Vec::new();
+    if let Some(errors) = errors {
+        errors.take(LONGEST).read_to_end(&mut complaint)?;
+    }
+    Ok(Reply { answer, complaint: String::from_utf8_lossy(&complaint).into_owned(), ending })
+}
+
+/// Returns how a program ended, in words; it may still run.
+fn ending(child: &mut OwnedChild, has_answered: bool) -> std::io::Result<String> {
+    if !has_answered {
+        return Ok(format!("no answer within {} s", TIMEOUT_MS / 1_000));
+    }
+    for _ in 0..100 {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.to_string());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok("it still runs".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::REGISTRY;
+
+    fn question(settings: &[(&str, &str)]) -> Question {
+        let settings = settings.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Question { benchmark: "fake".to_owned(), settings }
+    }
+
+    #[test]
+    fn a_program_answers_with_the_phases_or_with_what_it_lacks() {
+        assert_eq!(phases(REGISTRY, &question(&[("n", "10"), ("colour", "red")])), Ok(vec!["make".to_owned()]));
+        let reason = |settings: &[(&str, &str)]| phases(REGISTRY, &question(settings)).unwrap_err();
+        assert!(reason(&[("n", "10"), ("colour", "green")]).contains("colour=green: `green` is not one of red, blue"));
+        assert!(reason(&[("n", "10"), ("size", "3")]).contains("it has n, colour"));
+        // A parameter that only the other program has: its default is not what this side measures.
+        assert!(reason(&[("n", "10")]).contains("has a parameter `colour`"));
+        let unknown = Question { benchmark: "gone".to_owned(), ..question(&[]) };
+        assert!(phases(REGISTRY, &unknown).unwrap_err().contains("unknown benchmark `gone`"));
+    }
+
+    /// Guards against a hang: programs that are no landau read nothing, write something else, or do not end.
+    #[test]
+    fn what_is_no_landau_is_heard_to_its_end() {
+        let say = |script: &str| converse(Command::new("sh").args(["-c", script]), "[]").unwrap();
+        let reply = say("echo unknown argument >&2; exit 3");
+        assert_eq!((reply.answer.as_str(), reply.ending.as_str()), ("", "exit status: 3"));
+        assert_eq!(reply.complaint, "unknown argument\n");
+        assert_eq!(say("echo hello; exec sleep 1000").ending, "it still runs");
+    }
+}

@@ -1,0 +1,248 @@
+//! Switches the host over for the passes of the new side, by a command of the user, and back.
+//!
+//! A marker in the scratch folder says while the host is switched. If the run is killed the marker stays with the folder,
+//! and the next run names the command that restores the host.
+
+use crate::{Error, Scratch};
+use landau_record::schema;
+use landau_sys::process::OwnedChild;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A command that has not ended after this time is killed.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How often a running command is looked at, between two passes.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The marker's name in the scratch folder, and that of the file for what a command says.
+const MARKER: &str = "switched";
+const COMPLAINT: &str = "switch-stderr";
+
+/// The state of the host, and the commands that change it.
+#[derive(Debug)]
+pub struct Switch {
+    commands: schema::Switch,
+    /// The run that switches, as its records name it.
+    run: String,
+    folder: PathBuf,
+    is_on: bool,
+}
+
+/// The content of a marker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switched {
+    /// The run that switched the host over, as its records name it.
+    pub run: String,
+    /// The command that restores the host.
+    pub restore: String,
+}
+
+impl Switched {
+    /// Returns what a scratch folder says; none if the host was not switched when its run ended.
+    pub fn of(folder: &Path) -> Option<Self> {
+        serde_json::from_slice(&std::fs::read(folder.join(MARKER)).ok()?).ok()
+    }
+
+    /// Restores the host after a run that was killed, and removes its folder.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command does; the host is then as the killed run left it.
+    pub fn restore(&self, folder: &Path) -> Result<(), Error> {
+        run("--restore", &self.restore, folder, &|| false)?;
+        forget(folder, &self.restore)?;
+        // A later run removes what cannot be removed now.
+        let _ = std::fs::remove_dir_all(folder);
+        Ok(())
+    }
+}
+
+impl Switch {
+    /// Returns the switch of a run; the host is not switched.
+    pub fn new(commands: schema::Switch, run: String, scratch: &Scratch) -> Self {
+        Self { commands, run, folder: scratch.path().to_owned(), is_on: false }
+    }
+
+    /// Switches the host over, unless it is.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command does, or if `interrupted` returns true meanwhile. The host counts as switched then.
+    pub fn turn_on(&mut self, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
+        if self.is_on {
+            return Ok(());
+        }
+        let marker = Switched { run: self.run.clone(), restore: self.commands.restore.clone() };
+        let failed = |error: std::io::Error| refused("--switch", &self.commands.command, error.to_string());
+        let text = serde_json::to_vec(&marker).map_err(|error| failed(error.into()))?;
+        std::fs::write(self.folder.join(MARKER), text).map_err(failed)?;
+        // A command that fails may have done a part of its work, so it is undone too.
+        self.is_on = true;
+        run("--switch", &self.commands.command, &self.folder, interrupted)
+    }
+
+    /// Restores the host, if it is switched. An interruption does not end the command.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the command does; the next call tries again.
+    pub fn turn_off(&mut self) -> Result<(), Error> {
+        if !self.is_on {
+            return Ok(());
+        }
+        let restore = &self.commands.restore;
+        run("--restore", restore, &self.folder, &|| false).map_err(|error| match error {
+            Error::Switch { command, reason, .. } => Error::NotRestored { command, reason, before: None },
+            other => other,
+        })?;
+        self.is_on = false;
+        forget(&self.folder, restore)
+    }
+
+    /// Restores the host at the end of what gave `result`, whose error comes first.
+    pub(crate) fn settle<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+        match (result, self.turn_off()) {
+            (result, Ok(())) => result,
+            (Ok(_), Err(error)) => Err(error),
+            (Err(first), Err(Error::NotRestored { command, reason, .. })) => {
+                Err(Error::NotRestored { command, reason, before: Some(Box::new(first)) })
+            }
+            (Err(first), Err(_)) => Err(first),
+        }
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        // After a panic. If the command fails the marker stays, and the next run says so.
+        let _ = self.turn_off();
+    }
+}
+
+/// Returns whether the run of a scratch folder left the host switched.
+pub(crate) fn is_switched(folder: &Path) -> bool {
+    folder.join(MARKER).exists()
+}
+
+/// Removes the marker: the host is restored.
+fn forget(folder: &Path, restore: &str) -> Result<(), Error> {
+    match std::fs::remove_file(folder.join(MARKER)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(refused("--restore", restore, format!("the host is restored, but {}: {error}", folder.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn refused(flag: &'static str, command: &str, reason: String) -> Error {
+    Error::Switch { flag, command: command.to_owned(), reason }
+}
+
+/// Runs a command in a shell and waits for its end. Ctrl-C at the terminal does not reach it.
+fn run(flag: &'static str, command: &str, folder: &Path, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
+    let failed = |reason: String| refused(flag, command, reason);
+    let complaint = folder.join(COMPLAINT);
+    let errors = File::create(&complaint).map_err(|error| failed(format!("{}: {error}", complaint.display())))?;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+    let mut child = OwnedChild::spawn_group(&mut shell).map_err(|error| failed(format!("sh: {error}")))?;
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(|error| failed(error.to_string()))? {
+            break status;
+        }
+        if interrupted() {
+            return Err(failed("interrupted".to_owned()));
+        }
+        if began.elapsed() > TIMEOUT {
+            return Err(failed(format!("it did not end within {} s and was killed", TIMEOUT.as_secs())));
+        }
+        std::thread::sleep(LOOK);
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let said = std::fs::read(&complaint).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).map_or(String::new(), |line| format!(": {line}"));
+    let ending = match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, signal) => format!("signal {}", signal.unwrap_or_default()),
+    };
+    Err(failed(format!("{ending}{last}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A switch whose commands write to the file `host` in a folder.
+    fn switch(room: &Path, command: &str, restore: &str) -> (Switch, Scratch) {
+        let scratch = Scratch::create(room).unwrap();
+        let command = format!("cd '{}'; {command}", room.display());
+        let restore = format!("cd '{}'; {restore}", room.display());
+        (Switch::new(schema::Switch { command, restore }, "a run".to_owned(), &scratch), scratch)
+    }
+
+    fn host(room: &Path) -> String {
+        std::fs::read_to_string(room.join("host")).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_host_is_switched_once_and_restored_once() {
+        let room = tempfile::tempdir().unwrap();
+        let (mut switch, scratch) = switch(room.path(), "echo on >> host", "echo off >> host");
+        switch.turn_off().unwrap();
+        switch.turn_on(&|| false).unwrap();
+        switch.turn_on(&|| false).unwrap();
+        let marker = Switched::of(scratch.path()).unwrap();
+        assert!(marker.run == "a run" && marker.restore.ends_with("echo off >> host"), "{marker:?}");
+        switch.turn_off().unwrap();
+        drop(switch);
+        assert_eq!((host(room.path()).as_str(), Switched::of(scratch.path())), ("on\noff\n", None));
+    }
+
+    /// A command that fails half way has changed something, so it is undone, whoever notices.
+    #[test]
+    fn a_command_that_fails_is_undone_and_says_why() {
+        let room = tempfile::tempdir().unwrap();
+        let (mut switch, _scratch) = switch(room.path(), "echo half >> host; echo no such key >&2; exit 3", "rm host");
+        let error = switch.turn_on(&|| false).unwrap_err().to_string();
+        assert!(error.contains("--switch") && error.contains("exit status 3: no such key"), "{error}");
+        assert_eq!(host(room.path()), "half\n");
+        drop(switch);
+        assert_eq!(host(room.path()), "");
+    }
+
+    #[test]
+    fn an_interruption_ends_the_switch_and_not_its_undoing() {
+        let room = tempfile::tempdir().unwrap();
+        let (mut switch, _scratch) = switch(room.path(), "exec sleep 1000", "echo off >> host");
+        let error = switch.turn_on(&|| true).unwrap_err().to_string();
+        assert!(error.contains("interrupted"), "{error}");
+        switch.turn_off().unwrap();
+        assert_eq!(host(room.path()), "off\n");
+    }
+
+    /// Guards against a host that is left switched without a word.
+    #[test]
+    fn a_host_that_cannot_be_restored_keeps_its_marker_and_is_named() {
+        let room = tempfile::tempdir().unwrap();
+        let (mut switch, scratch) = switch(room.path(), "true", "test -e mended");
+        switch.turn_on(&|| false).unwrap();
+        let error = switch.settle::<()>(Err(Error::Worker("gone".to_owned()))).unwrap_err().to_string();
+        assert!(error.contains("still switched") && error.contains("before that: cannot start a worker"), "{error}");
+        drop(switch);
+        let folder = scratch.path().to_owned();
+        drop(scratch);
+        let left = Switched::of(&folder).expect("the folder is kept");
+        std::fs::write(room.path().join("mended"), "").unwrap();
+        left.restore(&folder).unwrap();
+        assert_eq!(Switched::of(&folder), None);
+    }
+}
