@@ -15,6 +15,7 @@
 /// records hold it; absent means 1, the method of November 2026 and before.
 pub const METHOD: u32 = 8;
 
+pub mod attribution;
 mod bimodality;
 mod branches;
 mod bursts;
