@@ -2,11 +2,13 @@
 //!
 //! This is the root of a program without the Rust standard library. `build.rs` compiles it once and links it against
 //! each C library that the build host has, so that dynamic and static linkage are compared with the same code. Its
-//! parts are in `helper.rs`, `sleepers.rs` and `protocol.rs`, which the crate `sys` includes as well: `protocol.rs` to
-//! speak with it, the others in tests, so that its lints cover those files.
+//! parts are in `helper.rs`, `sleepers.rs`, `beside.rs` and `protocol.rs`, which the crate `sys` includes as well:
+//! `protocol.rs` to speak with it, the others in tests, so that its lints cover those files.
 #![no_std]
 #![no_main]
 
+#[cfg(target_os = "linux")]
+mod beside;
 mod helper;
 #[cfg(target_os = "linux")]
 #[path = "../src/marker.rs"]

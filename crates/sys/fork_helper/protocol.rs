@@ -35,10 +35,26 @@ pub(crate) const OP_END: u64 = 7;
 pub(crate) const OP_SLEEPS: u64 = 8;
 /// In a pid namespace: create a child that exits at once, and reap it; then another, which is timed. The argument is
 /// the creation, and 256 times the wait. Answer: status, pid, then the times before the creation, after it and after
-/// the wait.
+/// the wait, then what was seen beside the timed child ([`pack`]).
 pub(crate) const OP_CYCLE: u64 = 9;
 /// In a pid namespace: report its largest pid, plus one. Answer: status, number.
 pub(crate) const OP_PID_MAX: u64 = 10;
+
+/// In a pid namespace: from now on read the number at that offset of `/proc/softirqs` before and after each timed child.
+/// Answer: status.
+pub(crate) const OP_WATCH: u64 = 11;
+
+/// Packs what was seen beside a timed child: how much the watched number grew (`None`: it cannot be read), and the time
+/// of the canary in nanoseconds. Both stop at the largest number that fits.
+pub(crate) fn pack(softirqs: Option<u64>, canary_ns: u64) -> u64 {
+    let most = u64::from(u32::MAX);
+    softirqs.map_or(0, |count| count.min(most - 1) + 1) << 32 | canary_ns.min(most)
+}
+
+/// Unpacks what [`pack`] has packed.
+pub(crate) fn unpack(word: u64) -> (Option<u32>, u32) {
+    (((word >> 32) as u32).checked_sub(1), word as u32)
+}
 
 /// Whose children the sleepers are, numbered by the place here: of the process that is timed, of another one, or of the
 /// first process of the namespace, which adopts orphans.

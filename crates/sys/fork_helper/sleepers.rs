@@ -8,6 +8,7 @@
 //! No process outlives the run. The worker's end kills the monitor, the monitor's end kills init, and the kernel then
 //! kills the namespace. Also, init and every sleeper wait on the life pipe, whose writing end only the worker holds.
 
+use super::beside;
 use super::helper::{
     DEAD, EINVAL, EXIT, Program, REPORT_READ, REPORT_WRITE, SIGCHLD, SIGKILL, clone_like_vfork, close_descriptor,
     errno, execute_self, exit, is_alive, now_ns, on_child_death, read_byte, read_words, spawn_self, write_words,
@@ -15,8 +16,8 @@ use super::helper::{
 use super::marker;
 use super::protocol::{
     ANSWER_WORDS, CREATION_CLONE3, CREATION_FORK, CREATION_FORK_EXEC, CREATION_POSIX_SPAWN, CREATION_VFORK, DIED_EARLY,
-    IMAGE_EXECUTED, OP_CYCLE, OP_END, OP_PID_MAX, OP_SLEEPER, OP_SLEEPS, ORDER_WORDS, PARENT_REAPER, PARENT_TIMER,
-    WAIT_ANY, WAIT_PID, WAIT_PIDFD,
+    IMAGE_EXECUTED, OP_CYCLE, OP_END, OP_PID_MAX, OP_SLEEPER, OP_SLEEPS, OP_WATCH, ORDER_WORDS, PARENT_REAPER,
+    PARENT_TIMER, WAIT_ANY, WAIT_PID, WAIT_PIDFD, pack,
 };
 use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use core::ptr;
@@ -184,6 +185,7 @@ pub(super) fn carry_out(op: u64, argument: u64, env: *const *const c_char) -> [u
     match op {
         OP_CYCLE => cycle(argument & 0xff, argument >> 8, env),
         OP_PID_MAX => pid_max(),
+        OP_WATCH => [u64::from(!beside::watch(argument)), 0, 0, 0, 0, 0],
         OP_SLEEPER | OP_END | OP_SLEEPS if parent == PARENT_TIMER => own(op, argument),
         OP_END if parent == PARENT_REAPER => end_orphan(argument as c_int),
         // SAFETY: signal 0 is not delivered; init reaps at once, so what exists is alive.
@@ -307,6 +309,7 @@ fn cycle(creation: u64, wait: u64, env: *const *const c_char) -> [u64; ANSWER_WO
         return [DIED_EARLY, first as u64, 0, 0, 0, 0];
     }
     let mut pidfd = -1;
+    let (softirqs, canary_ns) = (beside::softirqs(), beside::canary_ns());
     let is_marked = HAS_SLEEPERS.load(Ordering::Relaxed);
     if is_marked {
         marker::begin(MARKED);
@@ -325,11 +328,13 @@ fn cycle(creation: u64, wait: u64, env: *const *const c_char) -> [u64; ANSWER_WO
     if is_marked {
         marker::end(MARKED);
     }
+    let canary_ns = canary_ns.max(beside::canary_ns());
+    let softirqs = beside::softirqs().and_then(|after| after.checked_sub(softirqs?));
     if pidfd >= 0 {
         close_descriptor(pidfd);
     }
     let verdict = if ended == pid && status == 0 { 0 } else { DIED_EARLY };
-    [verdict, pid as u64, before_ns, returned_ns, reaped_ns, 0]
+    [verdict, pid as u64, before_ns, returned_ns, reaped_ns, pack(softirqs, canary_ns)]
 }
 
 /// `pidfd_open`.

@@ -25,6 +25,10 @@ mod helper;
 #[cfg(all(test, target_os = "linux"))]
 use crate::marker;
 #[cfg(all(test, target_os = "linux"))]
+#[path = "../fork_helper/beside.rs"]
+#[allow(dead_code, reason = "it is called by `sleepers`")]
+mod beside;
+#[cfg(all(test, target_os = "linux"))]
 #[path = "../fork_helper/sleepers.rs"]
 #[allow(dead_code, reason = "it is called by `helper`, whose `main` is called by the program's root")]
 mod sleepers;
@@ -327,6 +331,14 @@ mod tests {
         drop(helper);
         // The orphan is reaped by whichever process adopts it; a zombie has no descriptors.
         while std::fs::read_dir(format!("/proc/{child}/fd")).is_ok_and(|entries| entries.count() > 0) {}
+    }
+
+    #[test]
+    fn what_was_seen_beside_a_child_is_unpacked_as_it_was_packed() {
+        let through = |softirqs, canary_ns| protocol::unpack(protocol::pack(softirqs, canary_ns));
+        assert_eq!([through(None, 170), through(Some(0), 170)], [(None, 170), (Some(0), 170)]);
+        assert_eq!(through(Some(7), u64::MAX), (Some(7), u32::MAX));
+        assert_eq!(through(Some(u64::MAX), 0), (Some(u32::MAX - 1), 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::fork_helper::protocol::{
-    self, IMAGE_EXECUTED, OP_CYCLE, OP_END, OP_PID_MAX, OP_SLEEPER, OP_SLEEPS, PARENT_REAPER,
+    self, IMAGE_EXECUTED, OP_CYCLE, OP_END, OP_PID_MAX, OP_SLEEPER, OP_SLEEPS, OP_WATCH, PARENT_REAPER,
 };
 use crate::fork_helper::{Failure, ForkHelper, executable, image};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -34,6 +34,10 @@ pub struct Cycle {
     pub returned_ns: u64,
     /// After the wait returned.
     pub reaped_ns: u64,
+    /// RCU softirqs that began on the processor meanwhile; none if they are not watched ([`Sleepers::watch`]).
+    pub rcu_softirqs: Option<u32>,
+    /// The canary: the fastest of six cheap calls in a row, before the child or after it, whichever took longer.
+    pub canary_ns: u32,
 }
 
 /// When a sleeper was ended: `CLOCK_MONOTONIC` in nanoseconds.
@@ -90,6 +94,17 @@ impl Sleepers {
         self.timer
     }
 
+    /// Counts the RCU softirqs of that processor beside each child from now on. Returns whether the system shows them.
+    /// The processes must not leave the processor.
+    pub fn watch(&mut self, processor: u32) -> Result<bool, Failure> {
+        let Some(place) = crate::system::rcu_softirqs_place(processor) else { return Ok(false) };
+        match self.order(OP_WATCH, place, "pread") {
+            Ok(_) => Ok(true),
+            Err(Failure::Refused(_)) => Ok(false),
+            Err(other) => Err(other),
+        }
+    }
+
     /// Returns the largest pid of the namespace.
     pub fn pid_max(&mut self) -> Result<u32, Failure> {
         let [_, pid_max, ..] = self.order(OP_PID_MAX, 0, "open")?;
@@ -108,9 +123,10 @@ impl Sleepers {
     pub fn cycle(&mut self) -> Result<Cycle, Failure> {
         let Setup { creation, wait, .. } = self.setup;
         let call = CREATIONS.get(creation).copied().unwrap_or("fork");
-        let [_, pid, before_ns, returned_ns, reaped_ns, _] =
+        let [_, pid, before_ns, returned_ns, reaped_ns, beside] =
             self.order(OP_CYCLE, creation as u64 | (wait as u64) << 8, call)?;
-        Ok(Cycle { pid: pid as u32, before_ns, returned_ns, reaped_ns })
+        let (rcu_softirqs, canary_ns) = protocol::unpack(beside);
+        Ok(Cycle { pid: pid as u32, before_ns, returned_ns, reaped_ns, rcu_softirqs, canary_ns })
     }
 
     /// Kills a sleeper; its parent reaps it, by the same wait unless it is the reaper, which waits for any.
@@ -256,6 +272,25 @@ mod tests {
                 assert_eq!(sleepers.add(Some(4_321)).unwrap(), 4_321);
             }
         }
+    }
+
+    /// The number is that of the processor on which the children run: children that are freed in RCU softirqs of it.
+    #[test]
+    fn rcu_softirqs_beside_a_child_are_counted() {
+        let (processors, shown) = (crate::system::processors(), std::fs::read_to_string("/proc/softirqs"));
+        let is_shown = shown.is_ok_and(|text| text.contains(" RCU:"));
+        let Some(&processor) = processors.last().filter(|_| is_allowed().unwrap() && is_shown) else { return };
+        // Of this thread, and of what it starts.
+        crate::system::pin(&[processor]).unwrap();
+        let mut sleepers = Sleepers::start("dynamic", Setup::default()).unwrap();
+        assert_eq!(sleepers.cycle().unwrap().rcu_softirqs, None);
+        assert!(sleepers.cycle().unwrap().canary_ns > 0);
+        assert!(sleepers.watch(processor).unwrap());
+        let counted = |sleepers: &mut Sleepers| sleepers.cycle().unwrap().rcu_softirqs.unwrap();
+        // Every child leaves its memory to RCU, so that a softirq comes sooner or later.
+        assert!((0..20_000).any(|_| counted(&mut sleepers) > 0));
+        // A processor that does not exist has no number.
+        assert!(!sleepers.watch(u32::MAX).unwrap());
     }
 
     /// A sleeper of another parent is no child of the process that is timed, and one that was executed runs another

@@ -96,6 +96,25 @@ pub fn steal_centiseconds_of(stat: &str, processors: &[u32]) -> Option<u64> {
     stat.lines().filter(is_named).map(of_line).reduce(|sum, one| Some(sum? + one?)).flatten()
 }
 
+/// Returns where in `/proc/softirqs` the number of RCU softirqs of a processor stands, in bytes: ten characters, filled
+/// with spaces.
+pub(crate) fn rcu_softirqs_place(processor: u32) -> Option<u64> {
+    place_of_rcu_softirqs(&fs::read_to_string("/proc/softirqs").ok()?, processor)
+}
+
+fn place_of_rcu_softirqs(text: &str, processor: u32) -> Option<u64> {
+    const WIDTH: usize = 10;
+    let name = format!("CPU{processor}");
+    let column = text.lines().next()?.split_ascii_whitespace().position(|word| word == name)?;
+    let line = text.lines().find(|line| line.trim_start().starts_with("RCU:"))?;
+    // A space precedes each number.
+    let place = line.find(':')? + 1 + column * (WIDTH + 1) + 1;
+    let number = line.get(place..place + WIDTH)?;
+    let is_one = number.trim_start().parse::<u64>().is_ok() && line.get(place - 1..place)? == " ";
+    let line_at = line.as_ptr() as usize - text.as_ptr() as usize;
+    is_one.then_some((line_at + place) as u64)
+}
+
 /// Returns the level and size in bytes of each data and unified cache of the first processor.
 pub fn caches() -> Vec<(u32, u64)> {
     let mut found = Vec::new();
@@ -415,6 +434,21 @@ mod tests {
             group("", "3000", 0, 0);
             assert_eq!((left("/a/b/c"), left("/nowhere"), left("")), (Some(3000), Some(3000), Some(3000)));
         }
+    }
+
+    #[test]
+    fn the_place_of_a_processors_rcu_softirqs_is_found() {
+        let text = "                    CPU0       CPU2       \n          HI:          1          2\n         \
+                    RCU:    4157041 4294967295\n";
+        let at = |processor| {
+            let place = place_of_rcu_softirqs(text, processor)? as usize;
+            Some(&text[place..place + 10])
+        };
+        assert_eq!((at(0), at(1), at(2)), (Some("   4157041"), None, Some("4294967295")));
+        assert_eq!(place_of_rcu_softirqs(&text.replace("RCU", "RCX"), 0), None);
+        // Other widths than the kernel's: the place would not stay where it is.
+        assert_eq!(place_of_rcu_softirqs(&text.replace("    4157041", " 4157041"), 0), None);
+        assert_eq!(place_of_rcu_softirqs("", 0), None);
     }
 
     /// A container's limit is often that of a group above the process's own.

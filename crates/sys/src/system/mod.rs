@@ -21,7 +21,7 @@ pub use imp::{
     virtualization,
 };
 
-pub(crate) use imp::this_program;
+pub(crate) use imp::{rcu_softirqs_place, this_program};
 
 use crate::error::{Result, check};
 use std::ffi::CStr;

@@ -41,6 +41,11 @@ pub fn steal_centiseconds_of(_stat: &str, _processors: &[u32]) -> Option<u64> {
     None
 }
 
+/// Returns the place of a number of softirqs: not reported here.
+pub(crate) fn rcu_softirqs_place(_processor: u32) -> Option<u64> {
+    None
+}
+
 /// Returns the caches of a processor: not reported here.
 pub fn caches() -> Vec<(u32, u64)> {
     Vec::new()
