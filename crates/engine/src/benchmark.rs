@@ -123,6 +123,8 @@ pub trait Benchmark: Sized + 'static {
     /// Whether it measures the file system of its scratch folder, so that the folder has to be the user's choice: then
     /// the default is the current directory.
     const MEASURES_FOLDER: bool = false;
+    /// Whether each step of the creation tags its call ([`Timer::tag_call`]).
+    const TAGS_CALLS: bool = false;
     /// How the result can mislead, a sentence each.
     const CAVEATS: &'static [&'static str];
     /// Where the experiment comes from.

@@ -32,6 +32,8 @@ pub struct Entry {
     pub in_quick: bool,
     /// [`Benchmark::MEASURES_FOLDER`].
     pub measures_folder: bool,
+    /// [`Benchmark::TAGS_CALLS`].
+    pub tags_calls: bool,
     /// [`Benchmark::CAVEATS`].
     pub caveats: &'static [&'static str],
     /// [`Benchmark::SOURCE`].
@@ -62,6 +64,7 @@ impl Entry {
             timeline: B::TIMELINE,
             in_quick: B::IN_QUICK,
             measures_folder: B::MEASURES_FOLDER,
+            tags_calls: B::TAGS_CALLS,
             caveats: B::CAVEATS,
             source: B::SOURCE,
             axis_of: B::axis,

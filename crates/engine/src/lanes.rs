@@ -1,6 +1,6 @@
 //! The layout of the memory that a worker shares with its controller: a lane of samples for each phase, then the
-//! canary's, then the windows'. The worker writes a window as a row of numbers and the controller reads it back; both
-//! halves of that format are here.
+//! canary's, then the windows', then that of what was seen beside each call. The worker writes a window as a row of
+//! numbers and the controller reads it back; both halves of that format are here.
 
 use crate::strides::Strides;
 use landau_record::schema::Direction;
@@ -12,21 +12,50 @@ pub(crate) const WINDOW_NS: u64 = 10_000_000;
 /// Numbers in the row of a window.
 const ROW: usize = 14;
 
-/// Returns the capacity of each lane of a case.
-pub(crate) fn capacities(phase_count: usize, n: u64) -> Vec<usize> {
+/// Returns the capacity of each lane of a case, whose benchmark tags each call or not.
+pub(crate) fn capacities(phase_count: usize, n: u64, tags_calls: bool) -> Vec<usize> {
     let n = n as usize;
     // Creation and destruction, windows by count and by time; a pass that lasts longer than 200 s loses tags, not
     // samples.
     let windows = (2 * n + 2).min(2 * n / Strides::WINDOW_MIN as usize + 40_002);
     let mut capacities = vec![n; phase_count];
     // Where every step closes a window, the canary is timed at each.
-    capacities.extend([2 * n + 2, windows * ROW]);
+    capacities.extend([2 * n + 2, windows * ROW, if tags_calls { n } else { 0 }]);
     capacities
 }
 
 /// Returns the lane of the canary.
 pub(crate) fn canary_lane(phase_count: usize) -> usize {
     phase_count
+}
+
+/// What was seen beside the call of a step of the creation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallTags {
+    /// RCU softirqs that began on the processor during the call; none if they cannot be counted.
+    pub rcu_softirqs: Option<u32>,
+    /// The cost of the canary beside the call.
+    pub canary: u32,
+}
+
+impl CallTags {
+    fn lane(phase_count: usize) -> usize {
+        phase_count + 2
+    }
+
+    /// Appends the tags to their lane.
+    #[inline]
+    pub(crate) fn push(self, lanes: &Lanes, phase_count: usize) {
+        let softirqs = self.rcu_softirqs.map_or(0, |count| u64::from(count.min(u32::MAX - 1)) + 1);
+        lanes.push(Self::lane(phase_count), softirqs << 32 | u64::from(self.canary));
+    }
+
+    /// Returns the tags of up to `most` calls from the one with index `from` on.
+    pub(crate) fn read(lanes: &Lanes, phase_count: usize, from: usize, most: usize) -> Vec<Self> {
+        let words = lanes.read(Self::lane(phase_count), from, from.saturating_add(most));
+        let of = |word: u64| Self { rcu_softirqs: ((word >> 32) as u32).checked_sub(1), canary: word as u32 };
+        words.into_iter().map(of).collect()
+    }
 }
 
 /// What interfered in a window, as it is written to the windows' lane.
@@ -114,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_window_is_read_as_it_was_written() {
-        let (lanes, _fd) = Lanes::create(&capacities(2, 4)).unwrap();
+        let (lanes, _fd) = Lanes::create(&capacities(2, 4, false)).unwrap();
         let row = WindowRow {
             direction: Direction::Down,
             first: 4,
@@ -133,6 +162,21 @@ mod tests {
         unknown.push(&lanes, 2);
         assert_eq!(WindowRow::read(&lanes, 2, 0), [row, unknown]);
         assert_eq!(WindowRow::read(&lanes, 2, 1), [unknown]);
+    }
+
+    #[test]
+    fn tags_of_calls_are_read_as_they_were_written() {
+        let tags = [(None, 170), (Some(0), 0), (Some(u32::MAX), u32::MAX)]
+            .map(|(rcu_softirqs, canary)| CallTags { rcu_softirqs, canary });
+        let (lanes, _fd) = Lanes::create(&capacities(2, 4, true)).unwrap();
+        tags.iter().for_each(|tags| tags.push(&lanes, 2));
+        assert_eq!(CallTags::read(&lanes, 2, 0, 2), tags[..2]);
+        let last = CallTags { rcu_softirqs: Some(u32::MAX - 1), ..tags[2] };
+        assert_eq!(CallTags::read(&lanes, 2, 2, usize::MAX), [last]);
+        // Benchmarks that do not tag their calls have no room for it.
+        let (lanes, _fd) = Lanes::create(&capacities(2, 4, false)).unwrap();
+        tags[0].push(&lanes, 2);
+        assert!(CallTags::read(&lanes, 2, 0, 2).is_empty());
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub use error::Error;
 pub use handshake::consult;
 pub use host::{Pinning, describe as describe_host, describe_in as describe_host_in};
 pub use lab_options::{Fault, StepWindows};
+pub use lanes::CallTags;
 pub use observer::{Event, Observer, Silent};
 pub use order::ARGUMENT as WORKER_ARGUMENT;
 pub use pairing::pair;

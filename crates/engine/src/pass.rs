@@ -97,7 +97,7 @@ fn run(
 ) -> Result<PassEnd, Error> {
     let (began, plan) = (Instant::now(), workers.plan);
     let phases = &planned.case.phases;
-    let (lanes, fd) = Lanes::create(&lanes::capacities(phases.len(), planned.case.n))?;
+    let (lanes, fd) = Lanes::create(&lanes::capacities(phases.len(), planned.case.n, planned.entry.tags_calls))?;
     let worker = WorkerProcess::start(&workers.launch, &order(plan, planned, start, workers.scratch, fd.as_raw_fd()))?;
     drop(fd);
     let samples = SampleWriter::new(lanes, phases, start.pass, plan.host.clock.unit);

@@ -1,9 +1,9 @@
 //! Writes a worker's samples and windows to the record while it measures.
 
 use crate::Error;
-use crate::lanes::{WindowRow, canary_lane};
+use crate::lanes::{CallTags, WindowRow, canary_lane};
 use landau_record::Journal;
-use landau_record::schema::{Canary, Chunk, Direction, Line, Phase, Samples, Unit, Window};
+use landau_record::schema::{self, Canary, Chunk, Direction, Line, Phase, Samples, Unit, Window};
 use landau_sys::shared::Lanes;
 
 /// The shared lanes of a pass, and how much of them is in the record.
@@ -16,12 +16,13 @@ pub(crate) struct SampleWriter<'a> {
     written: Vec<usize>,
     windows_written: usize,
     canary_written: usize,
+    tags_written: usize,
 }
 
 impl<'a> SampleWriter<'a> {
     pub(crate) fn new(lanes: Lanes, phases: &'a [Phase], pass: u32, unit: Unit) -> Self {
         let written = vec![0; phases.len()];
-        Self { lanes, phases, pass, unit, written, windows_written: 0, canary_written: 0 }
+        Self { lanes, phases, pass, unit, written, windows_written: 0, canary_written: 0, tags_written: 0 }
     }
 
     /// Returns the number of samples that the worker has taken.
@@ -59,10 +60,24 @@ impl<'a> SampleWriter<'a> {
                 steal_windows: (row.steal_centiseconds > 0).then_some(row.steal_windows),
                 others_preempted: row.others.map(|others| others.0 as u32),
                 others_faults: row.others.map(|others| others.1.map(|count| count as u32)),
+                calls: self.call_tags(row.direction, row.count as usize),
                 canary: Canary::new(self.unit, canary),
             }))?;
         }
         Ok(())
+    }
+
+    /// Returns what was seen beside the calls of the next window, if they are tagged.
+    fn call_tags(&mut self, direction: Direction, count: usize) -> Option<schema::CallTags> {
+        if direction == Direction::Down {
+            return None;
+        }
+        let tags = CallTags::read(&self.lanes, self.phases.len(), self.tags_written, count);
+        self.tags_written += tags.len();
+        (!tags.is_empty()).then(|| schema::CallTags {
+            rcu_softirqs: tags.iter().map(|tags| tags.rcu_softirqs).collect(),
+            canary: Canary::new(self.unit, tags.iter().map(|tags| u64::from(tags.canary)).collect()),
+        })
     }
 
     /// Writes the samples behind the last closed window: those of a refused step or of a worker that died.

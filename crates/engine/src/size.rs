@@ -35,7 +35,8 @@ pub(crate) fn fit(
         ));
     }
     let phase_count = (entry.phases_of)(&settings).len();
-    let tightest = bounds(phase_count, &cost, requested, &free.headroom).into_iter().min_by_key(|(n, _)| *n);
+    let words = lanes::capacities(phase_count, requested, entry.tags_calls).iter().sum::<usize>() as u64;
+    let tightest = bounds(8 * words, &cost, requested, &free.headroom).into_iter().min_by_key(|(n, _)| *n);
     let (n, reason) = tightest.unwrap_or_else(|| {
         (0, "the free resources cannot be read (on Linux they are in /proc: is it mounted?)".to_owned())
     });
@@ -48,12 +49,11 @@ pub(crate) fn fit(
     Ok((n, Some(Reduced { requested, reason })))
 }
 
-/// Returns the largest n that each resource of the host allows, and why.
-fn bounds(phase_count: usize, cost: &Cost, requested: u64, headroom: &Headroom) -> Vec<(u64, String)> {
+/// Returns the largest n that each resource of the host allows, and why. The lanes of the samples have `lanes_bytes`.
+fn bounds(lanes_bytes: u64, cost: &Cost, requested: u64, headroom: &Headroom) -> Vec<(u64, String)> {
     let mut found = Vec::new();
     if let Some(free) = headroom.memory_bytes {
-        let samples = 8 * lanes::capacities(phase_count, requested).iter().sum::<usize>() as u64;
-        let each = cost.memory_bytes_each + samples.div_ceil(requested.max(1));
+        let each = cost.memory_bytes_each + lanes_bytes.div_ceil(requested.max(1));
         let usable = (free / 10 * 7).saturating_sub(cost.memory_bytes);
         found.push((
             usable / each.max(1),

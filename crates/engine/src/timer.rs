@@ -3,7 +3,7 @@
 
 use crate::Stop;
 use crate::interference::Interference;
-use crate::lanes::{WINDOW_NS, WindowRow, canary_lane};
+use crate::lanes::{CallTags, WINDOW_NS, WindowRow, canary_lane};
 use crate::strides::Strides;
 use landau_record::schema::Direction;
 use landau_sys::clock::Clock;
@@ -174,6 +174,13 @@ impl<'a> Timer<'a> {
     #[inline(always)]
     pub fn record_ns(&mut self, phase: usize, ns: u64) {
         self.lanes.push(phase, ns);
+    }
+
+    /// Records what was seen beside the call of a step of the creation, for a benchmark with
+    /// [`crate::Benchmark::TAGS_CALLS`]: once in each step that succeeds.
+    #[inline]
+    pub fn tag_call(&mut self, tags: CallTags) {
+        tags.push(self.lanes, self.phase_count);
     }
 
     /// Records what disturbs these processes too. Not in lockstep, where nothing but the worker runs and counted work

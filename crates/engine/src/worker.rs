@@ -52,7 +52,7 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     }
     let settings = Settings::from_map(std::mem::take(&mut order.settings));
     let phase_count = (entry.phases_of)(&settings).len();
-    let capacities = lanes::capacities(phase_count, order.n);
+    let capacities = lanes::capacities(phase_count, order.n, entry.tags_calls);
     let mut lanes = {
         let fd = descriptor::inherited(order.lanes_fd).map_err(|error| error.to_string())?;
         Lanes::attach(&fd, &capacities).map_err(|error| error.to_string())?

@@ -189,7 +189,12 @@ impl Reader {
     }
 
     fn window(&mut self, window: Window) {
-        match self.other_unit(window.canary.unit()) {
+        let of_calls = window.calls.as_ref();
+        let misfit = self
+            .other_unit(window.canary.unit())
+            .or_else(|| self.other_unit(of_calls?.canary.unit()))
+            .or_else(|| of_calls?.misfit(window.count));
+        match misfit {
             Some(reason) => self.fault(reason),
             None => self.in_pass(window.pass, |pass| pass.windows.push(window)),
         }

@@ -17,7 +17,7 @@ pub use explanation::{Chain, Explanation, FunctionCost};
 pub use facts::{Fact, FactUnit, Facts};
 pub use host::{Cache, Clock, Host};
 pub use lab::{Crash, CrashKind, Emulator, Kernel, Lab};
-pub use pass::{Chunk, Limit, Outcome, PassEnd, PassStart, Window};
+pub use pass::{CallTags, Chunk, Limit, Outcome, PassEnd, PassStart, Window};
 use serde::{Deserialize, Serialize};
 pub use side::{Program, Role, Side, Switch};
 use std::collections::BTreeMap;

@@ -552,6 +552,7 @@ mod tests {
             steal_windows: None,
             others_preempted: None,
             others_faults: None,
+            calls: None,
             canary: landau_record::schema::Canary::Ns(Vec::new()),
         }
     }

@@ -531,6 +531,7 @@ mod tests {
             steal_windows: (index == 18).then_some(2),
             others_preempted: None,
             others_faults: None,
+            calls: None,
             canary: landau_record::schema::Canary::Ns(canary(index)),
         };
         (0..20).map(window).collect()

@@ -74,9 +74,32 @@ pub struct Window {
     /// Minor and major page faults of those processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_faults: Option<[u32; 2]>,
+    /// What was seen beside the call of each step. Absent if the benchmark does not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallTags>,
     /// The costs of the canary's calls in the window, in the unit of the record's clock.
     #[serde(flatten)]
     pub canary: Canary,
+}
+
+/// What was seen beside the calls of a window, in the order of the steps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallTags {
+    /// RCU softirqs that began on the processor during each call. Absent if they cannot be counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rcu_softirqs: Option<Vec<u32>>,
+    /// The cost of the canary beside each call, in the unit of the record's clock.
+    #[serde(flatten)]
+    pub canary: Canary,
+}
+
+impl CallTags {
+    /// Returns what is wrong with the tags of a window with so many steps.
+    pub(crate) fn misfit(&self, steps: u32) -> Option<String> {
+        let counts = [self.rcu_softirqs.as_ref().map(Vec::len), Some(self.canary.values().len())];
+        let other = counts.into_iter().flatten().find(|count| *count != steps as usize)?;
+        Some(format!("it has {steps} steps, but tags of {other} calls"))
+    }
 }
 
 /// How a pass ended.

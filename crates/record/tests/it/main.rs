@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 use landau_record::schema::{
-    Adaptive, Canary, Chunk, Clock, Crash, CrashKind, Direction, End, EndOutcome, Header, Host, Lab, Line, Note,
-    Outcome, PassEnd, PassStart, Quantum, Resume, Samples, TimerOverhead, Unit, Window,
+    Adaptive, CallTags, Canary, Chunk, Clock, Crash, CrashKind, Direction, End, EndOutcome, Header, Host, Lab, Line,
+    Note, Outcome, PassEnd, PassStart, Quantum, Resume, Samples, TimerOverhead, Unit, Window,
 };
 use landau_record::{Follower, Record, SCHEMA_VERSION, Writer};
 use proptest::prelude::*;
@@ -233,6 +233,7 @@ fn counted(unit: Unit) -> Vec<Line> {
             steal_windows: None,
             others_preempted: None,
             others_faults: None,
+            calls: None,
             canary: Canary::new(unit, vec![73]),
         }),
         Line::Crash(Crash {
@@ -282,6 +283,39 @@ fn a_chunk_in_another_unit_is_a_fault() {
     let record = Record::parse("r", &written(folder.path(), &lines)).unwrap();
     assert!(record.fault.unwrap().reason.contains("the record's clock counts instructions"));
     assert_eq!(record.passes[0].series["make"].costs, [337, 338]);
+}
+
+/// Tags of calls belong to a window's steps, one each, and are in the unit of the record. Others are left out.
+#[test]
+fn tags_of_calls_are_one_for_each_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = |calls: CallTags| {
+        let mut lines = counted(Unit::Instructions);
+        for line in &mut lines {
+            if let Line::Window(window) = line {
+                window.calls = Some(calls.clone());
+            }
+        }
+        let bytes = written(folder.path(), &lines);
+        (Record::parse("r", &bytes).unwrap(), String::from_utf8(bytes).unwrap())
+    };
+    let tags = |softirqs: &[u32], canary: Canary| CallTags { rcu_softirqs: Some(softirqs.to_vec()), canary };
+    let good = tags(&[0, 1], Canary::Instructions(vec![73, 74]));
+    for calls in [good.clone(), CallTags { rcu_softirqs: None, ..good.clone() }] {
+        let (record, text) = read(calls.clone());
+        assert_eq!(record.fault, None, "{text}");
+        assert_eq!(record.passes[0].windows[0].calls, Some(calls));
+        assert!(text.contains("\"canary_instructions\":[73,74]}"), "{text}");
+    }
+    for (calls, reason) in [
+        (tags(&[0], Canary::Instructions(vec![73, 74])), "it has 2 steps, but tags of 1 calls"),
+        (tags(&[0, 1], Canary::Instructions(vec![73; 3])), "it has 2 steps, but tags of 3 calls"),
+        (tags(&[0, 1], Canary::Ns(vec![73, 74])), "the record's clock counts instructions"),
+    ] {
+        let (record, _) = read(calls);
+        assert!(record.fault.as_ref().unwrap().reason.contains(reason), "{:?}", record.fault);
+        assert!(record.passes[0].windows.is_empty());
+    }
 }
 
 #[test]

@@ -239,6 +239,7 @@ fn samples(pass: u32, round: u32, sketch: &Sketch, factor: f64, noise: &mut Nois
                 steal_windows: None,
                 others_preempted: None,
                 others_faults: None,
+                calls: None,
                 canary: Canary::Ns((0..4).map(|_| noise.cost(180.0)).collect()),
             }));
         }

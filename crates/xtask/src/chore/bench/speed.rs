@@ -183,6 +183,7 @@ fn write_pass(writer: &mut Writer, random: &mut ChaCha8Rng, pass: u32) -> Result
                 steal_windows: None,
                 others_preempted: None,
                 others_faults: None,
+                calls: None,
                 canary: Canary::Ns((0..CHUNK / 16).map(|_| 180 + u64::from(random.next_u32() % 8)).collect()),
             }))?;
         }
