@@ -15,7 +15,8 @@
 //! had (up to some 3,000) and more.
 
 use landau_engine::{
-    Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
+    Benchmark, CallTags, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer,
+    Variant,
 };
 use landau_sys::fork_helper::{Failure, LINKAGES, image};
 use landau_sys::sleepers::{CREATIONS, Cycle, IMAGES, PARENTS, Setup, Sleepers, WAITS, sleeping_program, try_all};
@@ -33,8 +34,15 @@ pub struct Spawn {
     pids: Vec<u32>,
     /// Time in which sleepers were created.
     set_up: Duration,
-    /// The median of [`CYCLE`] before the first sleeper.
-    without_ns: u64,
+    without: Without,
+}
+
+/// What a child costs before the first sleeper: medians of [`CYCLE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Without {
+    own_ns: u64,
+    /// Of the naive test, whose children take turns with the own ones; none if it could not be set up beside it.
+    naive_ns: Option<u64>,
 }
 
 const RETURN: usize = 0;
@@ -104,6 +112,7 @@ impl Benchmark for Spawn {
     ];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
     const IN_QUICK: bool = false;
+    const TAGS_CALLS: bool = true;
     const CAVEATS: &'static [&'static str] = &[
         "The parent of thousands of children pays for them when it waits: compare the cases before blaming the kernel.",
         "Parent, child and sleepers share one processor; on several, a child may wake up on another one.",
@@ -140,15 +149,16 @@ impl Benchmark for Spawn {
             creation: place("creation", CREATIONS),
             wait: place("wait", WAITS),
         };
-        let mut sleepers = Sleepers::start(settings.text("linkage"), setup)?;
-        let without_ns = without_sleepers(&mut sleepers)?;
+        let processor = context.host.pinned_processor;
+        let mut sleepers = start(settings, setup, processor)?;
+        let without = Without::measure(&mut sleepers, naive(settings, setup, processor)?)?;
         let high = sleepers.pid_max()?.min(settings.count("pid_max") as u32);
         Ok(Self {
             sleepers,
             places: Places::new(settings.text("pids"), high, context.seed),
             pids: Vec::with_capacity(context.n as usize),
             set_up: Duration::ZERO,
-            without_ns,
+            without,
         })
     }
 
@@ -160,6 +170,7 @@ impl Benchmark for Spawn {
         let cycle = self.add_and_time()?;
         timer.record_ns(RETURN, cycle.returned_ns - cycle.before_ns);
         timer.record_ns(CYCLE, cycle.reaped_ns - cycle.before_ns);
+        timer.tag_call(CallTags { rcu_softirqs: cycle.rcu_softirqs, canary: cycle.canary_ns });
         Ok(())
     }
 
@@ -175,7 +186,10 @@ impl Benchmark for Spawn {
             asleep += u64::from(self.sleepers.sleeps(pid)?);
         }
         Stop::unless(asleep == steps, || format!("{steps} sleepers were created, but {asleep} sleep"))?;
-        facts.number("cycle_without_sleepers", self.without_ns as f64, FactUnit::Ns);
+        facts.number("cycle_without_sleepers", self.without.own_ns as f64, FactUnit::Ns);
+        if let Some(naive_ns) = self.without.naive_ns {
+            facts.number("naive_without_sleepers", naive_ns as f64, FactUnit::Ns);
+        }
         facts.number("set_up", self.set_up.as_nanos() as f64, FactUnit::Ns);
         facts.number("pids_drawn_in_use", self.places.refused as f64, FactUnit::Count);
         facts.number("largest_pid", f64::from(self.places.high), FactUnit::Count);
@@ -203,15 +217,50 @@ impl Spawn {
     }
 }
 
-/// Children that are timed before the first sleeper, of which the first half is not counted.
-const WITHOUT: usize = 402;
+/// Starts what has no sleepers yet, and counts softirqs beside its children if it stays on one processor.
+fn start(settings: &Settings, setup: Setup, processor: Option<u32>) -> Result<Sleepers, Failure> {
+    let mut sleepers = Sleepers::start(settings.text("linkage"), setup)?;
+    if let Some(processor) = processor {
+        sleepers.watch(processor)?;
+    }
+    Ok(sleepers)
+}
 
-/// Returns the median time of a child without sleepers.
-fn without_sleepers(sleepers: &mut Sleepers) -> Result<u64, Failure> {
-    let cycles = (0..WITHOUT).map(|_| sleepers.cycle().map(|cycle| cycle.reaped_ns - cycle.before_ns));
-    let mut times = cycles.collect::<Result<Vec<u64>, Failure>>()?.split_off(WITHOUT / 2);
-    times.sort_unstable();
-    Ok(times[times.len() / 2])
+/// Starts the naive test with the same child; none if the host has no room for it.
+fn naive(settings: &Settings, setup: Setup, processor: Option<u32>) -> Result<Option<Sleepers>, Failure> {
+    match start(settings, Setup { creation: setup.creation, ..Setup::default() }, processor) {
+        Ok(naive) => Ok(Some(naive)),
+        Err(Failure::Refused(_)) => Ok(None),
+        Err(other) => Err(other),
+    }
+}
+
+/// Children that are timed before the first sleeper, and how many of them are not counted.
+const WITHOUT: usize = 251;
+const WARM_UP: usize = 50;
+
+impl Without {
+    /// Times children of both tests in turns, and ends the naive one.
+    fn measure(own: &mut Sleepers, mut naive: Option<Sleepers>) -> Result<Self, Failure> {
+        let cost = |sleepers: &mut Sleepers| sleepers.cycle().map(|cycle| cycle.reaped_ns - cycle.before_ns);
+        let (mut own_ns, mut naive_ns) = (Vec::new(), Vec::new());
+        for turn in 0..WITHOUT {
+            // Each comes first in every second turn.
+            for is_own in [turn % 2 == 0, turn % 2 == 1] {
+                match &mut naive {
+                    _ if is_own => own_ns.push(cost(own)?),
+                    Some(naive) => naive_ns.push(cost(naive)?),
+                    None => {}
+                }
+            }
+        }
+        let median = |mut times: Vec<u64>| {
+            times.drain(..WARM_UP.min(times.len()));
+            times.sort_unstable();
+            times.get(times.len() / 2).copied()
+        };
+        Ok(Self { own_ns: median(own_ns).unwrap_or(0), naive_ns: median(naive_ns) })
+    }
 }
 
 /// Returns why this process may not create sleepers with chosen pids, if so. It is tried once.
@@ -369,11 +418,27 @@ mod tests {
             places: places(),
             pids: Vec::new(),
             set_up: Duration::ZERO,
-            without_ns: 1,
+            without: Without { own_ns: 1, naive_ns: None },
         };
         assert!(matches!(spawn.add_and_time(), Err(Stop::Refused(_))));
         spawn.check(0, &mut Facts::new()).unwrap();
         assert!(!spawn.sleepers.sleeps(places().choose().unwrap()).unwrap());
+    }
+
+    /// Without the naive test the own one is measured all the same: there may be no room for both.
+    #[test]
+    fn children_without_sleepers_are_timed_with_and_without_the_naive_test() {
+        if !landau_sys::sleepers::is_allowed().unwrap() {
+            return;
+        }
+        let settings = Settings::of_study(Spawn::PARAMETERS, Study::Smoke);
+        let setup = Setup { parent: 1, wait: 1, ..Setup::default() };
+        for with_naive in [true, false] {
+            let mut own = start(&settings, setup, None).unwrap();
+            let naive = naive(&settings, setup, None).unwrap().filter(|_| with_naive);
+            let without = Without::measure(&mut own, naive).unwrap();
+            assert!(without.own_ns > 0 && without.naive_ns.is_some_and(|ns| ns > 0) == with_naive, "{without:?}");
+        }
     }
 
     #[test]
