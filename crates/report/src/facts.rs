@@ -6,7 +6,7 @@ use landau_record::schema::{Fact, FactUnit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Facts whose name alone does not say what was counted.
-const NAMES: [(&str, &str); 16] = [
+const NAMES: [(&str, &str); 18] = [
     ("client_processor", "CPU of the client"),
     ("client_processor_share", "CPU use of the client (100% is one CPU all the time)"),
     ("client_processor_time_per_step", "CPU time of the client for each step (a connection, a request or a mebibyte)"),
@@ -14,10 +14,12 @@ const NAMES: [(&str, &str); 16] = [
     ("connections_per_source_address_max", "limit of connections from one source address"),
     ("connections_queried_again", "idle connections tried with a request at the end, all answered"),
     ("controller_context_switches", "times that the controlling process was scheduled during the pass"),
+    ("cycle_without_sleepers", "cost of a child without sleepers"),
     ("first_1000_ports", "parity of the first 1,000 ports"),
     ("idle_processors", "what idle CPUs do"),
     ("listen_drops", "connections dropped because of a full accept queue (ListenDrops)"),
     ("listen_overflows", "overflows of an accept queue (ListenOverflows)"),
+    ("naive_without_sleepers", "cost of a child of the naive test, without sleepers and in turns with the others"),
     ("server_descriptors", "descriptors open in the server at the end"),
     ("server_processor", "CPU of the server"),
     ("server_processor_share", "CPU use of the server (100% is one CPU all the time)"),

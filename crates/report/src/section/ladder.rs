@@ -5,11 +5,12 @@
 //! it) add what their search takes.
 
 use super::scrolling;
-use super::study_2001::drawing::{Curve, Scale, legend, lines};
+use super::study_2001::drawing::{Across, Curve, Scale, legend, lines};
 use crate::ladder::{self, BENCHMARK, Ladder, PHASE, Slow, Step};
 use crate::page::View;
 use crate::quantity::{FormatCost, Unit, count, digits, duration};
 use crate::{Analysis, PhaseStudy};
+use landau_stats::Estimate;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 
@@ -74,9 +75,11 @@ pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
         (scrolling("Confounder ladder", &table(&ladder)))
         p.note {
             "Median of the calls within 5% of each number of sleepers, without those that interference hit; mean of \
-             the passes. Removed: less than the step \
-             before, paired by round, with the 95% interval. Rows below the line are other cases, named by what they \
-             change of the last step."
+             the passes. Removed: less than the step before, paired by round, with the 95% interval; negative if the \
+             step adds."
+            @if !ladder.others.is_empty() {
+                " The rows after the step \"" (last_step(&ladder)) "\" are other cases, named by what they change of it."
+            }
         }
         ul { @for sentence in ladder.sentences() { li { (sentence) } } }
         @if let Some(words) = unseen(&ladder) { p.words { strong { "What the author could not see. " } (words) } }
@@ -84,6 +87,10 @@ pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
         (graphs(analysis, &ladder))
         (published(ladder.unit))
     }
+}
+
+fn last_step(ladder: &Ladder) -> &str {
+    ladder.steps.last().map_or("", |step| &step.name)
 }
 
 fn table(ladder: &Ladder) -> Markup {
@@ -136,20 +143,41 @@ fn slow_calls(ladder: &Ladder) -> Markup {
         return html! {};
     }
     let spread = |slow: &Slow| {
-        let [few, many] = slow.spread;
+        let ([few, many], [calls, all]) = (slow.spread, slow.calls.map(|calls| calls as f64));
         format!(
             "{}: the 90th percentile is {} of the median among the first fifth of the sleepers and {} among the last, \
-             of which {} of the calls are slow.",
+             of whose {} calls {} are slow ({}).",
             slow.name,
             percent(few),
             percent(many),
-            percent(slow.share)
+            count(all),
+            count(calls),
+            percent(calls / all)
         )
+    };
+    let explained = html! {
+        table {
+            thead { tr {
+                th scope="col" { "Slow calls explained by" }
+                @for slow in &ladder.slow { th scope="col" { (slow.name) } }
+            } }
+            tbody {
+                @for (cause, _) in causes(ladder) {
+                    tr {
+                        th scope="row" { (cause) }
+                        @for slow in &ladder.slow {
+                            @let found = slow.explained.iter().find(|one| one.0 == *cause);
+                            td.number { (found.map_or("–".to_owned(), |one| share(one.1))) }
+                        }
+                    } "\n"
+                }
+            }
+        }
     };
     let tags = html! {
         table {
             thead { tr {
-                @for name in ["Step", "What the window saw", "Slow calls", "Other calls"] { th scope="col" { (name) } }
+                @for name in ["Step", "Seen beside the call", "Slow calls", "Other calls"] { th scope="col" { (name) } }
             } }
             tbody {
                 @for slow in &ladder.slow {
@@ -172,13 +200,44 @@ fn slow_calls(ladder: &Ladder) -> Markup {
              of 256 consecutive calls."
         }
         ul { @for slow in &ladder.slow { li { (spread(slow)) } } }
-        (scrolling("Slow calls by what their window saw", &tags))
-        p.note {
-            "Windows are those of Landau's tags; one can have several. A tag explains slow calls only as far as they \
-             have it more often than the others do. No window shows when the kernel frees what ended processes left, \
-             in an RCU softirq: where calls were traced, a third of the slow ones had it (METHODOLOGY, spawn)."
+        (scrolling("What explains slow calls", &explained))
+        p.note { (how_explained(ladder)) }
+        details.points {
+            summary { "How often each was seen" }
+            (scrolling("Slow calls by what was seen beside them", &tags))
+            p.note {
+                "A call can have several. Context switches, page faults and stolen time are those of a window of some \
+                 calls, 10 ms at most."
+            }
         }
     }
+}
+
+/// The longest list of causes: a step may lack one.
+fn causes(ladder: &Ladder) -> &[(&'static str, Estimate)] {
+    ladder.slow.iter().map(|slow| &slow.explained[..]).max_by_key(|causes| causes.len()).unwrap_or_default()
+}
+
+/// A share with its interval, if it has one.
+fn share(share: Estimate) -> String {
+    let percent = |value: f64| format!("{:.0}", 100.0 * value);
+    let has_interval = share.low.is_finite() && share.low < share.high;
+    let interval = has_interval.then(|| format!(" ({}–{})", percent(share.low), percent(share.high)));
+    format!("{}%{}", percent(share.value), interval.unwrap_or_default())
+}
+
+fn how_explained(ladder: &Ladder) -> String {
+    let softirqs = if ladder.slow.iter().all(Slow::has_softirqs) {
+        "The kernel frees what ended processes left in RCU softirqs. They are counted on the processor of the call, \
+         before it and after it."
+    } else {
+        "RCU softirqs, in which the kernel frees what ended processes left, were not counted in this record."
+    };
+    format!(
+        "{softirqs} The processor is slower where a fixed cheap call beside the timed one takes a tenth longer than \
+         its median. What the slow calls have as often as the others explains nothing; a call is counted once, in the \
+         order of the rows. Intervals of 95% over blocks of 256 calls."
+    )
 }
 
 /// The study's graphs: the naive test with each allocator, the searches that it hides, the steps, and the spread.
@@ -192,7 +251,11 @@ fn graphs(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
     let searches = searches(analysis);
     let hidden = with_searches(naive, &searches);
     let write = axis(ladder.unit);
-    let drawn = |title: &str, curves: &[Curve], scale: Scale| lines(title, "sleeping processes", curves, &scale, &[]);
+    // As the author drew them; a search as n² is straight only if both axes are logarithmic.
+    let drawn = |title: &str, curves: &[Curve], scale: Scale| match scale {
+        Scale::Linear(_) => lines(title, Across::linear("sleeping processes"), curves, &scale, &[]),
+        Scale::Logarithmic(_) => lines(title, "sleeping processes", curves, &scale, &[]),
+    };
     html! {
         figure.chart.study-2004 {
             figcaption {
@@ -200,7 +263,8 @@ fn graphs(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
                 " "
                 span.words {
                     @if searches.is_empty() {
-                        "The steps. A record that also has the benchmark pids gets the graphs of its allocators."
+                        "What a child costs in each step. A record that has the allocators too gets a graph of the \
+                         naive test with each of them: landau run spawn pids."
                     } @else {
                         "The naive test, to which the models of three allocators add their search, and these searches \
                          alone, with the time of this processor and warm caches. " (share_of(naive, &searches))
@@ -297,7 +361,8 @@ fn spreads(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
         Some(Curve { name: step.name.clone(), points: ladder::spread(phase) })
     };
     let curves: Vec<Curve> = ladder.steps.iter().filter_map(curve).collect();
-    lines("90th percentile over the median", "sleeping processes", &curves, &Scale::Linear(digits), &[])
+    let across = Across::linear("sleeping processes");
+    lines("90th percentile over the median", across, &curves, &Scale::Linear(digits), &[])
 }
 
 /// What others published about the same question.

@@ -2,7 +2,7 @@
 
 use super::ladder::{axis, phase, points};
 use super::scrolling;
-use super::study_2001::drawing::{Curve, Scale, legend, lines};
+use super::study_2001::drawing::{Across, Curve, Scale, legend, lines};
 use crate::Analysis;
 use crate::ladder::records::{self, Ladders, OfRecord};
 use crate::ladder::{BENCHMARK, PHASE};
@@ -68,7 +68,7 @@ fn charts(view: &View<'_>, ladders: &Ladders) -> Markup {
         .iter()
         .enumerate()
         .map(|(index, step)| (of_step(index), &step.name))
-        .map(|(curves, name)| (lines(name, "sleeping processes", &curves, &scale(), &[]), curves))
+        .map(|(curves, name)| (lines(name, Across::linear("sleeping processes"), &curves, &scale(), &[]), curves))
         .collect();
     html! {
         figure.chart.ladders {

@@ -109,15 +109,50 @@ impl Scale {
     }
 }
 
+/// The horizontal axis of a drawing and what it counts: logarithmic, or from zero, where a linear law is straight.
+pub(in crate::section) struct Across {
+    name: &'static str,
+    is_linear: bool,
+}
+
+impl From<&'static str> for Across {
+    fn from(name: &'static str) -> Self {
+        Self { name, is_linear: false }
+    }
+}
+
+impl Across {
+    /// Returns an axis from zero.
+    pub(in crate::section) fn linear(name: &'static str) -> Self {
+        Self { name, is_linear: true }
+    }
+
+    /// Returns the place of n, from 0 to 1.
+    fn place(&self, n: f64, low: f64, high: f64) -> f64 {
+        if self.is_linear { n / high } else { (n.max(low) / low).ln() / (high / low).ln() }
+    }
+
+    fn ticks(&self, low: f64, high: f64) -> Vec<f64> {
+        if self.is_linear { ticks(high) } else { decimal_ticks(low, high) }
+    }
+}
+
 /// What was measured, over n, with the numbers that were published marked.
-pub(in crate::section) fn lines(title: &str, axis: &str, curves: &[Curve], scale: &Scale, marks: &[Mark]) -> Markup {
+pub(in crate::section) fn lines(
+    title: &str,
+    axis: impl Into<Across>,
+    curves: &[Curve],
+    scale: &Scale,
+    marks: &[Mark],
+) -> Markup {
+    let across = axis.into();
     let (height, base, width) = (HEIGHT - ABOVE - BELOW, HEIGHT - BELOW, CURVES_WIDTH - LEFT - RIGHT);
     let every = || curves.iter().flat_map(|curve| &curve.points);
     let low = every().map(|point| point.0).fold(f64::INFINITY, f64::min).max(1.0);
     let marked = marks.iter().map(|mark| mark.0).fold(low * 2.0, f64::max);
     let high = every().map(|point| point.0).fold(marked, f64::max) * 1.1;
     let (bottom, top, ticks) = scale.axis(curves);
-    let x = |n: f64| LEFT + (n.max(low) / low).ln() / (high / low).ln() * width;
+    let x = |n: f64| LEFT + across.place(n, low, high) * width;
     let y = |value: f64| ABOVE + height * (1.0 - scale.place(value, bottom, top));
     html! {
         svg.drawing viewBox={ "0 0 " (CURVES_WIDTH) " " (HEIGHT) } role="img"
@@ -129,10 +164,10 @@ pub(in crate::section) fn lines(title: &str, axis: &str, curves: &[Curve], scale
                 line.axis x1=(LEFT) x2=(LEFT + width) y1=(at) y2=(at) {}
                 text x=(LEFT - 6.0) y=(format!("{:.1}", y(*tick) + 4.0)) text-anchor="end" { (label) }
             }
-            @for n in decimal_ticks(low, high) {
+            @for n in across.ticks(low, high) {
                 text.n x=(format!("{:.1}", x(n))) y=(base + 14.0) text-anchor="middle" { (count(n)) }
             }
-            text.n x=(format!("{:.1}", LEFT + width / 2.0)) y=(HEIGHT - 4.0) text-anchor="middle" { (axis) }
+            text.n x=(format!("{:.1}", LEFT + width / 2.0)) y=(HEIGHT - 4.0) text-anchor="middle" { (across.name) }
             @for (index, (n, _, _)) in marks.iter().enumerate() {
                 @let at = format!("{:.1}", x(*n));
                 line.edge x1=(at) x2=(at) y1=(ABOVE) y2=(base) {}
@@ -204,6 +239,19 @@ fn decimal_ticks(low: f64, high: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Guards against a linear law that looks as if it were exponential.
+    #[test]
+    fn a_linear_law_is_straight_over_an_axis_from_zero() {
+        let curve = Curve { name: String::new(), points: [10.0, 505.0, 1_000.0].map(|n| (n, 50.0 + n)).to_vec() };
+        let drawn = lines("", Across::linear("n"), &[curve], &Scale::Linear(digits), &[]).into_string();
+        let points = drawn.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
+        let points: Vec<Vec<f64>> =
+            points.split(' ').map(|point| point.split(',').map(|text| text.parse().unwrap()).collect()).collect();
+        let slope = |a: &[f64], b: &[f64]| (b[1] - a[1]) / (b[0] - a[0]);
+        assert!((slope(&points[0], &points[1]) / slope(&points[1], &points[2]) - 1.0).abs() < 0.01, "{points:?}");
+        assert!(drawn.contains(">500<") || drawn.contains(">400<"), "{drawn}");
+    }
 
     #[test]
     fn ticks_are_round_and_few() {
