@@ -110,7 +110,7 @@ impl Entry {
     }
 
     /// Returns the parameter of that name. The error says what is wrong.
-    fn parameter(&self, name: &str) -> Result<&'static Parameter, String> {
+    pub(crate) fn parameter(&self, name: &str) -> Result<&'static Parameter, String> {
         self.parameters.iter().find(|one| one.name == name).ok_or_else(|| {
             if let Some(new) = former::parameter(self.name, name) {
                 return format!("the parameter `{name}` of `{}` is now `{new}`", self.name);

@@ -45,8 +45,8 @@ struct Answer {
     cases: Vec<Result<Vec<String>, String>>,
 }
 
-/// Phases and steps of the case whose lanes are compared.
-const TRIAL: (usize, u64) = (3, 100_000);
+/// Phases and steps of the case whose lanes are compared, and whether its calls are tagged.
+const TRIAL: (usize, u64, bool) = (3, 100_000, true);
 
 /// Answers the questions on standard input, on standard output.
 pub(crate) fn answer(registry: &[Entry]) -> Result<(), String> {
@@ -56,7 +56,7 @@ pub(crate) fn answer(registry: &[Entry]) -> Result<(), String> {
     let answer = Answer {
         protocol: PROTOCOL,
         landau: env!("CARGO_PKG_VERSION").to_owned(),
-        lanes: lanes::capacities(TRIAL.0, TRIAL.1),
+        lanes: lanes::capacities(TRIAL.0, TRIAL.1, TRIAL.2),
         cases: questions.iter().map(|question| phases(registry, question)).collect(),
     };
     let text = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
@@ -140,7 +140,7 @@ fn ask(plan: &Plan) -> Result<Answer, Error> {
              that has `run --against`, or a script that executes one with its arguments"
         )));
     };
-    if answer.protocol != PROTOCOL || answer.lanes != lanes::capacities(TRIAL.0, TRIAL.1) {
+    if answer.protocol != PROTOCOL || answer.lanes != lanes::capacities(TRIAL.0, TRIAL.1, TRIAL.2) {
         return Err(refused(format!(
             "landau {} speaks protocol {} between controller and worker, this one {PROTOCOL}; build both from versions \
              with the same protocol",
