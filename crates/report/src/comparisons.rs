@@ -151,8 +151,10 @@ pub(crate) fn is_paired(a: Place<'_>, b: Place<'_>) -> bool {
 
 fn compared(&(a, b): &(Place<'_>, Place<'_>)) -> Comparison {
     let (study, (of_a, of_b), paired) = (a.2.0, (a.2.1, b.2.1), is_paired(a, b));
-    let between_runs = between_runs::of(&study.case.benchmark, &of_a.phase.name);
-    let options = Options { unit: unit_of(a.1), paired, between_runs, ..Options::default() };
+    let (benchmark, phase) = (&study.case.benchmark, &of_a.phase.name);
+    let between_runs = between_runs::of(benchmark, phase);
+    let growth_between_runs = between_runs::of_growth(benchmark, phase);
+    let options = Options { unit: unit_of(a.1), paired, between_runs, growth_between_runs, ..Options::default() };
     let (curve_a, curve_b) = if paired { by_round(of_a, of_b) } else { (of_a.curve.clone(), of_b.curve.clone()) };
     compare_judged((&curve_a, of_a.verdict.clone()), (&curve_b, of_b.verdict.clone()), &options)
 }

@@ -2,7 +2,7 @@
 //!
 //! Passes are the replicates: each gives its mean log cost over the common points, and both sides are compared by
 //! Welch's t, or by the differences of pairs if passes ran side by side. The passes of one run do not show how much the
-//! machine differs between runs; `Options::between_runs` is added for that. Nothing below `Options::smallest_effect` is
+//! machine differs between runs; `Options::between_runs` and `Options::growth_between_runs` are added for that. Nothing below `Options::smallest_effect` is
 //! called a difference.
 
 use crate::common::{Pair, pair};
@@ -185,11 +185,6 @@ pub fn compare_judged(
     comparison
 }
 
-/// Standard deviation (log scale) of the growth between runs that the test of equal growth allows for. Without it one
-/// of ten pairs of records of one machine (122 curves) grew differently: `mmap order=random` by 6%, with a standard
-/// error of 1.3% within the runs.
-const GROWTH_BETWEEN_RUNS: f64 = 0.01;
-
 /// Sets the members that need a common range.
 fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     let points = pair.a.n.len();
@@ -219,11 +214,10 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
         comparison.detectable = Some(effect.detectable(LEVEL).max(options.smallest_effect));
     }
     comparison.change = change(comparison, options.smallest_effect);
-    // Growth is a ratio within one run, so differences between runs hardly affect it.
-    let growth_with = |between_runs| judge.effect(pair, &top_over_bottom(points), options, between_runs);
-    let growth = growth_with(0.0).map(|e| e.ratio());
+    let effect = judge.effect(pair, &top_over_bottom(points), options, options.growth_between_runs);
+    let growth = effect.as_ref().map(Effect::ratio);
     comparison.growth_ratio = growth;
-    comparison.growth_p = growth_with(GROWTH_BETWEEN_RUNS).map_or(1.0, |effect| effect.p());
+    comparison.growth_p = effect.map_or(1.0, |effect| effect.p());
     comparison.growth_p_adjusted = comparison.growth_p;
     comparison.same_growth = agreement(growth, options);
     if comparison.same_growth == Agreement::Different && comparison.same_law == Agreement::Inconclusive {

@@ -37,6 +37,9 @@ pub struct Options {
     /// run, which passes of one run cannot show. A/A runs measure it; it differs by benchmark. Default 0.05. With too
     /// small a value the differences between runs are reported.
     pub between_runs: f64,
+    /// The same of the growth. A growth is a ratio within one run, so it differs less than the level where the whole
+    /// curve moves, and as much where one end of it does. Default 0.02.
+    pub growth_between_runs: f64,
 }
 
 impl Default for Options {
@@ -55,6 +58,7 @@ impl Default for Options {
             paired: false,
             smallest_effect: 0.02,
             between_runs: 0.05,
+            growth_between_runs: 0.02,
         }
     }
 }

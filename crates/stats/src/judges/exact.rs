@@ -37,7 +37,8 @@ const CANARY_TOLERANCE: f64 = 1.005;
 
 impl Judge for Counted {
     fn options(&self, options: &Options) -> Options {
-        Options { draws: 0, law_tolerance: TOLERANCE, between_runs: 0.0, ..options.clone() }
+        let certain = Options { between_runs: 0.0, growth_between_runs: 0.0, ..options.clone() };
+        Options { draws: 0, law_tolerance: TOLERANCE, ..certain }
     }
 
     fn points_min(&self) -> usize {

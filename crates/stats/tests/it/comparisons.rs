@@ -85,7 +85,7 @@ fn single_passes_and_disjoint_ranges_are_not_compared() {
 #[test]
 fn law_factor_and_amount_are_told_apart() {
     let calm = |truth, seed| simulate(truth, Noise { tail: 0.0, ..Noise::of_cell(0.01) }, 9, seed);
-    let options = Options { between_runs: 0.01, ..Options::default() };
+    let options = Options { between_runs: 0.01, growth_between_runs: 0.01, ..Options::default() };
     let nature = |b: Curve| compare(&calm(Truth::Linear, 1), &b, &options).nature;
     assert_eq!(nature(scaled(calm(Truth::Linear, 2), 1.25)), Nature::Factor);
     assert_eq!(nature(calm(Truth::Constant, 2)), Nature::Law);

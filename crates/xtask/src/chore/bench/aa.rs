@@ -1,9 +1,10 @@
 //! `bench aa`: compares runs on one machine with each other. Every difference that is reported is false.
 //!
-//! The quick study runs `--runs` times (or records are given), and `landau show BASE OTHER --json` compares every pair,
-//! with the earlier one as the baseline. Ten runs give 45 pairs, near and far apart in time, so that drift of the
-//! machine is covered. Each pair is one report, corrected (Holm) for its number of comparisons, as two records of a
-//! user are. The promise is about reports: at most 5% may name any winner.
+//! The quick study runs `--runs` times (or records are given), and `landau compare BASE OTHER --json` compares every
+//! pair, with the earlier one as the baseline. Ten runs give 45 pairs, near and far apart in time, so that drift of the
+//! machine is covered. Each pair is one report, corrected (Holm) for its number of curves, as two records of a user
+//! are. The promise is about reports: at most 5% may name any winner. A growth, a cliff, a limit or a recurring outlier
+//! that is said to have changed is false as well, and counted beside the winners.
 //!
 //! It also prints in how many rows the records agree on the outcome, and how much each benchmark differs from run to
 //! run, in the form of `crates/report/src/between_runs.rs`.
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 const REPORTS_PER_FALSE: usize = 20;
 
 /// Standard deviations that components of variance are rounded up to.
-const GRID: [f64; 10] = [0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0];
+const GRID: [f64; 11] = [0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0];
 
 /// Arguments of `bench aa`.
 #[derive(Debug, clap::Args)]
@@ -39,12 +40,14 @@ pub(crate) struct Words {
 /// The report on a pair of records.
 #[derive(Default)]
 struct Report {
-    /// Number of comparisons.
+    /// Number of curves.
     count: usize,
-    /// Those that name a winner: where, and in which words.
+    /// Number of those of which one side is said to cost less.
+    winners: usize,
+    /// All that is said to have changed: where, and in which words.
     called: Vec<(String, String)>,
-    /// The logarithm of each ratio, by benchmark and phase.
-    logs: Vec<((String, String), f64)>,
+    /// The logarithms of the ratio of costs and of the ratio of growths, by benchmark and phase.
+    logs: Vec<((String, String), [Option<f64>; 2])>,
 }
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
@@ -57,22 +60,21 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     for (first, base) in records.iter().enumerate() {
         for (second, new) in records.iter().enumerate().skip(first + 1) {
             let report = compare(&landau, base, new)?;
-            let (base, new, called, of) = (first + 1, second + 1, report.called.len(), report.count);
-            println!("{new:2} against {base:2}: {called} of {of} comparisons name a winner");
+            println!("{:2} against {:2}: {}", second + 1, first + 1, report.summary());
             reports.push(report);
         }
     }
     for (place, text) in reports.iter().flat_map(|report| &report.called) {
         println!("  {place}: {text}");
     }
-    println!("\nvariation between runs:\n{}", components(&reports));
+    println!("\nvariation between runs, of the level and of the growth:\n{}", components(&reports));
     let outcomes = records.iter().map(|record| outcomes(&landau, record)).collect::<Result<Vec<_>>>()?;
     println!("{}", agreement(&outcomes));
-    let loud = reports.iter().filter(|report| !report.called.is_empty()).count();
-    let called: usize = reports.iter().map(|report| report.called.len()).sum();
-    let count: usize = reports.iter().map(|report| report.count).sum();
-    println!("{called} of {count} comparisons name a winner, in {loud} of {} reports", reports.len());
-    Ok(count > 0 && loud * REPORTS_PER_FALSE <= reports.len())
+    let with = |is: fn(&&Report) -> bool| reports.iter().filter(is).count();
+    let (loud, changed) = (with(|report| report.winners > 0), with(|report| !report.called.is_empty()));
+    let (curves, of): (usize, usize) = (reports.iter().map(|report| report.count).sum(), reports.len());
+    println!("{loud} of {of} reports name a winner, {changed} any change; {curves} curves compared");
+    Ok(curves > 0 && loud * REPORTS_PER_FALSE <= of)
 }
 
 fn measure(landau: &Path, runs: u32, folder: &Path) -> Result<Vec<PathBuf>> {
@@ -88,58 +90,74 @@ fn measure(landau: &Path, runs: u32, folder: &Path) -> Result<Vec<PathBuf>> {
     (1..=runs).map(one).collect()
 }
 
-/// Compares a pair of records.
-fn compare(landau: &Path, base: &Path, other: &Path) -> Result<Report> {
-    let answer = show(landau, &[base, other])?;
-    read(&answer)
+impl Report {
+    fn summary(&self) -> String {
+        let Self { count, winners, called, .. } = self;
+        format!("{winners} winners among {count} curves, {} changes in all", called.len())
+    }
 }
 
-/// Returns what `landau show --json` prints.
-fn show(landau: &Path, records: &[&Path]) -> Result<Value> {
-    let mut program = Program::new(landau).args(["show", "--json"]);
+/// Compares a pair of records.
+fn compare(landau: &Path, base: &Path, other: &Path) -> Result<Report> {
+    read(&answer(landau, "compare", &[base, other])?)
+}
+
+/// Returns what a command prints as JSON about records.
+fn answer(landau: &Path, command: &str, records: &[&Path]) -> Result<Value> {
+    let mut program = Program::new(landau).args([command, "--json"]);
     for path in records {
         program = program.arg(path.canonicalize().with_context(|| format!("find {}", path.display()))?);
     }
-    serde_json::from_str(&program.text()?).context("parse what `landau show --json` printed")
+    serde_json::from_str(&program.text()?).with_context(|| format!("parse what `landau {command} --json` printed"))
 }
 
-/// Reads the output of `landau show --json` for two records.
+/// Reads the output of `landau compare --json`.
 fn read(answer: &Value) -> Result<Report> {
-    let comparisons = answer["comparisons"].as_array().context("`landau show --json` printed no comparisons")?;
-    let mut report = Report { count: comparisons.len(), ..Report::default() };
-    for one in comparisons {
+    let list =
+        |name: &str| answer[name].as_array().with_context(|| format!("`landau compare --json` printed no `{name}`"));
+    let (curves, limits) = (list("curves")?, list("limits")?);
+    let mut report = Report { count: curves.len(), ..Report::default() };
+    for one in curves {
         let text = |name: &str| one[name].as_str().with_context(|| format!("a comparison has no `{name}`"));
         let (case, phase) = (text("case")?, text("phase")?);
-        ensure!(one.get("winner").is_some(), "a comparison has no `winner`");
-        if !one["winner"].is_null() {
+        report.winners += usize::from(text("result")? != "no_difference_proven");
+        if one["changed"].as_bool().context("a comparison has no `changed`")? {
             report.called.push((format!("{case} {phase}"), text("text")?.to_owned()));
         }
-        if let Some(ratio) = one["ratio"]["value"].as_f64() {
-            let benchmark = case.split(' ').next().unwrap_or_default();
-            report.logs.push(((benchmark.to_owned(), phase.to_owned()), ratio.ln()));
-        }
+        let log = |ratio: &Value| ratio["value"].as_f64().map(f64::ln);
+        let place = (text("benchmark")?.to_owned(), phase.to_owned());
+        report.logs.push((place, [log(&one["ratio"]), log(&one["growth"]["ratio"])]));
+    }
+    for one in limits {
+        report.called.push((one["case"].to_string(), one["text"].to_string()));
     }
     Ok(report)
 }
 
-/// The standard deviation between runs of each benchmark and phase, rounded up. Two runs differ by the square root of
-/// two of it.
+/// The standard deviations between runs of the level and of the growth of each benchmark and phase, rounded up. Two runs
+/// differ by the square root of two of them.
 fn components(reports: &[Report]) -> String {
-    let mut squares: BTreeMap<&(String, String), Vec<f64>> = BTreeMap::new();
-    for (place, log) in reports.iter().flat_map(|report| &report.logs) {
-        squares.entry(place).or_default().push(log * log / 2.0);
+    let mut squares: BTreeMap<&(String, String), [Vec<f64>; 2]> = BTreeMap::new();
+    for (place, logs) in reports.iter().flat_map(|report| &report.logs) {
+        let of_place = squares.entry(place).or_default();
+        for (squares, log) in of_place.iter_mut().zip(logs) {
+            squares.extend(log.map(|log| log * log / 2.0));
+        }
     }
-    let row = |((benchmark, phase), squares): (&(String, String), Vec<f64>)| {
-        let deviation = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
-        let rounded = GRID.iter().copied().find(|step| *step >= deviation).unwrap_or(1.0);
-        format!("    (\"{benchmark}\", \"{phase}\", {rounded:.2}),\n")
+    let rounded = |squares: &Vec<f64>| {
+        let deviation = (squares.iter().sum::<f64>() / squares.len().max(1) as f64).sqrt();
+        GRID.iter().copied().find(|step| *step >= deviation).unwrap_or(1.0)
+    };
+    let row = |((benchmark, phase), squares): (&(String, String), [Vec<f64>; 2])| {
+        let [level, growth] = squares.each_ref().map(rounded);
+        format!("    (\"{benchmark}\", \"{phase}\", {level:.2}, {growth:.2}),\n")
     };
     squares.into_iter().map(row).collect()
 }
 
 /// What the verdict on each row of a record says, by case and phase.
 fn outcomes(landau: &Path, record: &Path) -> Result<BTreeMap<String, Said>> {
-    said(&show(landau, &[record])?)
+    said(&answer(landau, "show", &[record])?)
 }
 
 /// Reads the verdicts from the output of `landau show --json` for one record.
@@ -158,25 +176,36 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn comparison(winner: &Value, ratio: f64) -> Value {
-        json!({"case": "bind range=1", "phase": "close", "winner": winner, "text": "w", "ratio": {"value": ratio}})
+    fn curve(result: &str, is_changed: bool, ratio: f64, growth: f64) -> Value {
+        json!({"benchmark": "bind", "case": "bind range=1", "phase": "close", "result": result, "changed": is_changed,
+            "text": "w", "ratio": {"value": ratio}, "growth": {"ratio": {"value": growth}}})
+    }
+
+    fn answer(curves: &[Value]) -> Value {
+        json!({"curves": curves, "limits": []})
     }
 
     #[test]
-    fn winners_and_ratios_are_read() {
-        let report =
-            read(&json!({"comparisons": [comparison(&json!("b"), 2.0), comparison(&Value::Null, 1.0)]})).unwrap();
-        assert_eq!((report.count, report.called.len()), (2, 1));
+    fn winners_changes_and_ratios_are_read() {
+        let curves = [
+            curve("faster", true, 2.0, 1.0),
+            curve("no_difference_proven", true, 1.0, 3.0),
+            curve("no_difference_proven", false, 1.0, 1.0),
+        ];
+        let report = read(&answer(&curves)).unwrap();
+        assert_eq!((report.count, report.winners, report.called.len()), (3, 1, 2));
         assert_eq!(report.called[0].0, "bind range=1 close");
-        assert_eq!(report.logs[0].0, ("bind".to_owned(), "close".to_owned()));
-        assert!(read(&json!({"comparisons": [{"case": "x"}]})).is_err() && read(&json!({"rows": []})).is_err());
+        assert_eq!(report.logs[1], (("bind".to_owned(), "close".to_owned()), [Some(0.0), Some(3_f64.ln())]));
+        let limit = json!({"curves": [], "limits": [{"case": "socket", "text": "came"}]});
+        assert_eq!(read(&limit).unwrap().called.len(), 1);
+        assert!(read(&answer(&[json!({"case": "x"})])).is_err() && read(&json!({"rows": []})).is_err());
     }
 
     /// Two runs that differ by 1% have a standard deviation of 0.7% between runs.
     #[test]
     fn components_are_rounded_up() {
-        let report = |ratio| read(&json!({"comparisons": [comparison(&Value::Null, ratio)]})).unwrap();
-        assert_eq!(components(&[report(1.01)]), "    (\"bind\", \"close\", 0.02),\n");
-        assert_eq!(components(&[report(2.0), report(0.5)]), "    (\"bind\", \"close\", 0.50),\n");
+        let report = |ratio, growth| read(&answer(&[curve("faster", true, ratio, growth)])).unwrap();
+        assert_eq!(components(&[report(1.01, 1.02)]), "    (\"bind\", \"close\", 0.01, 0.02),\n");
+        assert_eq!(components(&[report(2.0, 1.0), report(0.5, 1.0)]), "    (\"bind\", \"close\", 0.50, 0.01),\n");
     }
 }
