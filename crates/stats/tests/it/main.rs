@@ -5,6 +5,7 @@ mod claims;
 mod comparisons;
 mod exact;
 mod extrapolated;
+mod interleaved;
 mod properties;
 mod settled;
 mod shapes;
