@@ -23,8 +23,8 @@ fn curve<'v>(value: &'v Value, phase: &str) -> &'v Value {
     curves.iter().find(|one| one["phase"] == phase).unwrap_or_else(|| panic!("no phase {phase}: {value}"))
 }
 
-/// Each pass has its counterpart, so the comparison is paired by round. (Whether equal sides are called different is a
-/// matter of chance, once in twenty reports; docs/studies has the figures.)
+/// Each pass has its counterpart, so the comparison is paired by round. That equal sides are called different is a matter
+/// of chance, up to once in twenty reports, so it is not asserted here.
 #[test]
 fn both_sides_have_ordinary_records_with_paired_rounds() {
     let room = Room::new();
