@@ -32,7 +32,6 @@ pub struct Compared {
     /// Whether the variants of one record are compared, each with the default case of its benchmark.
     pub variants: bool,
     /// In what the new side differs, if both are the sides of one run (`landau run --against`).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
     /// What costs count.
     pub unit: Unit,
