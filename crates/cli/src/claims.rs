@@ -15,8 +15,8 @@ const ALL: &str = "*";
 ///
 /// # Errors
 ///
-/// Fails on a benchmark, phase, setting or value that does not exist, on a value that may be of several settings, and on
-/// several phases or values of one setting.
+/// Fails on a benchmark, phase, setting or value that does not exist, on a value that may be of several settings, and
+/// on several phases or values of one setting.
 pub(crate) fn resolved(claim: &Claim) -> anyhow::Result<Claim> {
     let subject = resolved_subject(&claim.subject)?;
     let assertion = match &claim.assertion {

@@ -65,8 +65,8 @@ pub struct Source<'a> {
     pub name: &'a str,
 }
 
-/// Returns the answer of a record to the claim of a line, whose words are phases, `*` and `SETTING=VALUE`. A claim about
-/// all phases passes if each passes.
+/// Returns the answer of a record to the claim of a line, whose words are phases, `*` and `SETTING=VALUE`. A claim
+/// about all phases passes if each passes.
 pub fn check(placed: &Placed, record: Source<'_>, base: Option<Source<'_>>) -> Checked {
     let claim = &placed.claim;
     let (curves, missing) = match subject::resolve(&claim.subject, record.analysis) {

@@ -141,7 +141,7 @@ fn parsed(name: &str, text: &str) -> anyhow::Result<Vec<Placed>> {
     })
 }
 
-/// Measures the cases of resolved claims as far as they ask, with the passes of the quick study, and returns the record.
+/// Measures the cases of resolved claims as far as they ask, with the passes of the quick study. Returns the record.
 fn measure(placed: &[Placed], directory: &Path) -> anyhow::Result<PathBuf> {
     let record = directory.join("now.landau.ndjson");
     let mut command = Command::new(landau_sys::process::this_program()?);

@@ -138,7 +138,7 @@ fn an_invalid_file_of_claims_is_shown_with_its_lines() {
 fn a_closed_pipe_does_not_change_the_status() {
     let room = Room::new();
     for (claim, status) in
-        [("bind: < 1ns at 900", 1), ("bind: > 1ns at 900", 0), ("bind: no cliff below 90000000", 125)]
+        [("bind: < 1ns at 900", 1), ("bind: > 1ns at 900", 0), ("socket: no cliff below 90000000", 125)]
     {
         // The reader is gone when the first process ends, before the answer is there.
         let script = r#"{ "$0" check --claim "$1" "$2"; echo $? >status; } | true"#;
@@ -163,18 +163,18 @@ fn a_claim_about_all_phases_is_decided_for_each() {
     assert_eq!(phases, ["socket", "bind", "close"]);
     assert!(curves.iter().all(|one| one["answer"] == "pass" && one["value"]["value"].as_f64() > Some(1.0)), "{value}");
     let text = value["claims"][0]["text"].as_str().unwrap();
-    assert!(phases.iter().all(|phase| text.contains(&format!("bind · {phase}: "))), "{text}");
+    assert!(phases.iter().all(|phase| text.contains(&format!(" · {phase}: "))), "{text}");
     // Only those that fail are told if one does.
     let value = json(&room.landau(&["check", "--claim", "bind.*: no cliff", &sample(), "--json"]));
     let (claim, text) = (&value["claims"][0], value["claims"][0]["text"].as_str().unwrap());
     assert!(
-        claim["answer"] == "fail" && text.contains("bind · bind: cliff at n = 1,002") && !text.contains("none up to"),
+        claim["answer"] == "fail" && text.contains(" · bind: cliff at n = 1,002") && !text.contains("none up to"),
         "{claim}"
     );
 }
 
-/// The sample's bind has a cliff at 1,002: beside it, and of a ratio beyond it, nothing is said; the growth across it is
-/// that of the costs.
+/// The sample's bind has a cliff at 1,002: beside it, and of a ratio beyond it, nothing is said; the growth across it
+/// is that of the costs.
 #[test]
 fn what_lies_beside_a_cliff_is_inconclusive() {
     let room = Room::new();

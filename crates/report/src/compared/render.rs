@@ -88,8 +88,8 @@ fn summary(one: &Compared) -> String {
     });
     let level = percent(1.0 - LEVEL);
     format!(
-        "{shown}{seen} Intervals are 95%. That costs differ is shown at {level} over all curves together, and so is that \
-         growths differ; cliffs, limits and outliers follow rules."
+        "{shown}{seen} Intervals are 95%. That costs differ is shown at {level} over all curves together, and so is \
+         that growths differ; cliffs, limits and outliers follow rules."
     )
 }
 

@@ -84,8 +84,8 @@ impl Ladders {
         ]
     }
 
-    /// Whether the same step removes most in every record, and which one does in each. The first is said only of records
-    /// whose intervals show it.
+    /// Whether the same step removes most in every record, and which one does in each. The first is said only of
+    /// records whose intervals show it.
     pub fn sentences(&self) -> Vec<String> {
         let steps: Vec<Option<&str>> =
             self.records.iter().map(|one| one.ladder.clearly_largest().map(|step| step.name.as_str())).collect();
