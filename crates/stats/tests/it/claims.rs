@@ -190,7 +190,8 @@ fn scaled(mut curve: Curve, factor: f64) -> Curve {
 }
 
 /// A call that became slower by 3% and by 10%, paired by round as two variants of one record are: they share what the
-/// machine did in a round and have noise of their own. The first is compared with no change, the second with half of it.
+/// machine did in a round and have noise of their own. The first is compared with no change, the second with half of
+/// it.
 #[test]
 fn a_slower_call_is_found_by_its_ratio() {
     let options = Options { paired: true, ..Options::default() };

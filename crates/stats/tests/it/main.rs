@@ -6,6 +6,7 @@ mod comparisons;
 mod exact;
 mod extrapolated;
 mod interleaved;
+mod ministat;
 mod properties;
 mod settled;
 mod shapes;
