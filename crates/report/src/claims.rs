@@ -1,6 +1,8 @@
 //! Claims about records: binds each claim to curves of a record and words the decision of `landau-stats`.
 
 pub mod junit;
+#[cfg(test)]
+mod project;
 mod subject;
 
 use crate::analysis::{options_of, present};

@@ -26,6 +26,8 @@ pub mod precision;
 pub mod quantity;
 mod reduce;
 mod section;
+#[cfg(test)]
+mod simulated;
 pub mod svg;
 pub mod table;
 pub mod text;

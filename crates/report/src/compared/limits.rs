@@ -82,3 +82,56 @@ fn is_same(a: &LimitMet<'_>, b: &LimitMet<'_>) -> bool {
     let overlap = a.range.0 as f64 <= b.range.1 as f64 * SAME_N && b.range.0 as f64 <= a.range.1 as f64 * SAME_N;
     a.limit.error == b.limit.error && overlap
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::{SimulatedCase, record};
+    use landau_stats::dense::{Noise, simulate, truths};
+
+    /// Five passes that end at a limit, each up to two calls earlier.
+    fn limited(n: u32, seed: u64) -> landau_record::Record {
+        let ends: Vec<u32> = (0..5).map(|pass| n - ((seed + 7 * pass) % 3) as u32).collect();
+        let mut curve = simulate(&truths(n)[0], &Noise::of_call(0.05), n, 5, 4 * seed + 1);
+        for (pass, end) in curve.passes.iter_mut().zip(&ends) {
+            pass.n.truncate(*end as usize - 1);
+            pass.costs.truncate(*end as usize - 1);
+        }
+        record(&[SimulatedCase {
+            benchmark: "open".to_owned(),
+            phases: vec![("open".to_owned(), curve)],
+            limits: ends.iter().map(|end| u64::from(*end)).collect(),
+            ..SimulatedCase::default()
+        }])
+    }
+
+    fn changes(base: &landau_record::Record, new: &landau_record::Record) -> Vec<LimitChange> {
+        of(&Analysis::of(base), &Analysis::of(new), ["old", "new"])
+    }
+
+    /// A limit that became lower by 5% is found in each of twenty pairs, with both places; one that passes meet a call
+    /// or two apart has not moved in any. A limit that came, or went, is one side's alone.
+    #[test]
+    fn a_lower_limit_is_found() {
+        for seed in 0..20 {
+            let (base, same, lower) = (limited(2_000, seed), limited(2_000, seed + 20), limited(1_900, seed + 40));
+            assert_eq!(changes(&base, &same), Vec::new(), "{seed}");
+            let [change] = changes(&base, &lower).try_into().unwrap();
+            let places = [change.base.unwrap().n, change.new.unwrap().n];
+            assert!(places[0].1 == 2_000 && places[1].1 == 1_900, "{seed}: {places:?}");
+            assert!(change.text.starts_with("EMFILE at n = 1,998–2,000 in old, EMFILE at n = 1,898–1,900 in new"));
+        }
+        let (low, mut none) = (limited(1_000, 1), limited(2_000, 1));
+        none.passes.iter_mut().flat_map(|pass| &mut pass.end).for_each(|end| end.limit = None);
+        assert!(
+            changes(&none, &low)[0].text.contains("in new; none in old up to n = 1,999"),
+            "{:?}",
+            changes(&none, &low)
+        );
+        assert!(changes(&low, &none)[0].new.is_none());
+        // A run that ended earlier says nothing.
+        none.passes.iter_mut().flat_map(|pass| pass.series.values_mut()).for_each(|lane| lane.n.truncate(900));
+        none.passes.iter_mut().flat_map(|pass| pass.series.values_mut()).for_each(|lane| lane.costs.truncate(900));
+        assert_eq!(changes(&low, &none), Vec::new());
+    }
+}
