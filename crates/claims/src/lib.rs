@@ -6,8 +6,8 @@
 //! ```text
 //! claim     = subject ":" assertion
 //!           | subject "." unit "@" N relation NUMBER             a cost at n = N
-//! subject   = BENCHMARK { "." WORD } [ "." unit ]                WORD: a phase, "*" for all phases, SETTING=VALUE, or a
-//!                                                                value that only one setting has
+//! subject   = BENCHMARK { "." WORD } [ "." unit ]                WORD: a phase, "*" for all phases, SETTING=VALUE, or
+//!                                                                a value that only one setting has
 //! unit      = "ns" | "instructions"
 //! assertion = law [ "within" PERCENT ] [ "to" N ]                "within" with O(1) only [default: 10%]
 //!           | "grows" "at" "most" law [ "to" N ]

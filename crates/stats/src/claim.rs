@@ -32,8 +32,8 @@ pub enum Answer {
 pub struct Decision {
     /// The answer.
     pub answer: Answer,
-    /// The quantity that the claim bounds: a growth with its 90% interval (across a cliff one of 95% at least), a cost or
-    /// a ratio with its 95% interval, a local exponent with its 95% interval.
+    /// The quantity that the claim bounds: a growth with its 90% interval (across a cliff one of 95% at least), a cost
+    /// or a ratio with its 95% interval, a local exponent with its 95% interval.
     pub value: Option<Estimate>,
     /// What decided.
     pub evidence: Evidence,

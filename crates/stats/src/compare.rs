@@ -416,8 +416,8 @@ fn adjusted(p: &[f64]) -> Vec<f64> {
 }
 
 /// Corrects the comparisons of one report for their number (Holm) and withdraws differences that are no longer
-/// significant. Whether costs differ and whether growths differ are two questions, each with its own correction; that the
-/// law or the growth changed is told only if the second one is answered.
+/// significant. Whether costs differ and whether growths differ are two questions, each with its own correction; that
+/// the law or the growth changed is told only if the second one is answered.
 pub fn holm(comparisons: &mut [Comparison]) {
     let count = comparisons.len();
     let costs = adjusted(&comparisons.iter().map(|one| one.p).collect::<Vec<f64>>());

@@ -6,8 +6,8 @@
 //!
 //! This is a rule without a p value. Fisher's test over calls would take the calls of a pass for independent, and one
 //! over passes has too few of them: its smallest p value for five passes and five is 1/252, so that a correction for
-//! more than twelve groups would undo every finding. What each pass has by the toss of a coin is told as a change in 0.2% of
-//! the cases with five passes each (2.1% if Fisher's test at 5% decided); `a_coin_makes_no_change` computes it.
+//! more than twelve groups would undo every finding. What each pass has by the toss of a coin is told as a change in
+//! 0.2% of the cases with five passes each (2.1% if Fisher's test at 5% decided); `a_coin_makes_no_change` computes it.
 //!
 //! The passes of a run share what earlier programs left in the slabs: the period of small outliers, or where it begins,
 //! depends on that. So only large outliers are compared, and tables that double; and a period that the other curve has
