@@ -15,6 +15,9 @@ pub(crate) enum StudyWord {
     /// Every case at full size, nine passes: socket, bind and mmap until the kernel refuses another object
     /// (`RLIMIT_NOFILE`, the port range, `vm.max_map_count`); bound the time with `--time-limit`
     Full,
+    /// A few minutes: the tests of the studies of 2001, 2003 and 2004, each with its authors' parameters and method and
+    /// with Landau's, and where the conclusions differ
+    Then,
 }
 
 impl StudyWord {
@@ -24,6 +27,7 @@ impl StudyWord {
             StudyWord::Smoke => Study::Smoke,
             StudyWord::Quick => Study::Quick,
             StudyWord::Full => Study::Full,
+            StudyWord::Then => Study::Then,
         }
     }
 }
@@ -38,7 +42,7 @@ pub(crate) struct Measurement {
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) study: StudyWord,
     /// Repeat each case (a benchmark with one set of parameter values) this many times, each time in a fresh process
-    /// [default: smoke 1, quick 5, full 9]
+    /// [default: smoke 1, quick 5, full 9, then 5]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) passes: Option<u32>,
     #[command(flatten)]

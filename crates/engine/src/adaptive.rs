@@ -19,7 +19,7 @@ const LEAST: Duration = Duration::from_secs(10);
 /// In a quick study of everything, whose planned passes take 55 to 70 s on two processors, they end within two minutes.
 fn longest(study: Study, took: Duration) -> Duration {
     match study {
-        Study::Smoke | Study::Quick => (took * 3 / 4).clamp(LEAST, Duration::from_secs(45)),
+        Study::Smoke | Study::Quick | Study::Then => (took * 3 / 4).clamp(LEAST, Duration::from_secs(45)),
         Study::Full => (took / 2).clamp(LEAST, Duration::from_secs(15 * 60)),
     }
 }

@@ -51,6 +51,27 @@ impl Variant {
     }
 }
 
+/// A case of the study `then`, which repeats the tests of earlier studies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplayCase {
+    /// The earlier study and how often it ran the test, if the case repeats the study's method.
+    pub author: Option<(&'static str, u32)>,
+    /// The settings that differ from those of the quick study.
+    pub settings: &'static [(&'static str, &'static str)],
+}
+
+impl ReplayCase {
+    /// Returns a case by the method of that study, which ran the test so often.
+    pub const fn author(study: &'static str, runs: u32, settings: &'static [(&'static str, &'static str)]) -> Self {
+        Self { author: Some((study, runs)), settings }
+    }
+
+    /// Returns a case by the method of this program.
+    pub const fn corrected(settings: &'static [(&'static str, &'static str)]) -> Self {
+        Self { author: None, settings }
+    }
+}
+
 /// Whether a benchmark can run on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Support {
@@ -112,6 +133,8 @@ pub trait Benchmark: Sized + 'static {
     const PARAMETERS: &'static [Parameter];
     /// The cases besides the default one.
     const VARIANTS: &'static [Variant] = &[];
+    /// The cases of the study `then`; none if no earlier study had such a test.
+    const REPLAYS: &'static [ReplayCase] = &[];
     /// Settings of the quick study when an emulator counts instructions. The emulator takes about fifty times as long,
     /// and a curve without noise shows its law in fewer steps.
     const EMULATED: &'static [(&'static str, &'static str)] = &[];

@@ -3,8 +3,8 @@
 
 use crate::order::Report;
 use crate::{
-    Annotation, Benchmark, Context, Cost, Error, Host, Parameter, Phase, Settings, Study, Support, Timer, Variant,
-    drive,
+    Annotation, Benchmark, Context, Cost, Error, Host, Parameter, Phase, ReplayCase, Settings, Study, Support, Timer,
+    Variant, drive,
 };
 use landau_record::former;
 use landau_record::schema::Timeline;
@@ -24,6 +24,8 @@ pub struct Entry {
     pub parameters: &'static [Parameter],
     /// [`Benchmark::VARIANTS`].
     pub variants: &'static [Variant],
+    /// [`Benchmark::REPLAYS`].
+    pub replays: &'static [ReplayCase],
     /// [`Benchmark::EMULATED`].
     pub emulated: &'static [(&'static str, &'static str)],
     /// [`Benchmark::TIMELINE`].
@@ -60,6 +62,7 @@ impl Entry {
             phases: B::PHASES,
             parameters: B::PARAMETERS,
             variants: B::VARIANTS,
+            replays: B::REPLAYS,
             emulated: B::EMULATED,
             timeline: B::TIMELINE,
             in_quick: B::IN_QUICK,

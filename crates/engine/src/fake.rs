@@ -1,7 +1,8 @@
 //! A benchmark that is never run: tests of planning need only its description.
 
 use crate::{
-    Benchmark, Context, Cost, Entry, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
+    Benchmark, Context, Cost, Entry, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Support, Timer,
+    Variant,
 };
 
 pub(crate) struct Fake;
@@ -17,6 +18,12 @@ impl Benchmark for Fake {
     ];
     const VARIANTS: &'static [Variant] =
         &[Variant::always(&[("colour", "blue")]), Variant::full(&[("colour", "blue"), ("n", "7")])];
+    const REPLAYS: &'static [ReplayCase] = &[
+        ReplayCase::author("2003", 3, &[("n", "30")]),
+        ReplayCase::author("2001", 1, &[("colour", "blue"), ("n", "40")]),
+        ReplayCase::corrected(&[]),
+        ReplayCase::corrected(&[("colour", "blue")]),
+    ];
     const CAVEATS: &'static [&'static str] = &[];
     const SOURCE: &'static str = "";
 

@@ -4,7 +4,9 @@
 use crate::request::{Chosen, Override, choose, chosen_cases, overrides};
 use crate::size::{Free, fit};
 use crate::{Cost, Entry, Error, Fault, Parameter, Request, Settings, StepWindows, Study, Support};
-use landau_record::schema::{Adaptive, Annotation, AnnotationKind, Case, Host, Phase, Reduced, Side, Skip, Unit};
+use landau_record::schema::{
+    Adaptive, Annotation, AnnotationKind, Case, Host, Phase, Reduced, Replay, Side, Skip, Unit,
+};
 use landau_sys::clock::Clock;
 use landau_sys::system::headroom;
 use std::collections::BTreeMap;
@@ -83,12 +85,17 @@ impl Plan {
                 skips.push(Skip { label: entry.name.to_owned(), reason });
                 continue;
             }
+            if request.study == Study::Then && entry.replays.is_empty() && !request.names.is_empty() {
+                let reason = "no study of 2001, 2003 or 2004 had such a test".to_owned();
+                skips.push(Skip { label: entry.name.to_owned(), reason });
+            }
             let varied = varied(&request.varied, entry.name);
             let mut labels = Vec::new();
-            for settings in variants(entry, request.study, host.clock.unit, &own, &of_user) {
-                let label = label_without(entry, &settings, request.study, &varied);
+            for (settings, replay) in cases_of(entry, request.study, host.clock.unit, &own, &of_user) {
+                let of_study = replay.as_ref().map_or(String::new(), |replay| format!(" as in {}", replay.study));
+                let label = label_without(entry, &settings, request.study, &varied) + &of_study;
                 if !varied.is_empty() && labels.contains(&label) {
-                    let label = self::label(entry, &settings, request.study);
+                    let label = self::label(entry, &settings, request.study) + &of_study;
                     let reason = format!("the sides of this run differ in `{}`", varied.join("`, `"));
                     skips.push(Skip { label, reason });
                     continue;
@@ -101,7 +108,8 @@ impl Plan {
                 match size {
                     Err(reason) => skips.push(Skip { label, reason }),
                     Ok((n, reduced)) => {
-                        cases.push(case(cases.len() as u32, entry, label, settings, n, reduced, &host));
+                        let planned = case(cases.len() as u32, entry, label, settings, n, reduced, &host);
+                        cases.push(Planned { case: Case { replay, ..planned.case }, ..planned });
                     }
                 }
             }
@@ -133,8 +141,12 @@ impl Plan {
     }
 
     /// Returns whether a case has a pass in a planned round. A case whose passes take long may have fewer than there
-    /// are rounds, unless the user chose their number. They are spread from the first round to the last.
+    /// are rounds, unless the user chose their number. They are spread from the first round to the last. A case by the
+    /// method of an earlier study has as many as that study had runs, from the first round on.
     pub fn is_in_round(&self, case: &Planned, round: u32) -> bool {
+        if let Some(replay) = &case.case.replay {
+            return round < replay.runs.min(self.pass_count);
+        }
         let most = (case.entry.most_passes)(&case.settings).filter(|_| !self.is_pass_count_chosen);
         match (most, self.pass_count.saturating_sub(1)) {
             (Some(most), last) if most <= last => {
@@ -155,6 +167,35 @@ impl Plan {
         let planned: u64 = self.cases.iter().map(of_case).sum();
         planned * if self.adaptive.is_off() { 1 } else { 2 } + (1 << 20)
     }
+}
+
+/// Returns the settings of each case of a benchmark in a study, and the earlier study whose method the case repeats.
+/// The user's settings replace those of this program's cases only: the parameters of an earlier study are its own.
+fn cases_of(
+    entry: &Entry,
+    study: Study,
+    unit: Unit,
+    overrides: &[Override],
+    chosen: &[Chosen],
+) -> Vec<(Settings, Option<Replay>)> {
+    if study != Study::Then || chosen.iter().any(|case| case.benchmark == entry.name) {
+        return variants(entry, study, unit, overrides, chosen).into_iter().map(|settings| (settings, None)).collect();
+    }
+    let mut found: Vec<(Settings, Option<Replay>)> = Vec::new();
+    for one in entry.replays {
+        let mut settings = Settings::of_study(entry.parameters, study);
+        for (name, value) in one.settings {
+            settings.set(name, value);
+        }
+        for one in overrides.iter().filter(|_| one.author.is_none()) {
+            settings.set(one.name, one.value);
+        }
+        let case = (settings, one.author.map(|(study, runs)| Replay { study: study.to_owned(), runs }));
+        if !found.contains(&case) {
+            found.push(case);
+        }
+    }
+    found
 }
 
 /// Returns the settings of each case of a benchmark: the study's values, replaced by each variant's, then the user's.
@@ -237,6 +278,7 @@ fn case(
         reduced,
         annotations,
         timeline: entry.timeline,
+        replay: None,
     };
     Planned { case, entry: *entry, settings }
 }
@@ -327,6 +369,20 @@ mod tests {
         assert_eq!(rounds(&full), (0..9).collect::<Vec<u32>>());
         assert!(record_bytes < full.record_bytes());
         assert_eq!(rounds(&plan(Study::Full, &[])), (0..9).collect::<Vec<u32>>());
+    }
+
+    /// The cases by an earlier study's method keep its parameters and have as many passes as it had runs; those by this
+    /// program's have the planned ones, with what the user sets.
+    #[test]
+    fn the_study_then_has_both_methods() {
+        let then = plan(Study::Then, &["fake.n=50"]);
+        assert_eq!(labels(&then), ["fake as in 2003", "fake colour=blue as in 2001", "fake", "fake colour=blue"]);
+        assert_eq!(then.cases.iter().map(|one| one.case.n).collect::<Vec<_>>(), [30, 40, 50, 50]);
+        let passes = |one: &Planned| (0..then.pass_count).filter(|&round| then.is_in_round(one, round)).count();
+        assert_eq!(then.cases.iter().map(passes).collect::<Vec<_>>(), [3, 1, 5, 5]);
+        assert_eq!(then.cases[0].case.replay, Some(Replay { study: "2003".to_owned(), runs: 3 }));
+        assert_eq!(then.cases[2].case.replay, None);
+        assert!(plan(Study::Quick, &[]).cases.iter().all(|one| one.case.replay.is_none()));
     }
 
     /// An override that makes two variants equal must not measure the same case twice.

@@ -46,7 +46,7 @@ pub struct Parameter {
     pub kind: Kind,
     /// Its value in the smoke study: small enough for a test.
     pub smoke: &'static str,
-    /// Its value in the quick study.
+    /// Its value in the quick study, and in the study `then` where that names no other.
     pub quick: &'static str,
     /// Its value in the full study.
     pub full: &'static str,
@@ -74,7 +74,7 @@ impl Parameter {
     pub fn value(&self, study: Study) -> &'static str {
         match study {
             Study::Smoke => self.smoke,
-            Study::Quick => self.quick,
+            Study::Quick | Study::Then => self.quick,
             Study::Full => self.full,
         }
     }

@@ -63,6 +63,7 @@ pub fn case(job: &Job, urls: &[String]) -> Case {
         reduced: None,
         annotations: Vec::new(),
         timeline: None,
+        replay: None,
     }
 }
 

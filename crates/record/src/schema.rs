@@ -12,7 +12,7 @@ mod pass;
 mod side;
 mod unit;
 
-pub use case::{Annotation, AnnotationKind, Case, Direction, Phase, Reduced, Skip, Timeline};
+pub use case::{Annotation, AnnotationKind, Case, Direction, Phase, Reduced, Replay, Skip, Timeline};
 pub use explanation::{Chain, Explanation, FunctionCost};
 pub use facts::{Fact, FactUnit, Facts};
 pub use host::{Cache, Clock, Host};

@@ -517,6 +517,7 @@ mod tests {
                 reduced: None,
                 annotations: Vec::new(),
                 timeline: None,
+                replay: None,
             });
             // The naive test has a round that the others lack, and the machine becomes slower.
             for round in (0..4).filter(|round| number == 0 || *round != 1) {

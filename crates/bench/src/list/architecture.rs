@@ -20,8 +20,8 @@ use crate::idle_poll::IdlePoll;
 use crate::server::loopback_works;
 use landau_architectures::{WORK, Workload, list};
 use landau_engine::{
-    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings,
-    Stop, Study, Support, Timer, Unit, Variant,
+    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, ReplayCase,
+    Settings, Stop, Study, Support, Timer, Unit, Variant,
 };
 use landau_sys::clock::monotonic_ns;
 use landau_sys::fork_helper::image;
@@ -153,6 +153,14 @@ impl Benchmark for Architecture {
         Variant::full(&[("workload", "work"), ("architecture", "io_uring")]),
         Variant::full(&[("workload", "work"), ("backend", "poll")]),
         Variant::full(&[("workload", "work"), ("backend", "select")]),
+    ];
+    const REPLAYS: &'static [ReplayCase] = &[
+        ReplayCase::author("2001", 1, &[("n", "1000")]),
+        ReplayCase::author("2001", 1, &[("n", "1000"), ("architecture", "exec")]),
+        ReplayCase::author("2001", 1, &[("n", "1000"), ("architecture", "thread")]),
+        ReplayCase::corrected(&[("n", "1000")]),
+        ReplayCase::corrected(&[("n", "1000"), ("architecture", "exec")]),
+        ReplayCase::corrected(&[("n", "1000"), ("architecture", "thread")]),
     ];
     const IN_QUICK: bool = false;
     const CAVEATS: &'static [&'static str] = &[

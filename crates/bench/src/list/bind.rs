@@ -13,8 +13,8 @@
 //! 6 November 2003.
 
 use landau_engine::{
-    Annotation, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer,
-    Unit, Variant,
+    Annotation, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Study,
+    Support, Timer, Unit, Variant,
 };
 use landau_sys::descriptor::close;
 use landau_sys::process::DescriptorHolder;
@@ -80,6 +80,11 @@ impl Benchmark for Bind {
         Variant::always(&[("range", "40000-42001"), ("family", "v6"), ("v6only", "off")]),
         Variant::full(&[("family", "v6"), ("v6only", "on")]),
         Variant::full(&[("family", "v6"), ("v6only", "off")]),
+    ];
+    const REPLAYS: &'static [ReplayCase] = &[
+        ReplayCase::author("2003", 5, &[("n", "10000")]),
+        // Past half of the port range.
+        ReplayCase::corrected(&[]),
     ];
     const CAVEATS: &'static [&'static str] = &[
         "A measurement that stops at a third of the port range misses the cliff at half of it.",

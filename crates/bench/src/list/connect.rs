@@ -15,7 +15,8 @@ use crate::backend;
 use crate::pool::ConnectionPool;
 use crate::server;
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
+    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Study, Support, Timer,
+    Variant,
 };
 
 /// State of a pass.
@@ -137,6 +138,12 @@ impl Benchmark for Connect {
     ];
     const PARAMETERS: &'static [Parameter] = PARAMETERS;
     const VARIANTS: &'static [Variant] = VARIANTS;
+    // The program of 2003 took both latencies in one run, on connections that it had just opened; its idle connections
+    // never sent a byte.
+    const REPLAYS: &'static [ReplayCase] = &[
+        ReplayCase::author("2003", 5, &[("n", "5000"), ("connections", "silent")]),
+        ReplayCase::corrected(&[("n", "5000"), ("connections", "silent")]),
+    ];
     const CAVEATS: &'static [&'static str] = &[
         CAVEAT_LOOPBACK,
         CAVEAT_CLOSED_LOOP,

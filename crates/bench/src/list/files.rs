@@ -18,8 +18,8 @@
 use crate::placement::PassDirectory;
 use crate::volume::{FileSystem, Volume, unmountable};
 use landau_engine::{
-    Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Sequence, Settings, Stop, Study, Support,
-    Timer, Variant,
+    Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, ReplayCase, Sequence, Settings, Stop,
+    Study, Support, Timer, Variant,
 };
 use landau_sys::clock::monotonic_ns;
 use landau_sys::descriptor::close;
@@ -261,6 +261,15 @@ impl Benchmark for Files {
         Variant::full(&[("filesystem", "btrfs")]),
         Variant::full(&[("filesystem", "tmpfs")]),
         Variant::full(&[("size", "0B"), ("n", "1000000")]),
+    ];
+    // Of the study's sizes the smallest and the largest, the two that the article names. The corrected cases differ in
+    // the durability alone, which the study did not control.
+    const REPLAYS: &'static [ReplayCase] = &[
+        ReplayCase::author("2001", 1, &[("n", "10000")]),
+        ReplayCase::author("2001", 1, &[("n", "10000"), ("size", "128KiB")]),
+        ReplayCase::corrected(&[("n", "300")]),
+        ReplayCase::corrected(&[("n", "300"), ("durability", "fsync")]),
+        ReplayCase::corrected(&[("n", "300"), ("durability", "fsync-directory")]),
     ];
     const IN_QUICK: bool = false;
     const MEASURES_FOLDER: bool = true;

@@ -13,7 +13,7 @@
 //! first (`order=creation`).
 
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
+    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Support, Timer, Variant,
 };
 use landau_sys::fork_helper::{ForkHelper, LINKAGES, METHODS, image};
 use landau_sys::system::pin;
@@ -90,6 +90,12 @@ impl Benchmark for Fork {
         Variant::full(&[("resident", "256MiB"), ("n", "1000")]),
         Variant::full(&[("mappings", "2000"), ("n", "1000")]),
         Variant::full(&[("processors", "all")]),
+    ];
+    const REPLAYS: &'static [ReplayCase] = &[
+        ReplayCase::author("2003", 5, &[("n", "3000"), ("order", "creation")]),
+        ReplayCase::author("2003", 5, &[("n", "3000"), ("order", "creation"), ("linkage", "static")]),
+        ReplayCase::corrected(&[("n", "5000"), ("order", "creation")]),
+        ReplayCase::corrected(&[("n", "5000"), ("order", "creation"), ("linkage", "static")]),
     ];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
     const CAVEATS: &'static [&'static str] = &[

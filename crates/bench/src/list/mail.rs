@@ -23,8 +23,8 @@ use crate::idle_poll::IdlePoll;
 use crate::receiver::Receiver;
 use crate::server::loopback_works;
 use landau_engine::{
-    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings,
-    Stop, Study, Support, Timer, Unit, Variant,
+    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, ReplayCase,
+    Settings, Stop, Study, Support, Timer, Unit, Variant,
 };
 use landau_mail::synthetic::Shape;
 use landau_mail::{Backoff, Delivery, Envelope, Feedback, Limits, Mode, Run, Source, Sync};
@@ -219,6 +219,8 @@ impl Benchmark for Mail {
         Variant::full(&[("grows", "recipients"), ("mode", "data"), ("per_connection", "1")]),
         Variant::full(&[("grows", "recipients"), ("mode", "data"), ("sync", "always")]),
     ];
+    const REPLAYS: &'static [ReplayCase] =
+        &[ReplayCase::author("2001", 1, &[("n", "3000")]), ReplayCase::corrected(&[("n", "3000")])];
     const CAVEATS: &'static [&'static str] = &[
         "Engine and sink run on two processors of one machine. There is no network between them, and the kernel \
          receives each segment on the sender's processor.",

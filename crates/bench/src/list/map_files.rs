@@ -9,7 +9,7 @@
 //! bytes), made after Thor Lancelot Simon's objection to mapping pages of one file.
 
 use crate::files::many_files;
-use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings, Stop, Timer};
+use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, ReplayCase, Settings, Stop, Timer};
 use landau_sys::descriptor::{close, open};
 use landau_sys::disk::dirty_pages;
 use landau_sys::memory::{Mapping, page_bytes};
@@ -47,6 +47,8 @@ impl Benchmark for MapFiles {
         Phase::down("close", "close() of the file that was just unmapped"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "mapped files")];
+    const REPLAYS: &'static [ReplayCase] =
+        &[ReplayCase::author("2003", 5, &[("n", "10000")]), ReplayCase::corrected(&[("n", "19000")])];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];
     const CAVEATS: &'static [&'static str] = &[
         "Every file is in the page cache; without it the first access costs a thousand times more.",

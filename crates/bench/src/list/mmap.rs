@@ -11,8 +11,8 @@
 
 use crate::files::{big_file, page_byte};
 use landau_engine::{
-    Annotation, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer,
-    Variant,
+    Annotation, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Study,
+    Support, Timer, Variant,
 };
 use landau_sys::disk::dirty_pages;
 use landau_sys::memory::{CAN_POPULATE, Mapping, page_bytes};
@@ -78,6 +78,8 @@ impl Benchmark for Mmap {
         Variant::always(&[("populate", "on")]),
         Variant::full(&[("until", "limit")]),
     ];
+    const REPLAYS: &'static [ReplayCase] =
+        &[ReplayCase::author("2003", 5, &[("n", "10000")]), ReplayCase::corrected(&[("until", "limit")])];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];
     const CAVEATS: &'static [&'static str] = &[
         "Every second page of one file is mapped, so no system can merge adjacent mappings; map_files maps many files.",

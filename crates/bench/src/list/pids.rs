@@ -11,7 +11,9 @@
 //! Source: D. Schultz, "Process Creation/Destruction Benchmarks" (February 2004), which compared three allocators in
 //! FreeBSD with 1,000 and later 10,000 forks; the models name theirs.
 
-use landau_engine::{Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support};
+use landau_engine::{
+    Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Support,
+};
 use landau_engine::{Timer, Variant};
 use landau_pids::measure::Experiment;
 use landau_pids::{Population, Refused, Workload, list, named};
@@ -68,6 +70,11 @@ impl Benchmark for Pids {
         Variant::full(&[("workload", "groups")]),
         Variant::full(&[("workload", "turnover")]),
         Variant::full(&[("allocator", "hash-probe"), ("workload", "turnover")]),
+    ];
+    const REPLAYS: &'static [ReplayCase] = &[
+        ReplayCase::corrected(&[]),
+        ReplayCase::corrected(&[("allocator", "netbsd-table")]),
+        ReplayCase::corrected(&[("allocator", "hash-probe")]),
     ];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
     const IN_QUICK: bool = false;

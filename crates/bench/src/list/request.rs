@@ -13,7 +13,7 @@ use crate::list::connect;
 use crate::pool::ConnectionPool;
 use crate::server;
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
+    Benchmark, Context, Cost, Facts, Host, Parameter, Phase, ReplayCase, Settings, Stop, Study, Support, Timer, Variant,
 };
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -49,6 +49,8 @@ impl Benchmark for Request {
         Variant::full(&[("server", "lighttpd")]),
         Variant::full(&[("server", "h2o")]),
     ];
+    const REPLAYS: &'static [ReplayCase] =
+        &[ReplayCase::corrected(&[("n", "5000")]), ReplayCase::corrected(&[("n", "5000"), ("backend", "poll")])];
     const CAVEATS: &'static [&'static str] = &[
         connect::CAVEAT_LOOPBACK,
         connect::CAVEAT_CLOSED_LOOP,

@@ -16,7 +16,8 @@
 //! (August 2025).
 
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
+    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Study, Support, Timer,
+    Variant,
 };
 use landau_sys::descriptor::{close, grow_table, pipe};
 use landau_sys::socket::{Family, Transport, socket};
@@ -88,6 +89,8 @@ impl Benchmark for Socket {
         Variant::full(&[("family", "v6")]),
         Variant::full(&[("type", "udp")]),
     ];
+    // The program of 2003 timed socket() and bind() together; its calls are a case of `bind`.
+    const REPLAYS: &'static [ReplayCase] = &[ReplayCase::corrected(&[]), ReplayCase::corrected(&[("threads", "1")])];
     const CAVEATS: &'static [&'static str] = &[
         "When threads share the descriptor table, enlarging it takes milliseconds. Medians do not show it; the \
          recurring outliers with threads=1 do.",

@@ -15,8 +15,8 @@
 //! had (up to some 3,000) and more.
 
 use landau_engine::{
-    Benchmark, CallTags, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer,
-    Variant,
+    Benchmark, CallTags, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop,
+    Support, Timer, Variant,
 };
 use landau_sys::fork_helper::{Failure, LINKAGES, image};
 use landau_sys::sleepers::{CREATIONS, Cycle, IMAGES, PARENTS, Setup, Sleepers, WAITS, sleeping_program, try_all};
@@ -109,6 +109,15 @@ impl Benchmark for Spawn {
         Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("linkage", "static")]),
         Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("pids", "sequential")]),
         Variant::full(&[("wait", "pid"), ("parent", "helper"), ("image", "executed"), ("pids", "blocked")]),
+    ];
+    // His first test, and his second one by a reconstruction of its two changes; then the ladder between them.
+    const REPLAYS: &'static [ReplayCase] = &[
+        ReplayCase::author("2004", 3, &[("n", "3000")]),
+        ReplayCase::author("2004", 3, &[("n", "3000"), ("wait", "pid"), ("parent", "helper"), ("image", "executed")]),
+        ReplayCase::corrected(&[("n", "3000")]),
+        ReplayCase::corrected(&[("n", "3000"), ("wait", "pid")]),
+        ReplayCase::corrected(&[("n", "3000"), ("wait", "pid"), ("parent", "helper")]),
+        ReplayCase::corrected(&[("n", "3000"), ("wait", "pid"), ("parent", "helper"), ("image", "executed")]),
     ];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
     const IN_QUICK: bool = false;

@@ -308,6 +308,7 @@ mod tests {
             reduced: None,
             annotations: Vec::new(),
             timeline: None,
+            replay: None,
         };
         let start = PassStart { pass: 0, case: 0, round: 0, at_ms: 0, adaptive_for: Vec::new() };
         let series = BTreeMap::from([("wait".to_owned(), lane)]);

@@ -100,6 +100,19 @@ pub struct Case {
     /// Present if the case is a timeline; otherwise it is a curve of costs against n.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
+    /// Present if the case repeats a test of an earlier study by that study's method; its samples are read by that
+    /// method, and no result is computed from them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
+}
+
+/// The earlier study whose method a case repeats.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replay {
+    /// The study: `2001`, `2003`, `2004`.
+    pub study: String,
+    /// How often that study ran the test: the planned passes of the case.
+    pub runs: u32,
 }
 
 /// A size that was reduced to leave the host enough resources.

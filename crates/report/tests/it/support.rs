@@ -212,6 +212,7 @@ fn case(number: u32, sketch: &Sketch, bend: &Bend) -> Case {
         reduced: None,
         annotations: sketch.marks.iter().map(mark).collect(),
         timeline: (sketch.benchmark == "download").then_some(Timeline { step_bytes: 1 << 20 }),
+        replay: None,
     }
 }
 

@@ -147,6 +147,7 @@ fn synthetic_case(case: u32) -> Case {
         reduced: None,
         annotations: Vec::new(),
         timeline: None,
+        replay: None,
     }
 }
 
