@@ -19,6 +19,7 @@ pub mod attribution;
 mod bimodality;
 mod branches;
 mod bursts;
+pub mod by_eye;
 pub mod calibrate;
 pub mod claim;
 mod cliffs;
