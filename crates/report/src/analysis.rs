@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Analysis<'r> {
     /// The record.
     pub record: &'r Record,
-    /// Every case with a pass, in the record's order.
+    /// Every case with a pass, in the record's order, but for those that repeat an earlier study by its method: see
+    /// [`crate::then`].
     pub cases: Vec<CaseStudy<'r>>,
 }
 
@@ -138,7 +139,8 @@ impl<'r> Analysis<'r> {
             draft.verdict = known.take(draft);
         }
         judge_all(record, &mut drafts);
-        let measured = record.cases.iter().filter(|case| !record.passes_of(case.case).is_empty());
+        let is_judged = |case: &&Case| case.replay.is_none() && !record.passes_of(case.case).is_empty();
+        let measured = record.cases.iter().filter(is_judged);
         // A case whose passes all failed has no curve, but its failures are findings.
         let mut cases: Vec<CaseStudy<'r>> = measured.map(|case| CaseStudy::new(record, case)).collect();
         for draft in drafts {
@@ -306,15 +308,11 @@ struct Draft<'r> {
 /// Returns the curves of those passes that `counts` accepts.
 fn drafts<'r>(record: &'r Record, counts: &dyn Fn(&Pass) -> bool) -> Vec<Draft<'r>> {
     let mut drafts = Vec::new();
-    for case in record.cases.iter().filter(|case| case.timeline.is_none()) {
+    for case in record.cases.iter().filter(|case| case.timeline.is_none() && case.replay.is_none()) {
         let passes = record.passes_of(case.case);
         let annotations: Vec<Annotation> = case.annotations.iter().filter_map(annotation).collect();
         for phase in &case.phases {
-            let held: Vec<&&Pass> = passes
-                .iter()
-                .filter(|pass| !has_failed(pass) && counts(pass))
-                .filter(|pass| pass.series.get(&phase.name).is_some_and(|lane| !lane.costs.is_empty()))
-                .collect();
+            let held = held(&passes, phase, counts);
             if held.is_empty() {
                 continue;
             }
@@ -329,6 +327,20 @@ fn drafts<'r>(record: &'r Record, counts: &dyn Fn(&Pass) -> bool) -> Vec<Draft<'
         }
     }
     drafts
+}
+
+/// Returns the passes with calls of a phase that did not fail and that `counts` accepts.
+fn held<'p, 'r>(passes: &'p [&'r Pass], phase: &Phase, counts: &dyn Fn(&Pass) -> bool) -> Vec<&'p &'r Pass> {
+    let has_calls = |pass: &&&Pass| pass.series.get(&phase.name).is_some_and(|lane| !lane.costs.is_empty());
+    passes.iter().filter(|pass| !has_failed(pass) && counts(pass)).filter(has_calls).collect()
+}
+
+/// Returns the calls of a phase of a case, which need not be one that is judged, and the round of each pass.
+pub(crate) fn curve_of(record: &Record, case: &Case, phase: &Phase) -> (Curve, Vec<u32>) {
+    let passes = record.passes_of(case.case);
+    let held = held(&passes, phase, &|_| true);
+    let curve = Curve { passes: held.iter().map(|pass| calls(pass, phase)).collect(), annotations: Vec::new() };
+    (curve, held.iter().map(|pass| pass.start.round).collect())
 }
 
 /// The options with which the curves of a record are judged.

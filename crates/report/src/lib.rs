@@ -31,6 +31,7 @@ mod simulated;
 pub mod svg;
 pub mod table;
 pub mod text;
+pub mod then;
 pub mod timeline;
 
 pub use analysis::{

@@ -50,7 +50,7 @@ impl Benchmark for Request {
         Variant::full(&[("server", "h2o")]),
     ];
     const REPLAYS: &'static [ReplayCase] =
-        &[ReplayCase::corrected(&[("n", "5000")]), ReplayCase::corrected(&[("n", "5000"), ("backend", "poll")])];
+        &[ReplayCase::corrected(&[("n", "5000")]), ReplayCase::corrected(&[("n", "1000"), ("backend", "poll")])];
     const CAVEATS: &'static [&'static str] = &[
         connect::CAVEAT_LOOPBACK,
         connect::CAVEAT_CLOSED_LOOP,

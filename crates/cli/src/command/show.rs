@@ -4,7 +4,7 @@ use crate::status;
 use crate::terminal;
 use landau_record::Record;
 use landau_report::findings::Finding;
-use landau_report::{Analysis, Comparisons, findings, ladder, table, unit_of};
+use landau_report::{Analysis, Comparisons, findings, ladder, table, then, unit_of};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// percentile, and where the uncertainty comes from
     #[arg(long, conflicts_with = "json")]
     details: bool,
+    /// Print only the articles about the earlier studies that one record replays (`landau run --study then`)
+    #[arg(long, conflicts_with_all = ["json", "all", "details", "sort", "only"])]
+    articles: bool,
     /// Sort the curves [default: as measured, grouped by case]
     #[arg(long, value_name = "KEY")]
     sort: Option<Sort>,
@@ -65,7 +68,7 @@ enum Only {
 impl Args {
     /// What `landau run` prints at its end.
     fn of(files: Vec<PathBuf>) -> Self {
-        Self { files, json: false, all: false, details: false, sort: None, only: Vec::new() }
+        Self { files, json: false, all: false, details: false, articles: false, sort: None, only: Vec::new() }
     }
 
     fn order(&self) -> table::Sort {
@@ -95,12 +98,29 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         anyhow::bail!(why);
     }
     let analyses: Vec<Analysis> = records.iter().map(Analysis::of).collect();
-    let text = if args.json { as_json(&analyses, args)? } else { as_table(&analyses, args) };
+    let text = match () {
+        () if args.json => as_json(&analyses, args)?,
+        () if args.articles => articles(&analyses)?,
+        () => as_table(&analyses, args),
+    };
     status::print(&text)?;
     for record in &records {
         warn_of(record);
     }
     Ok(status::DONE)
+}
+
+/// The articles of one record.
+fn articles(analyses: &[Analysis]) -> anyhow::Result<String> {
+    let [one] = analyses else {
+        anyhow::bail!("--articles takes one record, not {}; show them one at a time", analyses.len());
+    };
+    let articles = then::of(one);
+    if articles.is_empty() {
+        let path = &one.record.path;
+        anyhow::bail!("{path} replays no earlier study; make a record that does with landau run --study then");
+    }
+    Ok(then::render(&articles, terminal::layout()) + "\n")
 }
 
 /// One record: its rows, then its findings. Several: their rows side by side, then the findings across them.
@@ -119,6 +139,10 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
         }
         if let Some(ladder) = ladder::of(base) {
             text.extend(["\n\n", &ladder::render(&ladder, layout)]);
+        }
+        let articles = then::of(base);
+        if !articles.is_empty() {
+            text.extend(["\n\n", &then::render(&articles, layout)]);
         }
         for (number, timeline) in base.cases.iter().filter_map(|study| study.timeline.as_ref()).enumerate() {
             text.extend([
@@ -215,6 +239,7 @@ fn as_json(analyses: &[Analysis], args: &Args) -> anyhow::Result<String> {
         [one] => json!({
             "unit": one.record.unit(), "rows": args.rows(one), "findings": told(&findings::of(one)),
             "variants": table::variant_rows(one), "results": one.results(), "ladder": ladder::of(one),
+            "then": then::of(one),
             "timelines": one.cases.iter().filter_map(|study| study.timeline.as_ref()).collect::<Vec<_>>()
         }),
         several => {
@@ -257,6 +282,25 @@ mod tests {
             let entry = REGISTRY.iter().find(|entry| entry.name == benchmark);
             let is_there = entry.is_some_and(|entry| entry.phases.iter().any(|one| one.name == phase));
             assert!(is_there, "no benchmark {benchmark} with a phase {phase}");
+        }
+    }
+
+    /// Guards against an article about a curve that the study `then` does not measure: it would say "not measured".
+    #[test]
+    fn articles_read_curves_that_the_study_then_measures() {
+        for subject in landau_report::then::subjects() {
+            let entry = REGISTRY.iter().find(|entry| entry.name == subject.benchmark);
+            let entry = entry.unwrap_or_else(|| panic!("no benchmark of {subject:?}"));
+            let is_measured = entry.replays.iter().any(|replay| {
+                let mut settings = landau_engine::Settings::of_study(entry.parameters, landau_engine::Study::Then);
+                for (name, value) in replay.settings {
+                    settings.set(name, value);
+                }
+                let has = |(name, value): &(&str, &str)| settings.is(name, value);
+                replay.author.map(|(study, _)| study) == subject.study && subject.settings.iter().all(has)
+            });
+            assert!(is_measured, "no case of {subject:?}");
+            assert!(entry.phases.iter().any(|phase| phase.name == subject.phase), "no phase of {subject:?}");
         }
     }
 

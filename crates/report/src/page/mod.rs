@@ -249,6 +249,7 @@ fn document(
                 a.skip href="#findings" { "Skip to the findings" }
                 (section::summary::render(view, &title))
                 main {
+                    (section::then::render(view))
                     (section::findings::render(view))
                     (section::overview::render(view))
                     (section::matrix::render(view))

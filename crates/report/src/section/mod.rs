@@ -16,6 +16,7 @@ pub(crate) mod over_time;
 pub(crate) mod overview;
 pub(crate) mod study_2001;
 pub(crate) mod summary;
+pub(crate) mod then;
 pub(crate) mod throughput;
 pub(crate) mod thumbnail;
 pub(crate) mod timeline;

@@ -111,20 +111,20 @@ impl Scale {
 
 /// The horizontal axis of a drawing and what it counts: logarithmic, or from zero, where a linear law is straight.
 pub(in crate::section) struct Across {
-    name: &'static str,
+    name: String,
     is_linear: bool,
 }
 
-impl From<&'static str> for Across {
-    fn from(name: &'static str) -> Self {
-        Self { name, is_linear: false }
+impl<N: Into<String>> From<N> for Across {
+    fn from(name: N) -> Self {
+        Self { name: name.into(), is_linear: false }
     }
 }
 
 impl Across {
     /// Returns an axis from zero.
-    pub(in crate::section) fn linear(name: &'static str) -> Self {
-        Self { name, is_linear: true }
+    pub(in crate::section) fn linear(name: &str) -> Self {
+        Self { name: name.to_owned(), is_linear: true }
     }
 
     /// Returns the place of n, from 0 to 1.

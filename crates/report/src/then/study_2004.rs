@@ -1,0 +1,181 @@
+//! The study of 2004: creating and reaping a process among thousands that sleep.
+
+use super::reading::{Answer, Author, Settings, absent, judged, mean_near, phase, points, verdict};
+use super::{Article, Change, Figure, Published, Subject, Test};
+use crate::ladder;
+use crate::quantity::{FormatCost, Unit, count};
+use crate::{Analysis, unit_of};
+use landau_stats::{Estimate, paired};
+
+const STUDY: &str = "2004";
+
+const ARTICLE: &str = "D. Schultz, Process Creation/Destruction Benchmarks, February 2004";
+
+const CITATION: &str = "D. Schultz, \"Process Creation/Destruction Benchmarks\" (February 2004), FreeBSD-CURRENT of \
+                        6 February 2004 on a Pentium III of 450 MHz. Its graphs were images and are lost, and with \
+                        them every value and the list of the two changes to the test; the second test here is a \
+                        reconstruction.";
+
+const BENCHMARK: &str = "spawn";
+const PHASE: &str = "cycle";
+
+const FIRST: Settings = &[("wait", "any"), ("parent", "timer"), ("image", "shared")];
+const SECOND: Settings = &[("wait", "pid"), ("parent", "helper"), ("image", "executed")];
+
+/// "The common case of only several hundred processes", and thousands.
+const FEW: f64 = 300.0;
+
+const PUBLISHED: [Published; 4] = [
+    Published {
+        what: "first test, 1,000 forks, 3 repeats",
+        value: "the better algorithms \"performed nearly as badly as the old allocator, so clearly confounding factors \
+                were involved\"",
+        source: ARTICLE,
+    },
+    Published {
+        what: "second test, 10,000 forks",
+        value: "\"Fork time decreased so much that I had to run 10,000 iterations instead of 1000\"",
+        source: ARTICLE,
+    },
+    Published {
+        what: "second test, several hundred processes",
+        value: "\"no statistically significant performance impact\"",
+        source: ARTICLE,
+    },
+    Published {
+        what: "spread",
+        value: "\"the variance is much higher when there are more sleeping processes\"",
+        source: ARTICLE,
+    },
+];
+
+/// The curves that this article reads.
+pub(super) fn subjects() -> Vec<Subject> {
+    let cases = [FIRST, SECOND].into_iter().flat_map(|settings| [(Some(STUDY), settings), (None, settings)]);
+    cases.map(|(study, settings)| Subject { study, benchmark: BENCHMARK, settings, phase: PHASE }).collect()
+}
+
+pub(super) fn replay(analysis: &Analysis<'_>) -> Article {
+    Article {
+        year: STUDY,
+        citation: CITATION,
+        asked: "Which allocator of process identifiers makes fork fastest when thousands of processes sleep?",
+        method: "Forks at a fixed number of sleepers, timed together; three repeats, their mean with 95% error bars. \
+                 Two numbers of sleepers differ if their error bars do not overlap.",
+        tests: test(analysis).into_iter().collect(),
+        contradictions: Vec::new(),
+    }
+}
+
+/// The mean of the repeats at a few and at the most sleepers, with error bars.
+struct Bars {
+    few: Estimate,
+    many: Estimate,
+    largest_n: f64,
+    repeats: usize,
+}
+
+impl Bars {
+    fn of(author: &Author<'_>) -> Option<Self> {
+        let passes = &author.curve.passes;
+        let largest_n = f64::from(passes.iter().flat_map(|pass| pass.n.iter().copied()).max()?);
+        let at = |n: f64| paired::mean(&passes.iter().filter_map(|pass| mean_near(pass, n)).collect::<Vec<_>>());
+        Some(Self { few: at(FEW)?, many: at(largest_n)?, largest_n, repeats: passes.len() })
+    }
+
+    /// Returns whether the forks among the most sleepers cost more than those among a few, by the error bars; none if
+    /// there are no error bars.
+    fn grows(&self) -> Option<bool> {
+        (self.repeats > 1).then_some(self.many.low > self.few.high)
+    }
+
+    fn sentence(&self, name: &str, unit: Unit) -> String {
+        let bar = |one: Estimate| {
+            let (value, bar) = (unit.cost(one.value), unit.cost(one.high - one.value));
+            if one.high.is_finite() { format!("{value} ± {bar}") } else { value }
+        };
+        let reading = match self.grows() {
+            Some(true) => "The error bars do not overlap: sleepers cost time.",
+            Some(false) => "The error bars overlap: no significant impact.",
+            None => "One repeat has no error bars.",
+        };
+        format!(
+            "{name}: {} repeats. A fork takes {} among {} sleepers and {} among {}. {reading}",
+            self.repeats,
+            bar(self.few),
+            count(FEW),
+            bar(self.many),
+            count(self.largest_n)
+        )
+    }
+}
+
+fn test(analysis: &Analysis<'_>) -> Option<Test> {
+    let unit = unit_of(analysis.record);
+    let authors = [FIRST, SECOND].map(|settings| Author::find(analysis, STUDY, (BENCHMARK, settings), PHASE));
+    let own = [FIRST, SECOND].map(|settings| phase(judged(analysis, (BENCHMARK, settings))?, PHASE));
+    if authors.iter().all(Option::is_none) && own.iter().all(Option::is_none) {
+        return None;
+    }
+    let bars = authors.each_ref().map(|author| author.as_ref().and_then(Bars::of));
+    let names = ["first test", "second test (reconstructed)"];
+    let mut then: Vec<String> =
+        bars.iter().zip(names).filter_map(|(bars, name)| Some(bars.as_ref()?.sentence(name, unit))).collect();
+    let mut now: Vec<String> = own.iter().zip(names).filter_map(|(own, name)| Some(verdict(name, (*own)?))).collect();
+    let ladder = ladder::of(analysis);
+    now.extend(ladder.iter().flat_map(ladder::Ladder::sentences));
+    for sentences in [&mut then, &mut now] {
+        if sentences.is_empty() {
+            sentences.push(absent(analysis, BENCHMARK));
+        }
+    }
+    let by_bars = bars.each_ref().map(|bars| bars.as_ref().and_then(Bars::grows));
+    let answer = own[1].map(Answer::of);
+    let (change, conclusion) = conclusion(by_bars, answer);
+    let removed = ladder.as_ref().and_then(|ladder| {
+        let (step, _) = ladder.largest_step()?;
+        Some(vec![
+            ladder.removal(step)?,
+            format!("So most of what the first test saw here was the step \"{}\", not the fork.", step.name),
+        ])
+    });
+    let curves = own.iter().zip(names).filter_map(|(own, name)| Some((name.to_owned(), points((*own)?))));
+    Some(Test {
+        name: "fork among sleepers",
+        asked: "Does creating and reaping a child cost more while thousands of processes sleep?",
+        published: PUBLISHED.to_vec(),
+        method: "In the first test the parent of the timed child is also that of the sleepers, and waits for any \
+                 child. The two changes of the second test are lost; here the sleepers are another process's children \
+                 and have executed a program, and the parent waits for the timed child.",
+        then,
+        now,
+        change,
+        conclusion,
+        why: removed.filter(|_| change == Change::Changes).unwrap_or_default(),
+        figure: Some(Figure {
+            axis: "sleeping processes".to_owned(),
+            samples: authors[0].as_ref().map(Author::samples).unwrap_or_default(),
+            curves: curves.collect(),
+        }),
+    })
+}
+
+/// Returns whether the first test and the corrected method differ, and what both his tests and the corrected method say.
+fn conclusion([first, second]: [Option<bool>; 2], answer: Option<Answer>) -> (Change, String) {
+    let word = |grows: bool| if grows { "sleepers cost time" } else { "no significant impact" };
+    let (Some(first), Some(answer)) = (first, answer.filter(|answer| *answer != Answer::Open)) else {
+        return (Change::Open, "Open: one of the two methods gives no answer in this record.".to_owned());
+    };
+    let corrected = answer != Answer::Constant;
+    let also = second.map_or(String::new(), |second| format!(" His second test: {}.", word(second)));
+    if first == corrected {
+        let text = format!("The method does not change the conclusion: {} by both.{also}", word(first));
+        return (Change::Stays, text);
+    }
+    let text = format!(
+        "The method changes the conclusion: {} by the first test, {} by the corrected method.{also}",
+        word(first),
+        answer.word()
+    );
+    (Change::Changes, text)
+}
