@@ -29,3 +29,4 @@ mod sink;
 mod spawn;
 mod study_2001;
 mod support;
+mod then;

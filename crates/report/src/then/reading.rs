@@ -93,14 +93,19 @@ pub(super) enum Answer {
     Constant,
     Grows,
     Cliff,
+    /// A cliff that is not on the study's axis.
+    CliffBeyond,
     Falls,
     Varies,
     Open,
 }
 
 impl Answer {
-    pub(super) fn of(phase: &PhaseStudy<'_>) -> Self {
+    /// Returns the answer, for an axis that ends at `own_n`.
+    pub(super) fn of(phase: &PhaseStudy<'_>, own_n: f64) -> Self {
+        let is_beyond = phase.verdict.all.cliffs.first().is_some_and(|cliff| cliff.n.value > own_n);
         match (phase.verdict.class(), &phase.verdict.all.outcome) {
+            (Class::Limit, _) if is_beyond => Self::CliffBeyond,
             (Class::Limit, _) => Self::Cliff,
             (_, Outcome::Flat { .. } | Outcome::Small) => Self::Constant,
             (_, Outcome::Grows { .. }) => Self::Grows,
@@ -124,7 +129,7 @@ impl Answer {
         match self {
             Self::Constant => "O(1)",
             Self::Grows => "growth",
-            Self::Cliff => "a cliff",
+            Self::Cliff | Self::CliffBeyond => "a cliff",
             Self::Falls => "a falling cost",
             Self::Varies => "a cost that varies",
             Self::Open => "no answer",
@@ -201,7 +206,7 @@ pub(super) fn reasons(by_eye: &ByEye, phase: &PhaseStudy<'_>) -> Vec<String> {
     } else if let Some(cliff) = judged.cliffs.first() {
         why.push(format!("The cliff at n = {} is within the axis of the study.", count(cliff.n.value)));
     }
-    let answer = Answer::of(phase);
+    let answer = Answer::of(phase, own_n);
     let growth = judged.growth.map(|one| text::growth_text(one, judged.unit == Unit::Instructions));
     match (by_eye.reading, answer, growth) {
         (Reading::Constant, Answer::Grows | Answer::Varies, Some(growth)) => {

@@ -257,7 +257,8 @@ impl Question {
                 met.limit.meaning.trim_end_matches('.')
             ));
         }
-        let answer = own.map(Answer::of);
+        let own_n = eye.as_ref().map_or(f64::INFINITY, |eye| f64::from(eye.largest_n));
+        let answer = own.map(|own| Answer::of(own, own_n));
         let mut why = eye.as_ref().zip(own).map_or_else(Vec::new, |(eye, own)| reasons(eye, own));
         why.extend(self.outliers(analysis));
         Some(Test {
@@ -308,7 +309,8 @@ impl Question {
         let own = judged(analysis, self.corrected).and_then(|study| phase(study, self.phase)).map_or(0, count);
         let more = |(name, case, other): &(&'static str, (&'static str, Settings), &'static str)| {
             let found = judged(analysis, *case).and_then(|study| phase(study, other))?;
-            (*other == self.phase && count(found) > own).then(|| {
+            let is_tried = case.1.contains(&("threads", "1"));
+            (is_tried && count(found) > own).then(|| {
                 format!("Medians do not show them: {name} has {} recurring outliers, {} without it.", count(found), own)
             })
         };

@@ -130,8 +130,8 @@ fn test(analysis: &Analysis<'_>) -> Option<Test> {
         }
     }
     let by_bars = bars.each_ref().map(|bars| bars.as_ref().and_then(Bars::grows));
-    let answer = own[1].map(Answer::of);
-    let (change, conclusion) = conclusion(by_bars, answer);
+    let answers = own.map(|own| own.map(|own| Answer::of(own, f64::INFINITY)));
+    let (change, conclusion) = conclusion(by_bars, answers);
     let removed = ladder.as_ref().and_then(|ladder| {
         let (step, _) = ladder.largest_step()?;
         Some(vec![
@@ -160,13 +160,21 @@ fn test(analysis: &Analysis<'_>) -> Option<Test> {
     })
 }
 
-/// Returns whether the first test and the corrected method differ, and what both his tests and the corrected method say.
-fn conclusion([first, second]: [Option<bool>; 2], answer: Option<Answer>) -> (Change, String) {
+/// Returns whether the first test and the corrected method differ, and what each test says.
+fn conclusion([first, second]: [Option<bool>; 2], [naive, sound]: [Option<Answer>; 2]) -> (Change, String) {
     let word = |grows: bool| if grows { "sleepers cost time" } else { "no significant impact" };
-    let (Some(first), Some(answer)) = (first, answer.filter(|answer| *answer != Answer::Open)) else {
+    let (Some(first), Some(answer)) = (first, sound.filter(|answer| *answer != Answer::Open)) else {
         return (Change::Open, "Open: one of the two methods gives no answer in this record.".to_owned());
     };
     let corrected = answer != Answer::Constant;
+    if !first && naive == Some(Answer::Grows) {
+        let text = format!(
+            "The method changes the conclusion: the error bars of the first test show no significant impact, the \
+             corrected method shows that the same test grows. The sound test: {}.",
+            answer.word()
+        );
+        return (Change::Changes, text);
+    }
     let also = second.map_or(String::new(), |second| format!(" His second test: {}.", word(second)));
     if first == corrected {
         let text = format!("The method does not change the conclusion: {} by both.{also}", word(first));

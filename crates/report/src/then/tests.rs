@@ -148,6 +148,16 @@ fn a_cliff_beyond_the_authors_axis_changes_the_conclusion() {
     assert!(test.conclusion.contains("own method still gives what was published"), "{}", test.conclusion);
 }
 
+/// A rise that the eye sees is not the cliff beyond its axis.
+#[test]
+fn a_rise_within_the_axis_is_not_the_cliff_beyond_it() {
+    let rise: Cost = |n| 1_000.0 + n;
+    let cliff: &[(&str, Direction, Cost)] = &[("bind", UP, |n| if n < 3_000.0 { 1_000.0 + n } else { 90_000.0 })];
+    let test = test_of(&bind(rise, cliff, 3_600), "bind");
+    assert_eq!(test.change, Change::Changes, "{test:#?}");
+    assert!(test.conclusion.contains("growth by eye, a cliff by the corrected method"), "{}", test.conclusion);
+}
+
 /// On a host without that cliff no sentence mentions one.
 #[test]
 fn without_a_cliff_the_conclusion_stays() {
