@@ -19,6 +19,7 @@ pub mod explained;
 pub mod facts;
 pub mod findings;
 mod flame;
+pub mod history;
 pub mod ladder;
 mod loops;
 pub mod page;
