@@ -35,6 +35,7 @@ const BELOW: &[(&str, &[&str])] = &[
     ("landau-load", &["landau-reactor", "landau-record", "landau-sys", "landau-trust", "landau-units", "landau-wire"]),
     ("landau-mail", &["landau-reactor", "landau-sys", "landau-trust", "landau-units", "landau-wire"]),
     ("landau-report", &["landau-claims", "landau-record", "landau-stats"]),
+    ("landau-history", &["landau-record", "landau-report", "landau-stats"]),
     (
         "landau",
         &[
@@ -42,6 +43,7 @@ const BELOW: &[(&str, &[&str])] = &[
             "landau-bench",
             "landau-claims",
             "landau-engine",
+            "landau-history",
             "landau-lab",
             "landau-load",
             "landau-mail",
@@ -67,6 +69,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ("crates/stats/src/", &["Instant", "SystemTime"], "statistics are functions of samples"),
     ("crates/record/src/", &["Instant", "SystemTime"], "a record stores the times it is given"),
     ("crates/report/src/", &["Instant", "SystemTime", "Timestamp::now"], "equal records give equal reports"),
+    ("crates/history/src/", &["Instant", "SystemTime", "Timestamp::now"], "equal records give equal collections"),
     (
         "crates/stats/src/",
         &["std::fs", "std::io", "std::net", "std::env", "std::process"],

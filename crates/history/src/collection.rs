@@ -1,0 +1,117 @@
+//! A collection as of one moment: its records, and what is left out with the reason.
+
+use crate::entry::{Curve, Entry};
+use crate::files::find;
+use crate::filter::Filter;
+use crate::index::{Index, Place, With};
+use crate::{Error, Quantity};
+use landau_report::history::LeftOut;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// How a collection is read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Where the index is; by default in the folder, or among the user's caches.
+    pub index: Option<PathBuf>,
+    /// Whether the index is made again from all records.
+    pub is_rebuilt: bool,
+    /// Whether the samples of records without verdicts, or with those of another method, are judged by this version.
+    pub is_judged_anew: bool,
+    /// Whether the curves are read with their points, which [`crate::trends`] needs.
+    pub has_curves: bool,
+}
+
+/// A collection of records.
+#[derive(Debug)]
+pub struct Collection {
+    /// The sound records that the filter asks for, in order of time.
+    pub entries: Vec<Entry>,
+    /// Their curves that the filter asks for, if they were asked for.
+    pub curves: Vec<Curve>,
+    /// Files that are left out, whatever the filter asks for.
+    pub left_out: Vec<LeftOut>,
+    /// The number of sound records, whatever the filter asks for.
+    pub record_count: usize,
+    /// Where the index is.
+    pub index: Place,
+}
+
+/// Attempts to read the collection while other programs change it.
+const ATTEMPTS: usize = 5;
+
+/// Reads the records of a folder and of the folders below it that a filter asks for, after bringing the index up to
+/// date: new and changed files are read, files that are gone are forgotten.
+pub fn read(folder: &Path, filter: &Filter, options: &Options) -> Result<Collection, Error> {
+    let mut files = find(folder)?;
+    let mut index = Index::open(folder, options.index.as_deref(), options.is_rebuilt)?;
+    let with = match (options.has_curves, filter.is_about_curves()) {
+        (true, _) => With::Points,
+        (false, true) => With::Curves,
+        (false, false) => With::Records,
+    };
+    for _ in 0..ATTEMPTS {
+        index.update(&files.seen, options.is_judged_anew)?;
+        if let Some(loaded) = index.load(&files.seen, filter, with)? {
+            let (entries, mut left_out) = without_copies(loaded.entries);
+            left_out.extend(files.left_out);
+            left_out.sort_by(|a, b| a.path.cmp(&b.path));
+            let mut collection = Collection {
+                record_count: entries.len(),
+                entries,
+                curves: loaded.curves,
+                left_out,
+                index: index.place,
+            };
+            collection.select(filter);
+            return Ok(collection);
+        }
+        files = find(folder)?;
+    }
+    Err(Error::Busy)
+}
+
+/// Separates the sound records from the others, and from copies of records: a copy is no second measurement.
+fn without_copies(entries: Vec<Entry>) -> (Vec<Entry>, Vec<LeftOut>) {
+    let (sound, unsound): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| entry.reason.is_empty());
+    let mut left_out: Vec<LeftOut> = unsound.iter().map(Entry::left_out).collect();
+    let mut first: HashMap<(String, String, u64, u64), String> = HashMap::new();
+    let mut kept: Vec<Entry> = Vec::new();
+    for entry in sound {
+        let (seal, started, seed, line_count) = entry.content();
+        let content = (seal.to_owned(), started.to_owned(), seed, line_count);
+        if let Some(path) = first.get(&content) {
+            left_out.push(LeftOut { path: entry.path, reason: format!("a copy of {path}") });
+            continue;
+        }
+        first.insert(content, entry.path.clone());
+        kept.push(entry);
+    }
+    (kept, left_out)
+}
+
+impl Collection {
+    /// Drops what the filter does not ask for.
+    fn select(&mut self, filter: &Filter) {
+        self.entries.retain(|entry| filter.holds(entry));
+        let records: HashSet<i64> = self.entries.iter().map(|entry| entry.record).collect();
+        self.curves.retain(|curve| records.contains(&curve.record) && filter.holds_curve(curve));
+        if filter.is_about_curves() {
+            let with_curves: HashSet<i64> = self.curves.iter().map(|curve| curve.record).collect();
+            self.entries.retain(|entry| with_curves.contains(&entry.record));
+        }
+    }
+
+    /// Returns the names of the benchmarks of the curves that were read.
+    pub fn benchmarks(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.curves.iter().map(|curve| curve.benchmark.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Returns whether any curve has a value of the quantity.
+    pub fn has(&self, quantity: Quantity) -> bool {
+        self.curves.iter().any(|curve| quantity.of(curve).is_ok())
+    }
+}

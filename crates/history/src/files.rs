@@ -1,0 +1,152 @@
+//! The record files of a folder and of the folders below it.
+
+use crate::Error;
+use landau_report::history::LeftOut;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The name of the file that marks a site, whose copies of records are not part of a collection.
+pub const SITE_MARK: &str = ".landau-site";
+
+/// The ending of a record.
+const ENDING: &str = "ndjson";
+
+/// A file as it was seen.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    /// The path relative to the folder.
+    pub(crate) path: String,
+    /// The path to open.
+    pub(crate) full: PathBuf,
+    /// What changes when the file does.
+    pub(crate) identity: Identity,
+}
+
+/// What changes when a file does: a change within the resolution of the clock changes the size or the inode, or the time
+/// of the last change of the inode, which cannot be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) bytes: i64,
+    pub(crate) mtime_ns: i64,
+    pub(crate) ctime_ns: i64,
+    pub(crate) inode: i64,
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        let ns = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+        Self {
+            bytes: metadata.size().cast_signed(),
+            mtime_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+            ctime_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+            inode: metadata.ino().cast_signed(),
+        }
+    }
+}
+
+/// The files of a collection.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    /// Files that may be records, in order of their paths.
+    pub(crate) seen: Vec<Seen>,
+    /// What cannot be read at all.
+    pub(crate) left_out: Vec<LeftOut>,
+}
+
+/// Finds the records of a folder. Links to folders are not followed, so that a loop ends; sites are left out.
+pub(crate) fn find(folder: &Path) -> Result<Files, Error> {
+    let failure = |source| Error::Folder { path: folder.display().to_string(), source };
+    let mut files = Files::default();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(below) = folders.pop() {
+        let entries = match std::fs::read_dir(folder.join(&below)) {
+            Ok(entries) => entries,
+            Err(error) if below.as_os_str().is_empty() => return Err(failure(error)),
+            Err(error) => {
+                files.leave_out(&below, &format!("the folder cannot be read: {error}"));
+                continue;
+            }
+        };
+        if !below.as_os_str().is_empty() && folder.join(&below).join(SITE_MARK).exists() {
+            continue;
+        }
+        for entry in entries {
+            let entry = entry.map_err(failure)?;
+            let path = below.join(entry.file_name());
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            if is_folder && !is_hidden {
+                folders.push(path);
+            } else if !is_folder && path.extension().is_some_and(|ending| ending == ENDING) {
+                files.take(folder, &path);
+            }
+        }
+    }
+    files.seen.sort_by(|a, b| a.path.cmp(&b.path));
+    files.left_out.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+impl Files {
+    fn take(&mut self, folder: &Path, path: &Path) {
+        let full = folder.join(path);
+        let metadata = match std::fs::metadata(&full) {
+            Ok(metadata) => metadata,
+            Err(error) => return self.leave_out(path, &format!("it cannot be read: {error}")),
+        };
+        match path.to_str() {
+            // Opening a pipe would wait for its writer.
+            _ if !metadata.is_file() => self.leave_out(path, "it is not a regular file"),
+            None => self.leave_out(path, "its name is not UTF-8; rename it"),
+            Some(name) => {
+                self.seen.push(Seen { path: name.to_owned(), full, identity: Identity::of(&metadata) });
+            }
+        }
+    }
+
+    fn leave_out(&mut self, path: &Path, reason: &str) {
+        self.left_out.push(LeftOut { path: path.display().to_string(), reason: reason.to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_all_folders_are_found_and_sites_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        };
+        let names =
+            ["b.ndjson", "a/c.landau.ndjson", "a/page.html", "site/.landau-site", "site/d.ndjson", ".x/e.ndjson"];
+        for name in names {
+            write(name);
+        }
+        // A folder that links to itself must not be followed for ever.
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("gone.ndjson")).unwrap();
+        std::fs::create_dir(folder.path().join("folder.ndjson")).unwrap();
+        let files = find(folder.path()).unwrap();
+        let found: Vec<&str> = files.seen.iter().map(|seen| seen.path.as_str()).collect();
+        assert_eq!(found, ["a/c.landau.ndjson", "b.ndjson"]);
+        assert!(files.left_out.len() == 1 && files.left_out[0].path == "gone.ndjson", "{:?}", files.left_out);
+        assert!(find(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_written_again_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.ndjson");
+        let identity = |text: &str| {
+            let _ = std::fs::remove_file(&path);
+            std::fs::write(&path, text).unwrap();
+            find(folder.path()).unwrap().seen[0].identity
+        };
+        assert_ne!(identity("one"), identity("four"));
+    }
+}

@@ -1,0 +1,95 @@
+//! Which records and curves are asked for.
+
+use crate::entry::{Curve, Entry};
+
+/// What a record and a curve must be; an absent condition holds for all. Texts are compared without regard to case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The benchmark, or the whole label of the case.
+    pub benchmark: Option<String>,
+    /// The phase.
+    pub phase: Option<String>,
+    /// A part of the host's description.
+    pub host: Option<String>,
+    /// A part of the kernel's name and release.
+    pub kernel: Option<String>,
+    /// The study.
+    pub study: Option<String>,
+    /// The first day or time: `2026-11`, `2026-11-23`, `2026-11-23T14:30`, in UTC.
+    pub since: Option<String>,
+    /// The last day or time, included as a whole.
+    pub until: Option<String>,
+    /// Words that must occur in the path, the command, the host, the kernel, the cases or the notes.
+    pub words: Vec<String>,
+}
+
+impl Filter {
+    /// Returns whether a record is asked for. Whether it has the curve is another question: [`Filter::holds_curve`].
+    pub fn holds(&self, entry: &Entry) -> bool {
+        let contains = |wanted: &Option<String>, text: &str| {
+            wanted.as_ref().is_none_or(|part| text.to_lowercase().contains(&part.to_lowercase()))
+        };
+        // Times in one format are in the order of their letters; a day is the beginning of each of its times.
+        let is_after = self.since.as_ref().is_none_or(|since| *entry.started >= **since);
+        let is_before = self.until.as_ref().is_none_or(|until| {
+            let end = entry.started.char_indices().nth(until.chars().count()).map_or(entry.started.len(), |at| at.0);
+            entry.started[..end] <= **until
+        });
+        contains(&self.host, &entry.host)
+            && contains(&self.kernel, &entry.kernel())
+            && self.study.as_ref().is_none_or(|study| *study == entry.study)
+            && is_after
+            && is_before
+            && self.words.iter().all(|word| entry.words.contains(&word.to_lowercase()))
+    }
+
+    /// Returns whether a curve is asked for.
+    pub fn holds_curve(&self, curve: &Curve) -> bool {
+        self.benchmark.as_ref().is_none_or(|name| *name == curve.benchmark || *name == curve.label)
+            && self.phase.as_ref().is_none_or(|phase| *phase == curve.phase)
+    }
+
+    /// Returns whether only records with certain curves are asked for.
+    pub fn is_about_curves(&self) -> bool {
+        self.benchmark.is_some() || self.phase.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(started: &str) -> Entry {
+        Entry {
+            started: started.to_owned(),
+            host: "AMD EPYC, 2 × x86_64".to_owned(),
+            system: "Linux".to_owned(),
+            release: "6.12.3".to_owned(),
+            study: "quick".to_owned(),
+            words: "runs/a.ndjson landau run bind".to_owned(),
+            ..Entry::default()
+        }
+    }
+
+    #[test]
+    fn days_are_whole() {
+        let holds = |since: Option<&str>, until: Option<&str>| {
+            let filter =
+                Filter { since: since.map(str::to_owned), until: until.map(str::to_owned), ..Filter::default() };
+            filter.holds(&entry("2026-11-23T14:57:34.5Z"))
+        };
+        assert!(holds(Some("2026-11-23"), Some("2026-11-23")) && holds(Some("2026"), Some("2026-11")));
+        assert!(holds(None, Some("2026-11-23T14")) && !holds(None, Some("2026-11-23T13")));
+        assert!(!holds(Some("2026-11-24"), None) && !holds(None, Some("2026-11-22")));
+        assert!(Filter { until: Some("2027".to_owned()), ..Filter::default() }.holds(&entry("")));
+    }
+
+    #[test]
+    fn every_word_must_occur() {
+        let filter =
+            |words: &[&str]| Filter { words: words.iter().map(|&w| w.to_owned()).collect(), ..Filter::default() };
+        assert!(filter(&["BIND", "a.ndjson"]).holds(&entry("")) && !filter(&["bind", "fork"]).holds(&entry("")));
+        let host = Filter { host: Some("epyc".to_owned()), kernel: Some("6.12".to_owned()), ..Filter::default() };
+        assert!(host.holds(&entry("")) && !Filter { host: Some("xeon".to_owned()), ..host }.holds(&entry("")));
+    }
+}

@@ -1,0 +1,533 @@
+//! The index: an `SQLite` database that holds what [`crate::digest`] keeps of each record.
+//!
+//! Everything in it follows from the records, so it is never repaired, only made again. `SQLite`'s own locks keep two
+//! programs apart. A damaged file is emptied in place: a file that was deleted and created again while another program
+//! had it open would meet the journal of that program.
+
+use crate::Error;
+use crate::digest;
+use crate::entry::{Curve, Entry};
+use crate::files::{Identity, Seen};
+use crate::filter::Filter;
+use landau_report::METHOD;
+use landau_report::quantity::Unit;
+use landau_stats::Estimate;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, Row, Statement, Transaction, TransactionBehavior, params};
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// The version of the tables, `user_version` of the database. An index of another version is made again.
+const VERSION: i64 = 1;
+/// Marks a database as an index: the letters L, n, H, i. Its place in the file is part of `SQLite`'s format.
+const APPLICATION: i32 = 0x4c6e_4869;
+const APPLICATION_AT: usize = 68;
+const SCHEMA: &str = include_str!("schema.sql");
+
+/// The name of the index in the folder of the collection.
+const NAME: &str = ".landau-history.sqlite";
+/// How long another program may take for its changes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Records between two commits: what is indexed when the program is interrupted stays indexed.
+const BATCH: usize = 256;
+
+/// Where the index is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// In the folder of the collection.
+    Folder(PathBuf),
+    /// In the user's folder of caches, because the collection's cannot be written to.
+    Cache(PathBuf),
+    /// Where the user wants it.
+    Chosen(PathBuf),
+    /// In memory, because neither can be written to: the next command reads every record again.
+    Memory,
+}
+
+impl Place {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Folder(path) | Self::Cache(path) | Self::Chosen(path) => path,
+            Self::Memory => Path::new(":memory:"),
+        }
+    }
+}
+
+/// An open index.
+#[derive(Debug)]
+pub(crate) struct Index {
+    db: Connection,
+    pub(crate) place: Place,
+}
+
+/// What was read from an index in one transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) curves: Vec<Curve>,
+}
+
+/// Which curves are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum With {
+    /// None.
+    Records,
+    /// Those that the filter asks for, without their points.
+    Curves,
+    /// Those with their points.
+    Points,
+}
+
+impl Index {
+    /// Opens the index of a folder, at `chosen` if that is given; makes it if there is none. `is_rebuilt` empties it.
+    pub(crate) fn open(folder: &Path, chosen: Option<&Path>, is_rebuilt: bool) -> Result<Self, Error> {
+        if let Some(path) = chosen {
+            if !is_ours(path) {
+                return Err(Error::NotAnIndex { path: path.display().to_string() });
+            }
+            return Self::at(Place::Chosen(path.to_owned()), is_rebuilt);
+        }
+        let places: [&dyn Fn() -> Option<Place>; 2] =
+            [&|| Some(Place::Folder(folder.join(NAME))), &|| cache(folder).map(Place::Cache)];
+        for place in places.iter().filter_map(|place| place()) {
+            match Self::at(place, is_rebuilt) {
+                Err(Error::Index { source, .. }) if is_unwritable(&source) => {}
+                opened => return opened,
+            }
+        }
+        Self::at(Place::Memory, false)
+    }
+
+    fn at(place: Place, is_rebuilt: bool) -> Result<Self, Error> {
+        let failed = |source| Error::Index { path: place.path().display().to_string(), source };
+        let mut db = Connection::open(place.path()).map_err(failed)?;
+        prepare(&mut db, is_rebuilt).map_err(failed)?;
+        Ok(Self { db, place })
+    }
+
+    fn failed(&self, source: rusqlite::Error) -> Error {
+        Error::Index { path: self.place.path().display().to_string(), source }
+    }
+
+    /// Brings the index up to date with the files. `is_judged_anew` judges the samples of records without verdicts by
+    /// this version's method.
+    pub(crate) fn update(&mut self, seen: &[Seen], is_judged_anew: bool) -> Result<(), Error> {
+        let known = known(&self.db).map_err(|source| self.failed(source))?;
+        let is_stale = |one: &&Seen| match known.get(&one.path) {
+            Some(known) => known.identity != one.identity || (is_judged_anew && known.can_be_judged_anew()),
+            None => true,
+        };
+        let stale: Vec<&Seen> = seen.iter().filter(is_stale).collect();
+        let paths: std::collections::HashSet<&str> = seen.iter().map(|one| one.path.as_str()).collect();
+        let gone: Vec<&str> = known.keys().map(String::as_str).filter(|path| !paths.contains(path)).collect();
+        if !gone.is_empty() {
+            self.change(|change| gone.iter().try_for_each(|path| remove(change, path)))?;
+        }
+        for batch in stale.chunks(BATCH) {
+            let read = digest_all(batch, is_judged_anew);
+            self.change(|change| {
+                let mut writer = Writer::new(change)?;
+                batch.iter().zip(&read).try_for_each(|(seen, (entry, curves))| writer.insert(seen, entry, curves))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes changes that other programs see together or not at all.
+    fn change(&mut self, make: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>) -> Result<(), Error> {
+        let changed = self.db.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|change| {
+            make(&change)?;
+            change.commit()
+        });
+        changed.map_err(|source| self.failed(source))
+    }
+
+    /// Reads the records, and the curves that the filter asks for, as of one moment. `None` if the index no longer is
+    /// that of these files: another program has changed it since it was brought up to date.
+    pub(crate) fn load(&mut self, seen: &[Seen], filter: &Filter, with: With) -> Result<Option<Loaded>, Error> {
+        let loaded = self.db.transaction().and_then(|moment| {
+            let known = known(&moment)?;
+            let is_known = |one: &Seen| known.get(&one.path).is_some_and(|known| known.identity == one.identity);
+            if known.len() != seen.len() || !seen.iter().all(is_known) {
+                return Ok(None);
+            }
+            let entries = entries(&moment)?;
+            let curves = if with == With::Records { Vec::new() } else { curves(&moment, filter, with)? };
+            Ok(Some(Loaded { entries, curves }))
+        });
+        loaded.map_err(|source| self.failed(source))
+    }
+}
+
+/// Makes the tables if they are missing, of another version, or unwanted.
+fn prepare(db: &mut Connection, is_rebuilt: bool) -> rusqlite::Result<()> {
+    db.busy_timeout(PATIENCE)?;
+    // Before anything else: a damaged file fails at its first use.
+    if is_rebuilt {
+        empty(db)?;
+    }
+    // The journal survives a killed program; after a loss of power the index may have to be made again.
+    db.execute_batch("PRAGMA synchronous = NORMAL")?;
+    let version = |db: &Connection| db.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
+    if ![0, VERSION].contains(&version(db)?) {
+        empty(db)?;
+    }
+    // Even where there is nothing to do, the transaction shows whether the file can be written to.
+    let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if version(&change)? != VERSION {
+        change.execute_batch(SCHEMA)?;
+        change.pragma_update(None, "user_version", VERSION)?;
+        change.pragma_update(None, "application_id", APPLICATION)?;
+    }
+    change.commit()
+}
+
+/// Empties the database in place, whatever the file contains.
+fn empty(db: &Connection) -> rusqlite::Result<()> {
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, true)?;
+    let emptied = db.execute_batch("VACUUM");
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, false)?;
+    emptied
+}
+
+/// Whether a file is an index, empty, or not there.
+fn is_ours(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let Ok(file) = std::fs::File::open(path) else { return true };
+    let is_read = file.take(100).read_to_end(&mut head).is_ok();
+    let mark = head.get(APPLICATION_AT..APPLICATION_AT + 4);
+    is_read && (head.is_empty() || mark == Some(&APPLICATION.to_be_bytes()))
+}
+
+fn is_unwritable(error: &rusqlite::Error) -> bool {
+    use ErrorCode::{CannotOpen, PermissionDenied, ReadOnly};
+    let code = error.sqlite_error_code();
+    code.is_some_and(|code| matches!(code, CannotOpen | PermissionDenied | ReadOnly))
+}
+
+/// Returns the place of a folder's index among the user's caches.
+fn cache(folder: &Path) -> Option<PathBuf> {
+    let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = own.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
+    let folder = folder.canonicalize().ok()?;
+    let name = landau_report::page::sha256(folder.as_os_str().as_encoded_bytes());
+    let place = caches.join("landau");
+    // If it cannot be made, opening the index there fails.
+    let _ = std::fs::create_dir_all(&place);
+    Some(place.join(format!("history-{}.sqlite", &name[..16])))
+}
+
+/// What is known about a file.
+struct Known {
+    identity: Identity,
+    is_sound: bool,
+    method: Option<u32>,
+    is_judged_anew: bool,
+}
+
+impl Known {
+    /// Whether judging the samples would give other verdicts: they are of another method, or there are none yet.
+    fn can_be_judged_anew(&self) -> bool {
+        self.is_sound && self.method.map_or(!self.is_judged_anew, |method| method != METHOD)
+    }
+}
+
+fn known(db: &Connection) -> rusqlite::Result<HashMap<String, Known>> {
+    let mut query =
+        db.prepare("SELECT path, bytes, mtime_ns, ctime_ns, inode, state, method, is_judged_anew FROM record")?;
+    let rows = query.query_map([], |row| {
+        let identity =
+            Identity { bytes: row.get(1)?, mtime_ns: row.get(2)?, ctime_ns: row.get(3)?, inode: row.get(4)? };
+        let is_sound = row.get::<_, String>(5)? == SOUND;
+        Ok((row.get(0)?, Known { identity, is_sound, method: row.get(6)?, is_judged_anew: row.get(7)? }))
+    })?;
+    rows.collect()
+}
+
+/// Reads record files on all processors; each takes the next one that is not taken.
+fn digest_all(batch: &[&Seen], is_judged_anew: bool) -> Vec<(Entry, Vec<Curve>)> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(batch.len());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((index, seen)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, *batch.get(index)?)))
+        {
+            done.push((index, digest_one(seen, is_judged_anew)));
+        }
+        done
+    };
+    let mut all: Vec<_> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        handles.into_iter().flat_map(|handle| handle.join().unwrap_or_default()).collect()
+    });
+    all.sort_by_key(|(index, _)| *index);
+    all.into_iter().map(|(_, read)| read).collect()
+}
+
+/// Reads a record file. A record that makes the reader fail is left out; it must not keep others from being read.
+fn digest_one(seen: &Seen, is_judged_anew: bool) -> (Entry, Vec<Curve>) {
+    std::panic::catch_unwind(|| digest::read(&seen.full, &seen.path, is_judged_anew)).unwrap_or_else(|_| {
+        let reason = "this version of landau failed while reading it: a defect, see the message above".to_owned();
+        (Entry { path: seen.path.clone(), reason, ..Entry::default() }, Vec::new())
+    })
+}
+
+/// The states of a record file.
+const SOUND: &str = "sound";
+const LEFT_OUT: &str = "left_out";
+
+fn remove(change: &Transaction<'_>, path: &str) -> rusqlite::Result<()> {
+    const OF_PATH: &str = "(SELECT record FROM record WHERE path = ?1)";
+    let points = format!("DELETE FROM point WHERE curve IN (SELECT curve FROM curve WHERE record = {OF_PATH})");
+    change.execute(&points, [path])?;
+    change.execute(&format!("DELETE FROM curve WHERE record = {OF_PATH}"), [path])?;
+    change.execute("DELETE FROM record WHERE path = ?1", [path])?;
+    Ok(())
+}
+
+const INSERT_RECORD: &str = "INSERT INTO record (path, bytes, mtime_ns, ctime_ns, inode, state, reason, schema, landau, command, started, \
+         study, seed, unit, host, system, release, distribution, machine, processor, processor_count, memory_bytes, \
+         platform, facts, outcome, line_count, seal, method, is_judged_anew, curve_count, words) VALUES (?1, ?2, ?3, \
+         ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, \
+         ?27, ?28, ?29, ?30, ?31)";
+const INSERT_CURVE: &str = "INSERT INTO curve (record, benchmark, label, phase, direction, axis, settings, n, outcome, law, passes, \
+         calls, from_n, to_n, start_cost, end_cost, growth, growth_low, growth_high, exponent, exponent_low, \
+         exponent_high, p99_growth, p99_growth_low, p99_growth_high, fixed_cost, fixed_cost_low, fixed_cost_high, \
+         slope, slope_low, slope_high, cliff_n, cliff_n_low, cliff_n_high, limit_n, limit_n_low, limit_n_high, \
+         cliff_factor, limit_error) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
+         ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, \
+         ?38, ?39)";
+const INSERT_POINT: &str = "INSERT INTO point (curve, n, cost, cost_low, cost_high) VALUES (?1, ?2, ?3, ?4, ?5)";
+
+/// Writes records in a transaction.
+struct Writer<'t> {
+    change: &'t Transaction<'t>,
+    curve: Statement<'t>,
+    point: Statement<'t>,
+}
+
+impl<'t> Writer<'t> {
+    fn new(change: &'t Transaction<'t>) -> rusqlite::Result<Self> {
+        Ok(Self { change, curve: change.prepare(INSERT_CURVE)?, point: change.prepare(INSERT_POINT)? })
+    }
+
+    /// Writes a record instead of what is known about its file.
+    fn insert(&mut self, seen: &Seen, entry: &Entry, curves: &[Curve]) -> rusqlite::Result<()> {
+        remove(self.change, &seen.path)?;
+        let file = seen.identity;
+        let state = if entry.reason.is_empty() { SOUND } else { LEFT_OUT };
+        self.change.execute(
+            INSERT_RECORD,
+            params![
+                seen.path,
+                file.bytes,
+                file.mtime_ns,
+                file.ctime_ns,
+                file.inode,
+                state,
+                entry.reason,
+                entry.schema,
+                entry.landau,
+                entry.command,
+                entry.started,
+                entry.study,
+                // A seed may exceed the integers of SQLite.
+                entry.seed.to_string(),
+                unit_name(entry.unit),
+                entry.host,
+                entry.system,
+                entry.release,
+                entry.distribution,
+                entry.machine,
+                entry.processor,
+                entry.processor_count,
+                entry.memory_bytes.cast_signed(),
+                entry.platform,
+                entry.facts,
+                entry.outcome,
+                entry.line_count.cast_signed(),
+                entry.seal,
+                entry.method,
+                entry.is_judged_anew,
+                i64::try_from(entry.curve_count).unwrap_or(i64::MAX),
+                entry.words,
+            ],
+        )?;
+        let record = self.change.last_insert_rowid();
+        curves.iter().try_for_each(|curve| self.insert_curve(record, curve))
+    }
+
+    fn insert_curve(&mut self, record: i64, curve: &Curve) -> rusqlite::Result<()> {
+        let three = |one: Option<Estimate>| [one.map(|e| e.value), one.map(|e| e.low), one.map(|e| e.high)];
+        let estimates = [curve.growth, curve.exponent, curve.p99, curve.fixed, curve.slope, curve.cliff, curve.limit];
+        let e = estimates.map(three);
+        let settings = serde_json::to_string(&curve.settings).unwrap_or_default();
+        self.curve.execute(params![
+            record,
+            curve.benchmark,
+            curve.label,
+            curve.phase,
+            curve.direction,
+            curve.axis,
+            settings,
+            curve.n.cast_signed(),
+            curve.outcome,
+            curve.law,
+            curve.passes.cast_signed(),
+            curve.calls.cast_signed(),
+            curve.range.map(|range| range.0),
+            curve.range.map(|range| range.1),
+            curve.ends.map(|ends| ends.0),
+            curve.ends.map(|ends| ends.1),
+            e[0][0],
+            e[0][1],
+            e[0][2],
+            e[1][0],
+            e[1][1],
+            e[1][2],
+            e[2][0],
+            e[2][1],
+            e[2][2],
+            e[3][0],
+            e[3][1],
+            e[3][2],
+            e[4][0],
+            e[4][1],
+            e[4][2],
+            e[5][0],
+            e[5][1],
+            e[5][2],
+            e[6][0],
+            e[6][1],
+            e[6][2],
+            curve.cliff_factor,
+            curve.limit_error,
+        ])?;
+        let number = self.change.last_insert_rowid();
+        for (n, cost) in &curve.points {
+            self.point.execute(params![number, n, cost.value, cost.low, cost.high])?;
+        }
+        Ok(())
+    }
+}
+
+fn unit_name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Time => "ns",
+        Unit::EmulatedTime => "emulated_ns",
+        Unit::Instructions => "instructions",
+    }
+}
+
+fn unit_of(name: &str) -> Unit {
+    match name {
+        "instructions" => Unit::Instructions,
+        "emulated_ns" => Unit::EmulatedTime,
+        _ => Unit::Time,
+    }
+}
+
+fn entries(db: &Connection) -> rusqlite::Result<Vec<Entry>> {
+    let mut query = db.prepare("SELECT * FROM record ORDER BY started, path")?;
+    let entry = |row: &Row<'_>| {
+        Ok(Entry {
+            record: row.get("record")?,
+            path: row.get("path")?,
+            reason: row.get("reason")?,
+            schema: row.get("schema")?,
+            landau: row.get("landau")?,
+            command: row.get("command")?,
+            started: row.get("started")?,
+            study: row.get("study")?,
+            seed: row.get::<_, String>("seed")?.parse().unwrap_or(0),
+            unit: unit_of(&row.get::<_, String>("unit")?),
+            host: row.get("host")?,
+            system: row.get("system")?,
+            release: row.get("release")?,
+            distribution: row.get("distribution")?,
+            machine: row.get("machine")?,
+            processor: row.get("processor")?,
+            processor_count: row.get("processor_count")?,
+            memory_bytes: row.get::<_, i64>("memory_bytes")?.cast_unsigned(),
+            platform: row.get("platform")?,
+            facts: row.get("facts")?,
+            outcome: row.get("outcome")?,
+            line_count: row.get::<_, i64>("line_count")?.cast_unsigned(),
+            seal: row.get("seal")?,
+            method: row.get("method")?,
+            is_judged_anew: row.get("is_judged_anew")?,
+            curve_count: row.get::<_, i64>("curve_count")?.max(0) as usize,
+            words: row.get("words")?,
+        })
+    };
+    query.query_map([], entry)?.collect()
+}
+
+/// The condition that a filter sets on curves.
+const ASKED_FOR: &str = "(?1 IS NULL OR curve.benchmark = ?1 OR curve.label = ?1) AND (?2 IS NULL OR curve.phase = ?2)";
+
+fn curves(db: &Connection, filter: &Filter, with: With) -> rusqlite::Result<Vec<Curve>> {
+    let conditions = params![filter.benchmark, filter.phase];
+    let mut query = db.prepare(&format!("SELECT * FROM curve WHERE {ASKED_FOR} ORDER BY curve"))?;
+    let rows = query.query_map(conditions, |row| Ok((row.get::<_, i64>("curve")?, curve(row)?)))?;
+    let (numbers, mut curves): (Vec<i64>, Vec<Curve>) = rows.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().unzip();
+    if with == With::Points {
+        let places: HashMap<i64, usize> = numbers.iter().enumerate().map(|(index, number)| (*number, index)).collect();
+        let mut query = db.prepare(&format!(
+            "SELECT point.curve, point.n, cost, cost_low, cost_high FROM point JOIN curve USING (curve) \
+             WHERE {ASKED_FOR} ORDER BY point.curve, point.n"
+        ))?;
+        let mut rows = query.query(conditions)?;
+        while let Some(row) = rows.next()? {
+            let value = Estimate { value: row.get(2)?, low: row.get(3)?, high: row.get(4)? };
+            if let Some(&place) = places.get(&row.get::<_, i64>(0)?) {
+                curves[place].points.push((row.get(1)?, value));
+            }
+        }
+    }
+    Ok(curves)
+}
+
+fn curve(row: &Row<'_>) -> rusqlite::Result<Curve> {
+    let estimate = |name: &str| -> rusqlite::Result<Option<Estimate>> {
+        let get = |ending: &str| row.get::<_, Option<f64>>(format!("{name}{ending}").as_str());
+        let (value, low, high) = (get("")?, get("_low")?, get("_high")?);
+        Ok(value.map(|value| Estimate { value, low: low.unwrap_or(value), high: high.unwrap_or(value) }))
+    };
+    let pair = |a: &str, b: &str| -> rusqlite::Result<Option<(f64, f64)>> {
+        Ok(row.get::<_, Option<f64>>(a)?.zip(row.get::<_, Option<f64>>(b)?))
+    };
+    let count = |name: &str| row.get::<_, i64>(name).map(i64::cast_unsigned);
+    let settings: BTreeMap<String, String> =
+        serde_json::from_str(&row.get::<_, String>("settings")?).unwrap_or_default();
+    Ok(Curve {
+        record: row.get("record")?,
+        benchmark: row.get("benchmark")?,
+        label: row.get("label")?,
+        phase: row.get("phase")?,
+        direction: row.get("direction")?,
+        axis: row.get("axis")?,
+        settings,
+        n: count("n")?,
+        outcome: row.get("outcome")?,
+        law: row.get("law")?,
+        passes: count("passes")?,
+        calls: count("calls")?,
+        range: pair("from_n", "to_n")?,
+        ends: pair("start_cost", "end_cost")?,
+        growth: estimate("growth")?,
+        exponent: estimate("exponent")?,
+        p99: estimate("p99_growth")?,
+        fixed: estimate("fixed_cost")?,
+        slope: estimate("slope")?,
+        cliff: estimate("cliff_n")?,
+        cliff_factor: row.get("cliff_factor")?,
+        limit: estimate("limit_n")?,
+        limit_error: row.get("limit_error")?,
+        points: Vec::new(),
+    })
+}
