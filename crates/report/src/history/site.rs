@@ -280,7 +280,7 @@ fn values(site: &Site, trend: &Trend, line: &Line) -> Markup {
         details.points {
             summary { "Values as a table" }
             @if hidden > 0 { p.note { "The last " (VALUES_MAX) " of " (line.points.len()) "." } }
-            (scrolling("Table of the values", &html! {
+            (scrolling(&format!("{}, {}, {}", trend.subject(), trend.title(), line.name), &html! {
                 table {
                     thead { tr { @for name in [first, "Started (UTC)", "Value", "From", "To", "Records"] {
                         th scope="col" { (name) }
