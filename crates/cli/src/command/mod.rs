@@ -8,6 +8,7 @@ mod check;
 mod compare;
 mod explain;
 mod generate;
+mod history;
 mod lab;
 mod list;
 mod load;
@@ -42,6 +43,7 @@ const EXAMPLES: &str = "Examples:
   landau show FILE                    print the verdicts of a record
   landau compare A B                  say what changed between two records
   landau report A B -o compared.html  compare two records in one report
+  landau history DIR --draw cost      follow costs over the records of a folder
 
 Exit status: 0 success, 1 a check failed or the run was interrupted, 2 the command could not run.";
 
@@ -71,6 +73,8 @@ enum Command {
     Check(check::Args),
     /// Write an HTML report of one record, or of several for comparison
     Report(report::Args),
+    /// List, search and group the records of a folder, draw a quantity over them, or make a site of them
+    History(Box<history::Args>),
     /// Check that a record or report was not altered and that its results follow from its samples
     Verify(verify::Args),
     /// Serve a directory over HTTP and HTTPS
@@ -128,6 +132,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Compare(args)) => compare::run(&args),
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Report(args)) => report::run(&args),
+        Some(Command::History(args)) => history::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Sink(args)) => sink::run(&args),

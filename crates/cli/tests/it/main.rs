@@ -6,6 +6,7 @@ mod adaptive;
 mod against;
 mod compare;
 mod explained;
+mod history;
 mod interrupted;
 mod kept_records;
 mod lab;

@@ -1,0 +1,68 @@
+//! `landau history --site`: a static site of a collection.
+
+use crate::command::report;
+use crate::status;
+use anyhow::Context;
+use landau_history::{Collection, Quantity, SITE_MARK, trends};
+use landau_report::history::{Over, Row, Site, Trend, index_page, record_path, subject_page, subject_path};
+use std::path::Path;
+
+/// The folders of a site.
+const FOLDERS: [&str; 3] = ["", "benchmark", "record"];
+
+/// Writes the site. A record's page that is there already is kept.
+pub(super) fn write(collection: &Collection, folder: &Path, output: &Path) -> anyhow::Result<u8> {
+    for name in FOLDERS {
+        let place = output.join(name);
+        std::fs::create_dir_all(&place).with_context(|| format!("create {}", place.display()))?;
+        // Pages may have copies of large records beside them, which are not part of a collection.
+        let mark = place.join(SITE_MARK);
+        std::fs::write(&mark, "").with_context(|| format!("write {}", mark.display()))?;
+    }
+    let rows = record_pages(collection, folder, output)?;
+    let name = folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let site = Site {
+        name: name.unwrap_or_else(|| "Records".to_owned()),
+        rows,
+        left_out: collection.left_out.clone(),
+        trends: every_trend(collection),
+    };
+    for benchmark in site.subjects() {
+        report::put_page(&output.join(subject_path(benchmark)), &subject_page(&site, benchmark))?;
+    }
+    let index = output.join("index.html");
+    report::put_page(&index, &index_page(&site))?;
+    status::tell(&format!("site: {} ({} records)", index.display(), site.rows.len()));
+    Ok(status::DONE)
+}
+
+/// Writes the page of each record; returns the rows of the table, newest first.
+fn record_pages(collection: &Collection, folder: &Path, output: &Path) -> anyhow::Result<Vec<Row>> {
+    let count = collection.entries.len();
+    let mut rows = Vec::new();
+    for (index, entry) in collection.entries.iter().enumerate() {
+        let page = record_path(&entry.path, &entry.seal);
+        let place = output.join(&page);
+        if !place.exists() {
+            status::tell(&format!("page {} of {count}: {}", index + 1, entry.path));
+            report::write_one(&folder.join(&entry.path), &place)?;
+        }
+        rows.push(Row { page: Some(page), ..entry.row() });
+    }
+    rows.reverse();
+    Ok(rows)
+}
+
+/// Every trend that says something: costs, growth and limits over dates, costs over hosts and kernels where there are
+/// several.
+fn every_trend(collection: &Collection) -> Vec<Trend> {
+    let cost = Quantity::Cost { n: None };
+    let mut all = trends(collection, &[cost, Quantity::Growth, Quantity::Limit], Over::Dates);
+    for over in [Over::Hosts, Over::Kernels] {
+        let has_several = |one: &Trend| one.lines.iter().any(|line| line.points.len() > 1);
+        all.extend(trends(collection, &[cost], over).into_iter().filter(has_several));
+    }
+    // The sort is stable: a curve's trends stay in this order.
+    all.sort_by(|a, b| (&a.benchmark, &a.case, &a.phase).cmp(&(&b.benchmark, &b.case, &b.phase)));
+    all
+}
