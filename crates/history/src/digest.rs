@@ -1,7 +1,7 @@
 //! What the index keeps of a record: its facts, and the values of its verdicts.
 //!
-//! Verdicts are read from the `result` lines, as JSON, because records may hold those of any earlier method. Judging the
-//! samples anew takes seconds for a large record, so that is done on request only.
+//! Verdicts are read from the `result` lines, as JSON, because records may hold those of any earlier method. Judging
+//! the samples anew takes seconds for a large record, so that is done on request only.
 
 use crate::entry::{Curve, Entry};
 use landau_record::schema::{Case, Host, Limit, PhaseResult};

@@ -23,8 +23,8 @@ pub(crate) struct Seen {
     pub(crate) identity: Identity,
 }
 
-/// What changes when a file does: a change within the resolution of the clock changes the size or the inode, or the time
-/// of the last change of the inode, which cannot be set.
+/// What changes when a file does: a change within the resolution of the clock changes the size or the inode, or the
+/// time of the last change of the inode, which cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) bytes: i64,

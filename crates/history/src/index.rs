@@ -289,18 +289,20 @@ fn remove(change: &Transaction<'_>, path: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-const INSERT_RECORD: &str = "INSERT INTO record (path, bytes, mtime_ns, ctime_ns, inode, state, reason, schema, landau, command, started, \
-         study, seed, unit, host, system, release, distribution, machine, processor, processor_count, memory_bytes, \
-         platform, facts, outcome, line_count, seal, method, is_judged_anew, curve_count, words) VALUES (?1, ?2, ?3, \
-         ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, \
-         ?27, ?28, ?29, ?30, ?31)";
-const INSERT_CURVE: &str = "INSERT INTO curve (record, benchmark, label, phase, direction, axis, settings, n, outcome, law, passes, \
-         calls, from_n, to_n, start_cost, end_cost, growth, growth_low, growth_high, exponent, exponent_low, \
-         exponent_high, p99_growth, p99_growth_low, p99_growth_high, fixed_cost, fixed_cost_low, fixed_cost_high, \
-         slope, slope_low, slope_high, cliff_n, cliff_n_low, cliff_n_high, limit_n, limit_n_low, limit_n_high, \
-         cliff_factor, limit_error) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
-         ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, \
-         ?38, ?39)";
+const INSERT_RECORD: &str = "INSERT INTO record \
+     (path, bytes, mtime_ns, ctime_ns, inode, state, reason, schema, landau, command, \
+     started, study, seed, unit, host, system, release, distribution, machine, processor, \
+     processor_count, memory_bytes, platform, facts, outcome, line_count, seal, method, is_judged_anew, \
+     curve_count, words) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, \
+     ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31)";
+const INSERT_CURVE: &str = "INSERT INTO curve \
+     (record, benchmark, label, phase, direction, axis, settings, n, outcome, law, \
+     passes, calls, from_n, to_n, start_cost, end_cost, growth, growth_low, growth_high, exponent, \
+     exponent_low, exponent_high, p99_growth, p99_growth_low, p99_growth_high, fixed_cost, \
+     fixed_cost_low, fixed_cost_high, slope, slope_low, slope_high, cliff_n, cliff_n_low, cliff_n_high, \
+     limit_n, limit_n_low, limit_n_high, cliff_factor, limit_error) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, \
+     ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, \
+     ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, ?36, ?37, ?38, ?39)";
 const INSERT_POINT: &str = "INSERT INTO point (curve, n, cost, cost_low, cost_high) VALUES (?1, ?2, ?3, ?4, ?5)";
 
 /// Writes records in a transaction.

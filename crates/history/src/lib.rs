@@ -1,8 +1,8 @@
 //! A folder of records as a collection: what is in it, which of its values are comparable, and how they changed.
 //!
-//! [`read`] brings the [index](Collection::index) up to date with the folder, a `SQLite` database that can be rebuilt from
-//! the records at any time, and returns the records that a [`Filter`] selects. [`trends`] follows one [`Quantity`] over
-//! them. The crate prints nothing; `landau_report::history` words and draws what it returns.
+//! [`read`] brings the [index](Collection::index) up to date with the folder, a `SQLite` database that can be rebuilt
+//! from the records at any time, and returns the records that a [`Filter`] selects. [`trends`] follows one [`Quantity`]
+//! over them. The crate prints nothing; `landau_report::history` words and draws what it returns.
 
 mod collection;
 mod digest;

@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// Make the index again from all records
     #[arg(long)]
     rebuild: bool,
-    /// Judge the samples of records without results, or with results of another method; takes seconds for a large record
+    /// Judge the samples of records without results, or with those of another method; takes seconds for a large record
     #[arg(long)]
     rejudge: bool,
     /// Keep the index in this file

@@ -305,7 +305,8 @@ mod tests {
         let text = trend.lines[0].changes[0].text(trend.kind);
         assert_eq!(
             text,
-            "+10.5% (+9.42% to +11.6%) from 2026-11-09 10:00 on (r8.ndjson), p < 0.001; with it changed release 6.1 → 6.12"
+            "+10.5% (+9.42% to +11.6%) from 2026-11-09 10:00 on (r8.ndjson), p < 0.001; with it changed \
+             release 6.1 → 6.12"
         );
     }
 

@@ -208,7 +208,9 @@ fn curves(site: &Site) -> Markup {
 fn latest(trend: &Trend, line: &Line) -> Markup {
     html! {
         @match line.changes.last() {
-            Some(last) => { span.changed { (trend.kind.change_text(&last.change)) " from " (day(&last.started)) " on" } }
+            Some(last) => {
+                span.changed { (trend.kind.change_text(&last.change)) " from " (day(&last.started)) " on" }
+            }
             None => { "–" }
         }
     }
@@ -220,7 +222,7 @@ fn records(site: &Site) -> Markup {
         &html! {
             table data-filter="Show only records with these words" {
                 thead { tr {
-                    @for name in ["Started (UTC)", "Record", "Study", "Host", "Kernel", "Curves", "Method", "Checksum"] {
+                    @for name in ["Started (UTC)", "Record", "Study", "Host", "Kernel", "Curves", "Method", "Seal"] {
                         th scope="col" { (name) }
                     }
                 } }
@@ -229,7 +231,10 @@ fn records(site: &Site) -> Markup {
                         tr {
                             td.number { (day(&row.started)) }
                             th scope="row" {
-                                @match &row.page { Some(page) => { a href=(page) { (row.path) } } None => { (row.path) } }
+                                @match &row.page {
+                                    Some(page) => { a href=(page) { (row.path) } }
+                                    None => { (row.path) }
+                                }
                             }
                             td { (row.study) }
                             td { (row.host) }
