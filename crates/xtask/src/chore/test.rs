@@ -154,9 +154,9 @@ fn of_browser() -> Result<Counts> {
     }
 }
 
-/// Writes two reports with enough passes that every section has content, of one record and of it beside a copy, and the
-/// page of a delivery.
-fn pages(folder: &Path) -> Result<[PathBuf; 3]> {
+/// Writes two reports with enough passes that every section has content, of one record and of it beside a copy, the
+/// page of a delivery, and the site of a collection.
+fn pages(folder: &Path) -> Result<[PathBuf; 4]> {
     let landau = workspace::tested_landau()?;
     let (record, page) = (folder.join("smoke.landau.ndjson"), folder.join("page.html"));
     let (copy, compared) = (folder.join("copy.landau.ndjson"), folder.join("compared.html"));
@@ -168,7 +168,11 @@ fn pages(folder: &Path) -> Result<[PathBuf; 3]> {
     std::fs::copy(&record, &copy).with_context(|| format!("copy {}", record.display()))?;
     Program::new(&landau).arg("report").args([&record, &copy]).arg("-o").arg(&compared).run()?;
     let delivery = delivery_page(&landau, folder)?;
-    Ok([page, compared, delivery])
+    let site = folder.join("site");
+    let records = workspace::root().join("docs/records/linux-kernels");
+    let history = Program::new(&landau).arg("history").arg(records).arg("--index").arg(folder.join("index"));
+    history.arg("--site").arg(&site).run()?;
+    Ok([page, compared, delivery, site.join("index.html")])
 }
 
 /// Writes the page of a delivery to a server that is slow and refuses some recipients.
@@ -187,12 +191,13 @@ fn delivery_page(landau: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(page)
 }
 
-fn in_browser(folder: &Path, [page, compared, delivery]: &[PathBuf; 3]) -> Result<Counts> {
+fn in_browser(folder: &Path, [page, compared, delivery, site]: &[PathBuf; 4]) -> Result<Counts> {
     if !folder.join("node_modules").exists() {
         Program::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).within(folder).run()?;
     }
     let node = Program::new("node").args(["--test", "--test-reporter=tap"]).within(folder);
     let node = node.env("LANDAU_PAGE", page).env("LANDAU_COMPARED", compared).env("LANDAU_DELIVERY", delivery);
+    let node = node.env("LANDAU_SITE", site);
     let (status, lines) = node.watch()?;
     Ok(Counts::of_node(&lines, status.success()))
 }

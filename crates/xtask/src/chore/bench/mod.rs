@@ -6,6 +6,7 @@ mod agreement;
 mod architecture;
 mod crash;
 mod files;
+mod history;
 mod instrument;
 mod judge;
 mod load;
@@ -33,6 +34,8 @@ pub(crate) enum Bench {
     Crash(crash::Words),
     /// Compare the calls of the benchmark `files` with those of a bare loop in C and of `fs_mark`
     Files(files::Words),
+    /// Count false and missed change points of simulated histories, and time a collection of 10,000 records
+    History(history::Words),
     /// Compare the CPU time per request and connection of `landau serve`, a bare loop, nginx, lighttpd and h2o
     Serve(serve::Words),
     /// Compare the CPU time per request of `landau load` and wrk, with each of those servers
@@ -59,6 +62,7 @@ impl Bench {
             Self::Architecture(words) => architecture::run(words),
             Self::Crash(words) => crash::run(words),
             Self::Files(words) => files::run(words),
+            Self::History(words) => history::run(words),
             Self::Serve(words) => serve::run(words),
             Self::Load(words) => load::run(words),
             Self::Mail(words) => mail::run(words),
