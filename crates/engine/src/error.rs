@@ -111,7 +111,10 @@ pub enum Error {
         reason: String,
     },
     /// The host could not be restored after an error, or at the end.
-    #[error("the host is still switched to the new side: {reason}; restore it by hand with: {command}{}", after(.before.as_deref()))]
+    #[error(
+        "the host is still switched to the new side: {reason}; restore it by hand with: {command}{}",
+        after(.before.as_deref())
+    )]
     NotRestored {
         /// The command that restores it.
         command: String,

@@ -1,8 +1,8 @@
 //! The passes of a run in their order: rounds, waits for the host to settle, the time limit, interruption, and the
 //! adaptive rounds after the planned ones.
 //!
-//! A run has one side or two. With two, each case has a pass of both in a round, one right after the other, so that what
-//! the machine does meanwhile affects both alike.
+//! A run has one side or two. With two, each case has a pass of both in a round, one right after the other, so that
+//! what the machine does meanwhile affects both alike.
 
 use crate::adaptive::{Assessment, Assessor, Limits, Progress};
 use crate::affinity::OtherProcessors;
@@ -92,8 +92,8 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Leaves out what the records of the sides hold already. A pass whose counterpart is missing is made again: the two
-    /// must follow each other.
+    /// Leaves out what the records of the sides hold already. A pass whose counterpart is missing is made again: the
+    /// two must follow each other.
     pub(crate) fn skip_finished(&mut self, records: &[&Record]) {
         let mut complete: BTreeMap<(u32, u32), usize> = BTreeMap::new();
         let planned = self.plan().pass_count;

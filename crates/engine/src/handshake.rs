@@ -1,8 +1,8 @@
 //! What the program that makes the passes of a side must answer before anything is measured: that it speaks the same
 //! protocol, and which phases it would time.
 //!
-//! The program may be another build of landau, or this one with another environment. It is started as a worker would be,
-//! so a program that cannot start, or a library that cannot be preloaded, is found before the run.
+//! The program may be another build of landau, or this one with another environment. It is started as a worker would
+//! be, so a program that cannot start, or a library that cannot be preloaded, is found before the run.
 
 use crate::worker_process::Launch;
 use crate::{Entry, Error, Plan, Planned, Settings, lanes};
@@ -136,8 +136,8 @@ fn ask(plan: &Plan) -> Result<Answer, Error> {
         let said = complaint.lines().find(|line| !line.trim().is_empty());
         let said = said.map_or(String::new(), |line| format!(": {}", line.trim()));
         return Err(refused(format!(
-            "it does not answer as a landau of protocol {PROTOCOL} does ({ending}{said}); the other side needs a landau \
-             that has `run --against`, or a script that executes one with its arguments"
+            "it does not answer as a landau of protocol {PROTOCOL} does ({ending}{said}); the other side needs a \
+             landau that has `run --against`, or a script that executes one with its arguments"
         )));
     };
     if answer.protocol != PROTOCOL || answer.lanes != lanes::capacities(TRIAL.0, TRIAL.1, TRIAL.2) {

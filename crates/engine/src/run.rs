@@ -46,8 +46,8 @@ impl std::fmt::Debug for Output<'_> {
     }
 }
 
-/// Measures everything in a plan, or in the plans of two sides in turn, and writes a record of each, but not the results
-/// and the last line. The caller appends the results, then the returned [`End`].
+/// Measures everything in a plan, or in the plans of two sides in turn, and writes a record of each, but not the
+/// results and the last line. The caller appends the results, then the returned [`End`].
 ///
 /// Two plans must have been paired with [`crate::pair`].
 pub fn run(mut sides: Vec<(&Plan, Output<'_>)>, session: Session<'_>) -> Result<End, Error> {

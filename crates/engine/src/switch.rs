@@ -1,7 +1,7 @@
 //! Switches the host over for the passes of the new side, by a command of the user, and back.
 //!
-//! A marker in the scratch folder says while the host is switched. If the run is killed the marker stays with the folder,
-//! and the next run names the command that restores the host.
+//! A marker in the scratch folder says while the host is switched. If the run is killed the marker stays with the
+//! folder, and the next run names the command that restores the host.
 
 use crate::{Error, Scratch};
 use landau_record::schema;

@@ -2,9 +2,9 @@
 //! the next, and within one record each variant of a benchmark with its default case.
 //!
 //! The first record is the base. Passes are paired by round where they ran side by side: the cases of one record
-//! always, two records only if they are the sides of one run or their rounds alternated. Otherwise the variation between runs is added, which differs by
-//! benchmark. All comparisons of one report are corrected together for their number (Holm). Laws and costs are those of
-//! the verdicts that the report shows.
+//! always, two records only if they are the sides of one run or their rounds alternated. Otherwise the variation
+//! between runs is added, which differs by benchmark. All comparisons of one report are corrected together for their
+//! number (Holm). Laws and costs are those of the verdicts that the report shows.
 
 use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, ends, text, unit_of};
 use landau_record::Record;
@@ -268,8 +268,8 @@ pub(crate) fn by_round(a: &PhaseStudy<'_>, b: &PhaseStudy<'_>) -> (Curve, Curve)
     (of_a, of_b)
 }
 
-/// Whether the passes of a case ran side by side in two records: those of the sides of one run do, whether or not it was
-/// resumed.
+/// Whether the passes of a case ran side by side in two records: those of the sides of one run do, whether or not it
+/// was resumed.
 fn is_interleaved(a: (&Record, u32), b: (&Record, u32)) -> bool {
     if are_sides(a.0, b.0) { shared_rounds(a, b) >= ROUNDS_MIN } else { has_alternated(a, b) }
 }

@@ -23,8 +23,8 @@ fn curve<'v>(value: &'v Value, phase: &str) -> &'v Value {
     curves.iter().find(|one| one["phase"] == phase).unwrap_or_else(|| panic!("no phase {phase}: {value}"))
 }
 
-/// Each pass has its counterpart, so the comparison is paired by round. That equal sides are called different is a matter
-/// of chance, up to once in twenty reports, so it is not asserted here.
+/// Each pass has its counterpart, so the comparison is paired by round. That equal sides are called different is a
+/// matter of chance, up to once in twenty reports, so it is not asserted here.
 #[test]
 fn both_sides_have_ordinary_records_with_paired_rounds() {
     let room = Room::new();
@@ -265,7 +265,8 @@ fn a_full_disk_restores_the_host_and_both_sides_can_be_resumed() {
     let room = Room::new();
     let script = format!(
         "mkdir full && mount -t tmpfs -o size=48m none full || exit 9
-         {LANDAU} run fork --set fork.n=500 --passes 5 --output full/r --no-report --quiet --switch '{SWITCH}' --restore '{RESTORE}' &
+         {LANDAU} run fork --set fork.n=500 --passes 5 --output full/r --no-report --quiet \\
+             --switch '{SWITCH}' --restore '{RESTORE}' &
          landau=$!
          while ! grep -q pass_end full/r.new 2>/dev/null; do :; done
          dd if=/dev/zero of=full/fill bs=1M 2>/dev/null

@@ -128,8 +128,8 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Plans the sides of a run: one, or two that are paired. The host is switched over for a moment, to be described as the
-/// new side will find it.
+/// Plans the sides of a run: one, or two that are paired. The host is switched over for a moment, to be described as
+/// the new side will find it.
 pub(crate) fn plan(
     args: &super::Args,
     request: &Request,
