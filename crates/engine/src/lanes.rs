@@ -169,7 +169,9 @@ mod tests {
         let tags = [(None, 170), (Some(0), 0), (Some(u32::MAX), u32::MAX)]
             .map(|(rcu_softirqs, canary)| CallTags { rcu_softirqs, canary });
         let (lanes, _fd) = Lanes::create(&capacities(2, 4, true)).unwrap();
-        tags.iter().for_each(|tags| tags.push(&lanes, 2));
+        for tags in tags {
+            tags.push(&lanes, 2);
+        }
         assert_eq!(CallTags::read(&lanes, 2, 0, 2), tags[..2]);
         let last = CallTags { rcu_softirqs: Some(u32::MAX - 1), ..tags[2] };
         assert_eq!(CallTags::read(&lanes, 2, 2, usize::MAX), [last]);

@@ -154,7 +154,7 @@ mod tests {
         assert!(by_hand.iter().zip([0.5, 0.0, 0.5]).all(|(a, b)| (a - b).abs() < 1e-12), "{by_hand:?}");
         assert_eq!(attribute(&[]), []);
         assert_eq!(attribute(&[Block { slow: vec![0, 0], others: vec![3, 4] }]), []);
-        let one = attribute(&[calls.clone()]);
+        let one = attribute(std::slice::from_ref(&calls));
         assert!(one[0].low == f64::NEG_INFINITY && one[0].high == f64::INFINITY);
         // Equal blocks: no spread between them.
         let two = attribute(&[calls.clone(), calls]);

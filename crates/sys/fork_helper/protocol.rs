@@ -40,8 +40,8 @@ pub(crate) const OP_CYCLE: u64 = 9;
 /// In a pid namespace: report its largest pid, plus one. Answer: status, number.
 pub(crate) const OP_PID_MAX: u64 = 10;
 
-/// In a pid namespace: from now on read the number at that offset of `/proc/softirqs` before and after each timed child.
-/// Answer: status.
+/// In a pid namespace: from now on read the number at that offset of `/proc/softirqs` before each timed child and after
+/// it. Answer: status.
 pub(crate) const OP_WATCH: u64 = 11;
 
 /// Packs what was seen beside a timed child: how much the watched number grew (`None`: it cannot be read), and the time

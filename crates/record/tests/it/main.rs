@@ -288,8 +288,8 @@ fn a_chunk_in_another_unit_is_a_fault() {
 /// Tags of calls belong to a window's steps, one each, and are in the unit of the record. Others are left out.
 #[test]
 fn tags_of_calls_are_one_for_each_step() {
-    let folder = tempfile::tempdir().unwrap();
     let read = |calls: CallTags| {
+        let folder = tempfile::tempdir().unwrap();
         let mut lines = counted(Unit::Instructions);
         for line in &mut lines {
             if let Line::Window(window) = line {

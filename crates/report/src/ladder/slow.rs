@@ -254,7 +254,7 @@ mod tests {
                 let is_faulted = window.first == 1_601;
                 (window.preempted, window.steal_ms, window.steal_windows) = (0, 0, None);
                 window.faults = [0, u32::from(is_faulted)];
-                let slow = |n: u32| (window.first > 1_601).then(|| n / 10 - 170).filter(|_| n % 10 == 0);
+                let slow = |n: u32| (window.first > 1_601).then(|| n / 10 - 170).filter(|_| n.is_multiple_of(10));
                 let numbers = || window.first..window.first + window.count;
                 let has_softirq = |n| slow(n).is_some_and(|number| number <= 12);
                 let has_canary = |n| slow(n).is_some_and(|number| (13..=21).contains(&number));

@@ -78,7 +78,8 @@ pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
              the passes. Removed: less than the step before, paired by round, with the 95% interval; negative if the \
              step adds."
             @if !ladder.others.is_empty() {
-                " The rows after the step \"" (last_step(&ladder)) "\" are other cases, named by what they change of it."
+                " The rows after the step \"" (last_step(&ladder))
+                "\" are other cases, named by what they change of it."
             }
         }
         ul { @for sentence in ladder.sentences() { li { (sentence) } } }
@@ -155,25 +156,6 @@ fn slow_calls(ladder: &Ladder) -> Markup {
             percent(calls / all)
         )
     };
-    let explained = html! {
-        table {
-            thead { tr {
-                th scope="col" { "Slow calls explained by" }
-                @for slow in &ladder.slow { th scope="col" { (slow.name) } }
-            } }
-            tbody {
-                @for (cause, _) in causes(ladder) {
-                    tr {
-                        th scope="row" { (cause) }
-                        @for slow in &ladder.slow {
-                            @let found = slow.explained.iter().find(|one| one.0 == *cause);
-                            td.number { (found.map_or("–".to_owned(), |one| share(one.1))) }
-                        }
-                    } "\n"
-                }
-            }
-        }
-    };
     let tags = html! {
         table {
             thead { tr {
@@ -200,7 +182,7 @@ fn slow_calls(ladder: &Ladder) -> Markup {
              of 256 consecutive calls."
         }
         ul { @for slow in &ladder.slow { li { (spread(slow)) } } }
-        (scrolling("What explains slow calls", &explained))
+        (scrolling("What explains slow calls", &explained(ladder)))
         p.note { (how_explained(ladder)) }
         details.points {
             summary { "How often each was seen" }
@@ -208,6 +190,29 @@ fn slow_calls(ladder: &Ladder) -> Markup {
             p.note {
                 "A call can have several. Context switches, page faults and stolen time are those of a window of some \
                  calls, 10 ms at most."
+            }
+        }
+    }
+}
+
+/// How many of the slow calls each cause explains.
+fn explained(ladder: &Ladder) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                th scope="col" { "Slow calls explained by" }
+                @for slow in &ladder.slow { th scope="col" { (slow.name) } }
+            } }
+            tbody {
+                @for (cause, _) in causes(ladder) {
+                    tr {
+                        th scope="row" { (cause) }
+                        @for slow in &ladder.slow {
+                            @let found = slow.explained.iter().find(|one| one.0 == *cause);
+                            td.number { (found.map_or("–".to_owned(), |one| share(one.1))) }
+                        }
+                    } "\n"
+                }
             }
         }
     }
