@@ -6,6 +6,7 @@ use std::ffi::OsString;
 // registry:begin
 mod check;
 mod compare;
+mod doctor;
 mod explain;
 mod generate;
 mod history;
@@ -53,6 +54,8 @@ enum Command {
     Run(run::Args),
     /// List the benchmarks, and say why some cannot run on this machine
     List(list::Args),
+    /// Say which limits of this host a load would meet, what shows that, and what raises them
+    Doctor(doctor::Args),
     /// Run benchmarks under other kernels: emulated, in virtual machines or over ssh
     Lab(lab::Args),
     /// Attribute the growth of a benchmark to kernel functions, by instruction count
@@ -122,6 +125,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         None => run::run(&run::Args::default(), words),
         Some(Command::Run(args)) => run::run(&args, words),
         Some(Command::List(args)) => list::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Lab(args)) => lab::run(&args, words),
         Some(Command::Explain(args)) => explain::run(&args, words),
         Some(Command::Load(args)) => load::run(&args, words),

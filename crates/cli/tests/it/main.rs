@@ -5,6 +5,7 @@
 mod adaptive;
 mod against;
 mod compare;
+mod doctor;
 mod explained;
 mod history;
 mod interrupted;

@@ -71,6 +71,31 @@ pub fn disk_space(folder: &CStr) -> Result<(u64, u64)> {
     Ok((stat.f_bavail as u64 * unit, stat.f_blocks as u64 * unit))
 }
 
+/// What is free in a file system, for this user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FreeSpace {
+    /// Bytes.
+    pub bytes: u64,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Inodes; `None` if the file system does not limit their number.
+    pub inodes: Option<u64>,
+}
+
+/// Returns what is free in the file system that contains a directory.
+pub fn free_space(folder: &CStr) -> Result<FreeSpace> {
+    // SAFETY: `statvfs` is plain data for which all zeroes is a value.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `folder` is a C string and `stat` is writable.
+    check("statvfs", unsafe { libc::statvfs(folder.as_ptr(), &raw mut stat) })?;
+    #[allow(clippy::unnecessary_cast, reason = "the fields are narrower on some systems")]
+    Ok(FreeSpace {
+        bytes: stat.f_bavail as u64 * stat.f_frsize as u64,
+        block_bytes: stat.f_frsize as u64,
+        inodes: (stat.f_files > 0).then_some(stat.f_favail as u64),
+    })
+}
+
 /// Returns a process and all of its descendants, the process first.
 pub fn process_tree(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];

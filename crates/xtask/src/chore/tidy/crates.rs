@@ -31,6 +31,7 @@ const BELOW: &[(&str, &[&str])] = &[
             "landau-wire",
         ],
     ),
+    ("landau-host", &["landau-sys"]),
     ("landau-lab", &["landau-engine", "landau-record", "landau-stats", "landau-sys", "landau-units"]),
     ("landau-load", &["landau-reactor", "landau-record", "landau-sys", "landau-trust", "landau-units", "landau-wire"]),
     ("landau-mail", &["landau-reactor", "landau-sys", "landau-trust", "landau-units", "landau-wire"]),
@@ -44,6 +45,7 @@ const BELOW: &[(&str, &[&str])] = &[
             "landau-claims",
             "landau-engine",
             "landau-history",
+            "landau-host",
             "landau-lab",
             "landau-load",
             "landau-mail",
@@ -85,6 +87,11 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
         "crates/units/src/",
         &["std::fs", "std::io", "std::net", "std::env", "std::process"],
         "units maps text to numbers",
+    ),
+    (
+        "crates/host/src/",
+        &["fs::write", "File::create", "OpenOptions", "fs::create_dir", "Command", "limits::raise"],
+        "whoever examines a host does not change it",
     ),
     ("crates/wire/src/", &["Instant", "SystemTime::now"], "a message means the same at any time"),
 ];

@@ -1,0 +1,114 @@
+//! `landau doctor`: which limits of this host a load would meet.
+
+mod text;
+
+use crate::status;
+use anyhow::Context;
+use landau_bench::REGISTRY;
+use landau_engine::{Adaptive, Pinning, Plan, Request as RunRequest, Study, describe_host};
+use landau_host::{Demand, Folder, Report, Request, Reserve, Root, connection, examine, noise};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  landau doctor                                  the most of everything, and what bends times
+  landau doctor --for idle=100000                will a server hold 100,000 connections?
+  landau doctor --for mail=3000,files=1000000
+  landau doctor --for idle=100000 --pid $(pidof -s nginx)
+  landau doctor --for fork=40000 --json | jq '.answers[].sentence'
+
+Kinds of load: idle (connections of a server), mail (SMTP sessions), files (in a folder), processes,
+threads, maps (mappings of a process), ports (sockets bound to port 0), sockets (of a process); and
+the n at which a benchmark ends: socket, bind, connect, fork, thread, mmap, spawn.
+
+Nothing on the host is changed. Exit status: 0 if every size fits, 1 if one does not, 2 if the
+command could not run.")]
+pub(crate) struct Args {
+    /// Ask about a load of this size, or without =SIZE for the most that fits [default: the most of each kind]
+    #[arg(long = "for", value_name = "KIND[=SIZE],…", value_delimiter = ',', value_parser = Demand::parse)]
+    demands: Vec<Demand>,
+    /// Ask about a running program: its limits, what it has open, and its listening sockets
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+    /// Set the folder for files
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    dir: PathBuf,
+    /// Measure neither the memory of a connection nor the interference, which takes 0.3 s
+    #[arg(long)]
+    no_measure: bool,
+    /// Print each limit with its evidence, remedy and risk
+    #[arg(long, short)]
+    long: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    let report = report(args)?;
+    let text = if args.json { serde_json::to_string_pretty(&report)? } else { text::render(&report, args.long) };
+    status::print(&text)?;
+    let fits = report.answers.iter().all(|answer| answer.fits != Some(false));
+    Ok(if fits { status::DONE } else { status::FAILED })
+}
+
+fn report(args: &Args) -> anyhow::Result<Report> {
+    let demands = if args.demands.is_empty() { Demand::all() } else { args.demands.clone() };
+    let root = Root::live();
+    let mut request = Request::new(&root, args.pid, demands)?;
+    request.folder = Some(folder(&args.dir)?);
+    if !args.no_measure {
+        request.connection = Some(connection::measure(request.free_descriptors()));
+        request.noise = Some(noise::measure());
+    }
+    request.reserves = reserves(&request.demands)?;
+    Ok(examine(&root, &request))
+}
+
+fn folder(path: &Path) -> anyhow::Result<Folder> {
+    let named = || format!("read the file system of --dir {}", path.display());
+    let absolute = path.canonicalize().with_context(named)?;
+    let free = landau_sys::system::free_space(&CString::new(absolute.as_os_str().as_bytes())?).with_context(named)?;
+    Ok(Folder {
+        path: absolute.display().to_string(),
+        free_bytes: free.bytes,
+        block_bytes: free.block_bytes,
+        free_inodes: free.inodes,
+    })
+}
+
+/// Returns what `landau run` makes of the sizes of benchmarks: it keeps a part of the host free.
+fn reserves(demands: &[Demand]) -> anyhow::Result<Vec<Reserve>> {
+    let benchmarks: Vec<&Demand> = demands.iter().filter(|demand| demand.kind.is_benchmark).collect();
+    if benchmarks.is_empty() {
+        return Ok(Vec::new());
+    }
+    // It raises the limits of this process as far as a run does; the request has read them before.
+    let (host, clock) = describe_host(Pinning::default())?;
+    let mut found = Vec::new();
+    for demand in benchmarks {
+        let name = demand.kind.name;
+        let request = RunRequest {
+            names: vec![name.to_owned()],
+            cases: Vec::new(),
+            study: Study::Full,
+            pass_count: None,
+            adaptive: Adaptive::Off,
+            settings: demand.size.map(|size| format!("{name}.n={size}")).into_iter().collect(),
+            varied: Vec::new(),
+            seed: 1,
+            time_limit_s: None,
+        };
+        let plan = Plan::resolve(REGISTRY, &request, host.clone(), clock.clock, None)?;
+        let skip = plan.skips.iter().find(|skip| skip.label == name);
+        let reduced = plan.cases.iter().find(|one| one.case.label == name).and_then(|one| {
+            let reduced = one.case.reduced.as_ref()?;
+            Some((one.case.n, reduced.reason.clone()))
+        });
+        let found_one = skip.map(|skip| (0, skip.reason.clone())).or(reduced);
+        found.extend(found_one.map(|(at_most, reason)| Reserve { benchmark: name.to_owned(), at_most, reason }));
+    }
+    Ok(found)
+}

@@ -1,0 +1,156 @@
+//! The answer as text: the verdict first, then the limits, then what bends times.
+
+use crate::terminal::{self, bullet};
+use landau_host::noise::Noise;
+use landau_host::{Answer, Condition, Counter, Effect, Process, Remedy, Report, Row, grouped};
+use std::fmt::Write;
+
+pub(super) fn render(report: &Report, long: bool) -> String {
+    let mut text = String::new();
+    for answer in &report.answers {
+        answered(&mut text, answer, report);
+    }
+    report.process.iter().for_each(|process| program(&mut text, process));
+    limits(&mut text, report, long);
+    conditions(&mut text, &report.conditions, long);
+    report.noise.iter().for_each(|noise| interference(&mut text, noise));
+    if let Some(measured) = &report.connection {
+        let _ = writeln!(
+            text,
+            "\nA connection takes {} bytes of the kernel at each end ({} connections opened here, {}).",
+            grouped(measured.bytes_each),
+            grouped(measured.connections),
+            measured.source
+        );
+    }
+    if !report.unread.is_empty() {
+        text.push_str("\nNot read:\n");
+        report.unread.iter().for_each(|one| text.push_str(&bullet(&format!("{}: {}", one.what, one.why))));
+    }
+    if !long {
+        text.push_str("\n--long shows each limit with its evidence, remedy and risk; --json all of it.\n");
+    }
+    text
+}
+
+/// Appends the answer to one demand: the sentence, and if the size does not fit what to do.
+fn answered(text: &mut String, answer: &Answer, report: &Report) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{}.", answer.sentence);
+    let row = report.limits.iter().find(|row| Some(&row.limit) == answer.limit.as_ref());
+    if let (Some(false), Some(row)) = (answer.fits, row) {
+        labelled(text, "why", &row.evidence);
+        labelled(text, "whose", &row.owner);
+        remedy(text, &answer.remedy);
+    }
+    answer.warnings.iter().for_each(|warning| text.push_str(&bullet(warning)));
+}
+
+fn remedy(text: &mut String, remedy: &Remedy) {
+    for (label, part) in [("now", &remedy.now), ("for good", &remedy.for_good), ("risk", &remedy.risk)] {
+        part.iter().for_each(|part| labelled(text, label, part));
+    }
+}
+
+fn labelled(text: &mut String, label: &str, part: &str) {
+    let width = usize::from(terminal::layout().width);
+    let _ = writeln!(text, "    {label:8}  {}", terminal::indented(part, 14, width));
+}
+
+fn program(text: &mut String, process: &Process) {
+    let count = |number: Option<u64>| number.map_or("unknown".to_owned(), grouped);
+    let _ = writeln!(
+        text,
+        "\nProcess {} ({}): {} threads, {} descriptors, {} mappings, {} established connections.",
+        process.pid,
+        process.program,
+        grouped(process.threads),
+        count(process.descriptors),
+        count(process.mappings),
+        count(process.connections)
+    );
+    for listener in &process.listeners {
+        let _ =
+            writeln!(text, "    port {}: {} connections wait for accept()", listener.port, grouped(listener.waiting));
+    }
+}
+
+/// Returns the counters that have moved, as "ListenDrops 3".
+fn moved(counters: &[Counter]) -> String {
+    let moved = counters.iter().filter(|counter| counter.value > 0);
+    moved.map(|counter| format!("{} {}", counter.name, grouped(counter.value))).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the mark of a row: it stops what is asked for, or bends it.
+fn mark(row: &Row, answers: &[Answer]) -> &'static str {
+    let exceeded = |effect: Effect| {
+        row.bounds.iter().filter(|bound| bound.effect == effect).any(|bound| {
+            let asked = answers.iter().find(|answer| answer.kind == bound.kind).and_then(|answer| answer.asked);
+            asked.is_some_and(|asked| asked > bound.at_most)
+        })
+    };
+    match (exceeded(Effect::Stops), exceeded(Effect::Bends)) {
+        (true, _) => "×",
+        (false, true) => "~",
+        (false, false) => " ",
+    }
+}
+
+/// Returns the tightest bound of a row in words.
+fn at_most(row: &Row) -> String {
+    let tightest = row.bounds.iter().min_by_key(|bound| bound.at_most);
+    tightest.map_or("–".to_owned(), |bound| format!("{} {}", grouped(bound.at_most), bound.unit))
+}
+
+fn limits(text: &mut String, report: &Report, long: bool) {
+    let shown: Vec<&Row> =
+        report.limits.iter().filter(|row| long || !row.bounds.is_empty() || !moved(&row.counters).is_empty()).collect();
+    let width = |of: &dyn Fn(&Row) -> String| shown.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
+    let limit_width = width(&|row| row.limit.clone()).max(5);
+    let most_width = width(&at_most).max(7);
+    text.push_str("\nLimits, the tightest first (× stops what is asked for, ~ bends it):\n");
+    let _ = writeln!(text, "  {:limit_width$}  {:most_width$}  VALUE", "LIMIT", "AT MOST");
+    for row in shown {
+        let used = row.in_use.map_or(String::new(), |used| format!(", {} in use", grouped(used)));
+        let line = format!("{:limit_width$}  {:most_width$}  {}{used}", row.limit, at_most(row), row.value);
+        let _ = writeln!(text, "{} {}", mark(row, &report.answers), line.trim_end());
+        let moved = moved(&row.counters);
+        if !moved.is_empty() {
+            labelled(text, "counted", &moved);
+        }
+        if long {
+            labelled(text, "why", &row.evidence);
+            labelled(text, "whose", &row.owner);
+            remedy(text, &row.remedy);
+        }
+    }
+}
+
+fn conditions(text: &mut String, conditions: &[Condition], long: bool) {
+    text.push_str("\nWhat bends times (!):\n");
+    let width = conditions.iter().map(|one| one.name.chars().count()).max().unwrap_or(0);
+    for one in conditions {
+        let mark = if one.bends { "!" } else { " " };
+        let line = format!("{}: {}", one.value, one.effect);
+        let columns = usize::from(terminal::layout().width);
+        let _ = writeln!(text, "{mark} {:width$}  {}", one.name, terminal::indented(&line, width + 4, columns));
+        if let (true, Some(now)) = (long, &one.now) {
+            labelled(text, "now", now);
+        }
+    }
+}
+
+fn interference(text: &mut String, noise: &Noise) {
+    let sentence = format!(
+        "Interference now: in {:.0} ms, getppid() took {:.0} ns, ±{:.2}% from pass to pass. The smallest effect that \
+         two full runs would show is {:.1}%. The longest interruption took {:.0} µs; all of them took {:.2}% of the \
+         time.",
+        noise.elapsed_ms,
+        noise.canary_ns,
+        noise.spread_percent,
+        noise.smallest_effect_percent,
+        noise.longest_gap_us,
+        noise.taken_percent
+    );
+    let _ = writeln!(text, "\n{}", terminal::indented(&sentence, 0, usize::from(terminal::layout().width)));
+}

@@ -1,0 +1,571 @@
+//! `landau doctor` predicts where programs end: Landau's own benchmarks and, for limits that a run never meets because
+//! it keeps a part free, small programs of Perl.
+//!
+//! Each case lowers a limit for its own processes only: by `ulimit`, in a namespace, or in a control group that it
+//! makes and removes. The program is run after the prediction, under the same limit. `LANDAU_DOCTOR_ALL=1` adds the
+//! cases that take long, and prints the table of docs/doctor.md.
+
+use crate::support::{LANDAU, Ran, Room, install};
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+fn is_root() -> bool {
+    landau_sys::process::effective_user() == 0
+}
+
+/// A limit that is lowered, and a program that meets it.
+struct Case {
+    /// What is lowered, for the table.
+    lowered: &'static str,
+    /// What is asked of the doctor.
+    kind: &'static str,
+    size: u64,
+    /// A script that lowers the limit and then executes `"$@"`; `{room}` is the folder of the test.
+    script: &'static str,
+    /// The limit that must be named.
+    limit: &'static str,
+    program: Program,
+}
+
+/// What meets the limit.
+enum Program {
+    /// The benchmark of the kind's name, with settings that leave one case.
+    Benchmark(&'static [&'static str]),
+    /// A script of Perl that prints how much it had when it was refused.
+    Perl(&'static str),
+}
+
+const SOCKET: Program = Program::Benchmark(&["socket.threads=0", "socket.hole=none", "socket.reserve=0"]);
+const BIND: Program = Program::Benchmark(&["bind.range=host", "bind.family=v4", "bind.v6only=on"]);
+const CONNECT: Program = Program::Benchmark(&["connect.idle=halt"]);
+const FORK: Program = Program::Benchmark(&["fork.linkage=dynamic", "fork.method=fork", "fork.order=reverse"]);
+const THREAD: Program = Program::Benchmark(&[]);
+const MMAP: Program = Program::Benchmark(&["mmap.order=sequential", "mmap.populate=off"]);
+const SPAWN: Program =
+    Program::Benchmark(&["spawn.wait=any", "spawn.parent=timer", "spawn.image=shared", "spawn.pid_max=4194304"]);
+
+/// Forks children that sleep until the parent ends, kills them, and prints their number.
+const PERL_FORKS: Program = Program::Perl(
+    "pipe(R, W); my @p; while (1) { my $p = fork; last unless defined $p; \
+     if (!$p) { close W; sysread R, my $b, 1; exit } push @p, $p } \
+     kill 9, @p; waitpid $_, 0 for @p; print scalar @p",
+);
+
+/// Opens files until it is refused.
+const PERL_DESCRIPTORS: Program =
+    Program::Perl("my @f; while (open my $f, '<', '/dev/null') { push @f, $f } print scalar @f");
+
+/// Creates files of one byte in the folder `full` until it is refused.
+const PERL_FILES: Program = Program::Perl(
+    "my $n = 0; while (open my $f, '>', \"full/$n\") { syswrite($f, 'x') // last; close $f or last; $n++ } print $n",
+);
+
+/// Connects to a listener that never accepts, until a handshake is not answered.
+const PERL_BACKLOG: Program = Program::Perl(
+    "use Socket; socket L, PF_INET, SOCK_STREAM, 0; bind L, sockaddr_in(7777, INADDR_LOOPBACK); listen L, 65535; \
+     my @c; while (@c < 5000) { socket my $s, PF_INET, SOCK_STREAM, 0; $s->blocking(0); \
+     connect $s, sockaddr_in(7777, INADDR_LOOPBACK); my $w = ''; vec($w, fileno $s, 1) = 1; \
+     last unless select(undef, $w, undef, 0.5); push @c, $s } print scalar @c",
+);
+
+const NET: &str = "exec unshare -n sh -c 'ip link set lo up; {set}; exec \"$@\"' sh \"$@\"";
+
+/// Cases that take a second or so each.
+const FEW: &[Case] = &[
+    Case {
+        lowered: "ulimit -n 300",
+        kind: "socket",
+        size: 1_000,
+        script: "ulimit -n 300; exec \"$@\"",
+        limit: "RLIMIT_NOFILE",
+        program: SOCKET,
+    },
+    Case {
+        lowered: "ulimit -n 300",
+        kind: "sockets",
+        size: 1_000,
+        script: "ulimit -n 300; exec \"$@\"",
+        limit: "RLIMIT_NOFILE",
+        program: PERL_DESCRIPTORS,
+    },
+    Case {
+        lowered: "ip_local_port_range 40000 40799",
+        kind: "bind",
+        size: 2_000,
+        script: "echo 40000 40799 > /proc/sys/net/ipv4/ip_local_port_range",
+        limit: "net.ipv4.ip_local_port_range",
+        program: BIND,
+    },
+    Case {
+        lowered: "ulimit -v 4 GiB",
+        kind: "thread",
+        size: 2_000,
+        script: "ulimit -v 4194304; exec \"$@\"",
+        limit: "RLIMIT_AS",
+        program: THREAD,
+    },
+    Case {
+        lowered: "pids.max 400 of a group",
+        kind: "processes",
+        size: 1_000,
+        script: "{group pids pids.max 400}",
+        limit: "pids.max of",
+        program: PERL_FORKS,
+    },
+];
+
+/// Cases that take longer.
+const MORE: &[Case] = &[
+    Case {
+        lowered: "nothing",
+        kind: "socket",
+        size: 1_000_000,
+        script: "exec \"$@\"",
+        limit: "RLIMIT_NOFILE",
+        program: SOCKET,
+    },
+    Case {
+        lowered: "nothing",
+        kind: "bind",
+        size: 40_000,
+        script: "exec \"$@\"",
+        limit: "net.ipv4.ip_local_port_range",
+        program: BIND,
+    },
+    Case {
+        lowered: "nothing",
+        kind: "connect",
+        size: 40_000,
+        script: "exec \"$@\"",
+        limit: "RLIMIT_NOFILE",
+        program: CONNECT,
+    },
+    Case {
+        lowered: "nothing",
+        kind: "fork",
+        size: 40_000,
+        script: "exec \"$@\"",
+        limit: "kernel.pid_max, less the reserve",
+        program: FORK,
+    },
+    Case {
+        lowered: "nothing",
+        kind: "thread",
+        size: 40_000,
+        script: "exec \"$@\"",
+        limit: "kernel.pid_max, less the reserve",
+        program: THREAD,
+    },
+    Case {
+        lowered: "nothing",
+        kind: "mmap",
+        size: 80_000,
+        script: "exec \"$@\"",
+        limit: "vm.max_map_count",
+        program: MMAP,
+    },
+    Case {
+        lowered: "nothing",
+        kind: "spawn",
+        size: 40_000,
+        script: "exec \"$@\"",
+        limit: "kernel.pid_max, less the reserve",
+        program: SPAWN,
+    },
+    Case {
+        lowered: "ulimit -n 2000",
+        kind: "connect",
+        size: 3_000,
+        script: "ulimit -n 2000; exec \"$@\"",
+        limit: "RLIMIT_NOFILE",
+        program: CONNECT,
+    },
+    Case {
+        lowered: "ip_local_reserved_ports, 500 of 1,500",
+        kind: "bind",
+        size: 2_000,
+        script: "echo 40000 41499 > /proc/sys/net/ipv4/ip_local_port_range; \
+                 echo 40200-40699 > /proc/sys/net/ipv4/ip_local_reserved_ports",
+        limit: "net.ipv4.ip_local_port_range",
+        program: BIND,
+    },
+    Case {
+        lowered: "ulimit -d 4 GiB",
+        kind: "thread",
+        size: 2_000,
+        script: "ulimit -d 4194304; exec \"$@\"",
+        limit: "RLIMIT_DATA",
+        program: THREAD,
+    },
+    Case {
+        lowered: "ulimit -s 64 MiB, -v 32 GiB",
+        kind: "thread",
+        size: 2_000,
+        script: "ulimit -s 65536; ulimit -v 33554432; exec \"$@\"",
+        limit: "RLIMIT_AS",
+        program: THREAD,
+    },
+    Case {
+        lowered: "pids.max 600 of a group",
+        kind: "fork",
+        size: 1_000,
+        script: "{group pids pids.max 600}",
+        limit: "pids.max of",
+        program: FORK,
+    },
+    Case {
+        lowered: "pids.max 600 of a group",
+        kind: "thread",
+        size: 1_000,
+        script: "{group pids pids.max 600}",
+        limit: "pids.max of",
+        program: THREAD,
+    },
+    Case {
+        lowered: "pids.max 600 of a group",
+        kind: "spawn",
+        size: 1_000,
+        script: "{group pids pids.max 600}",
+        limit: "pids.max of",
+        program: SPAWN,
+    },
+    Case {
+        lowered: "pids.max 500 of the group above",
+        kind: "processes",
+        size: 1_000,
+        script: "{above pids pids.max 500}",
+        limit: "pids.max of",
+        program: PERL_FORKS,
+    },
+    Case {
+        lowered: "memory.limit_in_bytes 512 MiB",
+        kind: "fork",
+        size: 5_000,
+        script: "{group memory memory.limit_in_bytes 536870912}",
+        limit: "memory.limit_in_bytes of",
+        program: FORK,
+    },
+    Case {
+        lowered: "memory.limit_in_bytes 512 MiB of the group above",
+        kind: "fork",
+        size: 5_000,
+        script: "{above memory memory.limit_in_bytes 536870912}",
+        limit: "memory.limit_in_bytes of",
+        program: FORK,
+    },
+    Case {
+        lowered: "ulimit -u 400, another user",
+        kind: "processes",
+        size: 1_000,
+        script: "ulimit -u 400; exec setpriv --reuid 54321 --regid 54321 --clear-groups \"$@\"",
+        limit: "RLIMIT_NPROC",
+        program: PERL_FORKS,
+    },
+    Case {
+        lowered: "kernel.pid_max 1500 of a pid namespace",
+        kind: "processes",
+        size: 5_000,
+        // Written only where it is the namespace's own (Linux 6.14): a new one has another value than the host.
+        script: "exec env HOST=$(cat /proc/sys/kernel/pid_max) unshare -p -f --mount-proc sh -c \
+                 'test $(cat /proc/sys/kernel/pid_max) != $HOST || exit 77; echo 1500 > /proc/sys/kernel/pid_max; \
+                 \"$@\"' sh \"$@\"",
+        limit: "kernel.pid_max",
+        program: PERL_FORKS,
+    },
+    Case {
+        lowered: "inodes of a tmpfs, 1,000",
+        kind: "files",
+        size: 5_000,
+        script: "mkdir full; exec unshare -m sh -c 'mount -t tmpfs -o nr_inodes=1000 none full; exec \"$@\"' sh \"$@\"",
+        limit: "inodes of",
+        program: PERL_FILES,
+    },
+    Case {
+        lowered: "size of a tmpfs, 8 MiB",
+        kind: "files",
+        size: 5_000,
+        script: "mkdir full; exec unshare -m sh -c 'mount -t tmpfs -o size=8m none full; exec \"$@\"' sh \"$@\"",
+        limit: "space of",
+        program: PERL_FILES,
+    },
+    Case {
+        lowered: "somaxconn 128",
+        kind: "idle",
+        size: 5_000,
+        script: "echo 128 > /proc/sys/net/core/somaxconn",
+        limit: "net.core.somaxconn",
+        program: PERL_BACKLOG,
+    },
+];
+
+/// A case under way: the scripts, and the control groups that they join.
+struct Trial<'a> {
+    case: &'a Case,
+    room: Room,
+    script: String,
+    groups: Vec<PathBuf>,
+}
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        // The innermost is the last.
+        for group in self.groups.iter().rev() {
+            // A process that was killed leaves its group a moment later.
+            if !crate::support::eventually(|| fs::remove_dir(group).is_ok()) {
+                eprintln!("cannot remove {}", group.display());
+            }
+        }
+    }
+}
+
+/// What was predicted or met, and by which limit.
+#[derive(Debug)]
+struct End {
+    n: u64,
+    limit: String,
+}
+
+impl<'a> Trial<'a> {
+    /// Prepares a case; none if this host lacks what it needs.
+    fn new(case: &'a Case) -> Option<Self> {
+        let mut trial = Self { case, room: Room::new(), script: case.script.to_owned(), groups: Vec::new() };
+        fs::set_permissions(trial.room.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        install(LANDAU, &trial.room.file("landau"));
+        if case.script.starts_with("echo ") {
+            trial.script = NET.replace("{set}", case.script);
+        }
+        if let Some(words) = case.script.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+            let words: Vec<&str> = words.split(' ').collect();
+            let [place, controller, file, value] = words[..] else { panic!("{words:?}") };
+            trial.join_group(place == "above", controller, file, value)?;
+        }
+        Some(trial)
+    }
+
+    /// Makes a control group of version 1 with a limit, in which the script runs; or one inside it.
+    fn join_group(&mut self, is_above: bool, controller: &str, file: &str, value: &str) -> Option<()> {
+        let root = Path::new("/sys/fs/cgroup").join(controller);
+        let name = self.room.path().file_name()?.to_string_lossy().replace('.', "");
+        let outer = root.join(format!("landau-doctor-{name}"));
+        fs::create_dir(&outer).ok()?;
+        self.groups.push(outer.clone());
+        fs::write(outer.join(file), value).ok()?;
+        if is_above {
+            self.groups.push(outer.join("inner"));
+            fs::create_dir(outer.join("inner")).ok()?;
+        }
+        let group = self.groups.last()?.join("cgroup.procs");
+        self.script = format!("echo $$ > {}; exec \"$@\"", group.display());
+        Some(())
+    }
+
+    fn run(&self, words: &[&str]) -> Ran {
+        let all = [&["-c", self.script.as_str(), "sh"], words].concat();
+        let mut command = self.room.other("sh", &all);
+        // `mkdir` of the second script would find the folder.
+        let _ = fs::remove_dir_all(self.room.file("full"));
+        Ran::of(command.output().unwrap())
+    }
+
+    fn predicted(&self) -> Option<End> {
+        let demand = format!("{}={}", self.case.kind, self.case.size);
+        let dir = if self.case.kind == "files" { "full" } else { "." };
+        let ran = self.run(&["./landau", "doctor", "--for", &demand, "--no-measure", "--json", "--dir", dir]);
+        if ran.status == Some(77) {
+            return None;
+        }
+        let report: Value = serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        let is_bent = self.case.limit == "net.core.somaxconn";
+        assert_eq!(ran.status, Some(i32::from(!is_bent)), "the size is chosen not to fit: {ran:?}");
+        let rows = report["limits"].as_array().unwrap();
+        let row = |name: &str| rows.iter().find(|row| row["limit"] == name).unwrap();
+        let name = if is_bent { self.case.limit } else { report["answers"][0]["limit"].as_str().unwrap() };
+        let row = row(name);
+        let n = row["bounds"][0]["at_most"].as_u64().unwrap();
+        Some(End { n, limit: name.to_owned() })
+    }
+
+    fn met(&self) -> u64 {
+        match &self.case.program {
+            Program::Perl(script) => {
+                let ran = self.run(&["perl", "-MIO::Handle", "-e", script]);
+                ran.out.parse().unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+            }
+            Program::Benchmark(settings) => self.met_by_benchmark(settings),
+        }
+    }
+
+    fn met_by_benchmark(&self, settings: &[&str]) -> u64 {
+        let size = format!("{}.n={}", self.case.kind, self.case.size);
+        let mut words = vec!["./landau", "run", self.case.kind, "--study", "smoke", "--passes", "1"];
+        words.extend(["--output", "r", "--no-report", "--seed", "1", "--set", &size]);
+        settings.iter().for_each(|setting| words.extend(["--set", setting]));
+        let ran = self.run(&words);
+        let record = self.room.record("r");
+        let case = &record.cases[0];
+        let pass = record.passes_of(case.case)[0];
+        let end = pass.end.as_ref().unwrap_or_else(|| panic!("{ran:?}"));
+        assert_eq!(record.cases.len(), 1, "{:?}", record.cases);
+        // Either the kernel refused the next step, or the plan had reduced the size.
+        assert!(end.limit.is_some() || case.reduced.is_some() && end.steps == case.n, "{end:?} {ran:?}");
+        end.steps
+    }
+}
+
+/// Runs the cases, and returns their table.
+fn compare(cases: &[Case]) -> String {
+    let mut table = String::new();
+    for case in cases {
+        let Some(trial) = Trial::new(case) else {
+            eprintln!("{} of {}: skipped, because this host lacks what it needs", case.lowered, case.kind);
+            continue;
+        };
+        let Some(predicted) = trial.predicted() else {
+            eprintln!("{} of {}: skipped, because a namespace has no limit of its own here", case.lowered, case.kind);
+            continue;
+        };
+        let met = trial.met();
+        let off = 100.0 * (predicted.n as f64 - met as f64) / met as f64;
+        // The folder and the group are those of the test.
+        let named = predicted.limit.replace(trial.room.path().to_str().unwrap(), "…");
+        let named = trial
+            .groups
+            .first()
+            .map_or(named.clone(), |group| named.replace(group.file_name().unwrap().to_str().unwrap(), "…"));
+        let row = format!("| {} | `{}` | {} | {met} | {off:+.2}% | {named} |", case.lowered, case.kind, predicted.n);
+        eprintln!("{row}");
+        writeln!(table, "{row}").unwrap();
+        assert!(predicted.limit.starts_with(case.limit), "{predicted:?} is not {}", case.limit);
+        assert!(off.abs() <= 1.0, "{row}");
+    }
+    table
+}
+
+#[test]
+fn the_end_of_programs_is_predicted_within_one_percent() {
+    if !is_root() {
+        return;
+    }
+    compare(FEW);
+    if std::env::var_os("LANDAU_DOCTOR_ALL").is_some() {
+        compare(MORE);
+    }
+}
+
+/// The members of the JSON are those that docs/doctor.md describes.
+#[test]
+fn the_json_has_the_documented_members() {
+    let room = Room::new();
+    let own = std::process::id().to_string();
+    let ran = room.landau(&["doctor", "--for", "idle=10", "--pid", &own, "--json"]);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let document = include_str!("../../../../docs/doctor.md");
+    let mut unknown = Vec::new();
+    let mut look = |place: &str, value: &Value| {
+        let Some(members) = value.as_object() else { panic!("{place} is no object: {value}") };
+        unknown.extend(members.keys().filter(|name| !document.contains(&format!("| `{place}{name}` |"))).cloned());
+    };
+    look("", &report);
+    for (list, place) in [("answers", "answers[]."), ("limits", "limits[]."), ("conditions", "conditions[].")] {
+        let entries = report[list].as_array().unwrap();
+        assert!(!entries.is_empty(), "{list}");
+        entries.iter().for_each(|entry| look(place, entry));
+    }
+    let bounded = report["limits"].as_array().unwrap().iter().find(|row| row["bounds"][0].is_object()).unwrap();
+    look("limits[].bounds[].", &bounded["bounds"][0]);
+    look("limits[].remedy.", &bounded["remedy"]);
+    look("process.", &report["process"]);
+    look("noise.", &report["noise"]);
+    assert!(unknown.is_empty(), "docs/doctor.md lacks {unknown:?}");
+}
+
+#[test]
+fn a_size_that_fits_is_success_and_nonsense_cannot_run() {
+    let room = Room::new();
+    let status = |words: &[&str]| room.landau(&[&["doctor", "--no-measure"], words].concat());
+    let ran = status(&["--for", "sockets=1"]);
+    assert!(ran.status == Some(0) && ran.out.starts_with("sockets=1 fits: at most "), "{ran:?}");
+    let ran = status(&["--for", "sockets=99000000000"]);
+    assert!(ran.status == Some(1) && ran.out.starts_with("sockets=99,000,000,000 does not fit"), "{ran:?}");
+    let ran = status(&["--for", "idel=1"]);
+    assert!(ran.status == Some(2) && ran.err.contains("write one of idle, mail"), "{ran:?}");
+    let ran = status(&["--pid", "4194305"]);
+    assert!(ran.status == Some(2) && ran.err.contains("there is no process 4194305"), "{ran:?}");
+    let ran = status(&["--dir", "/nowhere"]);
+    assert!(ran.status == Some(2) && ran.err.contains("--dir /nowhere"), "{ran:?}");
+}
+
+/// A running server's own limit and listening socket are shown, and its queue of two connections.
+#[test]
+fn a_running_program_is_examined() {
+    let room = Room::new();
+    let script = "use Socket; socket L, PF_INET, SOCK_STREAM, 0; bind L, sockaddr_in(0, INADDR_LOOPBACK); listen L, 9; \
+                  my ($port) = sockaddr_in(getsockname L); $| = 1; print \"$port\\n\"; <STDIN>";
+    let limited = format!("ulimit -n 77; exec perl -e '{script}'");
+    let mut server =
+        Command::new("sh").args(["-c", &limited]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stdout.take().unwrap()), &mut line).unwrap();
+    let port: u16 = line.trim().parse().unwrap();
+    let waiting = [(); 2].map(|()| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+    let pid = server.id().to_string();
+    let ran = room.landau(&["doctor", "--for", "idle=100", "--pid", &pid, "--no-measure", "--json"]);
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let text = room.landau(&["doctor", "--for", "idle=100", "--pid", &pid, "--no-measure"]).out;
+    server.kill().unwrap();
+    server.wait().unwrap();
+    drop(waiting);
+    // Standard input, output and error, and the listening socket.
+    assert_eq!(report["process"]["descriptors"], 4, "{}", report["process"]);
+    assert_eq!(report["answers"][0]["at_most"], 73);
+    assert_eq!(report["process"]["listeners"][0]["port"], port);
+    assert_eq!(report["process"]["listeners"][0]["waiting"], 2);
+    assert!(text.contains(&format!("port {port}: 2 connections wait for accept()")), "{text}");
+    assert!(text.contains(&format!("prlimit --pid {pid} --nofile=104:")), "{text}");
+}
+
+/// Another user's program: the answer says what could not be read, and why. Whoever asks needs no rights.
+#[test]
+fn a_user_without_rights_is_told_what_could_not_be_read() {
+    if !is_root() {
+        return;
+    }
+    let room = Room::new();
+    fs::set_permissions(room.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    install(LANDAU, &room.file("landau"));
+    let own = std::process::id().to_string();
+    let ask = |words: &[&str]| {
+        let first = ["--reuid", "65534", "--regid", "65534", "--clear-groups", "./landau", "doctor"];
+        Ran::of(room.other("setpriv", &[&first, words].concat()).output().unwrap())
+    };
+    let ran = ask(&["--pid", &own, "--for", "idle=10"]);
+    assert!(ran.out.contains("its descriptors: Permission denied"), "{ran:?}");
+    assert!(ran.out.contains("run landau doctor as root or as the program's user"), "{ran:?}");
+    let ran = ask(&["--for", "idle=10"]);
+    assert!(ran.status == Some(0) && ran.out.starts_with("idle=10 fits"), "{ran:?}");
+}
+
+/// Nothing is changed: sysctls, limits of groups, files, sockets that stay behind.
+#[test]
+fn nothing_on_the_host_is_changed() {
+    let room = Room::new();
+    let sysctls = || {
+        let names = ["fs/file-max", "fs/nr_open", "kernel/pid_max", "kernel/threads-max", "vm/max_map_count"];
+        let more = ["net/core/somaxconn", "net/ipv4/ip_local_port_range", "net/ipv4/tcp_mem", "vm/overcommit_memory"];
+        names
+            .iter()
+            .chain(&more)
+            .map(|name| fs::read_to_string(format!("/proc/sys/{name}")).unwrap())
+            .collect::<Vec<_>>()
+    };
+    let before = sysctls();
+    let modified = fs::metadata(room.path()).unwrap().mtime_nsec();
+    let ran = room.landau(&["doctor", "--for", "idle=100,files=100"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(before, sysctls());
+    assert_eq!(fs::metadata(room.path()).unwrap().mtime_nsec(), modified, "a file was made");
+}

@@ -1,0 +1,89 @@
+//! What the rules of all limits see: the host, the process, the demands.
+
+use crate::census::Census;
+use crate::demand::{Demand, Needs};
+use crate::root::Root;
+use crate::row::{Bound, Effect};
+use crate::subject::Subject;
+
+/// The folder in which files would be created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folder {
+    /// Its path.
+    pub path: String,
+    /// Bytes that are free for this user.
+    pub free_bytes: u64,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Inodes that are free for this user; none if the file system does not limit them.
+    pub free_inodes: Option<u64>,
+}
+
+/// What every rule sees.
+#[derive(Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) root: &'a Root,
+    pub(crate) subject: Subject,
+    pub(crate) demands: &'a [Demand],
+    pub(crate) census: Census,
+    pub(crate) folder: Option<&'a Folder>,
+    /// The kernel's memory for one end of a connection in bytes, as measured here.
+    pub(crate) connection_bytes: Option<u64>,
+    pub(crate) page_bytes: u64,
+}
+
+impl Context<'_> {
+    /// Returns the bound of each demand for which `of` returns one; `scope` follows the unit: " a process".
+    pub(crate) fn bounds(&self, effect: Effect, scope: &str, of: impl Fn(&Needs) -> Option<u64>) -> Vec<Bound> {
+        let bound = |demand: &Demand| {
+            let at_most = of(&demand.kind.needs)?;
+            let unit = format!("{}{scope}", demand.kind.unit);
+            Some(Bound { kind: demand.kind.name, at_most, unit, effect })
+        };
+        self.demands.iter().filter_map(bound).collect()
+    }
+
+    /// Returns the limit at which every size that is asked for fits, or twice the limit if none is asked for or all
+    /// fit: `of` returns the limit that a size needs.
+    pub(crate) fn raised(&self, limit: u64, of: impl Fn(&Needs, u64) -> Option<u64>) -> u64 {
+        let needed = |demand: &Demand| of(&demand.kind.needs, demand.size?);
+        let most = self.demands.iter().filter_map(needed).max().filter(|&most| most > limit);
+        most.unwrap_or(limit.saturating_mul(2))
+    }
+
+    /// Returns the calls of the demands' programs that `of` names, as "accept() and socket()".
+    pub(crate) fn calls(&self, of: impl Fn(&Needs) -> &'static str) -> String {
+        let mut names: Vec<String> = Vec::new();
+        for name in self.demands.iter().map(|demand| of(&demand.kind.needs)).filter(|name| !name.is_empty()) {
+            let name = format!("{name}()");
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        match names.split_last() {
+            Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+            _ => names.concat(),
+        }
+    }
+
+    /// Returns "fails" or "fail", as the number of calls asks for.
+    pub(crate) fn fail(calls: &str) -> &'static str {
+        if calls.contains(" and ") { "fail" } else { "fails" }
+    }
+
+    /// Returns the path of a file of the subject's network namespace, such as `tcp`.
+    pub(crate) fn net(&self, file: &str) -> String {
+        self.subject.file(&format!("net/{file}"))
+    }
+
+    /// Returns whether the subject is in the first namespace of a kind, `pid` or `user`, whose numbers the kernel
+    /// fixes.
+    pub(crate) fn is_in_first(&self, kind: &str) -> Option<bool> {
+        let first = match kind {
+            "pid" => "pid:[4026531836]",
+            "user" => "user:[4026531837]",
+            _ => return None,
+        };
+        self.root.link(&self.subject.file(&format!("ns/{kind}"))).map(|link| link == first)
+    }
+}

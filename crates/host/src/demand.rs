@@ -1,0 +1,266 @@
+//! What a user asks for: a kind of load and its size, and what one object of it takes.
+
+use crate::text::grouped;
+
+/// A kind of load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// The word before `=`.
+    pub name: &'static str,
+    /// What is counted, in the plural.
+    pub unit: &'static str,
+    /// What it means, for help.
+    pub about: &'static str,
+    /// Whether it is a benchmark of Landau, with the benchmark's name.
+    pub is_benchmark: bool,
+    pub(crate) needs: Needs,
+}
+
+/// What an object takes, and what the program that has it takes besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Descriptors of one process: of each object, and of the program itself. None: they do not bound it.
+    pub(crate) descriptors: Option<(u64, u64)>,
+    /// The call that fails if there is none.
+    pub(crate) opens: &'static str,
+    /// Open files of the system.
+    pub(crate) open_files: u64,
+    /// Processes or threads: of each object, and of the program itself beside the one that asks.
+    pub(crate) tasks: Option<(u64, u64)>,
+    /// The call that fails if there is none.
+    pub(crate) creates: &'static str,
+    /// Mappings of one process.
+    pub(crate) maps: u64,
+    /// What each object takes of the address space of one process.
+    pub(crate) addresses: Addresses,
+    /// How ports of the ephemeral range are taken.
+    pub(crate) ports: Ports,
+    /// TCP sockets with a connection.
+    pub(crate) connections: u64,
+    /// Files in the folder.
+    pub(crate) files: u64,
+    /// Memory of the kernel, and of the program where it cannot be avoided, in bytes; of a connection, unless it is
+    /// measured. The benchmarks' own figures (`Benchmark::cost`), which were measured.
+    pub(crate) memory_bytes: u64,
+}
+
+/// Address space of one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Addresses {
+    /// None worth counting.
+    None,
+    /// The stack of a thread, with its guard page.
+    Stack,
+    /// A page.
+    Page,
+}
+
+/// Ports of the ephemeral range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ports {
+    /// None: the connections come in at one port, or from several source addresses.
+    None,
+    /// One for each destination address and port.
+    PerDestination,
+    /// One of the wildcard address.
+    Wildcard,
+}
+
+const NONE: Needs = Needs {
+    descriptors: None,
+    opens: "",
+    open_files: 0,
+    tasks: None,
+    creates: "",
+    maps: 0,
+    addresses: Addresses::None,
+    ports: Ports::None,
+    connections: 0,
+    files: 0,
+    memory_bytes: 0,
+};
+
+/// Standard input, output and error.
+const STANDARD: u64 = 3;
+
+/// What `landau mail` keeps for itself, as `mail::delivery` says.
+const OF_MAIL: u64 = 32;
+
+/// What `landau serve` has and keeps for files beside the connections: 80 for files (`serve::admission`), and its own.
+const OF_SERVE: u64 = 80 + 11;
+
+const SOCKETS: Needs =
+    Needs { descriptors: Some((1, STANDARD)), opens: "socket", open_files: 1, memory_bytes: 2_600, ..NONE };
+const BOUND: Needs = Needs { ports: Ports::Wildcard, opens: "bind", open_files: 1, memory_bytes: 2_800, ..NONE };
+const PROCESSES: Needs = Needs { tasks: Some((1, 0)), creates: "fork", memory_bytes: 150 << 10, ..NONE };
+const THREADS: Needs = Needs {
+    tasks: Some((1, 0)),
+    creates: "pthread_create",
+    maps: 2,
+    addresses: Addresses::Stack,
+    memory_bytes: 40 << 10,
+    ..NONE
+};
+const MAPS: Needs = Needs { maps: 1, addresses: Addresses::Page, memory_bytes: 220, ..NONE };
+
+/// Every kind, in the order of the help.
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "idle",
+        unit: "connections",
+        about: "connections that a server on this host holds open",
+        is_benchmark: false,
+        needs: Needs {
+            descriptors: Some((1, STANDARD)),
+            opens: "accept",
+            open_files: 1,
+            connections: 1,
+            memory_bytes: 4_000,
+            ..NONE
+        },
+    },
+    Kind {
+        name: "mail",
+        unit: "sessions",
+        about: "simultaneous SMTP sessions to other hosts",
+        is_benchmark: false,
+        needs: Needs {
+            descriptors: Some((1, OF_MAIL)),
+            opens: "socket",
+            open_files: 1,
+            ports: Ports::PerDestination,
+            connections: 1,
+            memory_bytes: 4_000,
+            ..NONE
+        },
+    },
+    Kind {
+        name: "files",
+        unit: "files",
+        about: "files in the folder, of one block each",
+        is_benchmark: false,
+        needs: Needs { files: 1, ..NONE },
+    },
+    Kind { name: "processes", unit: "processes", about: "further processes", is_benchmark: false, needs: PROCESSES },
+    Kind {
+        name: "threads",
+        unit: "threads",
+        about: "further threads of one process",
+        is_benchmark: false,
+        needs: THREADS,
+    },
+    Kind {
+        name: "maps",
+        unit: "mappings",
+        about: "mappings of one page in one process",
+        is_benchmark: false,
+        needs: MAPS,
+    },
+    Kind { name: "ports", unit: "ports", about: "sockets bound to port 0", is_benchmark: false, needs: BOUND },
+    Kind {
+        name: "sockets",
+        unit: "sockets",
+        about: "open sockets of one process",
+        is_benchmark: false,
+        needs: SOCKETS,
+    },
+    Kind { name: "socket", unit: "steps", about: "n of the benchmark socket", is_benchmark: true, needs: SOCKETS },
+    Kind { name: "bind", unit: "steps", about: "n of the benchmark bind", is_benchmark: true, needs: BOUND },
+    Kind {
+        name: "connect",
+        unit: "steps",
+        about: "n of the benchmark connect",
+        is_benchmark: true,
+        needs: Needs {
+            descriptors: Some((1, OF_SERVE)),
+            opens: "accept",
+            open_files: 2,
+            connections: 2,
+            memory_bytes: 8_000,
+            ..NONE
+        },
+    },
+    Kind {
+        name: "fork",
+        unit: "steps",
+        about: "n of the benchmark fork",
+        is_benchmark: true,
+        needs: Needs { tasks: Some((1, 2)), ..PROCESSES },
+    },
+    Kind { name: "thread", unit: "steps", about: "n of the benchmark thread", is_benchmark: true, needs: THREADS },
+    Kind { name: "mmap", unit: "steps", about: "n of the benchmark mmap", is_benchmark: true, needs: MAPS },
+    Kind {
+        name: "spawn",
+        unit: "steps",
+        about: "n of the benchmark spawn",
+        is_benchmark: true,
+        needs: Needs { tasks: Some((1, 5)), creates: "clone3", ..PROCESSES },
+    },
+];
+
+/// A size that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demand {
+    /// What is asked for.
+    pub kind: &'static Kind,
+    /// How much; none asks how much there may be.
+    pub size: Option<u64>,
+}
+
+/// A demand that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The word is not a kind.
+    #[error("`{0}` is not a kind of load; write one of {names}", names = names())]
+    UnknownKind(String),
+    /// The size is not a number.
+    #[error("`{0}` is not a size; write a whole number of at least 1, as in idle=100000")]
+    NotASize(String),
+}
+
+fn names() -> String {
+    KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+}
+
+impl Demand {
+    /// Reads `idle=100000`, or `idle` for the most that fits.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let (name, size) = text.split_once('=').map_or((text, None), |(name, size)| (name, Some(size)));
+        let kind = KINDS.iter().find(|kind| kind.name == name.trim());
+        let kind = kind.ok_or_else(|| Error::UnknownKind(name.trim().to_owned()))?;
+        let size = size.map(|size| {
+            let parsed = size.trim().replace(['_', ','], "").parse::<u64>().ok().filter(|&size| size > 0);
+            parsed.ok_or_else(|| Error::NotASize(size.to_owned()))
+        });
+        Ok(Self { kind, size: size.transpose()? })
+    }
+
+    /// Returns the demands of a user who named none: the most of everything but benchmarks.
+    pub fn all() -> Vec<Self> {
+        KINDS.iter().filter(|kind| !kind.is_benchmark).map(|kind| Self { kind, size: None }).collect()
+    }
+
+    /// Returns the demand as it is typed, with the digits grouped.
+    pub fn label(&self) -> String {
+        self.size.map_or(self.kind.name.to_owned(), |size| format!("{}={}", self.kind.name, grouped(size)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_demand_has_a_kind_and_a_size() {
+        let demand = Demand::parse("idle=100_000").unwrap();
+        assert_eq!((demand.kind.name, demand.size, demand.label().as_str()), ("idle", Some(100_000), "idle=100,000"));
+        assert_eq!(Demand::parse("ports").unwrap().size, None);
+        assert!(matches!(Demand::parse("idel=3"), Err(Error::UnknownKind(word)) if word == "idel"));
+        assert!(["idle=", "idle=0", "idle=-3", "idle=3k"].iter().all(|text| Demand::parse(text).is_err()));
+    }
+
+    #[test]
+    fn names_are_unique() {
+        assert!(KINDS.iter().enumerate().all(|(at, one)| KINDS[..at].iter().all(|other| other.name != one.name)));
+    }
+}

@@ -1,0 +1,38 @@
+//! What limits a host: whether a load of a given size fits, which limit stops it, what shows that, and what raises it.
+//!
+//! [`examine`] reads `/proc`, `/sys` and `/etc` below a [`Root`] and changes nothing. A rule (`limit/`, one file for
+//! each subject) turns what it reads into a [`Row`]: the limit, what it bounds in the user's own units, the evidence
+//! and the remedy. The smallest bound of a [`Demand`] is its [`Answer`]. Two things are measured, if the caller wants
+//! them: the kernel's memory for a [`connection`], and [`noise`].
+//!
+//! | file | subject |
+//! |---|---|
+//! | `root`, `text`, `row`, `demand` | vocabulary: files, numbers, rows, kinds of load and what an object takes |
+//! | `subject`, `census`, `cgroups` | the process, all processes, its control groups |
+//! | `context`, `limit`, `conditions`, `process` | the rules |
+//! | `connection`, `noise` | what is measured |
+//! | `report` | the answer |
+
+mod census;
+mod cgroups;
+mod conditions;
+pub mod connection;
+mod context;
+mod demand;
+mod limit;
+pub mod noise;
+mod process;
+mod report;
+mod root;
+mod row;
+mod subject;
+mod text;
+
+pub use context::Folder;
+pub use demand::{Demand, Error, KINDS, Kind};
+pub use process::{Listener, Process};
+pub use report::{Answer, NoProcess, Report, Request, Reserve, examine};
+pub use root::Root;
+pub use row::{Bound, Condition, Counter, Effect, Remedy, Row};
+pub use subject::Unread;
+pub use text::grouped;

@@ -1,0 +1,160 @@
+//! Descriptors: of a process, of the system, and watches of epoll.
+
+use crate::context::Context;
+use crate::row::{Effect, Remedy, Row};
+use crate::text::grouped;
+
+pub(super) fn rows(context: &Context) -> Vec<Row> {
+    let all = [of_process(context), ceiling(context), of_system(context), of_services(context), watches(context)];
+    all.into_iter().flatten().collect()
+}
+
+/// Returns how many objects fit a table of so many descriptors, of which so many are in use by a program that runs.
+fn fitting(limit: u64, in_use: Option<u64>, needs: (u64, u64)) -> u64 {
+    let (each, own) = needs;
+    limit.saturating_sub(in_use.unwrap_or(own)) / each
+}
+
+fn of_process(context: &Context) -> Option<Row> {
+    let subject = &context.subject;
+    let (soft, hard) = subject.limit("Max open files")?;
+    // A running program has set its limit; one that is started raises it first, as Landau's and most servers do.
+    let (limit, in_use) = if subject.is_other { (soft, subject.descriptors) } else { (hard, None) };
+    let bounds = context.bounds(Effect::Stops, " a process", |needs| Some(fitting(limit, in_use, needs.descriptors?)));
+    let target = context.raised(limit, |needs, size| {
+        let (each, own) = needs.descriptors?;
+        Some(size * each + in_use.unwrap_or(own))
+    });
+    let calls = context.calls(|needs| if needs.descriptors.is_some() { needs.opens } else { "" });
+    let calls = if calls.is_empty() { "open()".to_owned() } else { calls };
+    let low = bounds.iter().any(|bound| soft < hard && asked(context, bound.kind) > soft);
+    let raises = if low { "; only if the program raises its soft limit" } else { "" };
+    Some(Row {
+        limit: "RLIMIT_NOFILE".to_owned(),
+        value: format!("{}, soft limit {}", grouped(hard), grouped(soft)),
+        in_use: subject.descriptors,
+        owner: subject.owner(),
+        bounds,
+        evidence: format!("{calls} {} with EMFILE{raises}", Context::fail(&calls)),
+        counters: Vec::new(),
+        remedy: raise_table(context, target, hard),
+    })
+}
+
+/// Returns the size that is asked of a kind; 0 if none is.
+fn asked(context: &Context, kind: &str) -> u64 {
+    context.demands.iter().find(|demand| demand.kind.name == kind).and_then(|demand| demand.size).unwrap_or(0)
+}
+
+fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
+    let subject = &context.subject;
+    let ceiling = context.root.sysctl_number("fs.nr_open").filter(|&ceiling| ceiling < target);
+    let first = ceiling.map_or(String::new(), |_| format!("sysctl -w fs.nr_open={target}; "));
+    let now = if subject.is_other {
+        format!("{first}prlimit --pid {} --nofile={target}:{}", subject.name, target.max(hard))
+    } else if target <= hard {
+        format!("ulimit -n {target}")
+    } else {
+        let may = if subject.may_raise_hard_limits() { "" } else { " (as root with CAP_SYS_RESOURCE)" };
+        format!("{first}ulimit -Hn {target} -Sn {target}{may}")
+    };
+    Remedy {
+        now: Some(now),
+        for_good: Some(format!(
+            "service: LimitNOFILE={target} by `systemctl edit UNIT`; login: \"* - nofile {target}\" in \
+             /etc/security/limits.d/90-landau.conf"
+        )),
+        risk: Some("programs that use select() break with descriptors above 1,023".to_owned()),
+    }
+}
+
+/// `fs.nr_open`: no process's limit can be raised above it.
+fn ceiling(context: &Context) -> Option<Row> {
+    let limit = context.root.sysctl_number("fs.nr_open")?;
+    let target = context.raised(limit, |needs, size| {
+        let (each, own) = needs.descriptors?;
+        Some(size * each + own)
+    });
+    Some(Row {
+        limit: "fs.nr_open".to_owned(),
+        value: grouped(limit),
+        in_use: None,
+        owner: "the host".to_owned(),
+        bounds: context.bounds(Effect::Stops, " a process", |needs| Some(fitting(limit, None, needs.descriptors?))),
+        evidence: "setrlimit() of a higher RLIMIT_NOFILE fails with EPERM".to_owned(),
+        counters: Vec::new(),
+        remedy: Remedy::sysctl("fs.nr_open", &target.to_string(), "none known"),
+    })
+}
+
+fn of_system(context: &Context) -> Option<Row> {
+    let numbers = context.root.sysctl_numbers("fs.file-nr");
+    let (used, limit) = (*numbers.first()?, *numbers.get(2)?);
+    // CAP_SYS_ADMIN lifts it (alloc_empty_file() in the kernel's file_table.c).
+    let effect = if context.subject.user == Some(0) { Effect::Bends } else { Effect::Stops };
+    let each = |needs: &crate::demand::Needs| Some(needs.open_files).filter(|&each| each > 0);
+    let target = context.raised(limit, |needs, size| Some(size * each(needs)? + used));
+    let lifted = if effect == Effect::Bends { "; not for root" } else { "" };
+    Some(Row {
+        limit: "fs.file-max".to_owned(),
+        value: grouped(limit),
+        in_use: Some(used),
+        owner: "the host".to_owned(),
+        bounds: context.bounds(effect, "", |needs| Some(limit.saturating_sub(used) / each(needs)?)),
+        evidence: format!("open() and socket() fail with ENFILE{lifted}"),
+        counters: Vec::new(),
+        remedy: Remedy::sysctl("fs.file-max", &target.to_string(), "each open file takes some 256 bytes of the kernel"),
+    })
+}
+
+/// What systemd gives to services that do not set `LimitNOFILE=`.
+fn of_services(context: &Context) -> Option<Row> {
+    let root = context.root;
+    let mut files = vec!["etc/systemd/system.conf".to_owned()];
+    let folder = "etc/systemd/system.conf.d";
+    files.extend(
+        root.names(folder).iter().filter(|name| name.ends_with(".conf")).map(|name| format!("{folder}/{name}")),
+    );
+    let texts: Vec<String> = files.iter().filter_map(|file| root.text(file)).collect();
+    let is_running = root.text("proc/1/comm").is_some_and(|name| name == "systemd");
+    if texts.is_empty() || !is_running {
+        return None;
+    }
+    // The last one counts.
+    let lines = texts.iter().flat_map(|text| text.lines());
+    let set = lines.filter_map(|line| line.trim().strip_prefix("DefaultLimitNOFILE=")).next_back();
+    Some(Row {
+        limit: "DefaultLimitNOFILE".to_owned(),
+        value: set.map_or("not set: 1024:524288 since systemd 240".to_owned(), str::to_owned),
+        in_use: None,
+        owner: "services of systemd".to_owned(),
+        bounds: Vec::new(),
+        evidence: "a service without LimitNOFILE= has it; /proc/PID/limits shows it".to_owned(),
+        counters: Vec::new(),
+        remedy: Remedy {
+            now: None,
+            for_good: Some("LimitNOFILE= of the one service, by `systemctl edit UNIT`".to_owned()),
+            risk: Some("as a default it reaches every service, also those that use select()".to_owned()),
+        },
+    })
+}
+
+fn watches(context: &Context) -> Option<Row> {
+    let limit = context.root.sysctl_number("fs.epoll.max_user_watches")?;
+    let each = |needs: &crate::demand::Needs| Some(needs.connections).filter(|&each| each > 0);
+    let target = context.raised(limit, |needs, size| Some(size * each(needs)?));
+    Some(Row {
+        limit: "fs.epoll.max_user_watches".to_owned(),
+        value: grouped(limit),
+        in_use: None,
+        owner: "each user".to_owned(),
+        bounds: context.bounds(Effect::Stops, "", |needs| Some(limit / each(needs)?)),
+        evidence: "epoll_ctl() fails with ENOSPC".to_owned(),
+        counters: Vec::new(),
+        remedy: Remedy::sysctl(
+            "fs.epoll.max_user_watches",
+            &target.to_string(),
+            "each watch takes some 160 bytes of the kernel",
+        ),
+    })
+}

@@ -1,0 +1,146 @@
+//! Memory: of the host, of control groups, and of TCP.
+
+use super::queues::memory_pressures;
+use crate::cgroups::{Group, groups};
+use crate::context::Context;
+use crate::demand::Needs;
+use crate::root::field;
+use crate::row::{Counter, Effect, Remedy, Row};
+use crate::text::{bytes, grouped};
+
+/// A limit of at least this many bytes is none: version 1 shows the largest number of pages.
+const NO_LIMIT: u64 = 1 << 60;
+
+pub(super) fn rows(context: &Context) -> Vec<Row> {
+    let mut rows: Vec<Row> = of_host(context).into_iter().collect();
+    let groups = groups(context.root, &context.subject.name, "memory");
+    rows.extend(groups.iter().filter_map(|group| of_group(context, group)));
+    rows.extend(of_tcp(context));
+    rows
+}
+
+/// Returns the memory that an object takes: of a connection as it was measured here.
+fn each(context: &Context, needs: &Needs) -> Option<u64> {
+    let measured = context.connection_bytes.map(|bytes| bytes * needs.connections).filter(|&bytes| bytes > 0);
+    measured.or(Some(needs.memory_bytes)).filter(|&bytes| bytes > 0)
+}
+
+/// Returns by which figure the memory of objects is predicted.
+fn law(context: &Context) -> String {
+    let has_connections = context.demands.iter().any(|demand| demand.kind.needs.connections > 0);
+    match context.connection_bytes {
+        Some(bytes) if has_connections => {
+            format!("{} bytes of the kernel for one end of a connection, measured here", grouped(bytes))
+        }
+        _ => "kernel memory of an object as the benchmarks measured it".to_owned(),
+    }
+}
+
+fn of_host(context: &Context) -> Option<Row> {
+    let text = context.root.text("proc/meminfo")?;
+    let (total, available) = (field(&text, "MemTotal")?, field(&text, "MemAvailable")?);
+    Some(Row {
+        limit: "memory".to_owned(),
+        value: format!("{} available of {}", bytes(available), bytes(total)),
+        in_use: Some(total.saturating_sub(available)),
+        owner: "the host".to_owned(),
+        bounds: context.bounds(Effect::Stops, "", |needs| Some(available / each(context, needs)?)),
+        evidence: format!("{}; beyond it the OOM killer ends a process", law(context)),
+        counters: out_of_memory(context),
+        remedy: Remedy { for_good: Some("more memory".to_owned()), ..Remedy::default() },
+    })
+}
+
+fn out_of_memory(context: &Context) -> Vec<Counter> {
+    let text = context.root.text("proc/vmstat").unwrap_or_default();
+    let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
+    kills.map(|value| Counter { name: "oom_kill".to_owned(), value }).into_iter().collect()
+}
+
+/// The files in which a version of the control groups tells about memory.
+struct Files {
+    limit: &'static str,
+    used: &'static str,
+    /// Lines of `memory.stat`: file pages, which are reclaimed when memory is needed.
+    cached: [&'static str; 2],
+}
+
+const UNIFIED: Files = Files { limit: "memory.max", used: "memory.current", cached: ["inactive_file", "active_file"] };
+const LEGACY: Files = Files {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    cached: ["total_inactive_file", "total_active_file"],
+};
+
+fn of_group(context: &Context, group: &Group) -> Option<Row> {
+    let root = context.root;
+    let files = if group.is_unified { UNIFIED } else { LEGACY };
+    let limit = root.number(&group.file(files.limit)).filter(|&limit| limit < NO_LIMIT)?;
+    let used = root.number(&group.file(files.used))?;
+    let stat = root.text(&group.file("memory.stat")).unwrap_or_default();
+    let line =
+        |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok());
+    let used = used.saturating_sub(files.cached.iter().filter_map(|name| line(name)).sum());
+    let target = context.raised(limit, |needs, size| Some(size * each(context, needs)? + used));
+    Some(Row {
+        limit: format!("{} of {}", files.limit, group.name),
+        value: bytes(limit),
+        in_use: Some(used),
+        owner: format!("control group {}", group.name),
+        bounds: context.bounds(Effect::Stops, "", |needs| Some(limit.saturating_sub(used) / each(context, needs)?)),
+        evidence: format!("{}; beyond it the OOM killer ends a process of the group", law(context)),
+        counters: events(context, group),
+        remedy: Remedy {
+            now: Some(format!("echo {target} > {}", group.file(files.limit))),
+            for_good: Some(format!("MemoryMax={target} by `systemctl edit UNIT`; container: --memory {target}")),
+            risk: Some("other groups get less".to_owned()),
+        },
+    })
+}
+
+/// Returns how often a group met its limit: `memory.events` of version 2, `memory.failcnt` of version 1.
+fn events(context: &Context, group: &Group) -> Vec<Counter> {
+    let counter = |name: &str, value| Counter { name: name.to_owned(), value };
+    if !group.is_unified {
+        let failed = context.root.number(&group.file("memory.failcnt"));
+        return failed.map(|value| counter("memory.failcnt", value)).into_iter().collect();
+    }
+    let text = context.root.text(&group.file("memory.events")).unwrap_or_default();
+    let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+    ["max", "oom_kill"].iter().filter_map(|name| Some(counter(&format!("memory.events {name}"), of(name)?))).collect()
+}
+
+/// `net.ipv4.tcp_mem`: pages of buffers of all connections. An idle connection has none.
+fn of_tcp(context: &Context) -> Option<Row> {
+    let pages = context.root.sysctl_numbers("net.ipv4.tcp_mem");
+    let (pressure, most) = (*pages.get(1)?, *pages.get(2)?);
+    let text = context.root.text(&context.net("sockstat")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("TCP:")).unwrap_or_default();
+    let mut words = line.split_ascii_whitespace().skip_while(|&word| word != "mem").skip(1);
+    let used: u64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    let buffers = |name: &str| context.root.sysctl_numbers(name).get(1).copied().unwrap_or(0);
+    let (receive, send) = (buffers("net.ipv4.tcp_rmem"), buffers("net.ipv4.tcp_wmem"));
+    let page = context.page_bytes;
+    Some(Row {
+        limit: "net.ipv4.tcp_mem".to_owned(),
+        value: format!("pressure at {}, limit {}", bytes(pressure * page), bytes(most * page)),
+        in_use: Some(used * page),
+        owner: "the host".to_owned(),
+        bounds: context.bounds(Effect::Bends, " with a page of queued data each", |needs| {
+            Some(pressure.saturating_sub(used).checked_div(needs.connections)?)
+        }),
+        evidence: format!(
+            "an idle connection queues nothing; with its default buffers full, one takes {} (tcp_rmem) and {} \
+             (tcp_wmem), so {} fill tcp_mem",
+            bytes(receive),
+            bytes(send),
+            grouped((pressure * page).checked_div(receive + send).unwrap_or(0))
+        ),
+        counters: memory_pressures(context),
+        remedy: Remedy::sysctl(
+            "net.ipv4.tcp_mem",
+            &format!("{} {} {}", pages[0] * 2, pressure * 2, most * 2),
+            "sockets may then take that much memory from everything else",
+        ),
+    })
+}

@@ -1,0 +1,130 @@
+//! Queues of connections that nobody has accepted yet, of packets, and the table of tracked connections.
+
+use crate::context::Context;
+use crate::row::{Counter, Effect, Remedy, Row};
+use crate::text::grouped;
+
+/// What nginx asks listen() for on Linux; `landau serve` asks for 4,096. The kernel reduces either to `somaxconn`.
+const USUAL_BACKLOG: u64 = 511;
+
+pub(super) fn rows(context: &Context) -> Vec<Row> {
+    [accept_queue(context), syn_queue(context), packets(context), tracked(context)].into_iter().flatten().collect()
+}
+
+/// Returns counters of `TcpExt` in `/proc/net/netstat` that have moved, and 0 for those that have not.
+fn tcp_counters(context: &Context, names: &[&str]) -> Vec<Counter> {
+    let text = context.root.text(&context.net("netstat")).unwrap_or_default();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:")).map(str::split_ascii_whitespace);
+    let (Some(known), Some(values)) = (lines.next(), lines.next()) else { return Vec::new() };
+    let values: Vec<(&str, &str)> = known.zip(values).collect();
+    let of = |name: &&str| {
+        let value = values.iter().find(|(known, _)| known == name)?.1.parse().ok()?;
+        Some(Counter { name: (*name).to_owned(), value })
+    };
+    names.iter().filter_map(of).collect()
+}
+
+pub(super) fn memory_pressures(context: &Context) -> Vec<Counter> {
+    tcp_counters(context, &["TCPMemoryPressures"])
+}
+
+fn accept_queue(context: &Context) -> Option<Row> {
+    let limit = context.root.sysctl_number("net.core.somaxconn")?;
+    Some(Row {
+        limit: "net.core.somaxconn".to_owned(),
+        value: grouped(limit),
+        in_use: None,
+        owner: "this network namespace".to_owned(),
+        bounds: context.bounds(Effect::Bends, " waiting for accept() at a time", |needs| {
+            // The kernel refuses when more than the backlog wait (sk_acceptq_is_full), so one more fits.
+            (needs.opens == "accept").then_some(limit + 1)
+        }),
+        evidence: format!(
+            "a handshake beyond it is dropped, and the client repeats it after 1 s, 3 s, 7 s; the program's own \
+             backlog counts too if it is smaller (listen(): {USUAL_BACKLOG} of nginx, 4,096 of landau serve)"
+        ),
+        counters: tcp_counters(context, &["ListenOverflows", "ListenDrops"]),
+        remedy: Remedy::sysctl(
+            "net.core.somaxconn",
+            &limit.saturating_mul(2).to_string(),
+            "restart the program, and raise its own backlog; a longer queue waits longer",
+        ),
+    })
+}
+
+fn syn_queue(context: &Context) -> Option<Row> {
+    let limit = context.root.sysctl_number("net.ipv4.tcp_max_syn_backlog")?;
+    let cookies = context.root.sysctl_number("net.ipv4.tcp_syncookies").unwrap_or(0);
+    Some(Row {
+        limit: "net.ipv4.tcp_max_syn_backlog".to_owned(),
+        value: format!("{}, tcp_syncookies {cookies}", grouped(limit)),
+        in_use: None,
+        owner: "this network namespace".to_owned(),
+        bounds: context
+            .bounds(Effect::Bends, " in the handshake at a time", |needs| (needs.opens == "accept").then_some(limit)),
+        evidence: if cookies == 0 {
+            "further SYNs are dropped"
+        } else {
+            "further SYNs are answered with cookies, which cost options of the connection but refuse none"
+        }
+        .to_owned(),
+        counters: tcp_counters(context, &["TCPReqQFullDrop", "TCPReqQFullDoCookies"]),
+        remedy: Remedy::sysctl("net.ipv4.tcp_max_syn_backlog", &limit.saturating_mul(2).to_string(), "none known"),
+    })
+}
+
+/// Packets that a processor dropped because its queue was full: the second column of `softnet_stat`, in hexadecimal.
+fn packets(context: &Context) -> Option<Row> {
+    let limit = context.root.sysctl_number("net.core.netdev_max_backlog")?;
+    let text = context.root.text(&context.net("softnet_stat"))?;
+    let column = |index: usize| {
+        let of = |line: &str| u64::from_str_radix(line.split_ascii_whitespace().nth(index)?, 16).ok();
+        text.lines().filter_map(of).sum::<u64>()
+    };
+    Some(Row {
+        limit: "net.core.netdev_max_backlog".to_owned(),
+        value: format!("{} packets a processor", grouped(limit)),
+        in_use: None,
+        owner: "the host".to_owned(),
+        bounds: Vec::new(),
+        evidence: "packets beyond it are dropped before TCP sees them".to_owned(),
+        counters: vec![
+            Counter { name: "softnet_stat dropped".to_owned(), value: column(1) },
+            Counter { name: "softnet_stat time_squeeze".to_owned(), value: column(2) },
+        ],
+        remedy: Remedy::sysctl(
+            "net.core.netdev_max_backlog",
+            &limit.saturating_mul(2).to_string(),
+            "raise it only if softnet_stat counts drops; a longer queue waits longer",
+        ),
+    })
+}
+
+/// Connection tracking: no connection is in the table until a rule of the packet filter needs it.
+fn tracked(context: &Context) -> Option<Row> {
+    let root = context.root;
+    let limit = root.sysctl_number("net.netfilter.nf_conntrack_max")?;
+    let count = root.sysctl_number("net.netfilter.nf_conntrack_count").unwrap_or(0);
+    let is_used = count > 0;
+    let needed = |needs: &crate::demand::Needs| Some(needs.connections.min(1)).filter(|&each| each > 0);
+    let target = context.raised(limit, |needs, size| Some(size * needed(needs)? + count));
+    Some(Row {
+        limit: "net.netfilter.nf_conntrack_max".to_owned(),
+        value: grouped(limit),
+        in_use: Some(count),
+        owner: "the host".to_owned(),
+        bounds: context
+            .bounds(Effect::Stops, "", |needs| Some(limit.saturating_sub(count) / needed(needs)?).filter(|_| is_used)),
+        evidence: if is_used {
+            "the kernel logs \"nf_conntrack: table full, dropping packet\"".to_owned()
+        } else {
+            "no connection is tracked now: no rule of the packet filter asks for it".to_owned()
+        },
+        counters: Vec::new(),
+        remedy: Remedy::sysctl(
+            "net.netfilter.nf_conntrack_max",
+            &target.to_string(),
+            "each entry takes some 300 bytes; raise nf_conntrack_buckets too, or exempt the port (NOTRACK)",
+        ),
+    })
+}

@@ -1,0 +1,140 @@
+//! Processes and threads: identifiers, the system's and the user's number, and control groups.
+
+use crate::census::RESERVED_PIDS;
+use crate::cgroups::{Group, groups};
+use crate::context::Context;
+use crate::demand::Needs;
+use crate::row::{Counter, Effect, Remedy, Row};
+use crate::text::grouped;
+
+pub(super) fn rows(context: &Context) -> Vec<Row> {
+    let mut rows: Vec<Row> =
+        [identifiers(context), of_system(context), of_user(context)].into_iter().flatten().collect();
+    let groups = groups(context.root, &context.subject.name, "pids");
+    rows.extend(groups.iter().filter_map(|group| of_group(context, group)));
+    rows
+}
+
+/// Returns how many objects fit where so many further tasks do.
+fn fitting(room: u64, needs: &Needs) -> Option<u64> {
+    let (each, own) = needs.tasks?;
+    Some(room.saturating_sub(own) / each)
+}
+
+/// Returns the limit that a size needs beside so many tasks.
+fn needed(needs: &Needs, size: u64, others: u64) -> Option<u64> {
+    let (each, own) = needs.tasks?;
+    Some(size * each + own + others)
+}
+
+fn refusal(context: &Context) -> String {
+    let calls = context.calls(|needs| if needs.tasks.is_some() { needs.creates } else { "" });
+    let calls = if calls.is_empty() { "fork()".to_owned() } else { calls };
+    format!("{calls} {} with EAGAIN", Context::fail(&calls))
+}
+
+/// `kernel.pid_max`: identifiers from 300 on are given out again and again, those below only in the first round.
+fn identifiers(context: &Context) -> Option<Row> {
+    let limit = context.root.sysctl_number("kernel.pid_max")?;
+    let census = &context.census;
+    let loads = context.root.text("proc/loadavg").unwrap_or_default();
+    let last: u64 = loads.split(' ').nth(4).and_then(|word| word.parse().ok()).unwrap_or(u64::MAX);
+    let first_round = RESERVED_PIDS.saturating_sub(last.saturating_add(1));
+    let room = (limit.saturating_sub(RESERVED_PIDS) + first_round).saturating_sub(census.tasks_above_reserved);
+    let others = RESERVED_PIDS + census.tasks_above_reserved;
+    let target = context.raised(limit, |needs, size| needed(needs, size, others));
+    let owner = match context.is_in_first("pid") {
+        Some(false) => {
+            "this pid namespace (before Linux 6.14 the host); those around it have their own, unseen from here"
+        }
+        _ => "the host",
+    };
+    Some(Row {
+        limit: "kernel.pid_max".to_owned(),
+        value: grouped(limit),
+        in_use: Some(census.tasks),
+        owner: owner.to_owned(),
+        bounds: context.bounds(Effect::Stops, "", |needs| fitting(room, needs)),
+        evidence: refusal(context),
+        counters: Vec::new(),
+        remedy: Remedy::sysctl(
+            "kernel.pid_max",
+            &target.min(4_194_304).to_string(),
+            "old programs that store identifiers in 16 bits break above 32,768",
+        ),
+    })
+}
+
+fn of_system(context: &Context) -> Option<Row> {
+    let limit = context.root.sysctl_number("kernel.threads-max")?;
+    let loads = context.root.text("proc/loadavg")?;
+    let exist: u64 = loads.split(' ').nth(3)?.split_once('/')?.1.parse().ok()?;
+    let target = context.raised(limit, |needs, size| needed(needs, size, exist));
+    Some(Row {
+        limit: "kernel.threads-max".to_owned(),
+        value: grouped(limit),
+        in_use: Some(exist),
+        owner: "the host".to_owned(),
+        bounds: context.bounds(Effect::Stops, "", |needs| fitting(limit.saturating_sub(exist), needs)),
+        evidence: refusal(context),
+        counters: Vec::new(),
+        remedy: Remedy::sysctl(
+            "kernel.threads-max",
+            &target.to_string(),
+            "each thread takes at least 16 KiB of memory",
+        ),
+    })
+}
+
+fn of_user(context: &Context) -> Option<Row> {
+    let subject = &context.subject;
+    let (soft, hard) = subject.limit("Max processes")?;
+    let exist = subject.user.and_then(|user| context.census.by_user.get(&user)).copied().unwrap_or(0);
+    let limit = if subject.is_other { soft } else { hard };
+    let is_bound = subject.is_bound_by_user_tasks();
+    if limit == u64::MAX {
+        return None;
+    }
+    let target = context.raised(limit, |needs, size| needed(needs, size, exist));
+    let user = subject.user.map_or("unknown".to_owned(), |user| user.to_string());
+    Some(Row {
+        limit: "RLIMIT_NPROC".to_owned(),
+        value: format!("{}, soft limit {}", grouped(hard), grouped(soft)),
+        in_use: Some(exist),
+        owner: format!("user {user}, of all his processes"),
+        bounds: context
+            .bounds(Effect::Stops, "", |needs| fitting(limit.saturating_sub(exist), needs).filter(|_| is_bound)),
+        evidence: if is_bound { refusal(context) } else { "not enforced for root and CAP_SYS_RESOURCE".to_owned() },
+        counters: Vec::new(),
+        remedy: Remedy {
+            now: Some(format!("ulimit -u {target}")),
+            for_good: Some(format!(
+                "service: LimitNPROC={target} by `systemctl edit UNIT`; login: \"* - nproc {target}\" in \
+                 /etc/security/limits.d/90-landau.conf"
+            )),
+            risk: Some("a program that forks without end can then use up the host's identifiers".to_owned()),
+        },
+    })
+}
+
+fn of_group(context: &Context, group: &Group) -> Option<Row> {
+    let root = context.root;
+    let (limit, exist) = (root.number(&group.file("pids.max"))?, root.number(&group.file("pids.current"))?);
+    let events = root.text(&group.file("pids.events")).unwrap_or_default();
+    let refused = events.lines().find_map(|line| line.strip_prefix("max ")?.parse().ok()).unwrap_or(0);
+    let target = context.raised(limit, |needs, size| needed(needs, size, exist));
+    Some(Row {
+        limit: format!("pids.max of {}", group.name),
+        value: grouped(limit),
+        in_use: Some(exist),
+        owner: format!("control group {}", group.name),
+        bounds: context.bounds(Effect::Stops, "", |needs| fitting(limit.saturating_sub(exist), needs)),
+        evidence: refusal(context),
+        counters: vec![Counter { name: "pids.events max".to_owned(), value: refused }],
+        remedy: Remedy {
+            now: Some(format!("echo {target} > {}", group.file("pids.max"))),
+            for_good: Some(format!("TasksMax={target} by `systemctl edit UNIT`; container: --pids-limit {target}")),
+            risk: Some("a program that forks without end is stopped later".to_owned()),
+        },
+    })
+}

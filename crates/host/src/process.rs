@@ -1,0 +1,97 @@
+//! A running program: what it has open, and its listening sockets.
+
+use crate::context::Context;
+use crate::subject::Unread;
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// States in `/proc/net/tcp`.
+const ESTABLISHED: &str = "01";
+const LISTEN: &str = "0A";
+
+/// A running program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// Its process identifier.
+    pub pid: String,
+    /// Its name.
+    pub program: String,
+    /// Its threads.
+    pub threads: u64,
+    /// Its open descriptors; none if they may not be read.
+    pub descriptors: Option<u64>,
+    /// Its mappings; none if they may not be read.
+    pub mappings: Option<u64>,
+    /// Its established TCP connections; none if its descriptors may not be read.
+    pub connections: Option<u64>,
+    /// Its listening TCP sockets; all of its network namespace if its descriptors may not be read.
+    pub listeners: Vec<Listener>,
+}
+
+/// A listening socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Listener {
+    /// Its port.
+    pub port: u16,
+    /// Connections that wait for accept() now (`Recv-Q` of ss).
+    pub waiting: u64,
+}
+
+/// Describes the program, and adds what could not be read.
+pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
+    let subject = &context.subject;
+    let inodes = sockets(context);
+    if inodes.is_none() {
+        unread.push(Unread {
+            what: "which sockets are its own".to_owned(),
+            why: "its descriptors may not be read; all listening sockets of its network namespace are shown".to_owned(),
+        });
+    }
+    let is_own = |inode: &str| inodes.as_ref().is_none_or(|inodes| inodes.contains(inode));
+    let (mut listeners, mut connections) = (Vec::new(), 0);
+    for file in ["tcp", "tcp6"] {
+        let text = context.root.text(&context.net(file)).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let [_, local, _, state, queues, _, _, _, _, inode, ..] = words[..] else { continue };
+            match state {
+                LISTEN if is_own(inode) => listeners.extend(listener(local, queues)),
+                ESTABLISHED if is_own(inode) => connections += 1,
+                _ => {}
+            }
+        }
+    }
+    if !listeners.is_empty() {
+        unread.push(Unread {
+            what: "the backlog of its listening sockets".to_owned(),
+            why: "/proc does not show it; `ss -ltn` shows it as Send-Q".to_owned(),
+        });
+    }
+    Process {
+        pid: subject.name.clone(),
+        program: subject.program.clone(),
+        threads: subject.threads,
+        descriptors: subject.descriptors,
+        mappings: subject.maps,
+        connections: inodes.is_some().then_some(connections),
+        listeners,
+    }
+}
+
+/// Returns the inodes of the sockets that the program has open; none if they may not be read.
+fn sockets(context: &Context) -> Option<BTreeSet<String>> {
+    context.subject.descriptors?;
+    let folder = context.subject.file("fd");
+    let inode = |name: &String| {
+        let link = context.root.link(&format!("{folder}/{name}"))?;
+        Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
+    };
+    Some(context.root.names(&folder).iter().filter_map(inode).collect())
+}
+
+/// Reads a listening socket: its local address, and its queues, of which the second one waits.
+fn listener(local: &str, queues: &str) -> Option<Listener> {
+    let port = u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok()?;
+    let waiting = u64::from_str_radix(queues.split_once(':')?.1, 16).ok()?;
+    Some(Listener { port, waiting })
+}

@@ -1,0 +1,236 @@
+//! The answer: which limit binds, and what to do about it.
+
+use crate::census::Census;
+use crate::conditions::conditions;
+use crate::connection::Measured;
+use crate::context::{Context, Folder};
+use crate::demand::Demand;
+use crate::limit;
+use crate::noise::Noise;
+use crate::process::{Process, describe};
+use crate::root::Root;
+use crate::row::{Bound, Condition, Effect, Remedy, Row};
+use crate::subject::{Subject, Unread};
+use crate::text::grouped;
+use serde::Serialize;
+
+/// What is examined, and what was measured for it.
+#[derive(Debug)]
+pub struct Request {
+    subject: Subject,
+    /// What is asked for.
+    pub demands: Vec<Demand>,
+    /// The folder in which files would be created.
+    pub folder: Option<Folder>,
+    /// The kernel's memory for a connection, or why it was not measured; none if nobody asked for it.
+    pub connection: Option<Result<Measured, String>>,
+    /// Interference now, if it was measured.
+    pub noise: Option<Noise>,
+    /// What `landau run` keeps free, of each benchmark that is asked for.
+    pub reserves: Vec<Reserve>,
+}
+
+impl Request {
+    /// Reads this process, or the running program with a number. Whatever is measured, or raised in this process, comes
+    /// later.
+    ///
+    /// # Errors
+    ///
+    /// [`NoProcess`] if there is no process with that number, or `/proc` is not mounted.
+    pub fn new(root: &Root, pid: Option<u32>, demands: Vec<Demand>) -> Result<Self, NoProcess> {
+        let subject = Subject::read(root, pid).ok_or(NoProcess(pid))?;
+        Ok(Self { subject, demands, folder: None, connection: None, noise: None, reserves: Vec::new() })
+    }
+
+    /// Returns how many more descriptors the process may open.
+    pub fn free_descriptors(&self) -> u64 {
+        let soft = self.subject.limit("Max open files").map_or(0, |(soft, _)| soft);
+        soft.saturating_sub(self.subject.descriptors.unwrap_or(soft))
+    }
+}
+
+/// What `landau run` makes of a size, because it keeps a part of the host free.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reserve {
+    /// The benchmark.
+    pub benchmark: String,
+    /// The n at which it ends.
+    pub at_most: u64,
+    /// Of what a part is kept free, in words.
+    pub reason: String,
+}
+
+/// The version of the answer as JSON; docs/doctor.md describes it.
+const SCHEMA: u32 = 1;
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// The version of these members.
+    pub schema: u32,
+    /// For each demand, the limit that binds.
+    pub answers: Vec<Answer>,
+    /// Every limit, the tightest first.
+    pub limits: Vec<Row>,
+    /// What bends times.
+    pub conditions: Vec<Condition>,
+    /// The running program that was asked about.
+    pub process: Option<Process>,
+    /// The kernel's memory for a connection, if it was measured.
+    pub connection: Option<Measured>,
+    /// Interference now, if it was measured.
+    pub noise: Option<Noise>,
+    /// What could not be read or measured, and why.
+    pub unread: Vec<Unread>,
+}
+
+/// The answer to one demand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    /// What is asked for.
+    pub kind: &'static str,
+    /// How much; none if the most is asked for.
+    pub asked: Option<u64>,
+    /// Whether it fits; none if no size is asked for, or no limit is known.
+    pub fits: Option<bool>,
+    /// The most that fits.
+    pub at_most: Option<u64>,
+    /// What is counted.
+    pub unit: String,
+    /// The name of the limit that binds.
+    pub limit: Option<String>,
+    /// The answer as a sentence.
+    pub sentence: String,
+    /// What to do if it does not fit.
+    pub remedy: Remedy,
+    /// What the size bends without exceeding a limit, as sentences.
+    pub warnings: Vec<String>,
+}
+
+/// There is no such process; none if this process cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoProcess(pub Option<u32>);
+
+impl std::error::Error for NoProcess {}
+
+impl std::fmt::Display for NoProcess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(pid) => write!(f, "there is no process {pid}; `pidof PROGRAM` shows the number"),
+            None => f.write_str("/proc/self/status cannot be read; is /proc mounted? (only Linux has it)"),
+        }
+    }
+}
+
+/// Examines a host. Nothing on it is changed.
+pub fn examine(root: &Root, request: &Request) -> Report {
+    let subject = request.subject.clone();
+    let mut unread = subject.unread.clone();
+    let measured = request.connection.as_ref().and_then(|result| result.as_ref().ok());
+    let context = Context {
+        root,
+        subject,
+        demands: &request.demands,
+        census: Census::take(root),
+        folder: request.folder.as_ref(),
+        connection_bytes: measured.map(|measured| measured.bytes_each),
+        page_bytes: landau_sys::memory::page_bytes() as u64,
+    };
+    let mut limits = limit::rows(&context);
+    let of_reserves = request.reserves.iter().filter_map(|reserve| of_reserve(reserve, &request.demands, &limits));
+    let of_reserves: Vec<Row> = of_reserves.collect();
+    limits.extend(of_reserves);
+    limits.sort_by_key(tightest);
+    if let Some(Err(why)) = &request.connection {
+        unread.push(Unread { what: "the kernel's memory for a connection".to_owned(), why: why.clone() });
+    }
+    let process = context.subject.is_other.then(|| describe(&context, &mut unread));
+    Report {
+        schema: SCHEMA,
+        answers: request.demands.iter().map(|demand| answer(demand, &limits)).collect(),
+        conditions: conditions(&context),
+        process,
+        connection: measured.cloned(),
+        noise: request.noise.clone(),
+        limits,
+        unread,
+    }
+}
+
+/// Orders rows: those that stop something first, by how soon.
+fn tightest(row: &Row) -> (bool, u64) {
+    let stops = row.bounds.iter().filter(|bound| bound.effect == Effect::Stops).map(|bound| bound.at_most).min();
+    let any = row.bounds.iter().map(|bound| bound.at_most).min();
+    (stops.is_none(), stops.or(any).unwrap_or(u64::MAX))
+}
+
+/// Returns the row of what `landau run` keeps free, if it reduces the size; its remedy is that of the limit behind it.
+fn of_reserve(reserve: &Reserve, demands: &[Demand], limits: &[Row]) -> Option<Row> {
+    let demand = demands.iter().find(|demand| demand.kind.name == reserve.benchmark)?;
+    let kind = demand.kind.name;
+    let bound_of = |row: &Row| row.bounds.iter().find(|bound| bound.kind == kind).map(|bound| bound.at_most);
+    // The engine says "kernel.pid_max is 32768, …"; of memory, it does not say whose it is.
+    let named = reserve.reason.split_once(" is ").map(|(name, _)| name.replace(" the control group", ""));
+    let behind = limits.iter().find(|row| Some(&row.limit) == named.as_ref()).or_else(|| {
+        let of_memory = limits.iter().filter(|row| row.limit.starts_with("memory"));
+        of_memory.filter(|_| reserve.reason.contains("free memory")).min_by_key(|row| bound_of(row).unwrap_or(u64::MAX))
+    });
+    Some(Row {
+        limit: behind.map_or(RESERVE.to_owned(), |row| format!("{}, less {RESERVE}", row.limit)),
+        value: reserve.reason.clone(),
+        in_use: None,
+        owner: behind.map_or("landau run".to_owned(), |row| row.owner.clone()),
+        bounds: vec![Bound {
+            kind,
+            at_most: reserve.at_most,
+            unit: demand.kind.unit.to_owned(),
+            effect: Effect::Stops,
+        }],
+        evidence: "landau run keeps a part of the host free, and ends before the kernel refuses".to_owned(),
+        counters: Vec::new(),
+        remedy: behind.map(|row| row.remedy.clone()).unwrap_or_default(),
+    })
+}
+
+/// The name of what `landau run` keeps free.
+const RESERVE: &str = "the reserve of landau run";
+
+fn answer(demand: &Demand, limits: &[Row]) -> Answer {
+    let of = |effect: Effect| {
+        limits.iter().flat_map(move |row| {
+            let is_it = move |bound: &&Bound| bound.kind == demand.kind.name && bound.effect == effect;
+            row.bounds.iter().filter(is_it).map(move |bound| (row, bound))
+        })
+    };
+    let binding = of(Effect::Stops).min_by_key(|(_, bound)| bound.at_most);
+    let asked = demand.size;
+    let fits = binding.zip(asked).map(|((_, bound), asked)| asked <= bound.at_most);
+    let warning = |(row, bound): (&Row, &Bound)| {
+        format!("beyond {} {} ({}): {}", grouped(bound.at_most), bound.unit, row.limit, row.evidence)
+    };
+    let bent = of(Effect::Bends).filter(|(_, bound)| asked.is_some_and(|asked| asked > bound.at_most));
+    Answer {
+        kind: demand.kind.name,
+        asked,
+        fits,
+        at_most: binding.map(|(_, bound)| bound.at_most),
+        unit: binding.map_or(demand.kind.unit.to_owned(), |(_, bound)| bound.unit.clone()),
+        limit: binding.map(|(row, _)| row.limit.clone()),
+        sentence: sentence(demand, binding, fits),
+        remedy: binding.filter(|_| fits == Some(false)).map(|(row, _)| row.remedy.clone()).unwrap_or_default(),
+        warnings: bent.map(warning).collect(),
+    }
+}
+
+fn sentence(demand: &Demand, binding: Option<(&Row, &Bound)>, fits: Option<bool>) -> String {
+    let label = demand.label();
+    let Some((row, bound)) = binding else {
+        return format!("{label}: no limit is known");
+    };
+    let most = format!("at most {} {}", grouped(bound.at_most), bound.unit);
+    match fits {
+        Some(true) => format!("{label} fits: {most} ({})", row.limit),
+        Some(false) => format!("{label} does not fit: {most} ({}: {})", row.limit, row.value),
+        None => format!("{label}: {most} ({})", row.limit),
+    }
+}

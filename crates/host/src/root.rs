@@ -1,0 +1,97 @@
+//! Where `/proc` and `/sys` are read: below `/`, or below a folder in which a test has planted a host.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The root of a host's `/proc`, `/sys` and `/etc`.
+#[derive(Debug, Clone)]
+pub struct Root {
+    prefix: PathBuf,
+}
+
+impl Root {
+    /// Returns the root of this host.
+    pub fn live() -> Self {
+        Self { prefix: PathBuf::from("/") }
+    }
+
+    /// Returns the root of a host that is planted in a folder.
+    pub fn planted(folder: &Path) -> Self {
+        Self { prefix: folder.to_owned() }
+    }
+
+    /// Returns where a path, which begins with `/` or not, is.
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.prefix.join(path.trim_start_matches('/'))
+    }
+
+    /// Returns the text of a file, without white space at its end; none if it cannot be read.
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.path(path)).ok().map(|text| text.trim_end().to_owned())
+    }
+
+    /// Returns the number in a file; none if it cannot be read or holds something else, such as `max`.
+    pub(crate) fn number(&self, path: &str) -> Option<u64> {
+        self.text(path)?.trim().parse().ok()
+    }
+
+    /// Returns the value of a sysctl by its name, such as `net.core.somaxconn`, with single spaces.
+    pub(crate) fn sysctl(&self, name: &str) -> Option<String> {
+        let text = self.text(&format!("proc/sys/{}", name.replace('.', "/")))?;
+        Some(text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    /// Returns the value of a sysctl that is a number.
+    pub(crate) fn sysctl_number(&self, name: &str) -> Option<u64> {
+        self.sysctl(name)?.parse().ok()
+    }
+
+    /// Returns the numbers of a sysctl that has several, such as `net.ipv4.tcp_mem`.
+    pub(crate) fn sysctl_numbers(&self, name: &str) -> Vec<u64> {
+        let text = self.sysctl(name).unwrap_or_default();
+        text.split(' ').filter_map(|word| word.parse().ok()).collect()
+    }
+
+    /// Returns the names in a folder, sorted; none if it cannot be read.
+    pub(crate) fn names(&self, path: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Returns the target of a link, as it is written.
+    pub(crate) fn link(&self, path: &str) -> Option<String> {
+        fs::read_link(self.path(path)).ok()?.into_os_string().into_string().ok()
+    }
+}
+
+/// Returns the number after `name:` on its line, in `/proc/meminfo` and `/proc/PID/status`; kilobytes as bytes.
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let mut words = line.split_ascii_whitespace();
+    let value: u64 = words.next()?.parse().ok()?;
+    Some(if words.next() == Some("kB") { value * 1024 } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kilobytes_are_bytes_and_names_are_whole() {
+        let text = "MemTotal:  8 kB\nSlab: 5\nSReclaimable: 7 kB";
+        assert_eq!((field(text, "MemTotal"), field(text, "Slab"), field(text, "Mem")), (Some(8192), Some(5), None));
+    }
+
+    #[test]
+    fn a_planted_file_is_read() {
+        let room = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(room.path().join("proc/sys/net/ipv4")).unwrap();
+        std::fs::write(room.path().join("proc/sys/net/ipv4/ip_local_port_range"), "32768\t60999\n").unwrap();
+        let root = Root::planted(room.path());
+        assert_eq!(root.sysctl("net.ipv4.ip_local_port_range").as_deref(), Some("32768 60999"));
+        assert_eq!(root.sysctl_numbers("net.ipv4.ip_local_port_range"), [32768, 60999]);
+        assert_eq!(root.sysctl_number("net.core.somaxconn"), None);
+    }
+}

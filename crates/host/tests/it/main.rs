@@ -1,0 +1,275 @@
+//! Hosts that are planted as folders: each limit in turn is the smallest, and is found and named.
+#![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
+use landau_host::{Answer, Demand, Effect, Folder, Report, Request, Root, examine};
+use std::fs;
+use std::path::Path;
+
+/// A planted host that limits nothing below a million.
+struct Host {
+    room: tempfile::TempDir,
+}
+
+const LIMITS: &str = "\
+Limit                     Soft Limit           Hard Limit           Units     
+Max processes             NPROC                NPROC                processes 
+Max open files            SOFT                 NOFILE               files     
+Max stack size            STACK                unlimited            bytes     
+Max data size             DATA                 DATA                 bytes     
+Max address space         AS                   AS                   bytes     
+";
+
+/// Values of [`LIMITS`] that limit nothing below a million.
+const AMPLE: [(&str, &str); 6] = [
+    ("SOFT", "4000000"),
+    ("NOFILE", "4000000"),
+    ("NPROC", "4000000"),
+    ("STACK", "8388608"),
+    ("DATA", "unlimited"),
+    ("AS", "unlimited"),
+];
+
+impl Host {
+    fn new() -> Self {
+        let host = Self { room: tempfile::tempdir().unwrap() };
+        host.limit(&[]);
+        for (path, text) in [
+            (
+                "proc/self/status",
+                "Name:\tlandau\nUid:\t1000\t1000\nThreads:\t1\nVmSize:\t8192 kB\nVmData:\t1024 kB\nCapEff:\t0\n",
+            ),
+            ("proc/self/comm", "landau"),
+            ("proc/self/cgroup", "8:pids:/a/b\n4:memory:/m/n\n0::/u/v\n"),
+            (
+                "proc/self/mountinfo",
+                "1 0 0:1 / / rw - ext4 /dev/vda rw\n39 31 0:36 / /cg/pids rw - cgroup cgroup rw,pids\n\
+                 40 31 0:37 / /cg/memory rw - cgroup cgroup rw,memory\n\
+                 41 31 0:38 / /cg/unified rw - cgroup2 cgroup2 rw\n",
+            ),
+            ("proc/self/maps", "1\n2\n3\n4\nff vsyscall [vsyscall]\n"),
+            ("proc/self/fd/0", ""),
+            ("proc/self/net/tcp", "sl local\n"),
+            ("proc/1000/status", "Name:\tinit\nUid:\t1000\nThreads:\t1\n"),
+            ("proc/loadavg", "0.00 0.00 0.00 1/100 5000"),
+            (
+                "proc/meminfo",
+                "MemTotal: 9000000000 kB\nMemAvailable: 8000000000 kB\nCommitLimit: 9 kB\nCommitted_AS: 1 kB\n",
+            ),
+            ("proc/sys/fs/nr_open", "4000000"),
+            ("proc/sys/fs/file-nr", "100\t0\t90000000"),
+            ("proc/sys/fs/epoll/max_user_watches", "90000000"),
+            ("proc/sys/kernel/pid_max", "4194304"),
+            ("proc/sys/kernel/threads-max", "4000000"),
+            ("proc/sys/vm/max_map_count", "9000000"),
+            ("proc/sys/vm/overcommit_memory", "0"),
+            ("proc/sys/net/core/somaxconn", "4096"),
+            ("proc/sys/net/ipv4/ip_local_port_range", "1024\t65535"),
+            ("proc/sys/net/ipv4/ip_local_reserved_ports", ""),
+            ("proc/sys/net/ipv4/tcp_mem", "90000000 900000000 9000000000"),
+        ] {
+            host.write(path, text);
+        }
+        host
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.room.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Plants the resource limits, of which some are not ample.
+    fn limit(&self, changed: &[(&str, &str)]) {
+        let text = AMPLE.iter().fold(LIMITS.to_owned(), |text, (name, ample)| {
+            let value = changed.iter().find(|(changed, _)| changed == name).map_or(*ample, |(_, value)| value);
+            // The columns have fixed places, but only that of the first value matters.
+            text.replace(name, value)
+        });
+        self.write("proc/self/limits", &text);
+    }
+
+    fn path(&self) -> &Path {
+        self.room.path()
+    }
+
+    fn report(&self, demands: &str, folder: Option<Folder>) -> Report {
+        let demands = demands.split(',').map(|text| Demand::parse(text).unwrap()).collect();
+        let root = Root::planted(self.path());
+        let mut request = Request::new(&root, None, demands).unwrap();
+        request.folder = folder;
+        examine(&root, &request)
+    }
+
+    fn answer(&self, demand: &str) -> Answer {
+        self.report(demand, None).answers.remove(0)
+    }
+}
+
+fn folder(free_bytes: u64, free_inodes: u64) -> Option<Folder> {
+    Some(Folder { path: "/srv".to_owned(), free_bytes, block_bytes: 4096, free_inodes: Some(free_inodes) })
+}
+
+#[test]
+fn a_host_without_tight_limits_holds_what_is_asked_for() {
+    let report = Host::new().report("idle=100000,mail=30000,threads=100000,processes=100000,maps=100000", None);
+    for answer in report.answers {
+        assert_eq!(answer.fits, Some(true), "{answer:?}");
+        assert_eq!(answer.remedy, landau_host::Remedy::default());
+    }
+}
+
+/// Lowers one limit, and expects the answer that follows from it.
+fn expect(demand: &str, at_most: u64, limit: &str, lower: impl Fn(&Host)) {
+    let host = Host::new();
+    lower(&host);
+    let answer = host.answer(demand);
+    assert_eq!((answer.at_most, answer.limit.as_deref()), (Some(at_most), Some(limit)), "{demand}: {answer:?}");
+    assert_eq!(answer.fits, Some(false), "{answer:?}");
+}
+
+#[test]
+fn each_lowered_limit_is_found_and_named() {
+    let write = |path: &'static str, text: &'static str| move |host: &Host| host.write(path, text);
+    let limit = |name: &'static str, value: &'static str| move |host: &Host| host.limit(&[(name, value)]);
+    expect("idle=100000", 19_997, "RLIMIT_NOFILE", limit("NOFILE", "20000"));
+    expect("mail=3000", 992, "RLIMIT_NOFILE", limit("NOFILE", "1024"));
+    expect("sockets=2000", 97, "fs.nr_open", write("proc/sys/fs/nr_open", "100"));
+    expect("sockets=2000", 1_100, "fs.file-max", write("proc/sys/fs/file-nr", "100 0 1200"));
+    expect("idle=2000", 1_500, "fs.epoll.max_user_watches", write("proc/sys/fs/epoll/max_user_watches", "1500"));
+    // One process exists, with an identifier from 300 on; those below 300 are not given out again.
+    expect("processes=2000", 699, "kernel.pid_max", write("proc/sys/kernel/pid_max", "1000"));
+    expect("threads=2000", 900, "kernel.threads-max", write("proc/sys/kernel/threads-max", "1000"));
+    expect("processes=2000", 199, "RLIMIT_NPROC", limit("NPROC", "200"));
+    expect("maps=2000", 997, "vm.max_map_count", write("proc/sys/vm/max_map_count", "1000"));
+    expect("threads=2000", 498, "vm.max_map_count", write("proc/sys/vm/max_map_count", "1000"));
+    // 8 MiB are in use; a stack and its guard page take 8 MiB and 4 KiB.
+    expect("threads=2000", 126, "RLIMIT_AS", limit("AS", "1073741824"));
+    expect("threads=2000", 127, "RLIMIT_DATA", limit("DATA", "1073741824"));
+    expect("ports=2000", 1_000, "net.ipv4.ip_local_port_range", |host| {
+        host.write("proc/sys/net/ipv4/ip_local_port_range", "40000 41099");
+        host.write("proc/sys/net/ipv4/ip_local_reserved_ports", "40000-40097");
+        // A listening socket, one in TIME_WAIT, and one outside of the range: 40098, 40099, 80.
+        host.write(
+            "proc/self/net/tcp",
+            "sl local\n 0: 0100007F:9CA2 0:0 0A 0:0 0:0 0 0 0 7\n 1: 0100007F:9CA3 0:0 06 0:0 0:0 0 0 0 0\n \
+             2: 00000000:0050 0:0 0A 0:0 0:0 0 0 0 8\n",
+        );
+    });
+    expect("threads=2000", 1_023, "vm.overcommit_memory", |host| {
+        host.write("proc/sys/vm/overcommit_memory", "2");
+        host.write(
+            "proc/meminfo",
+            "MemTotal: 9000000000 kB\nMemAvailable: 8000000000 kB\nCommitLimit: 8388609 kB\nCommitted_AS: 8192 kB\n",
+        );
+    });
+    expect("idle=2000", 1_024, "memory", |host| {
+        host.write("proc/meminfo", "MemTotal: 9000000000 kB\nMemAvailable: 4000 kB\n");
+    });
+}
+
+#[test]
+fn control_groups_of_both_versions_count_at_every_level() {
+    let group = |folder: &'static str, limit: &'static str, now: &'static str| {
+        move |host: &Host| {
+            host.write(&format!("{folder}/pids.max"), limit);
+            host.write(&format!("{folder}/pids.current"), now);
+        }
+    };
+    expect("processes=500", 70, "pids.max of /a/b", group("cg/pids/a/b", "100", "30"));
+    expect("processes=500", 70, "pids.max of /a", group("cg/pids/a", "100", "30"));
+    expect("threads=500", 71, "pids.max of /u", group("cg/unified/u", "101", "30"));
+    let memory = |folder: &'static str, files: [&'static str; 2], cached: &'static str| {
+        move |host: &Host| {
+            host.write(&format!("{folder}/{}", files[0]), "6000000");
+            host.write(&format!("{folder}/{}", files[1]), "3000000");
+            host.write(&format!("{folder}/memory.stat"), cached);
+        }
+    };
+    let legacy = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
+    let unified = ["memory.max", "memory.current"];
+    // 4,000 bytes for one end of a connection, of which a million are cached files.
+    expect(
+        "idle=2000",
+        1_000,
+        "memory.limit_in_bytes of /m",
+        memory("cg/memory/m", legacy, "total_inactive_file 1000000"),
+    );
+    expect("idle=2000", 1_000, "memory.max of /u/v", memory("cg/unified/u/v", unified, "active_file 1000000"));
+    // Version 1 shows the largest number where there is no limit.
+    let host = Host::new();
+    host.write("cg/memory/m/memory.limit_in_bytes", "9223372036854771712");
+    host.write("cg/memory/m/memory.usage_in_bytes", "1");
+    assert!(host.report("idle", None).limits.iter().all(|row| !row.limit.starts_with("memory.")));
+}
+
+#[test]
+fn files_are_bounded_by_inodes_and_by_space() {
+    let host = Host::new();
+    let answer = |folder| host.report("files=1000000", folder).answers.remove(0);
+    let inodes = answer(folder(1 << 50, 70_000));
+    assert_eq!((inodes.at_most, inodes.limit.as_deref()), (Some(70_000), Some("inodes of /srv")));
+    let space = answer(folder(4096 * 50_000 + 1, 70_000));
+    assert_eq!((space.at_most, space.limit.as_deref()), (Some(50_000), Some("space of /srv")));
+}
+
+/// A program may raise its soft limit; then the hard one counts, and the answer says so.
+#[test]
+fn a_low_soft_limit_is_said_but_does_not_bind() {
+    let host = Host::new();
+    host.limit(&[("SOFT", "1024"), ("NOFILE", "524288")]);
+    let report = host.report("idle=100000", None);
+    assert_eq!(report.answers[0].fits, Some(true));
+    let row = report.limits.iter().find(|row| row.limit == "RLIMIT_NOFILE").unwrap();
+    assert!(row.evidence.contains("only if the program raises its soft limit"), "{}", row.evidence);
+}
+
+/// A queue that overflows now and then is no reason to say that a size does not fit.
+#[test]
+fn what_bends_is_a_warning() {
+    let host = Host::new();
+    host.write("proc/self/net/netstat", "TcpExt: ListenOverflows ListenDrops\nTcpExt: 5 7\n");
+    let report = host.report("idle=100000", None);
+    let answer = &report.answers[0];
+    assert!(answer.fits == Some(true) && answer.warnings.iter().any(|one| one.contains("net.core.somaxconn")));
+    let row = report.limits.iter().find(|row| row.limit == "net.core.somaxconn").unwrap();
+    assert_eq!((row.bounds[0].at_most, row.bounds[0].effect), (4_097, Effect::Bends));
+    assert_eq!(row.counters.iter().map(|one| one.value).collect::<Vec<_>>(), [5, 7]);
+}
+
+/// The kernel does not limit the processes of root, nor of who may raise limits.
+#[test]
+fn the_users_processes_bind_only_where_the_kernel_enforces_it() {
+    for status in ["Uid:\t0\t0\nThreads:\t1\nCapEff:\t0\n", "Uid:\t7\t7\nThreads:\t1\nCapEff:\t0000000001000000\n"] {
+        let host = Host::new();
+        host.limit(&[("NPROC", "200")]);
+        host.write("proc/self/status", status);
+        assert_eq!(host.answer("processes=2000").fits, Some(true));
+    }
+}
+
+/// A remedy names the limit at which every size that is asked for fits.
+#[test]
+fn a_remedy_is_large_enough() {
+    let host = Host::new();
+    host.limit(&[("NOFILE", "20000"), ("SOFT", "20000")]);
+    let answer = host.answer("idle=100000");
+    let now = answer.remedy.now.unwrap();
+    assert_eq!(now, "ulimit -Hn 100003 -Sn 100003 (as root with CAP_SYS_RESOURCE)");
+    host.limit(&[("NOFILE", "100003"), ("SOFT", "20000")]);
+    assert_eq!(host.answer("idle=100000").fits, Some(true));
+}
+
+/// A folder without `/proc` is an error, and one that lacks most files an answer without those limits.
+#[test]
+fn what_is_missing_is_left_out() {
+    let room = tempfile::tempdir().unwrap();
+    let root = Root::planted(room.path());
+    let error = Request::new(&root, None, Demand::all()).map(drop).unwrap_err();
+    assert!(error.to_string().contains("is /proc mounted"), "{error}");
+    fs::create_dir_all(room.path().join("proc/self")).unwrap();
+    fs::write(room.path().join("proc/self/status"), "Name: x\n").unwrap();
+    let request = Request::new(&root, None, Demand::all()).unwrap();
+    let report = examine(&root, &request);
+    assert!(report.limits.is_empty(), "{:?}", report.limits);
+    assert!(report.answers.iter().all(|answer| answer.fits.is_none() && answer.sentence.contains("no limit is known")));
+}
