@@ -68,7 +68,7 @@ fn levels(mount_point: &str, path: &str, is_unified: bool) -> Vec<Group> {
     let level = |count: usize| {
         let name = format!("/{}", names[..count].join("/"));
         let folder = format!("{}{}", mount_point, if count == 0 { "" } else { &name });
-        Group { folder, name, is_unified }
+        Group { name, folder, is_unified }
     };
     (0..=names.len()).rev().map(level).collect()
 }

@@ -1,4 +1,5 @@
 //! What stops nothing, but bends times: clock, processors, memory, mounts, other programs.
+#![allow(clippy::unnecessary_wraps, reason = "every rule has one signature, and most may have nothing to say")]
 
 use crate::context::Context;
 use crate::limit::ports_in_use;
@@ -35,16 +36,13 @@ fn container(context: &Context) -> Option<Condition> {
     let cgroup = root.text(&context.subject.file("cgroup")).unwrap_or_default();
     let paths = cgroup.lines().filter_map(|line| line.rsplit_once(':')).map(|(_, path)| path);
     let deepest = paths.max_by_key(|path| path.len()).unwrap_or("/").to_owned();
-    let mut parts = Vec::new();
-    for (kind, name) in [("pid", "pid namespace"), ("user", "user namespace")] {
-        if context.is_in_first(kind) == Some(false) {
-            parts.push(format!("{name} of its own"));
-        }
-    }
-    let marks = [("/.dockerenv", "Docker"), ("/run/.containerenv", "Podman")];
-    let engine = marks.iter().find(|(path, _)| root.path(path).exists()).map(|(_, name)| *name);
-    parts.extend(engine.map(str::to_owned));
+    let kinds = ["pid", "user", "cgroup"].into_iter().filter(|kind| context.is_in_first(kind) == Some(false));
+    let mut parts: Vec<String> = kinds.map(|kind| format!("{kind} namespace of its own")).collect();
     let is_one = !parts.is_empty();
+    // An image of a container that was booted as a machine has these files too.
+    let marks = [("/.dockerenv", "Docker"), ("/run/.containerenv", "Podman")];
+    let engine = marks.iter().find(|(path, _)| is_one && root.path(path).exists());
+    parts.extend(engine.map(|(_, name)| (*name).to_owned()));
     parts.push(format!("control group {deepest}"));
     let effect = "limits of the control groups and namespaces are those of whoever started the container";
     Some(if is_one {
@@ -91,7 +89,7 @@ fn turbo(context: &Context) -> Option<Condition> {
 
 fn smt(context: &Context) -> Option<Condition> {
     let control = context.root.text(&format!("{CPU}/smt/control"))?;
-    let is_on = control == "on";
+    let (is_on, control) = (control == "on", control.replace("notsupported", "not supported"));
     let effect =
         if is_on { "two threads share a core and slow each other down" } else { "each processor has its core" };
     Some(Condition::when(is_on, "SMT", control, effect, Some(&format!("echo off > /{CPU}/smt/control"))))
@@ -206,7 +204,7 @@ fn leftovers(context: &Context) -> Option<Condition> {
         .map(|name| format!("/tmp/{name}"))
         .collect();
     let value = format!(
-        "{} sockets in TIME_WAIT{}",
+        "sockets in TIME_WAIT: {}{}",
         grouped(waiting),
         if own.is_empty() { String::new() } else { format!(", {}", own.join(", ")) }
     );

@@ -51,7 +51,7 @@ impl Context<'_> {
         most.unwrap_or(limit.saturating_mul(2))
     }
 
-    /// Returns the calls of the demands' programs that `of` names, as "accept() and socket()".
+    /// Returns the calls of the demands' programs that `of` names, as "`accept()` and `socket()`".
     pub(crate) fn calls(&self, of: impl Fn(&Needs) -> &'static str) -> String {
         let mut names: Vec<String> = Vec::new();
         for name in self.demands.iter().map(|demand| of(&demand.kind.needs)).filter(|name| !name.is_empty()) {
@@ -76,12 +76,13 @@ impl Context<'_> {
         self.subject.file(&format!("net/{file}"))
     }
 
-    /// Returns whether the subject is in the first namespace of a kind, `pid` or `user`, whose numbers the kernel
+    /// Returns whether the subject is in the first namespace of a kind (`pid`, `user`, `cgroup`), whose numbers the kernel
     /// fixes.
     pub(crate) fn is_in_first(&self, kind: &str) -> Option<bool> {
         let first = match kind {
             "pid" => "pid:[4026531836]",
             "user" => "user:[4026531837]",
+            "cgroup" => "cgroup:[4026531835]",
             _ => return None,
         };
         self.root.link(&self.subject.file(&format!("ns/{kind}"))).map(|link| link == first)

@@ -21,6 +21,8 @@ pub struct Kind {
 pub(crate) struct Needs {
     /// Descriptors of one process: of each object, and of the program itself. None: they do not bound it.
     pub(crate) descriptors: Option<(u64, u64)>,
+    /// Whether the program closes the descriptors that it inherits, as a worker of Landau does.
+    pub(crate) closes_inherited: bool,
     /// The call that fails if there is none.
     pub(crate) opens: &'static str,
     /// Open files of the system.
@@ -68,6 +70,7 @@ pub(crate) enum Ports {
 
 const NONE: Needs = Needs {
     descriptors: None,
+    closes_inherited: false,
     opens: "",
     open_files: 0,
     tasks: None,
@@ -87,7 +90,7 @@ const STANDARD: u64 = 3;
 const OF_MAIL: u64 = 32;
 
 /// What `landau serve` has and keeps for files beside the connections: 80 for files (`serve::admission`), and its own.
-const OF_SERVE: u64 = 80 + 11;
+const OF_SERVE: u64 = 80 + 8;
 
 const SOCKETS: Needs =
     Needs { descriptors: Some((1, STANDARD)), opens: "socket", open_files: 1, memory_bytes: 2_600, ..NONE };
@@ -164,7 +167,14 @@ pub const KINDS: &[Kind] = &[
         is_benchmark: false,
         needs: SOCKETS,
     },
-    Kind { name: "socket", unit: "steps", about: "n of the benchmark socket", is_benchmark: true, needs: SOCKETS },
+    Kind {
+        name: "socket",
+        unit: "steps",
+        about: "n of the benchmark socket",
+        is_benchmark: true,
+        // The worker keeps /proc/stat open, to read the stolen time.
+        needs: Needs { descriptors: Some((1, STANDARD + 1)), closes_inherited: true, ..SOCKETS },
+    },
     Kind { name: "bind", unit: "steps", about: "n of the benchmark bind", is_benchmark: true, needs: BOUND },
     Kind {
         name: "connect",
@@ -173,6 +183,7 @@ pub const KINDS: &[Kind] = &[
         is_benchmark: true,
         needs: Needs {
             descriptors: Some((1, OF_SERVE)),
+            closes_inherited: true,
             opens: "accept",
             open_files: 2,
             connections: 2,

@@ -35,4 +35,4 @@ pub use report::{Answer, NoProcess, Report, Request, Reserve, examine};
 pub use root::Root;
 pub use row::{Bound, Condition, Counter, Effect, Remedy, Row};
 pub use subject::Unread;
-pub use text::grouped;
+pub use text::{bytes, grouped};

@@ -1,7 +1,7 @@
 //! Interference now: how steady the cheapest system call is, and so how small an effect this host can show.
 //!
-//! The call is the canary of every run, `getppid()`, of which the fastest of six in a row counts, as there. Passes are
-//! the replicates: the spread of their medians is what a comparison of two runs has to exceed.
+//! The call is the canary of every run, `getppid()`. Passes are the replicates, as in a run: the spread of their trimmed
+//! means is what a comparison of two runs has to exceed. (Their medians are equal where the clock is coarse.)
 
 use landau_sys::clock::{Clock, candidates};
 use landau_sys::process::{parent_id, usage};
@@ -15,8 +15,8 @@ const PASSES: usize = 9;
 /// Duration of a pass: 9 of them take 200 ms.
 const PASS: Duration = Duration::from_micros(22_200);
 
-/// Canary calls in a row, of which the fastest counts.
-const CALLS: usize = 6;
+/// The share of the samples that is left out at each end: the fastest, and those that something interrupted.
+const TRIMMED: f64 = 0.2;
 
 /// A gap between two readings of the clock that is longer than this was taken by something else.
 const GAP_NS: u64 = 10_000;
@@ -28,9 +28,9 @@ const DETECTABLE: f64 = (2.120 + 0.865) * 0.471_404_520_791_031_7;
 /// What interferes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Noise {
-    /// The median cost of the canary in nanoseconds.
+    /// The median of the passes' costs of the canary in nanoseconds.
     pub canary_ns: f64,
-    /// The standard deviation of the medians of passes, in percent.
+    /// The standard deviation of the passes' costs, in percent.
     pub spread_percent: f64,
     /// The smallest difference between two runs of nine passes that would be seen, in percent.
     pub smallest_effect_percent: f64,
@@ -52,14 +52,14 @@ pub fn measure() -> Noise {
     let steal = || std::fs::read_to_string("/proc/stat").ok().and_then(|text| steal_centiseconds_of(&text, &[]));
     let (began, before, stolen) = (Instant::now(), usage().preempted, steal());
     let mut gaps = Gaps::default();
-    let mut medians: Vec<f64> = (0..PASSES).map(|_| pass(clock, &mut gaps)).collect();
+    let mut costs: Vec<f64> = (0..PASSES).map(|_| pass(clock, &mut gaps)).collect();
     let elapsed = began.elapsed();
-    let mean = medians.iter().sum::<f64>() / PASSES as f64;
-    let squares: f64 = medians.iter().map(|one| (one - mean).powi(2)).sum();
+    let mean = costs.iter().sum::<f64>() / PASSES as f64;
+    let squares: f64 = costs.iter().map(|one| (one - mean).powi(2)).sum();
     let spread_percent = 100.0 * (squares / (PASSES - 1) as f64).sqrt() / mean;
-    medians.sort_unstable_by(f64::total_cmp);
+    costs.sort_unstable_by(f64::total_cmp);
     Noise {
-        canary_ns: medians[PASSES / 2],
+        canary_ns: costs[PASSES / 2],
         spread_percent,
         smallest_effect_percent: DETECTABLE * spread_percent,
         longest_gap_us: gaps.longest_ns as f64 / 1_000.0,
@@ -84,23 +84,21 @@ impl Gaps {
     }
 }
 
-/// Returns the median of the canary over a pass, in nanoseconds.
+/// Returns the trimmed mean of the canary over a pass, in nanoseconds.
 fn pass(clock: Clock, gaps: &mut Gaps) -> f64 {
     let began = Instant::now();
-    let mut samples = Vec::with_capacity(64 << 10);
+    let mut samples = Vec::with_capacity(256 << 10);
     while began.elapsed() < PASS {
-        let mut fastest = u64::MAX;
-        for _ in 0..CALLS {
-            let start = clock.ticks();
-            std::hint::black_box(parent_id());
-            let ns = clock.to_ns(clock.ticks() - start);
-            gaps.add(ns);
-            fastest = fastest.min(ns);
-        }
-        samples.push(fastest);
+        let start = clock.ticks();
+        std::hint::black_box(parent_id());
+        let ns = clock.to_ns(clock.ticks() - start);
+        gaps.add(ns);
+        samples.push(ns);
     }
     samples.sort_unstable();
-    samples[samples.len() / 2] as f64
+    let left_out = (samples.len() as f64 * TRIMMED) as usize;
+    let kept = &samples[left_out..samples.len() - left_out];
+    kept.iter().sum::<u64>() as f64 / kept.len() as f64
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub struct Process {
 pub struct Listener {
     /// Its port.
     pub port: u16,
-    /// Connections that wait for accept() now (`Recv-Q` of ss).
+    /// Connections that wait for `accept()` now (`Recv-Q` of ss).
     pub waiting: u64,
 }
 

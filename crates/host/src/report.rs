@@ -18,6 +18,7 @@ use serde::Serialize;
 #[derive(Debug)]
 pub struct Request {
     subject: Subject,
+    free_descriptors: u64,
     /// What is asked for.
     pub demands: Vec<Demand>,
     /// The folder in which files would be created.
@@ -39,13 +40,23 @@ impl Request {
     /// [`NoProcess`] if there is no process with that number, or `/proc` is not mounted.
     pub fn new(root: &Root, pid: Option<u32>, demands: Vec<Demand>) -> Result<Self, NoProcess> {
         let subject = Subject::read(root, pid).ok_or(NoProcess(pid))?;
-        Ok(Self { subject, demands, folder: None, connection: None, noise: None, reserves: Vec::new() })
+        let own = Subject::read(root, None).ok_or(NoProcess(None))?;
+        let soft = own.limit("Max open files").map_or(0, |(soft, _)| soft);
+        let free_descriptors = soft.saturating_sub(own.descriptors.unwrap_or(soft));
+        Ok(Self {
+            subject,
+            free_descriptors,
+            demands,
+            folder: None,
+            connection: None,
+            noise: None,
+            reserves: Vec::new(),
+        })
     }
 
-    /// Returns how many more descriptors the process may open.
+    /// Returns how many more descriptors this process may open, whichever one is examined.
     pub fn free_descriptors(&self) -> u64 {
-        let soft = self.subject.limit("Max open files").map_or(0, |(soft, _)| soft);
-        soft.saturating_sub(self.subject.descriptors.unwrap_or(soft))
+        self.free_descriptors
     }
 }
 
@@ -179,6 +190,7 @@ fn of_reserve(reserve: &Reserve, demands: &[Demand], limits: &[Row]) -> Option<R
         limit: behind.map_or(RESERVE.to_owned(), |row| format!("{}, less {RESERVE}", row.limit)),
         value: reserve.reason.clone(),
         in_use: None,
+        is_bytes: false,
         owner: behind.map_or("landau run".to_owned(), |row| row.owner.clone()),
         bounds: vec![Bound {
             kind,

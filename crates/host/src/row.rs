@@ -11,6 +11,8 @@ pub struct Row {
     pub value: String,
     /// How much of it is in use, if that is known.
     pub in_use: Option<u64>,
+    /// Whether that is in bytes.
+    pub is_bytes: bool,
     /// Whose limit it is: of this process, user, control group, namespace, or of the host.
     pub owner: String,
     /// What it bounds, for each demand that needs it.

@@ -14,7 +14,7 @@ pub fn grouped(number: u64) -> String {
 }
 
 /// Returns bytes in the largest binary unit of which there are at least ten: "22,085 MiB", "8,192 KiB".
-pub(crate) fn bytes(number: u64) -> String {
+pub fn bytes(number: u64) -> String {
     let (unit, shift) = match number {
         0..10_240 => ("bytes", 0),
         10_240..10_485_760 => ("KiB", 10),

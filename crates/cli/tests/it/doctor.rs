@@ -48,9 +48,10 @@ const MMAP: Program = Program::Benchmark(&["mmap.order=sequential", "mmap.popula
 const SPAWN: Program =
     Program::Benchmark(&["spawn.wait=any", "spawn.parent=timer", "spawn.image=shared", "spawn.pid_max=4194304"]);
 
-/// Forks children that sleep until the parent ends, kills them, and prints their number.
+/// Forks children that sleep until the parent ends, kills them, and prints their number: at most 3,000, so that a limit
+/// that does not hold does not cost the host its processes.
 const PERL_FORKS: Program = Program::Perl(
-    "pipe(R, W); my @p; while (1) { my $p = fork; last unless defined $p; \
+    "pipe(R, W); my @p; while (@p < 3000) { my $p = fork; last unless defined $p; \
      if (!$p) { close W; sysread R, my $b, 1; exit } push @p, $p } \
      kill 9, @p; waitpid $_, 0 for @p; print scalar @p",
 );
@@ -258,10 +259,11 @@ const MORE: &[Case] = &[
         program: FORK,
     },
     Case {
-        lowered: "ulimit -u 400, another user",
+        lowered: "RLIMIT_NPROC 400, another user",
         kind: "processes",
         size: 1_000,
-        script: "ulimit -u 400; exec setpriv --reuid 54321 --regid 54321 --clear-groups \"$@\"",
+        // The ulimit of dash has no -u.
+        script: "exec prlimit --nproc=400 setpriv --reuid 54321 --regid 54321 --clear-groups \"$@\"",
         limit: "RLIMIT_NPROC",
         program: PERL_FORKS,
     },
@@ -519,13 +521,13 @@ fn a_running_program_is_examined() {
     server.kill().unwrap();
     server.wait().unwrap();
     drop(waiting);
-    // Standard input, output and error, and the listening socket.
-    assert_eq!(report["process"]["descriptors"], 4, "{}", report["process"]);
-    assert_eq!(report["answers"][0]["at_most"], 73);
+    // Standard input, output and error, the listening socket, and what it inherited from whoever runs the tests.
+    let open = report["process"]["descriptors"].as_u64().unwrap();
+    assert!(open >= 4 && report["answers"][0]["at_most"].as_u64() == Some(77 - open), "{report}");
     assert_eq!(report["process"]["listeners"][0]["port"], port);
     assert_eq!(report["process"]["listeners"][0]["waiting"], 2);
     assert!(text.contains(&format!("port {port}: 2 connections wait for accept()")), "{text}");
-    assert!(text.contains(&format!("prlimit --pid {pid} --nofile=104:")), "{text}");
+    assert!(text.contains(&format!("prlimit --pid {pid} --nofile={}:", 100 + open)), "{text}");
 }
 
 /// Another user's program: the answer says what could not be read, and why. Whoever asks needs no rights.
@@ -543,8 +545,11 @@ fn a_user_without_rights_is_told_what_could_not_be_read() {
         Ran::of(room.other("setpriv", &[&first, words].concat()).output().unwrap())
     };
     let ran = ask(&["--pid", &own, "--for", "idle=10"]);
-    assert!(ran.out.contains("its descriptors: Permission denied"), "{ran:?}");
-    assert!(ran.out.contains("run landau doctor as root or as the program's user"), "{ran:?}");
+    let words: Vec<&str> = ran.out.split_whitespace().collect();
+    let text = words.join(" ");
+    assert!(text.contains("its descriptors: Permission denied"), "{text}");
+    assert!(text.contains("run landau doctor as root or as the program's user"), "{text}");
+    assert!(!text.contains("too few to open connections"), "the asker's own descriptors count: {text}");
     let ran = ask(&["--for", "idle=10"]);
     assert!(ran.status == Some(0) && ran.out.starts_with("idle=10 fits"), "{ran:?}");
 }

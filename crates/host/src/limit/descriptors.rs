@@ -1,30 +1,44 @@
 //! Descriptors: of a process, of the system, and watches of epoll.
 
 use crate::context::Context;
+use crate::demand::Needs;
 use crate::row::{Effect, Remedy, Row};
 use crate::text::grouped;
+use std::path::Path;
 
 pub(super) fn rows(context: &Context) -> Vec<Row> {
     let all = [of_process(context), ceiling(context), of_system(context), of_services(context), watches(context)];
     all.into_iter().flatten().collect()
 }
 
-/// Returns how many objects fit a table of so many descriptors, of which so many are in use by a program that runs.
-fn fitting(limit: u64, in_use: Option<u64>, needs: (u64, u64)) -> u64 {
-    let (each, own) = needs;
-    limit.saturating_sub(in_use.unwrap_or(own)) / each
+/// Returns how many descriptors an object takes, and how many the program has besides: what a running program has open;
+/// of one that is started, what it opens itself or inherits from here, as this process did.
+fn taken(context: &Context, needs: &Needs) -> Option<(u64, u64)> {
+    let (each, own) = needs.descriptors?;
+    let subject = &context.subject;
+    let open = subject.descriptors.filter(|_| subject.is_other || !needs.closes_inherited);
+    Some((each, if subject.is_other { open.unwrap_or(own) } else { own.max(open.unwrap_or(0)) }))
+}
+
+/// Returns how many objects fit a table of so many descriptors.
+fn fitting(context: &Context, limit: u64, needs: &Needs) -> Option<u64> {
+    let (each, own) = taken(context, needs)?;
+    Some(limit.saturating_sub(own) / each)
+}
+
+/// Returns the limit that a size needs.
+fn needed(context: &Context, needs: &Needs, size: u64) -> Option<u64> {
+    let (each, own) = taken(context, needs)?;
+    Some(size.saturating_mul(each).saturating_add(own))
 }
 
 fn of_process(context: &Context) -> Option<Row> {
     let subject = &context.subject;
     let (soft, hard) = subject.limit("Max open files")?;
     // A running program has set its limit; one that is started raises it first, as Landau's and most servers do.
-    let (limit, in_use) = if subject.is_other { (soft, subject.descriptors) } else { (hard, None) };
-    let bounds = context.bounds(Effect::Stops, " a process", |needs| Some(fitting(limit, in_use, needs.descriptors?)));
-    let target = context.raised(limit, |needs, size| {
-        let (each, own) = needs.descriptors?;
-        Some(size * each + in_use.unwrap_or(own))
-    });
+    let limit = if subject.is_other { soft } else { hard };
+    let bounds = context.bounds(Effect::Stops, " a process", |needs| fitting(context, limit, needs));
+    let target = context.raised(limit, |needs, size| needed(context, needs, size));
     let calls = context.calls(|needs| if needs.descriptors.is_some() { needs.opens } else { "" });
     let calls = if calls.is_empty() { "open()".to_owned() } else { calls };
     let low = bounds.iter().any(|bound| soft < hard && asked(context, bound.kind) > soft);
@@ -33,6 +47,7 @@ fn of_process(context: &Context) -> Option<Row> {
         limit: "RLIMIT_NOFILE".to_owned(),
         value: format!("{}, soft limit {}", grouped(hard), grouped(soft)),
         in_use: subject.descriptors,
+        is_bytes: false,
         owner: subject.owner(),
         bounds,
         evidence: format!("{calls} {} with EMFILE{raises}", Context::fail(&calls)),
@@ -71,16 +86,14 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
 /// `fs.nr_open`: no process's limit can be raised above it.
 fn ceiling(context: &Context) -> Option<Row> {
     let limit = context.root.sysctl_number("fs.nr_open")?;
-    let target = context.raised(limit, |needs, size| {
-        let (each, own) = needs.descriptors?;
-        Some(size * each + own)
-    });
+    let target = context.raised(limit, |needs, size| needed(context, needs, size));
     Some(Row {
         limit: "fs.nr_open".to_owned(),
         value: grouped(limit),
         in_use: None,
+        is_bytes: false,
         owner: "the host".to_owned(),
-        bounds: context.bounds(Effect::Stops, " a process", |needs| Some(fitting(limit, None, needs.descriptors?))),
+        bounds: context.bounds(Effect::Stops, " a process", |needs| fitting(context, limit, needs)),
         evidence: "setrlimit() of a higher RLIMIT_NOFILE fails with EPERM".to_owned(),
         counters: Vec::new(),
         remedy: Remedy::sysctl("fs.nr_open", &target.to_string(), "none known"),
@@ -92,13 +105,14 @@ fn of_system(context: &Context) -> Option<Row> {
     let (used, limit) = (*numbers.first()?, *numbers.get(2)?);
     // CAP_SYS_ADMIN lifts it (alloc_empty_file() in the kernel's file_table.c).
     let effect = if context.subject.user == Some(0) { Effect::Bends } else { Effect::Stops };
-    let each = |needs: &crate::demand::Needs| Some(needs.open_files).filter(|&each| each > 0);
+    let each = |needs: &Needs| Some(needs.open_files).filter(|&each| each > 0);
     let target = context.raised(limit, |needs, size| Some(size * each(needs)? + used));
     let lifted = if effect == Effect::Bends { "; not for root" } else { "" };
     Some(Row {
         limit: "fs.file-max".to_owned(),
         value: grouped(limit),
         in_use: Some(used),
+        is_bytes: false,
         owner: "the host".to_owned(),
         bounds: context.bounds(effect, "", |needs| Some(limit.saturating_sub(used) / each(needs)?)),
         evidence: format!("open() and socket() fail with ENFILE{lifted}"),
@@ -113,7 +127,10 @@ fn of_services(context: &Context) -> Option<Row> {
     let mut files = vec!["etc/systemd/system.conf".to_owned()];
     let folder = "etc/systemd/system.conf.d";
     files.extend(
-        root.names(folder).iter().filter(|name| name.ends_with(".conf")).map(|name| format!("{folder}/{name}")),
+        root.names(folder)
+            .iter()
+            .filter(|name| Path::new(name).extension().is_some_and(|end| end == "conf"))
+            .map(|name| format!("{folder}/{name}")),
     );
     let texts: Vec<String> = files.iter().filter_map(|file| root.text(file)).collect();
     let is_running = root.text("proc/1/comm").is_some_and(|name| name == "systemd");
@@ -127,6 +144,7 @@ fn of_services(context: &Context) -> Option<Row> {
         limit: "DefaultLimitNOFILE".to_owned(),
         value: set.map_or("not set: 1024:524288 since systemd 240".to_owned(), str::to_owned),
         in_use: None,
+        is_bytes: false,
         owner: "services of systemd".to_owned(),
         bounds: Vec::new(),
         evidence: "a service without LimitNOFILE= has it; /proc/PID/limits shows it".to_owned(),
@@ -141,12 +159,13 @@ fn of_services(context: &Context) -> Option<Row> {
 
 fn watches(context: &Context) -> Option<Row> {
     let limit = context.root.sysctl_number("fs.epoll.max_user_watches")?;
-    let each = |needs: &crate::demand::Needs| Some(needs.connections).filter(|&each| each > 0);
+    let each = |needs: &Needs| Some(needs.connections).filter(|&each| each > 0);
     let target = context.raised(limit, |needs, size| Some(size * each(needs)?));
     Some(Row {
         limit: "fs.epoll.max_user_watches".to_owned(),
         value: grouped(limit),
         in_use: None,
+        is_bytes: false,
         owner: "each user".to_owned(),
         bounds: context.bounds(Effect::Stops, "", |needs| Some(limit / each(needs)?)),
         evidence: "epoll_ctl() fails with ENOSPC".to_owned(),

@@ -10,6 +10,7 @@ pub(super) fn rows(context: &Context) -> Vec<Row> {
         limit: format!("{limit} of {}", folder.path),
         value,
         in_use: None,
+        is_bytes: false,
         owner: "the file system".to_owned(),
         bounds: context.bounds(Effect::Stops, "", |needs| at_most.checked_div(needs.files)),
         evidence: evidence.to_owned(),

@@ -24,7 +24,7 @@ fn calls(context: &Context, of: impl Fn(&Needs) -> bool) -> String {
     context.calls(|needs| if of(needs) { creates(needs) } else { "" })
 }
 
-/// Returns "mmap() fails with ENOMEM", of the calls of the demands; `pthread_create` reports EAGAIN instead.
+/// Returns "`mmap()` fails with ENOMEM", of the calls of the demands; `pthread_create` reports EAGAIN instead.
 fn refusal(context: &Context, of: impl Fn(&Needs) -> bool) -> String {
     match calls(context, of).as_str() {
         "" | "mmap()" => "mmap() fails with ENOMEM".to_owned(),
@@ -47,6 +47,7 @@ fn count(context: &Context) -> Option<Row> {
         limit: "vm.max_map_count".to_owned(),
         value: grouped(limit),
         in_use: context.subject.maps,
+        is_bytes: false,
         owner: "the host, for each process".to_owned(),
         bounds,
         evidence: format!("{}; a thread has two, stack and guard page", refusal(context, |needs| needs.maps > 0)),
@@ -118,6 +119,7 @@ fn bytes_of_process(context: &Context, of: &Bytes) -> Option<Row> {
         limit: of.limit.to_owned(),
         value: format!("{}, hard limit {hard}", bytes(soft)),
         in_use: Some(of.used),
+        is_bytes: true,
         owner: context.subject.owner(),
         bounds: context
             .bounds(Effect::Stops, " a process", |needs| Some(soft.saturating_sub(of.used) / (of.each)(needs)?)),
@@ -155,6 +157,7 @@ fn overcommit(context: &Context) -> Option<Row> {
         limit: "vm.overcommit_memory".to_owned(),
         value,
         in_use: Some(promised),
+        is_bytes: true,
         owner: "the host".to_owned(),
         bounds: context.bounds(Effect::Stops, "", |needs| {
             let is_bound = mode == 2 && needs.addresses == Addresses::Stack;

@@ -43,6 +43,7 @@ fn of_host(context: &Context) -> Option<Row> {
         limit: "memory".to_owned(),
         value: format!("{} available of {}", bytes(available), bytes(total)),
         in_use: Some(total.saturating_sub(available)),
+        is_bytes: true,
         owner: "the host".to_owned(),
         bounds: context.bounds(Effect::Stops, "", |needs| Some(available / each(context, needs)?)),
         evidence: format!("{}; beyond it the OOM killer ends a process", law(context)),
@@ -86,6 +87,7 @@ fn of_group(context: &Context, group: &Group) -> Option<Row> {
         limit: format!("{} of {}", files.limit, group.name),
         value: bytes(limit),
         in_use: Some(used),
+        is_bytes: true,
         owner: format!("control group {}", group.name),
         bounds: context.bounds(Effect::Stops, "", |needs| Some(limit.saturating_sub(used) / each(context, needs)?)),
         evidence: format!("{}; beyond it the OOM killer ends a process of the group", law(context)),
@@ -125,9 +127,10 @@ fn of_tcp(context: &Context) -> Option<Row> {
         limit: "net.ipv4.tcp_mem".to_owned(),
         value: format!("pressure at {}, limit {}", bytes(pressure * page), bytes(most * page)),
         in_use: Some(used * page),
+        is_bytes: true,
         owner: "the host".to_owned(),
-        bounds: context.bounds(Effect::Bends, " with a page of queued data each", |needs| {
-            Some(pressure.saturating_sub(used).checked_div(needs.connections)?)
+        bounds: context.bounds(Effect::Bends, " with a page queued each", |needs| {
+            pressure.saturating_sub(used).checked_div(needs.connections)
         }),
         evidence: format!(
             "an idle connection queues nothing; with its default buffers full, one takes {} (tcp_rmem) and {} \

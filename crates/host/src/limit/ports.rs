@@ -66,6 +66,7 @@ fn range(context: &Context) -> Option<Row> {
         limit: "net.ipv4.ip_local_port_range".to_owned(),
         value: format!("{}-{}{listed}", range.start(), range.end()),
         in_use: Some(taken),
+        is_bytes: false,
         owner: "this network namespace".to_owned(),
         bounds,
         evidence: format!(

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::row::{Counter, Effect, Remedy, Row};
 use crate::text::grouped;
 
-/// What nginx asks listen() for on Linux; `landau serve` asks for 4,096. The kernel reduces either to `somaxconn`.
+/// What nginx asks `listen()` for on Linux; `landau serve` asks for 4,096. The kernel reduces either to `somaxconn`.
 const USUAL_BACKLOG: u64 = 511;
 
 pub(super) fn rows(context: &Context) -> Vec<Row> {
@@ -34,8 +34,9 @@ fn accept_queue(context: &Context) -> Option<Row> {
         limit: "net.core.somaxconn".to_owned(),
         value: grouped(limit),
         in_use: None,
+        is_bytes: false,
         owner: "this network namespace".to_owned(),
-        bounds: context.bounds(Effect::Bends, " waiting for accept() at a time", |needs| {
+        bounds: context.bounds(Effect::Bends, " waiting for accept()", |needs| {
             // The kernel refuses when more than the backlog wait (sk_acceptq_is_full), so one more fits.
             (needs.opens == "accept").then_some(limit + 1)
         }),
@@ -59,9 +60,9 @@ fn syn_queue(context: &Context) -> Option<Row> {
         limit: "net.ipv4.tcp_max_syn_backlog".to_owned(),
         value: format!("{}, tcp_syncookies {cookies}", grouped(limit)),
         in_use: None,
+        is_bytes: false,
         owner: "this network namespace".to_owned(),
-        bounds: context
-            .bounds(Effect::Bends, " in the handshake at a time", |needs| (needs.opens == "accept").then_some(limit)),
+        bounds: context.bounds(Effect::Bends, " in handshake", |needs| (needs.opens == "accept").then_some(limit)),
         evidence: if cookies == 0 {
             "further SYNs are dropped"
         } else {
@@ -85,6 +86,7 @@ fn packets(context: &Context) -> Option<Row> {
         limit: "net.core.netdev_max_backlog".to_owned(),
         value: format!("{} packets a processor", grouped(limit)),
         in_use: None,
+        is_bytes: false,
         owner: "the host".to_owned(),
         bounds: Vec::new(),
         evidence: "packets beyond it are dropped before TCP sees them".to_owned(),
@@ -112,6 +114,7 @@ fn tracked(context: &Context) -> Option<Row> {
         limit: "net.netfilter.nf_conntrack_max".to_owned(),
         value: grouped(limit),
         in_use: Some(count),
+        is_bytes: false,
         owner: "the host".to_owned(),
         bounds: context
             .bounds(Effect::Stops, "", |needs| Some(limit.saturating_sub(count) / needed(needs)?).filter(|_| is_used)),

@@ -105,8 +105,8 @@ impl Host {
     }
 }
 
-fn folder(free_bytes: u64, free_inodes: u64) -> Option<Folder> {
-    Some(Folder { path: "/srv".to_owned(), free_bytes, block_bytes: 4096, free_inodes: Some(free_inodes) })
+fn folder(free_bytes: u64, free_inodes: u64) -> Folder {
+    Folder { path: "/srv".to_owned(), free_bytes, block_bytes: 4096, free_inodes: Some(free_inodes) }
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn control_groups_of_both_versions_count_at_every_level() {
 #[test]
 fn files_are_bounded_by_inodes_and_by_space() {
     let host = Host::new();
-    let answer = |folder| host.report("files=1000000", folder).answers.remove(0);
+    let answer = |folder| host.report("files=1000000", Some(folder)).answers.remove(0);
     let inodes = answer(folder(1 << 50, 70_000));
     assert_eq!((inodes.at_most, inodes.limit.as_deref()), (Some(70_000), Some("inodes of /srv")));
     let space = answer(folder(4096 * 50_000 + 1, 70_000));

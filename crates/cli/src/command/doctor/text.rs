@@ -2,7 +2,7 @@
 
 use crate::terminal::{self, bullet};
 use landau_host::noise::Noise;
-use landau_host::{Answer, Condition, Counter, Effect, Process, Remedy, Report, Row, grouped};
+use landau_host::{Answer, Condition, Counter, Effect, Process, Remedy, Report, Row, bytes, grouped};
 use std::fmt::Write;
 
 pub(super) fn render(report: &Report, long: bool) -> String {
@@ -111,7 +111,8 @@ fn limits(text: &mut String, report: &Report, long: bool) {
     text.push_str("\nLimits, the tightest first (× stops what is asked for, ~ bends it):\n");
     let _ = writeln!(text, "  {:limit_width$}  {:most_width$}  VALUE", "LIMIT", "AT MOST");
     for row in shown {
-        let used = row.in_use.map_or(String::new(), |used| format!(", {} in use", grouped(used)));
+        let format = if row.is_bytes { bytes } else { grouped };
+        let used = row.in_use.map_or(String::new(), |used| format!(", {} in use", format(used)));
         let line = format!("{:limit_width$}  {:most_width$}  {}{used}", row.limit, at_most(row), row.value);
         let _ = writeln!(text, "{} {}", mark(row, &report.answers), line.trim_end());
         let moved = moved(&row.counters);
