@@ -76,8 +76,8 @@ impl Context<'_> {
         self.subject.file(&format!("net/{file}"))
     }
 
-    /// Returns whether the subject is in the first namespace of a kind (`pid`, `user`, `cgroup`), whose numbers the kernel
-    /// fixes.
+    /// Returns whether the subject is in the first namespace of a kind (`pid`, `user`, `cgroup`), whose numbers the
+    /// kernel fixes.
     pub(crate) fn is_in_first(&self, kind: &str) -> Option<bool> {
         let first = match kind {
             "pid" => "pid:[4026531836]",

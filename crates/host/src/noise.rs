@@ -1,7 +1,7 @@
 //! Interference now: how steady the cheapest system call is, and so how small an effect this host can show.
 //!
-//! The call is the canary of every run, `getppid()`. Passes are the replicates, as in a run: the spread of their trimmed
-//! means is what a comparison of two runs has to exceed. (Their medians are equal where the clock is coarse.)
+//! The call is the canary of every run, `getppid()`. Passes are the replicates, as in a run: the spread of their
+//! trimmed means is what a comparison of two runs has to exceed. (Their medians are equal where the clock is coarse.)
 
 use landau_sys::clock::{Clock, candidates};
 use landau_sys::process::{parent_id, usage};

@@ -236,6 +236,82 @@ fn what_bends_is_a_warning() {
     assert_eq!(row.counters.iter().map(|one| one.value).collect::<Vec<_>>(), [5, 7]);
 }
 
+/// The counters of a row are those that prove it, and the last of systemd's files counts.
+#[test]
+fn counters_and_services_are_read() {
+    let host = Host::new();
+    for (path, text) in [
+        ("proc/1/comm", "systemd"),
+        ("etc/systemd/system.conf", "[Manager]\n#DefaultLimitNOFILE=1:2\nDefaultLimitNOFILE=3:4\n"),
+        ("etc/systemd/system.conf.d/90.conf", "[Manager]\nDefaultLimitNOFILE=2048:65536\n"),
+        ("proc/sys/net/core/netdev_max_backlog", "1000"),
+        ("proc/self/net/softnet_stat", "00000007 0000000a 00000001 0\n00000007 00000010 00000000 0\n"),
+        ("proc/sys/net/netfilter/nf_conntrack_max", "5000"),
+        ("proc/sys/net/netfilter/nf_conntrack_count", "1000"),
+        ("cg/unified/u/v/memory.max", "9000000000"),
+        ("cg/unified/u/v/memory.current", "10"),
+        ("cg/unified/u/v/memory.events", "low 0\nhigh 0\nmax 3\noom 0\noom_kill 2\n"),
+        ("cg/pids/a/pids.max", "9000000"),
+        ("cg/pids/a/pids.current", "1"),
+        ("cg/pids/a/pids.events", "max 8\n"),
+        ("proc/self/net/netstat", "TcpExt: TCPMemoryPressures TCPReqQFullDrop\nTcpExt: 4 6\n"),
+        ("proc/sys/net/ipv4/tcp_max_syn_backlog", "128"),
+    ] {
+        host.write(path, text);
+    }
+    let report = host.report("idle=4001", None);
+    let row = |name: &str| report.limits.iter().find(|row| row.limit == name).unwrap();
+    let counted = |name: &str| row(name).counters.iter().map(|one| one.value).collect::<Vec<_>>();
+    assert_eq!(row("DefaultLimitNOFILE").value, "2048:65536");
+    assert_eq!(counted("net.core.netdev_max_backlog"), [26, 1]);
+    assert_eq!(counted("memory.max of /u/v"), [3, 2]);
+    assert_eq!(counted("pids.max of /a"), [8]);
+    assert_eq!(counted("net.ipv4.tcp_mem"), [4]);
+    assert_eq!(counted("net.ipv4.tcp_max_syn_backlog"), [6]);
+    // Tracked connections count where there are some.
+    let answer = &report.answers[0];
+    assert_eq!((answer.at_most, answer.limit.as_deref()), (Some(4_000), Some("net.netfilter.nf_conntrack_max")));
+    host.write("proc/sys/net/netfilter/nf_conntrack_count", "0");
+    assert_eq!(host.answer("idle=6000").fits, Some(true));
+}
+
+/// What bends times is marked, with what changes it.
+#[test]
+fn what_bends_times_is_marked() {
+    let host = Host::new();
+    for (path, text) in [
+        ("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet"),
+        ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave"),
+        ("sys/devices/system/cpu/intel_pstate/no_turbo", "0"),
+        ("sys/devices/system/cpu/smt/control", "on"),
+        ("sys/devices/system/cpu/vulnerabilities/meltdown", "Mitigation: PTI"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
+        ("sys/devices/system/node/online", "0-1"),
+        ("proc/sys/kernel/randomize_va_space", "2"),
+        ("proc/4711/status", "Name:\ttuned\nUid:\t0\nThreads:\t4\n"),
+        ("proc/self/mountinfo", "1 0 0:1 / / rw - ext4 /dev/vda rw,barrier=0\n"),
+    ] {
+        host.write(path, text);
+    }
+    let report = host.report("files", folder(1, 1).into());
+    let bends: Vec<&str> = report.conditions.iter().filter(|one| one.bends).map(|one| one.name.as_str()).collect();
+    let expected = [
+        "clock source",
+        "governor",
+        "turbo",
+        "SMT",
+        "mitigations",
+        "ASLR",
+        "transparent huge pages",
+        "NUMA",
+        "durability",
+        "tuners",
+    ];
+    assert_eq!(bends, expected);
+    let turbo = report.conditions.iter().find(|one| one.name == "turbo").unwrap();
+    assert_eq!(turbo.now.as_deref(), Some("echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"));
+}
+
 /// The kernel does not limit the processes of root, nor of who may raise limits.
 #[test]
 fn the_users_processes_bind_only_where_the_kernel_enforces_it() {
