@@ -2,8 +2,8 @@
 //!
 //! Passes are the replicates: each gives its mean log cost over the common points, and both sides are compared by
 //! Welch's t, or by the differences of pairs if passes ran side by side. The passes of one run do not show how much the
-//! machine differs between runs; `Options::between_runs` and `Options::growth_between_runs` are added for that. Nothing below `Options::smallest_effect` is
-//! called a difference.
+//! machine differs between runs; `Options::between_runs` and `Options::growth_between_runs` are added for that. Nothing
+//! below `Options::smallest_effect` is called a difference.
 
 use crate::common::{Pair, pair};
 use crate::crossing;

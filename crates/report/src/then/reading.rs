@@ -214,8 +214,8 @@ pub(super) fn reasons(by_eye: &ByEye, phase: &PhaseStudy<'_>) -> Vec<String> {
             why.extend(at_own_n(own_n, phase));
         }
         (Reading::Grows | Reading::Falls, Answer::Constant, Some(growth)) => why.push(format!(
-            "The ends of the plot differ by {}. The corrected method compares within each pass and leaves out the first \
-             calls{}; its growth is {growth}.",
+            "The ends of the plot differ by {}. The corrected method compares within each pass and leaves out the \
+             first calls{}; its growth is {growth}.",
             factor((by_eye.right / by_eye.left).max(by_eye.left / by_eye.right)),
             judged.range.map_or(String::new(), |range| format!(" (it judges from n = {})", count(range.0)))
         )),

@@ -14,8 +14,8 @@ const STUDY: &str = "2003";
 
 const ARTICLE: &str = "F. von Leitner, Benchmarking BSD and Linux, October 2003";
 
-const CITATION: &str = "F. von Leitner, \"Benchmarking BSD and Linux\" (October and November 2003), on a Pentium III of \
-                        900 MHz with Linux 2.4.22 and 2.6.0-test7, OpenBSD 3.4, FreeBSD 5.1 and NetBSD 1.6.1. Its \
+const CITATION: &str = "F. von Leitner, \"Benchmarking BSD and Linux\" (October and November 2003), on a Pentium III \
+                        of 900 MHz with Linux 2.4.22 and 2.6.0-test7, OpenBSD 3.4, FreeBSD 5.1 and NetBSD 1.6.1. Its \
                         results are graphs, which are images, and words; so the rows below quote words.";
 
 const METHOD: &str = "Each program ran five times and every sample was plotted; the law was read from the plot. The \

@@ -134,8 +134,8 @@ fn read(answer: &Value) -> Result<Report> {
     Ok(report)
 }
 
-/// The standard deviations between runs of the level and of the growth of each benchmark and phase, rounded up. Two runs
-/// differ by the square root of two of them.
+/// The standard deviations between runs of the level and of the growth of each benchmark and phase, rounded up. Two
+/// runs differ by the square root of two of them.
 fn components(reports: &[Report]) -> String {
     let mut squares: BTreeMap<&(String, String), [Vec<f64>; 2]> = BTreeMap::new();
     for (place, logs) in reports.iter().flat_map(|report| &report.logs) {
