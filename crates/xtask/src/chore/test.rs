@@ -1,6 +1,6 @@
 //! `test`: runs the tests of the workspace and those in the browser. The last line is `N passed, N failed`.
 //!
-//! Everything is built once, in the profile `ci`: release without link-time optimisation. The browser tests use the
+//! Everything is built once, in the profile `ci`: as released. The browser tests use the
 //! program that cargo's integration tests use. The exit status is 1 if a test failed or none ran.
 
 use crate::counts::Counts;
