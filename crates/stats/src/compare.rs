@@ -214,10 +214,11 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
         comparison.detectable = Some(effect.detectable(LEVEL).max(options.smallest_effect));
     }
     comparison.change = change(comparison, options.smallest_effect);
-    let effect = judge.effect(pair, &top_over_bottom(points), options, options.growth_between_runs);
-    let growth = effect.as_ref().map(Effect::ratio);
+    // The ratio describes these runs; the test asks whether others would show it too.
+    let growth_with = |between_runs| judge.effect(pair, &top_over_bottom(points), options, between_runs);
+    let growth = growth_with(0.0).map(|effect| effect.ratio());
     comparison.growth_ratio = growth;
-    comparison.growth_p = effect.map_or(1.0, |effect| effect.p());
+    comparison.growth_p = growth_with(options.growth_between_runs).map_or(1.0, |effect| effect.p());
     comparison.growth_p_adjusted = comparison.growth_p;
     comparison.same_growth = agreement(growth, options);
     if comparison.same_growth == Agreement::Different && comparison.same_law == Agreement::Inconclusive {

@@ -37,6 +37,9 @@ pub(crate) struct Words {
     records: Vec<PathBuf>,
 }
 
+/// A benchmark and one of its phases.
+type Place = (String, String);
+
 /// The report on a pair of records.
 #[derive(Default)]
 struct Report {
@@ -46,8 +49,8 @@ struct Report {
     winners: usize,
     /// All that is said to have changed: where, and in which words.
     called: Vec<(String, String)>,
-    /// The logarithms of the ratio of costs and of the ratio of growths, by benchmark and phase.
-    logs: Vec<((String, String), [Option<f64>; 2])>,
+    /// The logarithms of the ratio of costs and of the ratio of growths, by place.
+    logs: Vec<(Place, [Option<f64>; 2])>,
 }
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
@@ -137,7 +140,7 @@ fn read(answer: &Value) -> Result<Report> {
 /// The standard deviations between runs of the level and of the growth of each benchmark and phase, rounded up. Two
 /// runs differ by the square root of two of them.
 fn components(reports: &[Report]) -> String {
-    let mut squares: BTreeMap<&(String, String), [Vec<f64>; 2]> = BTreeMap::new();
+    let mut squares: BTreeMap<&Place, [Vec<f64>; 2]> = BTreeMap::new();
     for (place, logs) in reports.iter().flat_map(|report| &report.logs) {
         let of_place = squares.entry(place).or_default();
         for (squares, log) in of_place.iter_mut().zip(logs) {
@@ -148,7 +151,7 @@ fn components(reports: &[Report]) -> String {
         let deviation = (squares.iter().sum::<f64>() / squares.len().max(1) as f64).sqrt();
         GRID.iter().copied().find(|step| *step >= deviation).unwrap_or(1.0)
     };
-    let row = |((benchmark, phase), squares): (&(String, String), [Vec<f64>; 2])| {
+    let row = |((benchmark, phase), squares): (&Place, [Vec<f64>; 2])| {
         let [level, growth] = squares.each_ref().map(rounded);
         format!("    (\"{benchmark}\", \"{phase}\", {level:.2}, {growth:.2}),\n")
     };
