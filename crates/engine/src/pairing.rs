@@ -56,6 +56,7 @@ mod tests {
         let owned = |words: &[&str]| words.iter().map(|&one| one.to_owned()).collect();
         let request = Request {
             names: Vec::new(),
+            cases: Vec::new(),
             study: Study::Quick,
             pass_count: None,
             adaptive: Adaptive::Off,

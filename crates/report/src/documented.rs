@@ -113,6 +113,7 @@ fn compared() -> Compared {
         base: side.clone(),
         new: side,
         variants: false,
+        differences: Vec::new(),
         unit: Unit::Time,
         curves: vec![curve],
         limits: vec![LimitChange { case: String::new(), base, new, text: String::new() }],

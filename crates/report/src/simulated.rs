@@ -29,13 +29,16 @@ pub(crate) fn record(cases: &[SimulatedCase]) -> Record {
 }
 
 fn described(number: u32, case: &SimulatedCase) -> Case {
-    let settings = case.settings.iter().map(|(name, value)| format!(" {name}={value}")).collect::<String>();
+    let mut label = case.benchmark.clone();
+    for (name, value) in &case.settings {
+        label.extend([" ", name.as_str(), "=", value.as_str()]);
+    }
     let phase =
         |(name, _): &(String, Curve)| Phase { name: name.clone(), direction: Direction::Up, about: String::new() };
     Case {
         case: number,
         benchmark: case.benchmark.clone(),
-        label: format!("{}{settings}", case.benchmark),
+        label,
         about: String::new(),
         axis: "things".to_owned(),
         caveats: Vec::new(),
@@ -47,6 +50,7 @@ fn described(number: u32, case: &SimulatedCase) -> Case {
         reduced: None,
         annotations: Vec::new(),
         timeline: None,
+        replay: None,
     }
 }
 

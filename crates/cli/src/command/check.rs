@@ -93,10 +93,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         Answer::Fail => status::FAILED,
         Answer::Inconclusive => INCONCLUSIVE,
     };
-    let text = match args.json {
-        true => serde_json::to_string_pretty(&report)?,
-        false => as_text(&report.claims, read.len() > 1),
-    };
+    let text = if args.json { serde_json::to_string_pretty(&report)? } else { as_text(&report.claims, read.len() > 1) };
     let status = status::answer(&text, status)?;
     for record in &read {
         show::warn_of(record);
@@ -200,7 +197,7 @@ fn check_junit(path: &Path) -> anyhow::Result<()> {
     report::check_place(path)
 }
 
-/// The bytes of a JUnit report that show what it is.
+/// The bytes of a `JUnit` report that show what it is.
 const JUNIT_START: u64 = 1024;
 
 /// Writes the answers as XML.

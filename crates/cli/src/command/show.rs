@@ -15,6 +15,7 @@ use std::path::PathBuf;
   landau show --sort growth --only growing run.landau.ndjson
   landau show before.landau.ndjson after.landau.ndjson     two records side by side
   landau show run.landau.ndjson --json | jq '.rows[].class'")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     /// Record to show; further records are compared with the first
     #[arg(required = true)]

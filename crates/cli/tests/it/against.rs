@@ -52,7 +52,7 @@ fn both_sides_have_ordinary_records_with_paired_rounds() {
     assert_eq!(room.leftovers(), Vec::<String>::new());
 }
 
-/// Builds a library that spends some time in dup() before it calls the kernel.
+/// Builds a library that spends some time in `dup()` before it calls the kernel.
 fn library(room: &Room, loops: u32) {
     let source = format!(
         "#define _GNU_SOURCE\n#include <sys/syscall.h>\n#include <unistd.h>\n\

@@ -410,7 +410,9 @@ impl<'a> Trial<'a> {
         let size = format!("{}.n={}", self.case.kind, self.case.size);
         let mut words = vec!["./landau", "run", self.case.kind, "--study", "smoke", "--passes", "1"];
         words.extend(["--output", "r", "--no-report", "--seed", "1", "--set", &size]);
-        settings.iter().for_each(|setting| words.extend(["--set", setting]));
+        for setting in settings {
+            words.extend(["--set", setting]);
+        }
         let ran = self.run(&words);
         let record = self.room.record("r");
         let case = &record.cases[0];
@@ -481,7 +483,9 @@ fn the_json_has_the_documented_members() {
     for (list, place) in [("answers", "answers[]."), ("limits", "limits[]."), ("conditions", "conditions[].")] {
         let entries = report[list].as_array().unwrap();
         assert!(!entries.is_empty(), "{list}");
-        entries.iter().for_each(|entry| look(place, entry));
+        for entry in entries {
+            look(place, entry);
+        }
     }
     let bounded = report["limits"].as_array().unwrap().iter().find(|row| row["bounds"][0].is_object()).unwrap();
     look("limits[].bounds[].", &bounded["bounds"][0]);

@@ -98,7 +98,8 @@ fn a_site_has_a_page_for_each_benchmark_and_record_and_is_no_part_of_the_collect
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let index = std::fs::read_to_string(room.file("runs/site/index.html")).unwrap();
     let links: Vec<&str> = index.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    let pages: Vec<&&str> = links.iter().filter(|link| link.ends_with(".html")).collect();
+    let is_page = |link: &&&str| std::path::Path::new(link).extension().is_some_and(|extension| extension == "html");
+    let pages: Vec<&&str> = links.iter().filter(is_page).collect();
     assert!(
         pages.iter().any(|page| page.starts_with("record/")) && pages.contains(&&"benchmark/spawn.html"),
         "{links:?}"

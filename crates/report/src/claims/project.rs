@@ -54,14 +54,15 @@ fn lawful(assertion: &Assertion, calls: u32) -> Truth {
 fn unlawful(assertion: &Assertion, calls: u32) -> Truth {
     let of = |group: &str, detail: &str| truth(calls, |one| one.group == group && one.detail == detail);
     match assertion {
-        Assertion::Growth { relation: Relation::Above | Relation::AtLeast, .. } => of("constant", ""),
+        Assertion::Growth { relation: Relation::Above | Relation::AtLeast, .. } | Assertion::NoLimit { .. } => {
+            of("constant", "")
+        }
         Assertion::Growth { .. } | Assertion::Constant { .. } | Assertion::Ratio { .. } => of("linear", "×50"),
         Assertion::AtMost { .. } | Assertion::Follows { .. } => of("quadratic", "×50"),
         Assertion::NoCliff { .. } => truth(calls, |one| {
             let middle = f64::from(calls) / 2.0;
             matches!(one.expected, Expected::Cliff { n, factor } if factor > 5.0 && (n / middle - 1.0).abs() < 0.01)
         }),
-        Assertion::NoLimit { .. } => of("constant", ""),
         other => panic!("plant what {other:?} excludes"),
     }
 }

@@ -98,6 +98,7 @@ fn pass(case: u32, round: u32, pass: u32, sketch: &Sketch) -> Pass {
         others_preempted: None,
         others_faults: None,
         canary: Canary::Ns(Vec::new()),
+        calls: None,
     };
     let mut facts = Facts::new();
     if let Some((name, ns)) = sketch.fact {

@@ -43,12 +43,16 @@ fn answered(text: &mut String, answer: &Answer, report: &Report) {
         labelled(text, "whose", &row.owner);
         remedy(text, &answer.remedy);
     }
-    answer.warnings.iter().for_each(|warning| text.push_str(&bullet(warning)));
+    for warning in &answer.warnings {
+        text.push_str(&bullet(warning));
+    }
 }
 
 fn remedy(text: &mut String, remedy: &Remedy) {
     for (label, part) in [("now", &remedy.now), ("for good", &remedy.for_good), ("risk", &remedy.risk)] {
-        part.iter().for_each(|part| labelled(text, label, part));
+        if let Some(part) = part {
+            labelled(text, label, part);
+        }
     }
 }
 
@@ -75,7 +79,7 @@ fn program(text: &mut String, process: &Process) {
     }
 }
 
-/// Returns the counters that have moved, as "ListenDrops 3".
+/// Returns the counters that have moved, as "`ListenDrops` 3".
 fn moved(counters: &[Counter]) -> String {
     let moved = counters.iter().filter(|counter| counter.value > 0);
     moved.map(|counter| format!("{} {}", counter.name, grouped(counter.value))).collect::<Vec<_>>().join(", ")
