@@ -29,6 +29,8 @@ pub(crate) struct Needs {
     pub(crate) open_files: u64,
     /// Processes or threads: of each object, and of the program itself beside the one that asks.
     pub(crate) tasks: Option<(u64, u64)>,
+    /// Whether the program raises its soft limit of processes to the hard one, as a worker of Landau does.
+    pub(crate) raises_tasks: bool,
     /// The call that fails if there is none.
     pub(crate) creates: &'static str,
     /// Mappings of one process.
@@ -74,6 +76,7 @@ const NONE: Needs = Needs {
     opens: "",
     open_files: 0,
     tasks: None,
+    raises_tasks: false,
     creates: "",
     maps: 0,
     addresses: Addresses::None,
@@ -196,16 +199,22 @@ pub const KINDS: &[Kind] = &[
         unit: "steps",
         about: "n of the benchmark fork",
         is_benchmark: true,
-        needs: Needs { tasks: Some((1, 2)), ..PROCESSES },
+        needs: Needs { tasks: Some((1, 2)), raises_tasks: true, ..PROCESSES },
     },
-    Kind { name: "thread", unit: "steps", about: "n of the benchmark thread", is_benchmark: true, needs: THREADS },
+    Kind {
+        name: "thread",
+        unit: "steps",
+        about: "n of the benchmark thread",
+        is_benchmark: true,
+        needs: Needs { raises_tasks: true, ..THREADS },
+    },
     Kind { name: "mmap", unit: "steps", about: "n of the benchmark mmap", is_benchmark: true, needs: MAPS },
     Kind {
         name: "spawn",
         unit: "steps",
         about: "n of the benchmark spawn",
         is_benchmark: true,
-        needs: Needs { tasks: Some((1, 5)), creates: "clone3", ..PROCESSES },
+        needs: Needs { tasks: Some((1, 5)), raises_tasks: true, creates: "clone3", ..PROCESSES },
     },
 ];
 

@@ -273,6 +273,14 @@ const LOWERED: &[Case] = &[
         program: PERL_FORKS,
     },
     Case {
+        lowered: "RLIMIT_NPROC 400:5000, another user",
+        kind: "processes",
+        size: 1_000,
+        script: "exec prlimit --nproc=400:5000 setpriv --reuid 54321 --regid 54321 --clear-groups \"$@\"",
+        limit: "RLIMIT_NPROC",
+        program: PERL_FORKS,
+    },
+    Case {
         lowered: "kernel.pid_max 1500 of a pid namespace",
         kind: "processes",
         size: 5_000,

@@ -92,12 +92,14 @@ fn of_user(context: &Context) -> Option<Row> {
     let subject = &context.subject;
     let (soft, hard) = subject.limit("Max processes")?;
     let exist = subject.user.and_then(|user| context.census.by_user.get(&user)).copied().unwrap_or(0);
-    let limit = if subject.is_other { soft } else { hard };
     let is_bound = subject.is_bound_by_user_tasks();
-    if limit == u64::MAX {
+    if soft == u64::MAX {
         return None;
     }
-    let target = context.raised(limit, |needs, size| needed(needs, size, exist));
+    // Hardly any program raises this soft limit; a worker of Landau does.
+    let limit = |needs: &Needs| if needs.raises_tasks && !subject.is_other { hard } else { soft };
+    let fits = |needs: &Needs| fitting(limit(needs).saturating_sub(exist), needs).filter(|_| is_bound);
+    let target = context.raised(soft, |needs, size| needed(needs, size, exist));
     let user = subject.user.map_or("unknown".to_owned(), |user| user.to_string());
     Some(Row {
         limit: "RLIMIT_NPROC".to_owned(),
@@ -105,8 +107,7 @@ fn of_user(context: &Context) -> Option<Row> {
         in_use: Some(exist),
         is_bytes: false,
         owner: format!("user {user}, of all his processes"),
-        bounds: context
-            .bounds(Effect::Stops, "", |needs| fitting(limit.saturating_sub(exist), needs).filter(|_| is_bound)),
+        bounds: context.bounds(Effect::Stops, "", fits),
         evidence: if is_bound { refusal(context) } else { "not enforced for root and CAP_SYS_RESOURCE".to_owned() },
         counters: Vec::new(),
         remedy: Remedy {

@@ -12,7 +12,7 @@ struct Host {
 
 const LIMITS: &str = "\
 Limit                     Soft Limit           Hard Limit           Units     
-Max processes             NPROC                NPROC                processes 
+Max processes             NPROC                TASKS                processes 
 Max open files            SOFT                 NOFILE               files     
 Max stack size            STACK                unlimited            bytes     
 Max data size             DATA                 DATA                 bytes     
@@ -20,10 +20,11 @@ Max address space         AS                   AS                   bytes
 ";
 
 /// Values of [`LIMITS`] that limit nothing below a million.
-const AMPLE: [(&str, &str); 6] = [
+const AMPLE: [(&str, &str); 7] = [
     ("SOFT", "4000000"),
     ("NOFILE", "4000000"),
     ("NPROC", "4000000"),
+    ("TASKS", "4000000"),
     ("STACK", "8388608"),
     ("DATA", "unlimited"),
     ("AS", "unlimited"),
@@ -320,6 +321,17 @@ fn the_users_processes_bind_only_where_the_kernel_enforces_it() {
         host.limit(&[("NPROC", "200")]);
         host.write("proc/self/status", status);
         assert_eq!(host.answer("processes=2000").fits, Some(true));
+    }
+}
+
+/// Ordinary programs do not raise their soft limit of processes; a worker of Landau does.
+#[test]
+fn the_soft_limit_of_processes_binds_all_but_benchmarks() {
+    for (kind, at_most) in [("processes", 399), ("threads", 399), ("fork", 4_997), ("thread", 4_999), ("spawn", 4_994)]
+    {
+        expect(&format!("{kind}=6000"), at_most, "RLIMIT_NPROC", |host| {
+            host.limit(&[("NPROC", "400"), ("TASKS", "5000")]);
+        });
     }
 }
 
