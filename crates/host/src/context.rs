@@ -1,6 +1,6 @@
 //! What the rules of all limits see: the host, the process, the demands.
 
-use crate::census::Census;
+use crate::census::{Census, FIRST_PID_NAMESPACE};
 use crate::demand::{Demand, Needs};
 use crate::root::Root;
 use crate::row::{Bound, Effect};
@@ -80,7 +80,7 @@ impl Context<'_> {
     /// kernel fixes.
     pub(crate) fn is_in_first(&self, kind: &str) -> Option<bool> {
         let first = match kind {
-            "pid" => "pid:[4026531836]",
+            "pid" => FIRST_PID_NAMESPACE,
             "user" => "user:[4026531837]",
             "cgroup" => "cgroup:[4026531835]",
             _ => return None,

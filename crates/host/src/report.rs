@@ -147,6 +147,7 @@ pub fn examine(root: &Root, request: &Request) -> Report {
         connection_bytes: measured.map(|measured| measured.bytes_each),
         page_bytes: landau_sys::memory::page_bytes() as u64,
     };
+    unread.extend(context.census.unread());
     let mut limits = limit::rows(&context);
     let of_reserves = request.reserves.iter().filter_map(|reserve| of_reserve(reserve, &request.demands, &limits));
     let of_reserves: Vec<Row> = of_reserves.collect();

@@ -1,6 +1,6 @@
 //! Processes and threads: identifiers, the system's and the user's number, and control groups.
 
-use crate::census::RESERVED_PIDS;
+use crate::census::{RESERVED_PIDS, existing};
 use crate::cgroups::{Group, groups};
 use crate::context::Context;
 use crate::demand::Needs;
@@ -68,8 +68,7 @@ fn identifiers(context: &Context) -> Option<Row> {
 
 fn of_system(context: &Context) -> Option<Row> {
     let limit = context.root.sysctl_number("kernel.threads-max")?;
-    let loads = context.root.text("proc/loadavg")?;
-    let exist: u64 = loads.split(' ').nth(3)?.split_once('/')?.1.parse().ok()?;
+    let exist = existing(context.root)?;
     let target = context.raised(limit, |needs, size| needed(needs, size, exist));
     Some(Row {
         limit: "kernel.threads-max".to_owned(),

@@ -324,6 +324,24 @@ fn the_users_processes_bind_only_where_the_kernel_enforces_it() {
     }
 }
 
+/// With hidepid, `/proc` lists only the user's own tasks: the kernel's total tells how many there are.
+#[test]
+fn hidden_tasks_count_by_the_kernels_total() {
+    let host = Host::new();
+    host.write("proc/sys/kernel/pid_max", "1000");
+    fs::create_dir_all(host.path().join("proc/self/ns")).unwrap();
+    std::os::unix::fs::symlink("pid:[4026531836]", host.path().join("proc/self/ns/pid")).unwrap();
+    let ask = || {
+        let report = host.report("processes=2000", None);
+        let row = report.limits.iter().find(|row| row.limit == "kernel.pid_max").unwrap().clone();
+        (row.in_use, row.bounds[0].at_most, report.unread.iter().any(|one| one.why.contains("hidepid")))
+    };
+    assert_eq!(ask(), (Some(100), 600, true));
+    // Whoever sees process 1 sees all.
+    host.write("proc/1/status", "Name:\tinit\nUid:\t0\nThreads:\t1\n");
+    assert_eq!(ask(), (Some(2), 699, false));
+}
+
 /// Ordinary programs do not raise their soft limit of processes; a worker of Landau does.
 #[test]
 fn the_soft_limit_of_processes_binds_all_but_benchmarks() {
