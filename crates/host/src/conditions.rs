@@ -137,7 +137,7 @@ fn aslr(context: &Context) -> Option<Condition> {
     let mode = context.root.sysctl_number("kernel.randomize_va_space")?;
     let effect =
         if mode > 0 { "addresses differ from pass to pass, and cache conflicts with them" } else { "fixed addresses" };
-    Some(Condition::when(mode > 0, "ASLR", mode.to_string(), effect, Some("setarch -R PROGRAM (for one program)")))
+    Some(Condition::when(mode > 0, "ASLR", mode.to_string(), effect, Some("setarch -R PROGRAM # for one program")))
 }
 
 fn huge_pages(context: &Context) -> Option<Condition> {

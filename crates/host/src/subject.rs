@@ -107,6 +107,11 @@ impl Subject {
         self.capabilities & CAP_SYS_RESOURCE != 0
     }
 
+    /// Returns its number as a shell writes it: of a program that is started, the shell's.
+    pub(crate) fn shell_pid(&self) -> &str {
+        if self.is_other { &self.name } else { "$$" }
+    }
+
     /// Returns whose its own limits are.
     pub(crate) fn owner(&self) -> String {
         if self.is_other { format!("process {} ({})", self.name, self.program) } else { "this process".to_owned() }

@@ -70,8 +70,8 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
     } else if target <= hard {
         format!("ulimit -n {target}")
     } else {
-        let may = if subject.may_raise_hard_limits() { "" } else { " (as root with CAP_SYS_RESOURCE)" };
-        format!("{first}ulimit -Hn {target} -Sn {target}{may}")
+        let may = if subject.may_raise_hard_limits() { "" } else { " # as root with CAP_SYS_RESOURCE" };
+        format!("{first}ulimit -n {target}{may}")
     };
     Remedy {
         now: Some(now),

@@ -110,7 +110,8 @@ fn of_user(context: &Context) -> Option<Row> {
         evidence: if is_bound { refusal(context) } else { "not enforced for root and CAP_SYS_RESOURCE".to_owned() },
         counters: Vec::new(),
         remedy: Remedy {
-            now: Some(format!("ulimit -u {target}")),
+            // The ulimit of dash has no -u.
+            now: Some(format!("prlimit --nproc={target}:{} --pid {}", target.max(hard), subject.shell_pid())),
             for_good: Some(format!(
                 "service: LimitNPROC={target} by `systemctl edit UNIT`; login: \"* - nproc {target}\" in \
                  /etc/security/limits.d/90-landau.conf"

@@ -360,9 +360,44 @@ fn a_remedy_is_large_enough() {
     host.limit(&[("NOFILE", "20000"), ("SOFT", "20000")]);
     let answer = host.answer("idle=100000");
     let now = answer.remedy.now.unwrap();
-    assert_eq!(now, "ulimit -Hn 100003 -Sn 100003 (as root with CAP_SYS_RESOURCE)");
+    assert_eq!(now, "ulimit -n 100003 # as root with CAP_SYS_RESOURCE");
     host.limit(&[("NOFILE", "100003"), ("SOFT", "20000")]);
     assert_eq!(host.answer("idle=100000").fits, Some(true));
+}
+
+/// Every command is one that a shell of POSIX reads.
+#[test]
+fn commands_of_remedies_are_read_by_sh() {
+    let host = Host::new();
+    host.limit(&[
+        ("NPROC", "200"),
+        ("TASKS", "200"),
+        ("SOFT", "100"),
+        ("NOFILE", "100"),
+        ("DATA", "1073741824"),
+        ("AS", "1073741824"),
+    ]);
+    for folder in ["cg/pids/a", "cg/unified/u"] {
+        host.write(&format!("{folder}/pids.max"), "100");
+        host.write(&format!("{folder}/pids.current"), "30");
+        host.write(&format!("{folder}/memory.max"), "6000000");
+        host.write(&format!("{folder}/memory.current"), "3000000");
+    }
+    host.write("proc/sys/vm/overcommit_memory", "2");
+    let cpu = "sys/devices/system/cpu";
+    host.write(&format!("{cpu}/cpu0/cpufreq/scaling_governor"), "powersave");
+    host.write(&format!("{cpu}/intel_pstate/no_turbo"), "0");
+    host.write(&format!("{cpu}/smt/control"), "on");
+    host.write("proc/sys/kernel/randomize_va_space", "2");
+    let report = host.report("idle=3000000,processes=3000000,threads=3000000,maps=3000000,ports=90000", None);
+    let of_rows = report.limits.iter().filter_map(|row| row.remedy.now.clone());
+    let commands: Vec<String> = of_rows.chain(report.conditions.iter().filter_map(|one| one.now.clone())).collect();
+    assert!(commands.len() > 12, "{commands:?}");
+    for command in &commands {
+        let ran = std::process::Command::new("sh").args(["-n", "-c", command]).output().unwrap();
+        assert!(ran.status.success(), "{command}: {}", String::from_utf8_lossy(&ran.stderr));
+    }
+    assert!(commands.contains(&"prlimit --nproc=3000001:3000001 --pid $$".to_owned()), "{commands:?}");
 }
 
 /// A folder without `/proc` is an error, and one that lacks most files an answer without those limits.
