@@ -1,5 +1,6 @@
 //! A limit as a row of the answer.
 
+use crate::text::grouped;
 use serde::Serialize;
 
 /// A limit, what it bounds, what shows that, and what raises it.
@@ -69,6 +70,21 @@ pub struct Remedy {
 }
 
 impl Remedy {
+    /// A sysctl that is to be raised from `limit` to `target`, and that the kernel lets reach no more than `ceiling`.
+    pub(crate) fn sysctl_below(name: &str, limit: u64, target: u64, ceiling: u64, risk: &str) -> Self {
+        // Twice the limit is only a proposal.
+        let is_asked = target != limit.saturating_mul(2) || limit >= ceiling;
+        if target > ceiling && is_asked {
+            return Self::none(&format!("{name} is at most {}", grouped(ceiling)));
+        }
+        Self::sysctl(name, &target.min(ceiling).to_string(), risk)
+    }
+
+    /// No remedy: the size exceeds what the kernel can be set to.
+    pub(crate) fn none(why: &str) -> Self {
+        Self { for_good: Some(format!("no setting of this host reaches it: {why}")), ..Self::default() }
+    }
+
     /// A sysctl: the command, and the line of a file in `sysctl.d`.
     pub(crate) fn sysctl(name: &str, value: &str, risk: &str) -> Self {
         let quoted = if value.contains(' ') { format!("\"{value}\"") } else { value.to_owned() };

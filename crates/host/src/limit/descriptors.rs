@@ -6,6 +6,9 @@ use crate::row::{Effect, Remedy, Row};
 use crate::text::grouped;
 use std::path::Path;
 
+/// The most that the kernel lets `fs.nr_open` be on 64-bit processors (`sysctl_nr_open_max` in its `file.c`).
+const NR_OPEN_MAX: u64 = 2_147_483_584;
+
 pub(super) fn rows(context: &Context) -> Vec<Row> {
     let all = [of_process(context), ceiling(context), of_system(context), of_services(context), watches(context)];
     all.into_iter().flatten().collect()
@@ -63,6 +66,9 @@ fn asked(context: &Context, kind: &str) -> u64 {
 
 fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
     let subject = &context.subject;
+    if target > NR_OPEN_MAX {
+        return Remedy::none(&format!("fs.nr_open is at most {}", grouped(NR_OPEN_MAX)));
+    }
     let ceiling = context.root.sysctl_number("fs.nr_open").filter(|&ceiling| ceiling < target);
     let first = ceiling.map_or(String::new(), |_| format!("sysctl -w fs.nr_open={target}; "));
     let now = if subject.is_other {
@@ -96,7 +102,7 @@ fn ceiling(context: &Context) -> Option<Row> {
         bounds: context.bounds(Effect::Stops, " a process", |needs| fitting(context, limit, needs)),
         evidence: "setrlimit() of a higher RLIMIT_NOFILE fails with EPERM".to_owned(),
         counters: Vec::new(),
-        remedy: Remedy::sysctl("fs.nr_open", &target.to_string(), "none known"),
+        remedy: Remedy::sysctl_below("fs.nr_open", limit, target, NR_OPEN_MAX, "none known"),
     })
 }
 
@@ -106,7 +112,7 @@ fn of_system(context: &Context) -> Option<Row> {
     // CAP_SYS_ADMIN lifts it (alloc_empty_file() in the kernel's file_table.c).
     let effect = if context.subject.user == Some(0) { Effect::Bends } else { Effect::Stops };
     let each = |needs: &Needs| Some(needs.open_files).filter(|&each| each > 0);
-    let target = context.raised(limit, |needs, size| Some(size * each(needs)? + used));
+    let target = context.raised(limit, |needs, size| Some(size.saturating_mul(each(needs)?).saturating_add(used)));
     let lifted = if effect == Effect::Bends { "; not for root" } else { "" };
     Some(Row {
         limit: "fs.file-max".to_owned(),
@@ -160,7 +166,7 @@ fn of_services(context: &Context) -> Option<Row> {
 fn watches(context: &Context) -> Option<Row> {
     let limit = context.root.sysctl_number("fs.epoll.max_user_watches")?;
     let each = |needs: &Needs| Some(needs.connections).filter(|&each| each > 0);
-    let target = context.raised(limit, |needs, size| Some(size * each(needs)?));
+    let target = context.raised(limit, |needs, size| Some(size.saturating_mul(each(needs)?)));
     Some(Row {
         limit: "fs.epoll.max_user_watches".to_owned(),
         value: grouped(limit),

@@ -39,7 +39,9 @@ fn count(context: &Context) -> Option<Row> {
     let limit = context.root.sysctl_number("vm.max_map_count")?;
     let own = context.subject.maps.unwrap_or(0);
     let room = |each: u64| (limit + u64::from(each == 1)).saturating_sub(own);
-    let target = context.raised(limit, |needs, size| Some(size * needs.maps + own).filter(|_| needs.maps > 0));
+    let target = context.raised(limit, |needs, size| {
+        Some(size.saturating_mul(needs.maps).saturating_add(own)).filter(|_| needs.maps > 0)
+    });
     let bounds = context.bounds(Effect::Stops, " a process", |needs| {
         Some(room(needs.maps) / needs.maps.max(1)).filter(|_| needs.maps > 0)
     });
@@ -113,7 +115,8 @@ fn bytes_of_process(context: &Context, of: &Bytes) -> Option<Row> {
     if soft == u64::MAX {
         return None;
     }
-    let target = context.raised(soft, |needs, size| Some(size * (of.each)(needs)? + of.used));
+    let target =
+        context.raised(soft, |needs, size| Some(size.saturating_mul((of.each)(needs)?).saturating_add(of.used)));
     let hard = if hard == u64::MAX { "none".to_owned() } else { bytes(hard) };
     Some(Row {
         limit: of.limit.to_owned(),

@@ -82,7 +82,8 @@ fn of_group(context: &Context, group: &Group) -> Option<Row> {
     let line =
         |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok());
     let used = used.saturating_sub(files.cached.iter().filter_map(|name| line(name)).sum());
-    let target = context.raised(limit, |needs, size| Some(size * each(context, needs)? + used));
+    let target =
+        context.raised(limit, |needs, size| Some(size.saturating_mul(each(context, needs)?).saturating_add(used)));
     Some(Row {
         limit: format!("{} of {}", files.limit, group.name),
         value: bytes(limit),

@@ -1,7 +1,7 @@
 //! Ephemeral ports: the range, what is reserved of it, and what is in use.
 
 use crate::context::Context;
-use crate::demand::Ports;
+use crate::demand::{Demand, Ports};
 use crate::row::{Effect, Remedy, Row};
 use crate::text::grouped;
 use std::collections::BTreeSet;
@@ -75,12 +75,23 @@ fn range(context: &Context) -> Option<Row> {
             grouped(used.time_wait)
         ),
         counters: Vec::new(),
-        remedy: Remedy::sysctl(
-            "net.ipv4.ip_local_port_range",
-            "1024 65535",
-            "a service that starts later may find its port taken; list it in net.ipv4.ip_local_reserved_ports",
-        ),
+        remedy: widen(context),
     })
+}
+
+/// The ports from 1024 on.
+const MOST_PORTS: u64 = 64_512;
+
+fn widen(context: &Context) -> Remedy {
+    let asks = |demand: &Demand| demand.size.filter(|_| demand.kind.needs.ports == Ports::Wildcard);
+    if context.demands.iter().filter_map(asks).any(|size| size > MOST_PORTS) {
+        return Remedy::none(&format!("from 1024 to 65535 there are {} ports", grouped(MOST_PORTS)));
+    }
+    Remedy::sysctl(
+        "net.ipv4.ip_local_port_range",
+        "1024 65535",
+        "a service that starts later may find its port taken; list it in net.ipv4.ip_local_reserved_ports",
+    )
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ fn tracked(context: &Context) -> Option<Row> {
     let count = root.sysctl_number("net.netfilter.nf_conntrack_count").unwrap_or(0);
     let is_used = count > 0;
     let needed = |needs: &crate::demand::Needs| Some(needs.connections.min(1)).filter(|&each| each > 0);
-    let target = context.raised(limit, |needs, size| Some(size * needed(needs)? + count));
+    let target = context.raised(limit, |needs, size| Some(size.saturating_mul(needed(needs)?).saturating_add(count)));
     Some(Row {
         limit: "net.netfilter.nf_conntrack_max".to_owned(),
         value: grouped(limit),

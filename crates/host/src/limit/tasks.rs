@@ -7,6 +7,9 @@ use crate::demand::Needs;
 use crate::row::{Counter, Effect, Remedy, Row};
 use crate::text::grouped;
 
+/// The most that the kernel lets `kernel.pid_max` be on 64-bit processors (`PID_MAX_LIMIT` in its `threads.h`).
+const PID_MAX_LIMIT: u64 = 4_194_304;
+
 pub(super) fn rows(context: &Context) -> Vec<Row> {
     let mut rows: Vec<Row> =
         [identifiers(context), of_system(context), of_user(context)].into_iter().flatten().collect();
@@ -24,7 +27,7 @@ fn fitting(room: u64, needs: &Needs) -> Option<u64> {
 /// Returns the limit that a size needs beside so many tasks.
 fn needed(needs: &Needs, size: u64, others: u64) -> Option<u64> {
     let (each, own) = needs.tasks?;
-    Some(size * each + own + others)
+    Some(size.saturating_mul(each).saturating_add(own).saturating_add(others))
 }
 
 fn refusal(context: &Context) -> String {
@@ -58,9 +61,11 @@ fn identifiers(context: &Context) -> Option<Row> {
         bounds: context.bounds(Effect::Stops, "", |needs| fitting(room, needs)),
         evidence: refusal(context),
         counters: Vec::new(),
-        remedy: Remedy::sysctl(
+        remedy: Remedy::sysctl_below(
             "kernel.pid_max",
-            &target.min(4_194_304).to_string(),
+            limit,
+            target,
+            PID_MAX_LIMIT,
             "old programs that store identifiers in 16 bits break above 32,768",
         ),
     })

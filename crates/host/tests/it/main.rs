@@ -400,6 +400,31 @@ fn commands_of_remedies_are_read_by_sh() {
     assert!(commands.contains(&"prlimit --nproc=3000001:3000001 --pid $$".to_owned()), "{commands:?}");
 }
 
+/// A size beyond what the kernel can be set to has no command, and the largest number overflows nothing.
+#[test]
+fn a_size_that_no_setting_reaches_has_no_command() {
+    let asked = |kind: &str, size: u64| Host::new().answer(&format!("{kind}={size}")).remedy;
+    for (kind, size, most) in [
+        ("ports", 64_513, "64,512"),
+        ("bind", 64_513, "64,512"),
+        ("sockets", 3_000_000_000, "2,147,483,584"),
+        ("ports", u64::MAX, "64,512"),
+    ] {
+        let remedy = asked(kind, size);
+        let why = remedy.for_good.unwrap();
+        assert!(remedy.now.is_none() && why.contains("no setting") && why.contains(most), "{kind}={size}: {why}");
+    }
+    let host = Host::new();
+    host.write("proc/sys/kernel/pid_max", "1000");
+    let why = host.answer("processes=5000000").remedy.for_good.unwrap();
+    assert!(why.contains("no setting") && why.contains("4,194,304"), "{why}");
+    assert_eq!(host.answer("processes=5000").remedy.now.as_deref(), Some("sysctl -w kernel.pid_max=5301"));
+    let all = ["idle", "mail", "files", "processes", "threads", "maps", "ports", "sockets", "connect", "fork", "spawn"];
+    let demands = all.map(|kind| format!("{kind}={}", u64::MAX)).join(",");
+    host.limit(&[("AS", "1073741824"), ("DATA", "1073741824")]);
+    assert!(host.report(&demands, Some(folder(1, 1))).answers.iter().all(|answer| answer.fits == Some(false)));
+}
+
 /// A folder without `/proc` is an error, and one that lacks most files an answer without those limits.
 #[test]
 fn what_is_missing_is_left_out() {
