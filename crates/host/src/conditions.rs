@@ -64,7 +64,12 @@ fn clock_source(context: &Context) -> Option<Condition> {
 fn governor(context: &Context) -> Option<Condition> {
     let name = context.root.text(&format!("{CPU}/cpu0/cpufreq/scaling_governor"));
     let Some(name) = name else {
-        return Some(Condition::fine("governor", "not shown", "the host of a virtual machine chooses the frequency"));
+        let effect = if is_guest(context) {
+            "the host of a virtual machine chooses the frequency"
+        } else {
+            "the kernel does not set the frequency"
+        };
+        return Some(Condition::fine("governor", "not shown", effect));
     };
     let command = "cpupower frequency-set -g performance";
     Some(Condition::when(name != "performance", "governor", name, "the frequency follows the load", Some(command)))
@@ -118,15 +123,20 @@ fn mitigations(context: &Context) -> Option<Condition> {
     ))
 }
 
+/// Returns whether the processor shows a hypervisor.
+fn is_guest(context: &Context) -> bool {
+    let information = context.root.text("proc/cpuinfo").unwrap_or_default();
+    information.lines().any(|line| line.starts_with("flags") && line.contains(" hypervisor"))
+}
+
 fn virtualisation(context: &Context) -> Option<Condition> {
     let root = context.root;
-    let information = root.text("proc/cpuinfo")?;
-    let is_guest = information.lines().any(|line| line.starts_with("flags") && line.contains(" hypervisor"));
+    root.text("proc/cpuinfo")?;
     let stat = root.text("proc/stat").unwrap_or_default();
     let total: Vec<u64> =
         stat.lines().next()?.split_ascii_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
     let share = 100.0 * total.get(7).copied().unwrap_or(0) as f64 / total.iter().take(8).sum::<u64>().max(1) as f64;
-    if !is_guest {
+    if !is_guest(context) {
         return Some(Condition::fine("virtualisation", "none", "no hypervisor takes time"));
     }
     let value = format!("guest, {share:.2}% of its time stolen since the start");
@@ -175,7 +185,7 @@ fn durability(context: &Context) -> Option<Condition> {
     };
     // Of equal mount points, the last one covers the others.
     let (_, kind, options) = mounts.lines().filter_map(of).max_by_key(|(len, ..)| *len)?;
-    let unsafe_ones = ["nobarrier", "barrier=0", "data=writeback", "async_checkpoint"];
+    let unsafe_ones = ["nobarrier", "barrier=0", "volatile"];
     let found: Vec<&str> = options.split(',').filter(|option| unsafe_ones.contains(option)).collect();
     let in_memory = kind == "tmpfs" || kind == "ramfs";
     let value = format!(
@@ -186,7 +196,9 @@ fn durability(context: &Context) -> Option<Condition> {
         Condition::bends("durability", value, "files are in memory only: fsync() costs nothing and keeps nothing", None)
     } else if !found.is_empty() {
         let effect = format!("{}: what fsync() wrote may be lost with the power", found.join(", "));
-        Condition::bends("durability", value, &effect, Some("mount -o remount,barrier=1"))
+        let is_volatile = found == ["volatile"];
+        let command = (!is_volatile).then_some("mount -o remount,barrier=1");
+        Condition::bends("durability", value, &effect, command)
     } else if options.split(',').any(|option| option == "sync") {
         Condition::bends("durability", value, "sync: each write waits for the device", None)
     } else {

@@ -400,6 +400,23 @@ fn commands_of_remedies_are_read_by_sh() {
     assert!(commands.contains(&"prlimit --nproc=3000001:3000001 --pid $$".to_owned()), "{commands:?}");
 }
 
+/// Mount options by which `fsync()` keeps less than it says; `data=writeback` is none of them.
+#[test]
+fn only_options_that_lose_synced_data_bend_durability() {
+    for (mount, bends, now) in [
+        ("ext4 /dev/vda rw,data=writeback", false, None),
+        ("ext4 /dev/vda rw,journal_async_commit", false, None),
+        ("ext4 /dev/vda rw,nobarrier", true, Some("mount -o remount,barrier=1")),
+        ("overlay overlay rw,volatile", true, None),
+    ] {
+        let host = Host::new();
+        host.write("proc/self/mountinfo", &format!("1 0 0:1 / / rw - {mount}\n"));
+        let report = host.report("files=1", Some(folder(1_000_000, 100)));
+        let found = report.conditions.iter().find(|one| one.name == "durability").unwrap();
+        assert_eq!((found.bends, found.now.as_deref()), (bends, now), "{mount}");
+    }
+}
+
 /// A size beyond what the kernel can be set to has no command, and the largest number overflows nothing.
 #[test]
 fn a_size_that_no_setting_reaches_has_no_command() {
