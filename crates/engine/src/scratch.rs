@@ -6,8 +6,9 @@ use crate::switch::is_switched;
 use landau_sys::clock::monotonic_ns;
 use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{DirBuilder, File, Metadata};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ impl Scratch {
         // A process identifier alone is not unique: containers reuse them at once.
         let path = parent.join(format!("{PREFIX}{}-{:x}", std::process::id(), monotonic_ns()));
         let refused = |source| Error::Scratch { path: parent.to_owned(), source };
-        std::fs::create_dir(&path).map_err(refused)?;
+        DirBuilder::new().mode(0o700).create(&path).map_err(refused)?;
         let lock = File::create(path.join(LOCK)).map_err(refused)?;
         // Some file systems have no locks; there, the folder of a killed run must be removed by hand.
         let _ = lock.try_lock();
@@ -54,11 +55,11 @@ impl Scratch {
     /// Returns the folders in the user's register that runs have left behind anywhere when they were killed.
     pub fn abandoned() -> Vec<PathBuf> {
         let folders = Register::of_user().map(|register| register.folders()).unwrap_or_default();
-        folders.into_iter().filter(|folder| folder.is_dir() && is_abandoned(folder)).collect()
+        folders.into_iter().filter(|folder| is_own_folder(folder) && is_abandoned(folder)).collect()
     }
 
     /// Returns the folders of runs that have left the host switched: those in the user's register, and those in the
-    /// same place as this one.
+    /// same place as this one. Folders in which another user could have written are left out.
     pub fn switched(&self) -> Vec<PathBuf> {
         let here = self.path.parent().and_then(|parent| std::fs::read_dir(parent).ok());
         let here = here.into_iter().flatten().flatten().map(|entry| entry.path());
@@ -66,7 +67,7 @@ impl Scratch {
             |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes()));
         let folders = Register::of_user().map(|register| register.folders()).unwrap_or_default();
         let all: BTreeSet<PathBuf> = here.filter(is_ours).chain(folders).collect();
-        all.into_iter().filter(|folder| is_switched(folder) && is_abandoned(folder)).collect()
+        all.into_iter().filter(|folder| is_own_folder(folder) && is_switched(folder) && is_abandoned(folder)).collect()
     }
 
     /// Returns the folder.
@@ -98,6 +99,7 @@ fn remove_abandoned(parent: &Path) {
     for entry in entries.flatten() {
         let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
         if is_ours
+            && is_own_folder(&entry.path())
             && !is_switched(&entry.path())
             && is_abandoned(&entry.path())
             && std::fs::remove_dir_all(entry.path()).is_ok()
@@ -106,6 +108,17 @@ fn remove_abandoned(parent: &Path) {
             let _ = register.remove(&entry.path());
         }
     }
+}
+
+/// Returns whether a path is a folder, and no link to one, in which nobody but this user can have written. Others may
+/// create what they like in a shared place such as /tmp.
+fn is_own_folder(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && is_own(&meta))
+}
+
+/// Returns whether only the effective user can write to what `meta` describes.
+pub(crate) fn is_own(meta: &Metadata) -> bool {
+    meta.uid() == landau_sys::process::effective_user() && meta.mode() & 0o022 == 0
 }
 
 fn is_abandoned(folder: &Path) -> bool {
@@ -134,7 +147,7 @@ mod tests {
         let (dead, living) = (parent.path().join("landau-scratch-1-a"), parent.path().join("landau-scratch-1-b"));
         let foreign = parent.path().join("notes");
         for folder in [&dead, &living, &foreign] {
-            std::fs::create_dir(folder).unwrap();
+            DirBuilder::new().mode(0o700).create(folder).unwrap();
             std::fs::write(folder.join(LOCK), "").unwrap();
         }
         let held = File::open(living.join(LOCK)).unwrap();
@@ -144,5 +157,44 @@ mod tests {
         let path = scratch.path().to_owned();
         drop(scratch);
         assert!(!path.exists());
+    }
+
+    /// Guards against commands of other users: a marker is a command that a later run executes.
+    #[test]
+    fn markers_that_another_user_may_have_written_are_ignored() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        let parent = tempfile::tempdir().unwrap();
+        let text = r#"{"run":"a run","restore":"true"}"#;
+        let plant = |name: &str| {
+            let folder = parent.path().join(format!("{PREFIX}{name}"));
+            DirBuilder::new().mode(0o700).create(&folder).unwrap();
+            std::fs::write(folder.join(LOCK), "").unwrap();
+            let marker = folder.join("switched");
+            std::fs::write(&marker, text).unwrap();
+            std::fs::set_permissions(&marker, PermissionsExt::from_mode(0o600)).unwrap();
+            folder
+        };
+        let own = plant("own");
+        let open = plant("open");
+        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+        let elsewhere = parent.path().join("elsewhere");
+        std::fs::rename(plant("linked"), &elsewhere).unwrap();
+        symlink(&elsewhere, parent.path().join(format!("{PREFIX}linked"))).unwrap();
+        let linked_marker = plant("marker");
+        std::fs::rename(linked_marker.join("switched"), linked_marker.join("other")).unwrap();
+        symlink("other", linked_marker.join("switched")).unwrap();
+        let writable_marker = plant("writable");
+        std::fs::set_permissions(writable_marker.join("switched"), PermissionsExt::from_mode(0o666)).unwrap();
+        if landau_sys::process::effective_user() == 0 {
+            chown(plant("foreign"), Some(65_534), Some(65_534)).unwrap();
+            chown(plant("foreign-marker").join("switched"), Some(65_534), Some(65_534)).unwrap();
+        } else {
+            eprintln!("not root: a folder of another user cannot be planted");
+        }
+        let scratch = Scratch::create(parent.path()).unwrap();
+        let here = |folder: &PathBuf| folder.starts_with(parent.path());
+        assert_eq!(scratch.switched().into_iter().filter(here).collect::<Vec<_>>(), [own]);
+        let mode = std::fs::metadata(scratch.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
     }
 }

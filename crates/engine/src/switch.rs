@@ -3,11 +3,14 @@
 //! A marker in the scratch folder says while the host is switched. If the run is killed the marker stays with the
 //! folder, and the next run names the command that restores the host.
 
+use crate::scratch::is_own;
 use crate::{Error, Scratch};
 use landau_record::schema;
 use landau_sys::process::OwnedChild;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,6 +25,9 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The marker's name in the scratch folder, and that of the file for what a command says.
 const MARKER: &str = "switched";
 const COMPLAINT: &str = "switch-stderr";
+
+/// Opens no link, and does not wait for the other end of a named pipe.
+const GUARD: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 /// The state of the host, and the commands that change it.
 #[derive(Debug)]
@@ -43,16 +49,23 @@ pub struct Switched {
 }
 
 impl Switched {
-    /// Returns what a scratch folder says; none if the host was not switched when its run ended.
+    /// Returns what a scratch folder says; none if the host was not switched when its run ended, or if another user can
+    /// have written it.
     pub fn of(folder: &Path) -> Option<Self> {
-        serde_json::from_slice(&std::fs::read(folder.join(MARKER)).ok()?).ok()
+        let mut file = File::options().read(true).custom_flags(GUARD).open(folder.join(MARKER)).ok()?;
+        if !file.metadata().is_ok_and(|meta| meta.is_file() && is_own(&meta)) {
+            return None;
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok()
     }
 
-    /// Restores the host after a run that was killed, and removes its folder.
+    /// Restores the host that an earlier run left switched, and removes its folder. The caller answers for the command.
     ///
     /// # Errors
     ///
-    /// Fails if the command does; the host is then as the killed run left it.
+    /// Fails if the command does; the host is then as the earlier run left it.
     pub fn restore(&self, folder: &Path) -> Result<(), Error> {
         run("--restore", &self.restore, folder, &|| false)?;
         forget(folder, &self.restore)?;
@@ -80,7 +93,9 @@ impl Switch {
         let marker = Switched { run: self.run.clone(), restore: self.commands.restore.clone() };
         let failed = |error: std::io::Error| refused("--switch", &self.commands.command, error.to_string());
         let text = serde_json::to_vec(&marker).map_err(|error| failed(error.into()))?;
-        std::fs::write(self.folder.join(MARKER), text).map_err(failed)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(0o600).custom_flags(GUARD);
+        options.open(self.folder.join(MARKER)).and_then(|mut file| file.write_all(&text)).map_err(failed)?;
         // A command that fails may have done a part of its work, so it is undone too.
         self.is_on = true;
         run("--switch", &self.commands.command, &self.folder, interrupted)
@@ -124,9 +139,9 @@ impl Drop for Switch {
     }
 }
 
-/// Returns whether the run of a scratch folder left the host switched.
+/// Returns whether the run of a scratch folder left the host switched. Only a marker of this user counts.
 pub(crate) fn is_switched(folder: &Path) -> bool {
-    folder.join(MARKER).exists()
+    std::fs::symlink_metadata(folder.join(MARKER)).is_ok_and(|meta| meta.is_file() && is_own(&meta))
 }
 
 /// Removes the marker: the host is restored.
@@ -143,11 +158,20 @@ fn refused(flag: &'static str, command: &str, reason: String) -> Error {
     Error::Switch { flag, command: command.to_owned(), reason }
 }
 
+/// Creates a file in the place of what is there; a link is removed, not followed.
+fn new_file(path: &Path) -> std::io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).mode(0o600).custom_flags(GUARD).open(path)
+}
+
 /// Runs a command in a shell and waits for its end. Ctrl-C at the terminal does not reach it.
 fn run(flag: &'static str, command: &str, folder: &Path, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
     let failed = |reason: String| refused(flag, command, reason);
     let complaint = folder.join(COMPLAINT);
-    let errors = File::create(&complaint).map_err(|error| failed(format!("{}: {error}", complaint.display())))?;
+    let errors = new_file(&complaint).map_err(|error| failed(format!("{}: {error}", complaint.display())))?;
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
     let mut child = OwnedChild::spawn_group(&mut shell).map_err(|error| failed(format!("sh: {error}")))?;
@@ -244,5 +268,17 @@ mod tests {
         std::fs::write(room.path().join("mended"), "").unwrap();
         left.restore(&folder).unwrap();
         assert_eq!(Switched::of(&folder), None);
+    }
+
+    #[test]
+    fn the_file_for_complaints_is_not_opened_through_a_link() {
+        let room = tempfile::tempdir().unwrap();
+        let (mut switch, scratch) = switch(room.path(), "echo no >&2; exit 3", "true");
+        let kept = room.path().join("kept");
+        std::fs::write(&kept, "mine").unwrap();
+        std::os::unix::fs::symlink(&kept, scratch.path().join(COMPLAINT)).unwrap();
+        let error = switch.turn_on(&|| false).unwrap_err().to_string();
+        assert!(error.contains("exit status 3: no"), "{error}");
+        assert_eq!(std::fs::read_to_string(&kept).unwrap(), "mine");
     }
 }
