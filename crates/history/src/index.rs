@@ -3,6 +3,9 @@
 //! Everything in it follows from the records, so it is never repaired, only made again. `SQLite`'s own locks keep two
 //! programs apart. A damaged file is emptied in place: a file that was deleted and created again while another program
 //! had it open would meet the journal of that program.
+//!
+//! A folder of records may come from elsewhere, so a file with the name of the index is only written to if it is a
+//! regular file with the mark of an index, or holds nothing. A link is refused.
 
 use crate::Error;
 use crate::digest;
@@ -13,7 +16,7 @@ use landau_report::METHOD;
 use landau_report::quantity::Unit;
 use landau_stats::Estimate;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, Row, Statement, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row, Statement, Transaction, TransactionBehavior, params};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -25,6 +28,8 @@ const VERSION: i64 = 1;
 /// Marks a database as an index: the letters L, n, H, i. Its place in the file is part of `SQLite`'s format.
 const APPLICATION: i32 = 0x4c6e_4869;
 const APPLICATION_AT: usize = 68;
+/// How `SQLite` marks its files.
+const MAGIC: &[u8] = b"SQLite format 3\0";
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// The name of the index in the folder of the collection.
@@ -53,6 +58,28 @@ impl Place {
             Self::Folder(path) | Self::Cache(path) | Self::Chosen(path) => path,
             Self::Memory => Path::new(":memory:"),
         }
+    }
+
+    /// Whether what is there is an index, empty, or nothing. Only a place that the user chose may be a link.
+    fn is_ours(&self) -> bool {
+        let metadata = match self {
+            Self::Folder(path) | Self::Cache(path) => std::fs::symlink_metadata(path),
+            Self::Chosen(path) => std::fs::metadata(path),
+            Self::Memory => return true,
+        };
+        // Opening a pipe would wait for its writer.
+        metadata.map_or(true, |metadata| metadata.is_file() && is_index(self.path()))
+    }
+
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let (Self::Folder(path) | Self::Cache(path)) = self else {
+            return Connection::open_with_flags(self.path(), flags);
+        };
+        // SQLite refuses a link anywhere in the path; the way to the folder may have some.
+        let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
+        let real = parent.zip(path.file_name()).map(|(parent, name)| parent.join(name));
+        Connection::open_with_flags(real.as_ref().unwrap_or(path), flags | OpenFlags::SQLITE_OPEN_NOFOLLOW)
     }
 }
 
@@ -85,9 +112,6 @@ impl Index {
     /// Opens the index of a folder, at `chosen` if that is given; makes it if there is none. `is_rebuilt` empties it.
     pub(crate) fn open(folder: &Path, chosen: Option<&Path>, is_rebuilt: bool) -> Result<Self, Error> {
         if let Some(path) = chosen {
-            if !is_ours(path) {
-                return Err(Error::NotAnIndex { path: path.display().to_string() });
-            }
             return Self::at(Place::Chosen(path.to_owned()), is_rebuilt);
         }
         let places: [&dyn Fn() -> Option<Place>; 2] =
@@ -103,7 +127,10 @@ impl Index {
 
     fn at(place: Place, is_rebuilt: bool) -> Result<Self, Error> {
         let failed = |source| Error::Index { path: place.path().display().to_string(), source };
-        let mut db = Connection::open(place.path()).map_err(failed)?;
+        if !place.is_ours() {
+            return Err(Error::NotAnIndex { path: place.path().display().to_string() });
+        }
+        let mut db = place.connect().map_err(failed)?;
         prepare(&mut db, is_rebuilt).map_err(failed)?;
         Ok(Self { db, place })
     }
@@ -193,13 +220,18 @@ fn empty(db: &Connection) -> rusqlite::Result<()> {
     emptied
 }
 
-/// Whether a file is an index, empty, or not there.
-fn is_ours(path: &Path) -> bool {
+/// Whether a file is an index, or holds nothing: no byte, or a database of one page without a table, which an index is
+/// for a moment while it is made again.
+fn is_index(path: &Path) -> bool {
     let mut head = Vec::new();
+    // What cannot be read cannot be opened as a database either.
     let Ok(file) = std::fs::File::open(path) else { return true };
-    let is_read = file.take(100).read_to_end(&mut head).is_ok();
-    let mark = head.get(APPLICATION_AT..APPLICATION_AT + 4);
-    is_read && (head.is_empty() || mark == Some(&APPLICATION.to_be_bytes()))
+    let is_read = file.take(105).read_to_end(&mut head).is_ok();
+    let is_marked = head.get(APPLICATION_AT..APPLICATION_AT + 4) == Some(&APPLICATION.to_be_bytes());
+    let is_one_page = head.get(28..32) == Some(&[0, 0, 0, 1]);
+    // Byte 100 is the kind of the first page, a leaf; the number of its rows, one for each table, follows at 103.
+    let has_no_table = head.get(100) == Some(&13) && head.get(103..105) == Some(&[0, 0]);
+    is_read && (head.is_empty() || head.starts_with(MAGIC) && (is_marked || is_one_page && has_no_table))
 }
 
 fn is_unwritable(error: &rusqlite::Error) -> bool {

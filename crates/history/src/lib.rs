@@ -35,10 +35,13 @@ pub enum Error {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file that was named as the index is something else.
-    #[error("{path} is not an index of landau history, and will not be overwritten; choose another name")]
+    /// The file in the place of the index is a link or something else.
+    #[error(
+        "{path} is no index of landau history (or a link), and will not be overwritten; remove it, or choose another \
+         place with --index"
+    )]
     NotAnIndex {
-        /// The path as the user gave it.
+        /// Where it is.
         path: String,
     },
     /// The index failed.

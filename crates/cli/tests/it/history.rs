@@ -84,7 +84,10 @@ fn broken_records_are_named_and_the_others_are_shown() {
 fn a_damaged_index_is_made_again_with_a_message() {
     let room = runs(&["sample.landau.ndjson"]);
     room.landau(&["history", "runs"]);
-    std::fs::write(room.file("runs/.landau-history.sqlite"), "no database at all, but a long text".repeat(99)).unwrap();
+    let index = room.file("runs/.landau-history.sqlite");
+    let whole = std::fs::read(&index).unwrap();
+    let damaged: Vec<u8> = whole.iter().enumerate().map(|(i, byte)| if i < 4096 { *byte } else { 0x5a }).collect();
+    std::fs::write(&index, damaged).unwrap();
     let ran = room.landau(&["history", "runs"]);
     assert!(ran.status == Some(0) && ran.out.starts_with("1 record\n") && ran.err.contains("damaged"), "{ran:?}");
     let again = room.landau(&["history", "runs"]);

@@ -149,7 +149,7 @@ fn a_damaged_index_is_recognised_and_can_be_rebuilt() {
     let whole = std::fs::read(folder.index()).unwrap();
     let middle: Vec<u8> = whole.iter().enumerate().map(|(i, byte)| if i >= 4096 { 0x5a } else { *byte }).collect();
     let cut = whole[..whole.len() / 3].to_vec();
-    for damaged in [b"not a database, but long enough to be taken for one ".repeat(40), middle, cut] {
+    for damaged in [middle, cut] {
         folder.write(".landau-history.sqlite", &damaged);
         let options = Options { has_curves: true, ..Options::default() };
         match folder.try_read(&options) {
@@ -173,6 +173,83 @@ fn a_file_that_is_no_index_is_not_overwritten() {
         assert!(matches!(error, Error::NotAnIndex { .. }), "{error:?}");
     }
     assert_eq!(std::fs::read(folder.path().join("01.ndjson")).unwrap(), before);
+}
+
+/// A database of another program, with such a version.
+fn database(path: &Path, version: i64) {
+    let db = rusqlite::Connection::open(path).unwrap();
+    db.execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").unwrap();
+    db.pragma_update(None, "user_version", version).unwrap();
+}
+
+/// Reads the folder, which must refuse its index by name.
+fn refuses(folder: &Folder, is_rebuilt: bool) {
+    let error = folder.try_read(&Options { is_rebuilt, ..Options::default() }).unwrap_err();
+    assert!(matches!(error, Error::NotAnIndex { .. }), "{error:?}");
+    assert!(error.to_string().contains(".landau-history.sqlite"), "{error}");
+}
+
+/// Guards against a folder from elsewhere whose index is a link to something of the user's.
+#[test]
+fn an_index_that_is_a_link_is_refused_and_what_it_links_to_is_kept() {
+    let folder = Folder::of_days(1);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (text, none) = (elsewhere.path().join("text"), elsewhere.path().join("none"));
+    std::fs::write(&text, "precious ".repeat(99)).unwrap();
+    let databases = [0, 1, 7].map(|version| elsewhere.path().join(format!("{version}.sqlite")));
+    databases.iter().zip([0, 1, 7]).for_each(|(path, version)| database(path, version));
+    for target in databases.iter().chain([&text]) {
+        let before = std::fs::read(target).unwrap();
+        std::os::unix::fs::symlink(target, folder.index()).unwrap();
+        for is_rebuilt in [false, true] {
+            refuses(&folder, is_rebuilt);
+            assert!(std::fs::read(target).unwrap() == before, "{target:?}");
+        }
+        std::fs::remove_file(folder.index()).unwrap();
+    }
+    std::os::unix::fs::symlink(&none, folder.index()).unwrap();
+    refuses(&folder, false);
+    assert!(!none.exists());
+}
+
+/// Guards against a text of that name being emptied as a damaged index.
+#[test]
+fn a_text_with_the_name_of_the_index_is_kept() {
+    let folder = Folder::of_days(1);
+    for text in ["short".to_owned(), "not a database, but long enough to be taken for one ".repeat(40)] {
+        for is_rebuilt in [false, true] {
+            folder.write(".landau-history.sqlite", text.as_bytes());
+            refuses(&folder, is_rebuilt);
+            assert_eq!(std::fs::read_to_string(folder.index()).unwrap(), text);
+        }
+    }
+}
+
+#[test]
+fn a_database_of_another_program_with_the_name_of_the_index_is_kept() {
+    for version in [0, 1, 7] {
+        let folder = Folder::of_days(1);
+        database(&folder.index(), version);
+        let before = std::fs::read(folder.index()).unwrap();
+        for is_rebuilt in [false, true] {
+            refuses(&folder, is_rebuilt);
+            assert!(std::fs::read(folder.index()).unwrap() == before, "version {version}");
+        }
+    }
+}
+
+/// Guards against a link on the way to the folder being taken for a link to the index.
+#[test]
+fn a_folder_behind_a_link_has_its_index_and_can_be_rebuilt() {
+    let folder = Folder::of_days(1);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let link = elsewhere.path().join("link");
+    std::os::unix::fs::symlink(folder.path(), &link).unwrap();
+    for is_rebuilt in [false, true] {
+        let found = read(&link, &Filter::default(), &Options { is_rebuilt, ..Options::default() }).unwrap();
+        assert_eq!((found.entries.len(), found.index), (1, Place::Folder(link.join(".landau-history.sqlite"))));
+    }
+    assert!(folder.index().is_file());
 }
 
 /// Guards against two programs that index at once: each must see every record, rebuilding or not.
