@@ -54,7 +54,11 @@ pub(crate) struct Files {
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// Finds the records of a folder. Links to folders are not followed, so that a loop ends; sites are left out.
+/// The folder of a site that has copies of records beside their pages.
+const COPIES: &str = "record";
+
+/// Finds the records of a folder. Links to folders are not followed, so that a loop ends, and sites are left out; a
+/// link is named, and so is a site with records of its own.
 pub(crate) fn find(folder: &Path) -> Result<Files, Error> {
     let failure = |source| Error::Folder { path: folder.display().to_string(), source };
     let mut files = Files::default();
@@ -69,6 +73,10 @@ pub(crate) fn find(folder: &Path) -> Result<Files, Error> {
             }
         };
         if !below.as_os_str().is_empty() && folder.join(&below).join(SITE_MARK).exists() {
+            match records_of_site(&folder.join(&below)) {
+                0 => {}
+                count => files.leave_out(&below, &format!("a site, whose records are not read; it holds {count}")),
+            }
             continue;
         }
         for entry in entries {
@@ -78,14 +86,34 @@ pub(crate) fn find(folder: &Path) -> Result<Files, Error> {
             let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
             if is_folder && !is_hidden {
                 folders.push(path);
-            } else if !is_folder && path.extension().is_some_and(|ending| ending == ENDING) {
+            } else if is_record(&path) && !is_folder {
                 files.take(folder, &path);
+            } else if !is_folder && !is_hidden && folder.join(&path).is_dir() {
+                files.leave_out(&path, "a link to a folder, which is not followed");
             }
         }
     }
     files.seen.sort_by(|a, b| a.path.cmp(&b.path));
     files.left_out.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
+}
+
+fn is_record(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == ENDING)
+}
+
+/// Counts the records in a site that are not copies beside their pages.
+fn records_of_site(site: &Path) -> usize {
+    let is_of_copies = site.file_name().is_some_and(|name| name == COPIES) && site.join(SITE_MARK).exists();
+    let Ok(entries) = std::fs::read_dir(site) else { return 0 };
+    if is_of_copies {
+        return 0;
+    }
+    let count = |entry: std::fs::DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => records_of_site(&entry.path()),
+        _ => usize::from(is_record(&entry.path())),
+    };
+    entries.flatten().map(count).sum()
 }
 
 impl Files {
@@ -124,7 +152,8 @@ mod tests {
         };
         let names =
             ["b.ndjson", "a/c.landau.ndjson", "a/page.html", "site/.landau-site", "site/d.ndjson", ".x/e.ndjson"];
-        for name in names {
+        let copies = ["pages/.landau-site", "pages/record/.landau-site", "pages/record/f.ndjson"];
+        for name in names.into_iter().chain(copies) {
             write(name);
         }
         // A folder that links to itself must not be followed for ever.
@@ -134,7 +163,9 @@ mod tests {
         let files = find(folder.path()).unwrap();
         let found: Vec<&str> = files.seen.iter().map(|seen| seen.path.as_str()).collect();
         assert_eq!(found, ["a/c.landau.ndjson", "b.ndjson"]);
-        assert!(files.left_out.len() == 1 && files.left_out[0].path == "gone.ndjson", "{:?}", files.left_out);
+        let left_out: Vec<&str> = files.left_out.iter().map(|one| one.path.as_str()).collect();
+        assert_eq!(left_out, ["gone.ndjson", "loop", "site"]);
+        assert!(files.left_out[2].reason.ends_with("it holds 1"), "{:?}", files.left_out);
         assert!(find(&folder.path().join("none")).is_err());
     }
 
