@@ -73,7 +73,9 @@ const PERL_BACKLOG: Program = Program::Perl(
      last unless select(undef, $w, undef, 0.5); push @c, $s } print scalar @c",
 );
 
-const NET: &str = "exec unshare -n sh -c 'ip link set lo up; {set}; exec \"$@\"' sh \"$@\"";
+/// A network namespace of its own; status 77 where this host grants none, or not its settings.
+const NET: &str = "unshare -n true || exit 77; \
+                   exec unshare -n sh -c 'ip link set lo up; {set} || exit 77; exec \"$@\"' sh \"$@\"";
 
 /// Cases that take a second or so each.
 const FEW: &[Case] = &[
@@ -194,7 +196,7 @@ const LOWERED: &[Case] = &[
         lowered: "ip_local_reserved_ports, 500 of 1,500",
         kind: "bind",
         size: 2_000,
-        script: "echo 40000 41499 > /proc/sys/net/ipv4/ip_local_port_range; \
+        script: "echo 40000 41499 > /proc/sys/net/ipv4/ip_local_port_range && \
                  echo 40200-40699 > /proc/sys/net/ipv4/ip_local_reserved_ports",
         limit: "net.ipv4.ip_local_port_range",
         program: BIND,
@@ -285,7 +287,8 @@ const LOWERED: &[Case] = &[
         kind: "processes",
         size: 5_000,
         // Written only where it is the namespace's own (Linux 6.14): a new one has another value than the host.
-        script: "exec env HOST=$(cat /proc/sys/kernel/pid_max) unshare -p -f --mount-proc sh -c \
+        script: "unshare -p -f true || exit 77; \
+                 exec env HOST=$(cat /proc/sys/kernel/pid_max) unshare -p -f --mount-proc sh -c \
                  'test $(cat /proc/sys/kernel/pid_max) != $HOST || exit 77; echo 1500 > /proc/sys/kernel/pid_max; \
                  \"$@\"' sh \"$@\"",
         limit: "kernel.pid_max",
@@ -295,7 +298,8 @@ const LOWERED: &[Case] = &[
         lowered: "inodes of a tmpfs, 1,000",
         kind: "files",
         size: 5_000,
-        script: "mkdir full; exec unshare -m sh -c 'mount -t tmpfs -o nr_inodes=1000 none full; exec \"$@\"' sh \"$@\"",
+        script: "unshare -m true || exit 77; mkdir full; \
+                 exec unshare -m sh -c 'mount -t tmpfs -o nr_inodes=1000 none full && exec \"$@\"' sh \"$@\"",
         limit: "inodes of",
         program: PERL_FILES,
     },
@@ -303,7 +307,8 @@ const LOWERED: &[Case] = &[
         lowered: "size of a tmpfs, 8 MiB",
         kind: "files",
         size: 5_000,
-        script: "mkdir full; exec unshare -m sh -c 'mount -t tmpfs -o size=8m none full; exec \"$@\"' sh \"$@\"",
+        script: "unshare -m true || exit 77; mkdir full; \
+                 exec unshare -m sh -c 'mount -t tmpfs -o size=8m none full && exec \"$@\"' sh \"$@\"",
         limit: "space of",
         program: PERL_FILES,
     },
