@@ -7,9 +7,9 @@
 
 /// Standard deviations (log scale) between runs of the level and of the growth, rounded up: benchmark, phase, level,
 /// growth. The level from nine quick studies of one virtual machine on 22 November 2026, six of them beside builds that
-/// used both processors; it includes what the passes of one run show. The growth, and both of `mail`, from ten calm ones
-/// of 23 November, without what the passes show, and at least 2%. That of `download` is a guess. `spawn`: from ten runs
-/// of three passes among 15,000 sleepers, whose law is O(n) with one slope or with two.
+/// used both processors; it includes what the passes of one run show. The growth, and both of `mail`, from ten calm
+/// ones of 23 November, without what the passes show, and at least 2%. That of `download` is a guess. `spawn`: from ten
+/// runs of three passes among 15,000 sleepers, whose law is O(n) with one slope or with two.
 const COMPONENTS: [(&str, &str, f64, f64); 56] = [
     ("bind", "bind", 0.05, 0.07),
     ("bind", "close", 0.05, 0.03),

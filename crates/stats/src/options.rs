@@ -37,8 +37,8 @@ pub struct Options {
     /// run, which passes of one run cannot show. A/A runs measure it; it differs by benchmark. Default 0.05. With too
     /// small a value the differences between runs are reported.
     pub between_runs: f64,
-    /// The same of the growth, for the test of equal growth. A growth is a ratio within one run, so it differs less than
-    /// the level where the whole curve moves, and as much where one end of it does. Default 0.02.
+    /// The same of the growth, for the test of equal growth. A growth is a ratio within one run, so it differs less
+    /// than the level where the whole curve moves, and as much where one end of it does. Default 0.02.
     pub growth_between_runs: f64,
 }
 
