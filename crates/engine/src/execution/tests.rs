@@ -9,8 +9,9 @@ use landau_record::schema::{End, EndOutcome, Line, Outcome, PassEnd, PassStart};
 use landau_record::{Journal, Record, Writer};
 use landau_sys::clock::Clock;
 use std::cell::{Cell, RefCell};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A pass of case k takes k + 1 seconds; the pass with number `stop` is interrupted.
 struct Simulated<'a> {
@@ -116,7 +117,7 @@ fn measure(
 ) -> End {
     let held = path.exists().then(|| Record::read(path).unwrap());
     let mut writer = match &held {
-        Some(record) => Writer::resume(path, record).unwrap(),
+        Some(record) => resume(path, record),
         None => Writer::create(path).unwrap(),
     };
     if held.is_none() {
@@ -268,6 +269,22 @@ fn a_failing_case_gets_no_adaptive_pass() {
     assert_eq!(Record::read(&path).unwrap().passes.len(), 8);
 }
 
+/// Continues a record. A child that another test starts holds a copy of the last writer's lock until it executes its
+/// program.
+fn resume(path: &Path, record: &Record) -> Writer {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match Writer::resume(path, record) {
+            Err(landau_record::Error::Io { source, .. })
+                if source.kind() == ErrorKind::WouldBlock && Instant::now() < deadline =>
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            other => return other.unwrap(),
+        }
+    }
+}
+
 /// The records of the sides of a run in a folder.
 fn records(folder: &Path) -> [PathBuf; 2] {
     ["base", "new"].map(|name| folder.join(name))
@@ -280,7 +297,7 @@ fn take_turns(folder: &Path, plan: &Plan, stop: Option<u32>, need: fn(u32, u32) 
     let held: Vec<Record> = paths.iter().filter(|path| path.exists()).map(|path| Record::read(path).unwrap()).collect();
     let mut writers: Vec<Writer> = match held.as_slice() {
         [] => paths.iter().map(|path| Writer::create(path).unwrap()).collect(),
-        held => paths.iter().zip(held).map(|(path, record)| Writer::resume(path, record).unwrap()).collect(),
+        held => paths.iter().zip(held).map(|(path, record)| resume(path, record)).collect(),
     };
     for writer in writers.iter_mut().filter(|_| held.is_empty()) {
         run::write_plan(plan, &[], None, writer).unwrap();
