@@ -87,10 +87,8 @@ fn descriptors() -> (String, String) {
     let meaning =
         format!("the process has the largest number of descriptors: RLIMIT_NOFILE is {soft} (hard limit {hard})");
     let more = soft.saturating_mul(2);
-    // Only root can raise the hard limit.
-    let raise =
-        if soft < hard { format!("ulimit -n {}", more.min(hard)) } else { format!("ulimit -Hn {more} -Sn {more}") };
-    (meaning, raise)
+    // Only root can raise the hard limit, which this command sets too.
+    (meaning, format!("ulimit -n {}", if soft < hard { more.min(hard) } else { more }))
 }
 
 fn is_mapping(call: &str) -> bool {
@@ -123,7 +121,7 @@ fn processes() -> (String, String) {
     match landau_sys::system::headroom().processes {
         Some((room, why)) if room <= NEARLY_NONE => (
             format!("no further process can be created: {why}"),
-            raise_processes(&why).to_owned(),
+            raise_processes(&why),
         ),
         _ if mappings_are_exhausted() => sysctl("vm.max_map_count", MAPPINGS),
         _ => (
@@ -135,12 +133,18 @@ fn processes() -> (String, String) {
     }
 }
 
-/// Returns what raises a limit on processes, by the words in which the system describes it.
-fn raise_processes(why: &str) -> &'static str {
+/// Returns what raises a limit on processes, by the words in which the system describes it: "NAME is VALUE".
+fn raise_processes(why: &str) -> String {
     if why.starts_with("pids.max") {
-        "raise pids.max of the control group (systemd: TasksMax=)"
-    } else {
-        "ulimit -u, sysctl kernel.pid_max or kernel.threads-max"
+        return "raise pids.max of the control group (systemd: TasksMax=)".to_owned();
+    }
+    let mut words = why.split([' ', ',']);
+    let (name, value) = (words.next(), words.nth(1).and_then(|value| value.parse::<u64>().ok()));
+    match (name, value) {
+        // Not `ulimit -u`, which dash does not have.
+        (Some("RLIMIT_NPROC"), Some(value)) => format!("prlimit --pid $$ --nproc={}", value.saturating_mul(2)),
+        (Some(name), Some(value)) => format!("sysctl -w {name}={}", value.saturating_mul(2)),
+        _ => String::new(),
     }
 }
 
@@ -151,16 +155,26 @@ mod tests {
     #[test]
     fn exhaustion_is_a_limit_and_an_unknown_address_family_is_not() {
         let limit = explain(Error { call: "socket", errno: libc::EMFILE }, 7).unwrap();
-        assert!(limit.meaning.contains("RLIMIT_NOFILE") && limit.raise.starts_with("ulimit -"));
+        assert!(limit.meaning.contains("RLIMIT_NOFILE") && limit.raise.starts_with("ulimit -n "));
         assert_eq!((limit.n, limit.error.as_str()), (7, "EMFILE"));
         assert_eq!(explain(Error { call: "socket", errno: libc::EAFNOSUPPORT }, 7), None);
     }
 
-    /// No sysctl raises the limit of a control group.
+    /// Guards against a command that raises another limit than the one that was met.
     #[test]
-    fn a_control_group_is_raised_by_its_own_limit() {
-        assert!(raise_processes("pids.max of the control group /a is 22, 22 exist in it").contains("pids.max"));
-        assert!(raise_processes("kernel.pid_max is 32768, 32768 exist").contains("sysctl kernel.pid_max"));
+    fn each_limit_on_processes_has_its_own_command() {
+        let cases = [
+            (
+                "pids.max of the control group /a is 22, 22 exist in it",
+                "raise pids.max of the control group (systemd: TasksMax=)",
+            ),
+            ("kernel.pid_max is 32768, 32768 exist", "sysctl -w kernel.pid_max=65536"),
+            ("kernel.threads-max is 1000, 999 exist", "sysctl -w kernel.threads-max=2000"),
+            ("RLIMIT_NPROC is 400", "prlimit --pid $$ --nproc=800"),
+        ];
+        for (why, raise) in cases {
+            assert_eq!(raise_processes(why), raise);
+        }
     }
 
     #[test]

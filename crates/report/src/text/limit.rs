@@ -20,13 +20,13 @@ mod tests {
         let ports = "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"";
         let cases = [
             (ports, (ports, "")),
-            ("ulimit -Hn 2048 -Sn 2048", ("ulimit -Hn 2048 -Sn 2048", "")),
+            ("ulimit -n 2048", ("ulimit -n 2048", "")),
             ("--set bind.range=LOW-HIGH with more ports", ("--set bind.range=LOW-HIGH", " with more ports")),
             (
                 "--dir FOLDER on ext4, xfs or btrfs, or run as root",
                 ("--dir FOLDER", " on ext4, xfs or btrfs, or run as root"),
             ),
-            ("ulimit -u, sysctl kernel.pid_max", ("ulimit -u", ", sysctl kernel.pid_max")),
+            ("prlimit --pid $$ --nproc=800", ("prlimit --pid $$ --nproc=800", "")),
         ];
         for (raise, parts) in cases {
             assert_eq!(command_and_remark(raise), parts);
