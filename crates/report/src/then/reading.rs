@@ -7,7 +7,7 @@ use crate::{Analysis, CaseStudy, PhaseStudy, text};
 use landau_record::schema::{Case, Fact};
 use landau_stats::by_eye::{ByEye, Reading, SEEN};
 use landau_stats::quantile::quantile;
-use landau_stats::{Class, Curve, Estimate, Outcome, Pass, paired};
+use landau_stats::{Class, Cliff, Curve, Estimate, Outcome, Pass, paired};
 use std::collections::BTreeMap;
 
 /// Settings that a case must have.
@@ -92,21 +92,18 @@ pub(super) fn phase<'a>(study: &'a CaseStudy<'a>, name: &str) -> Option<&'a Phas
 pub(super) enum Answer {
     Constant,
     Grows,
+    /// A cliff on the study's axis.
     Cliff,
-    /// A cliff that is not on the study's axis.
-    CliffBeyond,
     Falls,
     Varies,
     Open,
 }
 
 impl Answer {
-    /// Returns the answer, for an axis that ends at `own_n`.
+    /// Returns the answer, for an axis that ends at `own_n`; with a cliff beyond it, that below the cliff.
     pub(super) fn of(phase: &PhaseStudy<'_>, own_n: f64) -> Self {
-        let is_beyond = phase.verdict.all.cliffs.first().is_some_and(|cliff| cliff.n.value > own_n);
         match (phase.verdict.class(), &phase.verdict.all.outcome) {
-            (Class::Limit, _) if is_beyond => Self::CliffBeyond,
-            (Class::Limit, _) => Self::Cliff,
+            (Class::Limit, _) if cliff_beyond(phase, own_n).is_none() => Self::Cliff,
             (_, Outcome::Flat { .. } | Outcome::Small) => Self::Constant,
             (_, Outcome::Grows { .. }) => Self::Grows,
             (_, Outcome::Falls) => Self::Falls,
@@ -129,12 +126,17 @@ impl Answer {
         match self {
             Self::Constant => "O(1)",
             Self::Grows => "growth",
-            Self::Cliff | Self::CliffBeyond => "a cliff",
+            Self::Cliff => "a cliff",
             Self::Falls => "a falling cost",
             Self::Varies => "a cost that varies",
             Self::Open => "no answer",
         }
     }
+}
+
+/// Returns the first cliff, if it is beyond the end of an axis.
+pub(super) fn cliff_beyond<'a>(phase: &'a PhaseStudy<'_>, own_n: f64) -> Option<&'a Cliff> {
+    phase.verdict.all.cliffs.first().filter(|cliff| cliff.n.value > own_n)
 }
 
 /// Returns what was seen, in words.
@@ -173,7 +175,7 @@ pub(super) fn verdict(name: &str, phase: &PhaseStudy<'_>) -> String {
     let passes = phase.verdict.passes;
     let outliers = match text::recurring(&phase.verdict) {
         none if none.is_empty() => String::new(),
-        some => format!(" {some}"),
+        some => format!(" Outliers: {}.", some.trim_end_matches('.')),
     };
     let mut sentence = text::sentence(&phase.verdict.all);
     if !sentence.ends_with('.') {
@@ -192,7 +194,7 @@ fn capitalized(text: &str) -> String {
 pub(super) fn reasons(by_eye: &ByEye, phase: &PhaseStudy<'_>) -> Vec<String> {
     let judged = &phase.verdict.all;
     let own_n = f64::from(by_eye.largest_n);
-    let beyond = judged.cliffs.first().filter(|cliff| cliff.n.value > own_n);
+    let beyond = cliff_beyond(phase, own_n);
     let mut why = Vec::new();
     if let Some(cliff) = beyond {
         let name = cliff.annotation.as_ref().map_or(String::new(), |name| format!(" ({name})"));

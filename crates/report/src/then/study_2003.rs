@@ -1,11 +1,11 @@
 //! The study of 2003: system calls and a web server of five kernels, plotted sample by sample.
 
 use super::reading::{
-    Answer, Author, Settings, absent, at_end, change, judged, phase, plot, points, ratio, ratio_text, reasons, seen,
-    verdict,
+    Answer, Author, Settings, absent, at_end, change, cliff_beyond, judged, phase, plot, points, ratio, ratio_text,
+    reasons, seen, verdict,
 };
 use super::{Article, Change, Figure, Published, Subject, Test};
-use crate::quantity::factor;
+use crate::quantity::{count, factor};
 use crate::{Analysis, PhaseStudy, unit_of};
 use landau_stats::Class;
 use landau_stats::by_eye::{Reading, by_eye};
@@ -261,6 +261,10 @@ impl Question {
         let answer = own.map(|own| Answer::of(own, own_n));
         let mut why = eye.as_ref().zip(own).map_or_else(Vec::new, |(eye, own)| reasons(eye, own));
         why.extend(self.outliers(analysis));
+        let mut conclusion = self.conclusion(eye.map(|eye| eye.reading), answer);
+        if let Some(cliff) = own.and_then(|own| cliff_beyond(own, own_n)) {
+            conclusion += &format!(" Beyond his axis there is a cliff at n = {}.", count(cliff.n.value));
+        }
         Some(Test {
             name: self.name,
             asked: self.asked,
@@ -269,7 +273,7 @@ impl Question {
             then: vec![then],
             now,
             change: change(eye.map(|eye| eye.reading), answer),
-            conclusion: self.conclusion(eye.map(|eye| eye.reading), answer),
+            conclusion,
             why,
             figure: figure(study.map_or("n", |study| &study.case.axis), author.as_ref(), own, self.phase),
         })
