@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 /// Settings that a case must have.
 pub(super) type Settings = &'static [(&'static str, &'static str)];
 
+/// Settings that say how far a case goes.
+const SIZES: [&str; 2] = ["n", "until"];
+
 /// Calls within this factor of an n count there.
 const NEAR: f64 = 1.05;
 
@@ -53,6 +56,11 @@ impl<'r> Author<'r> {
         facts_of(self.record, self.case, name).into_values().collect()
     }
 
+    /// Returns the largest n of its plot.
+    fn largest_n(&self) -> Option<f64> {
+        self.curve.passes.iter().filter_map(largest_n).max_by(f64::total_cmp)
+    }
+
     /// Returns the samples that a figure shows: as many of each run.
     pub(super) fn samples(&self) -> Vec<(f64, f64)> {
         let of_each = SHOWN / self.curve.passes.len().max(1);
@@ -85,6 +93,34 @@ pub(super) fn judged<'a>(
 /// Returns a phase of it.
 pub(super) fn phase<'a>(study: &'a CaseStudy<'a>, name: &str) -> Option<&'a PhaseStudy<'a>> {
     study.phases.iter().find(|one| one.phase.name == name)
+}
+
+/// Returns why an author's case and one of the corrected method cannot be compared: they differ in a setting that both
+/// have, or the corrected case ends before the author's plot. The sizes may differ otherwise, and so may the settings
+/// that are the correction.
+pub(super) fn mismatch(
+    author: &Author<'_>,
+    study: &CaseStudy<'_>,
+    own: &PhaseStudy<'_>,
+    correction: &[&str],
+) -> Option<String> {
+    let may_differ = |name: &str| SIZES.contains(&name) || correction.contains(&name);
+    let differs = |(name, value): (&String, &String)| {
+        let other = study.case.settings.get(name).filter(|other| *other != value && !may_differ(name))?;
+        Some(format!("the author's case has {name}={value}, the corrected case {name}={other}"))
+    };
+    author.case.settings.iter().find_map(differs).or_else(|| {
+        let mut ends: Vec<f64> = own.curve.passes.iter().filter_map(largest_n).collect();
+        ends.sort_by(f64::total_cmp);
+        let (end, plot) = (quantile(&ends, 0.5)?, author.largest_n()?);
+        let is_shorter = end * NEAR < plot;
+        is_shorter
+            .then(|| format!("the corrected case ends at n = {}, the author's plot at n = {}", count(end), count(plot)))
+    })
+}
+
+fn largest_n(pass: &Pass) -> Option<f64> {
+    pass.n.iter().copied().max().map(f64::from)
 }
 
 /// What the corrected method answers to "does it scale?".
@@ -149,10 +185,10 @@ pub(super) fn seen(reading: Reading) -> &'static str {
 }
 
 /// Returns the change between what is seen and what is judged.
-pub(super) fn change(seen: Option<Reading>, answer: Option<Answer>) -> Change {
-    match (seen, answer) {
-        (None, _) | (_, None | Some(Answer::Open)) => Change::Open,
-        (Some(reading), Some(answer)) if answer.agrees(reading) => Change::Stays,
+pub(super) fn change(seen: Reading, answer: Answer) -> Change {
+    match answer {
+        Answer::Open => Change::Open,
+        answer if answer.agrees(seen) => Change::Stays,
         _ => Change::Changes,
     }
 }
@@ -279,7 +315,7 @@ pub(super) fn at_end(phase: &PhaseStudy<'_>) -> BTreeMap<u32, f64> {
 
 /// Returns the median cost of a pass's calls at the largest tenth of n.
 pub(super) fn last_tenth(pass: &Pass) -> Option<f64> {
-    let largest = f64::from(pass.n.iter().copied().max()?);
+    let largest = largest_n(pass)?;
     median_in(pass, 0.9 * largest, largest)
 }
 

@@ -1,14 +1,14 @@
 //! The study of 2003: system calls and a web server of five kernels, plotted sample by sample.
 
 use super::reading::{
-    Answer, Author, Settings, absent, at_end, change, cliff_beyond, judged, phase, plot, points, ratio, ratio_text,
-    reasons, seen, verdict,
+    Answer, Author, Settings, absent, at_end, change, cliff_beyond, judged, mismatch, phase, plot, points, ratio,
+    ratio_text, reasons, seen, verdict,
 };
 use super::{Article, Change, Figure, Published, Subject, Test};
 use crate::quantity::{count, factor};
 use crate::{Analysis, PhaseStudy, unit_of};
-use landau_stats::Class;
 use landau_stats::by_eye::{Reading, by_eye};
+use landau_stats::{Class, Estimate};
 
 const STUDY: &str = "2003";
 
@@ -258,13 +258,20 @@ impl Question {
             ));
         }
         let own_n = eye.as_ref().map_or(f64::INFINITY, |eye| f64::from(eye.largest_n));
-        let answer = own.map(|own| Answer::of(own, own_n));
-        let mut why = eye.as_ref().zip(own).map_or_else(Vec::new, |(eye, own)| reasons(eye, own));
-        why.extend(self.outliers(analysis));
-        let mut conclusion = self.conclusion(eye.map(|eye| eye.reading), answer);
-        if let Some(cliff) = own.and_then(|own| cliff_beyond(own, own_n)) {
-            conclusion += &format!(" Beyond his axis there is a cliff at n = {}.", count(cliff.n.value));
+        let both = author.as_ref().zip(study).zip(own);
+        let mismatch = both.and_then(|((author, study), own)| mismatch(author, study, own, &[]));
+        let (change, mut conclusion) = match &mismatch {
+            Some(reason) => (Change::Open, format!("Open: {reason}.")),
+            None => self.conclusion(eye.map(|eye| eye.reading), own.map(|own| Answer::of(own, own_n))),
+        };
+        let mut why = Vec::new();
+        if let (Some(eye), Some(own), None) = (eye, own, mismatch) {
+            if let Some(cliff) = cliff_beyond(own, own_n) {
+                conclusion += &format!(" Beyond his axis there is a cliff at n = {}.", count(cliff.n.value));
+            }
+            why = reasons(&eye, own);
         }
+        why.extend(self.outliers(analysis));
         Some(Test {
             name: self.name,
             asked: self.asked,
@@ -272,23 +279,25 @@ impl Question {
             method: self.method,
             then: vec![then],
             now,
-            change: change(eye.map(|eye| eye.reading), answer),
+            change,
             conclusion,
             why,
             figure: figure(study.map_or("n", |study| &study.case.axis), author.as_ref(), own, self.phase),
         })
     }
 
-    fn conclusion(&self, reading: Option<Reading>, answer: Option<Answer>) -> String {
+    fn conclusion(&self, reading: Option<Reading>, answer: Option<Answer>) -> (Change, String) {
         let (Some(reading), Some(answer)) = (reading, answer) else {
-            return "Open: one of the two methods has no samples in this record.".to_owned();
+            return (Change::Open, "Open: one of the two methods has no samples in this record.".to_owned());
         };
-        let method = match change(Some(reading), Some(answer)) {
+        let change = change(reading, answer);
+        let method = match change {
             Change::Open => {
-                return format!(
+                let text = format!(
                     "Open: by eye {}; the corrected method does not resolve the curve on this machine today.",
                     seen(reading)
                 );
+                return (change, text);
             }
             Change::Stays => format!("The method does not change the conclusion: {} by both.", answer.word()),
             Change::Changes => format!(
@@ -298,13 +307,13 @@ impl Question {
             ),
         };
         let time = if answer.agrees(self.answer) {
-            "That is what was published for Linux 2.6."
+            "That is what was published for Linux 2.6.".to_owned()
         } else if reading == self.answer {
-            "The study's own method still gives what was published for Linux 2.6."
+            "The study's own method still gives what was published for Linux 2.6.".to_owned()
         } else {
-            return format!("{method} For Linux 2.6 {} was published; this kernel differs.", seen(self.answer));
+            format!("For Linux 2.6 {} was published; this kernel differs.", seen(self.answer))
         };
-        format!("{method} {time}")
+        (change, format!("{method} {time}"))
     }
 
     /// Says where a curve beside the answer has recurring outliers that the answer's own curve lacks.
@@ -333,44 +342,17 @@ const ALMOST_HALF: f64 = 0.6;
 
 /// The static fork test: the ratio of two programs.
 fn static_fork(analysis: &Analysis<'_>) -> Option<Test> {
-    let plots = [FORK, STATIC].map(|settings| {
-        Author::find(analysis, STUDY, ("fork", settings), "byte").and_then(|author| by_eye(&author.curve, MICROSECOND))
-    });
-    let ends = [FORK, STATIC].map(|settings| phase(judged(analysis, ("fork", settings))?, "byte"));
+    let authors = [FORK, STATIC].map(|settings| Author::find(analysis, STUDY, ("fork", settings), "byte"));
+    let plots = authors.each_ref().map(|author| by_eye(&author.as_ref()?.curve, MICROSECOND));
+    let cases = [FORK, STATIC].map(|settings| judged(analysis, ("fork", settings)));
+    let ends = cases.map(|study| phase(study?, "byte"));
     let by_plot = plots[0].zip(plots[1]).map(|(dynamic, fixed)| fixed.right / dynamic.right);
     let corrected = ends[0].zip(ends[1]).and_then(|(dynamic, fixed)| ratio(&at_end(fixed), &at_end(dynamic)));
     let (by_plot, corrected) = (by_plot?, corrected?);
-    let is_half = by_plot <= ALMOST_HALF;
-    let verdict = match corrected {
-        one if !one.high.is_finite() => None,
-        one if one.high <= ALMOST_HALF => Some(true),
-        one if one.low > ALMOST_HALF => Some(false),
-        _ => None,
-    };
-    let word = |is_half: bool| if is_half { "almost half" } else { "more than half" };
-    let (change, conclusion) = match verdict {
-        None if !corrected.high.is_finite() => {
-            (Change::Open, "Open: the ratio of one pass has no interval.".to_owned())
-        }
-        None => (
-            Change::Open,
-            format!(
-                "Open: the interval has {} in it, up to which a static fork costs \"almost half\".",
-                factor(ALMOST_HALF)
-            ),
-        ),
-        Some(half) if half == is_half => {
-            let time = if half { "as published for Linux 2.6 and FreeBSD" } else { "\"almost half\" was published" };
-            (Change::Stays, format!("The method does not change the conclusion: {} by both; {time}.", word(half)))
-        }
-        Some(half) => (
-            Change::Changes,
-            format!(
-                "The method changes the conclusion: {} by the plots, {} by the corrected method.",
-                word(is_half),
-                word(half)
-            ),
-        ),
+    let differs = |place: usize| mismatch(authors[place].as_ref()?, cases[place]?, ends[place]?, &[]);
+    let (change, conclusion) = match differs(0).or_else(|| differs(1)) {
+        Some(reason) => (Change::Open, format!("Open: {reason}.")),
+        None => static_fork_conclusion(by_plot, corrected),
     };
     let grows = |phase: &PhaseStudy<'_>| phase.verdict.class() == Class::Material;
     let both = ends[0].zip(ends[1]).is_some_and(|(dynamic, fixed)| grows(dynamic) && grows(fixed));
@@ -400,4 +382,40 @@ fn static_fork(analysis: &Analysis<'_>) -> Option<Test> {
         why,
         figure: None,
     })
+}
+
+/// Returns whether two plots and the corrected ratio agree that a static fork costs almost half.
+fn static_fork_conclusion(by_plot: f64, corrected: Estimate) -> (Change, String) {
+    let is_half = by_plot <= ALMOST_HALF;
+    let verdict = match corrected {
+        one if !one.high.is_finite() => None,
+        one if one.high <= ALMOST_HALF => Some(true),
+        one if one.low > ALMOST_HALF => Some(false),
+        _ => None,
+    };
+    let word = |is_half: bool| if is_half { "almost half" } else { "more than half" };
+    match verdict {
+        None if !corrected.high.is_finite() => {
+            (Change::Open, "Open: the ratio of one pass has no interval.".to_owned())
+        }
+        None => (
+            Change::Open,
+            format!(
+                "Open: the interval has {} in it, up to which a static fork costs \"almost half\".",
+                factor(ALMOST_HALF)
+            ),
+        ),
+        Some(half) if half == is_half => {
+            let time = if half { "as published for Linux 2.6 and FreeBSD" } else { "\"almost half\" was published" };
+            (Change::Stays, format!("The method does not change the conclusion: {} by both; {time}.", word(half)))
+        }
+        Some(half) => (
+            Change::Changes,
+            format!(
+                "The method changes the conclusion: {} by the plots, {} by the corrected method.",
+                word(is_half),
+                word(half)
+            ),
+        ),
+    }
 }

@@ -1,6 +1,6 @@
 //! The study of 2004: creating and reaping a process among thousands that sleep.
 
-use super::reading::{Answer, Author, Settings, absent, judged, mean_near, phase, points, verdict};
+use super::reading::{Answer, Author, Settings, absent, judged, mean_near, mismatch, phase, points, verdict};
 use super::{Article, Change, Figure, Published, Subject, Test};
 use crate::ladder;
 use crate::quantity::{FormatCost, Unit, count};
@@ -21,6 +21,9 @@ const PHASE: &str = "cycle";
 
 const FIRST: Settings = &[("wait", "any"), ("parent", "timer"), ("image", "shared")];
 const SECOND: Settings = &[("wait", "pid"), ("parent", "helper"), ("image", "executed")];
+
+/// The settings in which the second test corrects the first.
+const CORRECTION: [&str; 3] = ["wait", "parent", "image"];
 
 /// "The common case of only several hundred processes", and thousands.
 const FEW: f64 = 300.0;
@@ -113,7 +116,8 @@ impl Bars {
 fn test(analysis: &Analysis<'_>) -> Option<Test> {
     let unit = unit_of(analysis.record);
     let authors = [FIRST, SECOND].map(|settings| Author::find(analysis, STUDY, (BENCHMARK, settings), PHASE));
-    let own = [FIRST, SECOND].map(|settings| phase(judged(analysis, (BENCHMARK, settings))?, PHASE));
+    let cases = [FIRST, SECOND].map(|settings| judged(analysis, (BENCHMARK, settings)));
+    let own = cases.map(|study| phase(study?, PHASE));
     if authors.iter().all(Option::is_none) && own.iter().all(Option::is_none) {
         return None;
     }
@@ -131,7 +135,13 @@ fn test(analysis: &Analysis<'_>) -> Option<Test> {
     }
     let by_bars = bars.each_ref().map(|bars| bars.as_ref().and_then(Bars::grows));
     let answers = own.map(|own| own.map(|own| Answer::of(own, f64::INFINITY)));
-    let (change, conclusion) = conclusion(by_bars, answers);
+    let differs = |author: &Author<'_>| {
+        cases.iter().zip(own).find_map(|(study, own)| mismatch(author, (*study)?, own?, &CORRECTION))
+    };
+    let (change, conclusion) = match authors.iter().flatten().find_map(differs) {
+        Some(reason) => (Change::Open, format!("Open: {reason}.")),
+        None => conclusion(by_bars, answers),
+    };
     let removed = ladder.as_ref().and_then(|ladder| {
         let (step, _) = ladder.largest_step()?;
         Some(vec![

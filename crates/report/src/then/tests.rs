@@ -198,6 +198,46 @@ fn half_a_record_leaves_the_conclusion_open() {
     assert_eq!((test.change, test.now.as_slice()), (Change::Open, &["Not measured in this run.".to_owned()][..]));
 }
 
+/// A corrected case that ends before the author's plot does not decide about it: here the eye sees a rise that begins
+/// beyond the corrected case.
+#[test]
+fn a_shorter_corrected_case_leaves_the_conclusion_open() {
+    let rise: Cost = |n| if n < 600.0 { 1_000.0 } else { 3_000.0 };
+    let test = test_of(&bind(rise, &[("bind", UP, FLAT)], 500), "bind");
+    assert_eq!((test.change, test.why.as_slice()), (Change::Open, &[][..]), "{test:#?}");
+    let ends = "Open: the corrected case ends at n = 500, the author's plot at n = 2,000.";
+    assert_eq!(test.conclusion, ends);
+    let forked = forks([DYNAMIC, HALF], [DYNAMIC, HALF]);
+    for (place, name) in [(2, "fork"), (2, "static fork"), (3, "static fork")] {
+        let mut sketches = forks([DYNAMIC, HALF], [DYNAMIC, HALF]);
+        sketches[place].n = 700;
+        assert_eq!(test_of(&sketches, name).change, Change::Open, "{name}");
+        assert_eq!(test_of(&forked, name).change, Change::Stays, "{name}");
+    }
+    for place in [2, 5] {
+        let mut sketches = spawn(SLOWED);
+        sketches[place].n = 700;
+        assert_eq!(test_of(&sketches, "fork among sleepers").change, Change::Open);
+    }
+    let mut sketches = servers([FLAT, |_| 20_000.0], [FLAT, |_| 20_000.0]);
+    sketches[3].n = 300;
+    assert_eq!(test_of(&sketches, "architecture").change, Change::Open);
+}
+
+/// `--set` changes the corrected case only.
+#[test]
+fn a_setting_of_one_case_leaves_the_conclusion_open() {
+    let mut sketches = bind(FLAT, &[("bind", UP, |n| 1_000.0 + n)], 3_600);
+    (sketches[0].settings, sketches[1].settings) = (&[("family", "v4")], &[("family", "v6")]);
+    let test = test_of(&sketches, "bind");
+    assert_eq!((test.change, test.why.as_slice()), (Change::Open, &[][..]), "{test:#?}");
+    assert_eq!(test.conclusion, "Open: the author's case has family=v4, the corrected case family=v6.");
+    // Sizes differ by design, and a setting that only one has is no difference.
+    sketches[0].settings = &[("family", "v6"), ("n", "10000"), ("until", "n")];
+    sketches[1].settings = &[("family", "v6"), ("n", "28000"), ("until", "limit"), ("threads", "0")];
+    assert_eq!(test_of(&sketches, "bind").change, Change::Changes);
+}
+
 fn forks(
     author: [&'static [(&'static str, Direction, Cost)]; 2],
     own: [&'static [(&'static str, Direction, Cost)]; 2],
