@@ -173,11 +173,19 @@ fn test(analysis: &Analysis<'_>) -> Option<Test> {
 /// Returns whether the first test and the corrected method differ, and what each test says.
 fn conclusion([first, second]: [Option<bool>; 2], [naive, sound]: [Option<Answer>; 2]) -> (Change, String) {
     let word = |grows: bool| if grows { "sleepers cost time" } else { "no significant impact" };
-    let (Some(first), Some(answer)) = (first, sound.filter(|answer| *answer != Answer::Open)) else {
+    let (Some(first), Some(answer)) = (first, sound) else {
         return (Change::Open, "Open: one of the two methods gives no answer in this record.".to_owned());
     };
-    let corrected = answer != Answer::Constant;
-    if !first && naive == Some(Answer::Grows) {
+    let grows = match answer {
+        Answer::Grows | Answer::Cliff => true,
+        Answer::Constant | Answer::Falls => false,
+        Answer::Varies | Answer::Open => {
+            let is = if answer == Answer::Varies { "varies without growing" } else { "is not resolved" };
+            let text = format!("Open: {} by the first test; the sound test {is} on this machine today.", word(first));
+            return (Change::Open, text);
+        }
+    };
+    if !first && matches!(naive, Some(Answer::Grows | Answer::Cliff)) {
         let text = format!(
             "The method changes the conclusion: the error bars of the first test show no significant impact, the \
              corrected method shows that the same test grows. The sound test: {}.",
@@ -186,14 +194,50 @@ fn conclusion([first, second]: [Option<bool>; 2], [naive, sound]: [Option<Answer
         return (Change::Changes, text);
     }
     let also = second.map_or(String::new(), |second| format!(" His second test: {}.", word(second)));
-    if first == corrected {
-        let text = format!("The method does not change the conclusion: {} by both.{also}", word(first));
-        return (Change::Stays, text);
+    let text = match (first == grows, answer) {
+        (true, Answer::Falls) => "The method does not change the conclusion: sleepers cost no time by either, and by \
+                                  the corrected method the cost falls."
+            .to_owned(),
+        (true, _) => format!("The method does not change the conclusion: {} by both.", word(first)),
+        (false, _) => format!(
+            "The method changes the conclusion: {} by the first test, {} by the corrected method.",
+            word(first),
+            answer.word()
+        ),
+    };
+    (if first == grows { Change::Stays } else { Change::Changes }, text + &also)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: sleepers cost time where the sound test grows or has a cliff. A falling cost is no such cost, and one
+    /// that varies or is not resolved answers nothing.
+    #[test]
+    fn only_growth_says_that_sleepers_cost_time() {
+        let rows = [
+            (true, Answer::Constant, Change::Changes, "sleepers cost time by the first test, O(1) by the"),
+            (true, Answer::Falls, Change::Changes, "sleepers cost time by the first test, a falling cost by the"),
+            (true, Answer::Grows, Change::Stays, "sleepers cost time by both"),
+            (true, Answer::Cliff, Change::Stays, "sleepers cost time by both"),
+            (true, Answer::Varies, Change::Open, "Open: sleepers cost time by the first test; the sound test varies"),
+            (true, Answer::Open, Change::Open, "the sound test is not resolved"),
+            (false, Answer::Constant, Change::Stays, "no significant impact by both"),
+            (false, Answer::Falls, Change::Stays, "by the corrected method the cost falls"),
+            (false, Answer::Grows, Change::Changes, "no significant impact by the first test, growth by the"),
+            (false, Answer::Cliff, Change::Changes, "no significant impact by the first test, a cliff by the"),
+            (false, Answer::Varies, Change::Open, "Open: no significant impact by the first test"),
+            (false, Answer::Open, Change::Open, "Open: no significant impact by the first test"),
+        ];
+        for (first, sound, change, text) in rows {
+            let said = conclusion([Some(first), None], [None, Some(sound)]);
+            assert!(said.0 == change && said.1.contains(text), "{first} {sound:?}: {said:?}");
+        }
+        // The same first test: no error bars' difference, but growth, a cliff.
+        for naive in [Answer::Grows, Answer::Cliff] {
+            let said = conclusion([Some(false), None], [Some(naive), Some(Answer::Constant)]);
+            assert!(said.0 == Change::Changes && said.1.contains("the same test grows"), "{said:?}");
+        }
     }
-    let text = format!(
-        "The method changes the conclusion: {} by the first test, {} by the corrected method.{also}",
-        word(first),
-        answer.word()
-    );
-    (Change::Changes, text)
 }
