@@ -57,8 +57,13 @@ impl Measurement {
     ///
     /// # Errors
     ///
-    /// Fails if benchmarks are named and a setting is for another one, which would have no effect.
+    /// Fails if benchmarks are named and a setting is for another one, which would have no effect, and if there are
+    /// `cases` in a study whose cases are those of earlier studies.
     pub(crate) fn check(&self, cases: &[String]) -> anyhow::Result<()> {
+        if let (StudyWord::Then, Some(case)) = (self.study, cases.first()) {
+            let benchmark = benchmark_of(case);
+            anyhow::bail!("--case {case}: --study then chooses the cases itself; write `{benchmark}` instead")
+        }
         let of_cases = cases.iter().map(|case| benchmark_of(case).to_owned());
         let names: Vec<String> = self.names.iter().cloned().chain(of_cases).collect();
         landau_engine::check_names(landau_bench::REGISTRY, &names, &self.settings.set)?;

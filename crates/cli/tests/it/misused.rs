@@ -37,6 +37,17 @@ fn a_wrong_case_is_an_error_that_names_the_valid_settings() {
     assert_eq!(cases, [("socket type=udp", 20), ("socket", 10)]);
 }
 
+/// Guards against a run of the study `then` that replays nothing.
+#[test]
+fn a_case_of_the_replayed_studies_cannot_be_chosen() {
+    let room = Room::new();
+    let ran = room.landau(&["run", "--study", "then", "--case", "bind.n=20", "--no-report"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.err.contains("--case bind.n=20") && ran.err.contains("write `bind` instead"), "{}", ran.err);
+    assert_eq!(ran.err.trim_end().lines().count(), 1, "{}", ran.err);
+    assert!(std::fs::read_dir(room.path()).unwrap().all(|entry| entry.unwrap().file_name() == "state"));
+}
+
 #[test]
 fn a_wrong_setting_is_an_error_that_names_the_valid_ones() {
     let room = Room::new();
