@@ -1,32 +1,47 @@
 //! Reads a record or report into memory, unless the file is plainly neither and may be endless, such as `/dev/zero`.
 
 use crate::Error;
+use flate2::read::MultiGzDecoder;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 /// The bytes that are read before the file is judged.
 const HEAD_BYTES: u64 = 64 << 10;
 
-/// Reads a whole file that begins as a record (`{`) or a report (`<`) does. Of any other file it reads only the first
-/// 64 KiB, in which [`crate::Record::parse`] finds what is wrong.
+/// The first bytes of every file that gzip wrote (RFC 1952, 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Reads a whole file that begins as a record (`{`) or a report (`<`) does, decompressed if gzip compressed it. Of any
+/// other file it reads only the first 64 KiB, in which [`crate::Record::parse`] finds what is wrong.
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read, or if it is larger than 64 KiB and begins with neither character.
+/// Fails if the file cannot be read or decompressed, or if it is larger than 64 KiB and begins with neither character.
 pub fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
-    let name = path.display().to_string();
-    let io = |source| Error::Io { action: "read", path: name.clone(), source };
-    let mut file = File::open(path).map_err(io)?;
+    let mut file = BufReader::new(File::open(path).map_err(|source| unread(path, source))?);
+    if is_compressed(&mut file, path)? { read(MultiGzDecoder::new(file), path) } else { read(file, path) }
+}
+
+/// Returns whether gzip compressed the file, without reading on.
+pub(crate) fn is_compressed(file: &mut impl BufRead, path: &Path) -> Result<bool, Error> {
+    Ok(file.fill_buf().map_err(|source| unread(path, source))?.starts_with(&GZIP))
+}
+
+fn read(mut from: impl Read, path: &Path) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    file.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(io)?;
+    from.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(|source| unread(path, source))?;
     if matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'<')) {
-        file.read_to_end(&mut bytes).map_err(io)?;
+        from.read_to_end(&mut bytes).map_err(|source| unread(path, source))?;
     } else if bytes.len() as u64 == HEAD_BYTES {
         let reason = "not a Landau record: it does not begin with `{`".to_owned();
-        return Err(Error::Malformed { path: name, line: 1, reason });
+        return Err(Error::Malformed { path: path.display().to_string(), line: 1, reason });
     }
     Ok(bytes)
+}
+
+fn unread(path: &Path, source: std::io::Error) -> Error {
+    Error::Io { action: "read", path: path.display().to_string(), source }
 }
 
 #[cfg(test)]
@@ -49,5 +64,26 @@ mod tests {
             std::fs::write(&path, &text).unwrap();
             assert_eq!(read_file(&path).unwrap(), text.as_bytes());
         }
+    }
+
+    #[test]
+    fn compressed_records_are_read_decompressed_and_no_endless_one() {
+        use std::io::Write;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file.gz");
+        let pack = |text: &str| {
+            let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            gzip.write_all(text.as_bytes()).unwrap();
+            gzip.finish().unwrap()
+        };
+        let text = "{".repeat(200_000);
+        std::fs::write(&path, pack(&text)).unwrap();
+        assert_eq!(read_file(&path).unwrap(), text.as_bytes());
+        std::fs::write(&path, pack(&"\0".repeat(200_000))).unwrap();
+        assert!(read_file(&path).unwrap_err().to_string().contains("not a Landau record"));
+        // Cut short: what is missing is an error, as for any file that cannot be read.
+        let packed = pack(&text);
+        std::fs::write(&path, &packed[..packed.len() / 2]).unwrap();
+        assert!(read_file(&path).unwrap_err().to_string().contains("file.gz"));
     }
 }

@@ -60,4 +60,10 @@ pub enum Error {
         /// Its schema.
         schema: u32,
     },
+    /// gzip compressed the record, so that no line can be appended.
+    #[error("cannot resume {path}: it is compressed; decompress it first (gunzip)")]
+    Compressed {
+        /// The record's path as the user gave it.
+        path: String,
+    },
 }

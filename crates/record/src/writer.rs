@@ -1,8 +1,9 @@
 //! Appends lines to a record, each with its seal.
 
+use crate::file::is_compressed;
 use crate::{Error, Line, Record, SCHEMA_VERSION, chain};
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Appends lines to a record. Lines are buffered: call [`Writer::flush`] at least once a second, so that a kill loses
@@ -56,12 +57,17 @@ impl Writer {
     }
 
     /// Opens a record to append after its last complete line; a torn line is removed. `record` must have been read from
-    /// the same path. Fails without touching the file if the record has an older schema or another run is writing it.
+    /// the same path. Fails without touching the file if the record has an older schema, is compressed, or another run
+    /// is writing it.
     pub fn resume(path: &Path, record: &Record) -> Result<Self, Error> {
         if record.header.schema < SCHEMA_VERSION {
             return Err(Error::OldSchema { path: path.display().to_string(), schema: record.header.schema });
         }
-        let mut file = OpenOptions::new().write(true).open(path).map_err(|source| io("open", path, source))?;
+        let mut file =
+            OpenOptions::new().read(true).write(true).open(path).map_err(|source| io("open", path, source))?;
+        if is_compressed(&mut BufReader::new(&file), path)? {
+            return Err(Error::Compressed { path: path.display().to_string() });
+        }
         lock(&file, path)?;
         file.set_len(record.complete_bytes).map_err(|source| io("truncate", path, source))?;
         file.seek(SeekFrom::End(0)).map_err(|source| io("seek in", path, source))?;

@@ -88,7 +88,7 @@ pub(crate) fn write_page(
         .zip(bytes.iter().zip(analyses))
         .map(|((name, path), (bytes, analysis))| Source {
             name: name.clone(),
-            file_name: path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned()),
+            file_name: show::file_name(path),
             bytes,
             analysis,
         })

@@ -6,7 +6,7 @@ use landau_record::Record;
 use landau_report::findings::Finding;
 use landau_report::{Analysis, Comparisons, findings, ladder, table, then, unit_of};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -258,8 +258,14 @@ fn as_json(analyses: &[Analysis], args: &Args) -> anyhow::Result<String> {
 
 /// Names of the records: their file names without extension.
 pub(crate) fn names(files: &[PathBuf]) -> Vec<String> {
-    let name = |path: &PathBuf| path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
-    files.iter().map(|path| name(path).trim_end_matches(".ndjson").trim_end_matches(".landau").to_owned()).collect()
+    let name = |path: &PathBuf| file_name(path).trim_end_matches(".ndjson").trim_end_matches(".landau").to_owned();
+    files.iter().map(name).collect()
+}
+
+/// The name of a record's file once it is decompressed.
+pub(crate) fn file_name(path: &Path) -> String {
+    let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+    name.strip_suffix(".gz").map_or(name.clone(), str::to_owned)
 }
 
 /// Warns on standard error if the record was altered or is incomplete.

@@ -14,7 +14,7 @@ fn kept() -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.to_string_lossy().ends_with(".landau.ndjson") {
+            } else if [".landau.ndjson", ".landau.ndjson.gz"].iter().any(|end| path.to_string_lossy().ends_with(end)) {
                 found.push(path);
             }
         }

@@ -151,6 +151,23 @@ fn a_second_writer_of_a_record_is_refused() {
     assert!(std::error::Error::source(&refused).unwrap().to_string().contains("another run is writing it"));
 }
 
+/// Lines behind a compressed record would be lost, and the record with them.
+#[test]
+fn a_compressed_record_is_read_but_not_resumed() {
+    use std::io::Write;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r.gz");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&written(folder.path(), &[header()])).unwrap();
+    let bytes = gzip.finish().unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    let record = Record::read(&path).unwrap();
+    assert_eq!((record.line_count, &record.fault), (1, &None));
+    let refused = Writer::resume(&path, &record).unwrap_err().to_string();
+    assert!(refused.contains("it is compressed"), "{refused}");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "the file is not touched");
+}
+
 /// Lines of two schemas in one file would be misread.
 #[test]
 fn a_record_of_an_older_schema_is_not_resumed() {
