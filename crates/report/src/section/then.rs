@@ -137,7 +137,10 @@ fn drawn(figure: &Figure, test: &Test, unit: Unit) -> Markup {
         figure.chart.study-2004 {
             figcaption {
                 strong { (test.name) } " "
-                span.words { "Left: single samples, as in the study. Right: the points of the corrected method." }
+                span.words {
+                    @if !figure.samples.is_empty() { "Dots: single samples, as in the study. " }
+                    @if !curves.is_empty() { "Lines: the points of the corrected method." }
+                }
             }
             div.pair.even {
                 @if !figure.samples.is_empty() { (scatter(figure, unit)) }
@@ -165,7 +168,7 @@ fn scatter(figure: &Figure, unit: Unit) -> Markup {
     html! {
         svg.drawing viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label="single samples over n" {
             text x="0" y="14" {
-                "method of the study: single samples"
+                "method of the study, " (figure.sampled) ": single samples"
                 @if above > 0 { " (" (above) " above the axis)" }
             }
             line.axis x1=(LEFT) x2=(WIDTH - RIGHT) y1=(base) y2=(base) {}
@@ -175,7 +178,9 @@ fn scatter(figure: &Figure, unit: Unit) -> Markup {
                 text x=(LEFT - 6.0) y=(format!("{up:.1}")) text-anchor="end" {
                     @if part > 0.0 { (write(part * top)) } @else { "0" }
                 }
-                text x=(format!("{at:.1}")) y=(base + 16.0) text-anchor="middle" { (count(part * right)) }
+                // The last one would be cut off around its middle.
+                @let (at, anchor) = if part < 1.0 { (at, "middle") } else { (WIDTH, "end") };
+                text x=(format!("{at:.1}")) y=(base + 16.0) text-anchor=(anchor) { (count(part * right)) }
             }
             text x=(LEFT + width / 2.0) y=(base + 32.0) text-anchor="middle" { (figure.axis) }
             path.samples d=(dots) {}

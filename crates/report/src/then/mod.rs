@@ -92,6 +92,8 @@ pub(crate) struct Figure {
     pub(crate) axis: String,
     /// Samples as the author would plot them: n, cost in nanoseconds.
     pub(crate) samples: Vec<(f64, f64)>,
+    /// Of what these samples are.
+    pub(crate) sampled: &'static str,
     /// The points of the corrected method, by name.
     pub(crate) curves: Vec<(String, Vec<(f64, f64)>)>,
 }

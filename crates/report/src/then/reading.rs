@@ -350,5 +350,11 @@ pub(super) fn absent(analysis: &Analysis<'_>, benchmark: &str) -> String {
     let is_own =
         |pass: &&landau_record::Pass| record.case(pass.start.case).is_some_and(|case| case.benchmark == benchmark);
     let error = record.passes.iter().filter(is_own).find_map(|pass| pass.end.as_ref()?.error.as_deref());
-    error.map_or("Not measured in this run.".to_owned(), |error| format!("Not measured: {error}."))
+    if let Some(error) = error {
+        return format!("Not measured: {error}.");
+    }
+    if record.cases.iter().any(|case| case.benchmark == benchmark) {
+        return "Not measured in this run.".to_owned();
+    }
+    format!("Not measured in this run; `landau run {benchmark} --study then` measures it.")
 }

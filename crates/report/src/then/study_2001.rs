@@ -161,6 +161,7 @@ fn architecture(analysis: &Analysis<'_>) -> Option<Test> {
         figure: Some(Figure {
             axis: "simultaneous connections".to_owned(),
             samples: author(LOOP).as_ref().map(Author::samples).unwrap_or_default(),
+            sampled: "event loop",
             curves: kinds.into_iter().filter_map(curve).collect(),
         }),
     })
@@ -346,6 +347,7 @@ fn mail(analysis: &Analysis<'_>) -> Option<Test> {
         figure: Some(Figure {
             axis: "busy connections".to_owned(),
             samples: author.as_ref().map(Author::samples).unwrap_or_default(),
+            sampled: "time per recipient",
             curves: own.into_iter().map(|own| ("time per recipient".to_owned(), points(own))).collect(),
         }),
     })

@@ -272,6 +272,8 @@ impl Question {
             why = reasons(&eye, own);
         }
         why.extend(self.outliers(analysis));
+        let case = study.map(|study| study.case).or(author.as_ref().map(|author| author.case));
+        let axis = case.map_or("n", |case| &case.axis);
         Some(Test {
             name: self.name,
             asked: self.asked,
@@ -282,7 +284,7 @@ impl Question {
             change,
             conclusion,
             why,
-            figure: figure(study.map_or("n", |study| &study.case.axis), author.as_ref(), own, self.phase),
+            figure: figure(axis, author.as_ref(), own, self.phase),
         })
     }
 
@@ -331,10 +333,15 @@ impl Question {
     }
 }
 
-fn figure(axis: &str, author: Option<&Author<'_>>, own: Option<&PhaseStudy<'_>>, name: &str) -> Option<Figure> {
+fn figure(axis: &str, author: Option<&Author<'_>>, own: Option<&PhaseStudy<'_>>, name: &'static str) -> Option<Figure> {
     let samples = author.map(Author::samples).unwrap_or_default();
     let curves: Vec<_> = own.into_iter().map(|own| (name.to_owned(), points(own))).collect();
-    (!samples.is_empty() || !curves.is_empty()).then(|| Figure { axis: axis.to_owned(), samples, curves })
+    (!samples.is_empty() || !curves.is_empty()).then(|| Figure {
+        axis: axis.to_owned(),
+        samples,
+        sampled: name,
+        curves,
+    })
 }
 
 /// A static fork costs "almost half": at most this much of a dynamic one.

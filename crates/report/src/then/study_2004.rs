@@ -165,6 +165,7 @@ fn test(analysis: &Analysis<'_>) -> Option<Test> {
         figure: Some(Figure {
             axis: "sleeping processes".to_owned(),
             samples: authors[0].as_ref().map(Author::samples).unwrap_or_default(),
+            sampled: names[0],
             curves: curves.collect(),
         }),
     })

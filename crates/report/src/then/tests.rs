@@ -194,6 +194,9 @@ fn growth_that_both_see_stays() {
 fn half_a_record_leaves_the_conclusion_open() {
     let mut sketches = bind(FLAT, &[("bind", UP, FLAT)], 3_600);
     sketches.pop();
+    sketches[0].phases = &[("bind", UP, FLAT), ("socket", UP, FLAT)];
+    let socket = test_of(&sketches, "socket");
+    assert_eq!(socket.now, ["Not measured in this run; `landau run socket --study then` measures it."]);
     let test = test_of(&sketches, "bind");
     assert_eq!((test.change, test.now.as_slice()), (Change::Open, &["Not measured in this run.".to_owned()][..]));
 }
