@@ -180,6 +180,11 @@ impl Curve {
         })
     }
 
+    /// Returns the law that the verdict names; "constant" if the cost is flat.
+    pub fn verdict_law(&self) -> Option<&str> {
+        self.law.as_deref().or((self.outcome == "flat").then_some("constant"))
+    }
+
     /// Returns the largest n of a point.
     pub fn last_n(&self) -> Option<f64> {
         self.points.last().map(|point| point.0)

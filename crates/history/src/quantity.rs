@@ -89,14 +89,20 @@ impl Quantity {
         unit == Unit::Instructions && matches!(self, Self::Cost { .. } | Self::Limit)
     }
 
+    /// Returns whether values are comparable only between curves of the same law.
+    pub(crate) fn is_of_law(self) -> bool {
+        matches!(self, Self::Fixed | Self::Slope)
+    }
+
     /// Returns the value of a curve, or why it has none.
     pub(crate) fn of(self, curve: &Curve) -> Result<Estimate, String> {
         let value = match self {
             Self::Cost { n } => n.or(curve.last_n()).and_then(|n| curve.cost_at(n)),
             Self::Growth => curve.growth,
             Self::Exponent => curve.exponent,
-            Self::Fixed => curve.fixed,
-            Self::Slope => curve.slope,
+            // A verdict that names no law may still have a fit, of a law that was chosen for drawing only.
+            Self::Fixed => curve.fixed.filter(|_| curve.verdict_law().is_some()),
+            Self::Slope => curve.slope.filter(|_| curve.verdict_law().is_some()),
             Self::P99 => curve.p99,
             Self::Cliff => curve.cliff,
             Self::Limit => curve.limit,
@@ -116,7 +122,7 @@ impl Quantity {
             },
             Self::Cliff => "it has no cliff".to_owned(),
             Self::Limit => "no call failed".to_owned(),
-            Self::Slope | Self::Fixed => "no law with this value fits it".to_owned(),
+            Self::Slope | Self::Fixed => "its verdict names no law with this value".to_owned(),
             Self::Growth | Self::Exponent | Self::P99 => {
                 "it has no such value: too few points, calls or passes".to_owned()
             }

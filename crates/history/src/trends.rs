@@ -60,16 +60,19 @@ struct Terms<'a> {
     unit: &'static str,
     settings: &'a BTreeMap<String, String>,
     method: Option<u32>,
+    /// The law of the verdict, if values of the quantity belong to one.
+    law: Option<&'a str>,
 }
 
 impl<'a> Held<'a> {
-    fn terms(&self) -> Terms<'a> {
+    fn terms(&self, quantity: Quantity) -> Terms<'a> {
         let unit = match self.entry.unit {
             Unit::Time => "time",
             Unit::EmulatedTime => "emulated time",
             Unit::Instructions => "instructions",
         };
-        Terms { unit, settings: &self.curve.settings, method: self.entry.method }
+        let law = self.curve.verdict_law().filter(|_| quantity.is_of_law());
+        Terms { unit, settings: &self.curve.settings, method: self.entry.method, law }
     }
 }
 
@@ -98,6 +101,10 @@ impl Terms<'_> {
             let (own, usual) = (of(self.method), of(others.method));
             return Some(format!("judged by {own}, the others by {usual}; see --rejudge"));
         }
+        if self.law != others.law {
+            let of = |law: Option<&str>| law.map_or("not named".to_owned(), shortened);
+            return Some(format!("its law is {}, that of the others {}", of(self.law), of(others.law)));
+        }
         None
     }
 }
@@ -107,12 +114,12 @@ impl<'a> Draft<'a> {
     /// the index.
     fn new(mut held: Vec<Held<'a>>, quantity: Quantity) -> Self {
         held.sort_by(|a, b| (&a.entry.started, &a.entry.path).cmp(&(&b.entry.started, &b.entry.path)));
-        let terms = usual_terms(&held);
+        let terms = usual_terms(&held, quantity);
         let mut refused = Vec::new();
         let mut refuse = |one: &Held<'_>, reason: String| {
             refused.push(LeftOut { path: one.entry.path.clone(), reason });
         };
-        held.retain(|one| match one.terms().unlike(&terms) {
+        held.retain(|one| match one.terms(quantity).unlike(&terms) {
             Some(reason) => {
                 refuse(one, reason);
                 false
@@ -191,11 +198,8 @@ impl<'a> Draft<'a> {
         let kind = self.quantity.kind(self.unit);
         let scale = |point: &Point| if kind.is_ratio() { point.value.ln() } else { point.value };
         let numbers: Vec<f64> = points.iter().map(scale).collect();
-        let found: Vec<ChangePoint> = if self.quantity.is_exact(self.unit) {
-            exact_change_points(&numbers)
-        } else {
-            change_points(&numbers, searched, LEVEL)
-        };
+        let found: Vec<ChangePoint> =
+            if self.is_exact() { exact_change_points(&numbers) } else { change_points(&numbers, searched, LEVEL) };
         let told = |change: &ChangePoint| {
             let facts = differences(values[change.index - 1].held.entry, values[change.index].held.entry);
             Change::new(change, kind, &points[change.index], facts)
@@ -227,15 +231,17 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The terms that most of the curves share; of equally many those of the newest.
-fn usual_terms<'a>(held: &[Held<'a>]) -> Terms<'a> {
+/// The terms that most of the curves share; of equally many those of the newest. For a quantity of a law, only curves
+/// that have a value count.
+fn usual_terms<'a>(held: &[Held<'a>], quantity: Quantity) -> Terms<'a> {
     let mut counts: BTreeMap<Terms<'a>, (usize, usize)> = BTreeMap::new();
-    for (index, one) in held.iter().enumerate() {
-        let count = counts.entry(one.terms()).or_default();
+    let counts_here = |one: &Held<'_>| !quantity.is_of_law() || quantity.of(one.curve).is_ok();
+    for (index, one) in held.iter().enumerate().filter(|(_, one)| counts_here(one)) {
+        let count = counts.entry(one.terms(quantity)).or_default();
         *count = (count.0 + 1, index);
     }
     let usual = counts.into_iter().max_by_key(|(_, count)| *count);
-    usual.map_or_else(|| held[0].terms(), |(terms, _)| terms)
+    usual.map_or_else(|| held[0].terms(quantity), |(terms, _)| terms)
 }
 
 /// The largest n that three of four curves reach, in two digits.
@@ -400,6 +406,31 @@ mod tests {
                 "its points are at n = 10 to 100",
             ]
         );
+    }
+
+    /// Guards against slopes per n and per n² being compared as if they were one quantity, and against the fixed costs of
+    /// flat curves being lost, whose verdict names no law.
+    #[test]
+    fn slopes_and_fixed_costs_of_other_laws_are_refused() {
+        let mut collection = collection(&[("a", 1.0, "6.1"); 8]);
+        for (index, curve) in collection.curves.iter_mut().enumerate() {
+            // Most have a slope of a law that is drawn but not named, which is no law to share.
+            curve.law = ["linear", "linear", "quadratic"].get(index).map(|law| (*law).to_owned());
+            curve.outcome = if index == 3 { "flat" } else { "varies" }.to_owned();
+            (curve.slope, curve.fixed) = (Some(Estimate::bare(5.0)), Some(Estimate::bare(5.0)));
+        }
+        for quantity in [Quantity::Slope, Quantity::Fixed] {
+            let found = trends(&collection, &[quantity], Over::Dates);
+            assert_eq!(found[0].point_count(), 2);
+            let told: Vec<&str> = found[0].refused.iter().take(3).map(|one| one.reason.as_str()).collect();
+            let linear = "that of the others linear";
+            let laws = ["quadratic", "constant", "not named"].map(|law| format!("its law is {law}, {linear}"));
+            assert_eq!(told, laws);
+        }
+        assert_eq!(trends(&collection, &[COST], Over::Dates)[0].point_count(), 8);
+        collection.curves.drain(..3);
+        collection.curves.iter_mut().for_each(|curve| curve.outcome = "flat".to_owned());
+        assert_eq!(trends(&collection, &[Quantity::Fixed], Over::Dates)[0].point_count(), 5);
     }
 
     /// Guards against many curves of one collection showing a change by chance.
