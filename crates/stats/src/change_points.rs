@@ -13,6 +13,7 @@ use crate::Estimate;
 use crate::growth::student;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
+use std::ops::Range;
 
 /// The fewest records of a level: with fewer, one disturbed record is half of a level.
 pub const SIDE_MIN: usize = 3;
@@ -41,18 +42,19 @@ pub struct ChangePoint {
 ///
 /// `values` are on a scale on which equal effects are equal differences: logarithms of costs. `histories` is the number
 /// of histories that are searched together: in all of them together, at most `level` (for example 0.05) of the
-/// collections without any change show one.
+/// collections without any change show one, if their values differ independently.
 pub fn change_points(values: &[f64], histories: usize, level: f64) -> Vec<ChangePoint> {
+    let floor = rounding_variance(values);
     let values = winsorised(values);
     let histories = histories.max(1) as f64;
     let mut found = Vec::new();
-    split(&values, 0, values.len(), level / histories, &mut found);
+    split(&values, 0..values.len(), floor, level / histories, &mut found);
     found.sort_unstable();
     moved_to_best(&values, &mut found);
     let bounds: Vec<usize> = std::iter::once(0).chain(found).chain([values.len()]).collect();
     let told = bounds.windows(3).filter_map(|three| {
         let [from, at, to] = *three else { return None };
-        let test = Test::of(&values[from..to], at - from);
+        let test = Test::of(&values[from..to], at - from, floor);
         let p = (test.p() * places(to - from) as f64 * histories).min(1.0);
         Some(ChangePoint { index: at, difference: test.difference(), p })
     });
@@ -77,14 +79,24 @@ fn places(len: usize) -> usize {
 }
 
 /// Splits the values from `from` to `to` where they differ, and both sides again.
-fn split(values: &[f64], from: usize, to: usize, level: f64, found: &mut Vec<usize>) {
+fn split(values: &[f64], range: Range<usize>, floor: f64, level: f64, found: &mut Vec<usize>) {
+    let Range { start: from, end: to } = range;
     let Some(at) = best(values, from, to) else { return };
-    if Test::of(&values[from..to], at - from).p() * places(to - from) as f64 >= level {
+    if Test::of(&values[from..to], at - from, floor).p() * places(to - from) as f64 >= level {
         return;
     }
     found.push(at);
-    split(values, from, at, level, found);
-    split(values, at, to, level, found);
+    split(values, from..at, floor, level, found);
+    split(values, at..to, floor, level, found);
+}
+
+/// The variance of rounding to the grid of the values: a twelfth of its step squared. The step is the smallest
+/// difference between two values, so it is nothing next to the variance of values that are on no grid.
+fn rounding_variance(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let steps = sorted.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > ROUNDING);
+    steps.reduce(f64::min).map_or(0.0, |step| step * step / 12.0)
 }
 
 /// Returns the place that splits the values from `from` to `to` best: where the sums of squares around both means are
@@ -129,29 +141,26 @@ struct Test {
 }
 
 impl Test {
-    /// The test of the values before index `at` against those from it on. Both sides have at least one value, and
-    /// together at least three.
-    fn of(values: &[f64], at: usize) -> Self {
+    /// The test of the values before index `at` against those from it on, whose variance is at least `floor`. Both sides
+    /// have at least one value, and together at least three.
+    fn of(values: &[f64], at: usize, floor: f64) -> Self {
         let (before, after) = values.split_at(at);
         let mean = |side: &[f64]| side.iter().sum::<f64>() / side.len() as f64;
         let squares = |side: &[f64], mean: f64| side.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
         let (a, b) = (mean(before), mean(after));
         let freedom = values.len() as f64 - 2.0;
-        let variance = (squares(before, a) + squares(after, b)) / freedom;
+        let variance = ((squares(before, a) + squares(after, b)) / freedom).max(floor);
         let error = (variance * (1.0 / before.len() as f64 + 1.0 / after.len() as f64)).sqrt();
         Self { difference: b - a, error, freedom }
     }
 
-    /// The two-sided p value.
+    /// The two-sided p value, never zero: only counts without error differ for certain.
     fn p(&self) -> f64 {
-        if self.difference.abs() <= ROUNDING {
+        if self.difference.abs() <= ROUNDING || self.error <= 0.0 {
             return 1.0;
         }
-        if self.error <= 0.0 {
-            return 0.0;
-        }
         let tail = |t: f64| StudentsT::new(0.0, 1.0, self.freedom).map_or(1.0, |law| law.cdf(-t));
-        2.0 * tail((self.difference / self.error).abs())
+        (2.0 * tail((self.difference / self.error).abs())).max(f64::MIN_POSITIVE)
     }
 
     /// The difference of the means, 95%.
@@ -226,6 +235,21 @@ mod tests {
         for len in 0..2 * SIDE_MIN {
             assert_eq!(change_points(&history(&[(len / 2, 0.0), (len - len / 2, 9.0)], 4), 1, 0.05), []);
         }
+    }
+
+    /// Guards against cliffs at n = 1,001 and 1,002 being told as a certain change, because no value differs from its
+    /// neighbours. A large step is still found.
+    #[test]
+    fn values_on_a_grid_are_not_without_error() {
+        let grid = |low: f64, high: f64| [low, low, low, high, high, high].map(f64::ln);
+        assert_eq!(change_points(&grid(1001.0, 1002.0), 10, 0.05), []);
+        let p = change_points(&grid(1001.0, 1002.0), 1, 1.0)[0].p;
+        assert!(p > 0.001 && p < 0.1, "{p}");
+        let mut values: Vec<f64> = [1001.0, 1002.0].iter().cycle().take(20).map(|n: &f64| n.ln()).collect();
+        assert_eq!(change_points(&values, 1, 0.05), []);
+        values.extend([2001.0_f64, 2002.0, 2001.0].map(f64::ln));
+        let found = change_points(&values, 10, 0.05);
+        assert!(found.len() == 1 && found[0].index == 20 && found[0].p > 0.0, "{found:?}");
     }
 
     /// Guards against many curves that are searched together showing changes by chance.
