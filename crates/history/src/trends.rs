@@ -41,7 +41,7 @@ pub fn trends(collection: &Collection, quantities: &[Quantity], over: Over) -> V
     let every = curves.into_values().flat_map(|held| quantities.iter().map(move |one| Draft::new(held.clone(), *one)));
     let mut drafts: Vec<Draft<'_>> = every.collect();
     drafts.retain(|draft| !draft.values.is_empty());
-    let searched = if over == Over::Dates { drafts.iter().map(Draft::history_count).sum() } else { 0 };
+    let searched = if over == Over::Dates { drafts.iter().map(Draft::tested_count).sum() } else { 0 };
     drafts.into_iter().map(|draft| draft.trend(over, searched)).collect()
 }
 
@@ -140,9 +140,19 @@ impl<'a> Draft<'a> {
         Self { first: held[0], quantity, unit: held[0].entry.unit, values, refused }
     }
 
-    /// The number of histories in which a change can be found.
-    fn history_count(&self) -> usize {
-        self.by_host().values().filter(|values| values.len() >= 2 * SIDE_MIN).count()
+    /// The number of histories that are tested: values without an error need no test.
+    fn tested_count(&self) -> usize {
+        let is_tested = |values: &&Vec<&Value<'_>>| !self.is_exact() && self.is_searched(values.len());
+        self.by_host().values().filter(is_tested).count()
+    }
+
+    fn is_exact(&self) -> bool {
+        self.quantity.is_exact(self.unit)
+    }
+
+    /// Whether a change can be found in so many values.
+    fn is_searched(&self, count: usize) -> bool {
+        count >= if self.is_exact() { 2 } else { 2 * SIDE_MIN }
     }
 
     /// The values of each host, in order of time.
@@ -188,7 +198,8 @@ impl<'a> Draft<'a> {
             };
             let points: Vec<Point> = values.iter().map(point).collect();
             let changes = self.changes(&values, &points, searched);
-            lines.push(Line { name: host.to_owned(), points, changes });
+            let is_searched = self.is_searched(points.len());
+            lines.push(Line { name: host.to_owned(), points, is_searched, changes });
         }
         lines.sort_by_key(|line| std::cmp::Reverse(line.points.len()));
         lines
@@ -227,7 +238,7 @@ impl<'a> Draft<'a> {
             }
         };
         let points = groups.into_values().map(point).collect();
-        vec![Line { name: String::new(), points, changes: Vec::new() }]
+        vec![Line { name: String::new(), points, is_searched: false, changes: Vec::new() }]
     }
 }
 
@@ -369,7 +380,9 @@ mod tests {
         let collection = collection(&records);
         let dates = trends(&collection, &[COST], Over::Dates);
         assert_eq!((dates[0].lines.len(), dates[0].change_count()), (2, 0));
+        assert_eq!(dates[0].searched_count(), 2);
         let hosts = trends(&collection, &[COST], Over::Hosts);
+        assert_eq!(hosts[0].searched_count(), 0);
         let points: Vec<(&str, usize)> =
             hosts[0].lines[0].points.iter().map(|point| (point.name.as_str(), point.record_count)).collect();
         assert_eq!(points, [("a", 10), ("b", 10)]);
@@ -431,6 +444,16 @@ mod tests {
         collection.curves.drain(..3);
         collection.curves.iter_mut().for_each(|curve| curve.outcome = "flat".to_owned());
         assert_eq!(trends(&collection, &[Quantity::Fixed], Over::Dates)[0].point_count(), 5);
+    }
+
+    /// Guards against a history being counted as searched that is too short for a change.
+    #[test]
+    fn short_histories_are_not_searched() {
+        let mut collection = collection(&[("a", 1.0, "6.1"); 5]);
+        let searched = |collection: &Collection| trends(collection, &[COST], Over::Dates)[0].searched_count();
+        assert_eq!(searched(&collection), 0);
+        collection.entries.iter_mut().for_each(|entry| entry.unit = Unit::Instructions);
+        assert_eq!(searched(&collection), 1);
     }
 
     /// Guards against many curves of one collection showing a change by chance.

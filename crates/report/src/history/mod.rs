@@ -116,6 +116,8 @@ pub struct Line {
     pub name: String,
     /// The values in order.
     pub points: Vec<Point>,
+    /// Whether changes were searched: over dates, if there are enough values.
+    pub is_searched: bool,
     /// The changes.
     pub changes: Vec<Change>,
 }
@@ -203,6 +205,11 @@ impl Trend {
             Over::Kernels => "kernels",
         };
         format!("{} over {over}", self.quantity)
+    }
+
+    /// Returns the number of histories in which changes were searched.
+    pub fn searched_count(&self) -> usize {
+        self.lines.iter().filter(|line| line.is_searched).count()
     }
 
     /// Returns the number of changes on all lines.
@@ -294,7 +301,7 @@ mod tests {
             quantity: "cost at n = 1,000".to_owned(),
             kind: Kind::Cost(Unit::Time),
             over: Over::Dates,
-            lines: vec![Line { name: "a host".to_owned(), points, changes: vec![change] }],
+            lines: vec![Line { name: "a host".to_owned(), points, is_searched: true, changes: vec![change] }],
             refused: vec![LeftOut { path: "x.ndjson".to_owned(), reason: "counts instructions".to_owned() }],
         }
     }
@@ -313,7 +320,8 @@ mod tests {
     /// Guards against noise that fills the height of a chart.
     #[test]
     fn a_level_without_a_change_looks_like_one() {
-        let line = Line { name: String::new(), points: vec![point(0, 100.0), point(1, 100.4)], changes: Vec::new() };
+        let points = vec![point(0, 100.0), point(1, 100.4)];
+        let line = Line { name: String::new(), points, is_searched: false, changes: Vec::new() };
         let scale = Scale::of(&[line], Kind::Factor);
         assert!((scale.place(100.4) - scale.place(100.0)).abs() < 0.05);
         assert!((scale.place(1e9) - 1.0).abs() < 1e-12 && scale.place(0.0).abs() < 1e-12);

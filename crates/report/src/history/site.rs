@@ -151,10 +151,11 @@ fn changes(site: &Site) -> Markup {
         all.extend(trend.lines.iter().flat_map(|line| &line.changes).map(|change| (trend, change)));
     }
     all.sort_by(|a, b| b.1.started.cmp(&a.1.started));
-    let searched: usize =
-        site.trends.iter().filter(|trend| trend.over == Over::Dates).map(|trend| trend.lines.len()).sum();
+    let searched: usize = site.trends.iter().map(Trend::searched_count).sum();
     html! {
-        @if all.is_empty() {
+        @if all.is_empty() && searched == 0 {
+            p { "No history has enough records for a change point." }
+        } @else if all.is_empty() {
             p { "None in " (searched) @if searched == 1 { " history." } @else { " histories." } }
         } @else {
             ul.changes {
@@ -332,6 +333,18 @@ mod tests {
         let page = subject_page(&site(), "dup");
         assert_eq!(page.matches("<circle").count(), 12);
         assert!(page.contains("x.ndjson") && page.contains("not comparable"));
+    }
+
+    /// Guards against "None in 1 history" where none has enough records.
+    #[test]
+    fn histories_that_are_too_short_are_not_counted_as_searched() {
+        let mut site = site();
+        let line = &mut site.trends[0].lines[0];
+        line.changes.clear();
+        assert!(index_page(&site).contains("None in 1 history."));
+        site.trends[0].lines[0].is_searched = false;
+        let page = index_page(&site);
+        assert!(page.contains("No history has enough records for a change point.") && !page.contains("None in"), "{page}");
     }
 
     /// Guards against a record from elsewhere that names a file outside the site.

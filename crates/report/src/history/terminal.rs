@@ -162,11 +162,8 @@ fn dates(one: &Line, width: usize) -> String {
 fn told(one: &Line, kind: Kind, layout: Layout) -> Vec<String> {
     let count = one.points.len();
     if one.changes.is_empty() {
-        let needed = 2 * landau_stats::change_points::SIDE_MIN;
         let text = match one.spread(kind) {
-            _ if count < needed && !matches!(kind, Kind::Cost(crate::quantity::Unit::Instructions)) => {
-                format!("{count} of the {needed} records that a change point needs")
-            }
+            _ if !one.is_searched => format!("too few records for a change point: {count}"),
             spread => format!("no change point in {count} records; {spread}"),
         };
         return vec![format!("  {text}")];
