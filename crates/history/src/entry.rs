@@ -180,9 +180,10 @@ impl Curve {
         })
     }
 
-    /// Returns the law that the verdict names; "constant" if the cost is flat.
+    /// Returns the law that the verdict names; "constant" if the cost is flat, as method 1 called it.
     pub fn verdict_law(&self) -> Option<&str> {
-        self.law.as_deref().or((self.outcome == "flat").then_some("constant"))
+        let is_flat = matches!(self.outcome.as_str(), "flat" | "constant");
+        self.law.as_deref().or(is_flat.then_some("constant"))
     }
 
     /// Returns the largest n of a point.

@@ -431,7 +431,7 @@ fn tint(text: &str, color: Color, layout: Layout) -> Cell {
 }
 
 /// Makes control characters visible: a record is not trusted to control the terminal.
-pub(crate) fn plain(text: &str) -> String {
+pub fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 

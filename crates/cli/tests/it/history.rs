@@ -94,6 +94,20 @@ fn a_damaged_index_is_made_again_with_a_message() {
     assert!(again.out.starts_with("1 record\n") && again.err.is_empty(), "{again:?}");
 }
 
+/// Guards against a typing error that replaces the pages of something else, or that hides the records.
+#[test]
+fn a_site_does_not_replace_other_pages_or_mark_the_records() {
+    let room = runs(&[KERNELS[0]]);
+    std::fs::create_dir(room.file("www")).unwrap();
+    std::fs::write(room.file("www/index.html"), "<p>mine").unwrap();
+    for output in ["www", "runs", ".", "runs/../runs"] {
+        let ran = room.landau(&["history", "runs", "--site", output]);
+        assert!(ran.status == Some(2) && ran.err.contains("choose another folder"), "{output}: {ran:?}");
+    }
+    assert_eq!(std::fs::read_to_string(room.file("www/index.html")).unwrap(), "<p>mine");
+    assert!(!room.file("www/.landau-site").exists() && !room.file("runs/.landau-site").exists());
+}
+
 #[test]
 fn a_site_has_a_page_for_each_benchmark_and_record_and_is_no_part_of_the_collection() {
     let room = runs(&[KERNELS[0], KERNELS[1]]);

@@ -5,13 +5,26 @@ use crate::status;
 use anyhow::Context;
 use landau_history::{Collection, Quantity, SITE_MARK, trends};
 use landau_report::history::{Over, Row, Site, Trend, index_page, record_path, subject_page, subject_path};
+use landau_report::table::plain;
 use std::path::Path;
 
 /// The folders of a site.
 const FOLDERS: [&str; 3] = ["", "benchmark", "record"];
 
+/// Returns an error if the folder holds something other than a site, or the records themselves.
+fn check_output(folder: &Path, output: &Path) -> anyhow::Result<()> {
+    let Ok(mut entries) = std::fs::read_dir(output) else { return Ok(()) };
+    let (records, place) = (folder.canonicalize()?, output.canonicalize()?);
+    let name = output.display();
+    anyhow::ensure!(!records.starts_with(&place), "{name} holds the records; choose another folder for the site");
+    let is_site = output.join(SITE_MARK).is_file();
+    anyhow::ensure!(is_site || entries.next().is_none(), "{name} is not empty and no site; choose another folder");
+    Ok(())
+}
+
 /// Writes the site. A record's page that is there already is kept.
 pub(super) fn write(collection: &Collection, folder: &Path, output: &Path) -> anyhow::Result<u8> {
+    check_output(folder, output)?;
     for name in FOLDERS {
         let place = output.join(name);
         std::fs::create_dir_all(&place).with_context(|| format!("create {}", place.display()))?;
@@ -44,7 +57,7 @@ fn record_pages(collection: &Collection, folder: &Path, output: &Path) -> anyhow
         let page = record_path(&entry.path, &entry.seal);
         let place = output.join(&page);
         if !place.exists() {
-            status::tell(&format!("page {} of {count}: {}", index + 1, entry.path));
+            status::tell(&format!("page {} of {count}: {}", index + 1, plain(&entry.path)));
             report::write_one(&folder.join(&entry.path), &place)?;
         }
         rows.push(Row { page: Some(page), ..entry.row() });
