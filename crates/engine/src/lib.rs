@@ -14,7 +14,7 @@
 //! | `benchmark` | what a benchmark is |
 //! | `order`, `limit`, `drive`, `entry`, `worker` | the worker's side: orders, refusals, the life of a pass |
 //! | `request`, `size`, `plan`, `pairing`, `availability` | from what was typed to what fits on this host |
-//! | `host`, `scratch`, `affinity` | the machine |
+//! | `host`, `register`, `scratch`, `executed`, `affinity` | the machine, and what earlier runs left on it |
 //! | `worker_process`, `handshake`, `switch` | other programs: workers, what they can measure, the user's commands |
 //! | `driver`, `adaptive`, `sample_writer`, `pass`, `execution`, `run` | the controller's side |
 
@@ -26,6 +26,7 @@ mod drive;
 mod driver;
 mod entry;
 mod error;
+mod executed;
 mod execution;
 #[cfg(test)]
 mod fake;
@@ -60,6 +61,7 @@ pub use availability::{Availability, availability};
 pub use benchmark::{Benchmark, Context, Cost, Phase, ReplayCase, Support, Variant};
 pub use entry::Entry;
 pub use error::Error;
+pub use executed::Executed;
 pub use handshake::consult;
 pub use host::{Pinning, describe as describe_host, describe_in as describe_host_in};
 pub use lab_options::{Fault, StepWindows};

@@ -48,14 +48,13 @@ impl Scratch {
     pub fn create_registered(parent: &Path) -> Result<Self, Error> {
         let mut scratch = Self::create(parent)?;
         // Only the register is missing where it cannot be written.
-        scratch.register = Register::of_user().filter(|register| register.add(&scratch.path).is_ok());
+        scratch.register = register().filter(|register| register.add(&scratch.path).is_ok());
         Ok(scratch)
     }
 
     /// Returns the folders in the user's register that runs have left behind anywhere when they were killed.
     pub fn abandoned() -> Vec<PathBuf> {
-        let folders = Register::of_user().map(|register| register.folders()).unwrap_or_default();
-        folders.into_iter().filter(|folder| is_own_folder(folder) && is_abandoned(folder)).collect()
+        registered().into_iter().filter(|folder| is_own_folder(folder) && is_abandoned(folder)).collect()
     }
 
     /// Returns the folders of runs that have left the host switched: those in the user's register, and those in the
@@ -65,8 +64,7 @@ impl Scratch {
         let here = here.into_iter().flatten().flatten().map(|entry| entry.path());
         let is_ours =
             |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(PREFIX.as_bytes()));
-        let folders = Register::of_user().map(|register| register.folders()).unwrap_or_default();
-        let all: BTreeSet<PathBuf> = here.filter(is_ours).chain(folders).collect();
+        let all: BTreeSet<PathBuf> = here.filter(is_ours).chain(registered()).collect();
         all.into_iter().filter(|folder| is_own_folder(folder) && is_switched(folder) && is_abandoned(folder)).collect()
     }
 
@@ -90,9 +88,19 @@ impl Drop for Scratch {
     }
 }
 
+/// Returns the user's register of folders.
+fn register() -> Option<Register> {
+    Register::of_user("scratch")
+}
+
+/// Returns the folders in the user's register.
+fn registered() -> Vec<PathBuf> {
+    register().map(|register| register.lines()).unwrap_or_default().into_iter().map(PathBuf::from).collect()
+}
+
 /// Removes the folders of runs that have ended: no process holds their locks.
 fn remove_abandoned(parent: &Path) {
-    let register = Register::of_user();
+    let register = register();
     let Ok(entries) = std::fs::read_dir(parent) else {
         return;
     };
@@ -103,9 +111,9 @@ fn remove_abandoned(parent: &Path) {
             && !is_switched(&entry.path())
             && is_abandoned(&entry.path())
             && std::fs::remove_dir_all(entry.path()).is_ok()
-            && let Some(register) = register.as_ref().filter(|register| register.folders().contains(&entry.path()))
+            && let Some(register) = register.as_ref().filter(|register| register.lines().contains(&entry.path().into()))
         {
-            let _ = register.remove(&entry.path());
+            let _ = register.remove(entry.path());
         }
     }
 }

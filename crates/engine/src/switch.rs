@@ -22,8 +22,9 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// How often a running command is looked at, between two passes.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The marker's name in the scratch folder, and that of the file for what a command says.
+/// The marker's name in the scratch folder, that of an unfinished one, and that of the file for what a command says.
 const MARKER: &str = "switched";
+const MARKER_TORN: &str = "switched.torn";
 const COMPLAINT: &str = "switch-stderr";
 
 /// Opens no link, and does not wait for the other end of a named pipe.
@@ -95,7 +96,10 @@ impl Switch {
         let text = serde_json::to_vec(&marker).map_err(|error| failed(error.into()))?;
         let mut options = File::options();
         options.write(true).create(true).truncate(true).mode(0o600).custom_flags(GUARD);
-        options.open(self.folder.join(MARKER)).and_then(|mut file| file.write_all(&text)).map_err(failed)?;
+        // Renamed when it is whole: a torn marker would stop every later run.
+        let (torn, marker) = (self.folder.join(MARKER_TORN), self.folder.join(MARKER));
+        options.open(&torn).and_then(|mut file| file.write_all(&text)).map_err(failed)?;
+        std::fs::rename(torn, marker).map_err(failed)?;
         // A command that fails may have done a part of its work, so it is undone too.
         self.is_on = true;
         run("--switch", &self.commands.command, &self.folder, interrupted)

@@ -7,12 +7,13 @@ use crate::command::{report, show};
 use crate::options::{Measurement, benchmark_of, whole_seconds};
 use crate::progress::Progress;
 use crate::{status, terminal};
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use landau_bench::REGISTRY;
 use landau_engine::{
-    Adaptive, Changes, Entry, Output, Pinning, Request, Scratch, Session, Study, Switch, Switched, check_space,
+    Adaptive, Changes, Entry, Executed, Output, Pinning, Request, Scratch, Session, Study, Switch, Switched,
+    check_space,
 };
-use landau_record::schema::{End, EndOutcome, Line, Role};
+use landau_record::schema::{End, EndOutcome, Line, Role, Side};
 use landau_record::{Record, Writer};
 use landau_report::compared::Compared;
 use landau_report::{Analysis, Verdicts};
@@ -33,6 +34,7 @@ use std::time::Duration;
                                               the same under two settings of the host
   landau run --resume FILE                    continue an interrupted run
   landau run --resume FILE --until-resolved   add passes to a complete one")]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     #[command(flatten)]
     measurement: Measurement,
@@ -50,6 +52,10 @@ pub(crate) struct Args {
     /// --until-resolved
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "case", "study", "set", "seed", "cpu"])]
     resume: Option<PathBuf>,
+    /// With --resume: execute the commands, programs and environment that FILE names, although no recent run of this user
+    /// has executed them here
+    #[arg(long, requires = "resume")]
+    trust_record: bool,
     /// Repeat the cases whose curves are not resolved until all are, at most 100 times each [default: at most 20 times
     /// the study's passes, for a part of the time that those took, but at least 10 s; not at all with --passes]
     #[arg(long)]
@@ -123,6 +129,12 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(Vec<PathBuf>, Measure
     }
     check_space(&plans, &paths[0])?;
     let mut writers = create(&paths)?;
+    let mut executed = Executed::default();
+    for plan in &plans {
+        let cases = plan.cases.iter().map(|planned| &planned.case);
+        executed.add(&plan.environment, plan.side.as_ref(), cases, REGISTRY);
+    }
+    executed.remember();
     let measured = measure_passes(args, words, &scratch, switch.as_mut(), &mut writers, |outputs, session| {
         landau_engine::run(plans.iter().zip(outputs).collect(), session)
     })?;
@@ -210,6 +222,7 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<(Vec<Pat
             first.pass_count()
         );
     }
+    announce(args, path, &records)?;
     let scratch = scratch_again(args, first)?;
     let side = first.header.side.as_ref();
     let mut switch = side.and_then(|side| Some(Switch::new(side.switch.clone()?, side.run.clone(), &scratch)));
@@ -302,9 +315,9 @@ fn resume_hint(path: &Path) -> String {
     format!("the samples so far are in {0}; continue with landau run --resume {0}", path.display())
 }
 
-/// Creates the folder for the files of benchmarks, and says what earlier runs have left: folders elsewhere, and a host
-/// that is switched over. The one that `run` left switched is restored.
-fn scratch(directory: Option<&Path>, measures_folder: bool, run: Option<&str>) -> anyhow::Result<Scratch> {
+/// Creates the folder for the files of benchmarks, and says what earlier runs have left elsewhere. The host is restored
+/// if the run of `side`, which is resumed, left it switched; else such a host is refused.
+fn scratch(directory: Option<&Path>, measures_folder: bool, side: Option<&Side>) -> anyhow::Result<Scratch> {
     let parent = match directory {
         Some(directory) => std::path::absolute(directory)?,
         None if measures_folder => std::env::current_dir().context("find the current directory; pass --dir")?,
@@ -313,38 +326,68 @@ fn scratch(directory: Option<&Path>, measures_folder: bool, run: Option<&str>) -
     let scratch = Scratch::create_registered(&parent)?;
     let switched = scratch.switched();
     for folder in &switched {
-        restore_or_tell(folder, run)?;
+        restore(folder, side)?;
     }
     for folder in Scratch::abandoned().into_iter().filter(|folder| !switched.contains(folder)) {
         let folder = folder.display();
-        status::tell(&format!("a run that was killed has left {folder}; remove it with: rm -r '{folder}'"));
+        status::tell(&format!("an earlier run has left {folder}; remove it with: rm -r '{folder}'"));
     }
     Ok(scratch)
 }
 
-/// Restores the host if `run` left it switched; else says which command does.
-fn restore_or_tell(folder: &Path, run: Option<&str>) -> anyhow::Result<()> {
+/// Restores the host if the run of `side` left it switched, with the command that its record has.
+fn restore(folder: &Path, side: Option<&Side>) -> anyhow::Result<()> {
     let shown = folder.display();
-    let Some(left) = Switched::of(folder) else { return Ok(()) };
-    if run != Some(left.run.as_str()) {
-        status::tell(&format!(
-            "a run that was killed has left the host switched over; restore it with: {}; then: rm -r '{shown}'",
-            left.restore
-        ));
-        return Ok(());
-    }
+    let Some(left) = Switched::of(folder) else {
+        bail!(
+            "an earlier run left the host switched, and its mark cannot be read; restore the host and remove {shown}"
+        );
+    };
+    let Some(side) = side.filter(|side| side.run == left.run) else {
+        bail!(
+            "an earlier run left the host switched over; restore it with: {}; then: rm -r '{shown}'",
+            left.restore.escape_debug()
+        );
+    };
+    ensure!(
+        side.switch.as_ref().is_some_and(|switch| switch.restore == left.restore),
+        "this run left the host switched, but the command in {shown} that restores it is not that of the record; restore \
+         the host by hand and remove the folder"
+    );
     let failed = || format!("restore the host, which this run left switched; if it is restored, remove {shown}");
     left.restore(folder).with_context(failed)?;
     status::tell(&format!("this run had left the host switched over; restored it with: {}", left.restore));
     Ok(())
 }
 
+/// Says what the resumption of records executes besides this program, before the first of it starts.
+///
+/// # Errors
+///
+/// Fails if no run of this user has executed it, unless the user trusts the records.
+fn announce(args: &Args, path: &Path, records: &[Record]) -> anyhow::Result<()> {
+    let mut executed = Executed::default();
+    for record in records {
+        executed.add(&record.header.environment, record.header.side.as_ref(), &record.cases, REGISTRY);
+    }
+    ensure!(
+        args.trust_record || executed.is_known(),
+        "resuming {} would execute what no recent run of this user has executed here; if you agree, pass \
+         --trust-record:\n{executed}",
+        path.display()
+    );
+    if !executed.is_empty() && !args.quiet {
+        status::tell(&format!("the record names what the run executes:\n{executed}"));
+    }
+    Ok(())
+}
+
 /// Creates the folder for the files of a resumed run, in the same place if its file system is measured.
 fn scratch_again(args: &Args, record: &Record) -> anyhow::Result<Scratch> {
-    let run = record.header.side.as_ref().map(|side| side.run.as_str());
+    let side = record.header.side.as_ref();
     let Some(folder) = record.header.folder() else {
         let is_run = |entry: &&Entry| record.cases.iter().any(|case| case.benchmark == entry.name);
-        return scratch(args.dir.as_deref(), REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder), run);
+        return scratch(args.dir.as_deref(), REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder), side);
     };
     if let Some(directory) = &args.dir
         && std::path::absolute(directory)? != folder
@@ -357,7 +400,7 @@ fn scratch_again(args: &Args, record: &Record) -> anyhow::Result<Scratch> {
             folder.display()
         );
     }
-    scratch(Some(&folder), true, run)
+    scratch(Some(&folder), true, side)
 }
 
 fn pinning(text: &str) -> Result<Pinning, String> {
@@ -376,4 +419,30 @@ pub(crate) fn default_path() -> PathBuf {
 /// Returns a seed that differs from run to run; the record stores it.
 pub(crate) fn random_seed() -> u64 {
     jiff::Timestamp::now().as_microsecond().unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_record::schema::Case;
+
+    /// Guards against a command of a record's setting that is executed unasked.
+    #[test]
+    fn servers_and_their_commands_are_executed_too() {
+        let case = |settings: &str| -> Case {
+            let text = format!(
+                r#"{{"case":0,"benchmark":"request","label":"","about":"","axis":"","caveats":[],"source":"","phases":[],
+                "settings":{settings},"n":1,"annotations":[]}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let executed = |settings: &str| {
+            let mut executed = Executed::default();
+            executed.add(&std::collections::BTreeMap::new(), None, &[case(settings)], REGISTRY);
+            executed.to_string()
+        };
+        assert_eq!(executed(r#"{"command":"none","url":"none"}"#), "");
+        let found = executed(r#"{"command":"evil {port}","url":"http://a/"}"#);
+        assert_eq!(found, "  requests to: http://a/\n  server: evil {port}");
+    }
 }

@@ -3,7 +3,7 @@
 use crate::support::{LANDAU, Ran, Room, eventually, install};
 use landau_record::schema::{EndOutcome, Role};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Runs two sides in the smoke study; the records are `run.base.ndjson` and `run.new.ndjson`.
@@ -234,6 +234,39 @@ fn sigint_restores_the_host_and_keeps_both_records() {
     assert!(value["curves"].as_array().unwrap().iter().all(|one| one["paired"] == true), "{value}");
 }
 
+/// The marker of a run that has left the host switched.
+fn marker(room: &Room) -> PathBuf {
+    let marker = |name: String| room.file(&name).join("switched");
+    room.leftovers().into_iter().map(marker).find(|path| path.exists()).expect("no marker")
+}
+
+/// Runs the program as a user whose runs have executed nothing yet, as one does who was sent a record.
+fn elsewhere(room: &Room, words: &[&str]) -> Ran {
+    Ran::of(room.command(words).env("XDG_STATE_HOME", room.file("other-state")).output().unwrap())
+}
+
+/// Guards against a record as a way to execute something on the machine of whoever continues it.
+#[test]
+fn what_a_record_of_somebody_else_names_is_not_executed() {
+    let room = Room::new();
+    let (_, record) = room.smoke(&["nop", "--passes", "2"]);
+    assert!(record.header.environment.is_empty());
+    let add = |passes| ["run", "--resume", "run.ndjson", "--passes", passes, "--no-report"];
+    let plain = elsewhere(&room, &add("3"));
+    assert!(plain.status == Some(0) && !plain.err.contains("executes"), "{plain:?}");
+    std::fs::remove_file(room.file("run.ndjson")).unwrap();
+    room.smoke(&["nop", "--passes", "2", "--env", "LANDAU_TEST=./evil.so"]);
+    let before = std::fs::read(room.file("run.ndjson")).unwrap();
+    let ran = elsewhere(&room, &add("3"));
+    assert!(ran.status == Some(2) && ran.err.contains("  environment: LANDAU_TEST=./evil.so"), "{ran:?}");
+    assert_eq!(std::fs::read(room.file("run.ndjson")).unwrap(), before);
+    let own = room.landau(&add("3"));
+    assert!(own.status == Some(0) && own.err.contains("names what the run executes"), "{own:?}");
+    let trusted = elsewhere(&room, &[&add("4")[..], &["--trust-record"]].concat());
+    assert_eq!(trusted.status, Some(0), "{trusted:?}");
+    assert_eq!(room.record("run.ndjson").passes_of(0).len(), 4);
+}
+
 /// A killed run cannot restore the host: the next run says what was left, and its own resumption restores it.
 #[test]
 fn sigkill_leaves_the_host_switched_and_the_next_run_says_so() {
@@ -244,10 +277,24 @@ fn sigkill_leaves_the_host_switched_and_the_next_run_says_so() {
     std::fs::remove_file(room.file("hold")).unwrap();
     assert_eq!(host(&room).last().unwrap(), "on");
     let next = room.landau(&["run", "nop", "--study", "smoke", "--output", "n", "--no-report"]);
-    let told = format!("has left the host switched over; restore it with: {RESTORE}");
-    assert!(next.status == Some(0) && next.err.contains(&told), "{next:?}");
+    let told = format!("an earlier run left the host switched over; restore it with: {RESTORE}");
+    assert!(next.status == Some(2) && next.err.contains(&told) && !room.file("n").exists(), "{next:?}");
     assert_eq!(host(&room).last().unwrap(), "on", "another run changes nothing");
+    // Only a command that the record has too is executed.
+    let marker = marker(&room);
+    let text = std::fs::read_to_string(&marker).unwrap();
+    std::fs::write(&marker, text.replace(RESTORE, "echo planted >> host")).unwrap();
     let ran = room.landau(&["run", "--resume", "r.base", "--no-report"]);
+    assert!(ran.status == Some(2) && ran.err.contains("is not that of the record"), "{ran:?}");
+    assert_eq!(host(&room).last().unwrap(), "on");
+    std::fs::write(&marker, text).unwrap();
+    // Nor does a record of somebody else restore it.
+    let ran = elsewhere(&room, &["run", "--resume", "r.base", "--no-report"]);
+    assert!(ran.status == Some(2) && ran.err.contains("pass --trust-record:"), "{ran:?}");
+    assert!(ran.err.contains(&format!("  switch: {HELD}\n  restore: {RESTORE}")), "{ran:?}");
+    assert_eq!(host(&room).last().unwrap(), "on");
+    let ran = room.landau(&["run", "--resume", "r.base", "--no-report"]);
+    assert!(ran.err.contains("the record names what the run executes") && ran.err.contains(RESTORE), "{ran:?}");
     assert!(ran.status == Some(0) && ran.err.contains("had left the host switched over; restored it"), "{ran:?}");
     assert_restored(&room);
     assert_complete(&room);
