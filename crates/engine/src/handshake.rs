@@ -7,13 +7,15 @@
 use crate::worker_process::Launch;
 use crate::{Entry, Error, Plan, Planned, Settings, lanes};
 use landau_record::schema::Skip;
-use landau_sys::descriptor::wait_readable;
+use landau_sys::descriptor::wait_any_readable;
 use landau_sys::process::OwnedChild;
+use landau_sys::stream::set_blocking;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The argument that makes this program answer. It is not for users.
 pub(crate) const ARGUMENT: &str = "__worker_protocol";
@@ -22,10 +24,13 @@ pub(crate) const ARGUMENT: &str = "__worker_protocol";
 const PROTOCOL: u32 = 1;
 
 /// A program that has not answered after this time does not.
-const TIMEOUT_MS: i32 = 10_000;
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often an interruption is looked for, and whether the program has read more of the questions.
+const LOOK_MS: i32 = 10;
 
 /// The longest answer, and the most of what the program may write to standard error.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: usize = 1 << 20;
 
 /// A case that the program is asked about.
 #[derive(Debug, Serialize, Deserialize)]
@@ -86,9 +91,10 @@ fn phases(registry: &[Entry], question: &Question) -> Result<Vec<String>, String
 ///
 /// # Errors
 ///
-/// Fails if the program cannot be started, does not answer, or speaks another protocol.
-pub fn consult(plan: &mut Plan) -> Result<(), Error> {
-    let answer = ask(plan)?;
+/// Fails if the program cannot be started, does not answer, or speaks another protocol, and if `interrupted` returns true
+/// meanwhile.
+pub fn consult(plan: &mut Plan, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
+    let answer = ask(plan, interrupted)?;
     let (mut kept, mut refused) = (Vec::new(), Vec::new());
     for (planned, answer) in std::mem::take(&mut plan.cases).into_iter().zip(answer.cases) {
         match difference(&planned, answer) {
@@ -116,7 +122,7 @@ fn difference(planned: &Planned, answer: Result<Vec<String>, String>) -> Option<
     }
 }
 
-fn ask(plan: &Plan) -> Result<Answer, Error> {
+fn ask(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Answer, Error> {
     let name = plan.program_path().map_or_else(|| "landau".to_owned(), |path| path.display().to_string());
     let refused = |reason: String| Error::Program { path: name.clone(), reason };
     let questions = plan.cases.iter().map(|planned| Question {
@@ -126,8 +132,8 @@ fn ask(plan: &Plan) -> Result<Answer, Error> {
     let questions =
         serde_json::to_string(&questions.collect::<Vec<_>>()).map_err(|error| refused(error.to_string()))?;
     let launch = Launch::of(plan)?;
-    let Reply { answer, complaint, ending } =
-        converse(&mut launch.command(ARGUMENT), &questions).map_err(|error| refused(error.to_string()))?;
+    let reply = converse(&mut launch.command(ARGUMENT), &questions, TIMEOUT, interrupted);
+    let Reply { answer, complaint, ending } = reply.map_err(|error| refused(error.to_string()))?;
     // The loader ignores such a library and starts the program without it: both sides would be equal.
     if let Some(line) = complaint.lines().find(|line| line.contains("cannot be preloaded")) {
         return Err(refused(line.trim().to_owned()));
@@ -160,37 +166,112 @@ struct Reply {
     ending: String,
 }
 
-/// Writes a line to a program, and reads its answer.
-fn converse(command: &mut Command, line: &str) -> std::io::Result<Reply> {
+/// Writes a line to a program, and reads its answer, until the time is over: a program may answer half a line, or read
+/// nothing, and not end.
+fn converse(
+    command: &mut Command,
+    line: &str,
+    timeout: Duration,
+    interrupted: &dyn Fn() -> bool,
+) -> std::io::Result<Reply> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = OwnedChild::spawn_group(command)?;
-    let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    if let Some(mut input) = input {
-        // A program that ends without reading says more by what it wrote.
-        let _ = writeln!(input, "{line}");
-    }
-    let mut answer = String::new();
-    let mut has_answered = false;
-    if let Some(output) = output {
-        has_answered = wait_readable(&output, TIMEOUT_MS)?;
-        if has_answered {
-            BufReader::new(output.take(LONGEST)).read_line(&mut answer)?;
+    let mut questions = Questions::new(child.stdin.take(), format!("{line}\n"))?;
+    let mut answer = Heard::new(child.stdout.take())?;
+    let mut complaint = Heard::new(child.stderr.take())?;
+    let began = Instant::now();
+    while !answer.has_line() {
+        if interrupted() {
+            return Err(std::io::Error::new(ErrorKind::Interrupted, "interrupted while it was asked"));
         }
+        if began.elapsed() >= timeout {
+            break;
+        }
+        questions.write();
+        wait_any_readable([answer.descriptor(), complaint.descriptor()], LOOK_MS)?;
+        answer.read();
+        complaint.read();
     }
-    let ending = ending(&mut child, has_answered)?;
+    let ending =
+        if answer.has_line() { ending(&mut child)? } else { format!("no answer within {} s", timeout.as_secs()) };
     drop(child);
-    let mut complaint = Vec::new();
-    if let Some(errors) = errors {
-        errors.take(LONGEST).read_to_end(&mut complaint)?;
-    }
-    Ok(Reply { answer, complaint: String::from_utf8_lossy(&complaint).into_owned(), ending })
+    // What it wrote last; a process that has left its group may hold the pipe open.
+    complaint.read();
+    Ok(Reply { answer: answer.first_line(), complaint: complaint.text(), ending })
 }
 
-/// Returns how a program ended, in words; it may still run.
-fn ending(child: &mut OwnedChild, has_answered: bool) -> std::io::Result<String> {
-    if !has_answered {
-        return Ok(format!("no answer within {} s", TIMEOUT_MS / 1_000));
+/// The questions on their way to a program.
+struct Questions<W> {
+    input: Option<W>,
+    left: Vec<u8>,
+}
+
+impl<W: Write + AsFd> Questions<W> {
+    fn new(input: Option<W>, text: String) -> std::io::Result<Self> {
+        input.iter().try_for_each(|input| set_blocking(input, false))?;
+        Ok(Self { input, left: text.into_bytes() })
     }
+
+    /// Writes as much as the program takes. One that ends without reading says more by what it wrote.
+    fn write(&mut self) {
+        while let Some(input) = self.input.as_mut().filter(|_| !self.left.is_empty()) {
+            match input.write(&self.left) {
+                Ok(count) if count > 0 => drop(self.left.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                _ => self.left.clear(),
+            }
+        }
+        self.input = None;
+    }
+}
+
+/// What a program has written to a pipe so far.
+struct Heard<R> {
+    pipe: Option<R>,
+    bytes: Vec<u8>,
+}
+
+impl<R: Read + AsFd + AsRawFd> Heard<R> {
+    fn new(pipe: Option<R>) -> std::io::Result<Self> {
+        pipe.iter().try_for_each(|pipe| set_blocking(pipe, false))?;
+        Ok(Self { pipe, bytes: Vec::new() })
+    }
+
+    fn descriptor(&self) -> Option<&dyn AsRawFd> {
+        self.pipe.as_ref().map(|pipe| pipe as &dyn AsRawFd)
+    }
+
+    /// Reads what is there, up to [`LONGEST`] bytes in all.
+    fn read(&mut self) {
+        while let Some(pipe) = &mut self.pipe {
+            let mut chunk = [0; 4096];
+            match pipe.read(&mut chunk) {
+                Ok(count) if count > 0 && self.bytes.len() < LONGEST => self.bytes.extend(&chunk[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // The end, or too much.
+                _ => self.pipe = None,
+            }
+        }
+    }
+
+    /// Returns whether the first line is complete, or nothing will follow it.
+    fn has_line(&self) -> bool {
+        self.pipe.is_none() || self.bytes.contains(&b'\n')
+    }
+
+    fn first_line(&self) -> String {
+        String::from_utf8_lossy(self.bytes.split_inclusive(|&byte| byte == b'\n').next().unwrap_or_default()).into()
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into()
+    }
+}
+
+/// Returns how a program that has answered ended, in words; it may still run.
+fn ending(child: &mut OwnedChild) -> std::io::Result<String> {
     for _ in 0..100 {
         if let Some(status) = child.try_wait()? {
             return Ok(status.to_string());
@@ -225,10 +306,37 @@ mod tests {
     /// Guards against a hang: programs that are no landau read nothing, write something else, or do not end.
     #[test]
     fn what_is_no_landau_is_heard_to_its_end() {
-        let say = |script: &str| converse(Command::new("sh").args(["-c", script]), "[]").unwrap();
+        let say = |script: &str| ask_script(script, "[]", TIMEOUT, &|| false).unwrap();
         let reply = say("echo unknown argument >&2; exit 3");
         assert_eq!((reply.answer.as_str(), reply.ending.as_str()), ("", "exit status: 3"));
         assert_eq!(reply.complaint, "unknown argument\n");
         assert_eq!(say("echo hello; exec sleep 1000").ending, "it still runs");
+    }
+    fn ask_script(
+        script: &str,
+        line: &str,
+        timeout: Duration,
+        interrupted: &dyn Fn() -> bool,
+    ) -> std::io::Result<Reply> {
+        converse(Command::new("sh").args(["-c", script]), line, timeout, interrupted)
+    }
+
+    /// Guards against a hang on half a line, and on questions that nobody reads and that are longer than a pipe holds.
+    #[test]
+    fn a_program_that_stops_half_way_has_not_answered() {
+        let (brief, long) = (Duration::from_secs(1), "x".repeat(1 << 18));
+        for script in ["printf x; exec sleep 300", "exec sleep 300", "setsid sleep 3 & printf x; exec sleep 300"] {
+            let reply = ask_script(script, &long, brief, &|| false).unwrap();
+            assert_eq!(reply.ending, "no answer within 1 s", "{script}");
+            let error = ask_script(script, &long, TIMEOUT * 100, &|| true).err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::Interrupted, "{script}");
+        }
+    }
+
+    #[test]
+    fn long_questions_and_long_complaints_are_passed_on() {
+        let script = "head -c 262144 /dev/zero >&2; head -n 1 | wc -c";
+        let reply = ask_script(script, &"x".repeat(1 << 18), TIMEOUT * 10, &|| false).unwrap();
+        assert_eq!((reply.answer.trim(), reply.complaint.len()), ("262145", 1 << 18));
     }
 }

@@ -150,7 +150,7 @@ pub fn resume(
     }
     for (plan, (record, _)) in plans.iter().zip(&sides) {
         check_space(&plans, Path::new(&record.path))?;
-        check_program(plan, record)?;
+        check_program(plan, record, session.interrupted)?;
     }
     let (records, mut outputs): (Vec<&Record>, Vec<Output<'_>>) = sides.into_iter().unzip();
     for (record, Output { writer, .. }) in records.iter().zip(&mut outputs) {
@@ -172,12 +172,12 @@ pub fn resume(
 }
 
 /// Checks that the program of a side still measures what it did.
-fn check_program(plan: &Plan, record: &Record) -> Result<(), Error> {
+fn check_program(plan: &Plan, record: &Record, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
     if plan.program_path().is_none() {
         return Ok(());
     }
     let mut asked = plan.clone();
-    handshake::consult(&mut asked)?;
+    handshake::consult(&mut asked, interrupted)?;
     let no = |reason: String| Err(Error::NotResumable { path: record.path.clone(), reason });
     if let Some(skip) = asked.skips.get(plan.skips.len()) {
         return no(format!("{}: {}", skip.label, skip.reason));

@@ -303,6 +303,27 @@ fn sigkill_leaves_the_host_switched_and_the_next_run_says_so() {
     assert_eq!(room.leftovers(), Vec::<String>::new());
 }
 
+/// Guards against a run that a program holds up before it has begun: it answers half a line.
+#[test]
+fn a_program_that_does_not_answer_can_be_interrupted() {
+    let room = Room::new();
+    std::fs::write(room.file("script.txt"), "#!/bin/sh\nprintf x; touch asked; exec sleep 300\n").unwrap();
+    install(room.file("script.txt"), &room.file("half"));
+    let words = ["run", "dup", "--study", "smoke", "--output", "r", "--against", "./half"];
+    let mut child = room.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    assert!(eventually(|| room.file("asked").exists()), "the program was not asked");
+    signal(&child, "-TERM");
+    let mut status = None;
+    eventually(|| {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    // SIGKILL has no code.
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    assert!(!room.file("r.base").exists() && room.leftovers().is_empty());
+}
+
 /// The file system is a tmpfs, which root mounts in a namespace.
 #[test]
 fn a_full_disk_restores_the_host_and_both_sides_can_be_resumed() {

@@ -143,7 +143,7 @@ pub(crate) fn plan(
         let mut plan = Plan::resolve(REGISTRY, request, host, clock.clock, free)?;
         plan.environment = against.environment();
         if !plan.environment.is_empty() {
-            consult(&mut plan)?;
+            consult(&mut plan, &is_interrupted)?;
         }
         return Ok((vec![plan], None));
     };
@@ -152,7 +152,7 @@ pub(crate) fn plan(
     let mut switch = against.switch().map(|commands| Switch::new(commands, run.clone(), scratch));
     let mut switched = host.clone();
     if let Some(switch) = &mut switch {
-        switch.turn_on(&|| landau_sys::signal::interrupted().is_some())?;
+        switch.turn_on(&is_interrupted)?;
         switched = describe_host(args.cpu)?.0;
         switch.turn_off()?;
         // Both sides are timed by one clock.
@@ -174,11 +174,15 @@ pub(crate) fn plan(
     }
     for plan in [&mut base, &mut new] {
         if !plan.environment.is_empty() || plan.side.as_ref().is_some_and(|side| side.program.is_some()) {
-            consult(plan)?;
+            consult(plan, &is_interrupted)?;
         }
     }
     pair(&mut base, &mut new);
     Ok((vec![base, new], switch))
+}
+
+fn is_interrupted() -> bool {
+    landau_sys::signal::interrupted().is_some()
 }
 
 fn side(args: &Against, role: Role, run: &str, other: &Path) -> Side {
