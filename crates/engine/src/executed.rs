@@ -110,7 +110,7 @@ mod tests {
         executed.add(&BTreeMap::new(), None, &[], &[]);
         assert!(executed.is_empty() && executed.is_known());
         let switch = Switch { command: "echo 'on'\u{1b}[2K\necho".to_owned(), restore: "off".to_owned() };
-        let program = Some(Program { path: "/other".to_owned(), version: String::new() });
+        let program = Some(Program { path: "/other".to_owned(), version: String::new(), file: None });
         let (run, other) = (String::new(), String::new());
         let side = Side { role: Role::New, run, other, differences: Vec::new(), program, switch: Some(switch) };
         let environment = BTreeMap::from([("LD_PRELOAD".to_owned(), "/x.so".to_owned())]);

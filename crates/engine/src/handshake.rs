@@ -86,15 +86,16 @@ fn phases(registry: &[Entry], question: &Question) -> Result<Vec<String>, String
     Ok((entry.phases_of)(&settings).iter().map(|phase| phase.name.to_owned()).collect())
 }
 
-/// Asks the program of a plan's workers whether it can make the passes. Cases that it cannot measure become skips, and
-/// its version enters the plan.
+/// Asks the program of a plan's workers whether it can make the passes. Cases that it cannot measure become skips; its
+/// version, and the size and the time of its file, enter the plan.
 ///
 /// # Errors
 ///
-/// Fails if the program cannot be started, does not answer, or speaks another protocol, and if `interrupted` returns true
-/// meanwhile.
+/// Fails if the program cannot be started, does not answer, or speaks another protocol, if its file is another one than
+/// the plan says, and if `interrupted` returns true meanwhile.
 pub fn consult(plan: &mut Plan, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
-    let answer = ask(plan, interrupted)?;
+    let launch = Launch::of(plan)?;
+    let answer = ask(plan, &launch, interrupted)?;
     let (mut kept, mut refused) = (Vec::new(), Vec::new());
     for (planned, answer) in std::mem::take(&mut plan.cases).into_iter().zip(answer.cases) {
         match difference(&planned, answer) {
@@ -106,6 +107,7 @@ pub fn consult(plan: &mut Plan, interrupted: &dyn Fn() -> bool) -> Result<(), Er
     plan.skips.extend(refused);
     if let Some(program) = plan.side.as_mut().and_then(|side| side.program.as_mut()) {
         program.version = answer.landau;
+        program.file = launch.file();
     }
     Ok(())
 }
@@ -122,7 +124,7 @@ fn difference(planned: &Planned, answer: Result<Vec<String>, String>) -> Option<
     }
 }
 
-fn ask(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Answer, Error> {
+fn ask(plan: &Plan, launch: &Launch, interrupted: &dyn Fn() -> bool) -> Result<Answer, Error> {
     let name = plan.program_path().map_or_else(|| "landau".to_owned(), |path| path.display().to_string());
     let refused = |reason: String| Error::Program { path: name.clone(), reason };
     let questions = plan.cases.iter().map(|planned| Question {
@@ -131,7 +133,6 @@ fn ask(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Answer, Error> {
     });
     let questions =
         serde_json::to_string(&questions.collect::<Vec<_>>()).map_err(|error| refused(error.to_string()))?;
-    let launch = Launch::of(plan)?;
     let reply = converse(&mut launch.command(ARGUMENT), &questions, TIMEOUT, interrupted);
     let Reply { answer, complaint, ending } = reply.map_err(|error| refused(error.to_string()))?;
     // The loader ignores such a library and starts the program without it: both sides would be equal.

@@ -176,9 +176,12 @@ fn check_program(plan: &Plan, record: &Record, interrupted: &dyn Fn() -> bool) -
     if plan.program_path().is_none() {
         return Ok(());
     }
-    let mut asked = plan.clone();
-    handshake::consult(&mut asked, interrupted)?;
     let no = |reason: String| Err(Error::NotResumable { path: record.path.clone(), reason });
+    let mut asked = plan.clone();
+    match handshake::consult(&mut asked, interrupted) {
+        Err(Error::Program { path, reason }) => return no(format!("{path}, which made its passes: {reason}")),
+        result => result?,
+    }
     if let Some(skip) = asked.skips.get(plan.skips.len()) {
         return no(format!("{}: {}", skip.label, skip.reason));
     }

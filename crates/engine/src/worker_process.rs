@@ -2,6 +2,7 @@
 
 use crate::order::{ARGUMENT, Order, Report, WINDOW};
 use crate::{Error, Plan};
+use landau_record::schema::ProgramFile;
 use landau_sys::descriptor::wait_readable;
 use landau_sys::process::{OwnedChild, this_program};
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ pub(crate) struct Launch {
     environment: BTreeMap<String, String>,
     /// Another program than this one is kept open, so that all passes are made by the same even if its file is
     /// replaced, as a compiler does.
-    _held: Option<File>,
+    held: Option<File>,
 }
 
 impl Launch {
@@ -37,18 +38,36 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// Fails if the program of the plan cannot be opened.
+    /// Fails if the program of the plan cannot be opened, or is another file than the plan says.
     pub(crate) fn of(plan: &Plan) -> Result<Self, Error> {
         let environment = plan.environment.clone();
         let Some(path) = plan.program_path() else {
-            return Ok(Self { program: this_program()?, environment, _held: None });
+            return Ok(Self { program: this_program()?, environment, held: None });
         };
         let refused =
             |error: std::io::Error| Error::Program { path: path.display().to_string(), reason: error.to_string() };
         let file = File::open(path).map_err(refused)?;
         let held = PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
         let program = if held.exists() { held } else { path.to_owned() };
-        Ok(Self { program, environment, _held: Some(file) })
+        let launch = Self { program, environment, held: Some(file) };
+        let then = plan.side.as_ref().and_then(|side| side.program.as_ref()?.file.clone());
+        match (then, launch.file()) {
+            (Some(then), Some(now)) if then != now => Err(Error::Program {
+                path: path.display().to_string(),
+                reason: format!(
+                    "the file was replaced: it had {} bytes, written at {}, and has {} bytes, written at {}",
+                    then.size_bytes, then.modified, now.size_bytes, now.modified
+                ),
+            }),
+            _ => Ok(launch),
+        }
+    }
+
+    /// Returns what tells the file of another program from another build of it.
+    pub(crate) fn file(&self) -> Option<ProgramFile> {
+        let meta = self.held.as_ref()?.metadata().ok()?;
+        let modified = jiff::Timestamp::try_from(meta.modified().ok()?).ok()?;
+        Some(ProgramFile { size_bytes: meta.len(), modified: modified.to_string() })
     }
 
     /// Returns the program as a command with one argument.

@@ -19,7 +19,7 @@ pub use host::{Cache, Clock, Host};
 pub use lab::{Crash, CrashKind, Emulator, Kernel, Lab};
 pub use pass::{CallTags, Chunk, Limit, Outcome, PassEnd, PassStart, Window};
 use serde::{Deserialize, Serialize};
-pub use side::{Program, Role, Side, Switch};
+pub use side::{Program, ProgramFile, Role, Side, Switch};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

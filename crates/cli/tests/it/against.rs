@@ -116,6 +116,31 @@ fn another_program_measures_the_new_side() {
     assert_eq!(room.record("run.new.ndjson").passes_of(0).len(), 5);
 }
 
+/// Guards against a curve whose passes were made by two programs: another build may have the same version.
+#[test]
+fn another_build_of_the_program_does_not_continue_the_run() {
+    let room = Room::new();
+    let script = |comment: &str| {
+        let text = format!("#!/bin/sh\n{comment}exec '{LANDAU}' \"$@\"\n");
+        std::fs::write(room.file("script.txt"), text).unwrap();
+        install(room.file("script.txt"), &room.file("wrapped"));
+    };
+    script("");
+    let ran = smoke(&room, &["dup", "--against", "./wrapped", "--no-report"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let more = |passes| room.landau(&["run", "--resume", "run.new.ndjson", "--passes", passes, "--no-report"]);
+    assert_eq!(more("6").status, Some(0));
+    let before = std::fs::read(room.file("run.new.ndjson")).unwrap();
+    script("# another build\n");
+    let ran = more("7");
+    assert!(
+        ran.status == Some(2) && ran.err.contains("wrapped, which made its passes: the file was replaced"),
+        "{ran:?}"
+    );
+    assert!(!ran.err.contains("continue with"), "{ran:?}");
+    assert_eq!(std::fs::read(room.file("run.new.ndjson")).unwrap(), before);
+}
+
 /// Nothing is measured or written if a side cannot be measured as it was asked for.
 #[test]
 fn a_side_that_cannot_be_measured_is_refused() {

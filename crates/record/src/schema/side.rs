@@ -50,6 +50,18 @@ pub struct Program {
     pub path: String,
     /// The version that it names.
     pub version: String,
+    /// Its file; absent in records made before November 24, 2026, and if the file system has no such times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<ProgramFile>,
+}
+
+/// What tells the file of a program from another build of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramFile {
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// When it was written last, RFC 3339 in UTC.
+    pub modified: String,
 }
 
 /// Commands that change the host for the passes of one side, run by `sh -c`.

@@ -170,7 +170,7 @@ pub(crate) fn plan(
     new.environment.extend(differences.environment);
     if let (Some(path), Some(side)) = (&differences.program, &mut new.side) {
         let path = path.to_str().with_context(|| format!("{}: the path is not UTF-8", path.display()))?;
-        side.program = Some(Program { path: path.to_owned(), version: String::new() });
+        side.program = Some(Program { path: path.to_owned(), version: String::new(), file: None });
     }
     for plan in [&mut base, &mut new] {
         if !plan.environment.is_empty() || plan.side.as_ref().is_some_and(|side| side.program.is_some()) {
