@@ -93,6 +93,17 @@ fn a_parameter_differs_between_the_sides() {
     assert_eq!(of("run.base.ndjson")[0], ("socket".to_owned(), "tcp".to_owned()));
     assert_eq!(of("run.new.ndjson")[0], ("socket".to_owned(), "udp".to_owned()));
     assert!(curve(&compared(&room), "socket")["ratio"]["value"].is_number());
+    // A case names its benchmark, too.
+    for words in [&["--case", "socket.n=20"][..], &["dup", "--case", "socket.n=20"]] {
+        let one = Room::new();
+        let ran = smoke(&one, &[words, &["--against", "socket.type=udp", "--no-report"]].concat());
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let new = one.record("run.new.ndjson").cases;
+        let socket = new.iter().find(|case| case.benchmark == "socket").unwrap();
+        assert_eq!((socket.settings["type"].as_str(), socket.n), ("udp", 20));
+    }
+    let ran = smoke(&room, &["--case", "dup", "--against", "socket.type=udp"]);
+    assert!(ran.status == Some(2) && ran.err.contains("`socket` is not among the benchmarks"), "{ran:?}");
 }
 
 /// Another program makes the passes of the new side, also if it is a script around one, and if its file is replaced

@@ -1,5 +1,6 @@
 //! The two sides of `landau run --against`: in what they differ, where they are recorded, and how they are planned.
 
+use crate::options::benchmark_of;
 use anyhow::{Context, bail, ensure};
 use landau_bench::REGISTRY;
 use landau_engine::{Plan, Request, Scratch, Switch, check_names, consult, describe_host, pair, scratch_free_bytes};
@@ -101,8 +102,10 @@ impl Differences {
     }
 
     /// Checks that the parameters exist, of benchmarks that run.
-    pub(crate) fn check(&self, names: &[String]) -> anyhow::Result<()> {
-        check_names(REGISTRY, names, &self.settings).map_err(|error| match error {
+    fn check(&self, request: &Request) -> anyhow::Result<()> {
+        let of_cases = request.cases.iter().map(|case| benchmark_of(case).to_owned());
+        let names: Vec<String> = request.names.iter().cloned().chain(of_cases).collect();
+        check_names(REGISTRY, &names, &self.settings).map_err(|error| match error {
             landau_engine::Error::BadSetting { text, reason } => anyhow::anyhow!("--against {text}: {reason}"),
             other => other.into(),
         })
@@ -147,7 +150,7 @@ pub(crate) fn plan(
         }
         return Ok((vec![plan], None));
     };
-    differences.check(&request.names)?;
+    differences.check(request)?;
     let run = format!("{} {}", jiff::Timestamp::now(), std::process::id());
     let mut switch = against.switch().map(|commands| Switch::new(commands, run.clone(), scratch));
     let mut switched = host.clone();
