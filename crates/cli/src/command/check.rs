@@ -1,17 +1,18 @@
 //! `landau check`: decides claims about growth by records, for CI and for bisection.
 
 use crate::claims::{cases, resolved};
+use crate::command::run::measure as measure_cases;
 use crate::command::{report, show};
 use crate::{status, terminal};
 use anyhow::{Context, bail, ensure};
 use landau_claims::{ParseError, Placed};
 use landau_engine::Scratch;
 use landau_record::Record;
+use landau_record::schema::EndOutcome;
 use landau_report::Analysis;
 use landau_report::claims::{self, Answer, Checked, Report, Source, junit};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "landau check [OPTIONS] CLAIMS [RECORD]...
@@ -61,7 +62,7 @@ pub(crate) struct Args {
 /// No claim fails, and one is inconclusive; `git bisect run` skips the commit.
 const INCONCLUSIVE: u8 = 125;
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     let (mut placed, records) = read_claims(args)?;
     for one in &mut placed {
         one.claim = resolved(&one.claim).with_context(|| format!("line {}", one.line))?;
@@ -75,8 +76,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     }
     let base = args.base.as_ref().map(|path| Record::read(path)).transpose()?;
     let (measured, records) = if records.is_empty() {
-        let scratch = Scratch::create(&std::env::temp_dir())?;
-        let record = measure(&placed, scratch.path())?;
+        let scratch = Scratch::create_registered(&std::env::temp_dir())?;
+        let record = measure(&placed, scratch.path(), words)?;
         (Some(scratch), vec![record])
     } else {
         (None, records)
@@ -139,16 +140,20 @@ fn parsed(name: &str, text: &str) -> anyhow::Result<Vec<Placed>> {
 }
 
 /// Measures the cases of resolved claims as far as they ask, with the passes of the quick study. Returns the record.
-fn measure(placed: &[Placed], directory: &Path) -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+///
+/// Fails if the run is interrupted or a pass fails: half a run decides nothing.
+fn measure(placed: &[Placed], directory: &Path, words: &[String]) -> anyhow::Result<PathBuf> {
     let record = directory.join("now.landau.ndjson");
-    let mut command = Command::new(landau_sys::process::this_program()?);
-    command.args(["run", "--no-report", "--output"]).arg(&record);
-    for case in cases(placed.iter().map(|one| &one.claim))? {
-        command.arg("--case").arg(case);
+    let cases = cases(placed.iter().map(|one| &one.claim))?;
+    match measure_cases(cases, &record, words).context("measure what the claims are about")? {
+        EndOutcome::Complete | EndOutcome::Cut => Ok(record),
+        EndOutcome::Interrupted => bail!("interrupted; nothing is decided"),
+        EndOutcome::Failed | EndOutcome::Crashed => {
+            bail!("a pass failed, so nothing is decided; `landau run` with a record shows which")
+        }
     }
-    let status = command.stdout(Stdio::null()).status().context("start landau run")?;
-    ensure!(record.exists(), "landau run measured nothing ({status})");
-    Ok(record)
 }
 
 /// Decides each claim by each record.

@@ -134,7 +134,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Queue(args)) => queue::run(&args),
         Some(Command::Show(args)) => show::run(&args),
         Some(Command::Compare(args)) => compare::run(&args),
-        Some(Command::Check(args)) => check::run(&args),
+        Some(Command::Check(args)) => check::run(&args, words),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::History(args)) => history::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),

@@ -79,6 +79,9 @@ pub(crate) struct Args {
     /// Print no progress and no summary
     #[arg(long, short)]
     quiet: bool,
+    /// The record is removed by the command that needs it, so nothing can be resumed.
+    #[arg(skip)]
+    is_temporary: bool,
 }
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
@@ -96,6 +99,15 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         }
         EndOutcome::Failed | EndOutcome::Crashed => status::FAILED,
     })
+}
+
+/// Measures cases for another command, which removes the record, and returns how the run ended. An interruption ends the
+/// run, not the process.
+pub(crate) fn measure(cases: Vec<String>, record: &Path, words: &[String]) -> anyhow::Result<EndOutcome> {
+    catch_interrupts();
+    let output = Some(record.to_owned());
+    let args = Args { case: cases, output, no_report: true, is_temporary: true, ..Args::default() };
+    start(&args, words).map(|(_, (outcome, _))| outcome)
 }
 
 fn start(args: &Args, words: &[String]) -> anyhow::Result<(Vec<PathBuf>, Measured)> {
@@ -198,10 +210,11 @@ fn measure_passes(
     };
     let outputs = writers.iter_mut().zip(&mut assessors);
     let outputs = outputs.map(|(writer, assessor)| Output { writer, assessor: Some(assessor) }).collect();
-    let end = passes(outputs, session).map_err(|error| explain_failure(error, &path))?;
+    let end = passes(outputs, session).map_err(|error| explain_failure(args, error, &path))?;
     let outcome = end.outcome;
     let ended = writers.iter_mut().zip(assessors).map(|(writer, assessor)| {
-        end_record(writer, end.clone(), assessor.into_verdicts()).with_context(|| resume_hint(&path))
+        let ended = end_record(writer, end.clone(), assessor.into_verdicts());
+        if args.is_temporary { ended } else { ended.with_context(|| resume_hint(&path)) }
     });
     Ok((outcome, ended.collect::<Result<_, _>>()?))
 }
@@ -305,8 +318,8 @@ fn end_record(writer: &mut Writer, mut end: End, known: Verdicts) -> anyhow::Res
 }
 
 /// Adds how to continue, unless the run could not be continued in the first place.
-fn explain_failure(error: landau_engine::Error, path: &Path) -> anyhow::Error {
-    let is_refused = matches!(error, landau_engine::Error::NotResumable { .. });
+fn explain_failure(args: &Args, error: landau_engine::Error, path: &Path) -> anyhow::Error {
+    let is_refused = args.is_temporary || matches!(error, landau_engine::Error::NotResumable { .. });
     let error = anyhow::Error::from(error);
     if is_refused { error } else { error.context(resume_hint(path)) }
 }

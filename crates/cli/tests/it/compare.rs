@@ -1,8 +1,9 @@
 //! `landau compare` and `landau check` on records: what they say, as text, JSON and XML, and their exit statuses.
 
-use crate::support::{LANDAU, Ran, Room};
+use crate::support::{LANDAU, Ran, Room, eventually};
 use serde_json::Value;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// A record of the tree: a complete quick study.
 fn sample() -> String {
@@ -217,6 +218,7 @@ fn claims_are_measured_where_there_is_no_record() {
     let ran = room.landau(&["check", "--claim", claims[0], "--claim", claims[1]]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(ran.out.contains("no call was refused up to n = 303 in"), "{ran:?}");
+    assert!(!ran.err.contains("record"), "a record that is gone: {ran:?}");
     let claims =
         ["epoll_ctl.add: no limit", "epoll_ctl.add: < 10s at 200", "bind.range=40000-42001: < 1000000x bind at 50"];
     let words = claims.iter().flat_map(|claim| ["--claim", *claim]);
@@ -227,4 +229,40 @@ fn claims_are_measured_where_there_is_no_record() {
     assert!(text(0).contains("no call was refused up to n = 5,000"), "{}", text(0));
     assert!(text(2).contains("bind range=40000-42001 · bind: ") && text(2).contains("the cost of bind"), "{}", text(2));
     assert_eq!(room.leftovers(), Vec::<String>::new());
+}
+
+/// The processes whose working directory is the room: the program and what it starts.
+fn processes_in(room: &Room) -> usize {
+    let room = room.path().canonicalize().unwrap();
+    let folders = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("cwd"));
+    folders.filter(|folder| std::fs::read_link(folder).is_ok_and(|place| place == room)).count()
+}
+
+/// Guards against a measurement that outlives the command that wants it, and against answers by a part of it.
+#[test]
+fn an_interrupted_check_leaves_no_measurement_behind() {
+    for (signal, status) in [("-TERM", Some(2)), ("-KILL", None)] {
+        let room = Room::new();
+        let mut check = room.command(&["check", "--claim", "fork: no cliff below 3000"]);
+        let mut check = check.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        assert!(eventually(|| !room.leftovers().is_empty() && processes_in(&room) > 1), "nothing is measured");
+        let pid = check.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let mut ended = None;
+        let has_ended = eventually(|| {
+            ended = check.try_wait().unwrap();
+            ended.is_some()
+        });
+        // Before any assertion: the others must not wait for what is left.
+        check.kill().unwrap();
+        let output = check.wait_with_output().unwrap();
+        assert!(has_ended, "{signal}: {output:?}");
+        assert_eq!(ended.unwrap().code(), status, "{signal}: {output:?}");
+        assert!(eventually(|| processes_in(&room) == 0), "{signal}: processes are left");
+        let said = String::from_utf8(output.stderr).unwrap();
+        if status.is_some() {
+            assert!(said.contains("interrupted; nothing is decided") && !said.contains("--resume"), "{said}");
+            assert_eq!(room.leftovers(), Vec::<String>::new());
+        }
+    }
 }
