@@ -5,7 +5,7 @@ use landau_engine::{Event, Observer};
 use landau_lab::kernel::Kernel;
 use landau_lab::observer::KernelObserver;
 use landau_lab::outcome::KernelOutcome;
-use landau_record::schema::{Line, Outcome, PassEnd};
+use landau_record::schema::{Line, Outcome, PassEnd, Role};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::Mutex;
@@ -72,9 +72,9 @@ impl Observer for Progress {
                 self.bar.inc_length(*pass_count as u64);
                 self.round = round_words(*round, *unresolved, *of);
             }
-            Event::PassStarted { label, left, .. } => {
+            Event::PassStarted { label, role, left, .. } => {
                 self.bar.set_prefix(left.map_or("…".to_owned(), time_left));
-                self.bar.set_message(format!("{label}{}", self.round));
+                self.bar.set_message(pass_words(label, *role, &self.round));
             }
             Event::Progress { .. } => self.bar.tick(),
             Event::PassEnded { label, end } => self.ended(label, end),
@@ -184,6 +184,12 @@ impl KernelObserver for Kernels {
     }
 }
 
+/// Returns the words about a pass: the case, the side if there are two, and the round.
+fn pass_words(label: &str, role: Option<Role>, round: &str) -> String {
+    let side = role.map_or(String::new(), |role| format!(" · {}", role.name()));
+    format!("{label}{side}{round}")
+}
+
 /// Returns the words about an adaptive round behind the case's name.
 fn round_words(round: u32, unresolved: usize, of: usize) -> String {
     format!(" · round {}, {unresolved} of {of} curves not resolved", round + 1)
@@ -201,6 +207,12 @@ fn time_left(left: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_side_is_named_if_there_are_two() {
+        assert_eq!(pass_words("bind family=v6", Some(Role::New), " · round 2"), "bind family=v6 · new · round 2");
+        assert_eq!(pass_words("bind", None, ""), "bind");
+    }
 
     /// The event counts rounds from 0, as records do; people count from 1.
     #[test]

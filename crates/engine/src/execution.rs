@@ -353,7 +353,8 @@ impl<'a> Execution<'a> {
         track.writer.append(&Line::Pass(start.clone()))?;
         let label = planned.case.label.as_str();
         let bounds = Bounds { deadline, interrupted: self.means.interrupted };
-        self.means.observer.event(&Event::PassStarted { label, done, of, left });
+        let role = plan.side.as_ref().map(|side| side.role);
+        self.means.observer.event(&Event::PassStarted { label, role, done, of, left });
         let end = track.driver.pass(planned, &start, &bounds, track.writer, self.means.observer)?;
         if !start.is_adaptive() {
             self.planned_time += Duration::from_millis(end.elapsed_ms);

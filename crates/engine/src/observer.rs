@@ -1,6 +1,6 @@
 //! Events of a run, for progress displays. The engine prints nothing.
 
-use landau_record::schema::{Cut, PassEnd, Skip};
+use landau_record::schema::{Cut, PassEnd, Role, Skip};
 use std::time::Duration;
 
 /// An event of a run.
@@ -43,6 +43,8 @@ pub enum Event<'a> {
     PassStarted {
         /// The case.
         label: &'a str,
+        /// The side, if the run measures two.
+        role: Option<Role>,
         /// Passes that have ended.
         done: usize,
         /// All passes of the run.

@@ -75,6 +75,12 @@ fn a_slower_call_is_found_in_its_phase() {
     let value = compared(&room);
     assert_eq!(curve(&value, "dup")["result"], "slower", "{value}");
     assert!(curve(&value, "dup")["ratio"]["value"].as_f64().unwrap() > 3.0, "{value}");
+    // A claim about the ratio has the same interval: its passes are paired too.
+    let there = &curve(&value, "dup")["at"][2];
+    let claim = format!("dup: > 3x base at {}", there["n"]);
+    let words = ["check", "--claim", &claim, "run.new.ndjson", "--base", "run.base.ndjson", "--json"];
+    let checked: Value = serde_json::from_str(&room.landau(&words).out).unwrap();
+    assert_eq!(checked["claims"][0]["curves"][0]["value"], there["ratio"], "{checked}");
     let new = room.record("run.new.ndjson");
     assert!(new.header.environment["LD_PRELOAD"].ends_with("slow.so"));
     assert!(room.record("run.base.ndjson").header.environment.is_empty());
