@@ -66,8 +66,10 @@ impl<'r> Author<'r> {
         let of_each = SHOWN / self.curve.passes.len().max(1);
         let of = |pass: &Pass| {
             let stride = (pass.costs.len() / of_each.max(1)).max(1);
-            let calls = pass.n.iter().zip(&pass.costs).step_by(stride);
-            calls.map(|(n, cost)| (f64::from(*n), *cost as f64)).collect::<Vec<_>>()
+            // The last call too: an axis ends where its run did.
+            let calls = || pass.n.iter().zip(&pass.costs);
+            let last = calls().last().filter(|_| stride > 1);
+            calls().step_by(stride).chain(last).map(|(n, cost)| (f64::from(*n), *cost as f64)).collect::<Vec<_>>()
         };
         self.curve.passes.iter().flat_map(of).collect()
     }

@@ -267,7 +267,8 @@ impl Question {
         let mut why = Vec::new();
         if let (Some(eye), Some(own), None) = (eye, own, mismatch) {
             if let Some(cliff) = cliff_beyond(own, own_n) {
-                conclusion += &format!(" Beyond his axis there is a cliff at n = {}.", count(cliff.n.value));
+                let beyond = format!(" Beyond his axis there is a cliff at n = {}.", count(cliff.n.value));
+                conclusion.push_str(&beyond);
             }
             why = reasons(&eye, own);
         }
