@@ -10,8 +10,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// The most lines that a register holds; the oldest go first. A folder that does not exist stays: its file system may be
-/// mounted again.
+/// The most lines that a register holds; the oldest go first. A folder that does not exist stays: its file system may
+/// be mounted again.
 const MOST: usize = 64;
 
 /// A register of a user.

@@ -52,8 +52,8 @@ pub(crate) struct Args {
     /// --until-resolved
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "case", "study", "set", "seed", "cpu"])]
     resume: Option<PathBuf>,
-    /// With --resume: execute the commands, programs and environment that FILE names, although no recent run of this user
-    /// has executed them here
+    /// With --resume: execute the commands, programs and environment that FILE names, although no recent run of this
+    /// user has executed them here
     #[arg(long, requires = "resume")]
     trust_record: bool,
     /// Repeat the cases whose curves are not resolved until all are, at most 100 times each [default: at most 20 times
@@ -101,8 +101,8 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     })
 }
 
-/// Measures cases for another command, which removes the record, and returns how the run ended. An interruption ends the
-/// run, not the process.
+/// Measures cases for another command, which removes the record, and returns how the run ended. An interruption ends
+/// the run, not the process.
 pub(crate) fn measure(cases: Vec<String>, record: &Path, words: &[String]) -> anyhow::Result<EndOutcome> {
     catch_interrupts();
     let output = Some(record.to_owned());
@@ -364,8 +364,8 @@ fn restore(folder: &Path, side: Option<&Side>) -> anyhow::Result<()> {
     };
     ensure!(
         side.switch.as_ref().is_some_and(|switch| switch.restore == left.restore),
-        "this run left the host switched, but the command in {shown} that restores it is not that of the record; restore \
-         the host by hand and remove the folder"
+        "this run left the host switched, but the command in {shown} that restores it is not that of the record; \
+         restore the host by hand and remove the folder"
     );
     let failed = || format!("restore the host, which this run left switched; if it is restored, remove {shown}");
     left.restore(folder).with_context(failed)?;
@@ -444,8 +444,8 @@ mod tests {
     fn servers_and_their_commands_are_executed_too() {
         let case = |settings: &str| -> Case {
             let text = format!(
-                r#"{{"case":0,"benchmark":"request","label":"","about":"","axis":"","caveats":[],"source":"","phases":[],
-                "settings":{settings},"n":1,"annotations":[]}}"#
+                r#"{{"case":0,"benchmark":"request","label":"","about":"","axis":"","caveats":[],"source":"",
+                "phases":[],"settings":{settings},"n":1,"annotations":[]}}"#
             );
             serde_json::from_str(&text).unwrap()
         };
