@@ -68,7 +68,7 @@ impl<'r> Author<'r> {
             let stride = (pass.costs.len() / of_each.max(1)).max(1);
             // The last call too: an axis ends where its run did.
             let calls = || pass.n.iter().zip(&pass.costs);
-            let last = calls().last().filter(|_| stride > 1);
+            let last = calls().next_back().filter(|_| stride > 1);
             calls().step_by(stride).chain(last).map(|(n, cost)| (f64::from(*n), *cost as f64)).collect::<Vec<_>>()
         };
         self.curve.passes.iter().flat_map(of).collect()
