@@ -205,12 +205,25 @@ impl<'a> Draft<'a> {
         lines
     }
 
+    /// Returns the distance of two neighbouring values on the logarithmic scale: costs are whole nanoseconds, and
+    /// cliffs and limits whole numbers of objects. Other values are on no grid.
+    fn step(&self, points: &[Point]) -> f64 {
+        let smallest = points.iter().map(|point| point.value).fold(f64::INFINITY, f64::min);
+        match self.quantity {
+            Quantity::Cost { .. } | Quantity::Cliff | Quantity::Limit if smallest >= 1.0 => 1.0 / smallest,
+            _ => 0.0,
+        }
+    }
+
     fn changes(&self, values: &[&Value<'_>], points: &[Point], searched: usize) -> Vec<Change> {
         let kind = self.quantity.kind(self.unit);
         let scale = |point: &Point| if kind.is_ratio() { point.value.ln() } else { point.value };
         let numbers: Vec<f64> = points.iter().map(scale).collect();
-        let found: Vec<ChangePoint> =
-            if self.is_exact() { exact_change_points(&numbers) } else { change_points(&numbers, searched, LEVEL) };
+        let found: Vec<ChangePoint> = if self.is_exact() {
+            exact_change_points(&numbers)
+        } else {
+            change_points(&numbers, self.step(points), searched, LEVEL)
+        };
         let told = |change: &ChangePoint| {
             let facts = differences(values[change.index - 1].held.entry, values[change.index].held.entry);
             Change::new(change, kind, &points[change.index], facts)
@@ -421,8 +434,8 @@ mod tests {
         );
     }
 
-    /// Guards against slopes per n and per n² being compared as if they were one quantity, and against the fixed costs of
-    /// flat curves being lost, whose verdict names no law.
+    /// Guards against slopes per n and per n² being compared as one quantity, and against the fixed costs of flat
+    /// curves being lost, whose verdict names no law.
     #[test]
     fn slopes_and_fixed_costs_of_other_laws_are_refused() {
         let mut collection = collection(&[("a", 1.0, "6.1"); 8]);

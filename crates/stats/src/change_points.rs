@@ -43,8 +43,11 @@ pub struct ChangePoint {
 /// `values` are on a scale on which equal effects are equal differences: logarithms of costs. `histories` is the number
 /// of histories that are searched together: in all of them together, at most `level` (for example 0.05) of the
 /// collections without any change show one, if their values differ independently.
-pub fn change_points(values: &[f64], histories: usize, level: f64) -> Vec<ChangePoint> {
-    let floor = rounding_variance(values);
+///
+/// `step` is the distance of two neighbours on that scale if the values lie on a grid, such as counts; else 0. Values
+/// that are rounded to it have an error, a twelfth of its square, also where all of them are equal.
+pub fn change_points(values: &[f64], step: f64, histories: usize, level: f64) -> Vec<ChangePoint> {
+    let floor = step * step / 12.0;
     let values = winsorised(values);
     let histories = histories.max(1) as f64;
     let mut found = Vec::new();
@@ -90,15 +93,6 @@ fn split(values: &[f64], range: Range<usize>, floor: f64, level: f64, found: &mu
     split(values, at..to, floor, level, found);
 }
 
-/// The variance of rounding to the grid of the values: a twelfth of its step squared. The step is the smallest
-/// difference between two values, so it is nothing next to the variance of values that are on no grid.
-fn rounding_variance(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let steps = sorted.windows(2).map(|pair| pair[1] - pair[0]).filter(|step| *step > ROUNDING);
-    steps.reduce(f64::min).map_or(0.0, |step| step * step / 12.0)
-}
-
 /// Returns the place that splits the values from `from` to `to` best: where the sums of squares around both means are
 /// smallest. `None` if there are too few values.
 fn best(values: &[f64], from: usize, to: usize) -> Option<usize> {
@@ -141,8 +135,8 @@ struct Test {
 }
 
 impl Test {
-    /// The test of the values before index `at` against those from it on, whose variance is at least `floor`. Both sides
-    /// have at least one value, and together at least three.
+    /// The test of the values before index `at` against those from it on, whose variance is at least `floor`. Both
+    /// sides have at least one value, and together at least three.
     fn of(values: &[f64], at: usize, floor: f64) -> Self {
         let (before, after) = values.split_at(at);
         let mean = |side: &[f64]| side.iter().sum::<f64>() / side.len() as f64;
@@ -206,7 +200,7 @@ mod tests {
 
     #[test]
     fn two_changes_are_found_with_their_sizes() {
-        let found = change_points(&history(&[(20, 0.0), (15, 0.1), (20, -0.05)], 1), 1, 0.05);
+        let found = change_points(&history(&[(20, 0.0), (15, 0.1), (20, -0.05)], 1), 0.0, 1, 0.05);
         let places: Vec<usize> = found.iter().map(|change| change.index).collect();
         assert_eq!(places, [20, 35], "{found:?}");
         assert!(found[0].difference.holds(0.1) && found[1].difference.holds(-0.15), "{found:?}");
@@ -219,21 +213,21 @@ mod tests {
         for place in [0, 1, 10, 28, 29] {
             let mut values = history(&[(30, 0.0)], 2);
             values[place] += 0.8;
-            assert_eq!(change_points(&values, 1, 0.05), [], "at {place}");
+            assert_eq!(change_points(&values, 0.0, 1, 0.05), [], "at {place}");
         }
         let mut values = history(&[(30, 0.0)], 3);
         (values[14], values[15]) = (0.5, 0.6);
-        assert_eq!(change_points(&values, 1, 0.05), []);
+        assert_eq!(change_points(&values, 0.0, 1, 0.05), []);
     }
 
     /// Guards against an index out of bounds, and against a change shown by values that do not differ.
     #[test]
     fn short_and_constant_histories_have_none() {
         for len in 0..20 {
-            assert_eq!(change_points(&vec![1.5; len], 1, 0.05), []);
+            assert_eq!(change_points(&vec![1.5; len], 0.0, 1, 0.05), []);
         }
         for len in 0..2 * SIDE_MIN {
-            assert_eq!(change_points(&history(&[(len / 2, 0.0), (len - len / 2, 9.0)], 4), 1, 0.05), []);
+            assert_eq!(change_points(&history(&[(len / 2, 0.0), (len - len / 2, 9.0)], 4), 0.0, 1, 0.05), []);
         }
     }
 
@@ -241,14 +235,17 @@ mod tests {
     /// neighbours. A large step is still found.
     #[test]
     fn values_on_a_grid_are_not_without_error() {
+        let step = 1.0 / 1001.0;
         let grid = |low: f64, high: f64| [low, low, low, high, high, high].map(f64::ln);
-        assert_eq!(change_points(&grid(1001.0, 1002.0), 10, 0.05), []);
-        let p = change_points(&grid(1001.0, 1002.0), 1, 1.0)[0].p;
+        assert_eq!(change_points(&grid(1001.0, 1002.0), step, 10, 0.05), []);
+        let p = change_points(&grid(1001.0, 1002.0), step, 1, 1.0)[0].p;
         assert!(p > 0.001 && p < 0.1, "{p}");
+        // A limit that is halved is found among many histories.
+        assert_eq!(change_points(&grid(20_000.0, 10_000.0), 1e-4, 100, 0.05).len(), 1);
         let mut values: Vec<f64> = [1001.0, 1002.0].iter().cycle().take(20).map(|n: &f64| n.ln()).collect();
-        assert_eq!(change_points(&values, 1, 0.05), []);
+        assert_eq!(change_points(&values, step, 1, 0.05), []);
         values.extend([2001.0_f64, 2002.0, 2001.0].map(f64::ln));
-        let found = change_points(&values, 10, 0.05);
+        let found = change_points(&values, step, 10, 0.05);
         assert!(found.len() == 1 && found[0].index == 20 && found[0].p > 0.0, "{found:?}");
     }
 
@@ -256,10 +253,10 @@ mod tests {
     #[test]
     fn more_histories_need_more_evidence() {
         let values = history(&[(12, 0.0), (5, 0.045)], 5);
-        let p = |histories| change_points(&values, histories, 1.0).first().map(|change| change.p);
+        let p = |histories| change_points(&values, 0.0, histories, 1.0).first().map(|change| change.p);
         let (one, ten) = (p(1).unwrap(), p(10).unwrap());
         assert!((ten / one - 10.0).abs() < 1e-9 && one < 0.05, "{one} {ten}");
-        assert_eq!(change_points(&values, 100_000, 0.05), []);
+        assert_eq!(change_points(&values, 0.0, 100_000, 0.05), []);
     }
 
     #[test]

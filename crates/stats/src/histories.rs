@@ -79,7 +79,7 @@ fn row(kind: (f64, bool, usize, usize, f64), histories: usize, seed: u64) -> Row
     let mut row = Row { deviation, is_disturbed, before, after, shift, histories, wrong: 0, found: 0 };
     for trial in 0..histories {
         let values = simulate(&row, seed.wrapping_add(trial as u64));
-        let told = change_points(&values, 1, LEVEL);
+        let told = change_points(&values, 0.0, 1, LEVEL);
         let is_near = |index: usize| after > 0 && index.abs_diff(before) <= NEAR;
         row.found += usize::from(told.iter().any(|change| is_near(change.index)));
         row.wrong += usize::from(told.iter().any(|change| !is_near(change.index)));
