@@ -16,6 +16,7 @@ use landau_engine::{
 use landau_record::schema::{End, EndOutcome, Line, Role, Side};
 use landau_record::{Record, Writer};
 use landau_report::compared::Compared;
+use landau_report::table::plain;
 use landau_report::{Analysis, Verdicts};
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::path::{Path, PathBuf};
@@ -359,7 +360,7 @@ fn restore(folder: &Path, side: Option<&Side>) -> anyhow::Result<()> {
     let Some(side) = side.filter(|side| side.run == left.run) else {
         bail!(
             "an earlier run left the host switched over; restore it with: {}; then: rm -r '{shown}'",
-            left.restore.escape_debug()
+            plain(&left.restore)
         );
     };
     ensure!(
@@ -389,6 +390,7 @@ fn announce(args: &Args, path: &Path, records: &[Record]) -> anyhow::Result<()> 
          --trust-record:\n{executed}",
         path.display()
     );
+    executed.remember();
     if !executed.is_empty() && !args.quiet {
         status::tell(&format!("the record names what the run executes:\n{executed}"));
     }
