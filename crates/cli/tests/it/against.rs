@@ -352,17 +352,13 @@ fn a_program_that_does_not_answer_can_be_interrupted() {
     std::fs::write(room.file("script.txt"), "#!/bin/sh\nprintf x; touch asked; exec sleep 300\n").unwrap();
     install(room.file("script.txt"), &room.file("half"));
     let words = ["run", "dup", "--study", "smoke", "--output", "r", "--against", "./half"];
-    let mut child = room.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    let child = room.command(&words).stderr(Stdio::piped()).spawn().unwrap();
     assert!(eventually(|| room.file("asked").exists()), "the program was not asked");
     signal(&child, "-TERM");
-    let mut status = None;
-    eventually(|| {
-        status = child.try_wait().unwrap();
-        status.is_some()
-    });
-    // SIGKILL has no code.
-    child.kill().unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(2));
+    // Without a look at the signal it waits 10 s and ends with the same status.
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(2) && said.contains("interrupted"), "{:?}: {said}", ended.status);
     assert!(!room.file("r.base").exists() && room.leftovers().is_empty());
 }
 
