@@ -344,7 +344,8 @@ mod tests {
         assert!(index_page(&site).contains("None in 1 history."));
         site.trends[0].lines[0].is_searched = false;
         let page = index_page(&site);
-        assert!(page.contains("No history has enough records for a change point.") && !page.contains("None in"), "{page}");
+        let told = "No history has enough records for a change point.";
+        assert!(page.contains(told) && !page.contains("None in"), "{page}");
     }
 
     /// Guards against a record from elsewhere that names a file outside the site.
