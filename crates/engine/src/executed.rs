@@ -8,7 +8,8 @@ use crate::register::Register;
 use crate::{Entry, Kind};
 use landau_record::schema::{Case, Side};
 use std::collections::BTreeMap;
-use std::fmt;
+use std::path::{Path, PathBuf};
+use std::{fmt, iter};
 
 /// The name of the register.
 const REGISTER: &str = "executed";
@@ -69,20 +70,22 @@ impl Executed {
 
     /// Enters it in the user's register. Without a register the user is asked when the run is resumed.
     pub fn remember(&self) {
-        if let (false, Some(register)) = (self.is_empty(), Register::of_user(REGISTER)) {
-            let _ = register.add(self.entry());
+        let (register, folder) = (Register::of_user(REGISTER), std::env::current_dir());
+        if let (false, Some(register), Ok(folder)) = (self.is_empty(), register, folder) {
+            let _ = register.add(self.entry(&folder));
         }
     }
 
-    /// Returns whether a run of this user has executed all of it, and nothing else.
+    /// Returns whether a run of this user has executed all of it in this folder, and nothing else.
     pub fn is_known(&self) -> bool {
-        let is_entry = |register: Register| register.lines().contains(&self.entry().into());
-        self.is_empty() || Register::of_user(REGISTER).is_some_and(is_entry)
+        let known = |(register, folder): (Register, PathBuf)| register.lines().contains(&self.entry(&folder).into());
+        self.is_empty() || Register::of_user(REGISTER).zip(std::env::current_dir().ok()).is_some_and(known)
     }
 
-    /// The line of the register.
-    fn entry(&self) -> String {
-        self.0.iter().cloned().collect::<serde_json::Value>().to_string()
+    /// The line of the register. It begins with the folder: `./serve.sh` is another program in another folder.
+    fn entry(&self, folder: &Path) -> String {
+        let folder = format!("folder: {folder:?}");
+        iter::once(&folder).chain(&self.0).cloned().collect::<serde_json::Value>().to_string()
     }
 }
 
@@ -103,6 +106,14 @@ impl fmt::Display for Executed {
 mod tests {
     use super::*;
     use landau_record::schema::{Program, Role, Switch};
+
+    #[test]
+    fn a_command_in_another_folder_is_another_entry() {
+        let executed = Executed(vec!["server: ./serve.sh".to_owned()]);
+        let [own, sent] = [Path::new("/home/me/own"), Path::new("/home/me/sent")].map(|folder| executed.entry(folder));
+        assert_ne!(own, sent);
+        assert_eq!(executed.to_string(), "  server: ./serve.sh");
+    }
 
     #[test]
     fn every_command_program_and_variable_is_named() {

@@ -5,9 +5,10 @@
 //! holds what runs have [executed](crate::Executed). Without a home there is no register, and no run fails for it.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
 /// The most lines that a register holds; the oldest go first. A folder that does not exist stays: its file system may
@@ -40,9 +41,16 @@ impl Register {
         self.change(|lines| lines.retain(|other| other != line.as_ref()))
     }
 
-    /// Returns the lines; none if they cannot be read.
+    /// Returns the lines while no other run changes them; none if they cannot be read.
     pub(crate) fn lines(&self) -> Vec<OsString> {
-        fs::read(&self.0).map(|bytes| parse(&bytes)).unwrap_or_default()
+        let read = || {
+            let mut file = File::open(&self.0)?;
+            file.lock_shared()?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            std::io::Result::Ok(parse(&bytes))
+        };
+        read().unwrap_or_default()
     }
 
     /// Changes the lines while no other run does.
@@ -50,8 +58,11 @@ impl Register {
         if let Some(parent) = self.0.parent() {
             fs::create_dir_all(parent)?;
         }
-        let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&self.0)?;
+        let mut options = File::options();
+        let mut file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.0)?;
         file.lock()?;
+        // An earlier version left the mode to the umask; commands and environments are nobody else's business.
+        file.set_permissions(Permissions::from_mode(0o600))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let mut lines = parse(&bytes);
@@ -88,5 +99,6 @@ mod tests {
         let lines = register.lines();
         assert_eq!((lines.first(), lines.last()), (Some(&folder(3).into()), Some(&folder(2).into())));
         assert_eq!(lines.len(), MOST - 1);
+        assert_eq!(fs::metadata(&register.0).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

@@ -386,7 +386,7 @@ fn announce(args: &Args, path: &Path, records: &[Record]) -> anyhow::Result<()> 
     }
     ensure!(
         args.trust_record || executed.is_known(),
-        "resuming {} would execute what no recent run of this user has executed here; if you agree, pass \
+        "resuming {} would execute what no recent run of this user has executed in this folder; if you agree, pass \
          --trust-record:\n{executed}",
         path.display()
     );

@@ -304,6 +304,11 @@ fn what_a_record_of_somebody_else_names_is_not_executed() {
     assert_eq!(std::fs::read(room.file("run.ndjson")).unwrap(), before);
     let own = room.landau(&add("3"));
     assert!(own.status == Some(0) && own.err.contains("names what the run executes"), "{own:?}");
+    // `./evil.so` of a folder that was sent is another file.
+    std::fs::create_dir(room.file("sent")).unwrap();
+    std::fs::copy(room.file("run.ndjson"), room.file("sent/run.ndjson")).unwrap();
+    let sent = Ran::of(room.command(&add("4")).current_dir(room.file("sent")).output().unwrap());
+    assert!(sent.status == Some(2) && sent.err.contains("in this folder"), "{sent:?}");
     let trusted = elsewhere(&room, &[&add("4")[..], &["--trust-record"]].concat());
     assert_eq!(trusted.status, Some(0), "{trusted:?}");
     assert_eq!(room.record("run.ndjson").passes_of(0).len(), 4);
