@@ -7,7 +7,7 @@ use crate::{Analysis, CaseStudy, PhaseStudy, text};
 use landau_record::schema::{Case, Fact};
 use landau_stats::by_eye::{ByEye, Reading, SEEN};
 use landau_stats::quantile::quantile;
-use landau_stats::{Class, Cliff, Curve, Estimate, Outcome, Pass, paired};
+use landau_stats::{Class, Cliff, Curve, Estimate, Options, Outcome, Pass, paired};
 use std::collections::BTreeMap;
 
 /// Settings that a case must have.
@@ -130,6 +130,8 @@ fn largest_n(pass: &Pass) -> Option<f64> {
 pub(super) enum Answer {
     Constant,
     Grows,
+    /// Growth of no more than δ on the study's axis, and more beyond it.
+    Beyond,
     /// A cliff on the study's axis.
     Cliff,
     Falls,
@@ -143,6 +145,7 @@ impl Answer {
         match (phase.verdict.class(), &phase.verdict.all.outcome) {
             (Class::Limit, _) if cliff_beyond(phase, own_n).is_none() => Self::Cliff,
             (_, Outcome::Flat { .. } | Outcome::Small) => Self::Constant,
+            (_, Outcome::Grows { .. }) if is_beyond(phase, own_n) => Self::Beyond,
             (_, Outcome::Grows { .. }) => Self::Grows,
             (_, Outcome::Falls) => Self::Falls,
             (_, Outcome::Varies) => Self::Varies,
@@ -154,7 +157,7 @@ impl Answer {
     pub(super) fn agrees(self, reading: Reading) -> bool {
         matches!(
             (self, reading),
-            (Self::Constant, Reading::Constant)
+            (Self::Constant | Self::Beyond, Reading::Constant)
                 | (Self::Grows | Self::Cliff, Reading::Grows)
                 | (Self::Falls, Reading::Falls)
         )
@@ -164,6 +167,7 @@ impl Answer {
         match self {
             Self::Constant => "O(1)",
             Self::Grows => "growth",
+            Self::Beyond => "O(1) to the end of his axis",
             Self::Cliff => "a cliff",
             Self::Falls => "a falling cost",
             Self::Varies => "a cost that varies",
@@ -261,6 +265,11 @@ pub(super) fn reasons(by_eye: &ByEye, phase: &PhaseStudy<'_>) -> Vec<String> {
         )),
         (Reading::Grows, Answer::Grows, Some(growth)) => {
             why.push(format!("Both see it; the corrected method adds the law and the growth {growth}."));
+            why.extend(at_own_n(own_n, phase));
+        }
+        (_, Answer::Beyond, Some(growth)) => {
+            why.push(format!("The corrected method goes further, and the growth {growth} is beyond his axis."));
+            why.extend(at_own_n(own_n, phase));
         }
         (Reading::Constant, Answer::Constant, Some(growth)) => {
             why.push(format!("The corrected method adds how sure that is: growth {growth}."));
@@ -272,19 +281,22 @@ pub(super) fn reasons(by_eye: &ByEye, phase: &PhaseStudy<'_>) -> Vec<String> {
 
 /// Returns how much of the growth lies within the axis of the study, if the corrected method went further.
 fn at_own_n(own_n: f64, phase: &PhaseStudy<'_>) -> Option<String> {
+    let (n, ratio) = within(own_n, phase)?;
+    Some(format!("To the end of his axis, n = {}, it is {}; the rest is beyond it.", count(n), factor(ratio)))
+}
+
+/// Returns whether growth within the axis of the study is no more than δ, by the cost at its last point.
+fn is_beyond(phase: &PhaseStudy<'_>, own_n: f64) -> bool {
+    within(own_n, phase).is_some_and(|(_, ratio)| ratio <= 1.0 + Options::default().delta)
+}
+
+/// Returns the last judged n on the axis of the study and its cost relative to the start, if the corrected method went
+/// further.
+fn within(own_n: f64, phase: &PhaseStudy<'_>) -> Option<(f64, f64)> {
     let judged = &phase.verdict.all;
-    let (start, end, range) = (judged.start?, judged.end?, judged.range?);
-    if range.1 < NEAR * own_n {
-        return None;
-    }
+    let (start, range) = (judged.start?, judged.range?);
     let point = judged.points.iter().rfind(|point| point.judged && point.n <= own_n)?;
-    Some(format!(
-        "To the end of his axis, n = {}, it is {}; to n = {} it is {}.",
-        count(point.n),
-        factor(point.cost.value / start.value),
-        count(range.1),
-        factor(end.value / start.value)
-    ))
+    (range.1 >= NEAR * own_n).then_some((point.n, point.cost.value / start.value))
 }
 
 /// Returns the median cost of a pass's calls with an n in this range.

@@ -179,7 +179,7 @@ fn conclusion([first, second]: [Option<bool>; 2], [naive, sound]: [Option<Answer
     };
     let grows = match answer {
         Answer::Grows | Answer::Cliff => true,
-        Answer::Constant | Answer::Falls => false,
+        Answer::Constant | Answer::Beyond | Answer::Falls => false,
         Answer::Varies | Answer::Open => {
             let is = if answer == Answer::Varies { "varies without growing" } else { "is not resolved" };
             let text = format!("Open: {} by the first test; the sound test {is} on this machine today.", word(first));

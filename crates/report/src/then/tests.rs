@@ -187,6 +187,18 @@ fn growth_that_both_see_stays() {
     let test = test_of(&bind(rise, &[("bind", UP, |n| 1_000.0 + n)], 3_600), "bind");
     assert_eq!(test.change, Change::Stays, "{test:#?}");
     assert!(test.conclusion.contains("growth by both") && test.conclusion.contains("this kernel differs"), "{test:#?}");
+    assert!(test.why.join(" ").contains("To the end of his axis, n = "), "{test:#?}");
+}
+
+/// Growth that no plot of the author could show contradicts nothing that he saw.
+#[test]
+fn growth_beyond_the_axis_stays() {
+    let beyond: &[(&str, Direction, Cost)] = &[("bind", UP, |n| if n < 2_200.0 { 1_000.0 } else { n - 1_200.0 })];
+    let test = test_of(&bind(FLAT, beyond, 3_600), "bind");
+    assert_eq!(test.change, Change::Stays, "{test:#?}");
+    assert!(test.conclusion.contains("O(1) to the end of his axis by both"), "{}", test.conclusion);
+    let why = test.why.join(" ");
+    assert!(why.contains("is beyond his axis") && why.contains("To the end of his axis, n = "), "{why}");
 }
 
 /// One of the methods alone decides nothing.
