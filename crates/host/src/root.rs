@@ -21,12 +21,12 @@ impl Root {
     }
 
     /// Returns where a path, which begins with `/` or not, is.
-    pub(crate) fn path(&self, path: &str) -> PathBuf {
+    pub fn path(&self, path: &str) -> PathBuf {
         self.prefix.join(path.trim_start_matches('/'))
     }
 
     /// Returns the text of a file, without white space at its end; none if it cannot be read.
-    pub(crate) fn text(&self, path: &str) -> Option<String> {
+    pub fn text(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.path(path)).ok().map(|text| text.trim_end().to_owned())
     }
 
@@ -36,7 +36,7 @@ impl Root {
     }
 
     /// Returns the value of a sysctl by its name, such as `net.core.somaxconn`, with single spaces.
-    pub(crate) fn sysctl(&self, name: &str) -> Option<String> {
+    pub fn sysctl(&self, name: &str) -> Option<String> {
         let text = self.text(&format!("proc/sys/{}", name.replace('.', "/")))?;
         Some(text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
     }
@@ -53,7 +53,7 @@ impl Root {
     }
 
     /// Returns the names in a folder, sorted; none if it cannot be read.
-    pub(crate) fn names(&self, path: &str) -> Vec<String> {
+    pub fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort_unstable();

@@ -1,0 +1,200 @@
+//! The files that make a profile permanent: sysctl.d, limits.d and a drop-in of systemd.
+//!
+//! A file that `landau tune keep` did not write is never replaced, and all are checked before the first is written.
+
+use crate::journal::sync;
+use crate::name::normalized;
+use crate::plan::{Plan, Present};
+use crate::profile::{Profile, Want};
+use crate::{Error, status};
+use landau_host::Root;
+use serde::Serialize;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The beginning of every file that is ours.
+pub(crate) const MARK: &str = "# Written by `landau tune keep";
+
+/// The folder of the file with sysctls.
+const SYSCTLS: &str = "etc/sysctl.d";
+
+/// A file that makes a part of a profile permanent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    /// Its path.
+    pub path: PathBuf,
+    /// What it says.
+    pub text: String,
+    /// What makes it take effect before the next start.
+    pub effect: &'static str,
+    /// Whether it says this already.
+    pub unchanged: bool,
+}
+
+/// Returns the files of a profile, without writing them.
+///
+/// # Errors
+///
+/// Fails if one of them exists and is not ours.
+pub fn keep(root: &Root, profile: &Profile) -> Result<Vec<Kept>, Error> {
+    let plan = Plan::of(root, profile, &[]);
+    let name = format!("90-landau-{}.conf", profile.name);
+    let limits: Vec<&Want> = profile.wants.iter().filter(|want| want.is_limit()).collect();
+    let texts = [
+        (SYSCTLS, sysctls(root, profile, &plan, &name), "sysctl --system"),
+        ("etc/security/limits.d", limits_of_sessions(&limits), "it holds for sessions from the next login on"),
+        ("etc/systemd/system.conf.d", limits_of_services(&limits), "systemctl daemon-reexec, then restart services"),
+    ];
+    let mut kept = Vec::new();
+    for (folder, body, effect) in texts {
+        if body.is_empty() {
+            continue;
+        }
+        let path = root.path(&format!("{folder}/{name}"));
+        let text = format!("{MARK} {}`. To undo it, remove this file.\n{body}", profile.name);
+        let before = own_text(&path)?;
+        kept.push(Kept { unchanged: before.as_deref() == Some(text.as_str()), path, text, effect });
+    }
+    Ok(kept)
+}
+
+/// The lines of a file of sysctls. What the host has without us is a comment: a file would pin it.
+fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
+    let ours = root.text(&format!("{SYSCTLS}/{name}")).unwrap_or_default();
+    let ours: Vec<(String, String)> = status::settings(&ours).collect();
+    let mut text = String::new();
+    for want in profile.wants.iter().filter(|want| !want.is_limit()) {
+        let is_it = |other: &str| other == want.name;
+        let change = plan.changes.iter().find(|one| is_it(&one.name));
+        let kept = ours.iter().find(|(name, _)| is_it(name)).map(|(_, value)| value);
+        text.push_str(&match (change, plan.present.iter().find(|one| is_it(&one.name)), kept) {
+            (Some(change), _, _) => format!("{} = {}\n", change.name, change.new),
+            (None, Some(_), Some(value)) if want.target(value).is_none() => {
+                format!("{} = {}\n", want.name, normalized(value))
+            }
+            (None, Some(Present { now, wanted, .. }), _) => format!("# {}: {now} here, {wanted} wanted\n", want.name),
+            // An image, or a module that is not loaded: an error is ignored.
+            (None, None, _) => format!("-{} = {}\n", want.name, want.value),
+        });
+    }
+    text
+}
+
+fn limits_of_sessions(limits: &[&Want]) -> String {
+    // `*` is everybody but root.
+    let lines = limits.iter().flat_map(|want| {
+        let line = |who: &str| format!("{who} - {} {}\n", want.name, want.value);
+        [line("*"), line("root")]
+    });
+    lines.collect()
+}
+
+fn limits_of_services(limits: &[&Want]) -> String {
+    if limits.is_empty() {
+        return String::new();
+    }
+    let line = |want: &&Want| format!("DefaultLimit{}={}\n", want.name.to_uppercase(), want.value);
+    format!("[Manager]\n{}", limits.iter().map(line).collect::<String>())
+}
+
+/// Returns the text of a file that is ours; none if there is no file.
+fn own_text(path: &Path) -> Result<Option<String>, Error> {
+    let refused = |reason: &str| Err(Error::Refused { path: path.to_owned(), reason: reason.to_owned() });
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::file(path)(error)),
+        Ok(meta) if !meta.is_file() => return refused("it is not a file; nothing was written"),
+        Ok(_) => {}
+    }
+    let text = fs::read(path).map_err(Error::file(path))?;
+    match String::from_utf8(text) {
+        Ok(text) if text.starts_with(MARK) => Ok(Some(text)),
+        _ => refused("landau tune keep did not write it, so it is not replaced; nothing was written"),
+    }
+}
+
+impl Kept {
+    /// Writes the file, unless it says this already; its folder is created.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file or its folder cannot be written.
+    pub fn write(&self) -> Result<(), Error> {
+        let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else { return Ok(()) };
+        if self.unchanged {
+            return Ok(());
+        }
+        fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        let new_path = folder.join(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o644);
+        let written = options.open(&new_path).and_then(|mut file| {
+            file.write_all(self.text.as_bytes())?;
+            file.sync_all()
+        });
+        let renamed = written.and_then(|()| fs::rename(&new_path, &self.path));
+        if renamed.is_err() {
+            // The error says what went wrong; the new file is all that could be left.
+            let _ = fs::remove_file(&new_path);
+        }
+        renamed.map_err(Error::file(&self.path))?;
+        sync(folder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::plant;
+
+    fn own() -> Profile {
+        let text = "[sysctl]\n\"net.core.somaxconn\" = { at_least = 4096 }\n\"vm.dirty_ratio\" = { at_least = 10 }\n\
+                    \"net.netfilter.nf_conntrack_max\" = 9\n[limits]\nnofile = 65536";
+        Profile::parse("own", "own.toml", text).unwrap()
+    }
+
+    fn host() -> (tempfile::TempDir, Root) {
+        let room = tempfile::tempdir().unwrap();
+        plant(room.path(), "net.core.somaxconn", "128");
+        plant(room.path(), "vm.dirty_ratio", "20");
+        let root = Root::planted(room.path());
+        (room, root)
+    }
+
+    #[test]
+    fn files_are_written_once_and_again_with_the_same_text() {
+        let (room, root) = host();
+        let kept = keep(&root, &own()).unwrap();
+        kept.iter().try_for_each(Kept::write).unwrap();
+        let read = |path: &str| fs::read_to_string(room.path().join(path)).unwrap();
+        let sysctls = read("etc/sysctl.d/90-landau-own.conf");
+        assert!(sysctls.starts_with(MARK) && sysctls.contains("\nnet.core.somaxconn = 4096\n"), "{sysctls}");
+        assert!(sysctls.contains("\n# vm.dirty_ratio: 20 here, at least 10 wanted\n"), "{sysctls}");
+        assert!(sysctls.contains("\n-net.netfilter.nf_conntrack_max = 9\n"), "{sysctls}");
+        assert!(
+            read("etc/security/limits.d/90-landau-own.conf").ends_with("\n* - nofile 65536\nroot - nofile 65536\n")
+        );
+        assert!(
+            read("etc/systemd/system.conf.d/90-landau-own.conf").ends_with("[Manager]\nDefaultLimitNOFILE=65536\n")
+        );
+        // The values take effect; what we keep stays kept.
+        plant(room.path(), "net.core.somaxconn", "4096");
+        assert!(keep(&root, &own()).unwrap().iter().all(|one| one.unchanged));
+    }
+
+    #[test]
+    fn a_file_of_somebody_else_stays_and_nothing_is_written() {
+        let (room, root) = host();
+        let path = room.path().join("etc/systemd/system.conf.d/90-landau-own.conf");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "[Manager]\n").unwrap();
+        let error = keep(&root, &own()).unwrap_err().to_string();
+        assert!(error.contains("did not write it"), "{error}");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &path).unwrap();
+        assert!(keep(&root, &own()).is_err());
+        assert!(!room.path().join(SYSCTLS).exists());
+    }
+}

@@ -1,0 +1,86 @@
+//! The names of settings, and which of them are not touched.
+
+use landau_host::Root;
+use std::path::PathBuf;
+
+/// Settings that a write cannot undo, or that are no state but an action: the beginning of the name, and why.
+const UNTOUCHED: &[(&str, &str)] = &[
+    ("kernel.modules_disabled", "it cannot be undone before the next start"),
+    ("kernel.kexec_load_disabled", "it cannot be undone before the next start"),
+    ("kernel.unprivileged_bpf_disabled", "it cannot be undone before the next start"),
+    ("kernel.yama.", "its largest value cannot be undone before the next start"),
+    ("kernel.core_pattern", "the kernel executes it as root"),
+    ("kernel.modprobe", "the kernel executes it as root"),
+    ("kernel.hotplug", "the kernel executes it as root"),
+    ("kernel.usermodehelper.", "it cannot be undone before the next start"),
+    ("kernel.panic", "it decides what happens to a host that fails"),
+    ("kernel.ns_last_pid", "it is no state: every new process changes it"),
+    ("vm.drop_caches", "it is an action, not a state"),
+    ("vm.compact_memory", "it is an action, not a state"),
+    ("vm.stat_refresh", "it is an action, not a state"),
+    ("vm.dirty_bytes", "writing it sets vm.dirty_ratio to 0; use vm.dirty_ratio"),
+    ("vm.dirty_background_bytes", "writing it sets vm.dirty_background_ratio to 0; use vm.dirty_background_ratio"),
+    ("vm.overcommit_kbytes", "writing it sets vm.overcommit_ratio to 0; use vm.overcommit_ratio"),
+];
+
+/// Checks the name of a sysctl: words of a file below `/proc/sys`, separated by dots.
+///
+/// # Errors
+///
+/// Returns why it is not accepted.
+pub(crate) fn check(name: &str) -> Result<(), String> {
+    let is_word = |word: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        !word.is_empty() && word.bytes().all(is_letter)
+    };
+    if !name.contains('.') || !name.split('.').all(is_word) {
+        return Err("write a sysctl as sysctl(8) does, such as net.core.somaxconn".to_owned());
+    }
+    match UNTOUCHED.iter().find(|(start, _)| name.starts_with(start)) {
+        Some((_, why)) => Err(format!("it is not changed by landau tune: {why}")),
+        None => Ok(()),
+    }
+}
+
+/// Checks a value: one line of printable text.
+///
+/// # Errors
+///
+/// Returns why it is not accepted.
+pub(crate) fn check_value(value: &str) -> Result<(), String> {
+    let is_printable = |byte: u8| (b' '..=b'~').contains(&byte) || byte == b'\t';
+    if value.trim().is_empty() || value.len() > 1024 || !value.bytes().all(is_printable) {
+        return Err("a value is one line of at most 1,024 printable characters".to_owned());
+    }
+    Ok(())
+}
+
+/// Returns the file of a sysctl whose name was checked.
+pub(crate) fn file(root: &Root, name: &str) -> PathBuf {
+    root.path(&format!("proc/sys/{}", name.replace('.', "/")))
+}
+
+/// Returns a value with single spaces between its words: the kernel shows tabs.
+pub(crate) fn normalized(value: &str) -> String {
+    value.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_the_folder_of_sysctls() {
+        for name in ["net.core.somaxconn", "net.ipv4.conf.eth0-1.rp_filter", "vm.dirty_ratio"] {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+        for name in ["", "net", "net..core", "net.../etc", "net/core/somaxconn", "a.b\n", ".a", "a. b"] {
+            assert!(check(name).is_err(), "{name:?}");
+        }
+        let refused = check("vm.dirty_bytes").unwrap_err();
+        assert!(refused.contains("vm.dirty_ratio"), "{refused}");
+        assert!(
+            check_value("4096 131072\t6291456").is_ok() && check_value("1\n2").is_err() && check_value(" ").is_err()
+        );
+    }
+}

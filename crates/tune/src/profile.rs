@@ -1,0 +1,246 @@
+//! A profile: settings and the values that it wants, from a small TOML file.
+
+use crate::name::{check, check_value, normalized};
+use crate::{Error, knob};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The profiles that come with Landau.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("idle", include_str!("profiles/idle.toml")),
+    ("mail", include_str!("profiles/mail.toml")),
+    ("files", include_str!("profiles/files.toml")),
+    ("seed-freebsd-2001", include_str!("profiles/seed-freebsd-2001.toml")),
+    ("seed-linux-2001", include_str!("profiles/seed-linux-2001.toml")),
+    ("empty", include_str!("profiles/empty.toml")),
+];
+
+/// Their names.
+pub const NAMES: [&str; BUILT_IN.len()] = {
+    let mut names = [""; BUILT_IN.len()];
+    let mut place = 0;
+    while place < names.len() {
+        names[place] = BUILT_IN[place].0;
+        place += 1;
+    }
+    names
+};
+
+/// A profile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// Its name; that of the file, without its end, if it is the user's own.
+    pub name: String,
+    /// What it is for.
+    pub about: String,
+    /// What it wants, by name.
+    pub wants: Vec<Want>,
+    /// Changes that belong to it, but that Landau does not make.
+    pub unmapped: Vec<Unmapped>,
+}
+
+/// A setting with the value that a profile wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Want {
+    /// The name of a sysctl, or `nofile` or `nproc` for a resource limit.
+    pub name: String,
+    /// The value, with single spaces.
+    pub value: String,
+    /// Whether a larger value is left alone; of several numbers, each one.
+    pub at_least: bool,
+    /// What it was called where it was suggested.
+    pub source: Option<String>,
+}
+
+/// A change that Landau does not make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unmapped {
+    /// The change.
+    pub tweak: String,
+    /// Why not, and what makes it.
+    pub why: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    #[serde(default)]
+    about: String,
+    #[serde(default)]
+    sysctl: BTreeMap<String, Value>,
+    #[serde(default)]
+    limits: BTreeMap<String, Value>,
+    #[serde(default)]
+    unmapped: Vec<Unmapped>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Value {
+    Plain(Scalar),
+    AtLeast { at_least: Scalar, source: Option<String> },
+    Exactly { value: Scalar, source: Option<String> },
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Scalar {
+    Number(i64),
+    Text(String),
+}
+
+impl Scalar {
+    fn text(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text,
+        }
+    }
+}
+
+impl Profile {
+    /// Returns the profile of that name, or of that file if the word has a `/` or ends in `.toml`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none, or if its text is not that of a profile.
+    pub fn find(word: &str) -> Result<Self, Error> {
+        if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == word) {
+            return Self::parse(name, name, text);
+        }
+        if !word.contains('/') && !word.ends_with(".toml") {
+            return Err(Error::NoProfile(word.to_owned()));
+        }
+        let path = Path::new(word);
+        let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
+        let stem = path.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
+        Self::parse(&stem, word, &text)
+    }
+
+    /// Parses the text of a profile; `path` names it in errors.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the text is not that of a profile, or names a setting that Landau does not change.
+    pub fn parse(name: &str, path: &str, text: &str) -> Result<Self, Error> {
+        let refused = |reason: String| Error::Profile { path: path.to_owned(), reason };
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if name.is_empty() || !name.bytes().all(is_plain) || name.starts_with('.') {
+            return Err(refused("name the file with letters, digits, `-`, `_` and `.` only".to_owned()));
+        }
+        let text: Text = toml::from_str(text).map_err(|error| refused(error.to_string().trim_end().to_owned()))?;
+        let mut wants = Vec::new();
+        for (name, value) in text.sysctl {
+            check(&name).map_err(|reason| refused(format!("{name}: {reason}")))?;
+            wants.push(want(name, value).map_err(&refused)?);
+        }
+        for (name, value) in text.limits {
+            if !["nofile", "nproc"].contains(&name.as_str()) {
+                return Err(refused(format!("limits.{name}: the limits are nofile and nproc")));
+            }
+            let want = want(name, value).map_err(&refused)?;
+            if want.value.parse::<u64>().is_err() {
+                return Err(refused(format!("limits.{}: {} is not a number", want.name, want.value)));
+            }
+            wants.push(want);
+        }
+        Ok(Self { name: name.to_owned(), about: text.about, wants, unmapped: text.unmapped })
+    }
+}
+
+fn want(name: String, value: Value) -> Result<Want, String> {
+    let (value, at_least, source) = match value {
+        Value::Plain(value) => (value, false, None),
+        Value::AtLeast { at_least, source } => (at_least, true, source),
+        Value::Exactly { value, source } => (value, false, source),
+    };
+    let value = value.text();
+    check_value(&value).map_err(|reason| format!("{name}: {reason}"))?;
+    let value = normalized(&value);
+    if at_least && numbers(&value).is_none() {
+        return Err(format!("{name}: at_least takes numbers, not `{value}`"));
+    }
+    Ok(Want { name, value, at_least, source })
+}
+
+fn numbers(value: &str) -> Option<Vec<i128>> {
+    value.split(' ').map(|word| word.parse().ok()).collect()
+}
+
+impl Want {
+    /// Returns whether it is a resource limit.
+    pub fn is_limit(&self) -> bool {
+        !self.name.contains('.')
+    }
+
+    /// Returns the value to set where `now` is the present one; none if nothing is to be changed.
+    pub fn target(&self, now: &str) -> Option<String> {
+        let now = normalized(now);
+        let target = match (self.at_least, numbers(&now), numbers(&self.value)) {
+            (true, Some(present), Some(least)) if present.len() == least.len() => {
+                let most = present.iter().zip(&least).map(|(present, least)| present.max(least).to_string());
+                most.collect::<Vec<_>>().join(" ")
+            }
+            // `unlimited`, of a resource limit.
+            (true, None, _) if now == "unlimited" => return None,
+            _ => self.value.clone(),
+        };
+        (target != now).then_some(target)
+    }
+
+    /// Returns what it bounds or decides, and the risk, if that is known.
+    pub(crate) fn known(&self) -> Option<&'static knob::Knob> {
+        knob::find(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every setting of the profiles that come with Landau is explained.
+    #[test]
+    fn profiles_parse_and_their_settings_are_known() {
+        for name in NAMES {
+            let profile = Profile::find(name).unwrap();
+            assert!(!profile.about.is_empty(), "{name}");
+            assert!(name == "empty" || !profile.wants.is_empty(), "{name}");
+            for want in &profile.wants {
+                assert!(want.known().is_some(), "{name}: {} is not in knob.rs", want.name);
+                assert!(!name.starts_with("seed-") || want.source.is_some(), "{name}: {}", want.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_larger_value_is_left_alone_number_by_number() {
+        let want = |value: &str, at_least: bool| Want {
+            name: "net.ipv4.tcp_rmem".to_owned(),
+            value: value.to_owned(),
+            at_least,
+            source: None,
+        };
+        let least = want("0 65535 65535", true);
+        assert_eq!(least.target("4096\t131072\t6291456\n"), None);
+        assert_eq!(least.target("4096 16384 4194304").as_deref(), Some("4096 65535 4194304"));
+        assert_eq!(want("16", false).target("4096").as_deref(), Some("16"));
+        assert_eq!(want("16", false).target("16\n"), None);
+        assert_eq!(want("16", true).target("unlimited"), None);
+    }
+
+    #[test]
+    fn what_is_no_profile_is_refused_with_the_reason() {
+        let error = |text: &str| Profile::parse("own", "own.toml", text).unwrap_err().to_string();
+        assert!(error("[sysctl]\n\"vm.drop_caches\" = 3").contains("an action"));
+        assert!(error("[sysctl]\n\"../../etc/passwd\" = 3").contains("as sysctl(8) does"));
+        assert!(error("[sysctl]\n\"net.core.somaxconn\" = { at_least = \"many\" }").contains("takes numbers"));
+        assert!(error("[limits]\nstack = 1").contains("nofile and nproc"));
+        assert!(error("[limits]\nnofile = \"all\"").contains("not a number"));
+        assert!(error("[sysctls]\n").contains("sysctls"));
+        assert!(Profile::find("idel").unwrap_err().to_string().contains("idle, mail, files"));
+        let own = Profile::parse("own", "own.toml", "[sysctl]\n\"net.core.somaxconn\" = 16").unwrap();
+        assert_eq!((own.wants[0].value.as_str(), own.wants[0].at_least), ("16", false));
+    }
+}

@@ -1,0 +1,156 @@
+//! Which settings differ from the kernel's default or from what the distribution sets, and where that comes from.
+
+use crate::Error;
+use crate::journal::{Journaled, left};
+use crate::keep::MARK;
+use crate::knob;
+use crate::name::normalized;
+use landau_host::Root;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The folders of sysctl.d(5); a file masks those of its name in later folders.
+const FOLDERS: [&str; 5] =
+    ["etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d"];
+
+/// How a host's settings differ from its defaults.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// The version of these members.
+    pub schema: u32,
+    /// The settings that Landau or a file names.
+    pub settings: Vec<Row>,
+    /// What a trial that was killed has left changed.
+    pub left: Option<Journaled>,
+}
+
+/// A setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// The present value; absent if the host does not have it.
+    pub now: Option<String>,
+    /// The kernel's default; absent if it is computed from the memory, or not known to Landau.
+    pub kernel_default: Option<&'static str>,
+    /// What a package of the distribution sets.
+    pub distribution: Option<Source>,
+    /// What the administrator sets.
+    pub administrator: Option<Source>,
+    /// Whether the present value is not the default: that of the distribution, else that of the kernel. Absent if the
+    /// default is not known.
+    pub differs: Option<bool>,
+}
+
+/// A file that sets a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// The value.
+    pub value: String,
+    /// The file.
+    pub file: String,
+    /// Whether `landau tune keep` wrote it.
+    pub ours: bool,
+}
+
+impl Status {
+    /// Reads a host.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is a journal of a trial that cannot be read or trusted.
+    pub fn of(root: &Root) -> Result<Self, Error> {
+        let mut sources: BTreeMap<String, [Option<Source>; 2]> = BTreeMap::new();
+        for knob in knob::sysctls() {
+            sources.insert(knob.name.to_owned(), [None, None]);
+        }
+        for (name, folder) in files(root) {
+            let file = format!("/{folder}/{name}");
+            let text = root.text(&file).unwrap_or_default();
+            let ours = text.starts_with(MARK);
+            let is_administrator = usize::from(!folder.contains("lib/"));
+            for (name, value) in settings(&text) {
+                let source = Source { value, file: file.clone(), ours };
+                sources.entry(name).or_default()[is_administrator] = Some(source);
+            }
+        }
+        let row = |(name, [distribution, administrator]): (String, [Option<Source>; 2])| {
+            row(root, name, distribution, administrator)
+        };
+        let settings = sources.into_iter().map(row).collect();
+        Ok(Self { schema: crate::SCHEMA, settings, left: left(root)? })
+    }
+}
+
+fn row(root: &Root, name: String, distribution: Option<Source>, administrator: Option<Source>) -> Row {
+    let now = root.sysctl(&name);
+    let kernel_default = knob::find(&name).and_then(|knob| knob.default_of(root));
+    let default = distribution.as_ref().map(|source| source.value.as_str()).or(kernel_default);
+    let differs = now.as_deref().zip(default).map(|(now, default)| now != default);
+    Row { name, now, kernel_default, distribution, administrator, differs }
+}
+
+/// Returns the files of sysctl.d with their folders, in the order in which they are applied.
+fn files(root: &Root) -> BTreeMap<String, &'static str> {
+    let mut found = BTreeMap::new();
+    for folder in FOLDERS {
+        for name in root.names(folder).into_iter().filter(|name| name.ends_with(".conf")) {
+            found.entry(name).or_insert(folder);
+        }
+    }
+    found
+}
+
+/// Returns the settings of a file of sysctl.d, with the names that sysctl(8) prints. Patterns are left out.
+pub(crate) fn settings(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
+    text.lines().filter_map(|line| {
+        let line = line.trim();
+        if line.starts_with(['#', ';']) {
+            return None;
+        }
+        let (name, value) = line.split_once('=')?;
+        let name = name.trim().trim_start_matches('-');
+        // The first separator decides: in `net/ipv4/conf/eth0.1/rp_filter` the dot belongs to a name.
+        let is_path = name.find(['/', '.']).is_some_and(|place| name.as_bytes()[place] == b'/');
+        if name.contains('*') || (is_path && name.contains('.')) {
+            return None;
+        }
+        Some((name.replace('/', "."), normalized(value)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::plant;
+    use std::fs;
+
+    #[test]
+    fn a_later_file_wins_and_one_of_the_administrator_masks() {
+        let room = tempfile::tempdir().unwrap();
+        plant(room.path(), "net.core.somaxconn", "8192");
+        plant(room.path(), "vm.dirty_ratio", "20");
+        plant(room.path(), "vm.max_map_count", "262144");
+        plant(room.path(), "kernel.osrelease", "6.1.0");
+        let write = |path: &str, text: &str| {
+            let path = room.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("usr/lib/sysctl.d/10-map.conf", "# comment\nvm.max_map_count = 262144\nnet.*.x = 1\n");
+        write("usr/lib/sysctl.d/50-masked.conf", "vm.dirty_ratio = 90\n");
+        write("etc/sysctl.d/50-masked.conf", "-vm/dirty_ratio=30\n");
+        write("etc/sysctl.d/90-landau-own.conf", &format!("{MARK} own`.\nnet.core.somaxconn = 8192\n"));
+        let status = Status::of(&Root::planted(room.path())).unwrap();
+        let row = |name: &str| status.settings.iter().find(|row| row.name == name).unwrap();
+        let somaxconn = row("net.core.somaxconn");
+        assert_eq!((somaxconn.differs, somaxconn.kernel_default), (Some(true), Some("4096")));
+        assert!(somaxconn.administrator.as_ref().unwrap().ours);
+        let dirty = row("vm.dirty_ratio");
+        assert_eq!((dirty.differs, &dirty.distribution), (Some(false), &None));
+        assert_eq!(dirty.administrator.as_ref().unwrap().value, "30");
+        assert_eq!(row("vm.max_map_count").differs, Some(false), "the distribution sets it");
+        assert_eq!(row("net.ipv4.tcp_mem").differs, None);
+        assert!(!status.settings.iter().any(|row| row.name.contains('*')));
+    }
+}

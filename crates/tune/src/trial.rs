@@ -1,0 +1,192 @@
+//! A trial: settings that are set and reset between measurements, and restored at its end.
+
+use crate::Error;
+use crate::journal::{Entry, Journal, Outcome, Restored, undo};
+use crate::name::{file, normalized};
+use landau_host::Root;
+use std::fs;
+
+/// A setting of a trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// The value before the trial.
+    pub old: String,
+    /// The value to try.
+    pub new: String,
+}
+
+/// A trial. Dropping it restores the settings.
+#[derive(Debug)]
+pub struct Trial {
+    root: Root,
+    settings: Vec<Setting>,
+    is_on: Vec<bool>,
+    /// Absent if the settings belong to a namespace, which ends with its processes.
+    journal: Option<Journal>,
+}
+
+impl Trial {
+    /// Returns a trial of settings that have their old values. With a journal they are the host's.
+    pub fn new(root: &Root, settings: Vec<Setting>, journal: Option<Journal>) -> Self {
+        Self { root: root.clone(), is_on: vec![false; settings.len()], settings, journal }
+    }
+
+    /// Returns the entries of a journal for settings.
+    pub fn entries(settings: &[Setting]) -> Vec<Entry> {
+        let entry = |one: &Setting| Entry { name: one.name.clone(), old: one.old.clone(), new: one.new.clone() };
+        settings.iter().map(entry).collect()
+    }
+
+    /// Returns the settings.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    /// Gives each setting its new value if `is_on` says so, else its old one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a setting has neither of the values, because somebody else has changed it meanwhile; if it cannot be
+    /// written; or if the kernel makes another value of it.
+    pub fn set(&mut self, is_on: &[bool]) -> Result<(), Error> {
+        for (place, &is_on) in is_on.iter().enumerate().take(self.settings.len()) {
+            if self.is_on[place] != is_on {
+                self.change(place, is_on)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, place: usize, is_on: bool) -> Result<(), Error> {
+        let setting = &self.settings[place];
+        let (from, to) = if is_on { (&setting.old, &setting.new) } else { (&setting.new, &setting.old) };
+        let failed = |reason: String| Error::Setting { name: setting.name.clone(), reason };
+        let read = || self.root.sysctl(&setting.name).ok_or_else(|| failed("it cannot be read".to_owned()));
+        let now = read()?;
+        if now != normalized(from) {
+            let reason = format!("it was {from} and is {now}: somebody else changed it during the trial");
+            return Err(failed(reason));
+        }
+        // A write that fails may have changed it.
+        self.is_on[place] = true;
+        fs::write(file(&self.root, &setting.name), to).map_err(|error| failed(format!("set it to {to}: {error}")))?;
+        let now = read()?;
+        if now != normalized(to) {
+            return Err(failed(format!("set it to {to}: the kernel makes {now} of it; write that in the profile")));
+        }
+        self.is_on[place] = is_on;
+        Ok(())
+    }
+
+    /// Restores what is changed, in reverse order, and removes the journal if nothing is left to do. A value that
+    /// neither the trial nor the kernel made of it is kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the journal cannot be removed.
+    pub fn restore(&mut self) -> Result<Vec<Restored>, Error> {
+        let mut restored = Vec::new();
+        for (place, entry) in Self::entries(&self.settings).iter().enumerate().rev() {
+            let done = undo(&self.root, entry, false);
+            self.is_on[place] = self.is_on[place] && !done.outcome.is_done();
+            restored.push(done);
+        }
+        if restored.iter().all(|one| one.outcome.is_done())
+            && let Some(journal) = self.journal.take()
+        {
+            journal.close()?;
+        }
+        Ok(restored)
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        if self.journal.is_some() || self.is_on.contains(&true) {
+            // After a panic. What cannot be restored stays in the journal, and the next start says so.
+            let _ = self.restore();
+        }
+    }
+}
+
+impl Restored {
+    /// Returns whether the value is not that before the trial, and why; none if it is.
+    pub fn complaint(&self) -> Option<String> {
+        let found = self.found.as_deref().unwrap_or("unreadable");
+        match self.outcome {
+            Outcome::Foreign => Some(format!(
+                "{} is {found}; the trial wrote {} and somebody else changed it since, so it is kept (before the \
+                 trial it was {})",
+                self.name, self.new, self.old
+            )),
+            Outcome::Failed => Some(format!(
+                "{} is {found} and was {} before the trial: {}",
+                self.name,
+                self.old,
+                self.reason.as_deref().unwrap_or_default()
+            )),
+            Outcome::Restored | Outcome::Unchanged | Outcome::Rebooted => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::left;
+    use crate::plan::tests::plant;
+
+    fn trial(room: &std::path::Path) -> (Trial, Root) {
+        plant(room, "vm.dirty_ratio", "20");
+        plant(room, "net.ipv4.ip_local_port_range", "32768\t60999");
+        let root = Root::planted(room);
+        let setting = |name: &str, old: &str, new: &str| Setting {
+            name: name.to_owned(),
+            old: old.to_owned(),
+            new: new.to_owned(),
+        };
+        let settings = vec![
+            setting("vm.dirty_ratio", "20", "40"),
+            setting("net.ipv4.ip_local_port_range", "32768 60999", "1024 65535"),
+        ];
+        let journal = Journal::open(&root, "own", Trial::entries(&settings)).unwrap();
+        (Trial::new(&root, settings, Some(journal)), root)
+    }
+
+    fn values(root: &Root) -> [String; 2] {
+        ["vm.dirty_ratio", "net.ipv4.ip_local_port_range"].map(|name| root.sysctl(name).unwrap())
+    }
+
+    #[test]
+    fn settings_follow_and_the_end_restores_them() {
+        let room = tempfile::tempdir().unwrap();
+        let (mut trial, root) = trial(room.path());
+        trial.set(&[true, true]).unwrap();
+        assert_eq!(values(&root), ["40", "1024 65535"]);
+        trial.set(&[true, false]).unwrap();
+        assert_eq!(values(&root), ["40", "32768 60999"]);
+        trial.set(&[false, true]).unwrap();
+        assert_eq!(values(&root), ["20", "1024 65535"]);
+        drop(trial);
+        assert_eq!(values(&root), ["20", "32768 60999"]);
+        assert!(left(&root).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_value_that_somebody_else_wrote_ends_the_trial_and_is_kept() {
+        let room = tempfile::tempdir().unwrap();
+        let (mut trial, root) = trial(room.path());
+        trial.set(&[true, true]).unwrap();
+        plant(room.path(), "vm.dirty_ratio", "30");
+        let error = trial.set(&[false, true]).unwrap_err().to_string();
+        assert!(error.contains("was 40 and is 30: somebody else"), "{error}");
+        let restored = trial.restore().unwrap();
+        let complaints: Vec<String> = restored.iter().filter_map(Restored::complaint).collect();
+        assert!(complaints.len() == 1 && complaints[0].contains("vm.dirty_ratio is 30"), "{complaints:?}");
+        assert_eq!(values(&root), ["30", "32768 60999"]);
+        drop(trial);
+        assert_eq!(left(&root).unwrap().unwrap().profile, "own", "the journal stays");
+    }
+}
