@@ -7,7 +7,7 @@
 use crate::adaptive::{Assessment, Assessor, Limits, Progress};
 use crate::affinity::OtherProcessors;
 use crate::driver::{Bounds, Driver};
-use crate::{Error, Event, Observer, Plan, Planned, Switch};
+use crate::{Error, Event, HostSwitch, Observer, Plan, Planned};
 use landau_record::schema::{Cut, End, EndOutcome, Line, Note, Outcome, PassEnd, PassStart, Role, Skip};
 use landau_record::{Journal, Record};
 use rand::RngExt;
@@ -52,7 +52,7 @@ pub(crate) struct Means<'a> {
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) interrupted: &'a dyn Fn() -> bool,
     /// Switches the host over for the passes of the new side.
-    pub(crate) switch: Option<&'a mut Switch>,
+    pub(crate) switch: Option<&'a mut dyn HostSwitch>,
 }
 
 /// The loop over the passes of a run: what is left to measure, and how long passes have taken.

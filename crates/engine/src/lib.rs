@@ -76,7 +76,7 @@ pub use scratch::{Scratch, free_bytes as scratch_free_bytes};
 pub use settings::{Kind, Parameter, Settings};
 pub use stop::Stop;
 pub use study::Study;
-pub use switch::{Switch, Switched};
+pub use switch::{HostSwitch, Switch, Switched};
 pub use timer::{Sequence, Timer, Timestamp};
 pub use worker::main as worker_main;
 

@@ -3,8 +3,9 @@
 use crate::driver::Driver;
 use crate::execution::{Execution, Means, Track};
 use crate::pass::Workers;
+use crate::switch::settle;
 use crate::{
-    Assessor, Entry, Error, Host, Observer, Plan, Planned, Scratch, Settings, Study, Switch, handshake, scratch,
+    Assessor, Entry, Error, Host, HostSwitch, Observer, Plan, Planned, Scratch, Settings, Study, handshake, scratch,
 };
 use landau_record::schema::{Adaptive, End, Header, Line, Note, Resume};
 use landau_record::{Journal, Record, SCHEMA_VERSION};
@@ -23,7 +24,7 @@ pub struct Session<'a> {
     /// Returns whether the user wants the run to end.
     pub interrupted: &'a dyn Fn() -> bool,
     /// Switches the host over for the passes of the new side.
-    pub switch: Option<&'a mut Switch>,
+    pub switch: Option<&'a mut dyn HostSwitch>,
 }
 
 impl std::fmt::Debug for Session<'_> {
@@ -69,12 +70,13 @@ fn execute(sides: Vec<(&Plan, Output<'_>)>, session: Session<'_>, records: &[&Re
         let assessor = assessor.map(|assessor| assessor as &mut dyn Assessor);
         Track { plan, writer, driver: driver as &mut dyn Driver, assessor, next_pass: 0 }
     });
-    let means = Means { observer, interrupted, switch: switch.as_deref_mut() };
+    let of_passes = switch.as_deref_mut().map(|switch| switch as &mut dyn HostSwitch);
+    let means = Means { observer, interrupted, switch: of_passes };
     let mut execution = Execution::new(tracks.collect(), means);
     execution.skip_finished(records);
     let end = execution.run();
     match switch {
-        Some(switch) => switch.settle(end),
+        Some(switch) => settle(switch, end),
         None => end,
     }
 }

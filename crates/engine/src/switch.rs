@@ -30,6 +30,23 @@ const COMPLAINT: &str = "switch-stderr";
 /// Opens no link, and does not wait for the other end of a named pipe.
 const GUARD: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
+/// What changes the host for the passes of the new side, and back.
+pub trait HostSwitch: std::fmt::Debug {
+    /// Switches the host over, unless it is.
+    ///
+    /// # Errors
+    ///
+    /// Fails if that fails, or if `interrupted` returns true meanwhile. The host counts as switched then.
+    fn turn_on(&mut self, interrupted: &dyn Fn() -> bool) -> Result<(), Error>;
+
+    /// Restores the host, if it is switched. An interruption does not end that.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the host cannot be restored; the next call tries again.
+    fn turn_off(&mut self) -> Result<(), Error>;
+}
+
 /// The state of the host, and the commands that change it.
 #[derive(Debug)]
 pub struct Switch {
@@ -81,13 +98,10 @@ impl Switch {
     pub fn new(commands: schema::Switch, run: String, scratch: &Scratch) -> Self {
         Self { commands, run, folder: scratch.path().to_owned(), is_on: false }
     }
+}
 
-    /// Switches the host over, unless it is.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the command does, or if `interrupted` returns true meanwhile. The host counts as switched then.
-    pub fn turn_on(&mut self, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
+impl HostSwitch for Switch {
+    fn turn_on(&mut self, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
         if self.is_on {
             return Ok(());
         }
@@ -105,12 +119,7 @@ impl Switch {
         run("--switch", &self.commands.command, &self.folder, interrupted)
     }
 
-    /// Restores the host, if it is switched. An interruption does not end the command.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the command does; the next call tries again.
-    pub fn turn_off(&mut self) -> Result<(), Error> {
+    fn turn_off(&mut self) -> Result<(), Error> {
         if !self.is_on {
             return Ok(());
         }
@@ -122,17 +131,17 @@ impl Switch {
         self.is_on = false;
         forget(&self.folder, restore)
     }
+}
 
-    /// Restores the host at the end of what gave `result`, whose error comes first.
-    pub(crate) fn settle<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
-        match (result, self.turn_off()) {
-            (result, Ok(())) => result,
-            (Ok(_), Err(error)) => Err(error),
-            (Err(first), Err(Error::NotRestored { command, reason, .. })) => {
-                Err(Error::NotRestored { command, reason, before: Some(Box::new(first)) })
-            }
-            (Err(first), Err(_)) => Err(first),
+/// Restores the host at the end of what gave `result`, whose error comes first.
+pub(crate) fn settle<T>(switch: &mut dyn HostSwitch, result: Result<T, Error>) -> Result<T, Error> {
+    match (result, switch.turn_off()) {
+        (result, Ok(())) => result,
+        (Ok(_), Err(error)) => Err(error),
+        (Err(first), Err(Error::NotRestored { command, reason, .. })) => {
+            Err(Error::NotRestored { command, reason, before: Some(Box::new(first)) })
         }
+        (Err(first), Err(_)) => Err(first),
     }
 }
 
@@ -263,7 +272,7 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let (mut switch, scratch) = switch(room.path(), "true", "test -e mended");
         switch.turn_on(&|| false).unwrap();
-        let error = switch.settle::<()>(Err(Error::Worker("gone".to_owned()))).unwrap_err().to_string();
+        let error = settle::<()>(&mut switch, Err(Error::Worker("gone".to_owned()))).unwrap_err().to_string();
         assert!(error.contains("still switched") && error.contains("before that: cannot start a worker"), "{error}");
         drop(switch);
         let folder = scratch.path().to_owned();

@@ -85,6 +85,9 @@ pub struct CurveComparison {
     pub at: Vec<RatioAt>,
     /// The smallest difference, a fraction, that would have been seen in four cases out of five.
     pub detectable: Option<f64>,
+    /// The standard error of the logarithm of the ratio, with its degrees of freedom.
+    #[serde(skip)]
+    pub(crate) error: Option<(f64, f64)>,
     /// Whether a difference is a constant factor or amount, or the law or the growth changed.
     pub nature: Nature,
     /// The laws.
@@ -296,6 +299,7 @@ impl Pair<'_> {
             ratio: one.ratio,
             at: at.collect(),
             detectable: one.detectable,
+            error: one.error.map(|error| (error, one.freedom)),
             nature: one.nature,
             law: Laws {
                 base: symbol(&one.a),

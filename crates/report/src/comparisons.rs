@@ -329,7 +329,7 @@ mod tests {
 
     fn side_of(role: Role) -> Side {
         let (run, other, differences) = (String::new(), String::new(), Vec::new());
-        Side { role, run, other, differences, program: None, switch: None }
+        Side { role, run, other, differences, program: None, switch: None, profile: None }
     }
 
     fn record(started: &str, starts_ms: &[u64]) -> Record {

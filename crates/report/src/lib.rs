@@ -34,6 +34,7 @@ pub mod table;
 pub mod text;
 pub mod then;
 pub mod timeline;
+pub mod tuned;
 
 pub use analysis::{
     Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, Verdicts, check_results, other_method, unit_name, unit_of,

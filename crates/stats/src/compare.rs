@@ -311,6 +311,12 @@ impl Effect {
     }
 }
 
+/// Returns the relative difference that a test of a level detects in four cases out of five: 0.05 for 5%. `error` is the
+/// standard error of the difference of logarithms, `freedom` its degrees of freedom.
+pub fn detectable(error: f64, freedom: f64, level: f64) -> f64 {
+    Effect { difference: 0.0, error, freedom }.detectable(level)
+}
+
 /// Fewer values are averaged plainly: trimming five values leaves two degrees of freedom, and a difference would have
 /// to be seventeen errors wide. A single bad pass widens the plain error, so it hides differences and makes none.
 const TRIMMED_FROM: usize = 8;
@@ -427,8 +433,7 @@ pub fn holm(comparisons: &mut [Comparison]) {
         (one.p_adjusted, one.growth_p_adjusted) = (cost, growth);
         // The correction also raises the minimum detectable difference.
         if let Some(error) = one.error {
-            let effect = Effect { difference: 0.0, error, freedom: one.freedom };
-            let seen = effect.detectable(LEVEL / count as f64);
+            let seen = detectable(error, one.freedom, LEVEL / count as f64);
             one.detectable = one.detectable.map(|alone| alone.max(seen));
         }
         // The correction can only withdraw a difference, never add one.

@@ -63,7 +63,7 @@ mod warm_up;
 
 pub use bimodality::{Bimodality, BimodalityKind, Mode, Shares};
 pub use cliffs::Cliff;
-pub use compare::{Agreement, Change, Comparison, Crossing, Nature, compare, compare_judged, holm};
+pub use compare::{Agreement, Change, Comparison, Crossing, Nature, compare, compare_judged, detectable, holm};
 pub use components::Components;
 pub use curve::{Annotation, AnnotationKind, Curve, Pass};
 pub use estimate::Estimate;

@@ -21,6 +21,7 @@ mod run;
 mod serve;
 mod show;
 mod sink;
+mod tune;
 mod verify;
 // registry:end
 
@@ -56,6 +57,8 @@ enum Command {
     List(list::Args),
     /// Say which limits of this host a load would meet, what shows that, and what raises them
     Doctor(doctor::Args),
+    /// Say what a profile of kernel settings would change, measure whether it helps, keep it, or restore the host
+    Tune(tune::Args),
     /// Run benchmarks under other kernels: emulated, in virtual machines or over ssh
     Lab(lab::Args),
     /// Attribute the growth of a benchmark to kernel functions, by instruction count
@@ -126,6 +129,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Run(args)) => run::run(&args, words),
         Some(Command::List(args)) => list::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Tune(args)) => tune::run(&args, words),
         Some(Command::Lab(args)) => lab::run(&args, words),
         Some(Command::Explain(args)) => explain::run(&args, words),
         Some(Command::Load(args)) => load::run(&args, words),

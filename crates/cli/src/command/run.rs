@@ -1,16 +1,18 @@
 //! `landau run`: runs benchmarks and writes a record and a report.
 
 mod against;
+mod tuned;
 
 use crate::assessor::RecordAssessor;
-use crate::command::{report, show};
+use crate::command::{report, show, tune};
 use crate::options::{Measurement, benchmark_of, whole_seconds};
 use crate::progress::Progress;
 use crate::{status, terminal};
+pub(crate) use against::{Tuning, with_word};
 use anyhow::{Context, bail, ensure};
 use landau_bench::REGISTRY;
 use landau_engine::{
-    Adaptive, Changes, Entry, Executed, Output, Pinning, Request, Scratch, Session, Study, Switch, Switched,
+    Adaptive, Changes, Entry, Executed, HostSwitch, Output, Pinning, Request, Scratch, Session, Study, Switch, Switched,
     check_space,
 };
 use landau_record::schema::{End, EndOutcome, Line, Role, Side};
@@ -21,6 +23,7 @@ use landau_report::{Analysis, Verdicts};
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+pub(crate) use tuned::{measure as measure_tuned, parse as parse_for_tuning};
 
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
@@ -89,7 +92,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
     let (paths, (outcome, verdicts)) = match &args.resume {
         Some(path) => resume(args, path, words)?,
-        None => start(args, words)?,
+        None => start(args, words, None)?,
     };
     conclude(args, &paths, outcome, verdicts)?;
     Ok(match outcome {
@@ -102,16 +105,21 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     })
 }
 
-/// Measures cases for another command, which removes the record, and returns how the run ended. An interruption ends
-/// the run, not the process.
+/// Measures cases for another command, which removes the record, and returns how the run ended. An interruption ends the
+/// run, not the process.
 pub(crate) fn measure(cases: Vec<String>, record: &Path, words: &[String]) -> anyhow::Result<EndOutcome> {
     catch_interrupts();
     let output = Some(record.to_owned());
     let args = Args { case: cases, output, no_report: true, is_temporary: true, ..Args::default() };
-    start(&args, words).map(|(_, (outcome, _))| outcome)
+    start(&args, words, None).map(|(_, (outcome, _))| outcome)
 }
 
-fn start(args: &Args, words: &[String]) -> anyhow::Result<(Vec<PathBuf>, Measured)> {
+/// Starts a run; `external` changes the host between its sides.
+fn start(
+    args: &Args,
+    words: &[String],
+    mut external: Option<&mut dyn HostSwitch>,
+) -> anyhow::Result<(Vec<PathBuf>, Measured)> {
     let output = args.output.clone().unwrap_or_else(default_path);
     args.measurement.check(&args.case)?;
     let paths = match args.against.differences()? {
@@ -127,7 +135,10 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(Vec<PathBuf>, Measure
     };
     let measures_folder = REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder);
     let scratch = scratch(args.dir.as_deref(), measures_folder, None)?;
-    let (plans, mut switch) = against::plan(args, &request(args), &scratch, &paths)?;
+    let lent = external.as_deref_mut().map(|switch| switch as &mut dyn HostSwitch);
+    let (plans, mut own) = against::plan(args, &request(args), &scratch, &paths, lent)?;
+    let lent = external.map(|switch| switch as &mut dyn HostSwitch);
+    let switch = lent.or(own.as_mut().map(|switch| switch as &mut dyn HostSwitch));
     if plans[0].cases.is_empty() {
         let skips = plans.iter().rev().flat_map(|plan| &plan.skips);
         let reasons = skips.map(|skip| format!("{}: skipped, because {}", skip.label, skip.reason));
@@ -148,7 +159,7 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(Vec<PathBuf>, Measure
         executed.add(&plan.environment, plan.side.as_ref(), cases, REGISTRY);
     }
     executed.remember();
-    let measured = measure_passes(args, words, &scratch, switch.as_mut(), &mut writers, |outputs, session| {
+    let measured = measure_passes(args, words, &scratch, switch, &mut writers, |outputs, session| {
         landau_engine::run(plans.iter().zip(outputs).collect(), session)
     })?;
     Ok((paths, measured))
@@ -195,7 +206,7 @@ fn measure_passes(
     args: &Args,
     words: &[String],
     scratch: &Scratch,
-    switch: Option<&mut Switch>,
+    switch: Option<&mut dyn HostSwitch>,
     writers: &mut [Writer],
     passes: impl FnOnce(Vec<Output<'_>>, Session<'_>) -> Result<End, landau_engine::Error>,
 ) -> anyhow::Result<Measured> {
@@ -207,7 +218,7 @@ fn measure_passes(
         scratch,
         observer: &mut Progress::new(args.quiet),
         interrupted: &|| interrupted().is_some(),
-        switch,
+        switch: switch.map(|switch| switch as &mut dyn HostSwitch),
     };
     let outputs = writers.iter_mut().zip(&mut assessors);
     let outputs = outputs.map(|(writer, assessor)| Output { writer, assessor: Some(assessor) }).collect();
@@ -237,8 +248,14 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<(Vec<Pat
         );
     }
     announce(args, path, &records)?;
-    let scratch = scratch_again(args, first)?;
     let side = first.header.side.as_ref();
+    if let Some(profile) = side.and_then(|side| side.profile.as_ref()) {
+        bail!(
+            "{}: its run was a part of `landau tune try {profile}`, whose settings are restored; start another trial",
+            path.display()
+        );
+    }
+    let scratch = scratch_again(args, first)?;
     let mut switch = side.and_then(|side| Some(Switch::new(side.switch.clone()?, side.run.clone(), &scratch)));
     let writers = paths.iter().zip(&records).map(|(path, record)| Writer::resume(path, record));
     let mut writers = writers.collect::<Result<Vec<_>, _>>()?;
@@ -247,7 +264,8 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<(Vec<Pat
         adaptive: (passes.is_some() || args.until_resolved).then(|| adaptive(args)),
         time_limit_s: args.time_limit.map(|limit| limit.as_secs()),
     };
-    let measured = measure_passes(args, words, &scratch, switch.as_mut(), &mut writers, |outputs, session| {
+    let switch = switch.as_mut().map(|switch| switch as &mut dyn HostSwitch);
+    let measured = measure_passes(args, words, &scratch, switch, &mut writers, |outputs, session| {
         landau_engine::resume(records.iter().zip(outputs).collect(), REGISTRY, changes, session)
     })?;
     Ok((paths, measured))
@@ -337,6 +355,7 @@ fn scratch(directory: Option<&Path>, measures_folder: bool, side: Option<&Side>)
         None if measures_folder => std::env::current_dir().context("find the current directory; pass --dir")?,
         None => std::env::temp_dir(),
     };
+    tune::tell_left();
     let scratch = Scratch::create_registered(&parent)?;
     let switched = scratch.switched();
     for folder in &switched {

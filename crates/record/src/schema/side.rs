@@ -21,6 +21,10 @@ pub struct Side {
     /// What switched the host over for the passes of the new side; the same in both records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<Switch>,
+    /// The profile of `landau tune try`, which changed `differences` for the passes of the new side. Such a run cannot
+    /// be resumed. The same in both records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
 }
 
 /// The sides of a run.

@@ -3,7 +3,9 @@
 use crate::options::benchmark_of;
 use anyhow::{Context, bail, ensure};
 use landau_bench::REGISTRY;
-use landau_engine::{Plan, Request, Scratch, Switch, check_names, consult, describe_host, pair, scratch_free_bytes};
+use landau_engine::{
+    HostSwitch, Plan, Request, Scratch, Switch, check_names, consult, describe_host, pair, scratch_free_bytes,
+};
 use landau_record::Record;
 use landau_record::schema::{self, Program, Role, Side};
 use std::collections::BTreeMap;
@@ -31,6 +33,18 @@ pub(crate) struct Against {
     /// Set an environment variable of the measuring processes, which have no others. May be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable, conflicts_with = "resume")]
     env: Vec<(String, String)>,
+    /// What `landau tune try` changes for the new side.
+    #[arg(skip)]
+    pub(super) tuning: Option<Tuning>,
+}
+
+/// What `landau tune try` changes for the new side.
+#[derive(Debug, Clone)]
+pub(crate) struct Tuning {
+    /// The profile.
+    pub(crate) profile: String,
+    /// The settings, as `name=value`.
+    pub(crate) differences: Vec<String>,
 }
 
 /// In what the new side differs from the base.
@@ -48,7 +62,10 @@ impl Against {
     ///
     /// Fails on a word that is no difference.
     pub(crate) fn differences(&self) -> anyhow::Result<Option<Differences>> {
-        if self.against.is_empty() && self.switch.is_none() {
+        if self.tuning.is_some() {
+            return Ok(Some(Differences::default()));
+        }
+        if !self.has_sides() {
             return Ok(None);
         }
         let is_same = self.against.iter().any(|word| word == SAME);
@@ -61,6 +78,11 @@ impl Against {
             found.add(word).with_context(|| format!("--against {word}"))?;
         }
         Ok(Some(found))
+    }
+
+    /// Returns whether the user asks for two sides.
+    pub(super) fn has_sides(&self) -> bool {
+        !self.against.is_empty() || self.switch.is_some()
     }
 
     /// Returns the environment of the workers of the base.
@@ -132,12 +154,13 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 /// Plans the sides of a run: one, or two that are paired. The host is switched over for a moment, to be described as
-/// the new side will find it.
+/// the new side will find it; by `external` if there is one, else by the user's commands.
 pub(crate) fn plan(
     args: &super::Args,
     request: &Request,
     scratch: &Scratch,
     paths: &[PathBuf],
+    external: Option<&mut dyn HostSwitch>,
 ) -> anyhow::Result<(Vec<Plan>, Option<Switch>)> {
     let against = &args.against;
     let (host, clock) = describe_host(args.cpu)?;
@@ -154,7 +177,7 @@ pub(crate) fn plan(
     let run = format!("{} {}", jiff::Timestamp::now(), std::process::id());
     let mut switch = against.switch().map(|commands| Switch::new(commands, run.clone(), scratch));
     let mut switched = host.clone();
-    if let Some(switch) = &mut switch {
+    if let Some(switch) = external.or(switch.as_mut().map(|switch| switch as &mut dyn HostSwitch)) {
         switch.turn_on(&is_interrupted)?;
         switched = describe_host(args.cpu)?.0;
         switch.turn_off()?;
@@ -189,13 +212,16 @@ fn is_interrupted() -> bool {
 }
 
 fn side(args: &Against, role: Role, run: &str, other: &Path) -> Side {
+    let of_user = args.against.iter().filter(|word| *word != SAME);
+    let of_tuning = args.tuning.iter().flat_map(|tuning| &tuning.differences);
     Side {
         role,
         run: run.to_owned(),
         other: other.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned()),
-        differences: args.against.iter().filter(|word| *word != SAME).cloned().collect(),
+        differences: of_user.chain(of_tuning).cloned().collect(),
         program: None,
         switch: args.switch(),
+        profile: args.tuning.as_ref().map(|tuning| tuning.profile.clone()),
     }
 }
 
@@ -204,9 +230,14 @@ const SUFFIXES: [&str; 2] = [".landau.ndjson", ".ndjson"];
 
 /// Returns the path of a side's record: the role comes before the end of the name, `run.base.landau.ndjson`.
 pub(crate) fn path_of(output: &Path, role: Role) -> PathBuf {
+    with_word(output, role.name())
+}
+
+/// Returns the path with a word before the end of the name: `run.alone-x.landau.ndjson`.
+pub(crate) fn with_word(output: &Path, word: &str) -> PathBuf {
     let name = output.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     let (stem, suffix) = split(&name);
-    output.with_file_name(format!("{stem}.{}{suffix}", role.name()))
+    output.with_file_name(format!("{stem}.{word}{suffix}"))
 }
 
 /// Returns the path that the records of both sides have in common: the inverse of [`path_of`].

@@ -1,0 +1,81 @@
+//! A run for `landau tune try`: two sides, between which the trial changes the host.
+
+use super::against::Tuning;
+use super::{Args, report_of, start};
+use crate::command::{Command, Landau, parser, report, show};
+use anyhow::{bail, ensure};
+use clap::FromArgMatches;
+use landau_engine::HostSwitch;
+use landau_record::Record;
+use landau_record::schema::EndOutcome;
+use landau_report::Analysis;
+use landau_report::compared::Compared;
+use std::path::{Path, PathBuf};
+
+/// A comparison, where it was recorded, and how it ended.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) outcome: EndOutcome,
+    pub(crate) compared: Compared,
+    /// The page, if one was written.
+    pub(crate) page: Option<PathBuf>,
+}
+
+/// Parses the words of a run, `run …`.
+///
+/// # Errors
+///
+/// Fails if they are not those of a run that a trial can make.
+pub(crate) fn parse(words: &[String]) -> anyhow::Result<Args> {
+    let all = std::iter::once("landau").chain(words.iter().map(String::as_str));
+    let found = parser().try_get_matches_from(all).and_then(|found| Landau::from_arg_matches(&found))?;
+    let Some(Command::Run(mut args)) = found.command else {
+        bail!("after `--` write the run to measure: landau tune try PROFILE -- run bind");
+    };
+    ensure!(args.resume.is_none(), "a trial cannot resume a run; leave out --resume");
+    ensure!(!args.against.has_sides(), "a trial has its own two sides; leave out --against and --switch");
+    args.output.get_or_insert_with(super::default_path);
+    Ok(args)
+}
+
+impl Args {
+    /// Returns where the records of a run that [`parse`] returned are written.
+    pub(crate) fn output(&self) -> &Path {
+        self.output.as_deref().unwrap_or(Path::new(""))
+    }
+}
+
+/// Measures the host with and without a tuning, in turn, and compares. The page is written if `is_main`.
+///
+/// # Errors
+///
+/// Fails if the run does, or the host cannot be changed.
+pub(crate) fn measure(
+    args: &mut Args,
+    output: PathBuf,
+    tuning: Tuning,
+    is_main: bool,
+    words: &[String],
+    switch: &mut dyn HostSwitch,
+) -> anyhow::Result<Measured> {
+    args.against.tuning = Some(tuning);
+    let earlier = args.output.replace(output);
+    let started = start(args, words, Some(switch));
+    let page = report_of(args, &started.as_ref().map_or_else(|_| vec![PathBuf::new()], |(paths, _)| paths.clone()));
+    args.output = earlier;
+    let (paths, (outcome, verdicts)) = started?;
+    let bytes = paths.iter().map(|path| landau_record::read_file(path)).collect::<Result<Vec<_>, _>>()?;
+    let records = paths.iter().zip(&bytes).map(|(path, bytes)| Record::parse(&path.display().to_string(), bytes));
+    let records = records.collect::<Result<Vec<_>, _>>()?;
+    let analyses: Vec<Analysis<'_>> =
+        records.iter().zip(verdicts).map(|(record, verdicts)| Analysis::with(record, verdicts)).collect();
+    let names = show::names(&paths);
+    let [base, new] = analyses.as_slice() else { bail!("a trial has two records") };
+    let compared = Compared::of(base, new, [&names[0], &names[1]]);
+    let has_page = is_main && !args.no_report && outcome != EndOutcome::Interrupted;
+    if has_page {
+        report::write_page(&paths, &bytes, analyses, &page)?;
+    }
+    Ok(Measured { paths, outcome, compared, page: has_page.then_some(page) })
+}

@@ -1,0 +1,192 @@
+//! `landau tune`: what a profile of kernel settings would change, whether it helps, and the files that keep it. Each
+//! subcommand that measures or prints at length has a file in `tune/`.
+
+mod guard;
+mod text;
+mod trial;
+
+use crate::status;
+use clap::Subcommand;
+use landau_host::Root;
+use landau_lab::sysctl::OF_A_NETWORK;
+use landau_tune::{Error, Outcome, Plan, Profile, Restored, Status};
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  landau tune plan idle                               what the profile would change, and why
+  landau tune try idle -- run connect --passes 9      does it help? measured in a network namespace
+  landau tune try own.toml --ablate -- run connect    which of its settings does
+  landau tune try files --on-host -- run files        settings that only the host has, as root
+  landau tune restore                                 undo a trial that was killed
+  landau tune keep idle                               write sysctl.d, limits.d and a drop-in of systemd
+  landau tune status                                  what differs from the defaults
+
+Profiles: idle, mail, files, seed-freebsd-2001, seed-linux-2001, empty, or a file NAME.toml;
+docs/tune.md describes them and the JSON.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say what a profile would change on this host, why, and what cannot be changed; nothing is changed
+    Plan(PlanArgs),
+    /// Measure the host with and without a profile, in turn, and restore it
+    Try(trial::Args),
+    /// Restore what a trial that was killed has left changed
+    Restore(RestoreArgs),
+    /// Make a profile permanent: write files for sysctl.d, limits.d and systemd
+    Keep(KeepArgs),
+    /// Say which settings differ from the defaults, and which file sets them
+    Status(StatusArgs),
+    /// Wait for the end of the trial that started this process, and restore the host if it was killed
+    #[command(hide = true)]
+    Guard(guard::Args),
+}
+
+/// Flags that every subcommand has.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Read and write /proc/sys, /etc and /var below this folder, for images and tests
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Common {
+    fn root(&self) -> Root {
+        self.root.as_deref().map_or_else(Root::live, Root::planted)
+    }
+}
+
+#[derive(Debug, clap::Args)]
+struct PlanArgs {
+    /// Name of a profile, or a file
+    #[arg(value_name = "PROFILE")]
+    profile: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct RestoreArgs {
+    /// Restore settings that somebody else has changed since, too
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct KeepArgs {
+    /// Name of a profile, or a file
+    #[arg(value_name = "PROFILE")]
+    profile: String,
+    /// Print the files, and write none
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct StatusArgs {
+    /// Print settings that have their defaults, too
+    #[arg(long, short)]
+    all: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
+    match &args.command {
+        Command::Plan(args) => plan(args),
+        Command::Try(args) => trial::run(args, words),
+        Command::Restore(args) => restore(args),
+        Command::Keep(args) => keep(args),
+        Command::Status(args) => show_status(args),
+        Command::Guard(args) => guard::run(args),
+    }
+}
+
+/// Says on standard error if a trial that was killed has left the host changed.
+pub(crate) fn tell_left() {
+    if let Ok(Some(left)) = landau_tune::left(&Root::live()) {
+        status::tell(&text::left(&left));
+    }
+}
+
+fn plan(args: &PlanArgs) -> anyhow::Result<u8> {
+    let plan = Plan::of(&args.common.root(), &Profile::find(&args.profile)?, OF_A_NETWORK);
+    let text = if args.common.json { serde_json::to_string_pretty(&plan)? } else { text::plan(&plan) };
+    status::print(&text)?;
+    Ok(status::DONE)
+}
+
+fn restore(args: &RestoreArgs) -> anyhow::Result<u8> {
+    let restored = landau_tune::restore(&args.common.root(), args.force, false)?;
+    let is_done = restored.iter().all(|one| one.outcome.is_done());
+    let text = if args.common.json {
+        serde_json::to_string_pretty(&json!({"schema": landau_tune::SCHEMA, "settings": restored, "done": is_done}))?
+    } else {
+        restored_text(&restored)
+    };
+    status::answer(&text, if is_done { status::DONE } else { status::FAILED })
+}
+
+fn restored_text(restored: &[Restored]) -> String {
+    if restored.is_empty() {
+        return "nothing to restore: no trial has left settings changed".to_owned();
+    }
+    let line = |one: &Restored| match one.outcome {
+        Outcome::Restored => format!("{}: restored to {}", one.name, one.old),
+        Outcome::Unchanged => format!("{}: is {}, as before the trial", one.name, one.old),
+        Outcome::Rebooted => format!("{}: the host was started again since, which reset it", one.name),
+        Outcome::Foreign | Outcome::Failed => {
+            format!("{}; --force restores it", one.complaint().unwrap_or_default())
+        }
+    };
+    restored.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn keep(args: &KeepArgs) -> anyhow::Result<u8> {
+    let profile = Profile::find(&args.profile)?;
+    let kept = landau_tune::keep(&args.common.root(), &profile)?;
+    let mut refused = None;
+    for one in kept.iter().filter(|_| !args.dry_run) {
+        if let Err(error) = one.write() {
+            refused = Some(error);
+            break;
+        }
+    }
+    if let Some(error) = refused {
+        let is_denied =
+            matches!(&error, Error::File { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied);
+        if !is_denied {
+            return Err(error.into());
+        }
+        status::tell(&format!("landau: {error}; nothing was kept. As root it would write:"));
+        return status::answer(&text::kept(&kept, true), status::COULD_NOT_RUN);
+    }
+    let text = if args.common.json {
+        let written = !args.dry_run;
+        let answer = json!({"schema": landau_tune::SCHEMA, "profile": profile.name, "written": written, "files": kept});
+        serde_json::to_string_pretty(&answer)?
+    } else {
+        text::kept(&kept, args.dry_run)
+    };
+    status::print(&text)?;
+    Ok(status::DONE)
+}
+
+fn show_status(args: &StatusArgs) -> anyhow::Result<u8> {
+    let found = Status::of(&args.common.root())?;
+    let text = if args.common.json { serde_json::to_string_pretty(&found)? } else { text::status(&found, args.all) };
+    status::print(&text)?;
+    Ok(status::DONE)
+}

@@ -1,0 +1,309 @@
+//! `landau tune try`: measures the host with and without a profile, in turn, and restores it.
+//!
+//! What belongs to a network namespace is set in one, which ends with this process. The rest is set on the host, only
+//! if the user says so, after a journal was written and a guard started.
+
+use super::guard::Guard;
+use super::{Common, text};
+use crate::command::run::{self, Tuning, measure_tuned, parse_for_tuning, with_word};
+use crate::status;
+use anyhow::{Context, bail, ensure};
+use landau_engine::HostSwitch;
+use landau_lab::sysctl::{self, OF_A_NETWORK};
+use landau_record::schema::EndOutcome;
+use landau_report::tuned::{self, Answer, LeftOut, Part, Tried};
+use landau_sys::boot;
+use landau_sys::signal::{catch_interrupts, interrupted};
+use landau_tune::{Change, Journal, Place, Plan, Profile, Restored, Setting, Trial};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  landau tune try idle -- run connect --passes 9
+  landau tune try own.toml --ablate --json -- run architecture --set architecture.n=300
+  landau tune try files --on-host -- run files        as root
+  landau tune try empty -- run connect                no change: how often would one be claimed?
+
+Exit status: 0 if the trial ended and everything is restored, 1 if it was interrupted, a pass failed or
+a setting that somebody else changed was kept, 2 if it could not run.")]
+pub(super) struct Args {
+    /// Name of a profile, or a file
+    #[arg(value_name = "PROFILE")]
+    profile: String,
+    /// Measure each setting alone, and the profile without it, to say which one has the effect
+    #[arg(long)]
+    ablate: bool,
+    /// Set what cannot be tried in a network namespace on this host, and restore it at the end; needs root
+    #[arg(long)]
+    on_host: bool,
+    /// Set the rest on this host too, to measure in its own network: for a server that runs already
+    #[arg(long, requires = "on_host")]
+    host_network: bool,
+    #[command(flatten)]
+    common: Common,
+    /// The run to measure: `run` with its benchmarks and flags
+    #[arg(last = true, required = true, value_name = "RUN")]
+    run: Vec<String>,
+}
+
+/// What a trial changes, and where.
+struct Scope {
+    /// In a network namespace.
+    local: Vec<Change>,
+    /// On the host.
+    global: Vec<Change>,
+    /// What is not tried, and why.
+    left_out: Vec<LeftOut>,
+}
+
+pub(super) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
+    catch_interrupts();
+    let root = args.common.root();
+    let profile = Profile::find(&args.profile)?;
+    let mut request = parse_for_tuning(&args.run)?;
+    if let Some(left) = landau_tune::left(&root)? {
+        status::tell(&text::left(&left));
+        bail!("restore the host first, with landau tune restore");
+    }
+    let plan = Plan::of(&root, &profile, OF_A_NETWORK);
+    let scope = Scope::of(args, &plan);
+    if let Some(why) = scope.obstacle(&plan) {
+        let text = if args.common.json { serde_json::to_string_pretty(&plan)? } else { text::plan(&plan) };
+        status::tell(&format!("landau: nothing was tried or changed: {why}"));
+        return status::answer(&text, status::COULD_NOT_RUN);
+    }
+    if !scope.local.is_empty() {
+        enter_namespace(&scope.local)?;
+    }
+    let tried = scope.tried();
+    let settings = |changes: &[Change]| changes.iter().map(setting).collect::<Vec<Setting>>();
+    let global = settings(&scope.global);
+    // Dropped after the trial, whose journal it waits for.
+    let _guard = if global.is_empty() { None } else { Some(Guard::start(args.common.root.as_deref())?) };
+    let journal = (!global.is_empty()).then(|| Journal::open(&root, &profile.name, Trial::entries(&global)));
+    let journal = journal.transpose()?;
+    let all = [global, settings(&scope.local)].concat();
+    let mut trial = Trial::new(&root, all, journal);
+    let measured = measure(args, &mut request, &profile.name, &mut trial, words);
+    let restored = trial.restore();
+    let (trials, complete, page) = measured.map_err(|error| explain(error, &restored))?;
+    let not_restored: Vec<String> = restored?.iter().filter_map(Restored::complaint).collect();
+    let answer = Answer {
+        schema: landau_tune::SCHEMA,
+        profile: profile.name,
+        settings: tried,
+        not_tried: scope.left_out,
+        level: tuned::LEVEL,
+        attribution: tuned::attributions(&trials),
+        trials,
+        not_restored,
+        complete,
+        page: page.map(|page| page.display().to_string()),
+    };
+    let is_done = answer.complete && answer.not_restored.is_empty();
+    let text = if args.common.json { serde_json::to_string_pretty(&answer)? } else { text::answer(&answer) };
+    status::answer(&text, if is_done { status::DONE } else { status::FAILED })
+}
+
+/// Adds what was not restored to the error that ended a trial.
+fn explain(error: anyhow::Error, restored: &Result<Vec<Restored>, landau_tune::Error>) -> anyhow::Error {
+    let complaints: Vec<String> = match restored {
+        Ok(restored) => restored.iter().filter_map(Restored::complaint).collect(),
+        Err(error) => vec![error.to_string()],
+    };
+    if complaints.is_empty() { error } else { error.context(complaints.join("; ")) }
+}
+
+fn setting(change: &Change) -> Setting {
+    Setting { name: change.name.clone(), old: change.now.clone(), new: change.new.clone() }
+}
+
+impl Scope {
+    fn of(args: &Args, plan: &Plan) -> Self {
+        let is_host_network = args.host_network || args.common.root.is_some();
+        let mut scope = Self { local: Vec::new(), global: Vec::new(), left_out: Vec::new() };
+        for change in &plan.changes {
+            let why = match (change.tried, args.on_host) {
+                (Place::Namespace, _) if !is_host_network => {
+                    scope.local.push(change.clone());
+                    continue;
+                }
+                (Place::Nowhere, _) => change.obstacle.clone().unwrap_or_default(),
+                (_, false) => "it belongs to the host; --on-host tries it there, as root".to_owned(),
+                (_, true) => {
+                    scope.global.push(change.clone());
+                    continue;
+                }
+            };
+            scope.left_out.push(LeftOut { name: change.name.clone(), why });
+        }
+        scope
+    }
+
+    /// Returns why nothing can be tried.
+    fn obstacle(&self, plan: &Plan) -> Option<String> {
+        let denied = self.global.iter().find_map(|one| Some(format!("{}: {}", one.name, one.obstacle.as_ref()?)));
+        if denied.is_some() {
+            return denied;
+        }
+        let is_empty = plan.changes.is_empty() && plan.present.is_empty() && plan.missing.is_empty();
+        if is_empty || !self.local.is_empty() || !self.global.is_empty() {
+            return None;
+        }
+        Some(match self.left_out.first() {
+            Some(first) => format!("{}: {}", first.name, first.why),
+            None => "this host has every value of the profile that it knows".to_owned(),
+        })
+    }
+
+    fn tried(&self) -> Vec<Tried> {
+        let one = |change: &Change, on_host| Tried {
+            name: change.name.clone(),
+            old: change.now.clone(),
+            new: change.new.clone(),
+            on_host,
+        };
+        let global = self.global.iter().map(|change| one(change, true));
+        global.chain(self.local.iter().map(|change| one(change, false))).collect()
+    }
+}
+
+/// Enters a network namespace in which the sysctls have the values that they have on the host.
+fn enter_namespace(changes: &[Change]) -> anyhow::Result<()> {
+    let network = || std::fs::read_link("/proc/self/ns/net").context("read /proc/self/ns/net");
+    let names: Vec<String> = OF_A_NETWORK.iter().map(|&name| name.to_owned()).collect();
+    let (outside, host) = (network()?, sysctl::values(names.iter()));
+    boot::unshare_network().context(
+        "create a network namespace; without root the kernel must allow user namespaces. Nothing was changed",
+    )?;
+    ensure!(network()? != outside, "the network namespace is still the host's; nothing was changed");
+    boot::bring_up_loopback().context("bring up the loopback interface of the namespace")?;
+    let inside = sysctl::values(names.iter());
+    let different = |(name, value): &(&String, &String)| inside.get(*name).is_some_and(|inside| inside != *value);
+    let mut unlike: BTreeMap<&str, std::io::Error> = BTreeMap::new();
+    for (name, value) in host.iter().filter(different) {
+        if let Err(error) = std::fs::write(sysctl::path(name), value) {
+            unlike.insert(name, error);
+        }
+    }
+    for (name, error) in &unlike {
+        let is_tried = changes.iter().any(|change| change.name == *name);
+        ensure!(!is_tried, "{name} cannot be set in a network namespace: {error}; nothing was changed");
+        status::tell(&format!("landau: {name} differs between the host and the namespace: {error}"));
+    }
+    Ok(())
+}
+
+/// A comparison of a trial: which settings are on in the base, and which in the new side.
+struct Sides {
+    part: Part,
+    /// The place of the setting that it is about.
+    setting: Option<usize>,
+    base: Vec<bool>,
+    new: Vec<bool>,
+}
+
+/// Returns the comparisons of a trial of `count` settings.
+fn sides(count: usize, ablate: bool) -> Vec<Sides> {
+    let (none, all) = (vec![false; count], vec![true; count]);
+    let mut found = vec![Sides { part: Part::All, setting: None, base: none.clone(), new: all.clone() }];
+    // One setting is the whole.
+    for place in (0..count).filter(|_| ablate && count > 1) {
+        let mut without = all.clone();
+        without[place] = false;
+        let mut alone = none.clone();
+        alone[place] = true;
+        found.push(Sides { part: Part::Without, setting: Some(place), base: without, new: all.clone() });
+        found.push(Sides { part: Part::Alone, setting: Some(place), base: none.clone(), new: alone });
+    }
+    found
+}
+
+/// Sets the settings of a side before its passes.
+#[derive(Debug)]
+struct TrialSwitch<'a> {
+    trial: &'a mut Trial,
+    base: Vec<bool>,
+    new: Vec<bool>,
+}
+
+impl HostSwitch for TrialSwitch<'_> {
+    fn turn_on(&mut self, _: &dyn Fn() -> bool) -> Result<(), landau_engine::Error> {
+        self.trial.set(&self.new).map_err(refused)
+    }
+
+    fn turn_off(&mut self) -> Result<(), landau_engine::Error> {
+        self.trial.set(&self.base).map_err(refused)
+    }
+}
+
+fn refused(error: landau_tune::Error) -> landau_engine::Error {
+    landau_engine::Error::Switch { flag: "landau tune", command: "try".to_owned(), reason: error.to_string() }
+}
+
+/// The comparisons that were made, whether they are complete, and the page.
+type Made = (Vec<tuned::Trial>, bool, Option<PathBuf>);
+
+fn measure(
+    args: &Args,
+    request: &mut run::Args,
+    profile: &str,
+    trial: &mut Trial,
+    words: &[String],
+) -> anyhow::Result<Made> {
+    let names: Vec<(String, String)> = trial.settings().iter().map(|one| (one.name.clone(), one.new.clone())).collect();
+    let all = sides(names.len(), args.ablate);
+    let (count, mut trials, mut page) = (all.len(), Vec::new(), None);
+    for (place, one) in all.into_iter().enumerate() {
+        if interrupted().is_some() {
+            return Ok((trials, false, page));
+        }
+        let setting = one.setting.map(|place| names[place].0.clone());
+        let (word, said) = match (one.part, &setting) {
+            (Part::Without, Some(name)) => (format!("without-{name}"), format!("the profile without {name}")),
+            (Part::Alone, Some(name)) => (format!("alone-{name}"), format!("{name} alone")),
+            _ => (String::new(), "the whole profile".to_owned()),
+        };
+        let output = request.output().to_owned();
+        let output = if word.is_empty() { output } else { with_word(&output, &word) };
+        status::tell(&format!("landau: comparison {} of {count}: {said}", place + 1));
+        let differs = |place: &usize| one.base[*place] != one.new[*place];
+        let differences =
+            (0..names.len()).filter(differs).map(|place| format!("{}={}", names[place].0, names[place].1));
+        let tuning = Tuning { profile: profile.to_owned(), differences: differences.collect() };
+        trial.set(&one.base)?;
+        let mut switch = TrialSwitch { trial: &mut *trial, base: one.base, new: one.new };
+        let measured = measure_tuned(request, output, tuning, one.part == Part::All, words, &mut switch)?;
+        if measured.outcome == EndOutcome::Interrupted {
+            return Ok((trials, false, page));
+        }
+        page = page.or(measured.page);
+        let name = |path: &PathBuf| path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+        let records = measured.paths.iter().map(name).collect();
+        trials.push(tuned::Trial::of(one.part, setting, records, &measured.compared, count));
+        if matches!(measured.outcome, EndOutcome::Failed | EndOutcome::Crashed) {
+            return Ok((trials, false, page));
+        }
+    }
+    Ok((trials, true, page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ablation_has_each_setting_alone_and_the_rest_without_it() {
+        let shown = |count, ablate| -> Vec<(Part, Vec<bool>, Vec<bool>)> {
+            sides(count, ablate).into_iter().map(|one| (one.part, one.base, one.new)).collect()
+        };
+        assert_eq!(shown(0, true), [(Part::All, vec![], vec![])]);
+        assert_eq!(shown(1, true), [(Part::All, vec![false], vec![true])]);
+        let all = shown(2, true);
+        assert_eq!(all.len(), 5);
+        assert_eq!(all[1], (Part::Without, vec![false, true], vec![true, true]));
+        assert_eq!(all[4], (Part::Alone, vec![false, false], vec![false, true]));
+        assert_eq!(shown(2, false).len(), 1);
+    }
+}
