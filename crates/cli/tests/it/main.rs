@@ -32,3 +32,4 @@ mod spawn;
 mod study_2001;
 mod support;
 mod then;
+mod tune;

@@ -1,0 +1,263 @@
+//! `landau tune`: what would change, a trial and its end, whatever kills it, and what unprivileged users get.
+
+use crate::support::{LANDAU, Ran, Room, eventually, install};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Settings of a network namespace, far from their defaults.
+const PROFILE: &str = "[sysctl]\n\"net.core.somaxconn\" = 16\n\"net.ipv4.ip_local_port_range\" = \"20000 60000\"\n\
+                       \"net.ipv4.tcp_fin_timeout\" = 31\n\"net.ipv4.tcp_max_syn_backlog\" = 64\n";
+
+fn is_root() -> bool {
+    landau_sys::process::effective_user() == 0
+}
+
+fn json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+}
+
+/// Plants a sysctl below a folder.
+fn plant(room: &Path, name: &str, value: &str) {
+    let path = room.join("proc/sys").join(name.replace('.', "/"));
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, format!("{value}\n")).unwrap();
+}
+
+#[test]
+fn a_plan_says_what_would_change_and_changes_nothing() {
+    let room = Room::new();
+    plant(room.path(), "net.core.somaxconn", "4096");
+    plant(room.path(), "fs.file-max", "65536");
+    std::fs::write(room.file("own.toml"), "[sysctl]\n\"net.core.somaxconn\" = 16\n\"fs.file-max\" = 65536").unwrap();
+    let ran = room.landau(&["tune", "plan", "own.toml", "--root", ".", "--json"]);
+    let plan = json(&ran);
+    let change = &plan["changes"][0];
+    assert_eq!((&change["name"], &change["now"]), (&"net.core.somaxconn".into(), &"4096".into()), "{plan}");
+    assert_eq!((&change["new"], &change["tried"]), (&"16".into(), &"namespace".into()), "{plan}");
+    assert_eq!(plan["present"][0]["name"], "fs.file-max", "{plan}");
+    assert_eq!(std::fs::read_to_string(room.file("proc/sys/net/core/somaxconn")).unwrap(), "4096\n");
+    let ran = room.landau(&["tune", "plan", "idel"]);
+    assert!(ran.status == Some(2) && ran.err.contains("seed-freebsd-2001"), "{ran:?}");
+}
+
+/// A trial of planted settings, which have no effect: both sides are recorded, the values restored, the journal gone.
+#[test]
+fn a_trial_restores_the_host_and_its_records_are_not_resumed() {
+    let room = Room::new();
+    plant(room.path(), "vm.dirty_ratio", "20");
+    std::fs::write(room.file("own.toml"), "[sysctl]\n\"vm.dirty_ratio\" = 40").unwrap();
+    let run = ["run", "dup", "--study", "smoke", "--passes", "3", "--output", "r.ndjson", "--no-report"];
+    let first = ["tune", "try", "own.toml", "--root", ".", "--json"];
+    let ran = room.landau(&[&first[..], &["--"], &run].concat());
+    assert!(ran.status == Some(2) && ran.err.contains("--on-host"), "{ran:?}");
+    let ran = room.landau(&[&first[..], &["--on-host", "--"], &run].concat());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let answer = json(&ran);
+    assert_eq!(answer["settings"][0]["name"], "vm.dirty_ratio", "{answer}");
+    assert_eq!((&answer["complete"], answer["trials"].as_array().unwrap().len()), (&true.into(), 1), "{answer}");
+    assert_eq!(std::fs::read_to_string(room.file("proc/sys/vm/dirty_ratio")).unwrap(), "20");
+    assert!(!room.file("var/lib/landau/tune/journal.json").exists());
+    let side = room.record("r.new.ndjson").header.side.unwrap();
+    assert_eq!((side.profile.as_deref(), side.differences), (Some("own"), vec!["vm.dirty_ratio=40".to_owned()]));
+    let ran = room.landau(&["run", "--resume", "r.base.ndjson"]);
+    assert!(ran.status == Some(2) && ran.err.contains("start another trial"), "{ran:?}");
+}
+
+#[test]
+fn runs_that_a_trial_cannot_make_are_refused() {
+    let room = Room::new();
+    for (words, said) in [
+        (&["run", "dup", "--against", "same"][..], "its own two sides"),
+        (&["run", "--resume", "x"], "cannot resume"),
+        (&["list"], "write the run to measure"),
+        (&["run", "--pases", "1"], "--pases"),
+    ] {
+        let ran = room.landau(&[&["tune", "try", "empty", "--"], words].concat());
+        assert!(ran.status == Some(2) && ran.err.contains(said), "{ran:?}");
+    }
+}
+
+/// What is set in a network namespace is seen by the passes of one side, and not by the host. Works for every user who
+/// may create a user namespace.
+#[test]
+fn settings_of_a_network_are_tried_in_a_namespace() {
+    let room = Room::new();
+    let host = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    std::fs::write(room.file("own.toml"), PROFILE).unwrap();
+    let run = ["run", "dup", "--study", "smoke", "--passes", "3", "--output", "r.ndjson", "--no-report"];
+    let ran = room.landau(&[&["tune", "try", "own.toml", "--"], &run[..]].concat());
+    if ran.err.contains("create a network namespace") {
+        eprintln!("skipped: no network namespace can be created here");
+        return;
+    }
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.out.contains("in a network namespace") && ran.out.contains("as before the trial"), "{ran:?}");
+    let seen = |name: &str| room.record(name).host.sysctls["net.core.somaxconn"].clone();
+    assert_eq!((seen("r.base.ndjson").trim(), seen("r.new.ndjson").trim()), (host.trim(), "16"));
+    assert_eq!(std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap(), host);
+}
+
+/// Without rights the plan is printed, and nothing happens; the answer is the exit status 2.
+#[test]
+fn an_unprivileged_user_is_told_what_would_change() {
+    if !is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("skipped: setpriv and root are needed to become somebody else");
+        return;
+    }
+    let room = Room::new();
+    install(LANDAU, &room.file("landau"));
+    std::fs::write(room.file("own.toml"), "[sysctl]\n\"vm.dirty_ratio\" = 33\n\"net.core.somaxconn\" = 17\n").unwrap();
+    let open = Command::new("chmod").args(["-R", "a+rwX"]).arg(room.path()).status().unwrap();
+    assert!(open.success());
+    let before = std::fs::read_to_string("/proc/sys/vm/dirty_ratio").unwrap();
+    let nobody = |words: &[&str]| {
+        let first = ["--reuid", "65534", "--regid", "65534", "--clear-groups", "./landau", "tune"];
+        Ran::of(room.other("setpriv", &[&first, words].concat()).output().unwrap())
+    };
+    let ran = nobody(&["try", "own.toml", "--on-host", "--", "run", "dup"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.err.contains("nothing was tried or changed: vm.dirty_ratio: it needs root"), "{ran:?}");
+    assert!(ran.out.contains("vm.dirty_ratio") && ran.out.contains("→ 33"), "{ran:?}");
+    let ran = nobody(&["keep", "own.toml"]);
+    assert!(ran.status == Some(2) && ran.out.contains("would be written"), "{ran:?}");
+    assert!(ran.err.contains("nothing was kept"), "{ran:?}");
+    assert_eq!(nobody(&["status"]).status, Some(0));
+    assert_eq!(nobody(&["restore"]).status, Some(0));
+    assert_eq!(std::fs::read_to_string("/proc/sys/vm/dirty_ratio").unwrap(), before);
+}
+
+#[test]
+fn files_are_kept_below_a_root_and_named() {
+    let room = Room::new();
+    let ran = room.landau(&["tune", "keep", "seed-linux-2001", "--root", "."]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.out.contains("etc/sysctl.d/90-landau-seed-linux-2001.conf (written"), "{ran:?}");
+    let again = room.landau(&["tune", "keep", "seed-linux-2001", "--root", ".", "--json"]);
+    assert!(json(&again)["files"].as_array().unwrap().iter().all(|file| file["unchanged"] == true), "{again:?}");
+    std::fs::write(room.file("etc/security/limits.d/90-landau-seed-linux-2001.conf"), "mine\n").unwrap();
+    let refused = room.landau(&["tune", "keep", "seed-linux-2001", "--root", "."]);
+    assert!(refused.status == Some(2) && refused.err.contains("did not write it"), "{refused:?}");
+}
+
+/// A network namespace whose sysctls stand for those of a host. Ends with the value.
+struct Network(Child);
+
+impl Network {
+    fn create() -> Option<Self> {
+        let child = Command::new("unshare").args(["-n", "sleep", "10000"]).stdin(Stdio::null()).spawn().ok()?;
+        let own = std::fs::read_link("/proc/self/ns/net").ok()?;
+        let network = Self(child);
+        let path = format!("/proc/{}/ns/net", network.0.id());
+        let mut network = network;
+        let is_other = || std::fs::read_link(&path).is_ok_and(|link| link != own);
+        let entered = eventually(|| is_other() || matches!(network.0.try_wait(), Ok(Some(_)))) && is_other();
+        entered.then_some(network)
+    }
+
+    fn command(&self, room: &Room, words: &[&str]) -> Command {
+        let target = self.0.id().to_string();
+        room.other("nsenter", &[&["-t", &target, "-n", "--"], words].concat())
+    }
+
+    /// Every sysctl that can be read, but for those that change by themselves.
+    fn dump(&self, room: &Room) -> BTreeMap<String, String> {
+        const COUNTERS: [&str; 13] = [
+            "kernel/random/",
+            "fs/file-nr",
+            "fs/inode-",
+            "fs/dentry-state",
+            "kernel/ns_last_pid",
+            "kernel/pty/nr",
+            "nf_conntrack_count",
+            "fs/aio-nr",
+            "kernel/perf_event_max_sample_rate",
+            "kernel/perf_cpu_time",
+            "sched_domain",
+            "nr_hugepages",
+            "kernel/keys",
+        ];
+        let found = self.command(room, &["grep", "-rs", "", "/proc/sys"]).output().unwrap();
+        let text = String::from_utf8_lossy(&found.stdout).into_owned();
+        let mut dump: BTreeMap<String, String> = BTreeMap::new();
+        for line in text.lines() {
+            let Some((path, value)) = line.split_once(':') else { continue };
+            if !COUNTERS.iter().any(|counter| path.contains(counter)) {
+                dump.entry(path.to_owned()).or_default().push_str(value);
+            }
+        }
+        dump
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// At whatever moment a trial is killed, every sysctl gets its value back, by the guard. More kills:
+/// `LANDAU_TUNE_KILLS=100 cargo test --profile ci -p landau --test it tune -- --nocapture`. The sysctls are real ones, of
+/// a network namespace that stands for the host.
+#[test]
+fn a_killed_trial_restores_every_value() {
+    let network = is_root().then(Network::create).flatten();
+    let Some(network) = network else {
+        eprintln!("skipped: this needs root and network namespaces");
+        return;
+    };
+    let room = Room::new();
+    std::os::unix::fs::symlink("/proc", room.file("proc")).unwrap();
+    std::fs::write(room.file("own.toml"), PROFILE).unwrap();
+    let journal = room.file("var/lib/landau/tune/journal.json");
+    let kills: u64 = std::env::var("LANDAU_TUNE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let before = network.dump(&room);
+    assert!(before.len() > 500 && before["/proc/sys/net/core/somaxconn"] != "16", "{} sysctls", before.len());
+    let mut journaled = 0;
+    for kill in 0..kills {
+        let words = [LANDAU, "tune", "try", "own.toml", "--root", ".", "--on-host", "--"];
+        let run = ["run", "dup", "--study", "smoke", "--passes", "900", "--no-report", "--quiet", "--output"];
+        let output = format!("r{kill}");
+        let mut command = network.command(&room, &[&words, &run[..], &[&output]].concat());
+        let mut landau = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // Every fourth moment is before or while the journal is written; the others are among the passes.
+        if kill % 4 != 3 {
+            assert!(eventually(|| journal.exists()), "no journal");
+        }
+        std::thread::sleep(Duration::from_micros(kill * 7_919 % 400_000));
+        landau.kill().unwrap();
+        landau.wait().unwrap();
+        journaled += u64::from(journal.exists());
+        assert!(eventually(|| !journal.exists()), "the guard has not restored the host after kill {kill}");
+        assert_eq!(network.dump(&room), before, "after kill {kill}");
+    }
+    println!("{kills} kills, {journaled} with a journal left: {} sysctls have their values", before.len());
+}
+
+/// The guard is killed, too: the next start says what is left, and `restore` undoes it.
+#[test]
+fn what_a_killed_guard_leaves_is_named_and_restored() {
+    let room = Room::new();
+    plant(room.path(), "vm.dirty_ratio", "40");
+    let folder = room.file("var/lib/landau/tune");
+    let made = Command::new("install").args(["-d", "-m", "700"]).arg(&folder).status().unwrap();
+    assert!(made.success());
+    let text =
+        r#"{"profile":"own","process":1,"boot":null,"entries":[{"name":"vm.dirty_ratio","old":"20","new":"40"}]}"#;
+    std::fs::write(folder.join("journal.json"), text).unwrap();
+    let ran = room.landau(&["tune", "status", "--root", "."]);
+    assert!(ran.out.contains("landau tune restore") && ran.out.contains("vm.dirty_ratio"), "{ran:?}");
+    let ran = room.landau(&["tune", "try", "empty", "--root", ".", "--", "run", "dup"]);
+    assert!(ran.status == Some(2) && ran.err.contains("restore the host first"), "{ran:?}");
+    plant(room.path(), "vm.dirty_ratio", "30");
+    let ran = room.landau(&["tune", "restore", "--root", "."]);
+    assert!(ran.status == Some(1) && ran.out.contains("somebody else changed it"), "{ran:?}");
+    let ran = room.landau(&["tune", "restore", "--root", ".", "--force", "--json"]);
+    assert_eq!((ran.status, &json(&ran)["settings"][0]["outcome"]), (Some(0), &"restored".into()), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(room.file("proc/sys/vm/dirty_ratio")).unwrap(), "20");
+    let ran = room.landau(&["tune", "restore", "--root", "."]);
+    assert!(ran.status == Some(0) && ran.out.contains("nothing to restore"), "{ran:?}");
+}
