@@ -84,7 +84,8 @@ impl Executed {
 
     /// The line of the register. It begins with the folder: `./serve.sh` is another program in another folder.
     fn entry(&self, folder: &Path) -> String {
-        let folder = format!("folder: {folder:?}");
+        // Escaped, so that bytes that are not UTF-8 tell folders apart, too.
+        let folder = format!("folder: {}", folder.as_os_str().as_encoded_bytes().escape_ascii());
         iter::once(&folder).chain(&self.0).cloned().collect::<serde_json::Value>().to_string()
     }
 }
@@ -123,7 +124,8 @@ mod tests {
         let switch = Switch { command: "echo 'on'\u{1b}[2K\necho".to_owned(), restore: "off".to_owned() };
         let program = Some(Program { path: "/other".to_owned(), version: String::new(), file: None });
         let (run, other) = (String::new(), String::new());
-        let side = Side { role: Role::New, run, other, differences: Vec::new(), program, switch: Some(switch) };
+        let side =
+            Side { role: Role::New, run, other, differences: Vec::new(), program, switch: Some(switch), profile: None };
         let environment = BTreeMap::from([("LD_PRELOAD".to_owned(), "/x.so".to_owned())]);
         for _ in 0..2 {
             executed.add(&environment, Some(&side), &[], &[]);

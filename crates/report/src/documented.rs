@@ -90,6 +90,7 @@ fn compared() -> Compared {
         ratio: Some(ONE),
         at: vec![RatioAt { n: 1.0, ratio: Some(ONE) }],
         detectable: Some(0.1),
+        error: None,
         nature: Nature::Factor,
         law: Laws {
             base: Some("O(1)"),

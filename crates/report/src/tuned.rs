@@ -2,13 +2,18 @@
 //!
 //! A trial has one comparison of the host with and without the whole profile. With an ablation each setting has two
 //! more: the profile without it against the whole, and it alone against the host. An effect is claimed at an error rate
-//! of [`LEVEL`] for the whole trial, a fifth of that of `landau compare`, because a setting that is kept stays for years. It
-//! rests on the tests of costs and growths; cliffs and outliers, which have no error rate, are left to `landau compare`.
+//! of [`LEVEL`] for the whole trial, a fifth of that of `landau compare`, because a setting that is kept stays for
+//! years. It rests on the tests of costs and growths, and on an exact test of failed passes; cliffs and outliers, which
+//! have no error rate, are left to `landau compare`.
 
 use crate::compared::{Compared, CurveComparison, LimitChange};
 use crate::text;
+use landau_record::Record;
+use landau_record::schema::Outcome;
+use landau_stats::fisher::{fisher_exact, stratified_exact};
 use landau_stats::{Agreement, Change, Estimate, Nature};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Error rate of the claims of a trial.
 pub const LEVEL: f64 = 0.01;
@@ -37,6 +42,8 @@ pub enum Effect {
     Constant,
     /// The law or the growth changed.
     Law,
+    /// Passes fail on one side and not, or seldom, on the other.
+    Failures,
 }
 
 /// The answer of `landau tune try`; docs/tune.md describes it.
@@ -101,6 +108,11 @@ pub struct Trial {
     pub curves: Vec<CurveEffect>,
     /// Limits that came, went or moved.
     pub limits: Vec<LimitChange>,
+    /// The cases of which a pass failed.
+    pub failures: Vec<Failures>,
+    /// The p value of equal shares of failed passes in every case, corrected for the number of comparisons; absent if
+    /// none failed.
+    pub failures_p: Option<f64>,
     /// The result in one sentence.
     pub text: String,
 }
@@ -118,12 +130,93 @@ pub struct CurveEffect {
     pub ratio: Option<Estimate>,
     /// The p value of equal costs, corrected for the number of curves and of comparisons.
     pub p: f64,
-    /// The smallest difference, a fraction, that would have been claimed in four cases out of five.
+    /// The smallest difference, a fraction, that would have been claimed in four cases out of five; absent from ×10 on.
     pub detectable: Option<f64>,
     /// The outcomes without and with in a few words: "O(n)", "falls", "not resolved".
     pub laws: [String; 2],
     /// The result in words.
     pub text: String,
+}
+
+/// The passes of a case that failed, of each side.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Failures {
+    /// The label of the case.
+    pub case: String,
+    /// The passes that failed without and with the tuning; of a repeated pass the last attempt.
+    pub failed: [u64; 2],
+    /// All passes.
+    pub passes: [u64; 2],
+    /// The p value of equal shares, corrected for the number of cases and of comparisons.
+    pub p: f64,
+    /// The reason of the last failure.
+    pub reason: String,
+}
+
+impl Failures {
+    /// Returns the cases of which a pass failed, the most certain difference first.
+    fn of(records: [&Record; 2], count: usize) -> Vec<Self> {
+        let mut all: Vec<Self> = records[0].cases.iter().filter_map(|case| Self::of_case(records, case.case)).collect();
+        for one in &mut all {
+            let tests = records[0].cases.len() * count;
+            one.p = (fisher_exact(one.failed, one.passes) * tests as f64).min(1.0);
+        }
+        all.sort_by(|a, b| a.p.total_cmp(&b.p));
+        all
+    }
+
+    fn of_case(records: [&Record; 2], case: u32) -> Option<Self> {
+        let label = &records[0].cases.iter().find(|one| one.case == case)?.label;
+        let sides = records.map(|record| {
+            let of_label = record.cases.iter().find(|one| one.label == *label).map(|one| one.case);
+            let passes = record.passes.iter().filter(|pass| Some(pass.start.case) == of_label);
+            passes.filter_map(|pass| Some((pass.start.round, pass.end.as_ref()?))).collect::<BTreeMap<_, _>>()
+        });
+        let is_failed = |outcome: Outcome| matches!(outcome, Outcome::Failed | Outcome::Crashed);
+        let failed = sides.each_ref().map(|ends| ends.values().filter(|end| is_failed(end.outcome)).count() as u64);
+        let last = sides.iter().rev().flat_map(|ends| ends.values().rev()).find(|end| is_failed(end.outcome))?;
+        let passes = sides.each_ref().map(|ends| ends.len() as u64);
+        let reason = last.error.clone().unwrap_or_default();
+        Some(Self { case: label.clone(), failed, passes, p: 1.0, reason })
+    }
+
+    /// Returns the p value of equal shares in every case, by the better of two tests: of all cases together, which sees
+    /// what meets several of them, and of the case with the most certain difference.
+    fn p_of_all(all: &[Self], cases: usize, count: usize) -> Option<f64> {
+        let most_certain = all.first()?.p;
+        if cases == 1 {
+            return Some(most_certain);
+        }
+        let strata: Vec<_> = all.iter().map(|one| (one.failed, one.passes)).collect();
+        let together = stratified_exact(&strata) * count as f64;
+        Some((2.0 * together.min(most_certain)).min(1.0))
+    }
+
+    /// The failed passes of all cases, in words.
+    fn sentence(all: &[Self]) -> String {
+        let [most_certain, _, ..] = all else { return all.first().map_or(String::new(), Self::text) };
+        let sum = |of: fn(&Self) -> u64| all.iter().map(of).sum::<u64>();
+        format!(
+            "{} of {} passes of {} cases failed with it, {} of {} without it; {}",
+            sum(|one| one.failed[1]),
+            sum(|one| one.passes[1]),
+            all.len(),
+            sum(|one| one.failed[0]),
+            sum(|one| one.passes[0]),
+            most_certain.text()
+        )
+    }
+
+    /// The passes that failed, in words.
+    fn text(&self) -> String {
+        let [without, with] = self.failed;
+        let [all_without, all_with] = self.passes;
+        let reason = if self.reason.is_empty() { String::new() } else { format!(" ({})", self.reason) };
+        format!(
+            "{}: {with} of {all_with} passes failed with it, {without} of {all_without} without it{reason}",
+            self.case
+        )
+    }
 }
 
 /// What one setting did.
@@ -142,17 +235,37 @@ pub struct Attribution {
 }
 
 impl Trial {
-    /// Judges one of `count` comparisons of a trial.
-    pub fn of(part: Part, setting: Option<String>, records: Vec<String>, compared: &Compared, count: usize) -> Self {
+    /// Judges one of `count` comparisons of a trial. The file names of the records go with the records.
+    pub fn of(
+        part: Part,
+        setting: Option<String>,
+        records: Vec<String>,
+        measured: [&Record; 2],
+        compared: &Compared,
+        count: usize,
+    ) -> Self {
         let curves: Vec<CurveEffect> = compared.curves.iter().map(|curve| judge(curve, count)).collect();
-        let effect = curves.iter().map(|curve| curve.effect).max().unwrap_or(Effect::Nothing);
-        let text = sentence(effect, &curves);
-        Self { part, setting, records, effect, curves, limits: compared.limits.clone(), text }
+        let failures = Failures::of(measured, count);
+        let of_curves = curves.iter().map(|curve| curve.effect).max().unwrap_or(Effect::Nothing);
+        let failures_p = Failures::p_of_all(&failures, measured[0].cases.len(), count);
+        let effect = if failures_p.is_some_and(|p| p < LEVEL) { Effect::Failures } else { of_curves };
+        // A curve of the passes that are left says little about those that failed.
+        let text = match (effect, failures.is_empty()) {
+            (_, true) => sentence(of_curves, &curves),
+            (Effect::Failures, false) => Failures::sentence(&failures),
+            (_, false) => {
+                format!("{}; the other passes: {}", Failures::sentence(&failures), sentence(of_curves, &curves))
+            }
+        };
+        Self { part, setting, records, effect, curves, limits: compared.limits.clone(), failures, failures_p, text }
     }
 }
 
 /// The smallest effect that is told, a fraction: a host can be changed by less, but nobody keeps a setting for that.
 const SMALLEST: f64 = 0.02;
+
+/// An effect from which on a curve shows nothing, a fraction: it has too few passes.
+const TOO_LARGE: f64 = 9.0;
 
 fn judge(curve: &CurveComparison, count: usize) -> CurveEffect {
     let corrected = |p: f64| (p * count as f64).min(1.0);
@@ -170,6 +283,7 @@ fn judge(curve: &CurveComparison, count: usize) -> CurveEffect {
     let detectable = curve.error.map(|(error, freedom)| {
         curve.detectable.unwrap_or_default().max(landau_stats::detectable(error, freedom, level))
     });
+    let detectable = detectable.filter(|fraction| *fraction < TOO_LARGE);
     CurveEffect {
         case: curve.case.clone(),
         phase: curve.phase.clone(),
@@ -196,7 +310,7 @@ fn told(curve: &CurveComparison, effect: Effect, detectable: Option<f64>) -> Str
         }
         Effect::Constant => format!("only the constant changed: it costs {}", by()),
         Effect::Cost => format!("it costs {}; whether the law changed is not shown by these passes", by()),
-        Effect::Nothing => match detectable {
+        Effect::Nothing | Effect::Failures => match detectable {
             Some(fraction) => {
                 format!("no effect shown; one of {} or more would have been", text::detectable(fraction))
             }
@@ -243,4 +357,77 @@ pub fn attributions(trials: &[Trial]) -> Vec<Attribution> {
     let mut all: Vec<Attribution> = of(Part::Alone).filter_map(one).collect();
     all.sort_by_key(|one| std::cmp::Reverse((one.shown, one.alone.max(one.adds))));
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::{SimulatedCase, record};
+    use landau_stats::{Curve, Pass};
+
+    /// Two records of a case with so many passes, of which so many failed.
+    fn sides(passes: usize, failed: [usize; 2]) -> [Record; 2] {
+        failed.map(|failed| {
+            let one = || Pass { n: vec![1, 2], costs: vec![100, 100], ..Pass::default() };
+            let curve = Curve { passes: (0..passes).map(|_| one()).collect(), ..Curve::default() };
+            let phases = vec![("reply".to_owned(), curve)];
+            let mut record = record(&[SimulatedCase { benchmark: "serve".to_owned(), phases, ..Default::default() }]);
+            for end in record.passes.iter_mut().filter_map(|pass| pass.end.as_mut()).take(failed) {
+                (end.outcome, end.error) = (Outcome::Failed, Some("no reply for 10 s".to_owned()));
+            }
+            record
+        })
+    }
+
+    fn failures(passes: usize, failed: [usize; 2], count: usize) -> Vec<Failures> {
+        let [base, new] = sides(passes, failed);
+        Failures::of([&base, &new], count)
+    }
+
+    /// A queue that overflows fails passes and leaves no cost to compare: that is the effect.
+    #[test]
+    fn passes_that_fail_on_one_side_are_an_effect() {
+        let all = failures(5, [0, 5], 1);
+        let [one] = &all[..] else { panic!("not one case") };
+        assert!((one.p - 2.0 / 252.0).abs() < 1e-12 && Failures::p_of_all(&all, 1, 1) == Some(one.p), "{one:?}");
+        let text = "serve: 5 of 5 passes failed with it, 0 of 5 without it (no reply for 10 s)";
+        assert_eq!((one.text(), Failures::sentence(&all)), (text.to_owned(), text.to_owned()));
+        // Of five comparisons one has that p in 4% of all trials.
+        assert!(failures(5, [0, 5], 5)[0].p > LEVEL);
+        assert!(failures(5, [5, 0], 1)[0].p < LEVEL);
+    }
+
+    /// Three of eight cases whose passes all fail: none of them alone is certain among eight.
+    #[test]
+    fn failures_of_several_cases_count_together() {
+        let mut all = [failures(5, [0, 5], 8), failures(5, [0, 5], 8), failures(5, [0, 5], 8)].concat();
+        assert!(all[0].p > LEVEL);
+        let p = Failures::p_of_all(&all, 8, 1).unwrap();
+        assert!((p - 4.0 / 252_f64.powi(3)).abs() < 1e-15, "{p}");
+        let text = Failures::sentence(&all);
+        assert!(
+            text.starts_with("15 of 15 passes of 3 cases failed with it, 0 of 15 without it; serve: 5 of"),
+            "{text}"
+        );
+        all.truncate(1);
+        assert!(Failures::p_of_all(&all, 8, 1).unwrap() > LEVEL);
+    }
+
+    #[test]
+    fn passes_that_fail_on_both_sides_are_told_and_no_effect() {
+        let both = failures(40, [3, 5], 1);
+        assert!(both.len() == 1 && Failures::p_of_all(&both, 3, 1).unwrap() > 0.5, "{both:?}");
+        assert!(failures(40, [0, 0], 1).is_empty() && Failures::p_of_all(&[], 3, 1).is_none());
+    }
+
+    /// A failed attempt that was repeated with success is no failed pass.
+    #[test]
+    fn the_last_attempt_counts() {
+        let [base, mut new] = sides(5, [0, 1]);
+        let mut again = new.passes[0].clone();
+        again.start.pass += 100;
+        again.end.as_mut().unwrap().outcome = Outcome::Done;
+        new.passes.push(again);
+        assert!(Failures::of([&base, &new], 1).is_empty());
+    }
 }

@@ -311,8 +311,8 @@ impl Effect {
     }
 }
 
-/// Returns the relative difference that a test of a level detects in four cases out of five: 0.05 for 5%. `error` is the
-/// standard error of the difference of logarithms, `freedom` its degrees of freedom.
+/// Returns the relative difference that a test of a level detects in four cases out of five: 0.05 for 5%. `error` is
+/// the standard error of the difference of logarithms, `freedom` its degrees of freedom.
 pub fn detectable(error: f64, freedom: f64, level: f64) -> f64 {
     Effect { difference: 0.0, error, freedom }.detectable(level)
 }

@@ -34,6 +34,7 @@ mod curve;
 pub mod dense;
 mod estimate;
 mod exact;
+pub mod fisher;
 mod growth;
 pub mod histories;
 mod judgement;

@@ -1,8 +1,8 @@
 //! The journal of a trial on the host: what is changed, written to the disk before the first change.
 //!
-//! It is in a folder that only its owner can read and write, `var/lib/landau/tune`. The trial holds a lock on the folder
-//! while it runs, so whoever gets the lock and finds a journal knows that the trial was killed. A value is restored only
-//! if it is the one that the trial wrote.
+//! It is in a folder that only its owner can read and write, `var/lib/landau/tune`. The trial holds a lock on the
+//! folder while it runs, so whoever gets the lock and finds a journal knows that the trial was killed. A value is
+//! restored only if it is the one that the trial wrote.
 
 use crate::Error;
 use crate::name::{check, file, normalized};
@@ -12,11 +12,15 @@ use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const FOLDER: &str = "var/lib/landau/tune";
 const NAME: &str = "journal.json";
 const NEW_NAME: &str = "journal.new";
 const LOCK: &str = "lock";
+
+/// How long a trial waits for the guard of another one.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Opens no link, and does not wait for the other end of a named pipe.
 const GUARD: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
@@ -67,7 +71,7 @@ impl Journal {
             _ => {}
         }
         check_folder(&folder)?;
-        let lock = lock(&folder, false)?;
+        let lock = lock_soon(&folder)?;
         if let Some(left) = read(&folder)? {
             return Err(Error::Left(left.profile));
         }
@@ -214,6 +218,17 @@ fn rebooted(root: &Root, entry: &Entry) -> Restored {
 
 fn boot(root: &Root) -> Option<String> {
     root.text("proc/sys/kernel/random/boot_id")
+}
+
+/// Locks the folder, and waits for a guard that is about to end: it holds the lock until its work is on the disk.
+fn lock_soon(folder: &Path) -> Result<File, Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match lock(folder, false) {
+            Err(Error::Busy) if Instant::now() < deadline => std::thread::sleep(PATIENCE / 100),
+            other => return other,
+        }
+    }
 }
 
 /// Locks the folder; the lock ends with the process.

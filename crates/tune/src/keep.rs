@@ -69,7 +69,7 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
         let is_it = |other: &str| other == want.name;
         let change = plan.changes.iter().find(|one| is_it(&one.name));
         let kept = ours.iter().find(|(name, _)| is_it(name)).map(|(_, value)| value);
-        text.push_str(&match (change, plan.present.iter().find(|one| is_it(&one.name)), kept) {
+        let line = match (change, plan.present.iter().find(|one| is_it(&one.name)), kept) {
             (Some(change), _, _) => format!("{} = {}\n", change.name, change.new),
             (None, Some(_), Some(value)) if want.target(value).is_none() => {
                 format!("{} = {}\n", want.name, normalized(value))
@@ -77,7 +77,8 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
             (None, Some(Present { now, wanted, .. }), _) => format!("# {}: {now} here, {wanted} wanted\n", want.name),
             // An image, or a module that is not loaded: an error is ignored.
             (None, None, _) => format!("-{} = {}\n", want.name, want.value),
-        });
+        };
+        text.push_str(&line);
     }
     text
 }

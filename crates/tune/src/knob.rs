@@ -25,8 +25,8 @@ const fn knob(
     Knob { name, bounds, risk, defaults }
 }
 
-/// Sources of the defaults: Documentation/admin-guide/sysctl and Documentation/networking/ip-sysctl.rst of the kernel.
-/// somaxconn was 128 before 5.4, tcp_tw_reuse 0 before 4.19, rmem_max and wmem_max 212,992 before 6.18.
+/// Sources of the defaults: `Documentation/admin-guide/sysctl` and `Documentation/networking/ip-sysctl.rst` of the
+/// kernel. `somaxconn` was 128 before 5.4, `tcp_tw_reuse` 0 before 4.19, `rmem_max` and `wmem_max` 212,992 before 6.18.
 const KNOBS: &[Knob] = &[
     knob(
         "fs.epoll.max_user_watches",

@@ -110,7 +110,7 @@ impl Profile {
         if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == word) {
             return Self::parse(name, name, text);
         }
-        if !word.contains('/') && !word.ends_with(".toml") {
+        if !word.contains('/') && Path::new(word).extension().is_none_or(|kind| kind != "toml") {
             return Err(Error::NoProfile(word.to_owned()));
         }
         let path = Path::new(word);

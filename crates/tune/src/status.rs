@@ -8,6 +8,7 @@ use crate::name::normalized;
 use landau_host::Root;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// The folders of sysctl.d(5); a file masks those of its name in later folders.
 const FOLDERS: [&str; 5] =
@@ -94,11 +95,16 @@ fn row(root: &Root, name: String, distribution: Option<Source>, administrator: O
 fn files(root: &Root) -> BTreeMap<String, &'static str> {
     let mut found = BTreeMap::new();
     for folder in FOLDERS {
-        for name in root.names(folder).into_iter().filter(|name| name.ends_with(".conf")) {
+        for name in root.names(folder).into_iter().filter(|name| is_read(name)) {
             found.entry(name).or_insert(folder);
         }
     }
     found
+}
+
+/// Returns whether sysctl.d(5) reads a file of this name.
+fn is_read(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|kind| kind == "conf")
 }
 
 /// Returns the settings of a file of sysctl.d, with the names that sysctl(8) prints. Patterns are left out.

@@ -12,8 +12,8 @@ pub(crate) use against::{Tuning, with_word};
 use anyhow::{Context, bail, ensure};
 use landau_bench::REGISTRY;
 use landau_engine::{
-    Adaptive, Changes, Entry, Executed, HostSwitch, Output, Pinning, Request, Scratch, Session, Study, Switch, Switched,
-    check_space,
+    Adaptive, Changes, Entry, Executed, HostSwitch, Output, Pinning, Request, Scratch, Session, Study, Switch,
+    Switched, check_space,
 };
 use landau_record::schema::{End, EndOutcome, Line, Role, Side};
 use landau_record::{Record, Writer};
@@ -105,8 +105,8 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     })
 }
 
-/// Measures cases for another command, which removes the record, and returns how the run ended. An interruption ends the
-/// run, not the process.
+/// Measures cases for another command, which removes the record, and returns how the run ended. An interruption ends
+/// the run, not the process.
 pub(crate) fn measure(cases: Vec<String>, record: &Path, words: &[String]) -> anyhow::Result<EndOutcome> {
     catch_interrupts();
     let output = Some(record.to_owned());

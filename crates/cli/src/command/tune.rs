@@ -9,8 +9,9 @@ use crate::status;
 use clap::Subcommand;
 use landau_host::Root;
 use landau_lab::sysctl::OF_A_NETWORK;
-use landau_tune::{Error, Outcome, Plan, Profile, Restored, Status};
+use landau_tune::{Error, Kept, Outcome, Plan, Profile, Restored, Status};
 use serde_json::json;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -157,31 +158,25 @@ fn restored_text(restored: &[Restored]) -> String {
 fn keep(args: &KeepArgs) -> anyhow::Result<u8> {
     let profile = Profile::find(&args.profile)?;
     let kept = landau_tune::keep(&args.common.root(), &profile)?;
-    let mut refused = None;
-    for one in kept.iter().filter(|_| !args.dry_run) {
-        if let Err(error) = one.write() {
-            refused = Some(error);
-            break;
-        }
-    }
-    if let Some(error) = refused {
-        let is_denied =
-            matches!(&error, Error::File { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied);
-        if !is_denied {
-            return Err(error.into());
-        }
+    let writing = if args.dry_run { Ok(()) } else { kept.iter().try_for_each(Kept::write) };
+    let is_denied =
+        |error: &Error| matches!(error, Error::File { source, .. } if source.kind() == ErrorKind::PermissionDenied);
+    let denied = match writing {
+        Ok(()) => None,
+        Err(error) if is_denied(&error) => Some(error),
+        Err(error) => return Err(error.into()),
+    };
+    if let Some(error) = &denied {
         status::tell(&format!("landau: {error}; nothing was kept. As root it would write:"));
-        return status::answer(&text::kept(&kept, true), status::COULD_NOT_RUN);
     }
+    let written = !args.dry_run && denied.is_none();
     let text = if args.common.json {
-        let written = !args.dry_run;
         let answer = json!({"schema": landau_tune::SCHEMA, "profile": profile.name, "written": written, "files": kept});
         serde_json::to_string_pretty(&answer)?
     } else {
-        text::kept(&kept, args.dry_run)
+        text::kept(&kept, !written)
     };
-    status::print(&text)?;
-    Ok(status::DONE)
+    status::answer(&text, if denied.is_some() { status::COULD_NOT_RUN } else { status::DONE })
 }
 
 fn show_status(args: &StatusArgs) -> anyhow::Result<u8> {

@@ -124,6 +124,8 @@ fn an_unprivileged_user_is_told_what_would_change() {
     let ran = nobody(&["keep", "own.toml"]);
     assert!(ran.status == Some(2) && ran.out.contains("would be written"), "{ran:?}");
     assert!(ran.err.contains("nothing was kept"), "{ran:?}");
+    let ran = nobody(&["keep", "own.toml", "--json"]);
+    assert_eq!((ran.status, &json(&ran)["written"]), (Some(2), &false.into()), "{ran:?}");
     assert_eq!(nobody(&["status"]).status, Some(0));
     assert_eq!(nobody(&["restore"]).status, Some(0));
     assert_eq!(std::fs::read_to_string("/proc/sys/vm/dirty_ratio").unwrap(), before);
@@ -200,8 +202,8 @@ impl Drop for Network {
 }
 
 /// At whatever moment a trial is killed, every sysctl gets its value back, by the guard. More kills:
-/// `LANDAU_TUNE_KILLS=100 cargo test --profile ci -p landau --test it tune -- --nocapture`. The sysctls are real ones, of
-/// a network namespace that stands for the host.
+/// `LANDAU_TUNE_KILLS=100 cargo test --profile ci -p landau --test it tune -- --nocapture`. The sysctls are real ones,
+/// of a network namespace that stands for the host.
 #[test]
 fn a_killed_trial_restores_every_value() {
     let network = is_root().then(Network::create).flatten();
@@ -221,11 +223,19 @@ fn a_killed_trial_restores_every_value() {
         let words = [LANDAU, "tune", "try", "own.toml", "--root", ".", "--on-host", "--"];
         let run = ["run", "dup", "--study", "smoke", "--passes", "900", "--no-report", "--quiet", "--output"];
         let output = format!("r{kill}");
-        let mut command = network.command(&room, &[&words, &run[..], &[&output]].concat());
-        let mut landau = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // Every fourth moment is before or while the journal is written; the others are among the passes.
+        let words = [&words, &run[..], &[&output]].concat();
+        let start = || network.command(&room, &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut landau = start();
+        // Every fourth moment is before or while the journal is written; the others are among the passes. A trial is
+        // refused while the guard of the one before still writes to a slow disk.
         if kill % 4 != 3 {
-            assert!(eventually(|| journal.exists()), "no journal");
+            let begun = eventually(|| {
+                if landau.try_wait().unwrap().is_some() {
+                    landau = start();
+                }
+                journal.exists()
+            });
+            assert!(begun, "no journal");
         }
         std::thread::sleep(Duration::from_micros(kill * 7_919 % 400_000));
         landau.kill().unwrap();
@@ -235,6 +245,34 @@ fn a_killed_trial_restores_every_value() {
         assert_eq!(network.dump(&room), before, "after kill {kill}");
     }
     println!("{kills} kills, {journaled} with a journal left: {} sysctls have their values", before.len());
+}
+
+/// A value that somebody else sets ends the trial and is kept; nobody says that the trial was killed.
+#[test]
+fn a_value_that_somebody_else_sets_during_a_trial_is_kept() {
+    let room = Room::new();
+    plant(room.path(), "vm.dirty_ratio", "20");
+    std::fs::write(room.file("own.toml"), "[sysctl]\n\"vm.dirty_ratio\" = 40").unwrap();
+    let run = ["run", "dup", "--study", "smoke", "--passes", "900", "--output", "r.ndjson", "--no-report", "--quiet"];
+    let words = [&["tune", "try", "own.toml", "--root", ".", "--on-host", "--"], &run[..]].concat();
+    let mut command = room.command(&words);
+    let landau = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = landau.id();
+    assert!(eventually(|| room.file("var/lib/landau/tune/journal.json").exists()), "no journal");
+    let ended = std::thread::spawn(move || landau.wait_with_output().unwrap());
+    // The trial may write at the same time, so once is not enough.
+    assert!(
+        eventually(|| {
+            plant(room.path(), "vm.dirty_ratio", "30");
+            ended.is_finished()
+        }),
+        "{pid} does not end"
+    );
+    let ran = Ran::of(ended.join().unwrap());
+    assert!(ran.status == Some(2) && ran.err.contains("vm.dirty_ratio is 30; the trial wrote 40"), "{ran:?}");
+    assert!(!ran.err.contains("killed"), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(room.file("proc/sys/vm/dirty_ratio")).unwrap().trim(), "30");
+    assert!(room.file("var/lib/landau/tune/journal.json").exists(), "the journal stays");
 }
 
 /// The guard is killed, too: the next start says what is left, and `restore` undoes it.

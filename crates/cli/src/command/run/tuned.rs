@@ -3,7 +3,7 @@
 use super::against::Tuning;
 use super::{Args, report_of, start};
 use crate::command::{Command, Landau, parser, report, show};
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use clap::FromArgMatches;
 use landau_engine::HostSwitch;
 use landau_record::Record;
@@ -18,6 +18,8 @@ pub(crate) struct Measured {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) outcome: EndOutcome,
     pub(crate) compared: Compared,
+    /// The records, the base first.
+    pub(crate) records: [Record; 2],
     /// The page, if one was written.
     pub(crate) page: Option<PathBuf>,
 }
@@ -77,5 +79,6 @@ pub(crate) fn measure(
     if has_page {
         report::write_page(&paths, &bytes, analyses, &page)?;
     }
-    Ok(Measured { paths, outcome, compared, page: has_page.then_some(page) })
+    let records = records.try_into().map_err(|_| anyhow!("a trial has two records"))?;
+    Ok(Measured { paths, outcome, compared, records, page: has_page.then_some(page) })
 }

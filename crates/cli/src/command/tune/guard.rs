@@ -1,17 +1,20 @@
 //! The guard of a trial on the host: a process that outlives the trial, and restores the host if it was killed.
 //!
-//! The trial holds the other end of the guard's standard input. At the end of the trial, however it ends, the kernel
-//! closes it. Then either the journal is gone, or the guard undoes it. If the guard is killed too the journal stays,
-//! and the next start of `landau run` or `landau tune` says so.
+//! The trial holds the other end of the guard's standard input, and says there that it has restored what it could. If
+//! it is killed the kernel closes it without a word, and the guard undoes what the journal has. If the guard is killed
+//! too the journal stays, and the next start of `landau run` or `landau tune` says so.
 
 use super::Common;
 use crate::status;
 use anyhow::Context;
 use landau_tune::Restored;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+/// What a trial says that has restored the host itself.
+const ENDED: &[u8] = b"ended";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -37,6 +40,14 @@ impl Guard {
     }
 }
 
+impl Guard {
+    /// Says that the trial has restored what it could, and has told what it could not.
+    pub(super) fn end(&mut self) {
+        // A guard that was killed has nothing to do either.
+        let _ = self.0.stdin.as_mut().map(|stdin| stdin.write_all(ENDED));
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
         // Its standard input ends; it finds no journal, or restores what is left.
@@ -46,8 +57,12 @@ impl Drop for Guard {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<u8> {
-    // Nothing is ever written to it. An error is an end, too.
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    let mut said = Vec::new();
+    // An error is an end, too.
+    let _ = std::io::stdin().read_to_end(&mut said);
+    if said == ENDED {
+        return Ok(status::DONE);
+    }
     let restored = landau_tune::restore(&args.common.root(), false, true)?;
     if restored.is_empty() {
         return Ok(status::DONE);

@@ -87,7 +87,7 @@ pub(super) fn answer(answer: &Answer) -> String {
         answer.attribution.iter().for_each(|one| text.push_str(&bullet(&format!("{}.", one.text))));
     }
     if !answer.complete {
-        text.push_str("\nThe trial is not complete: it was interrupted, or a pass failed.\n");
+        text.push_str("\nNot all passes are done: the trial was interrupted, or passes failed.\n");
     }
     if answer.not_restored.is_empty() {
         text.push_str("\nEvery setting is as before the trial.\n");

@@ -80,13 +80,18 @@ pub(super) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     let settings = |changes: &[Change]| changes.iter().map(setting).collect::<Vec<Setting>>();
     let global = settings(&scope.global);
     // Dropped after the trial, whose journal it waits for.
-    let _guard = if global.is_empty() { None } else { Some(Guard::start(args.common.root.as_deref())?) };
+    let mut guard = if global.is_empty() { None } else { Some(Guard::start(args.common.root.as_deref())?) };
     let journal = (!global.is_empty()).then(|| Journal::open(&root, &profile.name, Trial::entries(&global)));
     let journal = journal.transpose()?;
     let all = [global, settings(&scope.local)].concat();
     let mut trial = Trial::new(&root, all, journal);
     let measured = measure(args, &mut request, &profile.name, &mut trial, words);
     let restored = trial.restore();
+    if restored.is_ok()
+        && let Some(guard) = &mut guard
+    {
+        guard.end();
+    }
     let (trials, complete, page) = measured.map_err(|error| explain(error, &restored))?;
     let not_restored: Vec<String> = restored?.iter().filter_map(Restored::complaint).collect();
     let answer = Answer {
@@ -230,15 +235,15 @@ struct TrialSwitch<'a> {
 
 impl HostSwitch for TrialSwitch<'_> {
     fn turn_on(&mut self, _: &dyn Fn() -> bool) -> Result<(), landau_engine::Error> {
-        self.trial.set(&self.new).map_err(refused)
+        self.trial.set(&self.new).map_err(|error| refused(&error))
     }
 
     fn turn_off(&mut self) -> Result<(), landau_engine::Error> {
-        self.trial.set(&self.base).map_err(refused)
+        self.trial.set(&self.base).map_err(|error| refused(&error))
     }
 }
 
-fn refused(error: landau_tune::Error) -> landau_engine::Error {
+fn refused(error: &landau_tune::Error) -> landau_engine::Error {
     landau_engine::Error::Switch { flag: "landau tune", command: "try".to_owned(), reason: error.to_string() }
 }
 
@@ -254,7 +259,7 @@ fn measure(
 ) -> anyhow::Result<Made> {
     let names: Vec<(String, String)> = trial.settings().iter().map(|one| (one.name.clone(), one.new.clone())).collect();
     let all = sides(names.len(), args.ablate);
-    let (count, mut trials, mut page) = (all.len(), Vec::new(), None);
+    let (count, mut trials, mut page, mut is_complete) = (all.len(), Vec::new(), None, true);
     for (place, one) in all.into_iter().enumerate() {
         if interrupted().is_some() {
             return Ok((trials, false, page));
@@ -281,12 +286,11 @@ fn measure(
         page = page.or(measured.page);
         let name = |path: &PathBuf| path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
         let records = measured.paths.iter().map(name).collect();
-        trials.push(tuned::Trial::of(one.part, setting, records, &measured.compared, count));
-        if matches!(measured.outcome, EndOutcome::Failed | EndOutcome::Crashed) {
-            return Ok((trials, false, page));
-        }
+        let sides = measured.records.each_ref();
+        trials.push(tuned::Trial::of(one.part, setting, records, sides, &measured.compared, count));
+        is_complete &= !matches!(measured.outcome, EndOutcome::Failed | EndOutcome::Crashed);
     }
-    Ok((trials, true, page))
+    Ok((trials, is_complete, page))
 }
 
 #[cfg(test)]
