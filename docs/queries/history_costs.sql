@@ -8,7 +8,7 @@ WITH nearest AS (
         point.curve,
         point.n,
         point.cost,
-        row_number() OVER (PARTITION BY point.curve ORDER BY abs(ln(point.n) - ln(1000))) AS place
+        row_number() OVER (PARTITION BY point.curve ORDER BY abs(point.n - 1000), point.n) AS place
     FROM point
     WHERE point.n BETWEEN 900 AND 1100
 )

@@ -115,3 +115,38 @@ impl Collection {
         self.curves.iter().any(|curve| quantity.of(curve).is_ok())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::Connection;
+
+    /// Guards against a column of the index that is renamed while the documented queries still name it. `DuckDB` is not
+    /// at hand here; the queries keep to what both have.
+    #[test]
+    fn the_documented_queries_run_on_an_index() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let scratch = tempfile::tempdir().unwrap();
+        let place = scratch.path().join("index.sqlite");
+        let options = Options { index: Some(place.clone()), ..Options::default() };
+        let collection = read(&docs.join("records/linux-kernels"), &Filter::default(), &options).unwrap();
+        assert!(collection.record_count > 10);
+        let index = Connection::open(place).unwrap();
+        let query = |name: &str| std::fs::read_to_string(docs.join("queries").join(name)).unwrap();
+        let mut costs = index.prepare(&query("history_costs.sql")).unwrap();
+        let is_bind = |row: &rusqlite::Row<'_>| {
+            let name: String = row.get("label")?;
+            let (release, records): (String, i64) = (row.get("release")?, row.get("records")?);
+            Ok(name == "bind" && release.starts_with("5.10") && records == 1 && row.get::<_, f64>("mean_cost")? > 1.0)
+        };
+        let found: Vec<bool> = costs.query_map([], is_bind).unwrap().collect::<Result<_, _>>().unwrap();
+        assert!(found.len() > 50 && found.contains(&true), "{found:?}");
+        let laws = query("history_laws.py");
+        let laws = laws.split("\"\"\"").find(|text| text.trim_start().starts_with("SELECT")).unwrap();
+        let mut laws = index.prepare(laws).unwrap();
+        let names: Vec<&str> = laws.column_names().collect();
+        assert_eq!(names, ["label", "phase", "outcome", "law", "cliff_n", "release"]);
+        let outcomes = laws.query_map([], |row| row.get::<_, String>("outcome")).unwrap();
+        assert!(outcomes.filter_map(Result::ok).any(|outcome| outcome == "grows"));
+    }
+}
