@@ -12,6 +12,9 @@ pub const SITE_MARK: &str = ".landau-site";
 /// The ending of a record.
 const ENDING: &str = "ndjson";
 
+/// The most bytes of a record that is read: a larger file may not fit in memory.
+const BYTES_MAX: u64 = 2 << 30;
+
 /// A file as it was seen.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
@@ -126,6 +129,9 @@ impl Files {
         match path.to_str() {
             // Opening a pipe would wait for its writer.
             _ if !metadata.is_file() => self.leave_out(path, "it is not a regular file"),
+            // A file of a kernel, as in /proc, has no size, and reading it may wait for ever.
+            _ if metadata.len() == 0 => self.leave_out(path, "it is empty"),
+            _ if metadata.len() > BYTES_MAX => self.leave_out(path, "it is larger than 2 GiB, and no record is"),
             None => self.leave_out(path, "its name is not UTF-8; rename it"),
             Some(name) => {
                 self.seen.push(Seen { path: name.to_owned(), full, identity: Identity::of(&metadata) });
@@ -167,6 +173,20 @@ mod tests {
         assert_eq!(left_out, ["gone.ndjson", "loop", "site"]);
         assert!(files.left_out[2].reason.ends_with("it holds 1"), "{:?}", files.left_out);
         assert!(find(&folder.path().join("none")).is_err());
+    }
+
+    /// Guards against a command that waits for ever, or that needs more memory than there is.
+    #[test]
+    fn files_without_or_with_too_many_bytes_are_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let create = |name: &str| std::fs::File::create(folder.path().join(name)).unwrap();
+        create("empty.ndjson");
+        create("huge.ndjson").set_len(1 << 40).unwrap();
+        std::os::unix::fs::symlink("/proc/self/status", folder.path().join("proc.ndjson")).unwrap();
+        let files = find(folder.path()).unwrap();
+        let left_out: Vec<&str> = files.left_out.iter().map(|one| one.reason.as_str()).collect();
+        assert_eq!(left_out, ["it is empty", "it is larger than 2 GiB, and no record is", "it is empty"]);
+        assert!(files.seen.is_empty());
     }
 
     #[test]

@@ -13,7 +13,9 @@ const HEAD_BYTES: u64 = 64 << 10;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Reads a whole file that begins as a record (`{`) or a report (`<`) does, decompressed if gzip compressed it. Of any
-/// other file it reads only the first 64 KiB, in which [`crate::Record::parse`] finds what is wrong.
+/// other file it reads only the first 64 KiB, in which [`crate::Record::parse`] finds what is wrong. Of zero bytes that
+/// follow one another it keeps at most 192 KiB: no text has one, and the hole of a sparse file may be larger than the
+/// memory.
 ///
 /// # Errors
 ///
@@ -32,7 +34,15 @@ fn read(mut from: impl Read, path: &Path) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     from.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(|source| unread(path, source))?;
     if matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'<')) {
-        from.read_to_end(&mut bytes).map_err(|source| unread(path, source))?;
+        let (mut part, mut was_hole) = (Vec::new(), false);
+        while from.by_ref().take(HEAD_BYTES).read_to_end(&mut part).map_err(|source| unread(path, source))? > 0 {
+            let is_hole = part.iter().all(|&byte| byte == 0);
+            if !(is_hole && was_hole) {
+                bytes.extend_from_slice(&part);
+            }
+            was_hole = is_hole;
+            part.clear();
+        }
     } else if bytes.len() as u64 == HEAD_BYTES {
         let reason = "not a Landau record: it does not begin with `{`".to_owned();
         return Err(Error::Malformed { path: path.display().to_string(), line: 1, reason });
@@ -47,12 +57,26 @@ fn unread(path: &Path, source: std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[cfg(unix)]
     #[test]
     fn an_endless_file_is_an_error() {
         let error = read_file(Path::new("/dev/zero")).unwrap_err();
         assert!(error.to_string().contains("not a Landau record"), "{error}");
+    }
+
+    /// Guards against memory for a hole of a sparse file, and against a loss of what follows it.
+    #[test]
+    fn a_hole_is_shortened_and_what_follows_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "{").unwrap();
+        let mut file = File::options().append(true).open(&path).unwrap();
+        file.set_len(1 << 26).unwrap();
+        file.write_all(b"end").unwrap();
+        let bytes = read_file(&path).unwrap();
+        assert!(bytes.len() as u64 <= 4 * HEAD_BYTES && bytes.ends_with(b"\0end"), "{}", bytes.len());
     }
 
     #[test]

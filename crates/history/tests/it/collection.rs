@@ -118,7 +118,7 @@ fn what_is_no_sound_record_is_named_and_left_out() {
         ("altered.ndjson", "line 2 was altered"),
         ("newer.ndjson", "its schema is 9"),
         ("other.ndjson", "not a Landau record"),
-        ("empty.ndjson", "the file is empty"),
+        ("empty.ndjson", "it is empty"),
         ("binary.ndjson", "first line is torn"),
         ("copy.ndjson", "a copy of 01.ndjson"),
     ] {
