@@ -12,6 +12,7 @@
 //! | `context`, `limit`, `conditions`, `process` | the rules |
 //! | `connection`, `noise` | what is measured |
 //! | `report` | the answer |
+//! | `inspect` | the network architecture of a running server |
 
 mod census;
 mod cgroups;
@@ -19,6 +20,7 @@ mod conditions;
 pub mod connection;
 mod context;
 mod demand;
+pub mod inspect;
 mod limit;
 pub mod noise;
 mod process;

@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod generate;
 mod history;
+mod inspect;
 mod lab;
 mod list;
 mod load;
@@ -59,6 +60,8 @@ enum Command {
     Doctor(doctor::Args),
     /// Say what a profile of kernel settings would change, measure whether it helps, keep it, or restore the host
     Tune(tune::Args),
+    /// Determine the network architecture of a running server from outside
+    Inspect(inspect::Args),
     /// Run benchmarks under other kernels: emulated, in virtual machines or over ssh
     Lab(lab::Args),
     /// Attribute the growth of a benchmark to kernel functions, by instruction count
@@ -130,6 +133,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::List(args)) => list::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Tune(args)) => tune::run(&args, words),
+        Some(Command::Inspect(args)) => inspect::run(&args),
         Some(Command::Lab(args)) => lab::run(&args, words),
         Some(Command::Explain(args)) => explain::run(&args, words),
         Some(Command::Load(args)) => load::run(&args, words),

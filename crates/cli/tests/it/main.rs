@@ -8,6 +8,7 @@ mod compare;
 mod doctor;
 mod explained;
 mod history;
+mod inspect;
 mod interrupted;
 mod kept_records;
 mod lab;

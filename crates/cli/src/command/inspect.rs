@@ -1,0 +1,158 @@
+//! `landau inspect`: the network architecture of a running server.
+
+use crate::status;
+use crate::terminal::bullet;
+use anyhow::Context;
+use landau_host::Root;
+use landau_host::inspect::{Confidence, Inspection, Target, inspect};
+use landau_sys::signal::{catch_interrupts, interrupted};
+use landau_units::duration_in;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// The shortest and the longest window.
+const SHORTEST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(600);
+
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("target").required(true)))]
+#[command(after_help = "Examples:
+  landau inspect --port 8080                     which architecture has the server on port 8080?
+  landau inspect $(pidof -s nginx) --for 10s
+  landau inspect --port 8080 --load http://127.0.0.1:8080/
+  landau inspect --unit nginx --json | jq .architecture
+
+An idle server does not show its architecture: put at least 200 simultaneous connections on it, some of which end
+during the window. --load does that.
+
+The evidence is /proc alone: nothing is traced, stopped or changed. Exit status: 0 if the architecture is found, 1 if
+it cannot be told, 2 if the command could not run.")]
+pub(crate) struct Args {
+    /// Inspect the server to which this process belongs
+    #[arg(value_name = "PID", group = "target", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+    /// Inspect the server that listens on this TCP port
+    #[arg(long, value_name = "N", group = "target", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Inspect the main process of this systemd unit
+    #[arg(long, value_name = "NAME", group = "target")]
+    unit: Option<String>,
+    /// Take samples for this long
+    #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = duration_in(SHORTEST..=LONGEST))]
+    window: Duration,
+    /// Send requests to this URL over 200 connections during the first half of the window, at most 2,000 per second
+    #[arg(long, value_name = "URL")]
+    load: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    let target = match (args.pid, args.port, &args.unit) {
+        (Some(pid), ..) => Target::Pid(pid),
+        (_, Some(port), _) => Target::Port(port),
+        (_, _, unit) => Target::Pid(main_process(unit.as_deref().unwrap_or_default())?),
+    };
+    catch_interrupts();
+    let load = args.load.as_deref().map(|url| start_load(url, args.window)).transpose()?;
+    let found = inspect(&Root::live(), target, args.window, || interrupted().is_some());
+    let failure = load.map(end_load).transpose()?.flatten();
+    let found = found?;
+    let mut text = if args.json { serde_json::to_string_pretty(&found)? } else { render(&found) };
+    if let Some(failure) = failure.filter(|_| !args.json) {
+        text.push_str(&bullet(&format!("the load failed: {failure}")));
+    }
+    status::answer(&text, if found.architecture.is_some() { status::DONE } else { status::FAILED })
+}
+
+/// Starts `landau load`, which ends before the window does: so connections end while the server is watched.
+fn start_load(url: &str, window: Duration) -> anyhow::Result<Child> {
+    let program = landau_sys::process::this_program()?;
+    let duration = format!("{}ms", (window / 2).as_millis());
+    let words = ["load", url, "--connections", "200", "--rate", "2000", "--duration", &duration];
+    Command::new(program)
+        .args(words)
+        .arg("--json")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("start landau load")
+}
+
+/// Ends the load, and returns what it complained about if it could not run.
+fn end_load(mut load: Child) -> anyhow::Result<Option<String>> {
+    if load.try_wait()?.is_none() {
+        load.kill()?;
+        load.wait()?;
+        return Ok(None);
+    }
+    let output = load.wait_with_output()?;
+    let is_refused = output.status.code() == Some(i32::from(status::COULD_NOT_RUN));
+    Ok(is_refused.then(|| String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}
+
+/// Returns the first process of a unit: the one whose parent is outside its control group.
+fn main_process(unit: &str) -> anyhow::Result<u32> {
+    let name = if unit.contains('.') { unit.to_owned() } else { format!("{unit}.service") };
+    let folders = ["/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice"];
+    let text = folders
+        .iter()
+        .find_map(|folder| std::fs::read_to_string(Path::new(folder).join(&name).join("cgroup.procs")).ok());
+    let text = text.with_context(|| format!("the unit {name} has no control group; is it active?"))?;
+    let pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    let parent = |pid: u32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse::<u32>().ok())
+    };
+    let first = pids.iter().find(|&&pid| parent(pid).is_some_and(|parent| !pids.contains(&parent)));
+    first.copied().with_context(|| format!("the unit {name} has no process"))
+}
+
+fn render(found: &Inspection) -> String {
+    let mut text = String::new();
+    let ports = found.ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{} ({}), port {ports}: {}.", found.program, found.pid, found.sentence);
+    let confidence = match found.confidence {
+        Confidence::None => "none",
+        Confidence::Medium => "medium (few connections)",
+        Confidence::High => "high",
+    };
+    let mut line = |label: &str, part: &str| {
+        let _ = writeln!(text, "    {label:11} {part}");
+    };
+    line("confidence", confidence);
+    line("rule", found.rule);
+    if !found.mechanism.is_empty() {
+        let trigger = match found.is_edge_triggered {
+            None => "",
+            Some(true) => " (edge-triggered)",
+            Some(false) => " (level-triggered)",
+        };
+        line("mechanism", &format!("{}{trigger}", found.mechanism.join(", ")));
+    }
+    line("acceptance", &found.acceptance);
+    let most = found.most;
+    line(
+        "at most",
+        &format!(
+            "{} processes, {} threads, {} connections, {} waiting for accept()",
+            most.processes, most.threads, most.connections, most.waiting
+        ),
+    );
+    let _ = writeln!(text, "\nEvidence (/proc, {} samples in {:.1} s):", found.samples, found.window_s);
+    found.evidence.iter().for_each(|one| text.push_str(&bullet(one)));
+    if let Some(growth) = &found.growth {
+        let _ = writeln!(text, "\nGrowth:\n{}", bullet(growth).trim_end());
+    }
+    if let Some(limit) = &found.limit {
+        let _ = writeln!(text, "{}", bullet(&limit.sentence).trim_end());
+    }
+    text.push_str("\nNot seen:\n");
+    found.unseen.iter().for_each(|one| text.push_str(&bullet(&format!("{}: {}", one.what, one.why))));
+    text
+}

@@ -1,0 +1,117 @@
+//! `landau inspect` names the architecture of servers whose architecture is known: those of the benchmark
+//! `architecture`, under simultaneous connections of which half end during the window.
+
+use crate::support::{LANDAU, Room};
+use landau_architectures::{ALL, Architecture, Arguments, Workload, command_of};
+use landau_reactor::Backend;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Simultaneous connections.
+const CONNECTIONS: usize = 60;
+
+/// A server of the benchmark, which ends with the test.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(architecture: &'static Architecture, backend: Backend, pool: u32) -> Self {
+        let given = Arguments { architecture, workload: Workload::Work, pool, most: 500, backend };
+        let mut command = command_of(Path::new(LANDAU), &given);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { port: line.trim().parse().unwrap(), child }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Opens connections, and sends a request on one of them every few milliseconds until `is_over`. After about a second
+/// it closes half of them.
+fn load(port: u16, is_over: &AtomicBool) {
+    let mut open: Vec<TcpStream> = (0..CONNECTIONS).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    let answered = Duration::from_millis(20);
+    for round in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        if round == 200 {
+            open.truncate(CONNECTIONS / 2);
+        }
+        let place = round % open.len();
+        // A member of a full pool may not have accepted it: then there is no reply.
+        let connection = &mut open[place];
+        let _ = connection.set_read_timeout(Some(answered));
+        let _ = connection.write_all(b"x");
+        let _ = connection.read(&mut [0; 64]);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Inspects a server under load.
+fn inspected(server: &Server, words: &[&str]) -> Value {
+    let is_over = AtomicBool::new(false);
+    let port = server.port.to_string();
+    let ran = std::thread::scope(|scope| {
+        scope.spawn(|| load(server.port, &is_over));
+        let fixed = ["inspect", "--port", &port, "--for", "4s", "--json"];
+        let ran = Room::new().landau(&[&fixed, words].concat());
+        is_over.store(true, Ordering::Relaxed);
+        ran
+    });
+    assert!(matches!(ran.status, Some(0 | 1)), "{ran:?}");
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+/// Checks an answer: it is the right one, with its evidence.
+fn expect(server: &Server, architecture: &str, mechanism: &str) {
+    let found = inspected(server, &[]);
+    assert_eq!(found["architecture"], architecture, "{found:#}");
+    assert_eq!(found["mechanism"][0], mechanism, "{found:#}");
+    assert_eq!((&found["schema"], &found["pid"]), (&Value::from(1), &Value::from(server.child.id())));
+    assert!(found["evidence"].as_array().is_some_and(|all| all.len() >= 2), "{found:#}");
+    assert!(found["limit"]["at_most"].as_u64().is_some_and(|most| most > 0), "{found:#}");
+}
+
+fn named(name: &str) -> &'static Architecture {
+    ALL.iter().find(|one| one.name == name).unwrap()
+}
+
+/// All architectures of the benchmark, with both kinds of pools: larger than the load, and full.
+#[test]
+fn each_architecture_of_the_benchmark_is_named() {
+    let epoll = Backend::default();
+    let cases = [
+        ("exec", 1, "exec", "blocking"),
+        ("fork", 1, "fork", "blocking"),
+        ("prefork", 80, "prefork", "blocking"),
+        ("prefork", 8, "prefork", "blocking"),
+        ("thread", 1, "thread", "blocking"),
+        ("thread-pool", 80, "thread_pool", "blocking"),
+        ("thread-pool", 8, "thread_pool", "blocking"),
+        ("event-loop", 1, "event_loop", "epoll"),
+    ];
+    for (name, pool, answer, mechanism) in cases {
+        expect(&Server::start(named(name), epoll, pool), answer, mechanism);
+    }
+}
+
+#[test]
+fn each_backend_of_an_event_loop_is_named() {
+    for name in ["poll", "select"] {
+        expect(&Server::start(named("event-loop"), name.parse().unwrap(), 1), "event_loop", name);
+    }
+}

@@ -1,0 +1,484 @@
+//! The rules: from samples of a server to its architecture, or to the reason why it cannot be told.
+//!
+//! A rule needs something that no other architecture shows. That a task ends with its connection shows that it was
+//! made for it; that it outlives it, and blocks on it, shows a pool; that a process holds more connections than it has
+//! threads shows that a thread serves several. Where a window shows none of these, the rules name the candidates.
+
+use super::sample::{Process, Sample};
+use super::wait::Wait;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A network architecture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Architecture {
+    /// A program is executed for each connection.
+    Exec,
+    /// A process is forked for each connection.
+    Fork,
+    /// A pool of processes, each of which serves one connection at a time.
+    Prefork,
+    /// A thread is created for each connection.
+    Thread,
+    /// A pool of threads, each of which serves one connection at a time.
+    ThreadPool,
+    /// One thread serves all connections.
+    EventLoop,
+    /// One thread watches all connections and hands their requests to other threads.
+    EventLoopWithWorkers,
+    /// Several threads of a process serve several connections each.
+    EventLoops,
+    /// Several processes serve several connections each.
+    EventLoopProcesses,
+    /// One process serves one connection after the other.
+    Iterative,
+}
+
+impl Architecture {
+    /// Returns what handles a connection.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Exec => "a program executed for each connection",
+            Self::Fork => "a process forked for each connection",
+            Self::Prefork => "a pool of processes, each serving one connection at a time",
+            Self::Thread => "a thread created for each connection",
+            Self::ThreadPool => "a pool of threads, each serving one connection at a time",
+            Self::EventLoop => "one asynchronous thread",
+            Self::EventLoopWithWorkers => "one asynchronous thread that hands requests to worker threads",
+            Self::EventLoops => "several asynchronous threads",
+            Self::EventLoopProcesses => "several processes, each asynchronous",
+            Self::Iterative => "one process serving one connection after the other",
+        }
+    }
+
+    /// Returns whether a thread serves several connections.
+    pub fn is_asynchronous(self) -> bool {
+        matches!(self, Self::EventLoop | Self::EventLoopWithWorkers | Self::EventLoops | Self::EventLoopProcesses)
+    }
+}
+
+/// What the rules say of a window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Decision {
+    pub(super) architecture: Option<Architecture>,
+    /// The architectures that the window does not tell apart.
+    pub(super) candidates: Vec<Architecture>,
+    /// The name of the rule.
+    pub(super) rule: &'static str,
+    pub(super) evidence: Vec<String>,
+    /// What would decide, if nothing did.
+    pub(super) advice: Option<String>,
+    /// The process that served most connections.
+    pub(super) busiest: Option<u32>,
+}
+
+impl Decision {
+    fn found(architecture: Architecture, rule: &'static str, evidence: Vec<String>) -> Self {
+        Self { architecture: Some(architecture), candidates: Vec::new(), rule, evidence, advice: None, busiest: None }
+    }
+
+    fn unknown(rule: &'static str, candidates: &[Architecture], evidence: Vec<String>, advice: &str) -> Self {
+        let candidates = candidates.to_vec();
+        Self { architecture: None, candidates, rule, evidence, advice: Some(advice.to_owned()), busiest: None }
+    }
+}
+
+/// Connections below which nothing is claimed.
+const FEWEST: usize = 4;
+
+/// A task that is still there so long after its connection has outlived it.
+const OUTLIVED_MS: u64 = 500;
+
+/// Advice where connections were open throughout.
+const CLOSE_SOME: &str = "close some connections during the window, or let --load do it";
+
+/// A process during the window.
+#[derive(Debug)]
+pub(super) struct Life<'a> {
+    pub(super) pid: u32,
+    /// The samples in which it was seen, with the connections that it serves: those that no descendant holds.
+    seen: Vec<(usize, &'a Process, BTreeSet<u64>)>,
+}
+
+impl<'a> Life<'a> {
+    fn last(&self) -> &'a Process {
+        self.seen[self.seen.len() - 1].1
+    }
+
+    fn last_index(&self) -> usize {
+        self.seen[self.seen.len() - 1].0
+    }
+
+    /// The most connections at a time.
+    pub(super) fn most(&self) -> usize {
+        self.seen.iter().map(|(_, _, held)| held.len()).max().unwrap_or(0)
+    }
+
+    /// All connections that it served.
+    fn served(&self) -> BTreeSet<u64> {
+        self.seen.iter().flat_map(|(_, _, held)| held.iter().copied()).collect()
+    }
+
+    /// Connections that it served and that ended while it was there.
+    fn closed(&self) -> usize {
+        let (_, _, held) = &self.seen[self.seen.len() - 1];
+        self.served().difference(held).count()
+    }
+
+    /// Whether it was there long after a connection that it served had ended, or served another one then.
+    fn outlived(&self, samples: &[Sample]) -> bool {
+        let Some(first) = self.seen.iter().find_map(|(_, _, held)| held.first().copied()) else { return false };
+        let gone = self.seen.iter().rev().find(|(_, _, held)| held.contains(&first)).map_or(0, |(index, ..)| *index);
+        self.served().len() > 1 || samples[self.last_index()].at_ms >= samples[gone].at_ms + OUTLIVED_MS
+    }
+
+    fn waits(&self) -> impl Iterator<Item = (u32, Wait)> + '_ {
+        self.seen.iter().flat_map(|(_, process, _)| process.threads.iter().filter_map(|one| Some((one.tid, one.wait?))))
+    }
+
+    fn waits_so(&self, is_it: impl Fn(Wait) -> bool) -> BTreeSet<u32> {
+        self.waits().filter(|(_, wait)| is_it(*wait)).map(|(tid, _)| tid).collect()
+    }
+
+    /// Threads that were blocked in a call that reads a connection.
+    fn readers(&self) -> BTreeSet<u32> {
+        let threads = self.seen.iter().flat_map(|(_, process, _)| &process.threads);
+        threads.filter(|thread| thread.reads.is_some()).map(|thread| thread.tid).collect()
+    }
+
+    /// Whether it blocks for one connection or for the next one: no event loop does.
+    fn blocks(&self) -> bool {
+        !self.readers().is_empty() || !self.waits_so(|wait| wait == Wait::Accept).is_empty()
+    }
+
+    /// Processor time of each thread during the window.
+    fn work_ns(&self) -> BTreeMap<u32, u64> {
+        let mut ends: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for (index, (_, process, _)) in self.seen.iter().enumerate() {
+            for thread in &process.threads {
+                let first = if index == 0 { thread.cpu_ns } else { 0 };
+                ends.entry(thread.tid).or_insert((first, 0)).1 = thread.cpu_ns;
+            }
+        }
+        ends.into_iter().map(|(tid, (first, last))| (tid, last.saturating_sub(first))).collect()
+    }
+
+    /// Threads that ended while the process went on.
+    fn ended_threads(&self) -> usize {
+        let now: BTreeSet<u32> = self.last().threads.iter().map(|thread| thread.tid).collect();
+        self.waits().map(|(tid, _)| tid).collect::<BTreeSet<_>>().difference(&now).count()
+    }
+}
+
+/// Returns the processes of the window. A connection that several hold belongs to the youngest generation of them: a
+/// parent may keep a copy of what its child serves.
+pub(super) fn lives(samples: &[Sample]) -> Vec<Life<'_>> {
+    let mut lives: BTreeMap<(u32, u64), Life> = BTreeMap::new();
+    for (index, sample) in samples.iter().enumerate() {
+        let by_pid: BTreeMap<u32, &Process> = sample.processes.iter().map(|one| (one.pid, one)).collect();
+        let depth = |mut pid: u32| {
+            let mut depth = 0;
+            while let Some(process) = by_pid.get(&pid).filter(|_| depth <= by_pid.len()) {
+                (pid, depth) = (process.parent, depth + 1);
+            }
+            depth
+        };
+        let mut server: BTreeMap<u64, (usize, u32)> = BTreeMap::new();
+        for process in &sample.processes {
+            let here = (depth(process.pid), process.pid);
+            for inode in process.connections.iter().flatten() {
+                let best = server.entry(*inode).or_insert(here);
+                *best = here.max(*best);
+            }
+        }
+        for process in &sample.processes {
+            let is_its = |inode: &u64| server.get(inode).is_some_and(|(_, pid)| *pid == process.pid);
+            let held = process.connections.iter().flatten().copied().filter(is_its).collect();
+            let life = lives.entry((process.pid, process.started));
+            life.or_insert(Life { pid: process.pid, seen: Vec::new() }).seen.push((index, process, held));
+        }
+    }
+    lives.into_values().collect()
+}
+
+/// Decides which architecture the samples show.
+pub(super) fn decide(samples: &[Sample]) -> Decision {
+    let lives = lives(samples);
+    let busiest = lives.iter().max_by_key(|life| (life.most(), life.served().len())).map(|life| life.pid);
+    Decision { busiest, ..family(samples, &lives) }
+}
+
+fn family(samples: &[Sample], lives: &[Life]) -> Decision {
+    let served: BTreeSet<u64> = lives.iter().flat_map(Life::served).collect();
+    let waiting = samples.iter().map(|sample| sample.waiting.len()).max().unwrap_or(0);
+    if lives.iter().all(|life| life.last().connections.is_none()) {
+        let advice = "run landau inspect as root or as the program's user";
+        return Decision::unknown("descriptors unreadable", &[], Vec::new(), advice);
+    }
+    let counted = format!("{} connections accepted during the window, at most {waiting} waiting", served.len());
+    if served.len() < FEWEST && served.len() + waiting < FEWEST {
+        let advice = "put at least 200 simultaneous connections on it, for example with --load URL";
+        return Decision::unknown("too few connections", &[], vec![counted], advice);
+    }
+    let (several, one): (Vec<&Life>, Vec<&Life>) =
+        lives.iter().filter(|life| life.most() > 0).partition(|life| life.most() > 1);
+    let of_several: BTreeSet<u64> = several.iter().flat_map(|life| life.served()).collect();
+    let of_one: BTreeSet<u64> = one.iter().flat_map(|life| life.served()).collect();
+    let mut decision = if of_several.len() * 10 >= served.len() * 9 && !several.is_empty() {
+        multiplexed(lives, &several)
+    } else if several.is_empty() && one.len() == 1 {
+        single(samples, one[0])
+    } else if of_one.len() * 10 >= served.len() * 9 && one.len() >= FEWEST {
+        process_each(samples, lives, &one)
+    } else {
+        let evidence = format!(
+            "{} processes held several connections at a time, {} others one at a time",
+            several.len(),
+            one.len()
+        );
+        let advice = "put more simultaneous connections on it, and keep them open";
+        Decision::unknown("mixed", &[], vec![evidence], advice)
+    };
+    decision.evidence.insert(0, counted);
+    decision
+}
+
+/// One process, which never held two connections.
+fn single(samples: &[Sample], life: &Life) -> Decision {
+    let stayed =
+        samples.iter().zip(samples.iter().skip(1)).any(|(a, b)| a.waiting.intersection(&b.waiting).count() > 1);
+    let threads = life.seen.iter().map(|(_, process, _)| process.threads.len()).max().unwrap_or(0);
+    if threads == 1 && stayed && !life.readers().is_empty() {
+        let evidence = vec![
+            "its only process and thread never held two connections, while others waited for accept()".to_owned(),
+            "it blocked in a call that reads the connection".to_owned(),
+        ];
+        return Decision::found(Architecture::Iterative, "blocks on its only connection", evidence);
+    }
+    let evidence = vec!["one process, which never held two connections in a sample".to_owned()];
+    let advice = "put simultaneous connections on it that stay open";
+    Decision::unknown("connections too short", &[], evidence, advice)
+}
+
+/// Every process holds one connection at a time.
+fn process_each(samples: &[Sample], lives: &[Life], serving: &[&Life]) -> Decision {
+    let last = samples.len() - 1;
+    let outlived = serving.iter().filter(|life| life.outlived(samples)).count();
+    let ended: Vec<&&Life> = serving
+        .iter()
+        .filter(|life| life.last_index() < last && life.served().len() == 1 && !life.outlived(samples))
+        .collect();
+    let pooled = serving.iter().filter(|life| life.outlived(samples) && life.blocks()).count();
+    let evidence = vec![
+        format!("{} processes, none of which held two connections at a time", serving.len()),
+        format!("{} of them ended with their connection, {outlived} outlived it", ended.len()),
+    ];
+    let goes_on = lives.iter().any(|life| life.last_index() == last && !life.last().listeners.is_empty());
+    if ended.len() >= FEWEST && outlived * 10 <= ended.len() && goes_on {
+        return made_for_it(lives, &ended, evidence);
+    }
+    if pooled >= 2 && ended.len() * 10 <= pooled {
+        let mut evidence = evidence;
+        evidence.push(format!("{pooled} blocked in a call that reads a connection or accepts the next one"));
+        return Decision::found(Architecture::Prefork, "processes outlive their connections", evidence);
+    }
+    let candidates = if outlived > ended.len() {
+        vec![Architecture::Prefork, Architecture::EventLoopProcesses]
+    } else {
+        vec![Architecture::Exec, Architecture::Fork, Architecture::Prefork]
+    };
+    Decision::unknown("no process decided it", &candidates, evidence, CLOSE_SOME)
+}
+
+/// A process was made for each connection: forked, or executed.
+fn made_for_it(lives: &[Life], ended: &[&&Life], mut evidence: Vec<String>) -> Decision {
+    // Of a process whose memory may not be read, the stack is 0.
+    let image = |process: &Process| process.image.clone().filter(|(_, stack)| *stack > 1);
+    let executed: Vec<bool> = ended
+        .iter()
+        .filter_map(|life| {
+            let parent = lives.iter().find(|other| other.pid == life.last().parent)?;
+            Some(image(life.last())? != image(parent.last())?)
+        })
+        .collect();
+    let rule = "processes end with their connections";
+    let count = executed.iter().filter(|is| **is).count();
+    evidence.push(format!("{count} of {} had executed a program since their parent forked them", executed.len()));
+    if executed.len() * 2 < ended.len() || (count * 10 > executed.len() && count * 10 < executed.len() * 9) {
+        let candidates = [Architecture::Exec, Architecture::Fork];
+        return Decision::unknown(rule, &candidates, evidence, "run landau inspect as root or as the program's user");
+    }
+    let program = &ended[ended.len() - 1].last().command;
+    evidence.push(format!("the last one's command line: {}", program.chars().take(60).collect::<String>().trim()));
+    let architecture = if count * 2 > executed.len() { Architecture::Exec } else { Architecture::Fork };
+    Decision::found(architecture, rule, evidence)
+}
+
+/// Processes hold several connections each: by threads, or by event loops.
+fn multiplexed(lives: &[Life], several: &[&Life]) -> Decision {
+    let mut decisions: Vec<Decision> = several.iter().map(|life| within(life)).collect();
+    let kinds: BTreeSet<Option<Architecture>> = decisions.iter().map(|one| one.architecture).collect();
+    let Some(place) = decisions.iter().position(|one| one.architecture.is_some()) else {
+        return decisions.swap_remove(0);
+    };
+    let known: BTreeSet<Architecture> = kinds.into_iter().flatten().collect();
+    let mut first = decisions.swap_remove(place);
+    let is_event = known.iter().all(|kind| kind.is_asynchronous());
+    // Members that wait for events at the listener are event loops, too, though the load gave them few connections.
+    let idle = |life: &&Life| {
+        let is_other = several.iter().all(|other| other.pid != life.pid);
+        is_other
+            && !life.last().listeners.is_empty()
+            && !life.waits_so(Wait::is_event).is_empty()
+            && life.last().epolls > 0
+    };
+    let processes = several.len() + lives.iter().filter(idle).count();
+    if known.len() > 1 && !is_event {
+        let evidence = vec![format!("{} processes of different kinds", several.len())];
+        let candidates: Vec<Architecture> = known.into_iter().collect();
+        return Decision::unknown("mixed", &candidates, evidence, "inspect one of the processes by its number");
+    }
+    if processes > 1 {
+        first
+            .evidence
+            .insert(0, format!("{processes} processes that serve connections; of process {}:", several[place].pid));
+        if is_event {
+            first.architecture = Some(Architecture::EventLoopProcesses);
+        }
+    }
+    first
+}
+
+/// How one process serves several connections.
+fn within(life: &Life) -> Decision {
+    let at_peak = life.seen.iter().max_by_key(|(_, _, held)| held.len());
+    let (held, threads) = at_peak.map_or((0, 0), |(_, process, held)| (held.len(), process.threads.len()));
+    let most_blocked = life.seen.iter().filter(|(_, _, held)| held.len() >= FEWEST).map(|(_, process, held)| {
+        let blocked = process.threads.iter().filter(|thread| thread.wait == Some(Wait::Read)).count();
+        (blocked * 100 / held.len(), blocked)
+    });
+    let (share, blocked) = most_blocked.max().unwrap_or((0, 0));
+    let (closed, ended) = (life.closed(), life.ended_threads());
+    let mut evidence = vec![format!("{held} connections at a time in a process of {threads} threads")];
+    if held >= FEWEST && held >= 2 * threads + 2 {
+        return event_loop(life, evidence);
+    }
+    evidence
+        .push(format!("{blocked} threads blocked in a call that reads one connection ({share}% of the connections)"));
+    evidence.push(format!("{closed} connections ended, and {ended} threads"));
+    let acceptors = life.waits_so(|wait| wait == Wait::Accept);
+    let both = acceptors.intersection(&life.readers()).count();
+    if both >= 2 {
+        evidence.push(format!("{both} threads blocked in accept() and, at other times, read a connection"));
+        return Decision::found(Architecture::ThreadPool, "threads accept and serve", evidence);
+    }
+    if held >= FEWEST && threads >= held && closed >= FEWEST && ended * 2 >= closed && ended <= closed * 2 {
+        return Decision::found(Architecture::Thread, "threads end with their connections", evidence);
+    }
+    if held >= FEWEST && threads >= held && closed >= FEWEST && ended * 10 <= closed && share >= 50 {
+        return Decision::found(Architecture::ThreadPool, "threads outlive their connections", evidence);
+    }
+    if share >= 50 {
+        let candidates = [Architecture::Thread, Architecture::ThreadPool];
+        return Decision::unknown("a thread blocks on each connection", &candidates, evidence, CLOSE_SOME);
+    }
+    let advice = format!("keep more than {} connections open at a time", 2 * threads + 2);
+    Decision::unknown("as many threads as connections", &[], evidence, &advice)
+}
+
+/// A process with fewer threads than connections: which of them watch connections?
+fn event_loop(life: &Life, mut evidence: Vec<String>) -> Decision {
+    let rule = "fewer threads than connections";
+    let watchers = life.waits_so(Wait::is_event);
+    let last = life.last();
+    if watchers.is_empty() && last.epolls + last.rings == 0 {
+        let advice = "no thread was seen to wait for events; run landau inspect as root, or with less load";
+        return Decision::unknown("connections without a watcher", &[], evidence, advice);
+    }
+    let work = life.work_ns();
+    let total: u64 = work.values().sum();
+    let share = |tid: &u32| work.get(tid).copied().unwrap_or(0) * 100 / total.max(1);
+    let busy: BTreeSet<u32> = work.keys().copied().filter(|tid| total > 0 && share(tid) >= 5).collect();
+    let loops: BTreeSet<u32> = watchers.intersection(&busy).copied().collect();
+    let others: u64 = busy.difference(&loops).map(share).sum();
+    let threads = life.seen.iter().map(|(_, process, _)| process.threads.len()).max().unwrap_or(0);
+    evidence.push(format!(
+        "{} threads waited for events; {} of them and {} others did at least 5% of the work",
+        watchers.len(),
+        loops.len(),
+        busy.len() - loops.len()
+    ));
+    // A runtime that moves tasks between threads lets them take turns at the events.
+    let takes_turns = !watchers.is_disjoint(&life.waits_so(|wait| wait == Wait::Futex));
+    if threads == 1 || (busy.len() == 1 && watchers.len() <= 1 && !takes_turns) {
+        return Decision::found(Architecture::EventLoop, rule, evidence);
+    }
+    if loops.len() >= 2 {
+        return Decision::found(Architecture::EventLoops, rule, evidence);
+    }
+    let candidates = [Architecture::EventLoop, Architecture::EventLoops, Architecture::EventLoopWithWorkers];
+    if loops.is_empty() || total < 2_000_000 {
+        let advice = "send requests on the connections during the window";
+        return Decision::unknown("too little work to see which thread does it", &candidates, evidence, advice);
+    }
+    evidence.push(format!("the other threads did {others}% of the work"));
+    match others {
+        0..10 if !takes_turns => Decision::found(Architecture::EventLoop, rule, evidence),
+        25.. if takes_turns => Decision::found(Architecture::EventLoops, rule, evidence),
+        25.. => Decision::found(Architecture::EventLoopWithWorkers, rule, evidence),
+        _ => Decision::unknown(rule, &candidates, evidence, "send more requests on the connections during the window"),
+    }
+}
+
+/// Returns how the threads of the serving processes waited for events, or that they blocked.
+pub(super) fn mechanisms(samples: &[Sample], architecture: Architecture) -> Vec<&'static str> {
+    let lives = lives(samples);
+    let serving: Vec<&Life> = lives.iter().filter(|life| life.most() > 0).collect();
+    if !architecture.is_asynchronous() {
+        return if serving.iter().any(|life| !life.readers().is_empty()) { vec!["blocking"] } else { Vec::new() };
+    }
+    let seen: BTreeSet<Wait> = serving.iter().flat_map(|life| life.waits().map(|(_, wait)| wait)).collect();
+    let has_epoll = serving.iter().any(|life| life.last().epolls > 0);
+    let has_ring = serving.iter().any(|life| life.last().rings > 0);
+    let names = [
+        (Wait::Epoll, "epoll", has_epoll && seen.contains(&Wait::Epoll)),
+        (Wait::Ring, "io_uring", has_ring),
+        (Wait::Poll, "poll", true),
+        (Wait::Select, "select", true),
+    ];
+    names.iter().filter(|(wait, _, is)| *is && (seen.contains(wait) || *wait == Wait::Ring)).map(|one| one.1).collect()
+}
+
+/// Returns how connections are accepted, as far as `/proc` shows it.
+pub(super) fn acceptance(
+    samples: &[Sample],
+    listeners: &[(String, u64)],
+    architecture: Option<Architecture>,
+) -> String {
+    let mut by_address: BTreeMap<&str, usize> = BTreeMap::new();
+    for (address, _) in listeners {
+        *by_address.entry(address).or_default() += 1;
+    }
+    let most = by_address.values().copied().max().unwrap_or(0);
+    if most > 1 {
+        return format!("{most} listening sockets on one address (SO_REUSEPORT)");
+    }
+    let lives = lives(samples);
+    let holders = lives.iter().filter(|life| life.seen.iter().any(|(_, process, _)| !process.listeners.is_empty()));
+    let holders: Vec<&Life> = holders.collect();
+    let acceptors: usize = holders.iter().map(|life| life.waits_so(|wait| wait == Wait::Accept).len()).sum();
+    if holders.len() <= 1 {
+        return match acceptors {
+            0 => "one process holds the listening socket".to_owned(),
+            1 => "one thread accepts".to_owned(),
+            _ => format!("{acceptors} threads accept from one listening socket"),
+        };
+    }
+    match architecture {
+        Some(Architecture::Fork | Architecture::Exec) => {
+            "one process accepts; its children inherit the listening socket".to_owned()
+        }
+        _ => format!("{} processes hold one listening socket", holders.len()),
+    }
+}

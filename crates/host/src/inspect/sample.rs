@@ -1,0 +1,298 @@
+//! What `/proc` shows of a server at one time: its processes, their threads, and who holds which connection.
+
+use super::wait::{Wait, of_call, of_function};
+use crate::root::Root;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// States in `/proc/net/tcp`.
+const ESTABLISHED: &str = "01";
+const CLOSE_WAIT: &str = "08";
+const LISTEN: &str = "0A";
+
+/// `EPOLLET` in the line of a watched descriptor in `fdinfo`.
+const EDGE: u64 = 1 << 31;
+
+/// The server at one time.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sample {
+    /// Milliseconds since the first one.
+    pub(super) at_ms: u64,
+    /// Connections that nobody has accepted yet, by their remote addresses.
+    pub(super) waiting: BTreeSet<String>,
+    pub(super) processes: Vec<Process>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    pub(super) parent: u32,
+    /// Clock ticks since the system started: with the number, it identifies a process.
+    pub(super) started: u64,
+    pub(super) command: String,
+    /// The executed file, and where its stack begins: a fork keeps that, an execution chooses another place.
+    pub(super) image: Option<(String, u64)>,
+    pub(super) threads: Vec<Thread>,
+    /// Inodes of the sockets of accepted connections; none if the descriptors may not be read.
+    pub(super) connections: Option<BTreeSet<u64>>,
+    /// Inodes of the listening sockets that it has open.
+    pub(super) listeners: BTreeSet<u64>,
+    /// Instances of epoll and of `io_uring`.
+    pub(super) epolls: u32,
+    pub(super) rings: u32,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Thread {
+    pub(super) tid: u32,
+    pub(super) wait: Option<Wait>,
+    /// The connection that it reads.
+    pub(super) reads: Option<u64>,
+    /// Time on a processor since it started.
+    pub(super) cpu_ns: u64,
+}
+
+/// A listening socket.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Listener {
+    pub(super) inode: u64,
+    /// Address and port as the kernel writes them; sockets with the same one share it by `SO_REUSEPORT`.
+    pub(super) address: String,
+    pub(super) port: u16,
+}
+
+/// The sockets of a network namespace.
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    pub(super) listeners: BTreeSet<Listener>,
+    /// Local port, remote address and inode of connections; the inode is 0 until they are accepted.
+    connections: Vec<(u16, String, u64)>,
+}
+
+impl Sockets {
+    /// Reads the sockets of the network namespace of a process.
+    pub(super) fn read(root: &Root, pid: &str) -> Self {
+        let mut found = Self::default();
+        for file in ["tcp", "tcp6"] {
+            let text = root.text(&format!("proc/{pid}/net/{file}")).unwrap_or_default();
+            text.lines().skip(1).for_each(|line| found.add(line));
+        }
+        found
+    }
+
+    fn add(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [_, local, remote, state, _, _, _, _, _, inode, ..] = words[..] else { return };
+        let port = local.rsplit_once(':').and_then(|(_, port)| u16::from_str_radix(port, 16).ok());
+        let (Some(port), Ok(inode)) = (port, inode.parse()) else { return };
+        match state {
+            LISTEN => drop(self.listeners.insert(Listener { inode, address: local.to_owned(), port })),
+            ESTABLISHED | CLOSE_WAIT => self.connections.push((port, remote.to_owned(), inode)),
+            _ => {}
+        }
+    }
+}
+
+/// The line of a process in the table of all processes.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) pid: u32,
+    pub(super) parent: u32,
+    started: u64,
+    stack: u64,
+    pub(super) program: String,
+}
+
+/// Returns all processes that have not ended.
+pub(super) fn table(root: &Root) -> BTreeMap<u32, Entry> {
+    let names = root.names("proc");
+    let pids = names.iter().filter_map(|name| name.parse::<u32>().ok());
+    let entries = pids.filter_map(|pid| entry(pid, &root.text(&format!("proc/{pid}/stat"))?));
+    entries.map(|entry| (entry.pid, entry)).collect()
+}
+
+/// Reads `/proc/PID/stat`; none of a zombie.
+fn entry(pid: u32, text: &str) -> Option<Entry> {
+    let (before, after) = text.rsplit_once(')')?;
+    let words: Vec<&str> = after.split_ascii_whitespace().collect();
+    let number = |index: usize| words.get(index)?.parse::<u64>().ok();
+    (!matches!(*words.first()?, "Z" | "X")).then_some(())?;
+    Some(Entry {
+        pid,
+        parent: u32::try_from(number(1)?).ok()?,
+        started: number(19)?,
+        stack: number(25)?,
+        program: before.split_once('(')?.1.to_owned(),
+    })
+}
+
+/// Returns the inodes of the sockets that a process has open; none if they may not be read.
+pub(super) fn sockets_of(root: &Root, pid: u32) -> Option<BTreeSet<u64>> {
+    let links = links(root, pid)?;
+    Some(links.iter().filter_map(|(_, link)| socket(link)).collect())
+}
+
+fn socket(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Returns the open descriptors with what they refer to; none if they may not be read.
+fn links(root: &Root, pid: u32) -> Option<Vec<(u32, String)>> {
+    let folder = format!("proc/{pid}/fd");
+    let entries = std::fs::read_dir(root.path(&folder)).ok()?;
+    let link = |entry: std::fs::DirEntry| {
+        let target = std::fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok()?;
+        Some((entry.file_name().to_str()?.parse().ok()?, target))
+    };
+    Some(entries.flatten().filter_map(link).collect())
+}
+
+/// Takes samples of a server.
+#[derive(Debug)]
+pub(super) struct Sampler<'a> {
+    root: &'a Root,
+    began: Instant,
+    /// The processes that hold the listening sockets, or the one that was asked about.
+    owners: BTreeSet<u32>,
+    listeners: BTreeSet<Listener>,
+    /// All processes of the server so far: one whose parent has ended still belongs to it.
+    known: BTreeSet<(u32, u64)>,
+    own: u32,
+}
+
+impl<'a> Sampler<'a> {
+    pub(super) fn new(root: &'a Root, owners: BTreeSet<u32>, listeners: BTreeSet<Listener>) -> Self {
+        Self { root, began: Instant::now(), owners, listeners, known: BTreeSet::new(), own: std::process::id() }
+    }
+
+    /// Takes a sample, and returns it with what it cost.
+    pub(super) fn take(&mut self) -> (Sample, std::time::Duration) {
+        let began = Instant::now();
+        let at_ms = began.duration_since(self.began).as_millis() as u64;
+        let table = table(self.root);
+        let members = self.members(&table);
+        let namespace = members.iter().find(|entry| self.owners.contains(&entry.pid)).or(members.first());
+        let sockets = namespace.map(|entry| Sockets::read(self.root, &entry.pid.to_string())).unwrap_or_default();
+        let ports: BTreeSet<u16> = self.listeners.iter().map(|listener| listener.port).collect();
+        let ours = sockets.connections.iter().filter(|(port, ..)| ports.contains(port));
+        let (waiting, accepted): (Vec<_>, Vec<_>) = ours.partition(|(_, _, inode)| *inode == 0);
+        let accepted: BTreeSet<u64> = accepted.iter().map(|(_, _, inode)| *inode).collect();
+        let processes = members.iter().map(|entry| self.process(entry, &accepted)).collect();
+        let waiting = waiting.into_iter().map(|(port, remote, _)| format!("{remote} {port}")).collect();
+        (Sample { at_ms, waiting, processes }, began.elapsed())
+    }
+
+    /// Returns the server's processes: the owners, their descendants, and whatever belonged to it before.
+    fn members(&mut self, table: &BTreeMap<u32, Entry>) -> Vec<Entry> {
+        let belongs = |entry: &Entry| {
+            let mut pid = entry.pid;
+            // A parent has an earlier line only until numbers wrap, so the chain is bounded by the table's length.
+            for _ in 0..=table.len() {
+                if self.owners.contains(&pid) {
+                    return true;
+                }
+                let Some(above) = table.get(&pid).map(|entry| entry.parent) else { break };
+                pid = above;
+            }
+            self.known.contains(&(entry.pid, entry.started))
+        };
+        let members: Vec<Entry> =
+            table.values().filter(|entry| entry.pid != self.own && belongs(entry)).cloned().collect();
+        self.known.extend(members.iter().map(|entry| (entry.pid, entry.started)));
+        members
+    }
+
+    fn process(&self, entry: &Entry, accepted: &BTreeSet<u64>) -> Process {
+        let pid = entry.pid;
+        let links = links(self.root, pid);
+        let is_listener = |inode: &u64| self.listeners.iter().any(|listener| listener.inode == *inode);
+        let all = links.as_deref().unwrap_or_default();
+        let sockets: BTreeMap<u32, u64> = all.iter().filter_map(|(fd, link)| Some((*fd, socket(link)?))).collect();
+        let count = |kind: &str| all.iter().filter(|(_, link)| link == kind).count() as u32;
+        Process {
+            pid,
+            parent: entry.parent,
+            started: entry.started,
+            command: self.root.text(&format!("proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " "),
+            image: self.root.link(&format!("proc/{pid}/exe")).map(|file| (file, entry.stack)),
+            threads: self.threads(pid, &sockets, accepted),
+            connections: links.is_some().then(|| sockets.values().copied().filter(|s| accepted.contains(s)).collect()),
+            listeners: sockets.values().copied().filter(is_listener).collect(),
+            epolls: count("anon_inode:[eventpoll]"),
+            rings: count("anon_inode:[io_uring]"),
+        }
+    }
+
+    fn threads(&self, pid: u32, sockets: &BTreeMap<u32, u64>, accepted: &BTreeSet<u64>) -> Vec<Thread> {
+        let names = self.root.names(&format!("proc/{pid}/task"));
+        let tids = names.iter().filter_map(|name| name.parse::<u32>().ok());
+        tids.filter_map(|tid| {
+            let file = |name: &str| self.root.text(&format!("proc/{pid}/task/{tid}/{name}"));
+            // Workers of the kernel for io_uring are listed among the threads.
+            (!file("comm")?.starts_with("iou-")).then_some(())?;
+            let call = file("syscall").and_then(|text| of_call(&text));
+            let by_function = || Some((of_function(&file("wchan")?), None));
+            let (wait, descriptor) = call.or_else(by_function).unwrap_or((Wait::Unseen, None));
+            let reads = descriptor.filter(|_| matches!(wait, Wait::Read | Wait::Write));
+            let inode = reads.and_then(|descriptor| sockets.get(&descriptor)).copied();
+            let cpu_ns = file("schedstat").and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(0);
+            Some(Thread { tid, wait: Some(wait), reads: inode.filter(|inode| accepted.contains(inode)), cpu_ns })
+        })
+        .collect()
+    }
+
+    /// Returns whether epoll watches connections of a process edge-triggered; none if none is watched.
+    pub(super) fn is_edge_triggered(&self, process: &Process) -> Option<bool> {
+        let links = links(self.root, process.pid)?;
+        let connections = process.connections.as_ref()?;
+        let descriptors: BTreeSet<u32> = links
+            .iter()
+            .filter(|(_, link)| socket(link).is_some_and(|inode| connections.contains(&inode)))
+            .map(|(fd, _)| *fd)
+            .collect();
+        let epolls = links.iter().filter(|(_, link)| link == "anon_inode:[eventpoll]");
+        let mut edges = Vec::new();
+        for (fd, _) in epolls {
+            let text = self.root.text(&format!("proc/{}/fdinfo/{fd}", process.pid))?;
+            edges.extend(text.lines().filter_map(watched).filter(|(fd, _)| descriptors.contains(fd)).map(|(_, e)| e));
+        }
+        (!edges.is_empty()).then(|| edges.iter().all(|edge| *edge))
+    }
+}
+
+/// Reads a line of an epoll instance in `fdinfo`: the watched descriptor, and whether it is edge-triggered.
+fn watched(line: &str) -> Option<(u32, bool)> {
+    let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
+    let descriptor = words.next()?.parse().ok()?;
+    let events = u64::from_str_radix(words.nth(1)?, 16).ok()?;
+    Some((descriptor, events & EDGE != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_is_read() {
+        let text = "7 (a) b) S 3 7 7 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 999 1 2 3 4 5 140737 0";
+        let entry = entry(7, text).unwrap();
+        assert_eq!((entry.parent, entry.started, entry.stack, entry.program.as_str()), (3, 999, 140_737, "a) b"));
+        assert!(super::entry(7, "7 (a) Z 3").is_none());
+    }
+
+    #[test]
+    fn a_connection_without_inode_waits() {
+        let mut sockets = Sockets::default();
+        sockets.add("0: 0100007F:1F90 00000000:0000 0A 00000000:00000002 00:0 0 0 0 77 1 0 100 0 0 10 0");
+        sockets.add("1: 0100007F:1F90 0100007F:D431 01 00000000:00000000 00:0 0 0 0 0 1 0 100 0 0 10 0");
+        assert_eq!(sockets.listeners.first().map(|one| (one.inode, one.port)), Some((77, 8080)));
+        assert_eq!(sockets.connections, [(8080, "0100007F:D431".to_owned(), 0)]);
+    }
+
+    #[test]
+    fn edge_triggered_descriptors_are_recognised() {
+        assert_eq!(watched("tfd:        5 events: 80002019 data: 7 pos:0 ino:1 sdev:8"), Some((5, true)));
+        assert_eq!(watched("tfd:        5 events:       19 data: 7 pos:0 ino:1 sdev:8"), Some((5, false)));
+        assert_eq!(watched("pos:	0"), None);
+    }
+}
