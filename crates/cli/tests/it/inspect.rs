@@ -49,7 +49,8 @@ fn load(port: u16, is_over: &AtomicBool) {
             return;
         }
         if round == 200 {
-            open.truncate(CONNECTIONS / 2);
+            let halves = std::mem::take(&mut open).into_iter().enumerate();
+            open = halves.filter(|(place, _)| place % 2 == 0).map(|(_, connection)| connection).collect();
         }
         let place = round % open.len();
         // A member of a full pool may not have accepted it: then there is no reply.
@@ -98,15 +99,39 @@ fn each_architecture_of_the_benchmark_is_named() {
         ("exec", 1, "exec", "blocking"),
         ("fork", 1, "fork", "blocking"),
         ("prefork", 80, "prefork", "blocking"),
-        ("prefork", 8, "prefork", "blocking"),
+        ("prefork", 16, "prefork", "blocking"),
         ("thread", 1, "thread", "blocking"),
         ("thread-pool", 80, "thread_pool", "blocking"),
-        ("thread-pool", 8, "thread_pool", "blocking"),
+        ("thread-pool", 16, "thread_pool", "blocking"),
         ("event-loop", 1, "event_loop", "epoll"),
     ];
     for (name, pool, answer, mechanism) in cases {
         expect(&Server::start(named(name), epoll, pool), answer, mechanism);
     }
+}
+
+/// Without connections nothing is claimed, and what would decide is named.
+#[test]
+fn an_idle_server_cannot_be_told() {
+    let server = Server::start(named("event-loop"), Backend::default(), 1);
+    let pid = server.child.id().to_string();
+    let ran = Room::new().landau(&["inspect", &pid, "--for", "500ms", "--json"]);
+    let found: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.status, &found["architecture"]), (Some(1), &Value::Null), "{ran:?}");
+    assert!(found["unseen"][0]["why"].as_str().is_some_and(|why| why.contains("200 simultaneous")), "{found:#}");
+}
+
+#[test]
+fn what_cannot_be_inspected_is_an_error() {
+    let ran = Room::new().landau(&["inspect", "4294967295"]);
+    assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
+    assert!(ran.err.contains("there is no process 4294967295"), "{ran:?}");
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let ran = Room::new().landau(&["inspect", "--port", &free]);
+    assert!(ran.status == Some(2) && ran.err.contains("no program listens on TCP port"), "{ran:?}");
+    let own = std::process::id().to_string();
+    let both = Room::new().landau(&["inspect", &own, "--port", &free]);
+    assert!(both.status == Some(2) && both.err.contains("cannot be used with"), "{both:?}");
 }
 
 #[test]

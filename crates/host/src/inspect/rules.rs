@@ -78,6 +78,12 @@ impl Decision {
         Self { architecture: Some(architecture), candidates: Vec::new(), rule, evidence, advice: None, busiest: None }
     }
 
+    /// Returns whether all that it may be serves several connections with a thread.
+    fn is_asynchronous(&self) -> bool {
+        let is_each = self.candidates.iter().all(|one| one.is_asynchronous());
+        self.architecture.map_or(!self.candidates.is_empty() && is_each, Architecture::is_asynchronous)
+    }
+
     fn unknown(rule: &'static str, candidates: &[Architecture], evidence: Vec<String>, advice: &str) -> Self {
         let candidates = candidates.to_vec();
         Self { architecture: None, candidates, rule, evidence, advice: Some(advice.to_owned()), busiest: None }
@@ -286,7 +292,7 @@ fn process_each(samples: &[Sample], lives: &[Life], serving: &[&Life]) -> Decisi
     let candidates = if outlived > ended.len() {
         vec![Architecture::Prefork, Architecture::EventLoopProcesses]
     } else {
-        vec![Architecture::Exec, Architecture::Fork, Architecture::Prefork]
+        vec![Architecture::Exec, Architecture::Fork, Architecture::Prefork, Architecture::EventLoopProcesses]
     };
     Decision::unknown("no process decided it", &candidates, evidence, CLOSE_SOME)
 }
@@ -317,34 +323,33 @@ fn made_for_it(lives: &[Life], ended: &[&&Life], mut evidence: Vec<String>) -> D
 
 /// Processes hold several connections each: by threads, or by event loops.
 fn multiplexed(lives: &[Life], several: &[&Life]) -> Decision {
-    let mut decisions: Vec<Decision> = several.iter().map(|life| within(life)).collect();
-    let kinds: BTreeSet<Option<Architecture>> = decisions.iter().map(|one| one.architecture).collect();
-    let Some(place) = decisions.iter().position(|one| one.architecture.is_some()) else {
-        return decisions.swap_remove(0);
-    };
-    let known: BTreeSet<Architecture> = kinds.into_iter().flatten().collect();
-    let mut first = decisions.swap_remove(place);
-    let is_event = known.iter().all(|kind| kind.is_asynchronous());
+    let decisions: Vec<Decision> = several.iter().map(|life| within(life)).collect();
+    let is_event = decisions.iter().all(Decision::is_asynchronous);
     // Members that wait for events at the listener are event loops, too, though the load gave them few connections.
     let idle = |life: &&Life| {
         let is_other = several.iter().all(|other| other.pid != life.pid);
-        is_other
-            && !life.last().listeners.is_empty()
-            && !life.waits_so(Wait::is_event).is_empty()
-            && life.last().epolls > 0
+        let waits = life.last().epolls > 0 && !life.waits_so(Wait::is_event).is_empty();
+        is_other && waits && !life.last().listeners.is_empty()
     };
     let processes = several.len() + lives.iter().filter(idle).count();
+    let known: BTreeSet<Architecture> = decisions.iter().filter_map(|one| one.architecture).collect();
     if known.len() > 1 && !is_event {
         let evidence = vec![format!("{} processes of different kinds", several.len())];
         let candidates: Vec<Architecture> = known.into_iter().collect();
         return Decision::unknown("mixed", &candidates, evidence, "inspect one of the processes by its number");
     }
+    let place = decisions.iter().position(|one| one.architecture.is_some()).unwrap_or(0);
+    let Some(mut first) = decisions.into_iter().nth(place) else {
+        return Decision::unknown("no process", &[], Vec::new(), "put connections on it");
+    };
     if processes > 1 {
         first
             .evidence
             .insert(0, format!("{processes} processes that serve connections; of process {}:", several[place].pid));
         if is_event {
+            // Whichever of the candidates each of them is.
             first.architecture = Some(Architecture::EventLoopProcesses);
+            (first.candidates, first.advice) = (Vec::new(), None);
         }
     }
     first
@@ -398,36 +403,42 @@ fn event_loop(life: &Life, mut evidence: Vec<String>) -> Decision {
     }
     let work = life.work_ns();
     let total: u64 = work.values().sum();
-    let share = |tid: &u32| work.get(tid).copied().unwrap_or(0) * 100 / total.max(1);
-    let busy: BTreeSet<u32> = work.keys().copied().filter(|tid| total > 0 && share(tid) >= 5).collect();
-    let loops: BTreeSet<u32> = watchers.intersection(&busy).copied().collect();
-    let others: u64 = busy.difference(&loops).map(share).sum();
+    let of = |tid: &u32| work.get(tid).copied().unwrap_or(0);
+    let most = watchers.iter().map(of).max().unwrap_or(0);
+    let loops: BTreeSet<u32> = watchers.iter().copied().filter(|tid| most > 0 && of(tid) * 5 >= most).collect();
+    let others = (total - loops.iter().map(of).sum::<u64>()) * 100 / total.max(1);
     let threads = life.seen.iter().map(|(_, process, _)| process.threads.len()).max().unwrap_or(0);
     evidence.push(format!(
-        "{} threads waited for events; {} of them and {} others did at least 5% of the work",
+        "threads that waited for events: {}, of which {} did work like the busiest; the other threads did {others}% of \
+         the work",
         watchers.len(),
-        loops.len(),
-        busy.len() - loops.len()
+        loops.len()
     ));
-    // A runtime that moves tasks between threads lets them take turns at the events.
-    let takes_turns = !watchers.is_disjoint(&life.waits_so(|wait| wait == Wait::Futex));
-    if threads == 1 || (busy.len() == 1 && watchers.len() <= 1 && !takes_turns) {
+    if threads == 1 {
         return Decision::found(Architecture::EventLoop, rule, evidence);
+    }
+    let candidates = [Architecture::EventLoop, Architecture::EventLoops, Architecture::EventLoopWithWorkers];
+    if total < 2_000_000 {
+        let advice = "send requests on the connections during the window";
+        return Decision::unknown("too little work to see which thread does it", &candidates, evidence, advice);
     }
     if loops.len() >= 2 {
         return Decision::found(Architecture::EventLoops, rule, evidence);
     }
-    let candidates = [Architecture::EventLoop, Architecture::EventLoops, Architecture::EventLoopWithWorkers];
-    if loops.is_empty() || total < 2_000_000 {
-        let advice = "send requests on the connections during the window";
-        return Decision::unknown("too little work to see which thread does it", &candidates, evidence, advice);
-    }
-    evidence.push(format!("the other threads did {others}% of the work"));
+    // A runtime that moves tasks between threads lets them take turns at the events.
+    let takes_turns = !watchers.is_disjoint(&life.waits_so(|wait| wait == Wait::Futex));
+    let workers = life.readers().difference(&watchers).count();
     match others {
-        0..10 if !takes_turns => Decision::found(Architecture::EventLoop, rule, evidence),
-        25.. if takes_turns => Decision::found(Architecture::EventLoops, rule, evidence),
-        25.. => Decision::found(Architecture::EventLoopWithWorkers, rule, evidence),
-        _ => Decision::unknown(rule, &candidates, evidence, "send more requests on the connections during the window"),
+        0..10 if loops.len() == 1 && !takes_turns => Decision::found(Architecture::EventLoop, rule, evidence),
+        // The work of other threads alone proves nothing: a runtime collects its garbage in them.
+        25.. if loops.len() == 1 && workers >= 2 => {
+            evidence.push(format!("{workers} other threads blocked in a call that reads or writes a connection"));
+            Decision::found(Architecture::EventLoopWithWorkers, rule, evidence)
+        }
+        _ => {
+            let advice = "/proc does not show what its other threads work for; tracing would";
+            Decision::unknown("other threads work, too", &candidates, evidence, advice)
+        }
     }
 }
 
