@@ -4,7 +4,7 @@
 //! made for it; that it outlives it, and blocks on it, shows a pool; that a process holds more connections than it has
 //! threads shows that a thread serves several. Where a window shows none of these, the rules name the candidates.
 
-use super::sample::{Process, Sample};
+use super::sample::{Process, Sample, Thread};
 use super::wait::Wait;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,7 +155,10 @@ impl<'a> Life<'a> {
 
     /// Whether it blocks for one connection or for the next one: no event loop does.
     fn blocks(&self) -> bool {
-        !self.readers().is_empty() || !self.waits_so(|wait| wait == Wait::Accept).is_empty()
+        // An event loop polls its listener, too.
+        let polls = |process: &Process| matches!(process.threads[..], [Thread { wait: Some(Wait::PollOne), .. }]);
+        let polls_it = self.seen.iter().any(|(_, process, held)| held.len() == 1 && polls(process));
+        polls_it || !self.readers().is_empty() || !self.waits_so(|wait| wait == Wait::Accept).is_empty()
     }
 
     /// Processor time of each thread during the window.
@@ -360,7 +363,8 @@ fn within(life: &Life) -> Decision {
     let at_peak = life.seen.iter().max_by_key(|(_, _, held)| held.len());
     let (held, threads) = at_peak.map_or((0, 0), |(_, process, held)| (held.len(), process.threads.len()));
     let most_blocked = life.seen.iter().filter(|(_, _, held)| held.len() >= FEWEST).map(|(_, process, held)| {
-        let blocked = process.threads.iter().filter(|thread| thread.wait == Some(Wait::Read)).count();
+        let blocked =
+            process.threads.iter().filter(|thread| matches!(thread.wait, Some(Wait::Read | Wait::PollOne))).count();
         (blocked * 100 / held.len(), blocked)
     });
     let (share, blocked) = most_blocked.max().unwrap_or((0, 0));
@@ -447,7 +451,7 @@ pub(super) fn mechanisms(samples: &[Sample], architecture: Architecture) -> Vec<
     let lives = lives(samples);
     let serving: Vec<&Life> = lives.iter().filter(|life| life.most() > 0).collect();
     if !architecture.is_asynchronous() {
-        return if serving.iter().any(|life| !life.readers().is_empty()) { vec!["blocking"] } else { Vec::new() };
+        return if serving.iter().any(|life| life.blocks()) { vec!["blocking"] } else { Vec::new() };
     }
     let seen: BTreeSet<Wait> = serving.iter().flat_map(|life| life.waits().map(|(_, wait)| wait)).collect();
     let has_epoll = serving.iter().any(|life| life.last().epolls > 0);
@@ -491,5 +495,146 @@ pub(super) fn acceptance(
             "one process accepts; its children inherit the listening socket".to_owned()
         }
         _ => format!("{} processes hold one listening socket", holders.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LISTENER: u64 = 1;
+
+    /// A process with a thread for each of `waits`; a thread that reads has the connection of its place.
+    fn process(pid: u32, parent: u32, waits: &[Wait], connections: &[u64]) -> Process {
+        let thread = |(place, wait): (usize, &Wait)| Thread {
+            tid: pid + place as u32,
+            wait: Some(*wait),
+            reads: connections.get(place).copied().filter(|_| *wait == Wait::Read),
+            cpu_ns: 0,
+        };
+        Process {
+            pid,
+            parent,
+            image: Some(("/bin/server".to_owned(), 1_000)),
+            threads: waits.iter().enumerate().map(thread).collect(),
+            connections: Some(connections.iter().copied().collect()),
+            listeners: BTreeSet::from([LISTENER]),
+            ..Process::default()
+        }
+    }
+
+    /// Samples that are a second apart.
+    fn window(processes: Vec<Vec<Process>>) -> Vec<Sample> {
+        let sample = |(index, processes): (usize, Vec<Process>)| Sample {
+            at_ms: 1_000 * index as u64,
+            processes,
+            ..Sample::default()
+        };
+        processes.into_iter().enumerate().map(sample).collect()
+    }
+
+    /// A parent that accepts, with children of one connection each.
+    fn children(pids: std::ops::Range<u32>, connection_of: impl Fn(u32) -> Option<u64>) -> Vec<Process> {
+        let child = |pid| {
+            let held = connection_of(pid);
+            let wait = if held.is_some() { Wait::Read } else { Wait::Accept };
+            process(pid, 10, &[wait], &held.into_iter().collect::<Vec<_>>())
+        };
+        [process(10, 1, &[Wait::Accept], &[])].into_iter().chain(pids.map(child)).collect()
+    }
+
+    fn own(pid: u32) -> Option<u64> {
+        Some(u64::from(pid))
+    }
+
+    #[test]
+    fn a_child_that_ends_with_its_connection_was_made_for_it() {
+        let samples = window(vec![children(100..110, own), children(105..110, own)]);
+        assert_eq!(decide(&samples).architecture, Some(Architecture::Fork));
+        let mut executed = samples;
+        let of_children = executed.iter_mut().flat_map(|sample| &mut sample.processes).filter(|one| one.pid >= 100);
+        of_children.for_each(|child| child.image = Some(("/bin/server".to_owned(), 2_000 + u64::from(child.pid))));
+        assert_eq!(decide(&executed).architecture, Some(Architecture::Exec), "the same file, but another stack");
+        let of_children = executed.iter_mut().flat_map(|sample| &mut sample.processes).filter(|one| one.pid >= 100);
+        of_children.for_each(|child| child.image = None);
+        let unread = decide(&executed);
+        assert_eq!(unread.architecture, None);
+        assert_eq!(unread.candidates, [Architecture::Exec, Architecture::Fork]);
+    }
+
+    #[test]
+    fn a_child_that_outlives_its_connection_is_of_a_pool() {
+        let half = |pid| own(pid).filter(|pid| pid % 2 == 0);
+        let samples = window(vec![children(100..110, own), children(100..110, half), children(100..110, half)]);
+        assert_eq!(decide(&samples).architecture, Some(Architecture::Prefork));
+        // They may be event loops if they never block.
+        let mut unblocked = samples;
+        for process in unblocked.iter_mut().flat_map(|sample| &mut sample.processes) {
+            process.threads.iter_mut().for_each(|one| (one.wait, one.reads) = (Some(Wait::Epoll), None));
+        }
+        assert_eq!(decide(&unblocked).architecture, None);
+    }
+
+    #[test]
+    fn children_are_not_told_apart_while_all_connections_stay() {
+        let samples = window(vec![children(100..110, own), children(100..110, own)]);
+        let decision = decide(&samples);
+        assert_eq!((decision.architecture, decision.candidates.len()), (None, 4));
+        assert!(decision.candidates.contains(&Architecture::Fork) && decision.advice.is_some());
+    }
+
+    /// A process with so many threads, the first of which accepts; one connection for each of the others.
+    fn threaded(threads: usize, connections: u64) -> Vec<Process> {
+        let mut only = process(10, 1, &vec![Wait::Read; threads], &(100..100 + connections).collect::<Vec<_>>());
+        only.threads.push(Thread { tid: 9, wait: Some(Wait::Accept), ..Thread::default() });
+        vec![only]
+    }
+
+    #[test]
+    fn threads_end_with_their_connections_or_outlive_them() {
+        let decided = |before, after| decide(&window(vec![before, after])).architecture;
+        assert_eq!(decided(threaded(20, 20), threaded(10, 10)), Some(Architecture::Thread));
+        assert_eq!(decided(threaded(20, 20), threaded(20, 10)), Some(Architecture::ThreadPool));
+        assert_eq!(decided(threaded(20, 20), threaded(20, 20)), None);
+    }
+
+    /// A process with two threads that watch 40 connections, and did some work each.
+    fn watching(work_ns: [u64; 2], second: Wait) -> Vec<Process> {
+        let mut only = process(10, 1, &[Wait::Epoll, second], &(100..140).collect::<Vec<_>>());
+        only.epolls = 1;
+        only.threads.iter_mut().zip(work_ns).for_each(|(thread, ns)| thread.cpu_ns = ns);
+        vec![only]
+    }
+
+    #[test]
+    fn a_thread_that_works_beside_an_event_loop_is_no_worker_unless_it_serves() {
+        let decided =
+            |work_ns, second| decide(&window(vec![watching([0, 0], second), watching(work_ns, second)])).architecture;
+        let ms = 1_000_000;
+        assert_eq!(decided([90 * ms, 0], Wait::Futex), Some(Architecture::EventLoop));
+        assert_eq!(decided([50 * ms, 40 * ms], Wait::Epoll), Some(Architecture::EventLoops));
+        // Node: the collector of its garbage. It was taken for a worker.
+        assert_eq!(decided([60 * ms, 30 * ms], Wait::Futex), None);
+        assert_eq!(decided([1_000, 0], Wait::Futex), None, "it hardly worked");
+    }
+
+    #[test]
+    fn several_event_loops_are_processes_whatever_else_they_run() {
+        let two = |work_ns: [u64; 2]| {
+            let mut pair = [watching(work_ns, Wait::Futex), watching(work_ns, Wait::Futex)].concat();
+            (pair[1].pid, pair[1].connections) = (20, Some((200..240).collect()));
+            pair
+        };
+        let samples = window(vec![two([0, 0]), two([60_000_000, 30_000_000])]);
+        assert_eq!(decide(&samples).architecture, Some(Architecture::EventLoopProcesses));
+    }
+
+    #[test]
+    fn nothing_is_claimed_without_load_or_rights() {
+        let idle = decide(&window(vec![children(100..110, |_| None), children(100..110, |_| None)]));
+        assert_eq!((idle.architecture, idle.rule), (None, "too few connections"));
+        let mut hidden = window(vec![children(100..110, own), children(105..110, own)]);
+        hidden.iter_mut().flat_map(|sample| &mut sample.processes).for_each(|one| one.connections = None);
+        assert_eq!(decide(&hidden).rule, "descriptors unreadable");
     }
 }

@@ -7,8 +7,10 @@ pub(super) enum Wait {
     Running,
     /// `accept`, `accept4`.
     Accept,
-    /// A call that reads one descriptor, or waits for one: `read`, `recvfrom`, `poll` of one descriptor.
+    /// A call that reads one descriptor: `read`, `recvfrom`.
     Read,
+    /// `poll` of one descriptor.
+    PollOne,
     /// A call that writes one descriptor.
     Write,
     /// `poll` or `ppoll` of several descriptors.
@@ -89,7 +91,7 @@ pub(super) fn of_call(text: &str) -> Option<(Wait, Option<u32>)> {
         _ if is(NUMBERS.read) => (Wait::Read, descriptor),
         _ if is(NUMBERS.write) => (Wait::Write, descriptor),
         // The one descriptor is in the memory of the program.
-        _ if is(NUMBERS.poll) => (if second == 1 { Wait::Read } else { Wait::Poll }, None),
+        _ if is(NUMBERS.poll) => (if second == 1 { Wait::PollOne } else { Wait::Poll }, None),
         // `select` of no descriptors sleeps.
         _ if is(NUMBERS.select) => (if first == 0 { Wait::Other } else { Wait::Select }, None),
         _ if is(NUMBERS.epoll) => (Wait::Epoll, descriptor),
@@ -123,7 +125,7 @@ mod tests {
         let call = |text: &str| of_call(&format!("{text} 0x0 0x0 0x0 0x0 0x7ffc 0x7f94"));
         assert_eq!(call("0 0x5 0x7f00"), Some((Wait::Read, Some(5))));
         assert_eq!(call("288 0x3 0x0"), Some((Wait::Accept, Some(3))));
-        assert_eq!(call("7 0x7f00 0x1"), Some((Wait::Read, None)));
+        assert_eq!(call("7 0x7f00 0x1"), Some((Wait::PollOne, None)));
         assert_eq!(call("7 0x7f00 0x40"), Some((Wait::Poll, None)));
         assert_eq!(call("23 0x0 0x0"), Some((Wait::Other, None)));
         assert_eq!(call("23 0x9 0x7f00"), Some((Wait::Select, None)));
