@@ -39,25 +39,29 @@ impl Drop for Server {
     }
 }
 
-/// Opens connections, and sends a request on one of them every few milliseconds until `is_over`. After about a second
-/// it closes half of them.
+/// Opens connections, and sends a request on one of them every 5 ms until `is_over`. After about a second it closes one
+/// every 50 ms, until half of them are left.
 fn load(port: u16, is_over: &AtomicBool) {
-    let mut open: Vec<TcpStream> = (0..CONNECTIONS).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
-    let answered = Duration::from_millis(20);
+    let connect = |_| {
+        let connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        // Nobody replies on a connection that a full pool has not accepted.
+        connection.set_nonblocking(true).unwrap();
+        connection
+    };
+    let mut open: Vec<TcpStream> = (0..CONNECTIONS).map(connect).collect();
+    let mut closed = 0;
     for round in 0.. {
         if is_over.load(Ordering::Relaxed) {
             return;
         }
-        if round == 200 {
-            let halves = std::mem::take(&mut open).into_iter().enumerate();
-            open = halves.filter(|(place, _)| place % 2 == 0).map(|(_, connection)| connection).collect();
+        if round >= 200 && round % 10 == 0 && closed < CONNECTIONS / 2 {
+            // Every other one: the pool serves the first ones.
+            drop(open.remove(closed));
+            closed += 1;
         }
         let place = round % open.len();
-        // A member of a full pool may not have accepted it: then there is no reply.
-        let connection = &mut open[place];
-        let _ = connection.set_read_timeout(Some(answered));
-        let _ = connection.write_all(b"x");
-        let _ = connection.read(&mut [0; 64]);
+        let _ = open[place].write_all(b"x");
+        let _ = open[place].read(&mut [0; 64]);
         std::thread::sleep(Duration::from_millis(5));
     }
 }

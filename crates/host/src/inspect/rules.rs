@@ -543,6 +543,7 @@ mod tests {
         [process(10, 1, &[Wait::Accept], &[])].into_iter().chain(pids.map(child)).collect()
     }
 
+    #[allow(clippy::unnecessary_wraps, reason = "a child may have none")]
     fn own(pid: u32) -> Option<u64> {
         Some(u64::from(pid))
     }
