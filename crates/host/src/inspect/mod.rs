@@ -1,6 +1,7 @@
 //! The network architecture of a running server, from outside: what serves a connection.
 //!
-//! Evidence is `/proc` alone: nothing is traced or stopped, and no privilege is needed beyond that of the server's user.
+//! Evidence is `/proc` alone: nothing is traced or stopped, and no privilege is needed beyond that of the server's
+//! user.
 //! [`inspect`] samples the server during a window (`sample`), and the rules (`rules`) name the architecture only if
 //! the window shows what no other one does. Otherwise the answer is that it cannot be told, with the reason.
 
@@ -253,29 +254,36 @@ fn unseen(samples: &[Sample], advice: Option<&str>) -> Vec<Unread> {
 fn growth(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::Exec => {
-            "each connection costs an execution and a process: `landau run architecture --set architecture.architecture=exec` measures it"
+            "each connection costs an execution and a process: `landau run architecture --set \
+             architecture.architecture=exec` measures it"
         }
         Architecture::Fork => {
-            "each connection costs a fork, which copies the parent's page tables, and a process: `landau run architecture --set \
+            "each connection costs a fork, which copies the parent's page tables, and a process: `landau run \
+             architecture --set \
              architecture.architecture=fork` measures it"
         }
         Architecture::Prefork => {
-            "at most as many connections are served as the pool has processes; further ones wait: `landau run architecture --set \
+            "at most as many connections are served as the pool has processes; further ones wait: `landau run \
+             architecture --set \
              architecture.architecture=prefork` measures it"
         }
         Architecture::Thread => {
-            "each connection costs a thread and its stack: `landau run architecture --set architecture.architecture=thread` measures it"
+            "each connection costs a thread and its stack: `landau run architecture --set \
+             architecture.architecture=thread` measures it"
         }
         Architecture::ThreadPool => {
-            "at most as many connections are served as the pool has threads; further ones wait: `landau run architecture --set \
+            "at most as many connections are served as the pool has threads; further ones wait: `landau run \
+             architecture --set \
              architecture.architecture=thread-pool` measures it"
         }
         Architecture::EventLoop | Architecture::EventLoopWithWorkers => {
-            "a connection costs a descriptor and its buffers, and one processor watches them all: `landau run architecture --set \
+            "a connection costs a descriptor and its buffers, and one processor watches them all: `landau run \
+             architecture --set \
              architecture.architecture=event-loop` measures it"
         }
         Architecture::EventLoops | Architecture::EventLoopProcesses => {
-            "a connection costs a descriptor and its buffers, on as many processors as there are loops: `landau run architecture --set \
+            "a connection costs a descriptor and its buffers, on as many processors as there are loops: `landau run \
+             architecture --set \
              architecture.architecture=event-loops` measures it"
         }
         Architecture::Iterative => "a slow client stops all others: connections wait for accept()",
