@@ -174,7 +174,10 @@ pub fn inspect(root: &Root, target: Target, window: Duration, is_over: impl Fn()
 }
 
 fn answer(root: &Root, server: &Server, samples: &[Sample], window: Duration, edge: Option<bool>) -> Inspection {
-    let decision = rules::decide(samples);
+    let mut decision = rules::decide(samples);
+    if root.sysctl("kernel.randomize_va_space").as_deref() == Some("0") {
+        decision = decision.without_random_stacks();
+    }
     let listeners: Vec<(String, u64)> = server.listeners.iter().map(|one| (one.address.clone(), one.inode)).collect();
     let ports: BTreeSet<u16> = server.listeners.iter().map(|listener| listener.port).collect();
     let most = counts(samples);

@@ -90,6 +90,19 @@ impl Decision {
     }
 }
 
+impl Decision {
+    /// The decision on a host that places every stack at the same address: there a program that executes its own file
+    /// again looks like one that forks.
+    pub(super) fn without_random_stacks(self) -> Self {
+        if self.architecture != Some(Architecture::Fork) {
+            return self;
+        }
+        let candidates = vec![Architecture::Exec, Architecture::Fork];
+        let advice = "set kernel.randomize_va_space to its default, and start the server again".to_owned();
+        Self { architecture: None, candidates, advice: Some(advice), ..self }
+    }
+}
+
 /// Connections below which nothing is claimed.
 const FEWEST: usize = 4;
 
@@ -173,6 +186,11 @@ impl<'a> Life<'a> {
         ends.into_iter().map(|(tid, (first, last))| (tid, last.saturating_sub(first))).collect()
     }
 
+    /// Whether it stayed for a while, and its descriptors could never be read: what it serves is not known.
+    fn is_hidden(&self) -> bool {
+        self.seen.len() > 2 && self.seen.iter().all(|(_, process, _)| process.connections.is_none())
+    }
+
     /// Threads that ended while the process went on.
     fn ended_threads(&self) -> usize {
         let now: BTreeSet<u32> = self.last().threads.iter().map(|thread| thread.tid).collect();
@@ -224,6 +242,10 @@ fn family(samples: &[Sample], lives: &[Life]) -> Decision {
     if lives.iter().all(|life| life.last().connections.is_none()) {
         let advice = "run landau inspect as root or as the program's user";
         return Decision::unknown("descriptors unreadable", &[], Vec::new(), advice);
+    }
+    if lives.iter().any(Life::is_hidden) {
+        let evidence = vec!["the descriptors of some of its processes may not be read".to_owned()];
+        return Decision::unknown("descriptors unreadable", &[], evidence, "run landau inspect as root");
     }
     let counted = format!("{} connections accepted during the window, at most {waiting} waiting", served.len());
     if served.len() < FEWEST && served.len() + waiting < FEWEST {
@@ -552,6 +574,15 @@ mod tests {
     fn a_child_that_ends_with_its_connection_was_made_for_it() {
         let samples = window(vec![children(100..110, own), children(105..110, own)]);
         assert_eq!(decide(&samples).architecture, Some(Architecture::Fork));
+        let same_stacks = decide(&samples).without_random_stacks();
+        assert_eq!((same_stacks.architecture, same_stacks.candidates.len()), (None, 2));
+        // A member that cannot be seen may hold any number of connections.
+        let mut hidden = [samples.clone(), samples[1..].to_vec()].concat();
+        for sample in &mut hidden {
+            let member = Process { connections: None, ..process(9_999, 10, &[Wait::Accept], &[]) };
+            sample.processes.push(member);
+        }
+        assert_eq!((decide(&hidden).architecture, decide(&hidden).rule), (None, "descriptors unreadable"));
         let mut executed = samples;
         let of_children = executed.iter_mut().flat_map(|sample| &mut sample.processes).filter(|one| one.pid >= 100);
         of_children.for_each(|child| child.image = Some(("/bin/server".to_owned(), 2_000 + u64::from(child.pid))));
