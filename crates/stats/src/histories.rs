@@ -1,9 +1,9 @@
 //! Measures how often change points are right, on simulated histories: how often one is shown where there is none, and
 //! how soon a lasting shift is found.
 //!
-//! A record of a simulated history is its level times a log-normal error, the same for all records. `between_runs` in
-//! `landau-report` lists the errors of real runs: 2% for most system calls, up to 50% where a wake-up on another
-//! processor belongs to the call.
+//! A record of a simulated history is its level times a log-normal error of the same size for all records, independent
+//! or correlated with that of the record before. `between_runs` in `landau-report` lists the errors of real runs: 2%
+//! for most system calls, up to 50% where a wake-up on another processor belongs to the call.
 
 use crate::change_points::change_points;
 use crate::random::Random;
@@ -25,6 +25,8 @@ pub struct Row {
     pub deviation: f64,
     /// Whether one record in twenty was disturbed, to 1.6 times its cost.
     pub is_disturbed: bool,
+    /// Correlation of the errors of successive records (an autoregression of the first order).
+    pub correlation: f64,
     /// Records before the shift, or all if there is none.
     pub before: usize,
     /// Records at the new level.
@@ -70,13 +72,21 @@ pub fn tally(histories: usize, seed: u64) -> Vec<Row> {
         (0.05, false, 20, 5, 0.15),
         (0.3, false, 20, 5, 1.0),
     ];
-    let every = none.chain(shifts).enumerate();
-    every.map(|(index, kind)| row(kind, histories, seed.wrapping_add(1_000_003 * index as u64))).collect()
+    let independent = none.chain(shifts).map(|kind| (kind, 0.0));
+    let correlated = [0.15, 0.3]
+        .into_iter()
+        .flat_map(|correlation| [6, 12, 30, 100, 300].map(|before| ((0.02, false, before, 0, 0.0), correlation)));
+    let every = independent.chain(correlated).enumerate();
+    every
+        .map(|(index, (kind, correlation))| {
+            row(kind, correlation, histories, seed.wrapping_add(1_000_003 * index as u64))
+        })
+        .collect()
 }
 
-fn row(kind: (f64, bool, usize, usize, f64), histories: usize, seed: u64) -> Row {
+fn row(kind: (f64, bool, usize, usize, f64), correlation: f64, histories: usize, seed: u64) -> Row {
     let (deviation, is_disturbed, before, after, shift) = kind;
-    let mut row = Row { deviation, is_disturbed, before, after, shift, histories, wrong: 0, found: 0 };
+    let mut row = Row { deviation, is_disturbed, correlation, before, after, shift, histories, wrong: 0, found: 0 };
     for trial in 0..histories {
         let values = simulate(&row, seed.wrapping_add(trial as u64));
         let told = change_points(&values, 0.0, 1, LEVEL);
@@ -89,9 +99,13 @@ fn row(kind: (f64, bool, usize, usize, f64), histories: usize, seed: u64) -> Row
 
 fn simulate(row: &Row, seed: u64) -> Vec<f64> {
     let mut random = Random::new(seed);
+    let mut error = 0.0;
     let value = |index: usize| {
         let level = if index < row.before { 0.0 } else { row.shift.ln_1p() };
-        let error = row.deviation * random.normal();
+        let own = row.deviation * random.normal();
+        // The first one has the variance of all.
+        let share = if index == 0 { 0.0 } else { row.correlation };
+        error = share * error + (1.0 - share * share).sqrt() * own;
         let is_hit = random.uniform() < DISTURBED.0 && row.is_disturbed;
         level + error + if is_hit { DISTURBED.1 } else { 0.0 }
     };
@@ -109,6 +123,8 @@ pub fn markdown(rows: &[Row]) -> String {
             after => format!("{} and {after}", row.before),
         };
         let disturbed = if row.is_disturbed { ", one in 20 disturbed" } else { "" };
+        let correlated =
+            if row.correlation > 0.0 { format!(", correlated by {}", row.correlation) } else { String::new() };
         let percent = |share: f64| format!("{:.1}%", share * 100.0);
         let (shift, found) = match row.after {
             0 => ("–".to_owned(), "–".to_owned()),
@@ -116,7 +132,9 @@ pub fn markdown(rows: &[Row]) -> String {
         };
         let deviation = row.deviation * 100.0;
         let wrong = percent(row.share_wrong());
-        text.extend([format!("| {records} | {deviation:.0}%{disturbed} | {shift} | {wrong} | {found} |\n")]);
+        text.extend([format!(
+            "| {records} | {deviation:.0}%{disturbed}{correlated} | {shift} | {wrong} | {found} |\n"
+        )]);
     }
     text
 }
@@ -130,7 +148,7 @@ mod tests {
     #[test]
     fn changes_are_rarely_invented_and_seldom_missed() {
         let rows = tally(200, 2026);
-        for row in rows.iter().filter(|row| row.after == 0) {
+        for row in rows.iter().filter(|row| row.after == 0 && row.correlation == 0.0) {
             assert!(row.share_wrong() <= PROMISE + 3.0 * (PROMISE * (1.0 - PROMISE) / 200.0).sqrt(), "{row:?}");
         }
         let promised = rows.iter().find(|row| (row.before, row.after, row.is_disturbed) == (30, 5, false)).unwrap();

@@ -57,7 +57,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
 
 /// Checks the error rate and the promise, and prints both.
 fn promises(rows: &[Row]) -> bool {
-    let without = rows.iter().filter(|row| row.after == 0 && !row.is_disturbed);
+    let without = rows.iter().filter(|row| row.after == 0 && !row.is_disturbed && row.correlation == 0.0);
     let worst = without.map(Row::share_wrong).fold(0.0, f64::max);
     let is_promised = |row: &&Row| (row.before, row.after, row.deviation, row.shift) == PROMISED && !row.is_disturbed;
     let found = rows.iter().find(is_promised).map_or(0.0, Row::share_found);
