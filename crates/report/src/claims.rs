@@ -16,7 +16,7 @@ pub use landau_stats::claim::Answer;
 use landau_stats::claim::{self, Decision, Evidence, LOGARITHM, Side, Subject};
 use landau_stats::{Estimate, Options};
 use serde::Serialize;
-use subject::Curve;
+pub(crate) use subject::{Curve, resolve};
 
 /// A claim with the answer of one record.
 #[derive(Debug, Clone, PartialEq, Serialize)]

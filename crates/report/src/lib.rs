@@ -24,6 +24,7 @@ pub mod ladder;
 mod loops;
 pub mod page;
 pub mod precision;
+pub mod predicted;
 pub mod quantity;
 mod reduce;
 mod section;

@@ -27,6 +27,7 @@ pub mod request;
 pub mod socket;
 pub mod spawn;
 pub mod syscall;
+pub mod tcp;
 pub mod thread;
 pub mod timerfd;
 pub mod waitpid;
@@ -56,6 +57,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<socket::Socket>(),
     Entry::of::<spawn::Spawn>(),
     Entry::of::<syscall::Syscall>(),
+    Entry::of::<tcp::Tcp>(),
     Entry::of::<thread::Thread>(),
     Entry::of::<timerfd::Timerfd>(),
     Entry::of::<waitpid::Waitpid>(),

@@ -16,6 +16,7 @@ mod list;
 mod load;
 mod mail;
 mod pids;
+mod predict;
 mod queue;
 mod report;
 mod run;
@@ -78,6 +79,8 @@ enum Command {
     Show(show::Args),
     /// Say what changed between two records, or between the variants of one
     Compare(compare::Args),
+    /// Predict what a sum of calls costs at some number of objects, by the curves of records
+    Predict(predict::Args),
     /// Decide claims about growth by records: pass, fail or inconclusive, with the evidence
     Check(check::Args),
     /// Write an HTML report of one record, or of several for comparison
@@ -142,6 +145,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Queue(args)) => queue::run(&args),
         Some(Command::Show(args)) => show::run(&args),
         Some(Command::Compare(args)) => compare::run(&args),
+        Some(Command::Predict(args)) => predict::run(&args),
         Some(Command::Check(args)) => check::run(&args, words),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::History(args)) => history::run(&args),

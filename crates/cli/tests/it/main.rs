@@ -21,6 +21,7 @@ mod measured;
 mod misused;
 mod pids;
 mod platforms;
+mod predict;
 mod processes;
 mod queue;
 mod relay;

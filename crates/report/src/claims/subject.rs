@@ -5,14 +5,14 @@ use landau_claims::{Subject, Unit};
 use landau_record::schema::Unit as RecordUnit;
 
 /// A phase of a case.
-pub(super) type Curve<'a> = (&'a CaseStudy<'a>, &'a PhaseStudy<'a>);
+pub(crate) type Curve<'a> = (&'a CaseStudy<'a>, &'a PhaseStudy<'a>);
 
 /// Every phase.
 const ALL: &str = "*";
 
 /// Returns the curves of a record that a subject names, at least one; or why there are none. Its words are phases, `*`
 /// and `SETTING=VALUE`.
-pub(super) fn resolve<'a>(subject: &Subject, analysis: &'a Analysis<'a>) -> Result<Vec<Curve<'a>>, String> {
+pub(crate) fn resolve<'a>(subject: &Subject, analysis: &'a Analysis<'a>) -> Result<Vec<Curve<'a>>, String> {
     let own = analysis.record.unit();
     match subject.unit {
         Some(Unit::Ns) if own != RecordUnit::Ns => return Err(other_unit(own, Unit::Ns)),

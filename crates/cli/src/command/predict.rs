@@ -1,0 +1,52 @@
+//! `landau predict`: what a sum of calls must cost at some n, by the curves of records.
+
+use crate::command::show;
+use crate::{status, terminal};
+use landau_record::Record;
+use landau_report::{Analysis, predicted};
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  landau run tcp open connect request --output calls.landau.ndjson
+  landau predict calls.landau.ndjson --for accept+read+write+close --at 5000
+  landau predict calls.landau.ndjson --for '2*epoll_wait+recv+open+sendfile' --at 100000
+  landau predict A B --for tcp.send+socket.close --at 9000 --json | jq .cost
+
+A call is one of the benchmark tcp (accept, epoll_ctl, epoll_wait, recv, send, sendfile, close), which has
+the names of its relatives too (accept4, read, write, writev ...); any other curve is BENCHMARK.PHASE.
+docs/predict.md says what the sum leaves out, and explains the JSON.")]
+pub(crate) struct Args {
+    /// Records that hold the curves; the first that has a call is used
+    #[arg(required = true)]
+    records: Vec<PathBuf>,
+    /// The calls, joined by +, each with an optional factor: accept+2*read+write
+    #[arg(long = "for", value_name = "SUM")]
+    sum: String,
+    /// The number of objects, such as open connections
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    at: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    // A sum that cannot be read is told before any record is.
+    predicted::parse(&args.sum).map_err(anyhow::Error::msg)?;
+    let records = args.records.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(why) = landau_report::unlike(&records) {
+        anyhow::bail!(why);
+    }
+    let analyses: Vec<Analysis<'_>> = records.iter().map(Analysis::of).collect();
+    let predicted = predicted::predict(&args.sum, f64::from(args.at), &analyses).map_err(anyhow::Error::msg)?;
+    if args.json {
+        status::print(&serde_json::to_string_pretty(&predicted)?)?;
+    } else {
+        status::print(&predicted.render(terminal::layout()))?;
+    }
+    for record in &records {
+        show::warn_of(record);
+    }
+    Ok(status::DONE)
+}

@@ -1,0 +1,93 @@
+//! A prediction as text.
+
+use super::{Checked, Part, Predicted};
+use crate::quantity::{FormatCost, count, digits, duration, factor, percent};
+use crate::table::{Layout, wrapped};
+
+impl Predicted {
+    /// Renders the prediction: a sentence, its terms, the servers beside it.
+    pub fn render(&self, layout: Layout) -> String {
+        let range = self.unit.costs(self.cost.low, self.cost.high);
+        let head = format!(
+            "{} costs {} (95%: {range}) at {} {}.",
+            self.sum,
+            self.unit.cost(self.cost.value),
+            count(self.n),
+            self.terms.first().map_or("objects", |part| part.axis.as_str()),
+        );
+        let mut paragraphs = vec![wrapped(&head, layout)];
+        if self.extrapolated {
+            let text = format!(
+                "An extrapolation: the calls were measured to {}. Beyond that their laws are continued, which nothing \
+                 here has tested.",
+                count(self.measured_to)
+            );
+            paragraphs.push(wrapped(&text, layout));
+        }
+        paragraphs.push(self.table());
+        paragraphs.extend(self.axes(layout));
+        paragraphs.extend(self.servers.iter().map(|server| wrapped(&server.sentence(), layout)));
+        if self.servers.is_empty() && self.notes.is_empty() {
+            let text = "No server to compare with: measure some into one of the records, for example with landau run \
+                        tcp open connect request.";
+            paragraphs.push(wrapped(text, layout));
+        }
+        paragraphs.extend(self.notes.iter().map(|note| wrapped(note, layout)));
+        let trimmed: Vec<&str> = paragraphs.iter().map(|text| text.trim_end()).collect();
+        format!("{}\n", trimmed.join("\n\n"))
+    }
+
+    fn table(&self) -> String {
+        let name = |part: &Part| {
+            let is_once = (part.times - 1.0).abs() < f64::EPSILON;
+            let times = if is_once { String::new() } else { format!("{}×", digits(part.times)) };
+            format!("{times}{}", part.term)
+        };
+        let width = self.terms.iter().map(|part| name(part).chars().count()).max().unwrap_or(0);
+        let line = |part: &Part| {
+            let law = part.law.as_ref().map_or(String::new(), |law| format!(", extrapolated ({law})"));
+            format!(
+                "  {:<width$}  {:>8}  {:>6}  {} · {}{law}\n",
+                name(part),
+                self.unit.bare(part.cost.value),
+                percent((part.cost.value / self.cost.value * 1000.0).round() / 1000.0),
+                part.case,
+                part.phase,
+            )
+        };
+        self.terms.iter().map(line).collect()
+    }
+
+    /// Says so if n does not count the same in all terms.
+    fn axes(&self, layout: Layout) -> Option<String> {
+        let mut axes: Vec<&str> = self.terms.iter().map(|part| part.axis.as_str()).collect();
+        axes.sort_unstable();
+        axes.dedup();
+        let text = format!("Not every curve counts the same: {}. Each is taken at that number.", axes.join(", "));
+        (axes.len() > 1).then(|| wrapped(&text, layout))
+    }
+}
+
+impl Checked {
+    /// The comparison as a sentence.
+    pub fn sentence(&self) -> String {
+        let Self { server, case, sum, .. } = self;
+        let used = duration(self.used_ns.value);
+        let predicted = duration(self.predicted_ns);
+        let verdict = if !self.misses {
+            "The sum is within 20% of what was used.".to_owned()
+        } else if self.ratio > 1.0 {
+            format!(
+                "The sum misses {} of what was used: what the program does besides, and going to sleep and waking up.",
+                percent((1.0 - 1.0 / self.ratio).max(0.0))
+            )
+        } else {
+            "The sum is more than was used: the server makes fewer or cheaper calls.".to_owned()
+        };
+        format!(
+            "{server} used {used} of processor time a step in {case}; by its calls, {sum}, it must use {predicted} \
+             ({}). {verdict}",
+            factor(self.ratio)
+        )
+    }
+}

@@ -1,0 +1,82 @@
+//! Predictions by curves whose costs are known.
+
+use super::*;
+use landau_stats::{Curve as Calls, Options, Pass, judge};
+
+/// A judged curve whose cost at n is `cost(n)`, in five passes.
+fn judged(last: u32, cost: impl Fn(u32) -> f64) -> Judgement {
+    let pass = |number: u32| {
+        let n: Vec<u32> = (1..=last).collect();
+        // The passes differ by up to 2%, the calls by up to 4%.
+        let level = 1.0 + f64::from(number) * 0.005;
+        let own = |n: &u32| (cost(*n) * level * (1.0 + f64::from((n * 7919) % 41) * 0.001)).round() as u64;
+        let costs = n.iter().map(own).collect();
+        Pass { n, costs, ..Pass::default() }
+    };
+    let curve = Calls { passes: (0..5).map(pass).collect(), ..Calls::default() };
+    judge(&curve, None, &Options::default()).all
+}
+
+/// Guards against a sum that is read differently from how it is written.
+#[test]
+fn a_sum_has_factors_and_phases() {
+    let terms = parse("accept + 2*read+open.close +0.5 * bind.range=40000-42001").unwrap();
+    let all: Vec<(f64, &str)> = terms.iter().map(|term| (term.times, term.name.as_str())).collect();
+    assert_eq!(all, [(1.0, "accept"), (2.0, "read"), (1.0, "open.close"), (0.5, "bind.range=40000-42001")]);
+    for wrong in ["", " ", "accept++read", "0*read", "-1*read", "nan*read", "x*read", "2*", "3", "a b", "accept+"] {
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
+    assert!(parse("accept+2**read").unwrap_err().contains("2**read"));
+}
+
+/// Guards against an interpolation that misses a law inside the measured range.
+#[test]
+fn a_cost_within_the_range_is_that_of_the_curve() {
+    let linear = judged(4_000, |n| 1_000.0 + f64::from(n));
+    for n in [200.0, 700.0, 3_000.0_f64] {
+        let found = at(&linear, 4_000.0, n).unwrap();
+        let truth = (1_000.0 + n) * 1.03;
+        assert!((found.cost.value / truth - 1.0).abs() < 0.02, "{n}: {found:?}");
+        assert!(found.law.is_none() && found.cost.low <= found.cost.value && found.cost.value <= found.cost.high);
+    }
+}
+
+/// Guards against an extrapolation that is not marked, or does not follow its law.
+#[test]
+fn beyond_the_range_the_law_is_continued() {
+    let linear = judged(4_000, |n| 1_000.0 + f64::from(n));
+    let found = at(&linear, 4_000.0, 100_000.0).unwrap();
+    assert!((found.cost.value / (101_000.0 * 1.03) - 1.0).abs() < 0.05, "{found:?}");
+    assert_eq!(found.law.as_deref(), Some("linear"));
+    let near = at(&linear, 4_000.0, 8_000.0).unwrap().cost;
+    let width = |cost: Estimate| (cost.high - cost.low) / cost.value;
+    assert!(width(found.cost) > width(near), "{found:?} {near:?}");
+    let mut nameless = linear;
+    nameless.at_ten_times = None;
+    let found = at(&nameless, 4_000.0, 8_000.0).unwrap();
+    assert_eq!(found.law.as_deref(), Some(NO_LAW));
+    let (constant, line) = (5_000.0 * 1.03, 9_000.0 * 1.03);
+    assert!(found.cost.low <= constant && found.cost.high >= line, "{found:?}");
+    assert!(at(&Judgement::empty(Unit::Time), 4_000.0, 10.0).is_err());
+}
+
+/// Guards against errors of one case that are added as if they were independent.
+#[test]
+fn half_widths_of_one_case_add_up() {
+    let part = |case: &str, value: f64, half: f64| Part {
+        term: case.to_owned(),
+        times: 1.0,
+        record: 0,
+        case: case.to_owned(),
+        phase: "x".to_owned(),
+        axis: "open files".to_owned(),
+        cost: Estimate { value, low: value - half, high: value + half },
+        measured_to: 10.0,
+        extrapolated: false,
+        law: None,
+    };
+    let same = total(&[part("tcp", 100.0, 3.0), part("tcp", 200.0, 4.0)]);
+    assert_eq!((same.value, same.low, same.high), (300.0, 293.0, 307.0));
+    let different = total(&[part("tcp", 100.0, 3.0), part("open", 200.0, 4.0)]);
+    assert_eq!((different.value, different.low, different.high), (300.0, 295.0, 305.0));
+}
