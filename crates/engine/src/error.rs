@@ -92,6 +92,9 @@ pub enum Error {
     /// A worker process cannot be started, or its pipes do not work.
     #[error("cannot start a worker process: {0}")]
     Worker(String),
+    /// The profiler cannot watch a worker.
+    #[error("cannot profile: {0}")]
+    Profiler(String),
     /// The program that makes the passes of a side cannot make them.
     #[error("cannot measure with {path}: {reason}")]
     Program {

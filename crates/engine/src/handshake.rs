@@ -61,7 +61,7 @@ pub(crate) fn answer(registry: &[Entry]) -> Result<(), String> {
     let answer = Answer {
         protocol: PROTOCOL,
         landau: env!("CARGO_PKG_VERSION").to_owned(),
-        lanes: lanes::capacities(TRIAL.0, TRIAL.1, TRIAL.2),
+        lanes: lanes::capacities(TRIAL.0, TRIAL.1, TRIAL.2, false),
         cases: questions.iter().map(|question| phases(registry, question)).collect(),
     };
     let text = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
@@ -147,7 +147,7 @@ fn ask(plan: &Plan, launch: &Launch, interrupted: &dyn Fn() -> bool) -> Result<A
              landau that has `run --against`, or a script that executes one with its arguments"
         )));
     };
-    if answer.protocol != PROTOCOL || answer.lanes != lanes::capacities(TRIAL.0, TRIAL.1, TRIAL.2) {
+    if answer.protocol != PROTOCOL || answer.lanes != lanes::capacities(TRIAL.0, TRIAL.1, TRIAL.2, false) {
         return Err(refused(format!(
             "landau {} speaks protocol {} between controller and worker, this one {PROTOCOL}; build both from versions \
              with the same protocol",

@@ -62,13 +62,23 @@ pub fn describe(pinning: Pinning) -> Result<(Host, Probe), Error> {
 
 /// Describes the machine like [`describe`] where samples do not count time: in the lab, which knows the unit.
 pub fn describe_in(unit: Unit, pinning: Pinning) -> Result<(Host, Probe), Error> {
+    let probes =
+        if unit == Unit::Instructions { vec![probe(landau_sys::clock::Clock::Instructions)] } else { candidates() };
+    describe_with(&probes, unit, pinning)
+}
+
+/// Describes the machine like [`describe`], but times the calls by `CLOCK_MONOTONIC`, which a profiler can read too.
+pub fn describe_by_gettime(pinning: Pinning) -> Result<(Host, Probe), Error> {
+    describe_with(&[probe(landau_sys::clock::Clock::Gettime)], Unit::Ns, pinning)
+}
+
+/// Describes the machine; the first clock times the calls.
+fn describe_with(probes: &[Probe], unit: Unit, pinning: Pinning) -> Result<(Host, Probe), Error> {
     // The workers raise theirs in the same way, so the record holds the limits that they had.
     for resource in [Resource::Descriptors, Resource::Processes] {
         raise(resource)?;
     }
     let kernel = system::kernel()?;
-    let probes =
-        if unit == Unit::Instructions { vec![probe(landau_sys::clock::Clock::Instructions)] } else { candidates() };
     let chosen = probes[0];
     let processors = system::processors();
     let headroom = system::headroom();

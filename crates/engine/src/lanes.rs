@@ -1,5 +1,6 @@
 //! The layout of the memory that a worker shares with its controller: a lane of samples for each phase, then the
-//! canary's, then the windows', then that of what was seen beside each call. The worker writes a window as a row of
+//! canary's, then the windows', then that of what was seen beside each call, and in a profiled pass one for each phase with
+//! the times at which its calls began. The worker writes a window as a row of
 //! numbers and the controller reads it back; both halves of that format are here.
 
 use crate::strides::Strides;
@@ -12,8 +13,8 @@ pub(crate) const WINDOW_NS: u64 = 10_000_000;
 /// Numbers in the row of a window.
 const ROW: usize = 14;
 
-/// Returns the capacity of each lane of a case, whose benchmark tags each call or not.
-pub(crate) fn capacities(phase_count: usize, n: u64, tags_calls: bool) -> Vec<usize> {
+/// Returns the capacity of each lane of a case, whose benchmark tags each call or not, in a profiled pass or another.
+pub(crate) fn capacities(phase_count: usize, n: u64, tags_calls: bool, is_profiled: bool) -> Vec<usize> {
     let n = n as usize;
     // Creation and destruction, windows by count and by time; a pass that lasts longer than 200 s loses tags, not
     // samples.
@@ -21,12 +22,20 @@ pub(crate) fn capacities(phase_count: usize, n: u64, tags_calls: bool) -> Vec<us
     let mut capacities = vec![n; phase_count];
     // Where every step closes a window, the canary is timed at each.
     capacities.extend([2 * n + 2, windows * ROW, if tags_calls { n } else { 0 }]);
+    if is_profiled {
+        capacities.resize(capacities.len() + phase_count, n);
+    }
     capacities
 }
 
 /// Returns the lane of the canary.
 pub(crate) fn canary_lane(phase_count: usize) -> usize {
     phase_count
+}
+
+/// Returns the lane of the times at which the calls of a phase began.
+pub(crate) fn start_lane(phase_count: usize, phase: usize) -> usize {
+    phase_count + 3 + phase
 }
 
 /// What was seen beside the call of a step of the creation.
@@ -143,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_window_is_read_as_it_was_written() {
-        let (lanes, _fd) = Lanes::create(&capacities(2, 4, false)).unwrap();
+        let (lanes, _fd) = Lanes::create(&capacities(2, 4, false, false)).unwrap();
         let row = WindowRow {
             direction: Direction::Down,
             first: 4,
@@ -168,7 +177,7 @@ mod tests {
     fn tags_of_calls_are_read_as_they_were_written() {
         let tags = [(None, 170), (Some(0), 0), (Some(u32::MAX), u32::MAX)]
             .map(|(rcu_softirqs, canary)| CallTags { rcu_softirqs, canary });
-        let (lanes, _fd) = Lanes::create(&capacities(2, 4, true)).unwrap();
+        let (lanes, _fd) = Lanes::create(&capacities(2, 4, true, false)).unwrap();
         for tags in tags {
             tags.push(&lanes, 2);
         }
@@ -176,7 +185,7 @@ mod tests {
         let last = CallTags { rcu_softirqs: Some(u32::MAX - 1), ..tags[2] };
         assert_eq!(CallTags::read(&lanes, 2, 2, usize::MAX), [last]);
         // Benchmarks that do not tag their calls have no room for it.
-        let (lanes, _fd) = Lanes::create(&capacities(2, 4, false)).unwrap();
+        let (lanes, _fd) = Lanes::create(&capacities(2, 4, false, false)).unwrap();
         tags[0].push(&lanes, 2);
         assert!(CallTags::read(&lanes, 2, 0, 2).is_empty());
     }

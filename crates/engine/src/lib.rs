@@ -16,6 +16,7 @@
 //! | `request`, `size`, `plan`, `pairing`, `availability` | from what was typed to what fits on this host |
 //! | `host`, `register`, `scratch`, `executed`, `affinity` | the machine, and what earlier runs left on it |
 //! | `worker_process`, `handshake`, `switch` | other programs: workers, what they can measure, the user's commands |
+//! | `profiler` | what watches extra passes from outside |
 //! | `driver`, `adaptive`, `sample_writer`, `pass`, `execution`, `run` | the controller's side |
 
 mod adaptive;
@@ -41,6 +42,7 @@ mod order;
 mod pairing;
 mod pass;
 mod plan;
+mod profiler;
 mod register;
 mod request;
 mod run;
@@ -63,13 +65,17 @@ pub use entry::Entry;
 pub use error::Error;
 pub use executed::Executed;
 pub use handshake::consult;
-pub use host::{Pinning, describe as describe_host, describe_in as describe_host_in};
+pub use host::{
+    Pinning, describe as describe_host, describe_by_gettime as describe_host_by_gettime,
+    describe_in as describe_host_in,
+};
 pub use lab_options::{Fault, StepWindows};
 pub use lanes::CallTags;
 pub use observer::{Event, Observer, Silent};
 pub use order::ARGUMENT as WORKER_ARGUMENT;
 pub use pairing::pair;
 pub use plan::{Plan, Planned};
+pub use profiler::{Profiler, Profiling, TimedCall, TimedCalls};
 pub use request::{Request, Word, check_names, check_phase, word};
 pub use run::{Changes, Output, Session, check_space, resume, run};
 pub use scratch::{Scratch, free_bytes as scratch_free_bytes};

@@ -28,6 +28,8 @@ pub(crate) struct Order {
     pub(crate) processor: Option<u32>,
     /// Whether the worker waits after each window until its controller has written it down.
     pub(crate) lockstep: bool,
+    /// Whether the worker stores when each call began, for a profiler.
+    pub(crate) is_profiled: bool,
     /// A fault to inject.
     pub(crate) fault: Option<Fault>,
     /// From this n on, each step of the creation is a window.

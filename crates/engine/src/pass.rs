@@ -2,11 +2,12 @@
 
 use crate::driver::{Bounds, Driver};
 use crate::order::{Order, Report};
+use crate::profiler::{Profiler, Profiling, TimedCalls, failed};
 use crate::sample_writer::SampleWriter;
 use crate::worker_process::{Launch, Message, WorkerProcess};
-use crate::{Error, Event, Facts, Observer, Plan, Planned, lanes};
-use landau_record::Journal;
+use crate::{Error, Event, Facts, Observer, Plan, Planned, Silent, lanes};
 use landau_record::schema::{Line, Outcome, PassEnd, PassStart};
+use landau_record::{Journal, Nowhere};
 use landau_sys::shared::Lanes;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -39,16 +40,36 @@ pub(crate) struct Workers<'a> {
     scratch: &'a Path,
     launch: Launch,
     began: Instant,
+    profiling: Option<Profiling<'a>>,
 }
 
 impl<'a> Workers<'a> {
-    /// Returns a driver whose run begins now.
+    /// Returns a driver whose run begins now. With a profiler, profiled passes follow each recorded one.
     ///
     /// # Errors
     ///
     /// Fails if the program of the plan cannot be opened.
-    pub(crate) fn new(plan: &'a Plan, scratch: &'a Path) -> Result<Self, Error> {
-        Ok(Self { plan, scratch, launch: Launch::of(plan)?, began: Instant::now() })
+    pub(crate) fn new(plan: &'a Plan, scratch: &'a Path, profiling: Option<Profiling<'a>>) -> Result<Self, Error> {
+        Ok(Self { plan, scratch, launch: Launch::of(plan)?, began: Instant::now(), profiling })
+    }
+
+    /// Makes the profiled passes that follow a recorded one; none of their samples are recorded.
+    fn profiled_passes(&mut self, planned: &Planned, start: &PassStart, bounds: &Ends) -> Result<(), Error> {
+        let Some(profiling) = self.profiling.take() else { return Ok(()) };
+        for _ in 0..profiling.passes {
+            let profiler = Some(&mut *profiling.profiler as &mut dyn Profiler);
+            let end = run(self, planned, start, bounds, profiler, &mut Nowhere, &mut Silent)?;
+            match end.outcome {
+                Outcome::Done | Outcome::Limit => {}
+                // The run's loop sees the interruption or the time limit before its next pass.
+                Outcome::Interrupted | Outcome::Cut => break,
+                Outcome::Failed | Outcome::Crashed => {
+                    return Err(failed(format!("a profiled pass failed: {}", end.error.unwrap_or_default())));
+                }
+            }
+        }
+        self.profiling = Some(profiling);
+        Ok(())
     }
 }
 
@@ -76,7 +97,11 @@ impl Driver for Workers<'_> {
         // A limit beyond what the clock can represent is no limit.
         let deadline = bounds.deadline.and_then(|deadline| self.began.checked_add(deadline));
         let ends = Ends { deadline, interrupted: bounds.interrupted };
-        run(self, planned, start, &ends, writer, observer)
+        let end = run(self, planned, start, &ends, None, writer, observer)?;
+        if matches!(end.outcome, Outcome::Done | Outcome::Limit) {
+            self.profiled_passes(planned, start, &ends)?;
+        }
+        Ok(end)
     }
 }
 
@@ -86,28 +111,42 @@ struct Ends<'a> {
     interrupted: &'a dyn Fn() -> bool,
 }
 
-/// Runs one pass and writes everything about it except its first line.
+/// Runs one pass, under the profiler if one is given, and writes everything about it except its first line.
 fn run(
     workers: &Workers<'_>,
     planned: &Planned,
     start: &PassStart,
     bounds: &Ends,
+    mut profiler: Option<&mut dyn Profiler>,
     writer: &mut dyn Journal,
     observer: &mut dyn Observer,
 ) -> Result<PassEnd, Error> {
+    let is_profiled = profiler.is_some();
     let (began, plan) = (Instant::now(), workers.plan);
     let phases = &planned.case.phases;
-    let (lanes, fd) = Lanes::create(&lanes::capacities(phases.len(), planned.case.n, planned.entry.tags_calls))?;
-    let worker = WorkerProcess::start(&workers.launch, &order(plan, planned, start, workers.scratch, fd.as_raw_fd()))?;
+    let capacities = lanes::capacities(phases.len(), planned.case.n, planned.entry.tags_calls, is_profiled);
+    let (lanes, fd) = Lanes::create(&capacities)?;
+    let mut worker = WorkerProcess::start(&workers.launch)?;
+    if let Some(profiler) = profiler.as_deref_mut() {
+        profiler.begin(worker.pid()).map_err(failed)?;
+    }
+    worker.send(&Order { is_profiled, ..order(plan, planned, start, workers.scratch, fd.as_raw_fd()) })?;
     drop(fd);
     let samples = SampleWriter::new(lanes, phases, start.pass, plan.host.clock.unit);
     let expected = planned.case.n * phases.len() as u64;
-    let attention = Attention::of(plan.lockstep, (planned.entry.uses_other_processors)(&planned.settings));
+    let uses_others = (planned.entry.uses_other_processors)(&planned.settings);
+    // What a profiler sees must be collected while the pass runs.
+    let attention = Attention::of(plan.lockstep, uses_others && !is_profiled);
     let mut supervisor = Supervisor { worker, samples, expected, attention };
-    let verdict = supervisor.watch(bounds, writer, observer)?;
+    let verdict =
+        supervisor.watch(bounds, profiler.as_deref_mut().map(|one| one as &mut dyn Profiler), writer, observer)?;
     supervisor.samples.write_windows(writer)?;
     supervisor.samples.write_rest(writer)?;
     let steps = supervisor.samples.created();
+    if let (Some(profiler), Verdict::Reported(Report { wrong: None, .. })) = (profiler, &verdict) {
+        let phases = supervisor.samples.timed_calls();
+        profiler.end(&TimedCalls { case: &planned.case, round: start.round, phases }).map_err(failed)?;
+    }
     drop(supervisor);
     let mut end = PassEnd {
         pass: start.pass,
@@ -151,6 +190,7 @@ fn order(plan: &Plan, planned: &Planned, start: &PassStart, scratch: &Path, lane
         lanes_fd,
         processor: plan.host.pinned_processor,
         lockstep: plan.lockstep,
+        is_profiled: false,
         fault: plan.fault,
         step_windows_from: plan.step_windows.filter(|one| one.pass == start.pass).map(|one| one.from),
     }
@@ -203,6 +243,7 @@ impl Supervisor<'_> {
     fn watch(
         &mut self,
         bounds: &Ends,
+        mut profiler: Option<&mut dyn Profiler>,
         writer: &mut dyn Journal,
         observer: &mut dyn Observer,
     ) -> Result<Verdict, Error> {
@@ -210,6 +251,9 @@ impl Supervisor<'_> {
         loop {
             let left = bounds.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let has_message = self.worker.wait(self.attention.look_ms(left))?;
+            if let Some(profiler) = profiler.as_deref_mut() {
+                profiler.poll().map_err(failed)?;
+            }
             if has_message || self.attention != Attention::Rare {
                 self.samples.write_windows(writer)?;
                 if flushed.elapsed() >= FLUSH {

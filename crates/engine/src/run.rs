@@ -5,7 +5,8 @@ use crate::execution::{Execution, Means, Track};
 use crate::pass::Workers;
 use crate::switch::settle;
 use crate::{
-    Assessor, Entry, Error, Host, HostSwitch, Observer, Plan, Planned, Scratch, Settings, Study, handshake, scratch,
+    Assessor, Entry, Error, Host, HostSwitch, Observer, Plan, Planned, Profiling, Scratch, Settings, Study, handshake,
+    scratch,
 };
 use landau_record::schema::{Adaptive, End, Header, Line, Note, Resume};
 use landau_record::{Journal, Record, SCHEMA_VERSION};
@@ -25,6 +26,8 @@ pub struct Session<'a> {
     pub interrupted: &'a dyn Fn() -> bool,
     /// Switches the host over for the passes of the new side.
     pub switch: Option<&'a mut dyn HostSwitch>,
+    /// Profiles passes of the first side, between the recorded ones.
+    pub profiling: Option<Profiling<'a>>,
 }
 
 impl std::fmt::Debug for Session<'_> {
@@ -62,8 +65,9 @@ pub fn run(mut sides: Vec<(&Plan, Output<'_>)>, session: Session<'_>) -> Result<
 
 /// Makes the passes of the sides, but for those in their records.
 fn execute(sides: Vec<(&Plan, Output<'_>)>, session: Session<'_>, records: &[&Record]) -> Result<End, Error> {
-    let Session { scratch, observer, interrupted, mut switch, .. } = session;
-    let workers = sides.iter().map(|(plan, _)| Workers::new(plan, scratch.path()));
+    let Session { scratch, observer, interrupted, mut switch, mut profiling, .. } = session;
+    let workers =
+        sides.iter().map(|(plan, _)| Workers::new(plan, scratch.path(), profiling.take().map(Profiling::shorter)));
     let mut workers = workers.collect::<Result<Vec<_>, Error>>()?;
     let tracks = sides.into_iter().zip(&mut workers).map(|((plan, output), driver)| {
         let Output { writer, assessor } = output;

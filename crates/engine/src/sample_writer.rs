@@ -1,7 +1,8 @@
 //! Writes a worker's samples and windows to the record while it measures.
 
 use crate::Error;
-use crate::lanes::{CallTags, WindowRow, canary_lane};
+use crate::TimedCall;
+use crate::lanes::{CallTags, WindowRow, canary_lane, start_lane};
 use landau_record::Journal;
 use landau_record::schema::{self, Canary, Chunk, Direction, Line, Phase, Samples, Unit, Window};
 use landau_sys::shared::Lanes;
@@ -38,6 +39,25 @@ impl<'a> SampleWriter<'a> {
             .map(|(lane, _)| self.lanes.len(lane) as u64)
             .min()
             .unwrap_or(0)
+    }
+
+    /// Returns the calls of a profiled pass, by phase.
+    pub(crate) fn timed_calls(&self) -> Vec<Vec<TimedCall>> {
+        let (top, count) = (self.created(), self.phases.len());
+        let of_phase = |(lane, phase): (usize, &Phase)| {
+            let costs = self.lanes.read(lane, 0, usize::MAX);
+            let starts = self.lanes.read(start_lane(count, lane), 0, usize::MAX);
+            let call = |(index, (&ns, &began)): (usize, (&u64, &u64))| TimedCall {
+                n: match phase.direction {
+                    Direction::Up => index as u64 + 1,
+                    Direction::Down => top.saturating_sub(index as u64),
+                },
+                began_ns: (began > 0).then_some(began),
+                ns,
+            };
+            costs.iter().zip(&starts).enumerate().map(call).collect()
+        };
+        self.phases.iter().enumerate().map(of_phase).collect()
     }
 
     /// Writes the windows that were closed since the last call, with their samples.

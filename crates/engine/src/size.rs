@@ -35,7 +35,7 @@ pub(crate) fn fit(
         ));
     }
     let phase_count = (entry.phases_of)(&settings).len();
-    let words = lanes::capacities(phase_count, requested, entry.tags_calls).iter().sum::<usize>() as u64;
+    let words = lanes::capacities(phase_count, requested, entry.tags_calls, false).iter().sum::<usize>() as u64;
     let tightest = bounds(8 * words, &cost, requested, &free.headroom).into_iter().min_by_key(|(n, _)| *n);
     let (n, reason) = tightest.unwrap_or_else(|| {
         (0, "the free resources cannot be read (on Linux they are in /proc: is it mounted?)".to_owned())

@@ -3,7 +3,7 @@
 
 use crate::Stop;
 use crate::interference::Interference;
-use crate::lanes::{CallTags, WINDOW_NS, WindowRow, canary_lane};
+use crate::lanes::{CallTags, WINDOW_NS, WindowRow, canary_lane, start_lane};
 use crate::strides::Strides;
 use landau_record::schema::Direction;
 use landau_sys::clock::Clock;
@@ -36,7 +36,8 @@ pub struct Sequence {
     /// An emulator looks for the markers of calls.
     is_marked: bool,
     last: u64,
-    calls: [(usize, u64); SEQUENCE],
+    /// Phase, duration and beginning, in ticks.
+    calls: [(usize, u64, u64); SEQUENCE],
     count: usize,
 }
 
@@ -59,7 +60,7 @@ impl Sequence {
         if self.is_marked {
             marker::end(phase);
         }
-        *sample = (phase, now - self.last);
+        *sample = (phase, now - self.last, self.last);
         self.count += 1;
         self.last = now;
         Ok(value)
@@ -72,6 +73,8 @@ pub struct Timer<'a> {
     lanes: &'a Lanes,
     clock: Clock,
     phase_count: usize,
+    /// Whether the times at which calls began are stored, for a profiler.
+    stores_starts: bool,
     interference: Interference,
     strides: Strides,
     direction: Direction,
@@ -110,6 +113,7 @@ impl<'a> Timer<'a> {
             lanes,
             clock,
             phase_count,
+            stores_starts: false,
             interference: Interference::new(processor),
             strides,
             direction: Direction::Up,
@@ -135,7 +139,7 @@ impl<'a> Timer<'a> {
         match result {
             Ok(value) => {
                 marker::end(phase);
-                self.lanes.push(phase, self.clock.to_ns(end - start));
+                self.push(phase, start, self.clock.to_ns(end - start));
                 Ok(value)
             }
             Err(error) => Err(error.into()),
@@ -146,14 +150,14 @@ impl<'a> Timer<'a> {
     #[inline(always)]
     pub fn sequence(&self) -> Sequence {
         let (clock, is_marked) = (self.clock, matches!(self.clock, Clock::Instructions));
-        Sequence { clock, is_marked, last: clock.ticks(), calls: [(0, 0); SEQUENCE], count: 0 }
+        Sequence { clock, is_marked, last: clock.ticks(), calls: [(0, 0, 0); SEQUENCE], count: 0 }
     }
 
     /// Stores the samples of a sequence, also of one in which a call failed.
     #[inline(always)]
     pub fn record(&mut self, sequence: &Sequence) {
-        for &(phase, ticks) in sequence.calls.iter().take(sequence.count) {
-            self.lanes.push(phase, self.clock.to_ns(ticks));
+        for &(phase, ticks, began) in sequence.calls.iter().take(sequence.count) {
+            self.push(phase, began, self.clock.to_ns(ticks));
         }
     }
 
@@ -167,13 +171,27 @@ impl<'a> Timer<'a> {
     /// cannot attribute instructions to its phase.
     #[inline(always)]
     pub fn record_between(&mut self, phase: usize, from: Timestamp, to: Timestamp) {
-        self.lanes.push(phase, self.clock.to_ns(to.0 - from.0));
+        self.push(phase, from.0, self.clock.to_ns(to.0 - from.0));
     }
 
     /// Records a duration that was measured elsewhere, in nanoseconds.
     #[inline(always)]
     pub fn record_ns(&mut self, phase: usize, ns: u64) {
+        self.push(phase, 0, ns);
+    }
+
+    /// Stores a sample and, for a profiler, when the call began; 0 if this process did not see it begin.
+    #[inline(always)]
+    fn push(&self, phase: usize, began: u64, ns: u64) {
         self.lanes.push(phase, ns);
+        if self.stores_starts {
+            self.lanes.push(start_lane(self.phase_count, phase), self.clock.to_ns(began));
+        }
+    }
+
+    /// Stores from now on when each call began; the lanes must have room for that.
+    pub(crate) fn store_starts(&mut self) {
+        self.stores_starts = true;
     }
 
     /// Records what was seen beside the call of a step of the creation, for a benchmark with
@@ -313,6 +331,7 @@ impl<'a> Timer<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lanes::capacities;
 
     /// The calls of a sequence leave no gap between their times, and one that fails leaves no sample.
     #[test]
@@ -332,6 +351,26 @@ mod tests {
         // The time of the call that failed is in the one after it.
         let sum: u64 = [0, 2].iter().flat_map(|&lane| lanes.read(lane, 0, 4)).sum();
         assert_eq!(sum, calls.last - began);
+    }
+
+    #[test]
+    fn the_start_of_each_call_is_stored_for_a_profiler() {
+        let (lanes, _fd) = Lanes::create(&capacities(2, 4, false, true)).unwrap();
+        let mut timer = Timer::new(&lanes, Clock::Gettime, 2, None, 1);
+        timer.time(0, || Ok(())).unwrap();
+        assert_eq!(lanes.len(start_lane(2, 0)), 0);
+        timer.store_starts();
+        let before = Clock::Gettime.ticks();
+        timer.time(1, || Ok(())).unwrap();
+        let mut calls = timer.sequence();
+        calls.time(1, || Ok(())).unwrap();
+        calls.time(1, || Ok(())).unwrap();
+        timer.record(&calls);
+        timer.record_ns(1, 5);
+        let (starts, took) = (lanes.read(start_lane(2, 1), 0, 9), lanes.read(1, 0, 9));
+        assert_eq!((starts.len(), took.len(), starts[3]), (4, 4, 0));
+        assert!(before <= starts[0] && starts[0] + took[0] <= starts[1], "{before}: {starts:?}, {took:?}");
+        assert_eq!(starts[1] + took[1], starts[2], "a call of a sequence begins where the one before it ended");
     }
 
     #[test]

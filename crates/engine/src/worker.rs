@@ -52,7 +52,7 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     }
     let settings = Settings::from_map(std::mem::take(&mut order.settings));
     let phase_count = (entry.phases_of)(&settings).len();
-    let capacities = lanes::capacities(phase_count, order.n, entry.tags_calls);
+    let capacities = lanes::capacities(phase_count, order.n, entry.tags_calls, order.is_profiled);
     let mut lanes = {
         let fd = descriptor::inherited(order.lanes_fd).map_err(|error| error.to_string())?;
         Lanes::attach(&fd, &capacities).map_err(|error| error.to_string())?
@@ -69,6 +69,9 @@ fn work(registry: &[Entry]) -> Result<(), String> {
 
 /// Sets up what the lab asks for: lockstep, an injected fault, a window for each step.
 fn prepare(timer: &mut Timer, order: &Order) {
+    if order.is_profiled {
+        timer.store_starts();
+    }
     if order.lockstep {
         timer.pause_after_windows(wait_for_controller);
     }

@@ -87,8 +87,8 @@ pub(crate) struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts a worker and sends it its order.
-    pub(crate) fn start(launch: &Launch, order: &Order) -> Result<Self, Error> {
+    /// Starts a worker, which waits for its order.
+    pub(crate) fn start(launch: &Launch) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::Worker(error.to_string());
         let mut command = launch.command(ARGUMENT);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -98,11 +98,20 @@ impl WorkerProcess {
         let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::Worker("it has no pipes".to_owned()));
         };
-        let mut worker = Self { child, orders, answers: BufReader::new(answers) };
+        Ok(Self { child, orders, answers: BufReader::new(answers) })
+    }
+
+    /// Returns the process of the worker.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends the worker its order.
+    pub(crate) fn send(&mut self, order: &Order) -> Result<(), Error> {
+        let failed = |error: std::io::Error| Error::Worker(error.to_string());
         let mut line = serde_json::to_string(order).map_err(|error| failed(error.into()))?;
         line.push('\n');
-        worker.orders.write_all(line.as_bytes()).map_err(failed)?;
-        Ok(worker)
+        self.orders.write_all(line.as_bytes()).map_err(failed)
     }
 
     /// Waits until the worker wrote something or has ended, and returns whether it did so within the timeout.

@@ -18,7 +18,7 @@ pub use file::read_file;
 pub use follower::Follower;
 pub use record::{Fault, Pass, Record, Series, Torn};
 pub use schema::Line;
-pub use writer::{Journal, Writer};
+pub use writer::{Journal, Nowhere, Writer};
 
 /// The version of the line format that is written, and the newest that is read. It changes whenever a reader of the old
 /// format would misread the new one: 2 added units other than time, and the lab; 3 renamed kinds, members, benchmarks

@@ -219,6 +219,7 @@ fn measure_passes(
         observer: &mut Progress::new(args.quiet),
         interrupted: &|| interrupted().is_some(),
         switch: switch.map(|switch| switch as &mut dyn HostSwitch),
+        profiling: None,
     };
     let outputs = writers.iter_mut().zip(&mut assessors);
     let outputs = outputs.map(|(writer, assessor)| Output { writer, assessor: Some(assessor) }).collect();

@@ -38,7 +38,8 @@ pub(super) fn measure(
     let mut plan = plan(registry, job, scratch.path()).map_err(|error| text(&error))?;
     plan.notes.extend(notes);
     plan.fault = fault;
-    let session = Session { command: &[], scratch: &scratch, observer: &mut Silent, interrupted, switch: None };
+    let session =
+        Session { command: &[], scratch: &scratch, observer: &mut Silent, interrupted, switch: None, profiling: None };
     let output = Output { writer: connection, assessor: None };
     let end = landau_engine::run(vec![(&plan, output)], session).map_err(|error| text(&error))?;
     connection.flush().map_err(|error| text(&error))?;
