@@ -150,6 +150,7 @@ impl Reader {
             Line::Crash(crash) => self.record.crashes.push(crash),
             Line::PassEnd(end) => self.in_pass(end.pass, |pass| pass.end = Some(end)),
             Line::Explanation(found) => self.record.explanations.push(*found),
+            Line::Profile(found) => self.record.profiles.push(*found),
             Line::Cut(cut) => self.record.cuts.push(cut),
             Line::Note(note) => self.record.notes.push(note.text),
             Line::Resume(resume) => {

@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::reader::Reader;
 use crate::schema::{
-    Adaptive, Case, Crash, Cut, End, Explanation, Header, Host, Lab, Outcome, PassEnd, PassStart, PhaseResult, Resume,
-    Skip, Unit, Window,
+    Adaptive, Case, Crash, Cut, End, Explanation, Header, Host, Lab, Outcome, PassEnd, PassStart, PhaseResult, Profile,
+    Resume, Skip, Unit, Window,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,6 +30,8 @@ pub struct Record {
     pub crashes: Vec<Crash>,
     /// Instructions of calls, by function.
     pub explanations: Vec<Explanation>,
+    /// Samples of calls, by function.
+    pub profiles: Vec<Profile>,
     /// What the time limit left out.
     pub cuts: Vec<Cut>,
     /// Notes.

@@ -9,6 +9,7 @@ mod facts;
 mod host;
 mod lab;
 mod pass;
+mod profile;
 mod side;
 mod unit;
 
@@ -18,6 +19,7 @@ pub use facts::{Fact, FactUnit, Facts};
 pub use host::{Cache, Clock, Host};
 pub use lab::{Crash, CrashKind, Emulator, Kernel, Lab};
 pub use pass::{CallTags, Chunk, Limit, Outcome, PassEnd, PassStart, Window};
+pub use profile::{Interval, Profile, ProfiledChain, ProfiledFunction};
 use serde::{Deserialize, Serialize};
 pub use side::{Program, ProgramFile, Role, Side, Switch};
 use std::collections::BTreeMap;
@@ -53,6 +55,8 @@ pub enum Line {
     Crash(Crash),
     /// Instructions of a phase's calls, by function.
     Explanation(Box<Explanation>),
+    /// Samples of a phase's calls, by function.
+    Profile(Box<Profile>),
     /// Passes that the time limit left out.
     Cut(Cut),
     /// Anything else that a reader should know, such as a wait for the host to settle.

@@ -67,8 +67,13 @@ pub fn one_of(axis: &str) -> String {
 
 /// Returns a link to a function's source in the public cross-reference of the kernel, at that version.
 pub fn source_of(function: &FunctionCost, version: &str) -> Option<String> {
+    link(&function.name, version)
+}
+
+/// Returns a link to the source of the function with this symbol, if it can have one.
+pub fn link(symbol: &str, version: &str) -> Option<String> {
     // The compiler appends suffixes such as `.constprop.0` and `.isra.0`.
-    let name = function.name.split('.').next().unwrap_or_default();
+    let name = symbol.split('.').next().unwrap_or_default();
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     is_name.then(|| format!("https://elixir.bootlin.com/linux/{version}/A/ident/{name}"))
 }

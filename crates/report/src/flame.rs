@@ -1,10 +1,10 @@
 //! A differential flame graph: call chains at the largest n, coloured by the difference from the smallest n.
 //!
 //! Plain SVG of our own, because the library of the field has a copyleft licence (docs/dependencies.md). Width is
-//! instructions; callees are above their callers; frames are sorted by name, so that two graphs of one kernel align.
+//! instructions or time; callees are above their callers; frames are sorted by name, so that two graphs of one kernel align.
 
-use crate::quantity::{count, percent};
-use landau_record::schema::{Chain, Explanation};
+use crate::quantity::{count, duration, percent};
+use landau_record::schema::{Explanation, Profile};
 use maud::{Markup, html};
 
 const WIDTH: f64 = 1_160.0;
@@ -19,27 +19,50 @@ const NARROWEST: f64 = 0.4;
 
 /// A function in a chain, with its callees.
 struct Frame<'a> {
-    chain: &'a Chain,
+    name: &'a str,
+    caller: Option<u32>,
     callees: Vec<usize>,
-    /// Instructions including callees, at the first and the last n.
-    whole: [u64; 2],
+    /// The cost including callees, at the first and the last n.
+    whole: [f64; 2],
 }
 
-/// Returns the graph as an SVG element, or none if nothing was counted.
-pub(crate) fn graph(explanation: &Explanation) -> Option<Markup> {
-    let (frames, roots) = frames(&explanation.chains);
-    let sum = |side: usize| roots.iter().fold(0_u64, |sum, &root| sum.saturating_add(frames[root].whole[side]));
+impl<'a> Frame<'a> {
+    fn new(name: &'a str, caller: Option<u32>, own: [f64; 2]) -> Self {
+        Self { name, caller, callees: Vec::new(), whole: own }
+    }
+}
+
+/// How costs are written: one by itself, and one beside another.
+struct Words {
+    what: &'static str,
+    one: fn(f64) -> String,
+    beside: fn(f64) -> String,
+}
+
+/// Returns the graph of counted instructions as an SVG element, or none if nothing was counted.
+pub(crate) fn of_instructions(explanation: &Explanation) -> Option<Markup> {
+    let chains = explanation.chains.iter();
+    let frames =
+        chains.map(|chain| Frame::new(&chain.name, chain.caller, chain.instructions.map(|count| count as f64)));
+    let one = |cost| format!("{} instructions", count(cost));
+    graph(frames.collect(), &Words { what: "instructions", one, beside: count })
+}
+
+/// Returns the graph of sampled time as an SVG element, or none without samples.
+pub(crate) fn of_samples(profile: &Profile) -> Option<Markup> {
+    let frames = profile.chains.iter().map(|chain| Frame::new(&chain.name, chain.caller, chain.ns));
+    graph(frames.collect(), &Words { what: "time", one: duration, beside: duration })
+}
+
+fn graph(own: Vec<Frame<'_>>, words: &Words) -> Option<Markup> {
+    let (frames, roots) = frames(own);
+    let sum = |side: usize| roots.iter().map(|&root| frames[root].whole[side]).sum::<f64>();
     let (first, last) = (sum(0), sum(1));
-    if last == 0 {
+    if last <= 0.0 || !last.is_finite() {
         return None;
     }
-    let mut drawing = Drawing {
-        frames: &frames,
-        scale: WIDTH / last as f64,
-        growth: last as f64 - first as f64,
-        boxes: Vec::new(),
-        deepest: 0,
-    };
+    let mut drawing =
+        Drawing { frames: &frames, words, scale: WIDTH / last, growth: last - first, boxes: Vec::new(), deepest: 0 };
     let mut left = 0.0;
     for &root in &roots {
         left += drawing.draw(root, left, 0);
@@ -47,7 +70,7 @@ pub(crate) fn graph(explanation: &Explanation) -> Option<Markup> {
     let height = (f64::from(drawing.deepest) + 1.0) * ROW;
     Some(html! {
         svg.flame viewBox={ "0 0 " (WIDTH) " " (height) } role="img"
-            aria-label="Call chains by instructions; the table above has the values"
+            aria-label={ "Call chains by " (words.what) "; the table above has the values" }
             font-family="ui-monospace, monospace" font-size="11"
         {
             @for one in &drawing.boxes { (one.render(height)) }
@@ -56,24 +79,23 @@ pub(crate) fn graph(explanation: &Explanation) -> Option<Markup> {
 }
 
 /// The frames with their callees, and the roots: frames without a caller.
-fn frames(chains: &[Chain]) -> (Vec<Frame<'_>>, Vec<usize>) {
-    let mut frames: Vec<Frame<'_>> =
-        chains.iter().map(|chain| Frame { chain, callees: Vec::new(), whole: chain.instructions }).collect();
+fn frames(mut frames: Vec<Frame<'_>>) -> (Vec<Frame<'_>>, Vec<usize>) {
     let mut roots = Vec::new();
     // A caller precedes its callees; a record that violates this is read as far as it is consistent.
-    for index in (0..chains.len()).rev() {
-        match chains[index].caller.map(|caller| caller as usize).filter(|&caller| caller < index) {
+    for index in (0..frames.len()).rev() {
+        match frames[index].caller.map(|caller| caller as usize).filter(|&caller| caller < index) {
             Some(caller) => {
                 let whole = frames[index].whole;
                 for (sum, own) in frames[caller].whole.iter_mut().zip(whole) {
-                    *sum = sum.saturating_add(own);
+                    *sum += own;
                 }
                 frames[caller].callees.push(index);
             }
             None => roots.push(index),
         }
     }
-    let by_name = |a: &usize, b: &usize| chains[*a].name.cmp(&chains[*b].name).then(a.cmp(b));
+    let names: Vec<&str> = frames.iter().map(|frame| frame.name).collect();
+    let by_name = |a: &usize, b: &usize| names[*a].cmp(names[*b]).then(a.cmp(b));
     roots.sort_by(by_name);
     for frame in &mut frames {
         frame.callees.sort_by(by_name);
@@ -83,6 +105,7 @@ fn frames(chains: &[Chain]) -> (Vec<Frame<'_>>, Vec<usize>) {
 
 struct Drawing<'a> {
     frames: &'a [Frame<'a>],
+    words: &'a Words,
     scale: f64,
     growth: f64,
     boxes: Vec<Drawn>,
@@ -93,23 +116,23 @@ impl Drawing<'_> {
     /// Places a box and its callees; returns its width.
     fn draw(&mut self, index: usize, left: f64, depth: u32) -> f64 {
         let frame = &self.frames[index];
-        let width = frame.whole[1] as f64 * self.scale;
+        let width = frame.whole[1] * self.scale;
         if width < NARROWEST || depth > DEEPEST {
             return width;
         }
         self.deepest = self.deepest.max(depth);
-        let grown = frame.whole[1] as f64 - frame.whole[0] as f64;
+        let grown = frame.whole[1] - frame.whole[0];
         let share = if self.growth == 0.0 { 0.0 } else { grown / self.growth };
         // The part of the box that was absent at the smallest n.
-        let tone = if frame.whole[1] == 0 { 0.0 } else { grown / frame.whole[1] as f64 };
+        let tone = if frame.whole[1] == 0.0 { 0.0 } else { grown / frame.whole[1] };
         let title = format!(
-            "{}: {} instructions, {} at the smallest n, {} of the growth",
-            frame.chain.name,
-            count(frame.whole[1] as f64),
-            count(frame.whole[0] as f64),
+            "{}: {}, {} at the smallest n, {} of the growth",
+            frame.name,
+            (self.words.one)(frame.whole[1]),
+            (self.words.beside)(frame.whole[0]),
             percent(share)
         );
-        self.boxes.push(Drawn { left, width, depth, tone, title, name: frame.chain.name.clone() });
+        self.boxes.push(Drawn { left, width, depth, tone, title, name: frame.name.to_owned() });
         let mut at = left;
         for &callee in &frame.callees {
             at += self.draw(callee, at, depth + 1);
@@ -165,6 +188,7 @@ fn colour(tone: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use landau_record::schema::Chain;
 
     fn chain(caller: Option<u32>, name: &str, instructions: [u64; 2]) -> Chain {
         Chain { caller, name: name.to_owned(), instructions }
@@ -177,7 +201,7 @@ mod tests {
             chain(Some(0), "scan<T>", [20, 90]),
             chain(Some(1), "visit", [0, 100]),
         ];
-        let svg = graph(&Explanation { chains, ..Explanation::default() }).unwrap().into_string();
+        let svg = of_instructions(&Explanation { chains, ..Explanation::default() }).unwrap().into_string();
         assert_eq!(svg.matches("<rect").count(), 3);
         assert!(svg.contains("entry: 200 instructions, 30 at the smallest n, 100% of the growth"), "{svg}");
         assert!(svg.contains("visit: 100 instructions, 0 at the smallest n, 58.8% of the growth"), "{svg}");
@@ -188,7 +212,7 @@ mod tests {
     #[test]
     fn an_inconsistent_record_does_not_loop_forever() {
         let chains = vec![chain(Some(0), "own caller", [1, 1]), chain(Some(9), "nobody's", [u64::MAX, 1])];
-        assert!(graph(&Explanation { chains, ..Explanation::default() }).is_some());
-        assert!(graph(&Explanation::default()).is_none());
+        assert!(of_instructions(&Explanation { chains, ..Explanation::default() }).is_some());
+        assert!(of_instructions(&Explanation::default()).is_none());
     }
 }

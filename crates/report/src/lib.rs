@@ -25,6 +25,7 @@ mod loops;
 pub mod page;
 pub mod precision;
 pub mod predicted;
+pub mod profiled;
 pub mod quantity;
 mod reduce;
 mod section;

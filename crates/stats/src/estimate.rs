@@ -1,6 +1,7 @@
 //! A number with its interval.
 
 use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// A number with an interval. The unit and the level are those of the field that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,20 @@ impl Estimate {
         Self { value, low: value, high: value }
     }
 
+    /// A quantity of several passes with its 95% interval by the delete-one jackknife (Efron & Tibshirani 1993, chapter
+    /// 11): `all` from all passes, `without` from all but each in turn. With fewer than two there is no interval.
+    pub fn by_jackknife(all: f64, without: &[f64]) -> Self {
+        let count = without.len() as f64;
+        let mean = without.iter().sum::<f64>() / count;
+        let squares: f64 = without.iter().map(|one| (one - mean).powi(2)).sum();
+        let error = ((count - 1.0) / count * squares).sqrt();
+        let factor = StudentsT::new(0.0, 1.0, count - 1.0).map_or(0.0, |law| law.inverse_cdf(0.975));
+        if !(factor * error).is_finite() {
+            return Self::bare(all);
+        }
+        Self { value: all, low: all - factor * error, high: all + factor * error }
+    }
+
     /// Whether `x` is in the interval, ends included.
     pub fn holds(&self, x: f64) -> bool {
         self.low <= x && x <= self.high
@@ -29,5 +44,22 @@ impl Estimate {
     pub fn map(&self, f: impl Fn(f64) -> f64) -> Self {
         let (low, high) = (f(self.low), f(self.high));
         Self { value: f(self.value), low: low.min(high), high: low.max(high) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The jackknife of a mean is its classical interval.
+    #[test]
+    fn the_jackknife_of_a_mean_is_students_interval() {
+        let values = [1.0, 2.0, 4.0, 5.0];
+        let without = values.map(|value| (12.0 - value) / 3.0);
+        let found = Estimate::by_jackknife(3.0, &without);
+        // t(3; 0.975) = 3.182, standard error = sqrt(10 / 3 / 4).
+        assert!((found.high - 3.0 - 3.182_446 * (10.0_f64 / 12.0).sqrt()).abs() < 1e-4, "{found:?}");
+        assert!((found.high + found.low - 6.0).abs() < 1e-12);
+        assert_eq!(Estimate::by_jackknife(3.0, &[3.0]), Estimate::bare(3.0));
     }
 }

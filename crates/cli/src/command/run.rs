@@ -350,7 +350,7 @@ fn resume_hint(path: &Path) -> String {
 
 /// Creates the folder for the files of benchmarks, and says what earlier runs have left elsewhere. The host is restored
 /// if the run of `side`, which is resumed, left it switched; else such a host is refused.
-fn scratch(directory: Option<&Path>, measures_folder: bool, side: Option<&Side>) -> anyhow::Result<Scratch> {
+pub(crate) fn scratch(directory: Option<&Path>, measures_folder: bool, side: Option<&Side>) -> anyhow::Result<Scratch> {
     let parent = match directory {
         Some(directory) => std::path::absolute(directory)?,
         None if measures_folder => std::env::current_dir().context("find the current directory; pass --dir")?,

@@ -5,7 +5,7 @@
 
 use super::counts::{Counts, TimedCall};
 use super::error::Error;
-use super::symbols::Symbols;
+use landau_profile::Symbols;
 use landau_record::schema::{Case, Chain, Explanation, FunctionCost};
 use landau_record::{Pass, Series};
 use std::collections::{BTreeMap, HashMap};

@@ -45,7 +45,7 @@ impl Counts {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Error> {
         let broken = || Error::Counts("their format is unknown".to_owned());
         let mut numbers = Numbers { rest: bytes.strip_prefix(HEAD).ok_or_else(broken)? };
-        let mut counts = Self { nodes: vec![Node { parent: 0, function: super::symbols::USER }], ..Self::default() };
+        let mut counts = Self { nodes: vec![Node { parent: 0, function: landau_profile::USER }], ..Self::default() };
         while let Some(tag) = numbers.next() {
             let whole = match tag {
                 1 => numbers.node().map(|node| counts.nodes.push(node)),

@@ -9,7 +9,6 @@ mod attribute;
 mod counts;
 mod error;
 pub mod plugin;
-mod symbols;
 
 use crate::error::io;
 use crate::job::Job;
@@ -19,10 +18,10 @@ use crate::qemu;
 use crate::session::{self, Measured, RunSpec};
 use counts::Counts;
 pub use error::Error;
+use landau_profile::{Symbols, source_version};
 use landau_record::schema::{Explanation, Line, Unit};
 use landau_record::{Record, Writer};
 use std::path::Path;
-use symbols::Symbols;
 
 /// What to explain.
 #[derive(Debug, Clone, Copy)]
@@ -89,7 +88,7 @@ fn symbols_of(spec: &RunSpec, interrupted: &dyn Fn() -> bool) -> Result<Symbols,
     let mut writer = Writer::create(&path).map_err(crate::Error::from)?;
     let measured = session::measure(&RunSpec { job: &job, ..*spec }, &mut writer, interrupted, &Silent)?;
     check("send the kernel's symbols", &measured)?;
-    Symbols::of(&measured.symbols.unwrap_or_default())
+    Symbols::of(&measured.symbols.unwrap_or_default()).ok_or(Error::NoSymbols)
 }
 
 /// Checks that the guest is done.
@@ -132,28 +131,9 @@ fn explanations(
     Ok(found)
 }
 
-/// Returns the git tag of the release that a kernel was built from. Debian's release is its own numbering, and the
-/// version names the upstream release: `6.1.0-56-cloud-amd64`, `#1 SMP … Debian 6.1.192-2`.
-fn source_version(release: &str, version: &str) -> String {
-    let debian = version.split_once("Debian ").map(|(_, rest)| rest);
-    let text = debian.unwrap_or(release);
-    let number = text.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default().trim_matches('.');
-    // The tag of the first release of a series has two numbers.
-    format!("v{}", number.strip_suffix(".0").filter(|rest| rest.contains('.')).unwrap_or(number))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_tag_is_that_of_the_upstream_release() {
-        let debian = "#1 SMP PREEMPT_DYNAMIC Debian 6.1.192-2 (2026-10-30)";
-        assert_eq!(source_version("6.1.0-56-cloud-amd64", debian), "v6.1.192");
-        assert_eq!(source_version("7.2.13+deb14-cloud-amd64", "#1 SMP Debian 7.2.13-1"), "v7.2.13");
-        assert_eq!(source_version("6.12.0", "#1 SMP"), "v6.12");
-        assert_eq!(source_version("6.18-rc3", "#2"), "v6.18");
-    }
 
     #[test]
     fn a_comma_in_a_path_is_doubled() {

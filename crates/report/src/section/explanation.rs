@@ -1,17 +1,79 @@
-//! Which kernel functions a case's calls spend their instructions in: a table, and a flame graph of the call chains.
+//! Which kernel functions a case's calls spend their instructions or their time in: a table, and a flame graph of the
+//! call chains.
 
 use super::scrolling;
-use crate::explained::{Shown, head, line, source_of, sum, words};
+use crate::explained::{Shown, head, line, link, source_of, sum, words};
 use crate::page::View;
-use crate::quantity::{count, percent};
-use crate::{CaseStudy, flame};
-use landau_record::schema::Explanation;
+use crate::quantity::{count, duration, percent};
+use crate::{CaseStudy, flame, profiled};
+use landau_record::schema::{Explanation, Profile};
 use maud::{Markup, html};
 
 /// Every explanation of a case; nothing if the record has none.
 pub(crate) fn of_case(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
     let explanations = view.base().into_iter().flat_map(|base| &base.record.explanations);
-    html! { @for explanation in explanations.filter(|one| one.case == study.case.case) { (one(study, explanation)) } }
+    let profiles = view.base().into_iter().flat_map(|base| &base.record.profiles);
+    html! {
+        @for explanation in explanations.filter(|one| one.case == study.case.case) { (one(study, explanation)) }
+        @for profile in profiles.filter(|one| one.case == study.case.case) { (sampled(study, profile)) }
+    }
+}
+
+fn sampled(study: &CaseStudy<'_>, profile: &Profile) -> Markup {
+    let phase = &profile.phase;
+    html! {
+        section.explanation {
+            h5 { "Functions of " (phase) ", by samples" }
+            p { (profiled::head(profile, study.case)) "." }
+            (scrolling(&format!("Functions of {phase}, by samples"), &samples(profile)))
+            p.note { (profiled::sum(profile)) "." }
+            @if let Some(graph) = flame::of_samples(profile) {
+                figure {
+                    (scrolling(&format!("Flame graph of {phase}, by samples"), &graph))
+                    figcaption {
+                        "Width: time per call at large n; callees are above their callers. Red: absent at small n. \
+                         Functions that the compiler inlined, or that ended in a jump to another, have no box."
+                    }
+                }
+            }
+        } "\n"
+    }
+}
+
+fn samples(profile: &Profile) -> Markup {
+    let shown = profiled::Shown::of(profile);
+    let (others, rest, growth) = &shown.rest;
+    html! {
+        table {
+            thead { tr {
+                th scope="col" { "Function" }
+                th.number scope="col" { "Share of growth" }
+                @for side in 0..2 { th.number scope="col" { (profiled::range(profile, side)) } }
+                th.number scope="col" { "Growth" }
+            } }
+            tbody {
+                @for function in &shown.functions {
+                    tr {
+                        th scope="row" { code {
+                            @match link(&function.name, &profile.source) {
+                                Some(link) => { a href=(link) rel="noreferrer" { (function.name) } }
+                                None => { (function.name) }
+                            }
+                        } }
+                        td.number { @if profile.grows() { (profiled::shares(function)) } @else { "–" } }
+                        @for ns in &function.ns { td.number { (duration(*ns)) } }
+                        td.number { (profiled::signed(function.growth_ns.value)) }
+                    }
+                }
+                tr {
+                    th scope="row" { (others) " others" }
+                    td {}
+                    @for ns in rest { td.number { (duration(*ns)) } }
+                    td.number { (profiled::signed(*growth)) }
+                }
+            }
+        }
+    }
 }
 
 fn one(study: &CaseStudy<'_>, explanation: &Explanation) -> Markup {
@@ -22,7 +84,7 @@ fn one(study: &CaseStudy<'_>, explanation: &Explanation) -> Markup {
             p { (head(explanation, study.case)) "." }
             (scrolling(&format!("Functions of {phase}"), &table(study, explanation)))
             p.note { (sum(explanation)) "." }
-            @if let Some(graph) = flame::graph(explanation) {
+            @if let Some(graph) = flame::of_instructions(explanation) {
                 figure {
                     (scrolling(&format!("Flame graph of {phase}"), &graph))
                     figcaption {

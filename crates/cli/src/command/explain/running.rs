@@ -1,0 +1,153 @@
+//! Explains the running kernel, by samples of the worker's call chain.
+
+use super::Args;
+use crate::command::run::{finish, scratch};
+use crate::progress::Progress;
+use crate::{status, terminal};
+use anyhow::bail;
+use landau_bench::REGISTRY;
+use landau_engine::{
+    Adaptive, Output, Pinning, Plan, Profiling, Request, Scratch, Session, Silent, Study, describe_host_by_gettime,
+    scratch_free_bytes,
+};
+use landau_profile::{Collector, Sampler, compare};
+use landau_record::schema::{EndOutcome, Line, Profile};
+use landau_record::{Nowhere, Record, Writer};
+use landau_report::profiled;
+use landau_sys::signal::interrupted;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Profiled passes after each recorded one.
+const PROFILED: u32 = 3;
+
+/// How many times as long as a recorded pass a round takes: that pass, and the profiled ones, which the samples slow.
+const ROUND: f64 = 1.0 + 1.1 * PROFILED as f64;
+
+/// The least and the most rounds.
+const ROUNDS: (u32, u32) = (5, 60);
+
+/// Makes the passes, writes the record with the profiles, and returns them.
+pub(super) fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Profile>> {
+    let at = match args.at.as_slice() {
+        [] => None,
+        [low, high] if low < high => Some([*low, *high]),
+        _ => bail!("--at: on the running kernel a small and a large n are compared; give two, such as --at 1000,8000"),
+    };
+    let sampler = Sampler::calibrated()?;
+    let mut collector = Collector::new(sampler, at)?;
+    let measures_folder = REGISTRY.iter().any(|entry| entry.name == args.benchmark && entry.measures_folder);
+    let scratch = scratch(None, measures_folder, None)?;
+    let (host, clock) = describe_host_by_gettime(Pinning::default())?;
+    let request = Request {
+        names: vec![args.benchmark.clone()],
+        cases: Vec::new(),
+        study: Study::Quick,
+        pass_count: Some(1),
+        adaptive: Adaptive::Off,
+        settings: args.settings.set.clone(),
+        varied: Vec::new(),
+        seed: 1,
+        time_limit_s: None,
+    };
+    let mut plan = Plan::resolve(REGISTRY, &request, host, clock.clock, scratch_free_bytes(scratch.path()))?;
+    if plan.cases.is_empty() {
+        let reasons = plan.skips.iter().map(|skip| format!("{}: {}", skip.label, skip.reason));
+        bail!("no case can be measured on this system:\n  {}", reasons.collect::<Vec<_>>().join("\n  "));
+    }
+    plan.pass_count = rounds(args, &plan, &scratch, words)?;
+    let mut writer = Writer::create(path)?;
+    let profiles = profile(args, &plan, &scratch, &mut collector, &mut writer, words);
+    if profiles.is_err() {
+        drop(writer);
+        super::discard(path);
+    }
+    profiles
+}
+
+/// Returns how many rounds fit into the time, by a pass of each case that is not recorded.
+fn rounds(args: &Args, plan: &Plan, scratch: &Scratch, words: &[String]) -> anyhow::Result<u32> {
+    let began = Instant::now();
+    let output = Output { writer: &mut Nowhere, assessor: None };
+    let is_interrupted = || interrupted().is_some();
+    let session = Session {
+        command: words,
+        scratch,
+        observer: &mut Silent,
+        interrupted: &is_interrupted,
+        switch: None,
+        profiling: None,
+    };
+    if landau_engine::run(vec![(plan, output)], session)?.outcome != EndOutcome::Complete {
+        bail!("a pass failed; `landau run {}` says why", args.benchmark);
+    }
+    let round = began.elapsed().mul_f64(ROUND).max(Duration::from_millis(1));
+    let wanted = args.duration.as_secs_f64() * plan.cases.len() as f64 / round.as_secs_f64();
+    Ok((wanted as u32).clamp(ROUNDS.0, ROUNDS.1))
+}
+
+/// Makes the rounds, and appends the profiles and the end to the record.
+fn profile(
+    args: &Args,
+    plan: &Plan,
+    scratch: &Scratch,
+    collector: &mut Collector,
+    writer: &mut Writer,
+    words: &[String],
+) -> anyhow::Result<Vec<Profile>> {
+    let is_interrupted = || interrupted().is_some();
+    let session = Session {
+        command: words,
+        scratch,
+        observer: &mut Progress::new(false),
+        interrupted: &is_interrupted,
+        switch: None,
+        profiling: Some(Profiling { profiler: collector, passes: PROFILED }),
+    };
+    let end = landau_engine::run(vec![(plan, Output { writer, assessor: None })], session)?;
+    match end.outcome {
+        EndOutcome::Complete => {}
+        EndOutcome::Interrupted => bail!("interrupted"),
+        _ => bail!("a pass failed; `landau run {}` says why", args.benchmark),
+    }
+    writer.flush()?;
+    let profiles = compare(collector, &Record::read(writer.path())?, args.phase.as_deref())?;
+    for one in &profiles {
+        writer.append(&Line::Profile(Box::new(one.clone())))?;
+    }
+    finish(writer, end)?;
+    Ok(profiles)
+}
+
+/// Prints the profiles; the status says whether they add up.
+pub(super) fn tell(args: &Args, profiles: &[Profile], record: &Record) -> anyhow::Result<u8> {
+    let text = if args.json {
+        serde_json::to_string_pretty(profiles)?
+    } else {
+        let one = |profile: &Profile| {
+            let case = record.case(profile.case)?;
+            Some(format!("{}\n{}", profiled::render(profile, case, terminal::layout()), bullets(profile)))
+        };
+        profiles.iter().filter_map(one).collect::<Vec<_>>().join("\n\n")
+    };
+    status::print(&text)?;
+    let mut code = status::DONE;
+    for one in profiles.iter().filter(|one| !one.adds_up()) {
+        let reason = profiled::sum(one);
+        status::tell(&format!("{}: the functions do not add up to the measured growth: {reason}", one.phase));
+        code = status::FAILED;
+    }
+    Ok(code)
+}
+
+/// Returns the functions that certainly grow as sentences, each with a link to its source.
+fn bullets(profile: &Profile) -> String {
+    let mut text = String::new();
+    for function in profiled::growing(profile) {
+        text.push_str(&terminal::bullet(&profiled::words(function)));
+        if let Some(link) = landau_report::explained::link(&function.name, &profile.source) {
+            text.extend(["      ", &link, "\n"]);
+        }
+    }
+    text
+}

@@ -1,0 +1,65 @@
+//! Where the running kernel spends the time of a benchmark's calls, and which functions grow with n.
+//!
+//! The engine makes profiled passes between the recorded ones. During these a [`Collector`] samples the worker's call
+//! chain, in the kernel too, at fixed intervals of its processor time ([`sampler`]), and assigns each sample to the
+//! timed call in which it was taken. [`compare`] sets the calls at small n against those at large n: each function's
+//! mean time per call, how much it grows, and intervals from leaving out one round at a time.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `symbols` | the names of the kernel's functions by address |
+//! | `source` | the tag of a kernel's source |
+//! | `sampler` | samples of a process, and how much time one stands for |
+//! | `collector` | from samples and calls to samples per chain at small and at large n |
+//! | `compared` | from those to functions with their growth |
+
+mod collector;
+mod compared;
+mod sampler;
+mod source;
+mod symbols;
+
+pub use collector::Collector;
+pub use compared::compare;
+pub use sampler::{Event, Sampler};
+pub use source::source_version;
+pub use symbols::{Symbols, USER};
+
+/// Why nothing can be profiled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel refuses samples.
+    #[error(
+        "the kernel refuses to sample its functions: {source}; kernel.perf_event_paranoid is {paranoid}: run as root, or \
+         set it to 1"
+    )]
+    Refused {
+        /// The setting.
+        paranoid: String,
+        /// The error of perf_event_open(2).
+        source: std::io::Error,
+    },
+    /// The kernel hides the addresses of its functions.
+    #[error(
+        "/proc/kallsyms contains no addresses; kernel.kptr_restrict is {kptr_restrict}: run as root, or set it to 0"
+    )]
+    NoSymbols {
+        /// The setting.
+        kptr_restrict: String,
+    },
+    /// The sampler gave no samples of a loop of reads.
+    #[error("the sampler of this kernel takes no samples of a loop of reads, so its samples cannot be given a time")]
+    NoSamples,
+    /// No call could be sampled.
+    #[error("{0}")]
+    NotExplainable(String),
+    /// The system has no such interface.
+    #[error("only Linux can sample its kernel's functions (perf_event_open)")]
+    NotLinux,
+}
+
+/// Returns a setting of the kernel as text.
+fn setting(path: &str) -> String {
+    std::fs::read_to_string(path).map_or("unknown".to_owned(), |text| text.trim().to_owned())
+}

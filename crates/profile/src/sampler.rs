@@ -1,0 +1,204 @@
+//! Samples of a process: its kernel call chain at fixed intervals of its processor time.
+//!
+//! Where the processor counts cycles the sampler uses them; their interrupt reaches code that has disabled interrupts
+//! too. A virtual machine without counters has `cpu-clock`, a timer. Its interrupt waits until interrupts are enabled
+//! again, so it shows the function that enables them where the caller spent the time.
+
+use crate::{Error, setting};
+
+/// What triggers a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The processor's counter of cycles.
+    Cycles,
+    /// The kernel's timer.
+    CpuClock,
+}
+
+impl Event {
+    /// Returns the name that perf(1) gives it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Event::Cycles => "cycles",
+            Event::CpuClock => "cpu-clock",
+        }
+    }
+}
+
+/// A call chain at a moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// When it was taken, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) time_ns: u64,
+    /// Addresses of the kernel, the innermost first; empty if the process was in its own code.
+    pub(crate) chain: Vec<u64>,
+}
+
+/// What a collection of samples found.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    pub(crate) samples: Vec<Sample>,
+    /// Samples that the kernel had to drop.
+    pub(crate) lost: u64,
+}
+
+/// How this host samples processes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampler {
+    /// What triggers a sample.
+    pub event: Event,
+    /// The processor time that a sample stands for, in nanoseconds. It is less than the interval, because taking a
+    /// sample is a part of it.
+    pub sample_ns: f64,
+}
+
+impl Sampler {
+    /// Chooses the event, and measures what a sample stands for: reads of `/dev/zero` take some processor time, and as
+    /// many again give so many samples.
+    pub fn calibrated() -> Result<Self, Error> {
+        let event = if open(std::process::id(), Event::Cycles).is_ok() { Event::Cycles } else { Event::CpuClock };
+        // A loop that somebody else interrupts takes longer and has no more samples, or the other way round.
+        let mut rounds = (0..ROUNDS).map(|_| round(event)).collect::<Result<Vec<_>, _>>()?;
+        rounds.sort_by(f64::total_cmp);
+        Ok(Self { event, sample_ns: rounds[ROUNDS / 2] })
+    }
+}
+
+/// Rounds of the calibration, of which the median counts.
+const ROUNDS: usize = 7;
+
+/// The processor time of half a round.
+const HALF_NS: u64 = 60_000_000;
+
+/// Returns the time for which a sample stands, from one round.
+fn round(event: Event) -> Result<f64, Error> {
+    use landau_sys::process::thread_time_ns;
+    let mut zeros = Zeros::open()?;
+    let began = thread_time_ns();
+    let mut count = 0_u32;
+    while thread_time_ns() - began < HALF_NS {
+        zeros.read();
+        count += 1;
+    }
+    let ns = thread_time_ns() - began;
+    let mut watch = open(std::process::id(), event)?;
+    for _ in 0..count {
+        zeros.read();
+        // As the loop before.
+        std::hint::black_box(thread_time_ns());
+    }
+    let found = watch.collect().samples.len();
+    if found == 0 { Err(Error::NoSamples) } else { Ok(ns as f64 / found as f64) }
+}
+
+/// A source of work for the kernel.
+struct Zeros {
+    file: std::fs::File,
+    buffer: Vec<u8>,
+}
+
+impl Zeros {
+    fn open() -> Result<Self, Error> {
+        let file = std::fs::File::open("/dev/zero")
+            .map_err(|error| Error::NotExplainable(format!("cannot open /dev/zero: {error}")))?;
+        Ok(Self { file, buffer: vec![0; 1 << 16] })
+    }
+
+    fn read(&mut self) {
+        use std::io::Read;
+        // The work counts, not its result: /dev/zero always gives what it was asked for.
+        let _ = self.file.read(&mut self.buffer);
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) use of_linux::{Watch, open};
+
+#[cfg(target_os = "linux")]
+mod of_linux {
+    use super::{Error, Event, Sample, Samples, setting};
+    use perf_event::data::Record;
+    use perf_event::events::{Hardware, Software};
+    use perf_event::{Builder, Clock, SampleFlag};
+
+    /// The interval between two samples: nanoseconds of `cpu-clock`, and cycles of about as long.
+    const INTERVAL_NS: u64 = 250_000;
+    const INTERVAL_CYCLES: u64 = 750_000;
+
+    /// The bytes of the ring: what a user without privilege may lock, and the samples of half a second.
+    const RING: usize = 1 << 19;
+
+    /// Markers in a call chain (PERF_CONTEXT_MAX in linux/perf_event.h) are above this.
+    const MARKERS: u64 = u64::MAX - 4095;
+
+    /// The samples of a process, from its opening on.
+    pub(crate) struct Watch {
+        ring: perf_event::Sampler,
+    }
+
+    /// Begins to sample a process with one thread.
+    pub(crate) fn open(pid: u32, event: Event) -> Result<Watch, Error> {
+        let mut builder = match event {
+            Event::Cycles => Builder::new(Hardware::CPU_CYCLES),
+            Event::CpuClock => Builder::new(Software::CPU_CLOCK),
+        };
+        let interval = if event == Event::Cycles { INTERVAL_CYCLES } else { INTERVAL_NS };
+        builder
+            .observe_pid(pid.cast_signed())
+            .any_cpu()
+            .include_kernel()
+            .sample_period(interval)
+            .sample(SampleFlag::IP | SampleFlag::TIME | SampleFlag::CALLCHAIN)
+            .exclude_callchain_user(true)
+            .clockid(Clock::MONOTONIC);
+        let refused = |source| Error::Refused { paranoid: setting("/proc/sys/kernel/perf_event_paranoid"), source };
+        let mut ring = builder.build().and_then(|counter| counter.sampled(RING)).map_err(refused)?;
+        ring.enable().map_err(refused)?;
+        Ok(Watch { ring })
+    }
+
+    impl Watch {
+        /// Returns the samples since the last call.
+        pub(crate) fn collect(&mut self) -> Samples {
+            let mut found = Samples::default();
+            while let Some(record) = self.ring.next_record() {
+                match record.parse_record() {
+                    Ok(Record::Sample(sample)) => found.samples.push(Sample {
+                        time_ns: sample.time().unwrap_or(0),
+                        chain: chain(sample.callchain().unwrap_or_default()),
+                    }),
+                    Ok(Record::Lost(lost)) => found.lost += lost.lost,
+                    Ok(Record::LostSamples(lost)) => found.lost += lost.lost,
+                    // A record that cannot be read is a sample that is lost.
+                    Err(_) => found.lost += 1,
+                    Ok(_) => {}
+                }
+            }
+            found
+        }
+    }
+
+    fn chain(entries: &[u64]) -> Vec<u64> {
+        entries.iter().copied().filter(|&one| one >= 1 << 63 && one < MARKERS).collect()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) use elsewhere::{Watch, open};
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere {
+    use super::{Error, Event, Samples};
+
+    pub(crate) struct Watch;
+
+    pub(crate) fn open(_pid: u32, _event: Event) -> Result<Watch, Error> {
+        Err(Error::NotLinux)
+    }
+
+    impl Watch {
+        pub(crate) fn collect(&mut self) -> Samples {
+            Samples::default()
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Samples of a phase's calls by function: what `landau explain` found on the running kernel, one line for each phase
+//! of each case.
+
+use serde::{Deserialize, Serialize};
+
+/// The time of a phase's calls by function, at small and at large n.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Profile {
+    /// The case.
+    pub case: u32,
+    /// The phase.
+    pub phase: String,
+    /// The version of the kernel's source, as tags name it: `v6.1.192`.
+    pub source: String,
+    /// What triggered a sample, as perf(1) names it: `cycles` or `cpu-clock`.
+    pub event: String,
+    /// The processor time that a sample stands for, in nanoseconds, measured before the run.
+    pub sample_ns: f64,
+    /// Samples in the calls that were compared.
+    pub sample_count: u64,
+    /// The rounds from which the intervals are.
+    pub round_count: u32,
+    /// The smallest and the largest n of the calls that were compared: at small n, and at large n.
+    pub ranges: [[u64; 2]; 2],
+    /// Sampled calls in each range.
+    pub call_counts: [u64; 2],
+    /// The mean time of the calls in each range in passes without a profiler.
+    pub measured_ns: [f64; 2],
+    /// How much longer a call at large n takes, in passes without a profiler.
+    pub measured_growth_ns: Interval,
+    /// The mean time of the calls in each range by the samples.
+    pub sampled_ns: [f64; 2],
+    /// How much longer a call at large n takes by the samples: the sum over all functions.
+    pub sampled_growth_ns: Interval,
+    /// Every function with a sample of its own, by growth, the largest first.
+    pub functions: Vec<ProfiledFunction>,
+    /// The functions by the calls that led to them, callers before their callees.
+    pub chains: Vec<ProfiledChain>,
+}
+
+/// A number with its 95% interval.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Interval {
+    /// The estimate.
+    pub value: f64,
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+/// The time of one function, without its callees.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ProfiledFunction {
+    /// The kernel's symbol; `[user]` is the program that measures.
+    pub name: String,
+    /// The mean time per call in each range, in nanoseconds.
+    pub ns: [f64; 2],
+    /// How much it grows per call.
+    pub growth_ns: Interval,
+    /// Its share of the growth of all functions; 0 if nothing grows.
+    pub share: Interval,
+}
+
+/// A function in a call chain.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ProfiledChain {
+    /// The index of its caller in the list; none for the kernel's entry or the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<u32>,
+    /// Its name.
+    pub name: String,
+    /// Its mean time per call without callees in each range, in nanoseconds.
+    pub ns: [f64; 2],
+}
+
+impl Interval {
+    /// Returns whether it contains a number.
+    pub fn contains(&self, x: f64) -> bool {
+        self.low <= x && x <= self.high
+    }
+}
+
+impl Profile {
+    /// The largest relative difference between the sum of the functions and the measured growth.
+    pub const TOLERANCE: f64 = 0.15;
+
+    /// Returns whether calls take longer at large n, by a growth whose interval does not contain 0.
+    pub fn grows(&self) -> bool {
+        !self.measured_growth_ns.contains(0.0)
+    }
+
+    /// Returns whether the functions' growth equals the measured growth: within [`Profile::TOLERANCE`], or as far as
+    /// the samples can tell, because the intervals overlap.
+    pub fn adds_up(&self) -> bool {
+        let (sum, growth) = (&self.sampled_growth_ns, &self.measured_growth_ns);
+        let overlap = sum.low <= growth.high && growth.low <= sum.high;
+        overlap || (sum.value - growth.value).abs() <= Self::TOLERANCE * growth.value.abs()
+    }
+}

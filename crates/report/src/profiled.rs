@@ -1,0 +1,189 @@
+//! Which kernel functions a call's time is in, as sentences and as a table, for `landau explain` on the running kernel
+//! and for the page.
+
+use crate::quantity::{count, duration, durations, percent};
+use crate::table::Layout;
+use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
+use landau_record::schema::{Case, Interval, Profile, ProfiledFunction};
+
+/// Functions with a smaller share of the growth, or of a call that does not grow, are summed as "others".
+const SHOWN: f64 = 0.01;
+
+/// The most functions listed individually.
+const MOST: usize = 20;
+
+/// The functions that have a row, and the sum of the others.
+pub(crate) struct Shown<'a> {
+    pub(crate) functions: Vec<&'a ProfiledFunction>,
+    /// The others: how many, their time per call at small and at large n, their growth.
+    pub(crate) rest: (usize, [f64; 2], f64),
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn of(profile: &'a Profile) -> Self {
+        let total = profile.sampled_ns[1].max(f64::MIN_POSITIVE);
+        let grows = profile.grows();
+        let weight =
+            |function: &ProfiledFunction| if grows { function.share.value.abs() } else { function.ns[1] / total };
+        let mut functions: Vec<&ProfiledFunction> =
+            profile.functions.iter().filter(|function| weight(function) >= SHOWN).collect();
+        if !grows {
+            functions.sort_by(|a, b| b.ns[1].total_cmp(&a.ns[1]));
+        }
+        functions.truncate(MOST);
+        let is_shown = |name: &str| functions.iter().any(|function| function.name == name);
+        let mut rest = (0, [0.0; 2], 0.0);
+        for function in profile.functions.iter().filter(|function| !is_shown(&function.name)) {
+            rest.0 += 1;
+            rest.1 = [0, 1].map(|side| rest.1[side] + function.ns[side]);
+            rest.2 += function.growth_ns.value;
+        }
+        Self { functions, rest }
+    }
+}
+
+/// Returns the functions that certainly grow, by their growth: their interval is above 0.
+pub fn growing(profile: &Profile) -> impl Iterator<Item = &ProfiledFunction> {
+    let is_certain = |one: &&ProfiledFunction| one.growth_ns.low > 0.0 && one.share.value >= SHOWN;
+    profile.functions.iter().filter(move |one| profile.grows() && is_certain(one)).take(8)
+}
+
+/// Describes a function's growth: "wait_consider_task: 12 µs to 90 µs a call, 80% (75–85%) of the growth".
+pub fn words(function: &ProfiledFunction) -> String {
+    let [low, high] = function.ns.map(duration);
+    format!("{}: {low} to {high} a call, {} of the growth", function.name, shares(function))
+}
+
+/// Returns a share of the growth with its interval.
+pub(crate) fn shares(function: &ProfiledFunction) -> String {
+    let Interval { value, low, high } = function.share;
+    format!("{} ({} to {})", percent(value), percent(low), percent(high))
+}
+
+/// Returns a time with its interval; a fall has a sign.
+fn time(interval: &Interval) -> String {
+    if interval.low >= 0.0 {
+        return format!("{} ({})", duration(interval.value), durations(interval.low, interval.high));
+    }
+    format!("{} ({} to {})", signed(interval.value), signed(interval.low), signed(interval.high))
+}
+
+/// Returns a time that may be negative.
+pub(crate) fn signed(ns: f64) -> String {
+    if ns < 0.0 { format!("−{}", duration(-ns)) } else { duration(ns) }
+}
+
+/// Returns the n of a range: "11–80".
+pub(crate) fn range(profile: &Profile, side: usize) -> String {
+    let [from, to] = profile.ranges[side].map(|n| count(n as f64));
+    format!("n = {from}–{to}")
+}
+
+/// Compares the sum of the functions' growth with the measured growth.
+pub fn sum(profile: &Profile) -> String {
+    let (growth, sampled) = (&profile.measured_growth_ns, &profile.sampled_growth_ns);
+    let part = if profile.grows() {
+        format!(", {}", percent(sampled.value / growth.value))
+    } else {
+        ", so no growth is proven".to_owned()
+    };
+    format!(
+        "Measured growth without the profiler: {} a call; sum over {} functions: {}{part}. {} samples ({}), each for {} \
+         of processor time; intervals of 95% from {} rounds",
+        time(growth),
+        profile.functions.len(),
+        time(sampled),
+        count(profile.sample_count as f64),
+        profile.event,
+        duration(profile.sample_ns),
+        profile.round_count
+    )
+}
+
+/// Returns a heading: the call, the kernel, and how the time grows.
+pub fn head(profile: &Profile, case: &Case) -> String {
+    let [low, high] = profile.measured_ns.map(duration);
+    let (small, large) = (range(profile, 0), range(profile, 1));
+    let (label, phase, source) = (&case.label, &profile.phase, &profile.source);
+    format!("{label}, {phase}, Linux {source}: {low} at {small} and {high} at {large} ({})", case.axis)
+}
+
+/// Renders the profile as text for a terminal.
+pub fn render(profile: &Profile, case: &Case, layout: Layout) -> String {
+    let shown = Shown::of(profile);
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(layout.width);
+    if !layout.color {
+        table.force_no_tty();
+    }
+    let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let bold = |text: &str| if layout.color { Cell::new(text).add_attribute(Attribute::Bold) } else { Cell::new(text) };
+    let names = ["function", "share of growth", &range(profile, 0), &range(profile, 1), "growth"];
+    table.set_header(names.map(bold));
+    for function in &shown.functions {
+        let share = if profile.grows() { shares(function) } else { "–".to_owned() };
+        let [low, high] = function.ns.map(duration);
+        let growth = signed(function.growth_ns.value);
+        table.add_row([Cell::new(&function.name), number(share), number(low), number(high), number(growth)]);
+    }
+    let (others, [low, high], growth) = &shown.rest;
+    table.add_row([
+        Cell::new(format!("{others} others")),
+        Cell::new(""),
+        number(duration(*low)),
+        number(duration(*high)),
+        number(signed(*growth)),
+    ]);
+    format!("{}\n{table}\n{}", head(profile, case), sum(profile))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interval(value: f64, low: f64, high: f64) -> Interval {
+        Interval { value, low, high }
+    }
+
+    fn profile(growth: Interval) -> Profile {
+        let function = |name: &str, ns: [f64; 2], growth_ns: Interval, share: Interval| ProfiledFunction {
+            name: name.to_owned(),
+            ns,
+            growth_ns,
+            share,
+        };
+        Profile {
+            ranges: [[11, 80], [240, 320]],
+            measured_growth_ns: growth,
+            sampled_ns: [2_000.0, 12_000.0],
+            sampled_growth_ns: interval(10_000.0, 9_000.0, 11_000.0),
+            functions: vec![
+                function("scan", [1_000.0, 11_000.0], interval(10_000.0, 9_000.0, 11_000.0), interval(1.0, 0.9, 1.1)),
+                function("doubtful", [500.0, 700.0], interval(200.0, -100.0, 500.0), interval(0.02, -0.01, 0.05)),
+                function("fixed", [500.0, 300.0], interval(-200.0, -300.0, -100.0), interval(-0.02, -0.03, -0.01)),
+            ],
+            ..Profile::default()
+        }
+    }
+
+    #[test]
+    fn only_functions_whose_interval_is_above_zero_are_named() {
+        let grown = profile(interval(10_500.0, 10_000.0, 11_000.0));
+        let named: Vec<String> = growing(&grown).map(words).collect();
+        assert_eq!(named, ["scan: 1 µs to 11 µs a call, 100% (90% to 110%) of the growth"]);
+        assert!(sum(&grown).contains("sum over 3 functions: 10 µs (9–11 µs), 95.2%"), "{}", sum(&grown));
+        assert!(grown.adds_up());
+        let constant = profile(interval(50.0, -40.0, 140.0));
+        assert_eq!(growing(&constant).count(), 0);
+        assert!(sum(&constant).contains("no growth is proven"));
+        assert!(!constant.adds_up(), "the samples show a growth that the times do not");
+    }
+
+    #[test]
+    fn a_profile_that_does_not_grow_lists_functions_by_time() {
+        let constant = profile(interval(50.0, -40.0, 140.0));
+        let names: Vec<&str> = Shown::of(&constant).functions.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["scan", "doubtful", "fixed"]);
+    }
+}
