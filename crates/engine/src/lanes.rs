@@ -1,7 +1,7 @@
 //! The layout of the memory that a worker shares with its controller: a lane of samples for each phase, then the
-//! canary's, then the windows', then that of what was seen beside each call, and in a profiled pass one for each phase with
-//! the times at which its calls began. The worker writes a window as a row of
-//! numbers and the controller reads it back; both halves of that format are here.
+//! canary's, then the windows', then that of what was seen beside each call, and in a profiled pass one for each phase
+//! with the times at which its calls began. The worker writes a window as a row of numbers and the controller reads it
+//! back; both halves of that format are here.
 
 use crate::strides::Strides;
 use landau_record::schema::Direction;

@@ -31,13 +31,13 @@ pub use symbols::{Symbols, USER};
 pub enum Error {
     /// The kernel refuses samples.
     #[error(
-        "the kernel refuses to sample its functions: {source}; kernel.perf_event_paranoid is {paranoid}: run as root, or \
-         set it to 1"
+        "the kernel refuses to sample its functions: {source}; kernel.perf_event_paranoid is {paranoid}: run as root, \
+         or set it to 1"
     )]
     Refused {
         /// The setting.
         paranoid: String,
-        /// The error of perf_event_open(2).
+        /// The error of `perf_event_open(2)`.
         source: std::io::Error,
     },
     /// The kernel hides the addresses of its functions.

@@ -56,13 +56,16 @@ impl Sampler {
     /// Chooses the event, and measures what a sample stands for: reads of `/dev/zero` take some processor time, and as
     /// many again give so many samples.
     pub fn calibrated() -> Result<Self, Error> {
-        let event = if open(std::process::id(), Event::Cycles).is_ok() { Event::Cycles } else { Event::CpuClock };
+        let event = if open(THIS_THREAD, Event::Cycles).is_ok() { Event::Cycles } else { Event::CpuClock };
         // A loop that somebody else interrupts takes longer and has no more samples, or the other way round.
         let mut rounds = (0..ROUNDS).map(|_| round(event)).collect::<Result<Vec<_>, _>>()?;
         rounds.sort_by(f64::total_cmp);
         Ok(Self { event, sample_ns: rounds[ROUNDS / 2] })
     }
 }
+
+/// The process identifier by which a thread samples itself.
+const THIS_THREAD: u32 = 0;
 
 /// Rounds of the calibration, of which the median counts.
 const ROUNDS: usize = 7;
@@ -81,7 +84,7 @@ fn round(event: Event) -> Result<f64, Error> {
         count += 1;
     }
     let ns = thread_time_ns() - began;
-    let mut watch = open(std::process::id(), event)?;
+    let mut watch = open(THIS_THREAD, event)?;
     for _ in 0..count {
         zeros.read();
         // As the loop before.
@@ -128,7 +131,7 @@ mod of_linux {
     /// The bytes of the ring: what a user without privilege may lock, and the samples of half a second.
     const RING: usize = 1 << 19;
 
-    /// Markers in a call chain (PERF_CONTEXT_MAX in linux/perf_event.h) are above this.
+    /// Markers in a call chain (`PERF_CONTEXT_MAX` in `linux/perf_event.h`) are above this.
     const MARKERS: u64 = u64::MAX - 4095;
 
     /// The samples of a process, from its opening on.
@@ -148,8 +151,8 @@ mod of_linux {
             .any_cpu()
             .include_kernel()
             .sample_period(interval)
+            // With the user's frames too: the library cannot read a chain without any.
             .sample(SampleFlag::IP | SampleFlag::TIME | SampleFlag::CALLCHAIN)
-            .exclude_callchain_user(true)
             .clockid(Clock::MONOTONIC);
         let refused = |source| Error::Refused { paranoid: setting("/proc/sys/kernel/perf_event_paranoid"), source };
         let mut ring = builder.build().and_then(|counter| counter.sampled(RING)).map_err(refused)?;
@@ -179,7 +182,7 @@ mod of_linux {
     }
 
     fn chain(entries: &[u64]) -> Vec<u64> {
-        entries.iter().copied().filter(|&one| one >= 1 << 63 && one < MARKERS).collect()
+        entries.iter().copied().filter(|one| (1 << 63..MARKERS).contains(one)).collect()
     }
 }
 
@@ -200,5 +203,30 @@ mod elsewhere {
         pub(crate) fn collect(&mut self) -> Samples {
             Samples::default()
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    /// A sample stands for the interval less what taking it costs. Where samples are refused there is nothing to test.
+    #[test]
+    fn samples_of_this_thread_are_all_readable_and_in_the_kernel_or_not() {
+        let mut watch = match open(THIS_THREAD, Event::CpuClock) {
+            Ok(watch) => watch,
+            Err(error) => return assert!(matches!(error, Error::Refused { .. }), "{error}"),
+        };
+        let mut zeros = Zeros::open().unwrap();
+        let began = landau_sys::process::thread_time_ns();
+        while landau_sys::process::thread_time_ns() - began < HALF_NS {
+            zeros.read();
+        }
+        while landau_sys::process::thread_time_ns() - began < 2 * HALF_NS {}
+        let found = watch.collect();
+        assert_eq!(found.lost, 0);
+        let of_kernel = found.samples.iter().filter(|sample| !sample.chain.is_empty()).count();
+        assert!(of_kernel > 50 && found.samples.len() > of_kernel, "{of_kernel} of {}", found.samples.len());
+        assert!(found.samples.is_sorted_by_key(|sample| sample.time_ns));
     }
 }

@@ -1,7 +1,8 @@
 //! A differential flame graph: call chains at the largest n, coloured by the difference from the smallest n.
 //!
 //! Plain SVG of our own, because the library of the field has a copyleft licence (docs/dependencies.md). Width is
-//! instructions or time; callees are above their callers; frames are sorted by name, so that two graphs of one kernel align.
+//! instructions or time; callees are above their callers; frames are sorted by name, so that two graphs of one kernel
+//! align.
 
 use crate::quantity::{count, duration, percent};
 use landau_record::schema::{Explanation, Profile};

@@ -48,7 +48,7 @@ pub fn growing(profile: &Profile) -> impl Iterator<Item = &ProfiledFunction> {
     profile.functions.iter().filter(move |one| profile.grows() && is_certain(one)).take(8)
 }
 
-/// Describes a function's growth: "wait_consider_task: 12 µs to 90 µs a call, 80% (75–85%) of the growth".
+/// Describes a function's growth: "`scan`: 12 µs to 90 µs a call, 80% (75% to 85%) of the growth".
 pub fn words(function: &ProfiledFunction) -> String {
     let [low, high] = function.ns.map(duration);
     format!("{}: {low} to {high} a call, {} of the growth", function.name, shares(function))
@@ -88,8 +88,8 @@ pub fn sum(profile: &Profile) -> String {
         ", so no growth is proven".to_owned()
     };
     format!(
-        "Measured growth without the profiler: {} a call; sum over {} functions: {}{part}. {} samples ({}), each for {} \
-         of processor time; intervals of 95% from {} rounds",
+        "Measured growth without the profiler: {} a call; sum over {} functions: {}{part}. {} samples ({}), each for \
+         {} of processor time; intervals of 95% from {} rounds",
         time(growth),
         profile.functions.len(),
         time(sampled),

@@ -33,11 +33,12 @@ growth, within 15% (or the intervals) or within 1%; otherwise the exit status is
 pub(crate) struct Args {
     /// Explain this benchmark
     benchmark: String,
-    /// Boot this kernel, a bzImage, a vmlinux, a Debian package, or `debian:VERSION`, instead of sampling the running one
+    /// Boot this kernel instead of sampling the running one: a bzImage, a vmlinux, a Debian package, or `debian:VERSION`
     #[arg(long, short, value_name = "K")]
     kernel: Option<String>,
     /// Sample each case of the running kernel for about this long
-    #[arg(long = "for", value_name = "TIME", default_value = "12s", value_parser = whole_seconds, conflicts_with = "kernel")]
+    #[arg(long = "for", value_name = "TIME", default_value = "12s", value_parser = whole_seconds)]
+    #[arg(conflicts_with = "kernel")]
     duration: Duration,
     /// Explain only this phase
     #[arg(long, value_name = "P")]
