@@ -146,7 +146,7 @@ fn of_means(values: &[f64]) -> Interval {
     interval(Estimate::by_jackknife(sum / count, &without))
 }
 
-/// Returns every function with a sample of its own, by growth, the largest first.
+/// Returns every function with a sample of its own, by its share of the growth, the largest first.
 fn functions(collector: &Collector, costs: &Costs<'_>) -> Vec<ProfiledFunction> {
     let chains = costs.rounds.iter().flat_map(|sides| sides.iter()).flat_map(|side| side.chains.keys());
     let innermost: BTreeSet<u32> = chains.filter_map(|chain| chain.last().copied()).collect();
@@ -164,7 +164,7 @@ fn functions(collector: &Collector, costs: &Costs<'_>) -> Vec<ProfiledFunction> 
         }
     };
     let mut found: Vec<ProfiledFunction> = innermost.into_iter().map(of).collect();
-    found.sort_by(|a, b| b.growth_ns.value.total_cmp(&a.growth_ns.value).then_with(|| a.name.cmp(&b.name)));
+    found.sort_by(|a, b| b.share.value.total_cmp(&a.share.value).then_with(|| a.name.cmp(&b.name)));
     found
 }
 

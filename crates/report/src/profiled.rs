@@ -9,6 +9,9 @@ use landau_record::schema::{Case, Interval, Profile, ProfiledFunction};
 /// Functions with a smaller share of the growth, or of a call that does not grow, are summed as "others".
 const SHOWN: f64 = 0.01;
 
+/// Functions whose growth is not certain need this share.
+const SHOWN_IF_UNCERTAIN: f64 = 0.05;
+
 /// The most functions listed individually.
 const MOST: usize = 20;
 
@@ -23,10 +26,14 @@ impl<'a> Shown<'a> {
     pub(crate) fn of(profile: &'a Profile) -> Self {
         let total = profile.sampled_ns[1].max(f64::MIN_POSITIVE);
         let grows = profile.grows();
-        let weight =
-            |function: &ProfiledFunction| if grows { function.share.value.abs() } else { function.ns[1] / total };
-        let mut functions: Vec<&ProfiledFunction> =
-            profile.functions.iter().filter(|function| weight(function) >= SHOWN).collect();
+        let is_shown = |function: &&ProfiledFunction| {
+            if !grows {
+                return function.ns[1] / total >= SHOWN;
+            }
+            let least = if function.growth_ns.contains(0.0) { SHOWN_IF_UNCERTAIN } else { SHOWN };
+            function.share.value.abs() >= least
+        };
+        let mut functions: Vec<&ProfiledFunction> = profile.functions.iter().filter(is_shown).collect();
         if !grows {
             functions.sort_by(|a, b| b.ns[1].total_cmp(&a.ns[1]));
         }
@@ -42,10 +49,11 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Returns the functions that certainly grow, by their growth: their interval is above 0.
+/// Returns the functions that certainly carry the growth, by their share: its interval is above 0. None if the growth
+/// is too small to be held against the sum.
 pub fn growing(profile: &Profile) -> impl Iterator<Item = &ProfiledFunction> {
-    let is_certain = |one: &&ProfiledFunction| one.growth_ns.low > 0.0 && one.share.value >= SHOWN;
-    profile.functions.iter().filter(move |one| profile.grows() && is_certain(one)).take(8)
+    let is_certain = |one: &&ProfiledFunction| one.share.low > 0.0 && one.share.value >= SHOWN;
+    profile.functions.iter().filter(move |one| profile.is_judged() && is_certain(one)).take(8)
 }
 
 /// Describes a function's growth: "`scan`: 12 µs to 90 µs a call, 80% (75% to 85%) of the growth".
@@ -82,10 +90,10 @@ pub(crate) fn range(profile: &Profile, side: usize) -> String {
 /// Compares the sum of the functions' growth with the measured growth.
 pub fn sum(profile: &Profile) -> String {
     let (growth, sampled) = (&profile.measured_growth_ns, &profile.sampled_growth_ns);
-    let part = if profile.grows() {
-        format!(", {}", percent(sampled.value / growth.value))
-    } else {
-        ", so no growth is proven".to_owned()
+    let part = match (profile.grows(), profile.is_judged()) {
+        (false, _) => ", so no growth is proven".to_owned(),
+        (true, true) => format!(", {}", percent(sampled.value / growth.value)),
+        (true, false) => "; a growth below a quarter of the call is too small for samples to explain".to_owned(),
     };
     format!(
         "Measured growth without the profiler: {} a call; sum over {} functions: {}{part}. {} samples ({}), each for \
@@ -155,6 +163,7 @@ mod tests {
         };
         Profile {
             ranges: [[11, 80], [240, 320]],
+            measured_ns: [2_000.0, 12_500.0],
             measured_growth_ns: growth,
             sampled_ns: [2_000.0, 12_000.0],
             sampled_growth_ns: interval(10_000.0, 9_000.0, 11_000.0),
@@ -177,7 +186,11 @@ mod tests {
         let constant = profile(interval(50.0, -40.0, 140.0));
         assert_eq!(growing(&constant).count(), 0);
         assert!(sum(&constant).contains("no growth is proven"));
-        assert!(!constant.adds_up(), "the samples show a growth that the times do not");
+        assert!(constant.adds_up(), "there is no growth to add up to");
+        let other = profile(interval(5_000.0, 4_900.0, 5_100.0));
+        assert!(!other.adds_up(), "the samples show twice the growth of the times");
+        let small = profile(interval(300.0, 200.0, 400.0));
+        assert!(!small.is_judged() && growing(&small).count() == 0 && sum(&small).contains("too small"));
     }
 
     #[test]
@@ -185,5 +198,8 @@ mod tests {
         let constant = profile(interval(50.0, -40.0, 140.0));
         let names: Vec<&str> = Shown::of(&constant).functions.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["scan", "doubtful", "fixed"]);
+        let grown = profile(interval(10_500.0, 10_000.0, 11_000.0));
+        let names: Vec<&str> = Shown::of(&grown).functions.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!((names, Shown::of(&grown).rest.0), (vec!["scan", "fixed"], 1));
     }
 }

@@ -29,11 +29,12 @@ use std::time::Duration;
 
 Without --kernel the running kernel is sampled: the functions' time per call, with intervals. With --kernel a kernel
 boots in an emulator that counts every instruction. The growth of all functions together must equal the measured
-growth, within 15% (or the intervals) or within 1%; otherwise the exit status is 1.")]
+growth: within 15% or the intervals by samples, where a call grows by a quarter or more, and within 1% by counts.
+Otherwise the exit status is 1.")]
 pub(crate) struct Args {
     /// Explain this benchmark
     benchmark: String,
-    /// Boot this kernel instead of sampling the running one: a bzImage, a vmlinux, a Debian package, or `debian:VERSION`
+    /// Boot this kernel, not the running one: a bzImage, a vmlinux, a Debian package, or `debian:VERSION`
     #[arg(long, short, value_name = "K")]
     kernel: Option<String>,
     /// Sample each case of the running kernel for about this long

@@ -2,7 +2,7 @@
 
 use crate::lab::{emulators, kernel};
 use crate::support::{Ran, Room, eventually};
-use landau_record::schema::Explanation;
+use landau_record::schema::{Explanation, Profile};
 use std::process::{Command, Stdio};
 
 #[test]
@@ -31,6 +31,53 @@ fn the_functions_of_poll_add_up_to_its_growth() {
     assert!(std::fs::read_to_string(room.file("page.html")).unwrap().contains("pipe_poll"));
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
     assert_eq!(room.leftovers(), Vec::<String>::new());
+}
+
+/// Samples of the running kernel: who may take them gets functions that add up, and who may not is told why.
+#[test]
+fn the_growth_of_poll_on_the_running_kernel_is_in_its_functions() {
+    let room = Room::new();
+    let settings = ["--set", "event_wait.backend=poll", "--set", "event_wait.n=1000"];
+    let words = ["explain", "event_wait", "--for", "5s", "--json", "--record", "r", "-o", "page.html"];
+    let ran = room.landau(&[&words[..], &settings].concat());
+    if ran.status == Some(2) {
+        let refusals = ["perf_event_paranoid", "kptr_restrict"];
+        assert!(refusals.iter().any(|one| ran.err.contains(one)), "{ran:?}");
+        assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 0, "something was left behind");
+        return;
+    }
+    let found: Vec<Profile> = serde_json::from_str(&ran.out).unwrap();
+    let wait = found.iter().find(|one| one.phase == "wait").unwrap();
+    assert_eq!(wait.ranges, [[32, 250], [750, 1_000]]);
+    assert!(wait.is_judged() && wait.measured_growth_ns.value > 5_000.0, "{:?}", wait.measured_growth_ns);
+    // A machine whose processors are both busy may slow either kind of pass; the functions are the same.
+    let part = wait.sampled_growth_ns.value / wait.measured_growth_ns.value;
+    assert!((0.4..2.5).contains(&part), "{part}: {ran:?}");
+    let shares: f64 = wait.functions.iter().map(|function| function.share.value).sum();
+    assert!((shares - 1.0).abs() < 1e-6, "the shares add up to {shares}");
+    let poll = wait.functions.iter().position(|function| function.name.starts_with("pipe_poll"));
+    assert!(poll.is_some_and(|place| place < 5), "{:?}", wait.functions);
+    assert_eq!(room.record("r").profiles, found, "the record contains what was printed");
+    let page = std::fs::read_to_string(room.file("page.html")).unwrap();
+    assert!(page.contains("Functions of wait, by samples") && page.contains("Call chains by time"));
+    assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
+    assert_eq!(room.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn what_the_running_kernel_cannot_be_asked_is_an_error_before_any_pass() {
+    let room = Room::new();
+    for (arguments, expected) in [
+        (["explain", "syscall", "--at", "1,2,3"].as_slice(), "give two"),
+        (&["explain", "syscall", "--at", "9,3"], "give two"),
+        (&["explain", "syscall", "--append", "quiet"], "--kernel"),
+        (&["explain", "syscall", "--memory", "2GiB"], "--kernel"),
+        (&["explain", "syscall", "-k", "vmlinuz", "--for", "3s"], "cannot be used with"),
+    ] {
+        let ran = room.landau(arguments);
+        assert!(ran.status == Some(2) && ran.err.contains(expected), "{arguments:?}: {ran:?}");
+    }
+    assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 0, "something was left behind");
 }
 
 /// `fork` is timed by its child, so the plugin sees no beginning and end.
