@@ -121,14 +121,16 @@ fn fold<'a>(title: &str, rows: impl Iterator<Item = (&'a String, String)>) -> Ma
     }
 }
 
-/// The command that repeats a run, with its seed, on any host.
+/// The command that repeats a run, with its seed if the command takes one, on any host.
 fn repeating(command: &[String], seed: u64) -> String {
     let mut words: Vec<String> = command.iter().map(|word| quote(word)).collect();
     if words.len() == 1 {
         // Without a command it is the quick study. So is `run`, which also takes a seed.
         words.push("run".to_owned());
     }
-    if !command.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
+    // `explain` always has the same.
+    let takes_seed = command.get(1).is_none_or(|word| word != "explain");
+    if takes_seed && !command.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
         words.extend(["--seed".to_owned(), seed.to_string()]);
     }
     words.join(" ")
@@ -182,6 +184,7 @@ mod tests {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(repeating(&words("target/release/landau"), 7), "target/release/landau run --seed 7");
         assert_eq!(repeating(&words("landau run bind"), 7), "landau run bind --seed 7");
+        assert_eq!(repeating(&words("landau explain bind"), 1), "landau explain bind");
         assert_eq!(repeating(&words("landau run --seed=5"), 5), "landau run --seed=5");
     }
 

@@ -27,7 +27,8 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
         section #overview.overview aria-labelledby="overview-heading" {
             h2 #overview-heading { "Every curve" }
             p.note {
-                (cells.len()) " curves, each the cost of a call against n, both logarithmic. A link opens the details."
+                @if cells.len() == 1 { "The cost" } @else { (cells.len()) " curves, each the cost" }
+                " of a call against n, both logarithmic. A link opens the details."
             }
             (legend(&cells))
             ul #grid.grid {
