@@ -1,7 +1,7 @@
 //! Where the running kernel spends the time of a benchmark's calls, and which functions grow with n.
 //!
 //! The engine makes profiled passes between the recorded ones. During these a [`Collector`] samples the worker's call
-//! chain, in the kernel too, at fixed intervals of its processor time ([`sampler`]), and assigns each sample to the
+//! chain, in the kernel too, at fixed intervals of its processor time (`sampler`), and assigns each sample to the
 //! timed call in which it was taken. [`compare`] sets the calls at small n against those at large n: each function's
 //! mean time per call, how much it grows, and intervals from leaving out one round at a time.
 //!

@@ -58,7 +58,7 @@ impl Symbols {
         Some(Self { names, rows })
     }
 
-    /// Returns the function that an address is in; "[unknown]" below the first.
+    /// Returns the function that an address is in; `[unknown]` below the first.
     pub fn lookup(&self, address: u64) -> u32 {
         let after = self.rows.partition_point(|row| row.0 <= address);
         after.checked_sub(1).map_or(UNKNOWN, |place| self.rows[place].1)
