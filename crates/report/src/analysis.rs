@@ -2,6 +2,7 @@
 //!
 //! Samples become curves here, for the results of a run, `landau show`, the page and `landau verify` alike.
 
+use crate::between_runs;
 use crate::quantity::counts;
 use crate::timeline::TimelineStudy;
 use landau_record::schema::{AnnotationKind, Case, Crash, Direction, Fact, Limit, Outcome, Phase, PhaseResult, Window};
@@ -343,7 +344,13 @@ pub(crate) fn curve_of(record: &Record, case: &Case, phase: &Phase) -> (Curve, V
     (curve, held.iter().map(|pass| pass.start.round).collect())
 }
 
-/// The options with which the curves of a record are judged.
+/// The options with which a curve of a record is judged.
+pub(crate) fn options_of_curve(record: &Record, case: &Case, phase: &Phase) -> Options {
+    let change_between_runs = between_runs::of_growth(&case.benchmark, &phase.name);
+    Options { change_between_runs, ..options_of(record) }
+}
+
+/// The options with which all curves of a record are judged.
 pub(crate) fn options_of(record: &Record) -> Options {
     let overhead = *record.host.clock.timer_overhead.values();
     let quantum_ns = Some(*record.host.clock.quantum.values()).filter(|&step| step > 0.0);
@@ -358,7 +365,6 @@ pub(crate) fn present(canary: &Curve) -> Option<&Curve> {
 
 /// Judges the curves without a verdict on all processors; each takes the next one that is not taken.
 fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
-    let options = options_of(record);
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(drafts.len().max(1));
     let next = AtomicUsize::new(0);
     let shared: &[Draft<'_>] = drafts;
@@ -370,6 +376,7 @@ fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
             if draft.verdict.is_some() {
                 continue;
             }
+            let options = options_of_curve(record, draft.case, draft.phase);
             done.push((index, judge(&draft.curve, present(&draft.canary), &options)));
         }
         done

@@ -20,15 +20,23 @@ pub(crate) enum Place {
     Open,
 }
 
-/// Returns the place of an interval. A certain change is told as such before it is told to be within δ.
+/// The half width of the interval of a growth between runs, in standard deviations: 90%.
+const BETWEEN_RUNS: f64 = 1.645;
+
+/// Returns the place of an interval. Where all of it is within δ, a certain change is told first, if the next run of
+/// the machine would show it too.
 pub(crate) fn place(growth: &Estimate, options: &Options) -> Place {
     let (least, most) = options.small_change();
+    let other_run = (BETWEEN_RUNS * options.change_between_runs).exp();
+    let is_inside = growth.low >= 1.0 - options.delta && growth.high <= 1.0 + options.delta;
+    let recurs = growth.low / other_run > 1.0 + least || growth.high * other_run < 1.0 - least;
     match () {
         () if growth.low > 1.0 + options.delta => Place::Above,
         () if growth.high < 1.0 - options.delta => Place::Below,
+        () if is_inside && !recurs => Place::Inside,
         () if growth.low > 1.0 + least && growth.high < 1.0 + most => Place::Small,
         () if growth.high < 1.0 - least && growth.low > 1.0 - most => Place::Small,
-        () if growth.low >= 1.0 - options.delta && growth.high <= 1.0 + options.delta => Place::Inside,
+        () if is_inside => Place::Inside,
         () => Place::Open,
     }
 }
@@ -66,6 +74,21 @@ mod tests {
         assert_eq!([of(0.84, 0.94), of(0.88, 0.96), of(0.85, 1.2), of(1.04, 1.11)], [Place::Open; 4]);
     }
 
+    /// Guards against a small change that is told as certain by one run and not by the next.
+    #[test]
+    fn a_change_within_the_margin_must_exceed_the_differences_between_runs() {
+        let of = |low, high, change_between_runs| {
+            let options = Options { change_between_runs, ..Options::default() };
+            place(&Estimate { value: f64::midpoint(low, high), low, high }, &options)
+        };
+        let between = [0.0, 0.01, 0.03];
+        assert_eq!(between.map(|between| of(0.91, 0.93, between)), [Place::Small, Place::Small, Place::Inside]);
+        assert_eq!(between.map(|between| of(1.06, 1.09, between)), [Place::Small, Place::Inside, Place::Inside]);
+        // Beyond δ it is told whatever other runs show: there is nothing else to tell.
+        assert_eq!(between.map(|between| of(0.88, 0.93, between)), [Place::Small; 3]);
+        assert_eq!(between.map(|between| of(1.12, 1.2, between)), [Place::Above; 3]);
+    }
+
     /// Guards against a growth that no number of passes resolves.
     #[test]
     fn a_narrow_interval_is_resolved_wherever_it_lies() {
@@ -83,17 +106,25 @@ mod tests {
     /// contrary of what that says.
     #[test]
     fn narrower_intervals_take_nothing_back() {
-        let options = Options::default();
+        for between in [0.0, 0.02] {
+            takes_nothing_back(&Options { change_between_runs: between, ..Options::default() });
+        }
+    }
+
+    fn takes_nothing_back(options: &Options) {
         let ends: Vec<f64> = (0..60).map(|i| 0.7 + 0.01 * f64::from(i) + 0.003).collect();
         for (i, low) in ends.iter().enumerate() {
             for high in &ends[i..] {
-                let of = |low: f64, high: f64| place(&Estimate { value: low, low, high }, &options);
+                let of = |low: f64, high: f64| place(&Estimate { value: low, low, high }, options);
                 let outer = of(*low, *high);
                 for inner in ends[i..].iter().filter(|end| *end <= high).map(|end| of(*low, *end)) {
                     let may_follow: &[Place] = match outer {
                         Place::Above => &[Place::Above],
                         Place::Below => &[Place::Below],
                         // It is then known on which side of the margin the change is.
+                        Place::Small if options.change_between_runs > 0.0 => {
+                            &[Place::Small, Place::Inside, Place::Above, Place::Below]
+                        }
                         Place::Small => &[Place::Small, Place::Above, Place::Below],
                         Place::Inside => &[Place::Inside, Place::Small],
                         Place::Open => continue,

@@ -29,6 +29,9 @@ pub struct Options {
     pub timer_overhead_ns: Option<f64>,
     /// Step of the clock in nanoseconds, if known; medians interpolate within it.
     pub quantum_ns: Option<f64>,
+    /// Standard deviation (log scale) of the growth of one machine from run to run, as far as it is known. A change
+    /// within δ that does not exceed it is told as flat. Default 0: the passes alone decide.
+    pub change_between_runs: f64,
     /// `compare` only: pass `i` of one curve ran beside pass `i` of the other. Default false.
     pub paired: bool,
     /// `compare` only: the smallest difference that is reported, as a fraction. Default 0.02.
@@ -55,6 +58,7 @@ impl Default for Options {
             first_n: 512,
             timer_overhead_ns: None,
             quantum_ns: None,
+            change_between_runs: 0.0,
             paired: false,
             smallest_effect: 0.02,
             between_runs: 0.05,
