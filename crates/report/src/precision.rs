@@ -98,6 +98,11 @@ fn need(verdict: &Verdict, until_resolved: bool, options: &Options) -> Need {
     }
     let more_passes = match judgement.outcome {
         Outcome::Unresolved { reason: Reason::TooFewPoints, .. } => return Need::Other,
+        // How often and where the calls take the other branch is learnt from further passes alone. Where no estimate of
+        // their number is possible, as many again are tried.
+        Outcome::Unresolved { reason: Reason::BranchShare | Reason::BranchCost, more_passes: None } => {
+            return Need::Passes(u32::try_from(verdict.passes).unwrap_or(u32::MAX));
+        }
         Outcome::Unresolved { more_passes, .. } => more_passes,
         _ => None,
     };
@@ -175,6 +180,18 @@ mod tests {
         assert_eq!(need(&unknown, false), Need::Passes(18), "5 · (0.2 / 0.0953)² − 5");
         let few = Outcome::Unresolved { reason: Reason::TooFewPoints, more_passes: None };
         assert_eq!(need(&verdict(interval(0.0, 0.2), few), true), Need::Other);
+    }
+
+    /// Guards against a curve whose branches are not known that gets no passes, because it has no interval.
+    #[test]
+    fn a_curve_with_unknown_branches_gets_as_many_passes_again() {
+        let of = |reason, more_passes| {
+            let mut one = verdict(interval(0.0, 0.2), Outcome::Unresolved { reason, more_passes });
+            one.all.growth = None;
+            need(&one, false, &Options::default())
+        };
+        assert_eq!([Reason::BranchShare, Reason::BranchCost].map(|reason| of(reason, None)), [Need::Passes(5); 2]);
+        assert_eq!((of(Reason::BranchShare, Some(9)), of(Reason::TooNoisy, None)), (Need::Passes(9), Need::Other));
     }
 
     /// Normal errors with a deterministic generator (a sum of twelve uniform numbers).
