@@ -138,7 +138,7 @@ impl Benchmark for Mail {
             "64",
             "auto",
             "auto",
-            "connections, recipients or domains at the end; auto: connections: quick: 500; full: 19,000, or 95% of \
+            "connections, recipients or domains at the end; auto: connections: quick: 800; full: 19,000, or 95% of \
              RLIMIT_NOFILE if that is less; recipients: quick: 20,000; full: 200,000; domains: quick: 9,113; full: \
              20,000",
         ),
@@ -208,7 +208,7 @@ impl Benchmark for Mail {
         ),
     ];
     const VARIANTS: &'static [Variant] = &[
-        Variant::always(&[("mode", "data")]),
+        Variant::full(&[("mode", "data")]),
         Variant::always(&[("grows", "recipients")]),
         Variant::always(&[("grows", "domains")]),
         Variant::full(&[("grows", "domains"), ("names", "on")]),
@@ -270,7 +270,7 @@ impl Benchmark for Mail {
             (Grows::Connections, Study::Full) => {
                 host.limits.get("RLIMIT_NOFILE").map_or(19_000, |limit| (limit / 20 * 19).clamp(16, 19_000))
             }
-            (Grows::Connections, _) => 500,
+            (Grows::Connections, _) => 800,
             (Grows::Recipients, Study::Full) => 200_000,
             (Grows::Domains, Study::Full) | (Grows::Recipients, _) => 20_000,
             (Grows::Domains, _) => u64::from(DOMAINS_OF_2001),
