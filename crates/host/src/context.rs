@@ -4,7 +4,7 @@ use crate::census::{Census, FIRST_PID_NAMESPACE};
 use crate::demand::{Demand, Needs};
 use crate::root::Root;
 use crate::row::{Bound, Effect};
-use crate::subject::Subject;
+use crate::subject::{FIRST_USER_NAMESPACE, Subject};
 
 /// The folder in which files would be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Context<'_> {
     pub(crate) fn is_in_first(&self, kind: &str) -> Option<bool> {
         let first = match kind {
             "pid" => FIRST_PID_NAMESPACE,
-            "user" => "user:[4026531837]",
+            "user" => FIRST_USER_NAMESPACE,
             "cgroup" => "cgroup:[4026531835]",
             _ => return None,
         };

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_SYS_RESOURCE: u64 = 1 << 24;
 
+/// The first user namespace, whose number the kernel fixes.
+pub(crate) const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
+
 /// A process.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject {
@@ -21,6 +24,8 @@ pub(crate) struct Subject {
     /// Real user identifier.
     pub(crate) user: Option<u64>,
     capabilities: u64,
+    /// Whether it is in the first user namespace: elsewhere its capabilities lift no limit of the host.
+    is_in_first_users: bool,
     /// Bytes of the address space, and of data.
     pub(crate) address_bytes: u64,
     pub(crate) data_bytes: u64,
@@ -77,6 +82,7 @@ impl Subject {
             limits: limits(&root.text(&at("limits")).unwrap_or_default()),
             user: of("Uid"),
             capabilities: hexadecimal("CapEff").unwrap_or(0),
+            is_in_first_users: is_in_first_users(root, &name),
             address_bytes: of("VmSize").unwrap_or(0),
             data_bytes: of("VmData").unwrap_or(0),
             threads: of("Threads").unwrap_or(1),
@@ -97,14 +103,25 @@ impl Subject {
         format!("proc/{}/{file}", self.name)
     }
 
-    /// Returns whether the kernel limits its tasks by `RLIMIT_NPROC`: not those of root, nor of some capabilities.
+    /// Returns whether the kernel limits its tasks by `RLIMIT_NPROC`: not those of root, nor of some capabilities. The
+    /// root of a user namespace of its own is the user who made it.
     pub(crate) fn is_bound_by_user_tasks(&self) -> bool {
-        self.user != Some(0) && self.capabilities & (CAP_SYS_ADMIN | CAP_SYS_RESOURCE) == 0
+        self.user != Some(0) && !self.has(CAP_SYS_ADMIN | CAP_SYS_RESOURCE) || !self.is_in_first_users
     }
 
     /// Returns whether it may raise hard limits.
     pub(crate) fn may_raise_hard_limits(&self) -> bool {
-        self.capabilities & CAP_SYS_RESOURCE != 0
+        self.has(CAP_SYS_RESOURCE)
+    }
+
+    /// Returns whether it may open files beyond `fs.file-max`.
+    pub(crate) fn may_exceed_open_files(&self) -> bool {
+        self.has(CAP_SYS_ADMIN)
+    }
+
+    /// Returns whether it has one of the capabilities towards the host.
+    fn has(&self, capabilities: u64) -> bool {
+        self.is_in_first_users && self.capabilities & capabilities != 0
     }
 
     /// Returns its number as a shell writes it: of a program that is started, the shell's.
@@ -116,6 +133,15 @@ impl Subject {
     pub(crate) fn owner(&self) -> String {
         if self.is_other { format!("process {} ({})", self.name, self.program) } else { "this process".to_owned() }
     }
+}
+
+/// Returns whether a process is in the first user namespace; if its link may not be read, by its map of users.
+fn is_in_first_users(root: &Root, process: &str) -> bool {
+    if let Some(link) = root.link(&format!("proc/{process}/ns/user")) {
+        return link == FIRST_USER_NAMESPACE;
+    }
+    let map = root.text(&format!("proc/{process}/uid_map"));
+    map.is_none_or(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
 }
 
 /// Reads the table of `/proc/PID/limits`, whose columns have fixed places.

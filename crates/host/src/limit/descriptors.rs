@@ -110,10 +110,10 @@ fn of_system(context: &Context) -> Option<Row> {
     let numbers = context.root.sysctl_numbers("fs.file-nr");
     let (used, limit) = (*numbers.first()?, *numbers.get(2)?);
     // CAP_SYS_ADMIN lifts it (alloc_empty_file() in the kernel's file_table.c).
-    let effect = if context.subject.user == Some(0) { Effect::Bends } else { Effect::Stops };
+    let effect = if context.subject.may_exceed_open_files() { Effect::Bends } else { Effect::Stops };
     let each = |needs: &Needs| Some(needs.open_files).filter(|&each| each > 0);
     let target = context.raised(limit, |needs, size| Some(size.saturating_mul(each(needs)?).saturating_add(used)));
-    let lifted = if effect == Effect::Bends { "; not for root" } else { "" };
+    let lifted = if effect == Effect::Bends { "; not for CAP_SYS_ADMIN" } else { "" };
     Some(Row {
         limit: "fs.file-max".to_owned(),
         value: grouped(limit),

@@ -112,7 +112,7 @@ fn of_user(context: &Context) -> Option<Row> {
         is_bytes: false,
         owner: format!("user {user}, of all his processes"),
         bounds: context.bounds(Effect::Stops, "", fits),
-        evidence: if is_bound { refusal(context) } else { "not enforced for root and CAP_SYS_RESOURCE".to_owned() },
+        evidence: if is_bound { refusal(context) } else { "not enforced for root and CAP_SYS_RESOURCE of the host".to_owned() },
         counters: Vec::new(),
         remedy: Remedy {
             // The ulimit of dash has no -u.

@@ -456,3 +456,33 @@ fn what_is_missing_is_left_out() {
     assert!(report.limits.is_empty(), "{:?}", report.limits);
     assert!(report.answers.iter().all(|answer| answer.fits.is_none() && answer.sentence.contains("no limit is known")));
 }
+
+/// The root of a user namespace, as of a container without privilege, has no capability that lifts a limit of the host.
+#[test]
+fn the_root_of_a_user_namespace_is_bound_as_its_user_is() {
+    let host = Host::new();
+    let everything = "Name:\tlandau\nUid:\t0\t0\nThreads:\t1\nVmSize:\t8192 kB\nCapEff:\t000001ffffffffff\n";
+    host.write("proc/self/status", everything);
+    host.limit(&[("NPROC", "100")]);
+    host.write("proc/sys/fs/file-nr", "100 0 1200");
+    host.write("proc/self/uid_map", "         0          0 4294967295\n");
+    assert_eq!(host.answer("processes=1000").fits, Some(true));
+    assert_eq!(host.answer("sockets=2000").fits, Some(true));
+    host.write("proc/self/uid_map", "         0      54321          1\n");
+    let answer = host.answer("processes=1000");
+    assert_eq!((answer.fits, answer.limit.as_deref()), (Some(false), Some("RLIMIT_NPROC")), "{answer:?}");
+    let answer = host.answer("sockets=2000");
+    assert_eq!((answer.at_most, answer.limit.as_deref()), (Some(1_100), Some("fs.file-max")), "{answer:?}");
+}
+
+/// The root of many containers lacks `CAP_SYS_ADMIN`, which lifts `fs.file-max`; any user may have it.
+#[test]
+fn open_files_of_the_system_bind_whoever_lacks_the_capability() {
+    let host = Host::new();
+    host.write("proc/sys/fs/file-nr", "100 0 1200");
+    for (user, capabilities, fits) in [(0, "00000000a80425fb", false), (1000, "0000000000200000", true)] {
+        let status = format!("Name:\tlandau\nUid:\t{user}\t{user}\nThreads:\t1\nCapEff:\t{capabilities}\n");
+        host.write("proc/self/status", &status);
+        assert_eq!(host.answer("sockets=2000").fits, Some(fits), "user {user}");
+    }
+}
