@@ -96,7 +96,7 @@ const KNOBS: &[Knob] = &[
     ),
     knob(
         "net.ipv4.tcp_max_syn_backlog",
-        "half-open connections of a listening socket; SYN cookies or drops beyond (TCPReqQFullDrop)",
+        "half-open connections of a listening socket while tcp_syncookies is 0 (its backlog bounds them in any case)",
         "a SYN flood takes more memory",
         &[],
     ),

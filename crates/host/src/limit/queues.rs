@@ -41,10 +41,13 @@ fn accept_queue(context: &Context) -> Option<Row> {
             (needs.opens == "accept").then_some(limit + 1)
         }),
         evidence: format!(
-            "a handshake beyond it is dropped, and the client repeats it after 1 s, 3 s, 7 s; the program's own \
+            "a handshake beyond it is dropped, and the client repeats it after a second and later; the program's own \
              backlog counts too if it is smaller (listen(): {USUAL_BACKLOG} of nginx, 4,096 of landau serve)"
         ),
-        counters: tcp_counters(context, &["ListenOverflows", "ListenDrops"]),
+        counters: tcp_counters(
+            context,
+            &["ListenOverflows", "ListenDrops", "TCPReqQFullDrop", "TCPReqQFullDoCookies"],
+        ),
         remedy: Remedy::sysctl(
             "net.core.somaxconn",
             &limit.saturating_mul(2).to_string(),
@@ -53,23 +56,28 @@ fn accept_queue(context: &Context) -> Option<Row> {
     })
 }
 
+/// The queue of handshakes. The backlog of the listening socket bounds it (`inet_csk_reqsk_queue_is_full()`): beyond
+/// that SYNs are answered with cookies, or dropped. Without cookies `tcp_max_syn_backlog` bounds it too, of which
+/// `tcp_conn_request()` leaves a quarter free.
 fn syn_queue(context: &Context) -> Option<Row> {
     let limit = context.root.sysctl_number("net.ipv4.tcp_max_syn_backlog")?;
     let cookies = context.root.sysctl_number("net.ipv4.tcp_syncookies").unwrap_or(0);
+    let most = (cookies == 0).then_some(limit - limit / 4 + 1);
     Some(Row {
         limit: "net.ipv4.tcp_max_syn_backlog".to_owned(),
         value: format!("{}, tcp_syncookies {cookies}", grouped(limit)),
         in_use: None,
         is_bytes: false,
         owner: "this network namespace".to_owned(),
-        bounds: context.bounds(Effect::Bends, " in handshake", |needs| (needs.opens == "accept").then_some(limit)),
+        bounds: context.bounds(Effect::Bends, " in handshake", |needs| most.filter(|_| needs.opens == "accept")),
         evidence: if cookies == 0 {
-            "further SYNs are dropped"
+            "a quarter of it stays free for known peers; further SYNs are dropped (ListenDrops)"
         } else {
-            "further SYNs are answered with cookies, which cost options of the connection but refuse none"
+            "it bounds nothing while tcp_syncookies is set: beyond the backlog of the listening socket SYNs are \
+             answered with cookies, which cost options of the connection but refuse none"
         }
         .to_owned(),
-        counters: tcp_counters(context, &["TCPReqQFullDrop", "TCPReqQFullDoCookies"]),
+        counters: Vec::new(),
         remedy: Remedy::sysctl("net.ipv4.tcp_max_syn_backlog", &limit.saturating_mul(2).to_string(), "none known"),
     })
 }
