@@ -21,6 +21,8 @@ pub struct Kind {
 pub(crate) struct Needs {
     /// Descriptors of one process: of each object, and of the program itself. None: they do not bound it.
     pub(crate) descriptors: Option<(u64, u64)>,
+    /// Whether the program keeps a quarter of its free descriptors for files, at most [`SPARE_OF_SERVE`].
+    pub(crate) keeps_spare: bool,
     /// Whether the program closes the descriptors that it inherits, as a worker of Landau does.
     pub(crate) closes_inherited: bool,
     /// The call that fails if there is none.
@@ -72,6 +74,7 @@ pub(crate) enum Ports {
 
 const NONE: Needs = Needs {
     descriptors: None,
+    keeps_spare: false,
     closes_inherited: false,
     opens: "",
     open_files: 0,
@@ -92,8 +95,11 @@ const STANDARD: u64 = 3;
 /// What `landau mail` keeps for itself, as `mail::delivery` says.
 const OF_MAIL: u64 = 32;
 
-/// What `landau serve` has and keeps for files beside the connections: 80 for files (`serve::admission`), and its own.
-const OF_SERVE: u64 = 80 + 8;
+/// What `landau serve` has open beside the connections.
+const OF_SERVE: u64 = 8;
+
+/// The most descriptors that `landau serve` keeps for files (`serve::admission`).
+pub(crate) const SPARE_OF_SERVE: u64 = 80;
 
 const SOCKETS: Needs =
     Needs { descriptors: Some((1, STANDARD)), opens: "socket", open_files: 1, memory_bytes: 2_600, ..NONE };
@@ -186,6 +192,7 @@ pub const KINDS: &[Kind] = &[
         is_benchmark: true,
         needs: Needs {
             descriptors: Some((1, OF_SERVE)),
+            keeps_spare: true,
             closes_inherited: true,
             opens: "accept",
             open_files: 2,

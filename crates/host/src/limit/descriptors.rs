@@ -1,7 +1,7 @@
 //! Descriptors: of a process, of the system, and watches of epoll.
 
 use crate::context::Context;
-use crate::demand::Needs;
+use crate::demand::{Needs, SPARE_OF_SERVE};
 use crate::row::{Effect, Remedy, Row};
 use crate::text::grouped;
 use std::path::Path;
@@ -26,13 +26,17 @@ fn taken(context: &Context, needs: &Needs) -> Option<(u64, u64)> {
 /// Returns how many objects fit a table of so many descriptors.
 fn fitting(context: &Context, limit: u64, needs: &Needs) -> Option<u64> {
     let (each, own) = taken(context, needs)?;
-    Some(limit.saturating_sub(own) / each)
+    let free = limit.saturating_sub(own);
+    let spare = if needs.keeps_spare { (free / 4).min(SPARE_OF_SERVE) } else { 0 };
+    Some((free - spare) / each)
 }
 
 /// Returns the limit that a size needs.
 fn needed(context: &Context, needs: &Needs, size: u64) -> Option<u64> {
     let (each, own) = taken(context, needs)?;
-    Some(size.saturating_mul(each).saturating_add(own))
+    // A quarter of the free ones is a third of the others.
+    let spare = if needs.keeps_spare { size.div_ceil(3).min(SPARE_OF_SERVE) } else { 0 };
+    Some(size.saturating_mul(each).saturating_add(spare).saturating_add(own))
 }
 
 fn of_process(context: &Context) -> Option<Row> {
