@@ -374,12 +374,33 @@ fn processes() -> Option<(u64, String)> {
     if let Ok((soft, _)) = crate::limits::get(crate::limits::Resource::Processes)
         && soft != crate::limits::UNLIMITED
     {
-        bounds.push((soft.saturating_sub(existing), format!("RLIMIT_NPROC is {soft}")));
+        // Only where it may be the tightest are the user's own counted: that reads a file of each process.
+        let is_tight = bounds.iter().all(|(room, _)| soft.saturating_sub(existing) < *room);
+        let own = if is_tight { tasks_of_user(Path::new("/proc")).min(existing) } else { existing };
+        bounds.push((soft.saturating_sub(own), format!("RLIMIT_NPROC is {soft}")));
     }
     for (root, group) in [("/sys/fs/cgroup/pids", group_path("pids")), ("/sys/fs/cgroup", group_path(""))] {
         bounds.extend(group.and_then(|group| processes_left_in_groups(Path::new(root), &group)));
     }
     bounds.into_iter().min_by_key(|(room, _)| *room)
+}
+
+/// Returns how many processes and threads the real user of this process has, by the processes in a folder like `/proc`.
+fn tasks_of_user(folder: &Path) -> u64 {
+    let line = |status: &str, name: &str| {
+        let rest = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        rest.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    let status_of = |path: &Path| fs::read_to_string(path.join("status"));
+    let own = status_of(&folder.join("self")).ok().and_then(|status| line(&status, "Uid"));
+    let processes = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+    let of = |entry: fs::DirEntry| {
+        let status =
+            entry.file_name().to_str().filter(|name| is_process(name)).map(|_| status_of(&entry.path()))?.ok()?;
+        Some(line(&status, "Threads").unwrap_or(1)).filter(|_| line(&status, "Uid") == own)
+    };
+    processes.filter_map(of).sum()
 }
 
 /// Returns how many processes the tightest of a control group and the groups above it leaves; none if none limits them.
@@ -406,6 +427,22 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    /// `RLIMIT_NPROC` counts the tasks of one user. Those of everybody were subtracted once, so that a run of an
+    /// ordinary user with a limit of 400 ended at 162.
+    #[test]
+    fn tasks_of_other_users_do_not_count() {
+        let room = tempfile::tempdir().unwrap();
+        let plant = |name: &str, status: &str| {
+            fs::create_dir_all(room.path().join(name)).unwrap();
+            fs::write(room.path().join(name).join("status"), status).unwrap();
+        };
+        plant("self", "Name:\tme\nUid:\t1000\t0\t0\t0\nThreads:\t3\n");
+        plant("7", "Name:\tme\nUid:\t1000\t0\t0\t0\nThreads:\t3\n");
+        plant("8", "Name:\tshell\nUid:\t1000\t1000\nThreads:\t1\n");
+        plant("9", "Name:\tinit\nUid:\t0\t0\nThreads:\t50\n");
+        assert_eq!(tasks_of_user(room.path()), 4);
+    }
 
     /// A service's limit is often that of its slice, and the group itself has none.
     #[test]
