@@ -9,7 +9,7 @@ use crate::limit;
 use crate::noise::Noise;
 use crate::process::{Process, describe};
 use crate::root::Root;
-use crate::row::{Bound, Condition, Effect, Remedy, Row};
+use crate::row::{Bound, Condition, Effect, OF_A_NETWORK, Remedy, Row};
 use crate::subject::{Subject, Unread};
 use crate::text::grouped;
 use serde::Serialize;
@@ -52,6 +52,12 @@ impl Request {
             noise: None,
             reserves: Vec::new(),
         })
+    }
+
+    /// Returns the running program that is examined if its network namespace is known to be another than this process's.
+    pub fn in_other_network(&self, root: &Root) -> Option<u32> {
+        let pid = self.subject.name.parse().ok()?;
+        (self.subject.shares_namespace(root, "net") == Some(false)).then_some(pid)
     }
 
     /// Returns how many more descriptors this process may open, whichever one is examined.
@@ -148,7 +154,11 @@ pub fn examine(root: &Root, request: &Request) -> Report {
         page_bytes: landau_sys::memory::page_bytes() as u64,
     };
     unread.extend(context.census.unread());
+    unread.extend(unseen_namespaces(&context));
     let mut limits = limit::rows(&context);
+    if context.subject.shares_namespace(root, "net") == Some(false) {
+        limits.iter_mut().filter(|row| row.owner == OF_A_NETWORK).for_each(|row| of_other_network(row, &context));
+    }
     let of_reserves = request.reserves.iter().filter_map(|reserve| of_reserve(reserve, &request.demands, &limits));
     let of_reserves: Vec<Row> = of_reserves.collect();
     limits.extend(of_reserves);
@@ -167,6 +177,31 @@ pub fn examine(root: &Root, request: &Request) -> Report {
         limits,
         unread,
     }
+}
+
+/// Returns which settings of the program's namespaces are not shown, and what shows them.
+fn unseen_namespaces(context: &Context) -> Vec<Unread> {
+    let subject = &context.subject;
+    let of = |kind: &str, what: &str, flags: &str| {
+        (subject.shares_namespace(context.root, kind) == Some(false)).then(|| Unread {
+            what: what.to_owned(),
+            why: format!("run nsenter -t {} {flags} landau doctor --for …", subject.name),
+        })
+    };
+    let pid = of("pid", "kernel.pid_max of its pid namespace", "-p -m");
+    let hidden = subject.is_other && subject.shares_namespace(context.root, "net").is_none();
+    let net = (hidden && context.root.link("proc/self/ns/net").is_some()).then(|| Unread {
+        what: "in which network namespace it is".to_owned(),
+        why: "its link may not be read; net.* settings are those of this process: run landau doctor as root".to_owned(),
+    });
+    pid.into_iter().chain(net).collect()
+}
+
+/// Changes the row of a network namespace's own setting to that of the program's: commands here would change another.
+fn of_other_network(row: &mut Row, context: &Context) {
+    "its network namespace, which is another than this one".clone_into(&mut row.owner);
+    row.remedy.now = row.remedy.now.take().map(|command| format!("nsenter -t {} -n {command}", context.subject.name));
+    row.remedy.for_good = Some("by whoever creates the namespace: --sysctl of docker run and podman run".to_owned());
 }
 
 /// Orders rows: those that stop something first, by how soon.

@@ -3,6 +3,9 @@
 use crate::text::grouped;
 use serde::Serialize;
 
+/// The owner of a network namespace's own settings.
+pub(crate) const OF_A_NETWORK: &str = "this network namespace";
+
 /// A limit, what it bounds, what shows that, and what raises it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Row {

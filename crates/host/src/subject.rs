@@ -124,6 +124,12 @@ impl Subject {
         self.is_in_first_users && self.capabilities & capabilities != 0
     }
 
+    /// Returns whether it is in the same namespace of a kind (`net`, `pid`) as this process; none if that is unknown.
+    pub(crate) fn shares_namespace(&self, root: &Root, kind: &str) -> Option<bool> {
+        let link = |process: &str| root.link(&format!("proc/{process}/ns/{kind}"));
+        Some(link(&self.name)? == link("self")?)
+    }
+
     /// Returns its number as a shell writes it: of a program that is started, the shell's.
     pub(crate) fn shell_pid(&self) -> &str {
         if self.is_other { &self.name } else { "$$" }

@@ -66,6 +66,22 @@ pub fn unshare_network() -> Result<()> {
     Namespace::new(libc::CLONE_NEWNET).enter()
 }
 
+/// Does something in a thread that has entered the network namespace of a process; this thread stays where it is.
+///
+/// # Errors
+///
+/// Fails without `CAP_SYS_ADMIN`, and if there is no such process.
+pub fn in_network_of<T: Send>(pid: u32, work: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+    let namespace = std::fs::File::open(format!("/proc/{pid}/ns/net"))?;
+    let entered = || {
+        // SAFETY: the call takes an open descriptor and an integer, and affects only the calling thread.
+        check("setns", unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
+            .map_err(|error| std::io::Error::from_raw_os_error(error.errno))?;
+        Ok(work())
+    };
+    std::thread::scope(|scope| scope.spawn(entered).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// A namespace that a process may create for itself; an unprivileged one with a user namespace around it.
 #[derive(Debug)]
 pub(crate) struct Namespace {

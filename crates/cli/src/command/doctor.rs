@@ -7,6 +7,7 @@ use anyhow::Context;
 use landau_bench::REGISTRY;
 use landau_engine::{Adaptive, Pinning, Plan, Request as RunRequest, Study, describe_host};
 use landau_host::{Demand, Folder, Report, Request, Reserve, Root, connection, examine, noise};
+use landau_sys::boot;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -64,7 +65,10 @@ fn report(args: &Args) -> anyhow::Result<Report> {
         request.noise = Some(noise::measure());
     }
     request.reserves = reserves(&request.demands)?;
-    Ok(examine(&root, &request))
+    let Some(pid) = request.in_other_network(&root) else { return Ok(examine(&root, &request)) };
+    // The kernel shows the settings of a network namespace only inside it.
+    boot::in_network_of(pid, || examine(&root, &request))
+        .with_context(|| format!("enter the network namespace of process {pid}, as root"))
 }
 
 fn folder(path: &Path) -> anyhow::Result<Folder> {

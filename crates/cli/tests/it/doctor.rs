@@ -553,6 +553,27 @@ fn a_running_program_is_examined() {
     assert!(text.contains(&format!("prlimit --pid {pid} --nofile={}:", 100 + open)), "{text}");
 }
 
+/// The settings of a program's network are those of its namespace, which the kernel shows only inside it.
+#[test]
+fn a_program_in_another_network_has_its_settings() {
+    let script = "echo 40000 40099 > /proc/sys/net/ipv4/ip_local_port_range && echo ready && read _";
+    let started =
+        Command::new("unshare").args(["-n", "sh", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Some(mut server) = started.ok().filter(|_| is_root()) else { return };
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stdout.take().unwrap()), &mut line).unwrap();
+    let pid = server.id().to_string();
+    let ask = || Room::new().landau(&["doctor", "--for", "ports=1000", "--pid", &pid, "--no-measure", "--json"]);
+    let asked = (line == "ready\n").then(ask);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let Some(ran) = asked else { return eprintln!("skipped: no network namespace can be created here") };
+    let report: Value = serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    assert_eq!((ran.status, &report["answers"][0]["at_most"]), (Some(1), &100.into()), "{ran:?}");
+    let now = report["answers"][0]["remedy"]["now"].as_str().unwrap();
+    assert!(now.starts_with(&format!("nsenter -t {pid} -n sysctl -w ")), "{now}");
+}
+
 /// Another user's program: the answer says what could not be read, and why. Whoever asks needs no rights.
 #[test]
 fn a_user_without_rights_is_told_what_could_not_be_read() {

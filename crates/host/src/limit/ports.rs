@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::demand::{Demand, Ports};
-use crate::row::{Effect, Remedy, Row};
+use crate::row::{Effect, OF_A_NETWORK, Remedy, Row};
 use crate::text::grouped;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -67,7 +67,7 @@ fn range(context: &Context) -> Option<Row> {
         value: format!("{}-{}{listed}", range.start(), range.end()),
         in_use: Some(taken),
         is_bytes: false,
-        owner: "this network namespace".to_owned(),
+        owner: OF_A_NETWORK.to_owned(),
         bounds,
         evidence: format!(
             "bind() fails with EADDRINUSE, connect() to one destination with EADDRNOTAVAIL; beyond half of the range \

@@ -1,7 +1,7 @@
 //! Queues of connections that nobody has accepted yet, of packets, and the table of tracked connections.
 
 use crate::context::Context;
-use crate::row::{Counter, Effect, Remedy, Row};
+use crate::row::{Counter, Effect, OF_A_NETWORK, Remedy, Row};
 use crate::text::grouped;
 
 /// What nginx asks `listen()` for on Linux; `landau serve` asks for 4,096. The kernel reduces either to `somaxconn`.
@@ -35,7 +35,7 @@ fn accept_queue(context: &Context) -> Option<Row> {
         value: grouped(limit),
         in_use: None,
         is_bytes: false,
-        owner: "this network namespace".to_owned(),
+        owner: OF_A_NETWORK.to_owned(),
         bounds: context.bounds(Effect::Bends, " waiting for accept()", |needs| {
             // The kernel refuses when more than the backlog wait (sk_acceptq_is_full), so one more fits.
             (needs.opens == "accept").then_some(limit + 1)
@@ -44,10 +44,7 @@ fn accept_queue(context: &Context) -> Option<Row> {
             "a handshake beyond it is dropped, and the client repeats it after a second and later; the program's own \
              backlog counts too if it is smaller (listen(): {USUAL_BACKLOG} of nginx, 4,096 of landau serve)"
         ),
-        counters: tcp_counters(
-            context,
-            &["ListenOverflows", "ListenDrops", "TCPReqQFullDrop", "TCPReqQFullDoCookies"],
-        ),
+        counters: tcp_counters(context, &["ListenOverflows", "ListenDrops", "TCPReqQFullDrop", "TCPReqQFullDoCookies"]),
         remedy: Remedy::sysctl(
             "net.core.somaxconn",
             &limit.saturating_mul(2).to_string(),
@@ -68,7 +65,7 @@ fn syn_queue(context: &Context) -> Option<Row> {
         value: format!("{}, tcp_syncookies {cookies}", grouped(limit)),
         in_use: None,
         is_bytes: false,
-        owner: "this network namespace".to_owned(),
+        owner: OF_A_NETWORK.to_owned(),
         bounds: context.bounds(Effect::Bends, " in handshake", |needs| most.filter(|_| needs.opens == "accept")),
         evidence: if cookies == 0 {
             "a quarter of it stays free for known peers; further SYNs are dropped (ListenDrops)"

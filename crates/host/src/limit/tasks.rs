@@ -38,6 +38,10 @@ fn refusal(context: &Context) -> String {
 
 /// `kernel.pid_max`: identifiers from 300 on are given out again and again, those below only in the first round.
 fn identifiers(context: &Context) -> Option<Row> {
+    if context.subject.shares_namespace(context.root, "pid") == Some(false) {
+        // The setting is that of whoever reads it.
+        return None;
+    }
     let limit = context.root.sysctl_number("kernel.pid_max")?;
     let census = &context.census;
     let loads = context.root.text("proc/loadavg").unwrap_or_default();
@@ -112,7 +116,11 @@ fn of_user(context: &Context) -> Option<Row> {
         is_bytes: false,
         owner: format!("user {user}, of all his processes"),
         bounds: context.bounds(Effect::Stops, "", fits),
-        evidence: if is_bound { refusal(context) } else { "not enforced for root and CAP_SYS_RESOURCE of the host".to_owned() },
+        evidence: if is_bound {
+            refusal(context)
+        } else {
+            "not enforced for root and CAP_SYS_RESOURCE of the host".to_owned()
+        },
         counters: Vec::new(),
         remedy: Remedy {
             // The ulimit of dash has no -u.

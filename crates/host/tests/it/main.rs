@@ -514,3 +514,33 @@ fn a_server_with_few_descriptors_keeps_fewer_for_files() {
     let now = host.answer("connect=43").remedy.now.unwrap();
     assert!(now.starts_with("ulimit -n 66"), "{now}");
 }
+
+/// The settings of a namespace are those of whoever reads them: of another pid namespace the doctor shows none, and of
+/// another network namespace it does not change this one's.
+#[test]
+fn settings_of_other_namespaces_are_not_taken_from_this_one() {
+    let host = Host::new();
+    for file in ["status", "comm", "limits", "maps", "cgroup"] {
+        let text = fs::read_to_string(host.path().join("proc/self").join(file)).unwrap();
+        host.write(&format!("proc/4711/{file}"), &text);
+    }
+    let link = |process: &str, kind: &str, number: u32| {
+        let folder = host.path().join("proc").join(process).join("ns");
+        fs::create_dir_all(&folder).unwrap();
+        std::os::unix::fs::symlink(format!("{kind}:[{number}]"), folder.join(kind)).unwrap();
+    };
+    for (process, number) in [("self", 1), ("4711", 2)] {
+        link(process, "net", number);
+        link(process, "pid", number);
+    }
+    let root = Root::planted(host.path());
+    let demands = ["idle=10", "ports=70000", "processes=10"].map(|text| Demand::parse(text).unwrap()).to_vec();
+    let request = Request::new(&root, Some(4711), demands).unwrap();
+    assert_eq!(request.in_other_network(&root), Some(4711));
+    let report = examine(&root, &request);
+    assert!(report.limits.iter().all(|row| row.limit != "kernel.pid_max"));
+    assert!(report.unread.iter().any(|one| one.why.contains("nsenter -t 4711 -p -m")), "{:?}", report.unread);
+    let row = report.limits.iter().find(|row| row.limit == "net.core.somaxconn").unwrap();
+    assert_eq!(row.remedy.now.as_deref(), Some("nsenter -t 4711 -n sysctl -w net.core.somaxconn=8192"));
+    assert!(row.owner.starts_with("its network namespace"));
+}
