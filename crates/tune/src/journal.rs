@@ -151,9 +151,9 @@ impl Outcome {
 /// Fails if the journal cannot be read or trusted.
 pub fn left(root: &Root) -> Result<Option<Journaled>, Error> {
     let folder = root.path(FOLDER);
-    let is_absent = |error: &Error| matches!(error, Error::File { source, .. } if source.kind() == ErrorKind::NotFound);
+    let is_absent = |error: &Error| matches!(error, Error::File { why, .. } if why.kind() == ErrorKind::NotFound);
     let is_denied =
-        |error: &Error| matches!(error, Error::File { source, .. } if source.kind() == ErrorKind::PermissionDenied);
+        |error: &Error| matches!(error, Error::File { why, .. } if why.kind() == ErrorKind::PermissionDenied);
     match check_folder(&folder).and_then(|()| lock(&folder, false)) {
         Ok(_lock) => read(&folder),
         // Without the rights to read it, or to change a sysctl, it is the business of root.

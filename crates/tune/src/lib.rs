@@ -57,12 +57,12 @@ pub enum Error {
         reason: String,
     },
     /// A file or folder cannot be used.
-    #[error("{path}: {source}")]
+    #[error("{path}: {why}")]
     File {
         /// It.
         path: PathBuf,
-        /// Why.
-        source: std::io::Error,
+        /// Why; it is in the message, so it is no source that is printed again.
+        why: std::io::Error,
     },
     /// A file or folder is not what it must be.
     #[error("{path}: {reason}")]
@@ -83,6 +83,6 @@ pub enum Error {
 impl Error {
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        |source| Self::File { path, source }
+        |why| Self::File { path, why }
     }
 }

@@ -148,9 +148,11 @@ fn restored_text(restored: &[Restored]) -> String {
         Outcome::Restored => format!("{}: restored to {}", one.name, one.old),
         Outcome::Unchanged => format!("{}: is {}, as before the trial", one.name, one.old),
         Outcome::Rebooted => format!("{}: the host was started again since, which reset it", one.name),
-        Outcome::Foreign | Outcome::Failed => {
-            format!("{}; --force restores it", one.complaint().unwrap_or_default())
-        }
+        Outcome::Foreign => format!("{}; --force restores it", one.complaint().unwrap_or_default()),
+        Outcome::Failed => format!(
+            "{}; if the host no longer has the setting, remove /var/lib/landau/tune/journal.json",
+            one.complaint().unwrap_or_default()
+        ),
     };
     restored.iter().map(line).collect::<Vec<_>>().join("\n")
 }
@@ -160,7 +162,7 @@ fn keep(args: &KeepArgs) -> anyhow::Result<u8> {
     let kept = landau_tune::keep(&args.common.root(), &profile)?;
     let writing = if args.dry_run { Ok(()) } else { kept.iter().try_for_each(Kept::write) };
     let is_denied =
-        |error: &Error| matches!(error, Error::File { source, .. } if source.kind() == ErrorKind::PermissionDenied);
+        |error: &Error| matches!(error, Error::File { why, .. } if why.kind() == ErrorKind::PermissionDenied);
     let denied = match writing {
         Ok(()) => None,
         Err(error) if is_denied(&error) => Some(error),

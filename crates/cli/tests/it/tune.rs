@@ -66,6 +66,16 @@ fn a_trial_restores_the_host_and_its_records_are_not_resumed() {
     assert!(ran.status == Some(2) && ran.err.contains("start another trial"), "{ran:?}");
 }
 
+/// Without `/proc` nothing is known: neither that settings have their defaults, nor that they have a profile's values.
+#[test]
+fn a_host_that_shows_nothing_is_not_said_to_have_its_defaults() {
+    let room = Room::new();
+    let ran = room.landau(&["tune", "status", "--root", "."]);
+    assert!(ran.out.contains("no setting can be read") && !ran.out.contains("default"), "{ran:?}");
+    let ran = room.landau(&["tune", "try", "idle", "--root", ".", "--", "run", "dup"]);
+    assert!(ran.status == Some(2) && ran.err.contains("none of the profile's settings can be read"), "{ran:?}");
+}
+
 #[test]
 fn runs_that_a_trial_cannot_make_are_refused() {
     let room = Room::new();
@@ -273,6 +283,19 @@ fn a_value_that_somebody_else_sets_during_a_trial_is_kept() {
     assert!(!ran.err.contains("killed"), "{ran:?}");
     assert_eq!(std::fs::read_to_string(room.file("proc/sys/vm/dirty_ratio")).unwrap().trim(), "30");
     assert!(room.file("var/lib/landau/tune/journal.json").exists(), "the journal stays");
+}
+
+/// `--force` cannot restore a setting that is gone, as of a module that was unloaded: the answer says what can be done.
+#[test]
+fn a_setting_that_is_gone_is_not_said_to_be_restored_by_force() {
+    let room = Room::new();
+    let folder = room.file("var/lib/landau/tune");
+    assert!(Command::new("install").args(["-d", "-m", "700"]).arg(&folder).status().unwrap().success());
+    let text = r#"{"profile":"own","process":1,"boot":null,"entries":[{"name":"vm.gone","old":"20","new":"40"}]}"#;
+    std::fs::write(folder.join("journal.json"), text).unwrap();
+    let ran = room.landau(&["tune", "restore", "--root", "."]);
+    assert!(ran.status == Some(1) && ran.out.contains("vm.gone is unreadable"), "{ran:?}");
+    assert!(!ran.out.contains("--force") && ran.out.contains("remove /var/lib/landau/tune/journal.json"), "{ran:?}");
 }
 
 /// The guard is killed, too: the next start says what is left, and `restore` undoes it.

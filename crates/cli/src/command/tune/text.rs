@@ -17,7 +17,9 @@ pub(super) fn left(left: &Journaled) -> String {
 }
 
 pub(super) fn plan(plan: &Plan) -> String {
-    let mut text = format!("{}: {}.\n", plan.profile, plan.about.trim_end_matches('.'));
+    let about = plan.about.trim_end_matches('.');
+    let mut text =
+        if about.is_empty() { format!("{}\n", plan.profile) } else { format!("{}: {about}.\n", plan.profile) };
     if plan.changes.is_empty() {
         text.push_str("\nNothing would change here.\n");
     } else {
@@ -149,7 +151,9 @@ pub(super) fn status(status: &Status, all: bool) -> String {
             labelled(&mut text, label, &format!("{} in {}{ours}{unlike}", source.value, source.file));
         }
     }
-    if text.is_empty() {
+    if status.settings.iter().all(|row| row.now.is_none()) {
+        text.push_str("no setting can be read: is /proc mounted?\n");
+    } else if text.is_empty() {
         text.push_str("every setting that Landau knows has its default (--all prints them)\n");
     } else {
         text.push_str("\n≠ differs from the distribution's default, or from the kernel's where it has none.\n");

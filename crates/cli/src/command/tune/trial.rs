@@ -128,6 +128,7 @@ impl Scope {
     fn of(args: &Args, plan: &Plan) -> Self {
         let is_host_network = args.host_network || args.common.root.is_some();
         let mut scope = Self { local: Vec::new(), global: Vec::new(), left_out: Vec::new() };
+        let has_namespace = !is_host_network && plan.tried(Place::Namespace).next().is_some();
         for change in &plan.changes {
             let why = match (change.tried, args.on_host) {
                 (Place::Namespace, _) if !is_host_network => {
@@ -136,6 +137,12 @@ impl Scope {
                 }
                 (Place::Nowhere, _) => change.obstacle.clone().unwrap_or_default(),
                 (_, false) => "it belongs to the host; --on-host tries it there, as root".to_owned(),
+                // A namespace does not have these files, or only to read.
+                (_, true) if has_namespace && change.name.starts_with("net.") => {
+                    "it cannot be set from the network namespace of this trial; --on-host --host-network tries all \
+                     settings on the host"
+                        .to_owned()
+                }
                 (_, true) => {
                     scope.global.push(change.clone());
                     continue;
@@ -158,6 +165,7 @@ impl Scope {
         }
         Some(match self.left_out.first() {
             Some(first) => format!("{}: {}", first.name, first.why),
+            None if plan.present.is_empty() => "none of the profile's settings can be read here".to_owned(),
             None => "this host has every value of the profile that it knows".to_owned(),
         })
     }
@@ -296,6 +304,34 @@ fn measure(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `try idle --on-host` once set `net.core.netdev_max_backlog` from the namespace, which does not have it: the
+    /// trial failed, and its journal refused the next one.
+    #[test]
+    fn what_a_network_namespace_does_not_show_is_not_set_from_one() {
+        let text = "[sysctl]\n\"net.core.somaxconn\" = 7\n\"net.core.netdev_max_backlog\" = 7\n\"vm.dirty_ratio\" = 7";
+        let profile = Profile::parse("own", "own.toml", text).unwrap();
+        let room = tempfile::tempdir().unwrap();
+        for name in ["net/core/somaxconn", "net/core/netdev_max_backlog", "vm/dirty_ratio"] {
+            let path = room.path().join("proc/sys").join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "9").unwrap();
+        }
+        let plan = Plan::of(&landau_host::Root::planted(room.path()), &profile, OF_A_NETWORK);
+        let scope = |host_network| {
+            let common = Common { root: None, json: false };
+            let (profile, run) = (String::new(), Vec::new());
+            Scope::of(&Args { profile, ablate: false, on_host: true, host_network, common, run }, &plan)
+        };
+        let names = |changes: &[Change]| changes.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+        let found = scope(false);
+        assert_eq!(
+            (names(&found.local), names(&found.global)),
+            (vec!["net.core.somaxconn".into()], vec!["vm.dirty_ratio".into()])
+        );
+        assert!(found.left_out[0].why.contains("--host-network"), "{}", found.left_out[0].why);
+        assert_eq!((scope(true).global.len(), scope(true).left_out.len()), (3, 0));
+    }
 
     #[test]
     fn an_ablation_has_each_setting_alone_and_the_rest_without_it() {
