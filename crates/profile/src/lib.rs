@@ -31,18 +31,19 @@ pub use symbols::{Symbols, USER};
 pub enum Error {
     /// The kernel refuses samples.
     #[error(
-        "the kernel refuses to sample its functions: {source}; kernel.perf_event_paranoid is {paranoid}: run as root, \
+        "the kernel refuses to sample its functions: {why}; kernel.perf_event_paranoid is {paranoid}: run as root, \
          or set it to 1"
     )]
     Refused {
         /// The setting.
         paranoid: String,
-        /// The error of `perf_event_open(2)`.
-        source: std::io::Error,
+        /// The error of `perf_event_open(2)`; it is in the message, so it is no source that is printed again.
+        why: std::io::Error,
     },
     /// The kernel hides the addresses of its functions.
     #[error(
-        "/proc/kallsyms contains no addresses; kernel.kptr_restrict is {kptr_restrict}: run as root, or set it to 0"
+        "/proc/kallsyms contains no addresses; kernel.kptr_restrict is {kptr_restrict}: set it to 0, or to 1 and \
+         run as root"
     )]
     NoSymbols {
         /// The setting.

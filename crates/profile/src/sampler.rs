@@ -154,7 +154,7 @@ mod of_linux {
             // With the user's frames too: the library cannot read a chain without any.
             .sample(SampleFlag::IP | SampleFlag::TIME | SampleFlag::CALLCHAIN)
             .clockid(Clock::MONOTONIC);
-        let refused = |source| Error::Refused { paranoid: setting("/proc/sys/kernel/perf_event_paranoid"), source };
+        let refused = |why| Error::Refused { paranoid: setting("/proc/sys/kernel/perf_event_paranoid"), why };
         let mut ring = builder.build().and_then(|counter| counter.sampled(RING)).map_err(refused)?;
         ring.enable().map_err(refused)?;
         Ok(Watch { ring })
