@@ -146,9 +146,20 @@ fn curve<'a>(name: &str, analyses: &'a [Analysis<'a>]) -> Result<(usize, Curve<'
             }
         }
     }
-    let benchmark = if name.contains('.') { name.split('.').next().unwrap_or(name) } else { CALLS };
     let why = why.unwrap_or_else(|| "there is no record".to_owned());
-    Err(format!("no record has a curve of `{name}`: {why}; measure it: landau run {benchmark}"))
+    let measure = advice(name, analyses);
+    Err(format!("no record has a curve of `{name}`: {why}; {measure}"))
+}
+
+/// Returns what measures the curve of a name. Where a record has the calls, another name is not one of them.
+fn advice(name: &str, analyses: &[Analysis<'_>]) -> String {
+    let (benchmark, is_phase) = name.split_once('.').map_or((name, false), |(benchmark, _)| (benchmark, true));
+    let has_calls = analyses.iter().flat_map(|one| &one.cases).any(|study| study.case.benchmark == CALLS);
+    match (is_phase, has_calls) {
+        (true, _) => format!("measure it: landau run {benchmark}"),
+        (false, false) => format!("measure it: landau run {CALLS}"),
+        (false, true) => format!("if it is a benchmark (landau list), measure it: landau run {name}"),
+    }
 }
 
 /// Returns what a name may mean, the first that was measured: `BENCHMARK.PHASE`, a call of [`CALLS`], a benchmark.

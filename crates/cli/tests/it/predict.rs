@@ -28,6 +28,9 @@ fn a_sum_of_calls_is_predicted_from_their_curves() {
     let once: Value = serde_json::from_str(&once.out).unwrap();
     assert!((read / once["cost"]["value"].as_f64().unwrap() - 2.0).abs() < 1e-9);
 
+    let ran = room.landau(&["predict", "calls.ndjson", "--for", "accept+open", "--at", "300"]);
+    assert!(ran.status == Some(2) && ran.err.trim_end().ends_with("measure it: landau run open"), "{ran:?}");
+
     let ran = room.landau(&["predict", "calls.ndjson", "--for", "accept+tcp.send", "--at", "100000"]);
     assert!(ran.status == Some(0) && ran.out.contains("An extrapolation: the calls were measured to 400"), "{ran:?}");
     assert!(ran.out.contains("tcp · accept, extrapolated ("), "{ran:?}");
