@@ -276,8 +276,12 @@ fn check_folder(folder: &Path) -> Result<(), Error> {
     if meta.is_dir() && is_own(&meta) {
         return Ok(());
     }
-    let reason = "it must be a folder in which only this user can write; look at it, and remove it".to_owned();
-    Err(Error::Refused { path: folder.to_owned(), reason })
+    let reason = if meta.is_dir() && meta.uid() == 0 && landau_sys::process::effective_user() != 0 {
+        "it belongs to root, who has made a trial; run this as root"
+    } else {
+        "it must be a folder in which only this user can write; look at it, and remove it"
+    };
+    Err(Error::Refused { path: folder.to_owned(), reason: reason.to_owned() })
 }
 
 fn is_own(meta: &Metadata) -> bool {

@@ -137,7 +137,10 @@ fn an_unprivileged_user_is_told_what_would_change() {
     let ran = nobody(&["keep", "own.toml", "--json"]);
     assert_eq!((ran.status, &json(&ran)["written"]), (Some(2), &false.into()), "{ran:?}");
     assert_eq!(nobody(&["status"]).status, Some(0));
-    assert_eq!(nobody(&["restore"]).status, Some(0));
+    // Whether root's folder, if an earlier trial has left it, holds a journal is for root to see.
+    let ran = nobody(&["restore"]);
+    let is_refused = ran.status == Some(2) && ran.err.contains("run this as root");
+    assert!(if Path::new("/var/lib/landau/tune").exists() { is_refused } else { ran.status == Some(0) }, "{ran:?}");
     assert_eq!(std::fs::read_to_string("/proc/sys/vm/dirty_ratio").unwrap(), before);
 }
 
