@@ -55,9 +55,12 @@ pub(super) fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Res
         let reasons = plan.skips.iter().map(|skip| format!("{}: {}", skip.label, skip.reason));
         bail!("no case can be measured on this system:\n  {}", reasons.collect::<Vec<_>>().join("\n  "));
     }
-    plan.pass_count = rounds(args, &plan, &scratch, words)?;
+    // A record that cannot be written is found before anything is measured.
     let mut writer = Writer::create(path)?;
-    let profiles = profile(args, &plan, &scratch, &mut collector, &mut writer, words);
+    let profiles = rounds(args, &plan, &scratch, words).and_then(|count| {
+        plan.pass_count = count;
+        profile(args, &plan, &scratch, &mut collector, &mut writer, words)
+    });
     if profiles.is_err() {
         drop(writer);
         super::discard(path);
