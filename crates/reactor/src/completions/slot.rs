@@ -54,6 +54,8 @@ pub(super) struct Slot {
     pub(super) is_registered: bool,
     /// Whether a poll for writing is in flight.
     pub(super) is_polled_writable: bool,
+    /// How many buffers the receive in flight has filled since it was submitted.
+    pub(super) filled: u8,
     pub(super) reading: Reading,
     pub(super) outgoing: Option<Box<Outgoing>>,
 }

@@ -827,3 +827,27 @@ fn there_are_fewer_calls_than_requests() {
     assert!(!trace.contains("recvfrom("));
     println!("{count} calls for {} requests", ROUNDS * CONNECTIONS);
 }
+
+/// In a row of buffers, the kernel of Linux 6.18 stops looking for the end of a Unix socket.
+#[test]
+fn the_end_of_a_unix_socket_behind_much_data_is_reported() {
+    each(|ring| {
+        for size in [4, 5000, 20_000, 65_536, 100_000, 150_000, 180_000] {
+            let (here, mut there) = UnixStream::pair().unwrap();
+            ring.receive(&here, Token(1)).unwrap();
+            there.set_nonblocking(true).unwrap();
+            let mut given = 0;
+            while given < size
+                && let Ok(count) = there.write(&vec![b'x'; size - given])
+            {
+                given += count;
+            }
+            drop(there);
+            let mut got = Vec::new();
+            while !receive_into(ring, next, &mut got) {}
+            assert_eq!(got.len(), given);
+            ring.close(here.into()).unwrap();
+            settle(ring);
+        }
+    });
+}
