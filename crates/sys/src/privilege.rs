@@ -100,8 +100,8 @@ pub enum Access {
 pub struct SandboxRules(imp::Rules);
 
 /// A Landlock sandbox. A thread that entered it opens only files that the rules allow, whatever the modes of other
-/// files say; and it neither binds nor connects a TCP socket if the kernel can forbid that (files: Linux 5.13, sockets:
-/// 6.7).
+/// files say; and it neither binds a TCP socket nor connects one to a port that the rules do not allow, if the kernel
+/// can forbid that (files: Linux 5.13, sockets: 6.7).
 #[derive(Debug)]
 pub struct Sandbox(imp::Sandbox);
 
@@ -115,6 +115,11 @@ impl SandboxRules {
     /// Allows an access below a directory, or to one file.
     pub fn allow(&mut self, path: &Path, access: Access) -> Result<()> {
         self.0.allow(path, access)
+    }
+
+    /// Allows TCP connections to a port, at any address: the kernel knows rules for ports only.
+    pub fn allow_connect(&mut self, port: u16) -> Result<()> {
+        self.0.allow_connect(port)
     }
 
     /// Finishes the sandbox.
@@ -152,8 +157,8 @@ mod imp {
     use super::{Access, Error, Result, check};
     use crate::path::{Kind, status};
     use landlock::{
-        ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
-        RestrictSelf, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, make_bitflags,
+        ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort, PathBeneath,
+        PathFd, RestrictSelf, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, make_bitflags,
     };
     use std::os::fd::{AsRawFd, OwnedFd, RawFd};
     use std::path::Path;
@@ -199,6 +204,11 @@ mod imp {
             };
             let added = (&mut self.0).add_rule(PathBeneath::new(parent, allowed));
             added.map(drop).map_err(|error| of(call, &error))
+        }
+
+        pub(super) fn allow_connect(&mut self, port: u16) -> Result<()> {
+            let added = (&mut self.0).add_rule(NetPort::new(port, AccessNet::ConnectTcp));
+            added.map(drop).map_err(|error| of("landlock_add_rule", &error))
         }
 
         pub(super) fn build(self) -> Result<Sandbox> {
@@ -251,6 +261,10 @@ mod imp {
             Err(Error::unsupported("landlock_add_rule"))
         }
 
+        pub(super) fn allow_connect(&mut self, _: u16) -> Result<()> {
+            Err(Error::unsupported("landlock_add_rule"))
+        }
+
         pub(super) fn build(self) -> Result<Sandbox> {
             Err(Error::unsupported("landlock_create_ruleset"))
         }
@@ -295,6 +309,10 @@ mod tests {
         assert_eq!((refused.call, refused.errno), ("landlock_add_rule", libc::ENOTDIR));
         let missing = rules.allow(&path("missing"), Access::Read).unwrap_err();
         assert_eq!((missing.call, missing.errno), ("open", libc::ENOENT));
+        let listen = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let (permitted, other) = (listen(), listen());
+        let port = |of: &std::net::TcpListener| of.local_addr().unwrap().port();
+        rules.allow_connect(port(&permitted)).unwrap();
         let sandbox = rules.build().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -306,6 +324,11 @@ mod tests {
                     assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
                 }
                 assert!(std::fs::write(path("in/new"), "x").is_err());
+                let connect = |to| std::net::TcpStream::connect(("127.0.0.1", port(to))).map_err(|error| error.kind());
+                assert!(connect(&permitted).is_ok());
+                // Before Linux 6.7 it is not refused.
+                let refused = connect(&other).err();
+                assert!(refused.is_none() || refused == Some(std::io::ErrorKind::PermissionDenied), "{refused:?}");
             });
         });
         assert!(std::fs::read(path("out")).is_ok());

@@ -37,6 +37,16 @@ pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> Result<usize> {
     length("recv", unsafe { libc::recv(socket.as_fd().as_raw_fd(), first, room, 0) })
 }
 
+/// Returns whether a connected socket has neither received anything that was not read, nor ended, nor failed. Takes
+/// nothing from it, and does not wait.
+pub fn is_silent(socket: &impl AsFd) -> bool {
+    let mut byte = [0_u8];
+    let (first, flags) = (byte.as_mut_ptr().cast(), libc::MSG_PEEK | libc::MSG_DONTWAIT);
+    // SAFETY: the buffer is writable for one byte.
+    let got = length("recv", unsafe { libc::recv(socket.as_fd().as_raw_fd(), first, 1, flags) });
+    got.is_err_and(Error::is_would_block)
+}
+
 /// Receives and discards up to so many bytes of a stream socket, without copying them. Waits as [`receive`] does; 0 is
 /// the end of the stream.
 #[cfg(target_os = "linux")]
@@ -426,6 +436,18 @@ mod tests {
     use crate::socket::{bind, local_port};
     use std::io::{Read, Write};
     use std::net::TcpStream;
+
+    #[test]
+    fn a_silent_socket_has_nothing_and_goes_on() {
+        let (here, mut there) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(is_silent(&here));
+        there.write_all(b"x").unwrap();
+        assert!(!is_silent(&here) && !is_silent(&here), "nothing is taken");
+        assert_eq!((&here).read(&mut [0]).unwrap(), 1);
+        assert!(is_silent(&here));
+        drop(there);
+        assert!(!is_silent(&here));
+    }
 
     /// The server of the 2003 study remembered by number which descriptors were nonblocking, and the kernel reuses
     /// numbers.

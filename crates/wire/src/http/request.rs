@@ -243,6 +243,12 @@ impl<'a> Request<'a> {
         self.index.method_name.of(self.head)
     }
 
+    /// The length of the head, through its empty line.
+    #[inline]
+    pub const fn head_bytes(&self) -> usize {
+        self.head.len()
+    }
+
     /// The target as it was written.
     #[inline]
     pub fn target(&self) -> &'a [u8] {
