@@ -4,6 +4,7 @@
 use crate::config::{Config, SLOWEST_BYTES};
 use crate::exchange::{After, Remainder, Unwanted, answer, answer_head};
 use crate::memory::{Memory, Share};
+use crate::proxy::Exchange;
 use crate::send_buffers::SendBuffers;
 use crate::site::Site;
 use landau_reactor::Batch;
@@ -24,6 +25,8 @@ pub(crate) struct Active {
     body: Option<Unwanted>,
     /// Whether `rate` has counted the request with which the input begins.
     is_counted: bool,
+    /// A request that was passed on to an upstream server; the input follows it.
+    exchange: Option<Box<Exchange>>,
     /// Which fetch or look-up the connection waits for; if it lingers, when it ended, in milliseconds of the
     /// transport's clock.
     pub(crate) ticket: u32,
@@ -86,10 +89,32 @@ impl Active {
             After::Body(unwanted) | After::LookUp { body: Some(unwanted), .. } => Some(unwanted),
             _ => None,
         };
-        self.is_counted = matches!(rest.after, After::LookUp { is_counted: true, .. });
+        self.is_counted =
+            matches!(rest.after, After::LookUp { is_counted: true, .. } | After::Forward { is_counted: true });
         (self.input, self.scan) = (rest.input, rest.scan);
-        let bytes = size_of::<Self>() + self.input.capacity() + self.batch.memory_bytes();
-        self.share = Share::new(memory, bytes);
+        self.share = Share::new(memory, self.bytes());
+    }
+
+    /// Returns how much memory it takes.
+    fn bytes(&self) -> usize {
+        let exchange = self.exchange.as_ref().map_or(0, |exchange| exchange.bytes());
+        size_of::<Self>() + self.input.capacity() + self.batch.memory_bytes() + exchange
+    }
+
+    /// Returns the request that was passed on.
+    pub(crate) fn exchange(&self) -> Option<&Exchange> {
+        self.exchange.as_deref()
+    }
+
+    /// Takes the request that was passed on, to go on with it.
+    pub(crate) fn take_exchange(&mut self) -> Option<Box<Exchange>> {
+        self.exchange.take()
+    }
+
+    /// Puts the request back that was passed on.
+    pub(crate) fn put_exchange(&mut self, exchange: Box<Exchange>) {
+        self.exchange = Some(exchange);
+        self.share.resize(self.bytes());
     }
 
     /// Returns how much memory it had when it last kept something.
@@ -124,6 +149,7 @@ impl Active {
         let after = match body {
             _ if close => After::Close(true),
             Some(unwanted) => After::Body(unwanted),
+            None if self.exchange.is_some() => After::Relay,
             None if input.is_empty() => After::Idle,
             None => After::More,
         };

@@ -39,6 +39,10 @@ pub(crate) enum State {
     Fetching,
     /// Another thread looks up what the request asks for, or makes the listing.
     LookingUp,
+    /// A request was passed on to an upstream server, and more of it or of its response is to come.
+    Relaying,
+    /// It is not a client's, but a connection to an upstream server.
+    Upstream,
     /// The connection was shut down after the response, and what the client still sends is discarded: closing would
     /// send a reset, which can destroy the response on its way (RFC 9112 section 9.6).
     Lingering,
@@ -59,6 +63,10 @@ pub(crate) enum Next {
     More,
     /// Waits for what another thread finds.
     LookUp,
+    /// Passes the request on.
+    Forward,
+    /// Goes on with a request that was passed on.
+    Relay,
     /// Ends; `true` if the client may still be sending.
     Close(bool),
 }
@@ -94,6 +102,11 @@ impl Connection {
     /// Returns what the connection has while something is under way.
     pub(crate) fn active(&mut self) -> &mut Active {
         self.active.get_or_insert_default()
+    }
+
+    /// Returns whether its request was passed on to an upstream server, and there is more to come.
+    pub(crate) fn is_relaying(&self) -> bool {
+        self.active.as_ref().is_some_and(|active| active.exchange().is_some())
     }
 
     /// Returns whether the client has taken enough since the last check to get as much time again.
@@ -132,6 +145,8 @@ impl Connection {
             After::Body(_) if self.state == State::Head => (State::Body, Next::Body),
             After::Body(_) => (State::Body, Next::Begun),
             After::LookUp { .. } => (State::LookingUp, Next::LookUp),
+            After::Forward { .. } => (State::Relaying, Next::Forward),
+            After::Relay => (State::Relaying, Next::Relay),
             After::More => (self.state, Next::More),
         };
         self.state = state;

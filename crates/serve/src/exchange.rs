@@ -25,14 +25,19 @@ pub(crate) enum After {
     /// Wait until another thread has found what the next request asks for. If its body arrived in parts, it has ended,
     /// and the request's head precedes what follows the body. `is_counted` says whether `rate` has counted the request.
     LookUp { body: Option<Unwanted>, is_counted: bool },
+    /// Pass the next request on to an upstream server. `is_counted` says whether `rate` has counted it.
+    Forward { is_counted: bool },
+    /// Go on with a request that was passed on.
+    Relay,
     /// End; `true` if the client may still be sending.
     Close(bool),
 }
 
 impl After {
-    /// The request that `site` has just been asked to answer waits for another thread.
+    /// The request that `site` has just been asked to answer waits for another thread, or is passed on.
     pub(crate) fn look_up(site: &mut Site, body: Option<Unwanted>) -> Self {
-        Self::LookUp { body, is_counted: std::mem::take(&mut site.is_counted) }
+        let is_counted = std::mem::take(&mut site.is_counted);
+        if site.forward.is_some() { Self::Forward { is_counted } } else { Self::LookUp { body, is_counted } }
     }
 }
 
@@ -151,6 +156,9 @@ fn with_body(
     rest: &[u8],
     send_buffers: &mut SendBuffers,
 ) -> Result<Result<usize, After>, Reject> {
+    if site.is_forwarded(request) {
+        return Ok(with_body_for_upstream(site, request, rest, send_buffers));
+    }
     if matches!(request.body(), BodyLength::Bytes(length) if length > SKIPPED_BYTES) {
         return Err(Reject { status: Status::CONTENT_TOO_LARGE, reason: "body too long" });
     }
@@ -165,6 +173,25 @@ fn with_body(
     }
     send_buffers.close |= !has_ended;
     Ok(Ok(used))
+}
+
+/// Has a request with a body passed on, before the body has come. If the rules do not admit it, returns the length of
+/// the body if that is complete; otherwise the connection ends.
+fn with_body_for_upstream(
+    site: &mut Site,
+    request: &Request<'_>,
+    rest: &[u8],
+    send_buffers: &mut SendBuffers,
+) -> Result<usize, After> {
+    let skipped = Unwanted::new(0, request.body()).skip(rest).ok().filter(|(_, has_ended)| *has_ended);
+    site.must_close = skipped.is_none();
+    let is_answered = site.answer(request, send_buffers);
+    site.must_close = false;
+    match skipped {
+        _ if !is_answered => Err(After::look_up(site, None)),
+        Some((used, _)) => Ok(used),
+        None => Err(After::Close(true)),
+    }
 }
 
 /// Answers a request whose body has ended; returns false if it waits for another thread.

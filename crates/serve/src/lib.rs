@@ -21,6 +21,7 @@ mod log;
 mod memory;
 mod metrics;
 mod privilege;
+mod proxy;
 mod reader;
 mod refused;
 mod rules;

@@ -156,6 +156,9 @@ fn worker_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
     for path in config.files() {
         allow_file(&mut rules, path)?;
     }
+    for port in config.upstreams().iter().filter_map(|upstream| upstream.port()) {
+        rules.allow_connect(port)?;
+    }
     Ok(rules)
 }
 

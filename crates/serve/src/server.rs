@@ -53,6 +53,7 @@ pub struct Remote {
     rules: Option<Arc<LiveRules>>,
     reader: Reader,
     notices: Arc<Notices>,
+    is_sandboxed: bool,
     report: fn(&str),
 }
 
@@ -96,7 +97,7 @@ impl Remote {
     /// rules stay.
     pub fn reload_rules(&self) {
         let Some(rules) = &self.rules else { return };
-        (self.report)(&rules.reload(&self.reader).to_string());
+        (self.report)(&rules.reload(&self.reader, self.is_sandboxed).to_string());
         self.notices.forget();
         self.wake();
     }
@@ -327,6 +328,7 @@ impl Server {
             rules: self.config.rules.clone(),
             reader: self.config.reader.clone(),
             notices: self.notices.clone(),
+            is_sandboxed: self.sandbox.is_active(),
             report: self.config.report,
         }
     }

@@ -350,7 +350,7 @@ impl Supervisor {
     pub fn command(&mut self, command: Command) {
         if let (Command::Reload, Some(rules)) = (command, &self.config.rules) {
             // For the processes that are started later. Those of now tell how it went.
-            let _ = rules.reload(&self.config.reader);
+            let _ = rules.reload(&self.config.reader, self.is_sandboxed);
         }
         if !matches!(command, Command::Reload | Command::ReopenLog) {
             self.is_ending = true;

@@ -2,6 +2,7 @@
 
 mod document;
 mod file;
+mod proxy;
 mod rule;
 
 pub use document::Problem;
@@ -11,7 +12,7 @@ use crate::Error;
 use crate::log::AccessLog;
 use crate::privilege::SandboxMode;
 use crate::reader::Reader;
-use crate::rules::{LiveRules, Networks};
+use crate::rules::{LiveRules, Networks, Upstream};
 use crate::tls::TlsFiles;
 use landau_reactor::{Backend, ManualClock};
 use landau_sys::path::Links;
@@ -251,6 +252,12 @@ impl Config {
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         let of_tls = self.tls.iter().flat_map(|files| [&*files.certificate, &*files.key]);
         of_tls.chain(self.rules.iter().flat_map(|rules| rules.files()))
+    }
+
+    /// Returns the upstream servers that the rules name.
+    pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
+        let rules = self.rules.as_ref().map(|rules| rules.current());
+        rules.iter().flat_map(|rules| rules.proxies()).map(|proxy| proxy.upstream.clone()).collect()
     }
 
     /// Returns whether it matters which address a connection comes from.

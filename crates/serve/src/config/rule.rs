@@ -1,6 +1,7 @@
 //! A `[[rule]]` of a configuration file.
 
 use super::document::{Entry, Problem, Table};
+use super::proxy;
 use crate::rules::{Auth, Change, Cors, FieldChange, Networks, Pattern, Rate, Redirect, Rule, Users, field};
 use landau_wire::http::{Status, target};
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ pub(super) fn read(entry: &Entry<'_>, problems: &mut Vec<Problem>) -> Option<Rul
     fields(&mut table, &mut rule, problems);
     files(&mut table, &mut rule, problems);
     redirects(&mut table, &mut rule, problems);
+    rule.settings.proxy = proxy::read(&mut table, &rule.patterns, problems);
     rule.settings.cors = part(&mut table, "cors", problems, cors);
     access(&mut table, &mut rule, problems);
     table.finish(problems);

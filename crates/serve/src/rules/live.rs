@@ -1,6 +1,6 @@
 //! The rules that are in force, which a reload replaces.
 
-use super::{Auth, Rules, Users};
+use super::{Auth, Proxy, Rules, Upstream, Users};
 use crate::config::{ConfigFile, Problem, Setting};
 use crate::reader::Reader;
 use std::fmt::{Display, Formatter};
@@ -13,6 +13,8 @@ pub struct LiveRules {
     path: PathBuf,
     /// The files of the users, as of the start.
     user_files: Vec<PathBuf>,
+    /// The upstream servers, as of the start: the sandbox permits connections to no others.
+    upstreams: Vec<Arc<Upstream>>,
     /// The keys outside of rules that a file may have.
     known: Vec<String>,
     /// What they were at the start.
@@ -49,15 +51,16 @@ impl LiveRules {
         known: &[String],
         check: impl FnOnce(&[Setting]) -> Vec<Problem>,
     ) -> Result<Self, Vec<String>> {
-        let file = parse(path, known, &Reader::default())?;
+        let file = parse(path, known, &Reader::default(), &|proxy| proxy.upstream.resolve(&[]))?;
         let problems = check(&file.settings);
         if !problems.is_empty() {
             return Err(told(path, &problems));
         }
         let ConfigFile { settings, mut rules } = file;
         let user_files = rules.auths().map(|auth| auth.path.clone()).collect();
+        let upstreams = rules.proxies().map(|proxy| proxy.upstream.clone()).collect();
         let current = RwLock::new(Arc::new(rules));
-        Ok(Self { path: path.to_owned(), user_files, known: known.to_vec(), settings, current })
+        Ok(Self { path: path.to_owned(), user_files, upstreams, known: known.to_vec(), settings, current })
     }
 
     /// Returns the keys outside of rules.
@@ -75,9 +78,18 @@ impl LiveRules {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the file again; if anything is wrong with it, what was in force stays.
-    pub(crate) fn reload(&self, reader: &Reader) -> Reload {
-        match parse(&self.path, &self.known, reader) {
+    /// Reads the file again; if anything is wrong with it, what was in force stays. In a sandbox it names the upstream
+    /// servers of the start.
+    pub(crate) fn reload(&self, reader: &Reader, is_sandboxed: bool) -> Reload {
+        let resolve = |proxy: &Proxy| {
+            let upstream = &proxy.upstream;
+            if is_sandboxed && !self.upstreams.iter().any(|known| known == upstream) {
+                let text = &upstream.text;
+                return Err(format!("{text}: restart the server, whose sandbox permits no connection to it"));
+            }
+            upstream.resolve(&self.upstreams)
+        };
+        match parse(&self.path, &self.known, reader, &resolve) {
             Ok(ConfigFile { settings, rules }) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
                 Reload::Done(self.changed(&settings))
@@ -96,11 +108,21 @@ impl LiveRules {
     }
 }
 
-fn parse(path: &Path, known: &[String], reader: &Reader) -> Result<ConfigFile, Vec<String>> {
+/// `resolve` finds the addresses of an upstream server.
+fn parse(
+    path: &Path,
+    known: &[String],
+    reader: &Reader,
+    resolve: &dyn Fn(&Proxy) -> Result<(), String>,
+) -> Result<ConfigFile, Vec<String>> {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let text = text(path, reader).map_err(|error| vec![format!("{}: {error}", path.display())])?;
     let mut file = ConfigFile::parse(&text, &known).map_err(|problems| told(path, &problems))?;
-    let problems: Vec<Problem> = file.rules.auths().filter_map(|auth| read_users(auth, reader)).collect();
+    let mut problems: Vec<Problem> = file.rules.auths().filter_map(|auth| read_users(auth, reader)).collect();
+    problems.extend(file.rules.proxies().filter_map(|proxy| {
+        let reason = resolve(proxy).err()?;
+        Some(Problem { line: proxy.line, key: "rule.proxy".to_owned(), reason })
+    }));
     if problems.is_empty() { Ok(file) } else { Err(told(path, &problems)) }
 }
 
@@ -143,14 +165,14 @@ mod tests {
         let says = |path: &[u8]| live.current().policy(path).is_some();
         assert!(says(b"/a") && !says(b"/b"));
         std::fs::write(&path, "workers = 1\n[[rule]]\npaht = '/b'\n").unwrap();
-        let Reload::Failed(why) = live.reload(&Reader::default()) else { panic!("it was taken") };
+        let Reload::Failed(why) = live.reload(&Reader::default(), false) else { panic!("it was taken") };
         assert!(why.contains("serve.toml:3: rule.paht: unknown key; did you mean path?"), "{why}");
         assert!(says(b"/a") && !says(b"/b"));
         std::fs::write(&path, "workers = 2\n[[rule]]\npath = '/b'\n").unwrap();
-        assert_eq!(live.reload(&Reader::default()), Reload::Done(vec!["workers".to_owned()]));
+        assert_eq!(live.reload(&Reader::default(), false), Reload::Done(vec!["workers".to_owned()]));
         assert!(!says(b"/a") && says(b"/b"));
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(live.reload(&Reader::default()), Reload::Failed(_)) && says(b"/b"));
+        assert!(matches!(live.reload(&Reader::default(), false), Reload::Failed(_)) && says(b"/b"));
     }
 
     #[test]

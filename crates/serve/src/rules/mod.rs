@@ -16,6 +16,7 @@ mod live;
 mod pattern;
 mod policies;
 mod policy;
+mod proxy;
 mod rate;
 mod redirect;
 mod users;
@@ -26,6 +27,7 @@ pub(crate) use cors::Cors;
 pub use live::LiveRules;
 pub(crate) use pattern::Pattern;
 pub(crate) use policy::Policy;
+pub(crate) use proxy::{PathTemplate, Proxy, Upstream, is_alike};
 pub(crate) use rate::Rate;
 pub(crate) use redirect::Redirect;
 pub(crate) use users::{Login, LoginKey, Users};
@@ -69,6 +71,8 @@ pub(crate) struct Settings {
     /// Which other sites may read responses.
     pub(crate) cors: Change<Arc<Cors>>,
     pub(crate) redirect: Change<Arc<Redirect>>,
+    /// The upstream server that requests are passed on to.
+    pub(crate) proxy: Change<Arc<Proxy>>,
     /// The port of the address with TLS to which requests without TLS are redirected.
     pub(crate) https: Change<u16>,
     /// Paths to be tried where there is nothing, in which `{path}` stands for the path.
@@ -114,6 +118,8 @@ pub struct Rules {
     rule_of: Vec<usize>,
     /// Whether any rule says who may read, or how often.
     restricts: bool,
+    /// Whether any rule passes requests on.
+    forwards: bool,
     policies: Policies,
 }
 
@@ -131,7 +137,8 @@ impl Rules {
         let failed = |error: globset::Error| error.to_string();
         let (globs, caseless_globs) = (globs.build().map_err(failed)?, caseless_globs.build().map_err(failed)?);
         let restricts = rules.iter().any(|rule| rule.settings.restricts());
-        Ok(Self { rules, globs, caseless_globs, rule_of, restricts, policies: Policies::default() })
+        let forwards = rules.iter().any(|rule| matches!(rule.settings.proxy, Change::Set(_)));
+        Ok(Self { rules, globs, caseless_globs, rule_of, restricts, forwards, policies: Policies::default() })
     }
 
     /// Returns what each rule says about users, for their files to be read.
@@ -140,6 +147,19 @@ impl Rules {
             Change::Set(auth) => Some(auth),
             _ => None,
         })
+    }
+
+    /// Returns how the rules pass requests on.
+    pub(crate) fn proxies(&self) -> impl Iterator<Item = &Arc<Proxy>> {
+        self.rules.iter().filter_map(|rule| match &rule.settings.proxy {
+            Change::Set(proxy) => Some(proxy),
+            _ => None,
+        })
+    }
+
+    /// Returns whether any rule passes requests on.
+    pub(crate) fn forwards(&self) -> bool {
+        self.forwards
     }
 
     /// Returns whether any rule says who may read, or how often.

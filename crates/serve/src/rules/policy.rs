@@ -2,7 +2,7 @@
 
 use super::compressible;
 use super::field::{Field, FieldChange};
-use super::{Access, Change, Cors, Redirect, Rule};
+use super::{Access, Change, Cors, Proxy, Redirect, Rule};
 use landau_wire::http::{Status, mime, target};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -29,6 +29,10 @@ pub(crate) struct Policy {
     pub(crate) hidden: Hidden,
     pub(crate) cors: Option<Arc<Cors>>,
     pub(crate) redirect: Option<Arc<Redirect>>,
+    /// How requests are passed on to an upstream server.
+    pub(crate) proxy: Option<Arc<Proxy>>,
+    /// The fields of an upstream server's responses that are left out.
+    replaced: Vec<String>,
     /// The port to which requests without TLS are redirected.
     pub(crate) https: Option<u16>,
     /// Paths to be tried where there is nothing.
@@ -66,6 +70,9 @@ impl Policy {
             policy.apply(rule, &mut fields);
         }
         policy.write(&fields);
+        if policy.proxy.is_none() {
+            policy.replaced.clear();
+        }
         policy
     }
 
@@ -84,6 +91,7 @@ impl Policy {
         let set = &rule.settings;
         change(&mut self.cors, &set.cors);
         change(&mut self.redirect, &set.redirect);
+        change(&mut self.proxy, &set.proxy);
         change(&mut self.https, &set.https);
         replace(&mut self.try_files, set.try_files.as_ref());
         replace(&mut self.clean_urls, set.clean_urls.as_ref());
@@ -102,6 +110,9 @@ impl Policy {
 
     fn remove(&mut self, name: &str, fields: &mut Vec<&Field>) {
         fields.retain(|field| !field.is(name));
+        if !self.replaced.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+            self.replaced.push(name.to_owned());
+        }
         self.hidden.tag |= name.eq_ignore_ascii_case("ETag");
         self.hidden.time |= name.eq_ignore_ascii_case("Last-Modified");
     }
@@ -120,6 +131,18 @@ impl Policy {
         }
     }
 
+    /// Returns whether requests are passed on.
+    pub(crate) fn forwards(&self) -> bool {
+        self.proxy.is_some() && self.redirect.is_none()
+    }
+
+    /// Returns whether a field of an upstream server's response is left out: the rules set or remove it.
+    pub(crate) fn replaces(&self, name: &[u8]) -> bool {
+        const CORS: &[u8] = b"Access-Control-";
+        self.replaced.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name))
+            || (self.cors.is_some() && name.get(..CORS.len()).is_some_and(|start| start.eq_ignore_ascii_case(CORS)))
+    }
+
     /// Returns its size in bytes; 0 if other paths share it.
     pub(crate) fn own_bytes(&self) -> usize {
         if self.is_shared {
@@ -128,7 +151,8 @@ impl Policy {
         let lines = self.lines.len() + self.freshness_lines.len() + self.tls_lines.len();
         let of_type = |(ending, _): (&String, &Arc<str>)| ending.len() + size_of::<(String, Arc<str>)>();
         let types: usize = self.types.iter().map(of_type).sum();
-        size_of::<Self>() + lines + types + self.error_pages.len() * size_of::<(Status, Arc<[u8]>)>()
+        let replaced: usize = self.replaced.iter().map(|name| name.len() + size_of::<String>()).sum();
+        size_of::<Self>() + lines + types + replaced + self.error_pages.len() * size_of::<(Status, Arc<[u8]>)>()
     }
 
     /// Returns the media type of a file by its name.

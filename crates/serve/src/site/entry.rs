@@ -29,6 +29,8 @@ pub(crate) enum Entry {
     Listing(Listing),
     /// An error.
     Failure(Status),
+    /// The path of an upstream server, which the policy names.
+    Forward,
     /// One of the others, for which there are rules.
     Ruled(Box<Ruled>),
 }
@@ -179,7 +181,7 @@ impl Entry {
                 Self::File { forms, .. } => forms.iter().flatten().map(Form::cost).sum(),
                 Self::Redirect { location, .. } => location.len(),
                 Self::Listing(listing) => listing.html.len() + listing.json.len(),
-                Self::Failure(_) => 0,
+                Self::Failure(_) | Self::Forward => 0,
                 Self::Ruled(ruled) => {
                     let own = size_of::<Ruled>() + ruled.access.len() * size_of::<Access>();
                     own + ruled.policy.own_bytes() + ruled.entry.cost()

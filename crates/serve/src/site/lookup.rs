@@ -92,7 +92,9 @@ impl Folder {
     /// Returns whether the rules let a path be served that has a name with a dot at its beginning.
     #[cold]
     pub(super) fn shows_hidden(&self, path: &[u8]) -> bool {
-        self.rules().and_then(|rules| rules.policy(path)).is_some_and(|policy| policy.dotfiles)
+        self.rules()
+            .and_then(|rules| rules.policy(path))
+            .is_some_and(|policy| policy.dotfiles || policy.proxy.is_some())
     }
 
     /// Returns what a path stands for at which nothing is served.
@@ -141,11 +143,14 @@ impl Folder {
     /// Looks up a clean path that starts with a slash, on a local file system. `known` is the previous entry, which is
     /// returned if nothing has changed.
     pub(crate) fn look_up(&self, site: Option<&str>, path: &[u8], known: Option<Rc<Entry>>) -> Looked {
-        if !self.root.is_local() {
-            return Looked::Remote;
-        }
         let view = self.view();
         let look_up = LookUp::new(self, &view, site, path);
+        if !self.root.is_local() {
+            // An upstream server's paths are no files.
+            let is_forward = look_up.policy.as_ref().is_some_and(|policy| policy.forwards());
+            let forward = || Looked::Entry(Rc::new(look_up.with_rules(Entry::Forward)));
+            return if is_forward { forward() } else { Looked::Remote };
+        }
         let find = |known: Option<&Entry>| look_up.steadily(|| look_up.find(path, known));
         let mut found = find(known.as_deref().map(Entry::without_rules));
         if matches!((&found, known.as_deref()), (Ok(Found::Same), Some(known)) if !look_up.has_same_access(known)) {
@@ -341,6 +346,9 @@ impl<'a> LookUp<'a> {
         if let Some(redirect) = &policy.redirect {
             let (location, status) = (redirect.location(path).into(), redirect.status);
             return Ok(Found::Entry(Entry::Redirect { location, status }));
+        }
+        if policy.forwards() {
+            return Ok(Found::Entry(Entry::Forward));
         }
         let found = self.find_at(path, known);
         let Err(error) = found else { return found };

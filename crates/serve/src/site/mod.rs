@@ -4,6 +4,7 @@ mod cache;
 mod compress;
 mod entry;
 mod finder;
+mod forward;
 mod hosts;
 mod listing;
 mod logins;
@@ -22,6 +23,7 @@ use crate::counters::Counters;
 use crate::fetch::Ticket;
 use crate::limiter::Full;
 use crate::log::{Asked, Feed};
+use crate::proxy::Forward;
 use crate::rules::{Auth, Login, LoginKey, Networks, Policy, rates};
 use crate::send_buffers::SendBuffers;
 use cache::Cache;
@@ -105,6 +107,10 @@ pub(crate) struct Site {
     logins: Logins,
     /// What logins are remembered with.
     secret: [u8; 32],
+    /// The request that is to be passed on to an upstream server, until the worker takes it.
+    pub(crate) forward: Option<Box<Forward>>,
+    /// Whether the connection ends with the next response, because its request has a body that is not read.
+    pub(crate) must_close: bool,
     /// Whether connections end with their response, because the server is ending.
     pub(crate) closing: bool,
     now_ms: u32,
@@ -141,6 +147,8 @@ impl Site {
             logins: Logins::default(),
             secret: secret(),
             log,
+            forward: None,
+            must_close: false,
             closing: false,
             now_ms: 0,
             date_read_ms: 0,
@@ -192,16 +200,21 @@ impl Site {
     }
 
     /// Answers a request. Returns false if another thread has to find what it needs: then nothing was written, and the
-    /// connection may [`Site::wait_for_entry`].
+    /// connection may [`Site::wait_for_entry`]. So it does if the request is to be passed on: then it is in `forward`.
     #[inline]
     #[must_use]
     pub(crate) fn answer(&mut self, request: &Request<'_>, send_buffers: &mut SendBuffers) -> bool {
-        let close = !request.keep_alive() || self.closing;
+        let close = !request.keep_alive() || self.closing || self.must_close;
         let found = match request.method() {
             _ if request.expectation() == Expectation::Unknown => Err(Status::EXPECTATION_FAILED),
             Method::Get | Method::Head => match self.find(request) {
                 Ok(None) => return false,
                 found => found,
+            },
+            _ if self.is_forwarded(request) => match self.find(request) {
+                Ok(None) => return false,
+                // The rules may just have been replaced.
+                found => found.map(|found| found.filter(|entry| entry.is_forward())),
             },
             _ => Ok(None),
         };
@@ -317,7 +330,8 @@ impl Site {
         ControlFlow::Break(Some(answer.ruled_failure(&failure, policy, request, client)))
     }
 
-    /// Answers a request that the rules of its path admit; `None` if another thread makes the compressed form.
+    /// Answers a request that the rules of its path admit; `None` if another thread makes the compressed form, or if
+    /// the request is to be passed on.
     fn answer_by_rules(
         &mut self,
         ruled: &Ruled,
@@ -326,6 +340,10 @@ impl Site {
         send_buffers: &mut SendBuffers,
     ) -> Option<Status> {
         let (policy, client) = (&*ruled.policy, self.visitor(request));
+        if let Entry::Forward = ruled.entry {
+            self.forward(ruled, request, client);
+            return None;
+        }
         let made = match self.compressed(ruled, request) {
             Compressed::Form(entry) => Some(entry),
             Compressed::Nothing => None,

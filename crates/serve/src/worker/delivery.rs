@@ -60,6 +60,8 @@ impl<T: Transport> Worker<T> {
     pub(super) fn keep_for_later(&mut self, number: u32, rest: Remainder) {
         let Some(connection) = self.table.get(number) else { return };
         connection.keep(&mut self.send_buffers.batch, rest, &self.memory);
+        // The request is judged again when this has left.
+        self.site.forward = None;
         self.set_deadline(number, self.config.timeouts.send);
     }
 
@@ -154,6 +156,10 @@ impl<T: Transport> Worker<T> {
                 return self.end_for_memory(number);
             }
             Next::Idle => self.transport.set_idle_deadline(number, fd, timeouts.idle),
+            Next::Forward if self.memory.is_short() => {
+                self.site.forward = None;
+                return self.refuse_for_memory(number);
+            }
             Next::Begun if self.memory.is_short() => return self.refuse_for_memory(number),
             Next::Waiting | Next::Body | Next::LookUp if self.memory.is_full() => {
                 return self.refuse_for_memory(number);
@@ -162,6 +168,8 @@ impl<T: Transport> Worker<T> {
             Next::Waiting => {}
             Next::More => return self.next_requests(number),
             Next::LookUp => return self.wait_for_entry(number),
+            Next::Forward => return self.forward(number),
+            Next::Relay => return self.go_on_relaying(number),
             Next::Close(true) if connection.linger(now_ms, &self.memory) => self.set_deadline(number, LINGER),
             Next::Close(_) => return self.close(number),
         }

@@ -8,6 +8,7 @@
 mod accept;
 mod delivery;
 mod preface;
+mod relay;
 mod tls;
 
 use crate::admission::Admission;
@@ -23,6 +24,7 @@ use crate::listener::ListenSocket;
 use crate::log::Feed;
 use crate::memory::Memory;
 use crate::privilege::Sandbox;
+use crate::proxy::Upstreams;
 use crate::refused::Refused;
 use crate::send_buffers::SendBuffers;
 use crate::site::{Client, Folder, Notices, Site};
@@ -79,6 +81,8 @@ pub(crate) struct Worker<T> {
     send_buffers: SendBuffers,
     tls: Option<Arc<Settings>>,
     sessions: Sessions,
+    /// The connections to upstream servers.
+    upstreams: Upstreams,
     /// What the connections hold.
     memory: Memory,
     /// Bytes that were decrypted, or are to be encrypted.
@@ -119,6 +123,7 @@ impl<T: Transport> Worker<T> {
             send_buffers: SendBuffers::default(),
             tls,
             sessions: Sessions::default(),
+            upstreams: Upstreams::default(),
             memory,
             plain: Vec::new(),
             fast_readers: Vec::new(),
@@ -203,6 +208,9 @@ impl<T: Transport> Worker<T> {
             for number in self.table.idle() {
                 self.close(number);
             }
+            for via in self.upstreams.idle() {
+                self.close_upstream(via);
+            }
         }
         self.drain.is_over(self.table.len())
     }
@@ -212,13 +220,17 @@ impl<T: Transport> Worker<T> {
         let Some(connection) = self.table.get(number) else { return };
         let is_ready = ready.is_readable() || ready.is_writable();
         match connection.state {
-            State::Idle | State::Fresh | State::Head | State::Body if is_ready => self.receive(number),
+            State::Idle | State::Fresh | State::Head | State::Body | State::Relaying if is_ready => {
+                self.receive(number);
+            }
+            State::Upstream => self.handle_upstream(number, ready),
+            State::Sending if is_ready && connection.is_relaying() => self.go_on_both_ways(number, ready),
             State::Sending if is_ready => self.go_on(number),
             State::Preface if is_ready => self.receive_preface(number),
             State::Lingering if is_ready => self.linger(number),
             // Level-triggered backends report WRITE_CLOSED in each wait, even with no interest: without closing, the
             // loop would spin.
-            State::Fetching | State::LookingUp if ready.is_write_closed() => self.close(number),
+            State::Fetching | State::LookingUp | State::Relaying if ready.is_write_closed() => self.close(number),
             State::Free => {}
             _ if ready.is_deadline() => self.expire(number),
             _ => {}
@@ -290,6 +302,9 @@ impl<T: Transport> Worker<T> {
     /// Answers a request that has begun, with `count` more bytes of it.
     fn receive_more(&mut self, number: u32, count: usize) {
         let Some(connection) = self.table.get(number) else { return };
+        if connection.is_relaying() {
+            return self.relay_body(number, count);
+        }
         let active = connection.active();
         let rest = active.go_on(&self.scratch[..count], &mut self.site, &self.config, &mut self.send_buffers);
         if let Some(rest) = rest {
@@ -356,12 +371,18 @@ impl<T: Transport> Worker<T> {
             }
             // The device is slow, not the client.
             State::Fetching | State::LookingUp => return self.set_deadline(number, self.config.timeouts.send),
-            State::Free | State::Lingering => {}
+            State::Relaying => return self.expire_relaying(number),
+            State::Free | State::Lingering | State::Upstream => {}
         }
         self.close(number);
     }
 
     fn close(&mut self, number: u32) {
+        match self.table.get(number) {
+            Some(Connection { state: State::Upstream, .. }) => return self.lose_upstream(number),
+            Some(Connection { active: Some(active), .. }) if active.exchange().is_some() => self.abandon(number),
+            _ => {}
+        }
         if self.table.get(number).is_some_and(|connection| connection.is_tls) {
             self.drop_session(number);
         }

@@ -23,3 +23,4 @@ mod support;
 #[path = "../../../wire/tests/it/table.rs"]
 mod table;
 mod tls;
+mod upstream;

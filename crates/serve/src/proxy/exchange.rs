@@ -1,0 +1,413 @@
+//! A request that was passed on, and its response: what each side sends, as the other one gets it.
+
+use super::put_chunk;
+use super::request::Forward;
+use super::response::{Framing, Reply, write_head, write_interim};
+use landau_wire::http::body::{Body, Malformed};
+use landau_wire::http::response::{Reader, Response};
+use landau_wire::http::{BodyLength, Status};
+
+/// An upstream server that sends more interim responses than this is not waited for.
+const MOST_INTERIM: u32 = 16;
+
+/// How far a response is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// More is to come.
+    More,
+    /// It is complete; `true` if the upstream server takes another request on the connection.
+    Done(bool),
+    /// It cannot be passed on, or its end is missing.
+    Broken,
+}
+
+/// A request that was passed on.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
+pub(crate) struct Exchange {
+    pub(crate) forward: Box<Forward>,
+    /// The client's head, for the log and for errors.
+    pub(crate) head: Vec<u8>,
+    /// The connection to the upstream server; `None` if it has ended.
+    pub(crate) upstream: Option<u32>,
+    /// Whether the connection that was closed last was kept from an earlier request.
+    pub(crate) is_reused: bool,
+    /// How many of the upstream server's addresses have failed.
+    pub(crate) failed_addresses: usize,
+    /// Whether the request is sent for the second time.
+    pub(crate) is_retry: bool,
+    /// The rest of the client's body.
+    body: Body,
+    has_body_ended: bool,
+    /// Whether any of the body was passed on or is to be.
+    has_body: bool,
+    /// What the upstream server has not taken.
+    out: Vec<u8>,
+    taken: usize,
+    /// Whether the upstream server has taken anything.
+    has_sent: bool,
+    /// What was received from the upstream server and is not passed on.
+    input: Vec<u8>,
+    /// Whether the upstream server has ended the connection behind it.
+    pub(crate) has_ended: bool,
+    reader: Reader,
+    reply: Option<Reply>,
+    interim_count: u32,
+    /// The bytes of content that the client was sent.
+    pub(crate) content: u64,
+}
+
+impl Exchange {
+    /// `head` is the client's.
+    pub(crate) fn new(mut forward: Box<Forward>, head: Vec<u8>) -> Self {
+        let body = Body::new(forward.body);
+        let out = std::mem::take(&mut forward.head);
+        Self {
+            has_body_ended: body.is_empty(),
+            forward,
+            head,
+            upstream: None,
+            is_reused: false,
+            failed_addresses: 0,
+            is_retry: false,
+            body,
+            has_body: false,
+            out,
+            taken: 0,
+            has_sent: false,
+            input: Vec::new(),
+            has_ended: false,
+            reader: Reader::new(),
+            reply: None,
+            interim_count: 0,
+            content: 0,
+        }
+    }
+
+    /// Takes what the client has sent; returns how much of it belongs to this request.
+    pub(crate) fn take_body(&mut self, bytes: &[u8]) -> Result<usize, Malformed> {
+        if self.is_tunnel() {
+            self.out.extend_from_slice(bytes);
+            return Ok(bytes.len());
+        }
+        let mut at = 0;
+        while at < bytes.len() && !self.has_body_ended {
+            let piece = self.body.advance(&bytes[at..])?;
+            let data = &bytes[at..][piece.data];
+            self.has_body |= !data.is_empty();
+            if self.forward.body == BodyLength::Chunked {
+                if !data.is_empty() {
+                    put_chunk(data, &mut self.out);
+                }
+                if piece.is_end {
+                    put_chunk(b"", &mut self.out);
+                }
+            } else {
+                self.out.extend_from_slice(data);
+            }
+            at += piece.consumed;
+            self.has_body_ended = piece.is_end;
+        }
+        Ok(at)
+    }
+
+    /// Returns whether the client is to send more.
+    pub(crate) fn wants_body(&self) -> bool {
+        !self.has_body_ended || self.is_tunnel()
+    }
+
+    /// Returns whether the client has to end its body before the connection takes another request.
+    pub(crate) fn has_body_ended(&self) -> bool {
+        self.has_body_ended
+    }
+
+    /// Returns what the upstream server has not taken.
+    pub(crate) fn unsent(&self) -> &[u8] {
+        &self.out[self.taken..]
+    }
+
+    /// Notes that the upstream server took so many bytes. A request that may have to be sent again is kept.
+    pub(crate) fn sent(&mut self, count: usize) {
+        self.taken += count;
+        self.has_sent |= count > 0;
+        if self.taken == self.out.len() && !self.is_repeatable() {
+            (self.out, self.taken) = (Vec::new(), 0);
+        }
+    }
+
+    /// Returns whether the request can be sent on another connection if this one, which was kept from an earlier
+    /// request, fails: the upstream server has ended it meanwhile. A request that changes something may have been
+    /// acted on.
+    pub(crate) fn can_retry(&self) -> bool {
+        !self.is_retry
+            && self.reply.is_none()
+            && self.interim_count == 0
+            && self.input.is_empty()
+            && (self.is_repeatable() || !self.has_sent)
+    }
+
+    /// Returns whether the request may be sent again, and all of it is still here.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        !self.has_body && self.has_body_ended && self.reply.is_none() && self.forward.is_idempotent()
+    }
+
+    /// Returns whether nothing went either way.
+    pub(crate) fn is_untouched(&self) -> bool {
+        !self.has_sent && self.reply.is_none() && self.input.is_empty()
+    }
+
+    /// Begins again on another connection.
+    pub(crate) fn begin_again(&mut self) {
+        (self.taken, self.has_sent, self.is_retry) = (0, false, true);
+    }
+
+    /// Returns whether the connection is one of another protocol now.
+    pub(crate) fn is_tunnel(&self) -> bool {
+        self.reply.is_some_and(|reply| reply.framing == Framing::Tunnel)
+    }
+
+    /// Returns the status that the client was sent.
+    pub(crate) fn status(&self) -> Option<Status> {
+        self.reply.map(|reply| reply.status)
+    }
+
+    /// Returns whether the end of the response is the end of the client's connection.
+    pub(crate) fn ends_by_close(&self) -> bool {
+        self.reply.is_some_and(|reply| matches!(reply.framing, Framing::Close | Framing::Tunnel))
+    }
+
+    /// Returns whether the client's connection ends after the response.
+    pub(crate) fn must_close(&self) -> bool {
+        self.reply.is_some_and(|reply| reply.close)
+    }
+
+    /// Returns for how long the upstream server keeps the connection, if it says so.
+    pub(crate) fn kept_for(&self) -> Option<std::time::Duration> {
+        self.reply.and_then(|reply| reply.kept_for)
+    }
+
+    /// Keeps what the upstream server has sent before it ended, until the client has room.
+    pub(crate) fn keep(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// Returns how much is kept of what the upstream server has sent.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.input.len()
+    }
+
+    /// Takes what was kept, for [`Self::advance`].
+    pub(crate) fn take_kept(&mut self) -> Vec<u8> {
+        if self.reply.is_some() { std::mem::take(&mut self.input) } else { Vec::new() }
+    }
+
+    /// Returns the memory that this takes, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let buffers = self.head.capacity() + self.out.capacity() + self.input.capacity();
+        size_of::<Self>() + size_of::<Forward>() + buffers + self.forward.cors_lines.capacity()
+    }
+
+    /// Takes what the upstream server has sent; appends what the client gets.
+    pub(crate) fn advance(&mut self, bytes: &[u8], framed: (&[u8], bool), out: &mut Vec<u8>) -> Step {
+        if self.reply.is_some() {
+            return self.advance_body(bytes, out);
+        }
+        // A head usually comes whole.
+        if self.input.is_empty() {
+            let used = match self.advance_head(bytes, framed, out) {
+                Ok(used) => used,
+                Err(step) => return step,
+            };
+            if self.reply.is_some() {
+                return self.advance_body(&bytes[used..], out);
+            }
+            self.input.extend_from_slice(&bytes[used..]);
+            return Step::More;
+        }
+        let mut all = std::mem::take(&mut self.input);
+        all.extend_from_slice(bytes);
+        match self.advance_head(&all, framed, out) {
+            Err(step) => step,
+            Ok(used) if self.reply.is_some() => self.advance_body(&all[used..], out),
+            Ok(used) => {
+                all.drain(..used);
+                self.input = all;
+                Step::More
+            }
+        }
+    }
+
+    /// Reads heads until one is final or the bytes end; returns how many bytes that used.
+    fn advance_head(&mut self, bytes: &[u8], framed: (&[u8], bool), out: &mut Vec<u8>) -> Result<usize, Step> {
+        let mut at = 0;
+        loop {
+            let Some(response) = self.reader.parse(&bytes[at..]).map_err(|_| Step::Broken)? else { return Ok(at) };
+            let head = &bytes[at..at + response.head_bytes];
+            at += response.head_bytes;
+            if !response.is_interim() {
+                let (date, close) = framed;
+                let close = close || !self.has_body_ended;
+                let reply = write_head(head, &response, &self.forward, (date, close), out);
+                self.reply = Some(reply.map_err(|_| Step::Broken)?);
+                return Ok(at);
+            }
+            self.advance_interim(head, &response, out)?;
+        }
+    }
+
+    fn advance_interim(&mut self, head: &[u8], response: &Response, out: &mut Vec<u8>) -> Result<(), Step> {
+        self.reader = Reader::new();
+        self.interim_count += 1;
+        if self.interim_count > MOST_INTERIM {
+            return Err(Step::Broken);
+        }
+        if self.forward.is_old { Ok(()) } else { write_interim(head, response, out).map_err(|_| Step::Broken) }
+    }
+
+    fn advance_body(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Step {
+        let Some(reply) = &mut self.reply else { return Step::Broken };
+        if reply.framing == Framing::Tunnel {
+            out.extend_from_slice(bytes);
+            self.content += bytes.len() as u64;
+            return Step::More;
+        }
+        let mut at = 0;
+        loop {
+            if reply.body.is_empty() {
+                break;
+            }
+            if at == bytes.len() {
+                return Step::More;
+            }
+            let Ok(piece) = reply.body.advance(&bytes[at..]) else { return Step::Broken };
+            let data = &bytes[at..][piece.data];
+            self.content += data.len() as u64;
+            if reply.framing != Framing::Chunked {
+                out.extend_from_slice(data);
+            } else if !data.is_empty() {
+                put_chunk(data, out);
+            }
+            at += piece.consumed;
+            if piece.is_end {
+                break;
+            }
+        }
+        if reply.framing == Framing::Chunked {
+            put_chunk(b"", out);
+        }
+        // What nobody has asked for would be taken for the next response.
+        let is_reusable = reply.is_reusable && at == bytes.len() && self.has_body_ended && self.unsent().is_empty();
+        Step::Done(is_reusable)
+    }
+
+    /// The upstream server has ended the connection; appends what the client gets.
+    pub(crate) fn end(&mut self, out: &mut Vec<u8>) -> Step {
+        match &self.reply {
+            Some(Reply { framing: Framing::Tunnel, .. }) => Step::Done(false),
+            Some(Reply { body: Body::UntilClose, framing, .. }) => {
+                if *framing == Framing::Chunked {
+                    put_chunk(b"", out);
+                }
+                Step::Done(false)
+            }
+            _ => Step::Broken,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::Asking;
+    use crate::rules::{Policy, Proxy, Upstream};
+    use crate::site::Client;
+    use landau_wire::http::{Limits, Parsed, request};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn exchange(head: &str) -> Exchange {
+        let head = head.replace('|', "\r\n");
+        let Ok(Parsed::Complete { request, .. }) = request::parse(head.as_bytes(), &Limits::default()) else {
+            panic!("{head}")
+        };
+        let proxy = Proxy {
+            upstream: Arc::new(Upstream::new("http://a").unwrap()),
+            line: 1,
+            path: None,
+            connect_timeout: Duration::ZERO,
+            response_timeout: Duration::ZERO,
+            idle_timeout: Duration::ZERO,
+            idle_connections: 0,
+            lines: b"X-Set: 1\r\n".to_vec(),
+            removed: vec!["X-Set".to_owned(), "Host".to_owned()],
+        };
+        let asking = Asking { peer: Client::default(), client: Client::default(), trusted: None };
+        let policy = (&Arc::new(Policy::default()), &Arc::new(proxy));
+        let forward = Forward::new(&request, b"/", policy, asking, false);
+        Exchange::new(Box::new(forward), head.clone().into_bytes())
+    }
+
+    #[test]
+    fn fields_are_set_and_removed() {
+        let exchange = exchange("GET / HTTP/1.1|Host: x|x_set: 2|Connection: X-Forwarded-Proto||");
+        let expected = "GET / HTTP/1.1|Via: 1.1 landau|X-Forwarded-Proto: http|X-Forwarded-Host: x|X-Set: 1||";
+        assert_eq!(exchange.unsent().escape_ascii().to_string(), expected.replace('|', "\\r\\n"));
+    }
+
+    /// However a response arrives, the client gets the same content, and the connection is judged alike.
+    #[test]
+    fn every_split_of_a_response_reads_alike() {
+        for (said, last, content) in [
+            (
+                &b"HTTP/1.1 103 E\r\nL: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"[..],
+                Step::Done(true),
+                5,
+            ),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloX", Step::Done(false), 5),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x\r\nde\r\n0\r\nT: u\r\n\r\n",
+                Step::Done(true),
+                5,
+            ),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcX", Step::Broken, 3),
+            (b"HTTP/1.1 200 OK\r\nX: y\r\n\r\nabc", Step::More, 3),
+            (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\nConnection: close\r\n\r\n", Step::Done(false), 0),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", Step::Broken, 0),
+        ] {
+            for cut in 0..=said.len() {
+                let mut exchange = exchange("GET / HTTP/1.1|Host: x||");
+                exchange.sent(exchange.unsent().len());
+                let mut out = Vec::new();
+                let mut step = exchange.advance(&said[..cut], (b"now", false), &mut out);
+                if step == Step::More {
+                    step = exchange.advance(&said[cut..], (b"now", false), &mut out);
+                } else if cut < said.len() {
+                    // What is left belongs to nothing.
+                    let is_early = step == last || (step, last) == (Step::Done(true), Step::Done(false));
+                    assert!(is_early, "{step:?} {cut} {}", said.escape_ascii());
+                    step = last;
+                }
+                let said = said.escape_ascii();
+                assert_eq!((step, exchange.content), (last, content), "{cut} {said}: {}", out.escape_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_is_framed_anew_at_any_split() {
+        let body = b"3;a=b\r\nabc\r\n00\r\nT: u\r\n\r\nGET /next";
+        for cut in 0..=body.len() {
+            let mut exchange = exchange("POST / HTTP/1.1|Host: x|Transfer-Encoding: chunked||");
+            let head = exchange.unsent().len();
+            let mut used = exchange.take_body(&body[..cut]).unwrap();
+            if used == cut {
+                used += exchange.take_body(&body[cut..]).unwrap();
+            }
+            let sent = String::from_utf8(exchange.unsent()[head..].to_vec()).unwrap();
+            let content: String = sent.split("\r\n").filter(|line| !line.bytes().all(|b| b.is_ascii_digit())).collect();
+            assert_eq!((&*content, used), ("abc", body.len() - "GET /next".len()), "{cut}: {sent:?}");
+            assert!(sent.ends_with("0\r\n\r\n") && !exchange.wants_body(), "{cut}: {sent:?}");
+        }
+        assert!(exchange("POST / HTTP/1.1|Host: x|Transfer-Encoding: chunked||").take_body(b"x").is_err());
+    }
+}

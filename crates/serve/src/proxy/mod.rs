@@ -1,0 +1,66 @@
+//! Passing requests on to upstream servers (a reverse proxy).
+//!
+//! No descriptor is involved here, and it does not matter how the client asks: a [`Forward`] is a request that the
+//! rules admit, written anew for the upstream server, and an [`Exchange`] turns what client and upstream server send
+//! into what the other one gets. The worker ([`crate::worker`]) moves the bytes.
+//!
+//! Nothing is passed on as it came. The request is written from what the parser understood, and the response from what
+//! was understood of it, so that the upstream server, this one and the client agree where each message ends. What is
+//! ambiguous is refused.
+
+mod exchange;
+mod pool;
+mod request;
+mod response;
+
+pub(crate) use exchange::{Exchange, Step};
+pub(crate) use pool::{Connection, Upstreams};
+pub(crate) use request::{Asking, Forward};
+
+/// Fields that are for one connection only (RFC 9110 section 7.6.1), in lower case.
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "upgrade",
+];
+
+/// Fields that say where a message ends, which are written anew.
+const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
+
+/// Returns whether a field is for one connection only, by its name or because the values of `Connection` name it.
+fn is_of_connection<'a>(name: &[u8], mut connection: impl Iterator<Item = &'a [u8]>) -> bool {
+    HOP_BY_HOP.iter().chain(&FRAMING).any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+        || connection.any(|value| options(value).any(|option| option.eq_ignore_ascii_case(name)))
+}
+
+/// Returns the options of a `Connection` field.
+fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
+}
+
+/// Writes a field line of the server's own.
+fn put(name: &str, value: &[u8], out: &mut Vec<u8>) {
+    line(name.as_bytes(), value, out);
+}
+
+/// Writes a field line.
+fn line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes content as a chunk, or the end of the chunks if it is empty.
+fn put_chunk(content: &[u8], out: &mut Vec<u8>) {
+    use std::io::Write;
+    // Writing to a vector cannot fail.
+    let _ = write!(out, "{:x}\r\n", content.len());
+    out.extend_from_slice(content);
+    out.extend_from_slice(b"\r\n");
+}

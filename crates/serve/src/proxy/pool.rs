@@ -1,0 +1,80 @@
+//! A worker's connections to upstream servers, and those of them that are kept for the next request.
+
+use crate::rules::Upstream;
+use std::sync::Arc;
+
+/// A connection to an upstream server.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) upstream: Arc<Upstream>,
+    /// The client whose request it has; `None` if it is kept for the next one.
+    pub(crate) client: Option<u32>,
+    /// Whether it is being established.
+    pub(crate) is_connecting: bool,
+    /// Whether it has had a request before this one.
+    pub(crate) is_reused: bool,
+}
+
+/// The connections of a worker, by their numbers in the table of connections.
+#[derive(Debug, Default)]
+pub(crate) struct Upstreams {
+    connections: Vec<Option<Box<Connection>>>,
+    /// Those that are kept, the latest one last.
+    idle: Vec<u32>,
+}
+
+impl Upstreams {
+    pub(crate) fn put(&mut self, number: u32, connection: Connection) {
+        let place = number as usize;
+        if place >= self.connections.len() {
+            self.connections.resize_with(place + 1, || None);
+        }
+        self.connections[place] = Some(Box::new(connection));
+    }
+
+    pub(crate) fn get(&mut self, number: u32) -> Option<&mut Connection> {
+        self.connections.get_mut(number as usize)?.as_deref_mut()
+    }
+
+    pub(crate) fn remove(&mut self, number: u32) -> Option<Box<Connection>> {
+        let connection = self.connections.get_mut(number as usize)?.take()?;
+        if connection.client.is_none() {
+            self.idle.retain(|idle| *idle != number);
+        }
+        Some(connection)
+    }
+
+    /// Takes the connection to an upstream server that was kept last, for a client.
+    pub(crate) fn take_idle(&mut self, upstream: &Upstream, client: u32) -> Option<u32> {
+        let connections = &mut self.connections;
+        let is_to = |number: &u32| {
+            connections.get(*number as usize).and_then(Option::as_ref).is_some_and(|own| *own.upstream == *upstream)
+        };
+        let at = self.idle.iter().rposition(is_to)?;
+        let number = self.idle.remove(at);
+        let connection = self.get(number)?;
+        (connection.client, connection.is_reused) = (Some(client), true);
+        Some(number)
+    }
+
+    /// Keeps a connection for the next request; returns false if `most` are kept already.
+    pub(crate) fn keep(&mut self, number: u32, most: usize) -> bool {
+        let Some(upstream) = self.get(number).map(|connection| connection.upstream.clone()) else { return false };
+        let is_same = |idle: &&u32| {
+            self.connections.get(**idle as usize).and_then(Option::as_ref).is_some_and(|own| own.upstream == upstream)
+        };
+        if self.idle.iter().filter(is_same).count() >= most {
+            return false;
+        }
+        if let Some(connection) = self.get(number) {
+            connection.client = None;
+        }
+        self.idle.push(number);
+        true
+    }
+
+    /// Returns the connections that are kept.
+    pub(crate) fn idle(&self) -> Vec<u32> {
+        self.idle.clone()
+    }
+}

@@ -1,0 +1,192 @@
+//! A request as the upstream server gets it.
+
+use super::{is_of_connection, line, options, put};
+use crate::rules::{Networks, Policy, Proxy, is_alike};
+use crate::site::Client;
+use landau_wire::http::head::write_decimal;
+use landau_wire::http::{BodyLength, Field, Method, Request, Version};
+use std::sync::Arc;
+
+/// Fields of the client's request that say who asks. Clients that are no trusted proxies could invent them.
+const IDENTITY: [&str; 5] = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-IP", "Forwarded"];
+
+/// What the server calls itself in `Via`.
+const VIA: &[u8] = b"1.1 landau";
+
+/// A request that is passed on.
+#[derive(Debug)]
+pub(crate) struct Forward {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) proxy: Arc<Proxy>,
+    /// Who asks.
+    pub(crate) client: Client,
+    /// The length of the client's head.
+    pub(crate) head_bytes: usize,
+    pub(crate) method: Method,
+    /// Whether the client speaks HTTP/1.0, which has no chunks and no interim responses.
+    pub(crate) is_old: bool,
+    /// Whether the client's connection ends after the response, as far as the request says.
+    pub(crate) close: bool,
+    /// Whether the client asks for another protocol.
+    pub(crate) is_upgrade: bool,
+    pub(crate) body: BodyLength,
+    /// The head for the upstream server.
+    pub(crate) head: Vec<u8>,
+    /// The field lines of the response by which scripts of other sites may read it.
+    pub(crate) cors_lines: Vec<u8>,
+}
+
+/// Who asks, and which proxies may say so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    /// Who is connected.
+    pub(crate) peer: Client,
+    /// For whom that one asks.
+    pub(crate) client: Client,
+    pub(crate) trusted: Option<&'a Networks>,
+}
+
+impl Forward {
+    /// Writes a request anew. `clean` is its path as the rules see it; the policy has a proxy.
+    pub(crate) fn new(
+        request: &Request<'_>,
+        clean: &[u8],
+        (policy, proxy): (&Arc<Policy>, &Arc<Proxy>),
+        asking: Asking<'_>,
+        close: bool,
+    ) -> Self {
+        let is_upgrade = is_upgrade(request);
+        let mut head = Vec::with_capacity(512 + request.head_bytes());
+        head.extend_from_slice(request.method_name());
+        head.push(b' ');
+        proxy.write_target(request.path(), clean, &mut head);
+        head.extend_from_slice(b" HTTP/1.1\r\n");
+        if !proxy.removes(b"Host") {
+            put("Host", host(request, proxy), &mut head);
+        }
+        write_fields(request, proxy, asking, &mut head);
+        write_framing(request, is_upgrade, &mut head);
+        head.extend_from_slice(&proxy.lines);
+        head.extend_from_slice(b"\r\n");
+        let mut cors_lines = Vec::new();
+        if let Some(cors) = &policy.cors {
+            cors.write(crate::answer::value_of(request, "Origin"), &mut cors_lines);
+        }
+        Self {
+            policy: policy.clone(),
+            proxy: proxy.clone(),
+            client: asking.client,
+            head_bytes: request.head_bytes(),
+            method: request.method(),
+            is_old: request.version() == Version::Http10,
+            close,
+            is_upgrade,
+            body: request.body(),
+            head,
+            cors_lines,
+        }
+    }
+
+    /// Returns whether the request may be sent a second time (RFC 9110 section 9.2.2).
+    pub(crate) fn is_idempotent(&self) -> bool {
+        matches!(self.method, Method::Get | Method::Head | Method::Options | Method::Put | Method::Delete)
+    }
+}
+
+/// Returns the host that the client asked for; a client of HTTP/1.0 need not say.
+fn host<'a>(request: &Request<'a>, proxy: &'a Proxy) -> &'a [u8] {
+    request.host().filter(|host| !host.is_empty()).unwrap_or(proxy.upstream.authority.as_bytes())
+}
+
+/// Returns whether a request asks for a WebSocket. Other protocols are not passed on: with `h2c`, what follows would be
+/// requests that no rule has judged.
+fn is_upgrade(request: &Request<'_>) -> bool {
+    let is_named = request
+        .lines(Field::Connection)
+        .any(|value| options(value).any(|option| option.eq_ignore_ascii_case(b"upgrade")));
+    is_named
+        && request.version() == Version::Http11
+        && request.method() == Method::Get
+        && request.body() == BodyLength::Bytes(0)
+        && crate::answer::value_of(request, "Upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
+}
+
+/// Writes the client's fields that are for the upstream server, and those that say who asks.
+fn write_fields(request: &Request<'_>, proxy: &Proxy, asking: Asking<'_>, head: &mut Vec<u8>) {
+    let is_trusted = asking.trusted.is_some_and(|trusted| trusted.has(asking.peer.peer));
+    let mut via = Vec::new();
+    for (name, value) in request.fields() {
+        if name.eq_ignore_ascii_case(b"Via") {
+            via.extend_from_slice(value);
+            via.extend_from_slice(b", ");
+        } else if !is_left_out(name, request, is_trusted) && !proxy.removes(name) {
+            line(name, value, head);
+        }
+    }
+    via.extend_from_slice(VIA);
+    let own = |name: &str, value: &[u8], head: &mut Vec<u8>| {
+        if !proxy.removes(name.as_bytes()) {
+            put(name, value, head);
+        }
+    };
+    own("Via", &via, head);
+    let said = |name: &str| is_trusted && request.fields().any(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
+    let chain = chain(request, is_trusted, asking.peer);
+    if !chain.is_empty() {
+        own("X-Forwarded-For", &chain, head);
+    }
+    if !said("X-Forwarded-Proto") {
+        own("X-Forwarded-Proto", if asking.peer.is_tls { b"https" } else { b"http" }, head);
+    }
+    if !said("X-Forwarded-Host")
+        && let Some(host) = request.host()
+    {
+        own("X-Forwarded-Host", host, head);
+    }
+}
+
+/// Returns whether a field of the client's request is not passed on: it is for one connection only, or written anew.
+fn is_left_out(name: &[u8], request: &Request<'_>, is_trusted: bool) -> bool {
+    let is_identity = IDENTITY.iter().any(|own| is_alike(own.as_bytes(), name));
+    // From a trusted proxy, the others stay as they are.
+    let is_rewritten = is_identity && (!is_trusted || is_alike(b"X-Forwarded-For", name));
+    // A client of HTTP/1.0 does not wait for an interim response.
+    let is_meaningless = request.version() == Version::Http10 && name.eq_ignore_ascii_case(b"Expect");
+    is_rewritten
+        || is_meaningless
+        || name.eq_ignore_ascii_case(b"Host")
+        || is_of_connection(name, request.lines(Field::Connection))
+}
+
+/// Returns the clients and proxies that the request has come through: those that a trusted proxy has named, and who is
+/// connected here. A client of a Unix socket has no address.
+fn chain(request: &Request<'_>, is_trusted: bool, peer: Client) -> Vec<u8> {
+    let mut chain = Vec::new();
+    let named = request.fields().filter(|(name, _)| is_trusted && name.eq_ignore_ascii_case(b"X-Forwarded-For"));
+    let own = peer.peer.map(|peer| peer.to_string());
+    let values = named.map(|(_, value)| value).chain(own.iter().map(String::as_bytes));
+    for value in values.filter(|value| !value.is_empty()) {
+        if !chain.is_empty() {
+            chain.extend_from_slice(b", ");
+        }
+        chain.extend_from_slice(value);
+    }
+    chain
+}
+
+/// Writes how long the body is, and what the connection is to become.
+fn write_framing(request: &Request<'_>, is_upgrade: bool, head: &mut Vec<u8>) {
+    match request.body() {
+        BodyLength::Chunked => put("Transfer-Encoding", b"chunked", head),
+        BodyLength::Bytes(0) if !request.has(Field::ContentLength) => {}
+        BodyLength::Bytes(length) => {
+            head.extend_from_slice(b"Content-Length: ");
+            write_decimal(length, head);
+            head.extend_from_slice(b"\r\n");
+        }
+    }
+    if is_upgrade {
+        put("Connection", b"Upgrade", head);
+        put("Upgrade", b"websocket", head);
+    }
+}

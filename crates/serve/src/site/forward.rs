@@ -1,0 +1,93 @@
+//! Requests that are passed on to an upstream server: which they are, and how they are answered where that fails.
+
+use super::entry::{Entry, Ruled};
+use super::{Client, Site};
+use crate::answer::{Answer, RuledFailure, value_of};
+use crate::log::Asked;
+use crate::proxy::{Asking, Forward};
+use crate::rules::Policy;
+use crate::send_buffers::SendBuffers;
+use landau_wire::http::{Form, Limits, Method, Parsed, Request, Status, date, request, target};
+
+impl Site {
+    /// Returns whether the rules pass a request on, whatever its method. A preflight is answered here if the rules say
+    /// which sites may read.
+    #[cold]
+    pub(crate) fn is_forwarded(&mut self, request: &Request<'_>) -> bool {
+        // Nobody else may learn what the fields of a request are (RFC 9110 section 9.3.8), or open a tunnel.
+        if matches!(request.method(), Method::Trace | Method::Connect) || request.form() == Form::Asterisk {
+            return false;
+        }
+        let Some(rules) = self.folder.rules().filter(|rules| rules.forwards()) else { return false };
+        let Ok(target) = target::clean(request.path(), &mut self.buffer) else { return false };
+        rules.policy(target.path).is_some_and(|policy| policy.forwards() && !is_preflight(request, &policy))
+    }
+
+    /// Writes a request anew for the upstream server, for the worker to take it.
+    #[cold]
+    pub(super) fn forward(&mut self, ruled: &Ruled, request: &Request<'_>, client: Client) {
+        self.forward = None;
+        let Some(proxy) = &ruled.policy.proxy else { return };
+        let Ok(target) = target::clean(request.path(), &mut self.buffer) else { return };
+        let asking = Asking { peer: self.client, client, trusted: self.forwarded_from.as_ref() };
+        let close = !request.keep_alive();
+        let forward = Forward::new(request, target.path, (&ruled.policy, proxy), asking, close);
+        self.forward = Some(Box::new(forward));
+    }
+
+    /// Returns the date of a response.
+    pub(crate) fn date(&self) -> [u8; date::DATE_BYTES] {
+        self.date
+    }
+
+    /// Answers a request that could not be passed on, or whose response cannot: its page, if it has one. `head` is the
+    /// client's.
+    #[cold]
+    pub(crate) fn fail_forward(
+        &mut self,
+        forward: &Forward,
+        (head, limits): (&[u8], &Limits),
+        (status, close): (Status, bool),
+        send_buffers: &mut SendBuffers,
+    ) {
+        // It was complete and valid before.
+        let Ok(Parsed::Complete { request, .. }) = request::parse(head, limits) else { return };
+        let (policy, close) = (&forward.policy, close || forward.close || self.closing);
+        let page = self.error_page(status, policy, &request);
+        let failure = RuledFailure { status, page: page.as_deref().filter(|page| !page.is_forward()), realm: None };
+        let mut answer = Answer::new(&request, self.date, close, send_buffers);
+        answer.ruled_failure(&failure, policy, &request, forward.client);
+        self.finish_forward(forward, (head, limits), status, send_buffers.content);
+    }
+
+    /// Counts and logs the response to a request that was passed on; `content` is how much of it was sent.
+    pub(crate) fn finish_forward(
+        &mut self,
+        forward: &Forward,
+        (head, limits): (&[u8], &Limits),
+        status: Status,
+        content: u64,
+    ) {
+        self.count(status);
+        if let Some(log) = &mut self.log
+            && let Ok(Parsed::Complete { request, .. }) = request::parse(head, limits)
+        {
+            log.peer = forward.client.peer;
+            log.line(Asked::Request(&request), status, content);
+        }
+    }
+}
+
+/// Returns whether a request asks what another site may do, and the rules say that.
+fn is_preflight(request: &Request<'_>, policy: &Policy) -> bool {
+    policy.cors.is_some()
+        && request.method() == Method::Options
+        && value_of(request, "Access-Control-Request-Method").is_some()
+}
+
+impl Entry {
+    /// Returns whether requests for the path are passed on.
+    pub(crate) fn is_forward(&self) -> bool {
+        matches!(self.without_rules(), Self::Forward)
+    }
+}
