@@ -166,6 +166,8 @@ impl<'a> Answer<'a> {
             Entry::Redirect { location, status } => self.redirect(location, *status, request),
             Entry::Listing(listing) => self.listing(listing, request),
             Entry::Failure(status) => self.failure(*status),
+            // Unreachable: it is listed first.
+            Entry::Directory => self.failure(Status::INTERNAL_SERVER_ERROR),
             // Unreachable: such requests are passed on.
             Entry::Forward => self.failure(Status::BAD_GATEWAY),
             Entry::Ruled(ruled) => self.ruled(&ruled.entry, &ruled.policy, request, client, now_s),

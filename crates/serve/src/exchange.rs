@@ -223,6 +223,34 @@ mod tests {
     use crate::site::Folder;
     use std::sync::Arc;
 
+    /// A directory was listed before the rules judged who asks, and there was no bound for the listings that wait.
+    #[test]
+    fn only_those_who_may_read_a_directory_have_it_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..99 {
+            std::fs::create_dir_all(folder.path().join(format!("a/{number}"))).unwrap();
+        }
+        let path = folder.path().join("serve.toml");
+        std::fs::write(&path, "[[rule]]\npath = '/b/'\n[[rule]]\npath = '/a/98/'\ndeny = 'unix'\n").unwrap();
+        let rules = crate::rules::LiveRules::read(&path, &[], |_| Vec::new()).unwrap();
+        let config = Config { rules: Some(Arc::new(rules)), ..Config::new(folder.path()) };
+        let waker = landau_reactor::Waker::new().unwrap();
+        let folder = Folder::new(&config, Arc::default(), false).unwrap();
+        let mut site = Site::new(&config, folder, Counters::default(), None, waker);
+        let mut ask = |number: u32| {
+            let request = format!("GET /a/{number}/ HTTP/1.1\r\nHost: x\r\n\r\n");
+            let mut send_buffers = SendBuffers::default();
+            let (_, after) = answer(&mut site, &config, request.as_bytes(), &mut Scan::default(), &mut send_buffers);
+            let status = String::from_utf8_lossy(send_buffers.bytes.get(9..12).unwrap_or_default()).into_owned();
+            (status, matches!(after, After::LookUp { .. }))
+        };
+        // The client has no address.
+        assert_eq!((ask(98), ask(0)), (("403".to_owned(), false), (String::new(), true)));
+        let last = (1..98).map(&mut ask).find(|(_, waits)| !waits);
+        assert_eq!(last, Some(("503".to_owned(), false)), "they wait without a bound");
+        assert_eq!(ask(0), (String::new(), true), "it is being made");
+    }
+
     /// Responses that a client does not read are buffered, so they must be limited.
     #[test]
     fn buffered_responses_are_bounded() {

@@ -27,6 +27,8 @@ pub(crate) enum Entry {
     },
     /// A directory's listing.
     Listing(Listing),
+    /// A directory to be listed, for those who may read it.
+    Directory,
     /// An error.
     Failure(Status),
     /// The path of an upstream server, which the policy names.
@@ -169,6 +171,11 @@ impl Entry {
         matches!(self.without_rules(), Self::Failure(Status::SERVICE_UNAVAILABLE))
     }
 
+    /// Returns whether it is a directory that is to be listed.
+    pub(crate) fn is_directory(&self) -> bool {
+        matches!(self.without_rules(), Self::Directory)
+    }
+
     /// Returns whether it is an error.
     pub(crate) fn is_failure(&self) -> bool {
         matches!(self.without_rules(), Self::Failure(_))
@@ -181,7 +188,7 @@ impl Entry {
                 Self::File { forms, .. } => forms.iter().flatten().map(Form::cost).sum(),
                 Self::Redirect { location, .. } => location.len(),
                 Self::Listing(listing) => listing.html.len() + listing.json.len(),
-                Self::Failure(_) | Self::Forward => 0,
+                Self::Directory | Self::Failure(_) | Self::Forward => 0,
                 Self::Ruled(ruled) => {
                     let own = size_of::<Ruled>() + ruled.access.len() * size_of::<Access>();
                     own + ruled.policy.own_bytes() + ruled.entry.cost()

@@ -26,6 +26,9 @@ const LOGINS: usize = 32;
 /// Each may look at every entry of a large directory, and one directory has 60 of them.
 const PAGES: usize = 16;
 
+/// The most pages of listings that wait, of each worker: there is one in the default order for each directory.
+const LISTINGS: usize = 64;
+
 /// The most files that wait to be compressed, of each worker: further ones are sent as they are. Each may hold a
 /// descriptor of those reserved for files.
 const JOBS: usize = 16;
@@ -70,7 +73,7 @@ pub(super) struct Made {
 pub(super) enum Product {
     /// What a path stands for, and what the look-up went by.
     Entry(lookup::View, Entry),
-    /// The same of a page of a listing that is not the default.
+    /// The same of a page of a listing.
     Page(lookup::View, Entry),
     /// Whether a login is right.
     Login(bool),
@@ -155,12 +158,13 @@ impl Finder {
         self.note(key, is_ordered)
     }
 
-    /// Has a page of a directory listed, likewise. Returns false also if too many pages wait that are not the default.
+    /// Has a page of a directory listed, likewise. Returns false also if too many wait, of those that are not the
+    /// default fewer.
     pub(super) fn list(&mut self, key: &[u8], site: Option<&str>, path: &[u8], page: View) -> bool {
         let order = Order { key: key.into(), task: Task::List(Place::new(site, path), page) };
-        let is_default = page == View::default();
-        let is_ordered = (is_default || self.page_count < PAGES) && self.listers.order(order, 1, &self.shared);
-        self.page_count += usize::from(is_ordered && !is_default);
+        let most = if page == View::default() { LISTINGS } else { PAGES };
+        let is_ordered = self.page_count < most && self.listers.order(order, 1, &self.shared);
+        self.page_count += usize::from(is_ordered);
         self.note(key, is_ordered)
     }
 
@@ -243,7 +247,7 @@ impl Shared {
             Task::LookUp(place, follows) => self.look_up(&place, follows),
             Task::List(Place { site, path }, page) => {
                 let (view, entry) = self.folder.list(site.as_deref(), &path, page);
-                if page == View::default() { Product::Entry(view, entry) } else { Product::Page(view, entry) }
+                Product::Page(view, entry)
             }
             Task::Compress(job) => Product::Compressed(job.run()),
             Task::Verify(auth, login) => Product::Login(auth.users.verify(&login)),

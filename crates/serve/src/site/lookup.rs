@@ -55,8 +55,6 @@ type Opened = (OwnedFd, FileStatus);
 #[derive(Debug)]
 pub(crate) enum Looked {
     Entry(Rc<Entry>),
-    /// It is a directory to be listed, which takes longer.
-    Listing,
     /// The file system is not local, and another thread is to look up.
     Remote,
 }
@@ -160,7 +158,7 @@ impl Folder {
         match (found, known) {
             (Ok(Found::Same), Some(known)) => Looked::Entry(known),
             (Ok(Found::Entry(entry)), _) => Looked::Entry(Rc::new(look_up.with_rules(entry))),
-            (Ok(Found::Listing), _) => Looked::Listing,
+            (Ok(Found::Listing), _) => Looked::Entry(Rc::new(look_up.with_rules(Entry::Directory))),
             // Unreachable: nothing was known.
             (Ok(Found::Same), None) => Looked::Entry(Rc::new(Entry::Failure(Status::INTERNAL_SERVER_ERROR))),
             (Err(error), _) => Looked::Entry(Rc::new(look_up.with_rules(failure(error)))),

@@ -220,10 +220,12 @@ impl Site {
         };
         let status = match found {
             Ok(Some(entry)) => match &*entry {
-                Entry::Ruled(_) | Entry::Listing(_) => match self.answer_rarely(&entry, request, close, send_buffers) {
-                    Some(status) => status,
-                    None => return false,
-                },
+                Entry::Ruled(_) | Entry::Listing(_) | Entry::Directory => {
+                    match self.answer_rarely(&entry, request, close, send_buffers) {
+                        Some(status) => status,
+                        None => return false,
+                    }
+                }
                 entry => {
                     Answer::new(request, self.date, close, send_buffers).entry(entry, request, self.client, self.now_s)
                 }
@@ -278,13 +280,15 @@ impl Site {
         }
     }
 
-    /// Returns the page of a listing that the query asks for, or `None` if another thread makes it; what is no listing,
-    /// as it is.
+    /// Returns the page of a listing that the query asks for, or `None` if another thread makes it; what is no
+    /// directory, as it is.
     fn page(&mut self, entry: &Rc<Entry>, request: &Request<'_>) -> Result<Option<Rc<Entry>>, Status> {
         let mut parts = request.path().splitn(2, |&byte| byte == b'?');
         let (raw, query) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let page = listing::View::of_query(query);
-        if page == listing::View::default() || !matches!(entry.without_rules(), Entry::Listing(_)) {
+        // On a file system that is not local, the thread that looks up has made the default one.
+        let is_made = page == listing::View::default() && matches!(entry.without_rules(), Entry::Listing(_));
+        if is_made || !matches!(entry.without_rules(), Entry::Listing(_) | Entry::Directory) {
             return Ok(Some(entry.clone()));
         }
         let site = self.site(request)?;
@@ -601,8 +605,7 @@ impl Site {
         }
         // What is missing, an index file included, may be in a new directory: the previous one may be half removed.
         let is_missing = match &looked {
-            Looked::Entry(entry) => entry.is_failure(),
-            Looked::Listing => true,
+            Looked::Entry(entry) => entry.is_failure() || entry.is_directory(),
             Looked::Remote => false,
         };
         if is_missing && follow_root(&self.folder, &mut self.change_count, &mut self.cache, &mut self.hosts) {
@@ -617,7 +620,6 @@ impl Site {
                 }
                 return Ok(Found::Entry(entry));
             }
-            Looked::Listing => self.finder.list(key, site, target.path, listing::View::default()),
             Looked::Remote => {
                 self.counters.remote_look_ups().add(1);
                 self.finder.look_up(key, site, target.path, follows)
