@@ -115,6 +115,21 @@ impl Error {
         self.errno == libc::EPERM
     }
 
+    /// Returns whether there is already what should be new (EEXIST).
+    pub const fn is_existing(self) -> bool {
+        self.errno == libc::EEXIST
+    }
+
+    /// Returns whether a table has no place left (E2BIG).
+    pub const fn is_too_big(self) -> bool {
+        self.errno == libc::E2BIG
+    }
+
+    /// Returns whether there is no such process or thread (ESRCH).
+    pub const fn is_no_process(self) -> bool {
+        self.errno == libc::ESRCH
+    }
+
     /// Returns whether the system does not have the call (ENOSYS).
     pub const fn is_unsupported(self) -> bool {
         self.errno == libc::ENOSYS

@@ -10,6 +10,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod boot;
+pub mod bpf;
 pub mod bytes;
 pub mod child;
 pub mod clock;
@@ -46,6 +47,7 @@ pub mod signal;
 pub mod sleepers;
 pub mod socket;
 pub mod stream;
+pub mod syscalls;
 pub mod system;
 pub mod thread;
 pub mod timerfd;

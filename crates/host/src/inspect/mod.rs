@@ -1,12 +1,16 @@
 //! The network architecture of a running server, from outside: what serves a connection.
 //!
-//! Evidence is `/proc` alone: nothing is traced or stopped, and no privilege is needed beyond that of the server's
-//! user.
-//! [`inspect`] samples the server during a window (`sample`), and the rules (`rules`) name the architecture only if
-//! the window shows what no other one does. Otherwise the answer is that it cannot be told, with the reason.
+//! [`inspect`] samples `/proc` during a window (`sample`), which needs no privilege beyond that of the server's user,
+//! and the rules (`rules`) name the architecture only if the window shows what no other one does. Otherwise the answer
+//! is that it cannot be told, with the reason. Where the user may, system calls are traced as well (`trace`): the
+//! rules for these (`traced`) decide more, and the calls themselves (`account`) say how the server sends.
 
+mod account;
+mod calls;
 mod rules;
 mod sample;
+mod trace;
+mod traced;
 mod wait;
 
 use crate::demand::Demand;
@@ -17,11 +21,17 @@ use sample::{Listener, Sample, Sampler, Sockets, sockets_of, table};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
+use trace::Trace;
+use trace::probes::Probes;
 
+pub use account::{Account, Call};
 pub use rules::Architecture;
 
 /// The version of the answer as JSON; docs/inspect.md describes it.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
+
+/// Calls are counted in one of so many periods between samples.
+const SLICES: usize = 4;
 
 /// The time between samples, unless a sample costs more than a tenth of it.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -36,6 +46,16 @@ pub enum Target {
     Pid(u32),
     /// The server that listens on a TCP port in the network namespace of this process.
     Port(u16),
+}
+
+/// What an answer is based on, besides `/proc`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// Nothing: grade 1.
+    Proc,
+    /// System calls and the lives of tasks, counted by BPF programs at the kernel's tracepoints: grade 2.
+    Bpf,
 }
 
 /// Why nothing could be inspected.
@@ -62,6 +82,9 @@ pub enum Error {
         /// The programs with their process identifiers.
         owners: String,
     },
+    /// System calls cannot be traced as asked.
+    #[error("cannot trace system calls: {0}; without --evidence, /proc is read alone")]
+    Refused(String),
     /// The server ended during the window.
     #[error("process {0} ended during the window")]
     Ended(u32),
@@ -100,11 +123,13 @@ pub struct Inspection {
     pub confidence: Confidence,
     /// The rule that decided, or that could not.
     pub rule: &'static str,
-    /// The grade of the evidence: 1, `/proc` alone.
+    /// The grade of the evidence: 1, `/proc` alone; 2, tracepoints as well.
     pub evidence_grade: u8,
+    /// What the evidence was collected by.
+    pub evidence_by: Evidence,
     /// What the rule is based on, as sentences.
     pub evidence: Vec<String>,
-    /// How the server waits: `epoll`, `io_uring`, `poll`, `select`, or `blocking`.
+    /// How the server waits: `epoll`, `io_uring`, `poll`, `select`, `sigio`, `aio`, or `blocking`.
     pub mechanism: Vec<&'static str>,
     /// Whether epoll watches the connections edge-triggered; none if it watches none, or that cannot be seen.
     pub is_edge_triggered: Option<bool>,
@@ -116,6 +141,8 @@ pub struct Inspection {
     pub samples: usize,
     /// The length of the window in seconds.
     pub window_s: f64,
+    /// What was counted; none with `/proc` alone.
+    pub traced: Option<Account>,
     /// What could not be seen, and why.
     pub unseen: Vec<Unread>,
     /// What the architecture means for growth.
@@ -146,76 +173,189 @@ struct Server {
     listeners: BTreeSet<Listener>,
 }
 
-/// Samples a server for the length of the window, or until `is_over`, and says which architecture it has.
+/// What a window showed.
+#[derive(Debug, Default)]
+struct Seen {
+    samples: Vec<Sample>,
+    window: Duration,
+    is_edge_triggered: Option<bool>,
+    is_signal_driven: bool,
+    /// Threads that wait for events of the server's sockets.
+    watchers: BTreeSet<u32>,
+    trace: Option<Trace>,
+    /// Why calls were not traced.
+    refused: Option<String>,
+}
+
+/// Samples a server for the length of the window, or until `is_over`, and says which architecture it has. Without
+/// `evidence`, system calls are traced where this user may.
 ///
 /// # Errors
 ///
-/// [`Error`] if there is no such server, its descriptors may not be read, or it ends.
-pub fn inspect(root: &Root, target: Target, window: Duration, is_over: impl Fn() -> bool) -> Result<Inspection, Error> {
+/// [`Error`] if there is no such server, its descriptors may not be read, it ends, or the evidence asked for cannot be
+/// had.
+pub fn inspect(
+    root: &Root,
+    target: Target,
+    window: Duration,
+    evidence: Option<Evidence>,
+    is_over: impl Fn() -> bool,
+) -> Result<Inspection, Error> {
     let server = find(root, target)?;
+    let mut seen = Seen::default();
+    let mut probes = None;
+    if evidence != Some(Evidence::Proc) {
+        match attach(root, &server) {
+            Ok(attached) => probes = Some(attached),
+            Err(why) if evidence.is_some() => return Err(Error::Refused(why)),
+            Err(why) => seen.refused = Some(why),
+        }
+    }
     let mut sampler = Sampler::new(root, server.owners.clone(), server.listeners.clone());
-    let (mut samples, mut checked, mut edge) = (Vec::<Sample>::new(), 0, None);
+    let mut checked = 0;
     let began = Instant::now();
-    while samples.len() < 2 || (began.elapsed() < window && !is_over()) {
+    while seen.samples.len() < 2 || (began.elapsed() < window && !is_over()) {
         let (sample, cost) = sampler.take();
         let held = |process: &sample::Process| process.connections.as_ref().map_or(0, BTreeSet::len);
         if let Some(most) =
             sample.processes.iter().max_by_key(|process| held(process)).filter(|one| held(one) > checked)
         {
-            (checked, edge) = (2 * held(most), sampler.is_edge_triggered(most).or(edge));
+            checked = 2 * held(most);
+            seen.is_edge_triggered = sampler.is_edge_triggered(most).or(seen.is_edge_triggered);
+            seen.is_signal_driven |= sampler.is_signal_driven(most);
         }
-        samples.push(sample);
-        std::thread::sleep(PERIOD.max(cost * 9));
+        let period = PERIOD.max(cost * 9);
+        if let Err(why) = wait(probes.as_mut(), &mut sampler, &sample, seen.samples.len(), period) {
+            (probes, seen.refused) = (None, Some(why));
+        }
+        seen.samples.push(sample);
     }
     if !table(root).contains_key(&server.pid) {
         return Err(Error::Ended(server.pid));
     }
-    Ok(answer(root, &server, &samples, began.elapsed(), edge))
+    seen.window = began.elapsed();
+    seen.watchers = seen.samples.last().map_or_else(BTreeSet::new, |last| sampler.watchers(last));
+    match probes.map(Probes::finish).transpose() {
+        Ok(trace) => seen.trace = trace,
+        Err(why) => seen.refused = Some(why),
+    }
+    match (&seen.refused, evidence) {
+        (Some(why), Some(Evidence::Bpf)) => Err(Error::Refused(why.clone())),
+        _ => Ok(answer(root, &server, seen)),
+    }
 }
 
-fn answer(root: &Root, server: &Server, samples: &[Sample], window: Duration, edge: Option<bool>) -> Inspection {
+fn attach(root: &Root, server: &Server) -> Result<Probes, String> {
+    let network = root.link(&format!("proc/{}/ns/net", server.pid));
+    let network = network.and_then(|link| link.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok());
+    let network = network.ok_or_else(|| format!("the network namespace of process {} cannot be read", server.pid))?;
+    Probes::attach(root, &server.ports(), network)
+}
+
+/// Waits for the next sample. Calls are counted meanwhile in some of the periods; the first follows all tasks.
+fn wait(
+    probes: Option<&mut Probes>,
+    sampler: &mut Sampler,
+    sample: &Sample,
+    index: usize,
+    period: Duration,
+) -> Result<(), String> {
+    let Some(probes) = probes else {
+        std::thread::sleep(period);
+        return Ok(());
+    };
+    let mut is_new = probes.follow(&sample.processes)?;
+    // A thread that nobody followed yet may have made another one meanwhile.
+    for _ in 0..FOLLOWS {
+        is_new = is_new && index == 0 && probes.follow(&sampler.take().0.processes)?;
+    }
+    if index % SLICES == 0 {
+        probes.resume()?;
+    }
+    std::thread::sleep(period);
+    probes.pause();
+    Ok(())
+}
+
+/// The most times that the tasks of a server are listed at the start.
+const FOLLOWS: usize = 5;
+
+fn answer(root: &Root, server: &Server, seen: Seen) -> Inspection {
+    let samples = &seen.samples[..];
     let mut decision = rules::decide(samples);
     if root.sysctl("kernel.randomize_va_space").as_deref() == Some("0") {
         decision = decision.without_random_stacks();
     }
+    if let Some(trace) = &seen.trace {
+        decision = traced::Window { trace, samples, watchers: &seen.watchers }.decide(decision);
+    }
+    let account = seen.trace.as_ref().map(account::account);
     let listeners: Vec<(String, u64)> = server.listeners.iter().map(|one| (one.address.clone(), one.inode)).collect();
-    let ports: BTreeSet<u16> = server.listeners.iter().map(|listener| listener.port).collect();
     let most = counts(samples);
     let architecture = decision.architecture;
-    let mechanism = architecture.map_or(Vec::new(), |one| rules::mechanisms(samples, one));
-    let name = |one: &Architecture| one.about();
-    let between = decision.candidates.iter().map(name).collect::<Vec<_>>().join("; or ");
-    let sentence = match architecture {
-        Some(one) => one.about().to_owned(),
-        None if between.is_empty() => format!("cannot tell: {}", decision.rule),
-        None => format!("cannot tell: {between}"),
-    };
+    let mechanism = architecture.map_or(Vec::new(), |one| mechanism(&seen, one, account.as_ref()));
+    let watched = account.as_ref().and_then(|account| account.is_edge_triggered).or(seen.is_edge_triggered);
+    let unseen = unseen(&seen, &decision, account.as_ref());
     let limit = architecture.and_then(|one| nearest_limit(root, decision.busiest.unwrap_or(server.pid), one));
     Inspection {
         schema: SCHEMA,
         pid: server.pid,
         program: server.program.clone(),
-        ports: ports.into_iter().collect(),
+        ports: server.ports(),
         architecture,
-        sentence,
+        sentence: sentence(&decision),
         confidence: match architecture {
             None => Confidence::None,
-            Some(_) if most.connections + most.waiting >= MANY => Confidence::High,
+            Some(_) if is_many(&most, account.as_ref()) => Confidence::High,
             Some(_) => Confidence::Medium,
         },
         candidates: decision.candidates,
         rule: decision.rule,
-        evidence_grade: 1,
+        evidence_grade: if account.is_some() { 2 } else { 1 },
+        evidence_by: if account.is_some() { Evidence::Bpf } else { Evidence::Proc },
         evidence: decision.evidence,
-        is_edge_triggered: edge.filter(|_| mechanism.contains(&"epoll")),
+        is_edge_triggered: watched.filter(|_| mechanism.contains(&"epoll")),
         mechanism,
         acceptance: rules::acceptance(samples, &listeners, architecture),
         most,
         samples: samples.len(),
-        window_s: window.as_secs_f64(),
-        unseen: unseen(samples, decision.advice.as_deref()),
+        window_s: seen.window.as_secs_f64(),
+        traced: account,
+        unseen,
         growth: architecture.map(|one| growth(one).to_owned()),
         limit,
+    }
+}
+
+fn sentence(decision: &rules::Decision) -> String {
+    let name = |one: &Architecture| one.about();
+    let between = decision.candidates.iter().map(name).collect::<Vec<_>>().join("; or ");
+    match decision.architecture {
+        Some(one) => one.about().to_owned(),
+        None if between.is_empty() => format!("cannot tell: {}", decision.rule),
+        None => format!("cannot tell: {between}"),
+    }
+}
+
+/// Returns whether enough connections were seen for an answer of high confidence.
+fn is_many(most: &Counts, account: Option<&Account>) -> bool {
+    most.connections + most.waiting >= MANY || account.is_some_and(|account| account.established >= 4 * MANY as u64)
+}
+
+/// Returns how the tasks that serve wait.
+fn mechanism(seen: &Seen, architecture: Architecture, account: Option<&Account>) -> Vec<&'static str> {
+    if seen.is_signal_driven {
+        return vec!["sigio"];
+    }
+    let by_proc = rules::mechanisms(&seen.samples, architecture);
+    let is_blocking = |trace: &Trace| {
+        let mut serving = trace.tasks.values().filter(|task| task.visits() > 0).peekable();
+        serving.peek().is_some() && serving.all(|task| task.waits == 0)
+    };
+    match account {
+        Some(_) if !architecture.is_asynchronous() && seen.trace.as_ref().is_some_and(is_blocking) => vec!["blocking"],
+        Some(account) if architecture.is_asynchronous() && !account.waits.is_empty() => account.waits.clone(),
+        _ => by_proc,
     }
 }
 
@@ -232,13 +372,13 @@ fn counts(samples: &[Sample]) -> Counts {
     }
 }
 
-fn unseen(samples: &[Sample], advice: Option<&str>) -> Vec<Unread> {
+fn unseen(seen: &Seen, decision: &rules::Decision, account: Option<&Account>) -> Vec<Unread> {
     let mut unseen = Vec::new();
     let mut add = |what: &str, why: &str| unseen.push(Unread { what: what.to_owned(), why: why.to_owned() });
-    if let Some(advice) = advice {
+    if let Some(advice) = decision.advice.as_deref() {
         add("what would decide", advice);
     }
-    let processes = || samples.iter().flat_map(|sample| &sample.processes);
+    let processes = || seen.samples.iter().flat_map(|sample| &sample.processes);
     let rights = "this user may not read it; run landau inspect as root or as the program's user";
     if processes().any(|process| process.connections.is_none()) {
         add("the descriptors of some processes", rights);
@@ -248,9 +388,37 @@ fn unseen(samples: &[Sample], advice: Option<&str>) -> Vec<Unread> {
     if unknown * 2 > threads().count() {
         add("the system calls of threads", rights);
     }
+    if let Some(account) = account {
+        unseen_by_trace(seen, account, &mut add);
+        return unseen;
+    }
     add("what happens between two samples", "tasks that live less than 50 ms are seen only now and then");
-    add("how it sends (write, writev, sendfile, splice)", "/proc shows only calls that block; tracing would show it");
+    let why = seen.refused.as_deref().unwrap_or("/proc shows only calls that block; --evidence bpf shows it");
+    add("how it sends (write, writev, sendfile, splice)", why);
     unseen
+}
+
+/// What a trace does not show.
+fn unseen_by_trace(seen: &Seen, account: &Account, add: &mut impl FnMut(&str, &str)) {
+    let trace = seen.trace.as_ref();
+    if let Some(lost) = trace.map(|trace| trace.lost).filter(|lost| *lost > 0) {
+        let why = format!("{lost} tasks or kinds of calls found no place in the tables; use a shorter window");
+        add("some tasks", &why);
+    }
+    let has_rings = seen.samples.iter().flat_map(|sample| &sample.processes).any(|process| process.rings > 0);
+    if has_rings {
+        let why = if trace.is_some_and(|trace| trace.sees_rings) {
+            "an operation that was submitted before the window, or whose descriptor is the ring's own, names no connection"
+        } else {
+            "this kernel has no tracepoint for them (Linux 6.3 has)"
+        };
+        add("some operations of io_uring", why);
+    }
+    if account.datagrams > 0 {
+        let why = format!("{} calls on UDP sockets; only TCP is examined", account.datagrams);
+        add("requests over UDP", &why);
+    }
+    add("calls outside the time slices", "they are counted in a quarter of the window, to disturb the server little");
 }
 
 /// Returns what an architecture means for growth, and the benchmark that measures it.
@@ -304,6 +472,14 @@ fn nearest_limit(root: &Root, pid: u32, architecture: Architecture) -> Option<An
     // The busiest process may have ended since: then nothing is said of its limits.
     let request = Request::new(root, Some(pid), vec![demand]).ok()?;
     examine(root, &request).answers.into_iter().next()
+}
+
+impl Server {
+    /// Its TCP ports.
+    fn ports(&self) -> Vec<u16> {
+        let ports: BTreeSet<u16> = self.listeners.iter().map(|listener| listener.port).collect();
+        ports.into_iter().collect()
+    }
 }
 
 /// Finds the processes that hold the listening sockets of a server.

@@ -74,7 +74,7 @@ pub(super) struct Decision {
 }
 
 impl Decision {
-    fn found(architecture: Architecture, rule: &'static str, evidence: Vec<String>) -> Self {
+    pub(super) fn found(architecture: Architecture, rule: &'static str, evidence: Vec<String>) -> Self {
         Self { architecture: Some(architecture), candidates: Vec::new(), rule, evidence, advice: None, busiest: None }
     }
 
@@ -84,13 +84,28 @@ impl Decision {
         self.architecture.map_or(!self.candidates.is_empty() && is_each, Architecture::is_asynchronous)
     }
 
-    fn unknown(rule: &'static str, candidates: &[Architecture], evidence: Vec<String>, advice: &str) -> Self {
+    pub(super) fn unknown(
+        rule: &'static str,
+        candidates: &[Architecture],
+        evidence: Vec<String>,
+        advice: &str,
+    ) -> Self {
         let candidates = candidates.to_vec();
         Self { architecture: None, candidates, rule, evidence, advice: Some(advice.to_owned()), busiest: None }
     }
 }
 
 impl Decision {
+    /// The decision, with the candidates of another one where both could not tell and that one names fewer.
+    pub(super) fn or_candidates(self, other: Self) -> Self {
+        let is_narrower = other.candidates.len() < self.candidates.len() || self.candidates.is_empty();
+        if self.architecture.is_some() || other.candidates.is_empty() || !is_narrower {
+            return self;
+        }
+        let evidence = [self.evidence, other.evidence].concat();
+        Self { evidence, busiest: self.busiest, ..other }
+    }
+
     /// The decision on a host that places every stack at the same address: there a program that executes its own file
     /// again looks like one that forks.
     pub(super) fn without_random_stacks(self) -> Self {

@@ -13,6 +13,9 @@ const LISTEN: &str = "0A";
 /// `EPOLLET` in the line of a watched descriptor in `fdinfo`.
 const EDGE: u64 = 1 << 31;
 
+/// `O_ASYNC` in the flags of a descriptor in `fdinfo`, which are octal.
+const ASYNC: u32 = 0o20_000;
+
 /// The server at one time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sample {
@@ -48,6 +51,8 @@ pub(super) struct Thread {
     pub(super) wait: Option<Wait>,
     /// The connection that it reads.
     pub(super) reads: Option<u64>,
+    /// The instance of epoll for which it waits.
+    pub(super) epoll: Option<u32>,
     /// Time on a processor since it started.
     pub(super) cpu_ns: u64,
 }
@@ -236,7 +241,9 @@ impl<'a> Sampler<'a> {
             let reads = descriptor.filter(|_| matches!(wait, Wait::Read | Wait::Write));
             let inode = reads.and_then(|descriptor| sockets.get(&descriptor)).copied();
             let cpu_ns = file("schedstat").and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(0);
-            Some(Thread { tid, wait: Some(wait), reads: inode.filter(|inode| accepted.contains(inode)), cpu_ns })
+            let epoll = descriptor.filter(|_| wait == Wait::Epoll);
+            let reads = inode.filter(|inode| accepted.contains(inode));
+            Some(Thread { tid, wait: Some(wait), reads, epoll, cpu_ns })
         })
         .collect()
     }
@@ -257,6 +264,42 @@ impl<'a> Sampler<'a> {
             edges.extend(text.lines().filter_map(watched).filter(|(fd, _)| descriptors.contains(fd)).map(|(_, e)| e));
         }
         (!edges.is_empty()).then(|| edges.iter().all(|edge| *edge))
+    }
+}
+
+impl Sampler<'_> {
+    /// Returns whether a connection of a process raises signals (`O_ASYNC`).
+    pub(super) fn is_signal_driven(&self, process: &Process) -> bool {
+        let Some(connections) = &process.connections else { return false };
+        let links = links(self.root, process.pid).unwrap_or_default();
+        let is_connection = |link: &str| socket(link).is_some_and(|inode| connections.contains(&inode));
+        let first = links.iter().find(|(_, link)| is_connection(link));
+        let flags = first.and_then(|(fd, _)| {
+            let text = self.root.text(&format!("proc/{}/fdinfo/{fd}", process.pid))?;
+            let line = text.lines().find_map(|line| line.strip_prefix("flags:"))?;
+            u32::from_str_radix(line.trim(), 8).ok()
+        });
+        flags.is_some_and(|flags| flags & ASYNC != 0)
+    }
+
+    /// Returns the threads of a sample that wait for an instance of epoll that watches sockets of the server.
+    pub(super) fn watchers(&self, sample: &Sample) -> BTreeSet<u32> {
+        let mut found = BTreeSet::new();
+        for process in &sample.processes {
+            let connections = process.connections.iter().flatten();
+            let ours: BTreeSet<u64> = process.listeners.iter().chain(connections).copied().collect();
+            let links = links(self.root, process.pid).unwrap_or_default();
+            let is_ours = |link: &str| socket(link).is_some_and(|inode| ours.contains(&inode));
+            let descriptors: BTreeSet<u32> =
+                links.iter().filter(|(_, link)| is_ours(link)).map(|(fd, _)| *fd).collect();
+            let watches = |fd: u32| {
+                let text = self.root.text(&format!("proc/{}/fdinfo/{fd}", process.pid)).unwrap_or_default();
+                text.lines().filter_map(watched).any(|(fd, _)| descriptors.contains(&fd))
+            };
+            let waiting = process.threads.iter().filter(|thread| thread.epoll.is_some_and(watches));
+            found.extend(waiting.map(|thread| thread.tid));
+        }
+        found
     }
 }
 

@@ -1,0 +1,209 @@
+//! What a trace says of a server's calls: how many per connection and reply, how it sends, waits and accepts.
+
+use super::calls::{About, RING, operation, sends};
+use super::trace::{IS_ENDED, Task, Trace};
+use super::traced::passes_descriptors;
+use landau_sys::syscalls::name_of;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most calls that are listed.
+const LISTED: usize = 20;
+
+/// How often a system call was made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Call {
+    /// Its name; that of an operation of `io_uring` begins with `io_uring:`.
+    pub call: String,
+    /// What its descriptor refers to: `connection`, `listener`, `datagram` (a UDP socket of the server's port), `unix`,
+    /// `socket` (another one), `file` (no socket) or `closed`; for poll, `one` or `several` descriptors; for
+    /// `epoll_ctl`, `edge` or `level`; none if that is not looked at.
+    pub about: Option<&'static str>,
+    /// How often, while calls were counted.
+    pub count: u64,
+    /// The same for each connection that was established meanwhile; none if there were fewer than 10.
+    pub per_connection: Option<f64>,
+    /// The same for each reply; none if there were fewer than 10.
+    pub per_reply: Option<f64>,
+}
+
+/// What was counted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Account {
+    /// Seconds during which calls were counted.
+    pub counted_s: f64,
+    /// TCP connections established during the window, and while calls were counted.
+    pub established: u64,
+    /// Those established while calls were counted.
+    pub established_counted: u64,
+    /// Sends on a connection that followed a receive, while calls were counted.
+    pub replies: u64,
+    /// Processes that were forked, threads that were created, and programs that were executed during the window.
+    pub forks: u64,
+    /// Threads that were created.
+    pub threads: u64,
+    /// Programs that were executed.
+    pub executions: u64,
+    /// The lifetime in ms that half of the tasks that were made and ended during the window did not exceed.
+    pub lifetime_ms_p50: Option<f64>,
+    /// The calls, the most frequent first.
+    pub calls: Vec<Call>,
+    /// How it sends on connections: names of calls, the most frequent first.
+    pub sends: Vec<String>,
+    /// How its tasks wait for events: `epoll`, `poll`, `select`, `io_uring`, `aio`, `sigtimedwait`.
+    pub waits: Vec<&'static str>,
+    /// Whether connections were added to epoll edge-triggered; none if none was added.
+    pub is_edge_triggered: Option<bool>,
+    /// How it accepts, in words; none if it did not.
+    pub accepts: Option<String>,
+    /// Calls on UDP sockets with a port of the server.
+    pub datagrams: u64,
+}
+
+fn name(number: u16) -> String {
+    if number >= RING {
+        return operation(number)
+            .map_or_else(|| format!("io_uring:{}", number - RING), |name| format!("io_uring:{name}"));
+    }
+    name_of(u32::from(number)).map_or_else(|| format!("call {number}"), str::to_owned)
+}
+
+fn word(about: About) -> Option<&'static str> {
+    Some(match about {
+        About::Nothing => return None,
+        About::Connection | About::ZeroCopy => "connection",
+        About::Listener => "listener",
+        About::Datagram => "datagram",
+        About::Unix => "unix",
+        About::Socket => "socket",
+        About::File => "file",
+        About::Closed => "closed",
+        About::One => "one",
+        About::Several => "several",
+        About::Edge => "edge",
+        About::Level => "level",
+    })
+}
+
+/// Returns the keys whose count is at least a hundredth of all, the largest first.
+fn ranked<K: Ord + Clone>(counts: &BTreeMap<K, u64>) -> Vec<K> {
+    let total: u64 = counts.values().sum();
+    let mut all: Vec<(&K, u64)> = counts
+        .iter()
+        .map(|(key, count)| (key, *count))
+        .filter(|(_, count)| *count > 0 && count * 100 >= total)
+        .collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    all.into_iter().map(|(key, _)| key.clone()).collect()
+}
+
+/// Returns what the trace says.
+pub(super) fn account(trace: &Trace) -> Account {
+    let mut by_call: BTreeMap<(u16, About), u64> = BTreeMap::new();
+    for ((_, number, about), count) in &trace.calls {
+        *by_call.entry((*number, *about)).or_default() += count;
+    }
+    let per = |count: u64, of: u64| (of >= 10).then(|| count as f64 / of as f64);
+    let mut calls: Vec<Call> = by_call
+        .iter()
+        .map(|((number, about), &count)| Call {
+            call: if *about == About::ZeroCopy { format!("{} (MSG_ZEROCOPY)", name(*number)) } else { name(*number) },
+            about: word(*about),
+            count,
+            per_connection: per(count, trace.established_counted),
+            per_reply: per(count, trace.replies),
+        })
+        .collect();
+    calls.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.call.cmp(&b.call)));
+    calls.truncate(LISTED);
+    let mut lives: Vec<u64> = trace
+        .tasks
+        .values()
+        .filter(|task| task.is(IS_ENDED) && task.born_ns > 0)
+        .map(|task| task.ended_ns.saturating_sub(task.born_ns))
+        .collect();
+    lives.sort_unstable();
+    let of =
+        |wanted: About| by_call.iter().filter(|((_, about), _)| *about == wanted).map(|(_, count)| count).sum::<u64>();
+    let (edge, level) = (of(About::Edge), of(About::Level));
+    Account {
+        counted_s: trace.counted_ns as f64 / 1e9,
+        established: trace.established,
+        established_counted: trace.established_counted,
+        replies: trace.replies,
+        forks: trace.forks,
+        threads: trace.threads,
+        executions: trace.executions,
+        lifetime_ms_p50: lives.get(lives.len() / 2).map(|ns| *ns as f64 / 1e6),
+        calls,
+        sends: sent(&by_call),
+        waits: waits(&by_call),
+        is_edge_triggered: (edge + level > 0).then_some(edge >= level),
+        accepts: acceptance(trace, &by_call),
+        datagrams: of(About::Datagram),
+    }
+}
+
+fn sent(by_call: &BTreeMap<(u16, About), u64>) -> Vec<String> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for ((number, about), count) in by_call {
+        let name = name(*number);
+        // An operation of `io_uring` that may also write a file is not counted as one that sends.
+        let is_ring = ["send", "sendmsg", "send_zc", "sendmsg_zc"].iter().any(|one| name == format!("io_uring:{one}"));
+        if is_ring {
+            *counts.entry(name).or_default() += count;
+        } else if about.is_connection() && sends(&name) {
+            let name = if *about == About::ZeroCopy { format!("{name} (MSG_ZEROCOPY)") } else { name };
+            *counts.entry(name).or_default() += count;
+        }
+    }
+    ranked(&counts)
+}
+
+fn waits(by_call: &BTreeMap<(u16, About), u64>) -> Vec<&'static str> {
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for ((number, about), count) in by_call {
+        let kind = match name(*number).as_str() {
+            "epoll_wait" | "epoll_pwait" | "epoll_pwait2" => "epoll",
+            "poll" | "ppoll" if *about == About::Several => "poll",
+            "select" | "pselect6" => "select",
+            "io_uring_enter" => "io_uring",
+            "io_getevents" => "aio",
+            "rt_sigtimedwait" => "sigtimedwait",
+            _ => continue,
+        };
+        *counts.entry(kind).or_default() += count;
+    }
+    ranked(&counts)
+}
+
+fn acceptance(trace: &Trace, by_call: &BTreeMap<(u16, About), u64>) -> Option<String> {
+    let accepts_by_ring = by_call.keys().any(|(number, _)| name(*number) == "io_uring:accept");
+    let calls: BTreeSet<String> = by_call
+        .keys()
+        .filter(|(_, about)| *about == About::Listener)
+        .map(|(number, _)| name(*number))
+        .filter(|name| name.starts_with("accept"))
+        .collect();
+    let who: Vec<&Task> = trace.tasks.values().filter(|task| task.accepts > 0).collect();
+    if who.is_empty() {
+        return accepts_by_ring.then(|| "io_uring:accept".to_owned());
+    }
+    let processes: BTreeSet<u32> = who.iter().map(|task| task.process).collect();
+    let serving = who.iter().filter(|task| task.visits() > 0).count();
+    let by = match (who.len(), processes.len()) {
+        (1, _) => "one thread".to_owned(),
+        (threads, 1) => format!("{threads} threads"),
+        (threads, processes) if threads == processes => format!("{processes} processes"),
+        (threads, processes) => format!("{threads} threads of {processes} processes"),
+    };
+    let hands_on = if passes_descriptors(trace) {
+        ", whose connections are passed to other processes as descriptors"
+    } else if serving == 0 && trace.tasks.values().any(|task| task.visits() > 0) {
+        ", whose connections are served by others"
+    } else {
+        ""
+    };
+    let calls = calls.into_iter().collect::<Vec<_>>().join(", ");
+    Some(format!("{calls} by {by}{hands_on}"))
+}

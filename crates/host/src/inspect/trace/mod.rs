@@ -1,0 +1,94 @@
+//! What a server's tasks did: their system calls, and the connections on which they made them.
+//!
+//! A [`Trace`] is the same whoever collected it: programs in the kernel ([`probes`]), or stops of the server's threads.
+//! A task visits a connection when a call of it receives from the connection or sends to it. Who visits which
+//! connections, and in which order, is what tells architectures apart:
+//!
+//! - a task *returns* to a connection when it visited another one in between;
+//! - it *overlaps* two when it visits a second one for the first time, while the one before has not been closed;
+//! - a connection *moves* when another thread of the process visits it, and is *handed over* to another process.
+
+pub(super) mod btf;
+pub(super) mod probes;
+mod program;
+
+use super::calls::About;
+use std::collections::BTreeMap;
+
+/// What was seen of a thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Task {
+    pub(super) process: u32,
+    /// Under which its calls are counted: its process, or, with [`BORN`], that of the ancestor that was there first.
+    pub(super) group: u32,
+    /// The process of the task that made it.
+    pub(super) parent: u32,
+    pub(super) flags: u32,
+    /// Connections that nobody had visited before.
+    pub(super) connections: u32,
+    pub(super) returns: u32,
+    pub(super) overlaps: u32,
+    pub(super) moves: u32,
+    pub(super) handovers: u32,
+    /// Calls that accept from a listening socket of the server.
+    pub(super) accepts: u32,
+    /// Calls that wait for events of several descriptors.
+    pub(super) waits: u32,
+    pub(super) receives: u32,
+    pub(super) sends: u32,
+    /// Calls that send to something that is no connection of the server: a file, a pipe, another socket.
+    pub(super) elsewhere: u32,
+    pub(super) born_ns: u64,
+    pub(super) ended_ns: u64,
+}
+
+/// A task was made during the window, by a fork or the creation of a thread.
+pub(super) const IS_BORN: u32 = 1;
+/// It executed a program.
+pub(super) const IS_EXECUTED: u32 = 2;
+/// It ended.
+pub(super) const IS_ENDED: u32 = 4;
+/// It is a thread of the process that made it.
+pub(super) const IS_THREAD: u32 = 8;
+
+/// The group of processes that were made during the window has this bit, and that of their ancestor.
+pub(super) const BORN: u32 = 1 << 31;
+
+impl Task {
+    pub(super) fn is(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Times that it went to a connection from somewhere else.
+    pub(super) fn visits(&self) -> u32 {
+        self.connections + self.returns + self.moves + self.handovers
+    }
+
+    /// Returns whether it served several connections at a time.
+    pub(super) fn interleaves(&self) -> bool {
+        self.returns + self.overlaps > 0
+    }
+}
+
+/// What a window showed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Trace {
+    /// By thread identifier.
+    pub(super) tasks: BTreeMap<u32, Task>,
+    /// How often a group made a call, by its number.
+    pub(super) calls: BTreeMap<(u32, u16, About), u64>,
+    /// TCP connections that were established during the whole window, and while calls were counted.
+    pub(super) established: u64,
+    pub(super) established_counted: u64,
+    /// Sends on a connection that follow a receive: replies to requests.
+    pub(super) replies: u64,
+    pub(super) forks: u64,
+    pub(super) threads: u64,
+    pub(super) executions: u64,
+    /// What found no place in a table.
+    pub(super) lost: u64,
+    /// For how long calls were counted.
+    pub(super) counted_ns: u64,
+    /// Whether operations of `io_uring` could be counted.
+    pub(super) sees_rings: bool,
+}

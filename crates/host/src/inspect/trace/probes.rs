@@ -1,0 +1,214 @@
+//! Collects a trace by programs in the kernel: attached for the window, read at its end.
+//!
+//! Forks, executions, ends of tasks and new connections are seen during the whole window; they are rare. System calls
+//! are counted in time slices, because a program that runs at each call costs the server some percent of its time.
+
+use super::Trace;
+use super::btf::Types;
+use super::program::{
+    CALL_BYTES, CALLS, CONNECTION_BYTES, COUNTERS, ESTABLISHED, EXECUTIONS, FORKS, LOST, Layout, Maps, REPLIES, SLICE,
+    TASK_BYTES, THREADS, Writer, encode, entry_of, task_of,
+};
+use crate::inspect::calls::{About, actions};
+use crate::inspect::sample::Process;
+use crate::root::Root;
+use landau_sys::Error;
+use landau_sys::bpf::{ARGUMENTS, Instruction, Link, Map, MapKind, Program};
+use std::collections::BTreeSet;
+use std::ffi::CStr;
+use std::time::Instant;
+
+/// Capacities of the maps.
+const TASKS: u32 = 32_768;
+const CONNECTIONS: u32 = 65_536;
+const CALL_KINDS: u32 = 16_384;
+
+/// The first PID namespace: programs in the kernel see its numbers.
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+
+/// Programs at their tracepoints.
+#[derive(Debug)]
+pub(in crate::inspect) struct Probes {
+    maps: Maps,
+    calls: Program,
+    sees_rings: bool,
+    followed: BTreeSet<u32>,
+    slice: u64,
+    /// Since when calls are counted, the connections established until then, and the links that count.
+    counting: Option<(Instant, u64, Vec<Link>)>,
+    operations: Option<Program>,
+    counted_ns: u64,
+    established_counted: u64,
+    _links: Vec<Link>,
+}
+
+/// Why the kernel's tracepoints cannot be used, as a clause.
+fn refused(error: &Error) -> String {
+    if error.is_not_permitted() {
+        return format!("{error}: run landau inspect as root, or with CAP_BPF and CAP_PERFMON");
+    }
+    error.to_string()
+}
+
+impl Probes {
+    /// Loads the programs for a server with these TCP ports, in this network namespace, and attaches all but those that
+    /// count calls.
+    ///
+    /// # Errors
+    ///
+    /// Why this host does not allow that.
+    pub(in crate::inspect) fn attach(root: &Root, ports: &[u16], network: u32) -> Result<Self, String> {
+        let arguments = ARGUMENTS.ok_or("the registers of this processor are not known")?;
+        if root.link("proc/self/ns/pid").as_deref() != Some(FIRST_NAMESPACE) {
+            return Err("landau is in a PID namespace of its own, where tasks have other numbers".to_owned());
+        }
+        let bytes = std::fs::read(root.path("sys/kernel/btf/vmlinux")).map_err(|error| {
+            format!("the kernel does not describe its structures (/sys/kernel/btf/vmlinux: {error})")
+        })?;
+        let types = Types::read(bytes).ok_or("/sys/kernel/btf/vmlinux is not in the format BTF")?;
+        let layout = Layout::find(&types).map_err(|member| format!("this kernel's structures have no {member}"))?;
+        let maps = Maps {
+            tasks: map(MapKind::Hash, 4, TASK_BYTES, TASKS)?,
+            connections: map(MapKind::LruHash, 8, CONNECTION_BYTES, CONNECTIONS)?,
+            calls: map(MapKind::Hash, CALL_BYTES, 8, CALL_KINDS)?,
+            actions: map(MapKind::Array, 4, 4, CALLS)?,
+            counters: map(MapKind::Array, 4, 8, COUNTERS)?,
+        };
+        for (number, action) in actions().into_iter().filter(|(number, _)| *number < CALLS) {
+            let encoded = encode(action, &arguments);
+            maps.actions.set(&number.to_ne_bytes(), &encoded.to_ne_bytes(), false).map_err(|error| refused(&error))?;
+        }
+        let writer = Writer { layout: &layout, maps: &maps, arguments, ports, network };
+        let links = vec![
+            attached(&writer.fork(), c"sched_process_fork")?,
+            attached(&writer.execution(), c"sched_process_exec")?,
+            attached(&writer.end(), c"sched_process_exit")?,
+            attached(&writer.established(), c"inet_sock_set_state")?,
+        ];
+        let calls = loaded(&writer.calls())?;
+        let operations = writer.operations().map(|code| loaded(&code)).transpose()?;
+        // The tracepoint has this name since Linux 6.3.
+        let operations = operations.filter(|program| program.attach(c"io_uring_submit_req").is_ok());
+        Ok(Self {
+            sees_rings: operations.is_some(),
+            maps,
+            calls,
+            operations,
+            followed: BTreeSet::new(),
+            slice: 0,
+            counting: None,
+            counted_ns: 0,
+            established_counted: 0,
+            _links: links,
+        })
+    }
+
+    /// Follows the tasks of these processes that are not followed yet. Returns whether there was a new one.
+    ///
+    /// # Errors
+    ///
+    /// Why the kernel refused it.
+    pub(in crate::inspect) fn follow(&mut self, processes: &[Process]) -> Result<bool, String> {
+        let before = self.followed.len();
+        for process in processes {
+            for thread in process.threads.iter().filter(|thread| !self.followed.contains(&thread.tid)) {
+                let entry = entry_of(process.pid, process.parent);
+                match self.maps.tasks.set(&thread.tid.to_ne_bytes(), &entry, true) {
+                    // It was born during the window: the program at the fork was first.
+                    Err(error) if error.is_existing() => {}
+                    Err(error) if error.is_too_big() => return Ok(false),
+                    other => other.map_err(|error| refused(&error))?,
+                }
+            }
+            self.followed.extend(process.threads.iter().map(|thread| thread.tid));
+        }
+        Ok(self.followed.len() > before)
+    }
+
+    /// Begins a time slice in which calls are counted.
+    ///
+    /// # Errors
+    ///
+    /// Why the kernel refused it.
+    pub(in crate::inspect) fn resume(&mut self) -> Result<(), String> {
+        self.slice += 1;
+        let slice = self.slice.to_ne_bytes();
+        self.maps.counters.set(&SLICE.to_ne_bytes(), &slice, false).map_err(|error| refused(&error))?;
+        let mut links = vec![self.calls.attach(c"sys_enter").map_err(|error| refused(&error))?];
+        if let Some(operations) = &self.operations {
+            links.push(operations.attach(c"io_uring_submit_req").map_err(|error| refused(&error))?);
+        }
+        self.counting = Some((Instant::now(), self.counter(ESTABLISHED), links));
+        Ok(())
+    }
+
+    /// Ends the time slice.
+    pub(in crate::inspect) fn pause(&mut self) {
+        let Some((began, established, links)) = self.counting.take() else { return };
+        drop(links);
+        self.counted_ns += began.elapsed().as_nanos() as u64;
+        self.established_counted += self.counter(ESTABLISHED) - established;
+    }
+
+    fn counter(&self, number: u32) -> u64 {
+        let value = self.maps.counters.get(&number.to_ne_bytes()).ok().flatten();
+        value.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
+    }
+
+    /// Ends the window and returns what it showed.
+    ///
+    /// # Errors
+    ///
+    /// Why the kernel refused to show it.
+    pub(in crate::inspect) fn finish(mut self) -> Result<Trace, String> {
+        self.pause();
+        let mut trace = Trace {
+            established: self.counter(ESTABLISHED),
+            established_counted: self.established_counted,
+            replies: self.counter(REPLIES),
+            forks: self.counter(FORKS),
+            threads: self.counter(THREADS),
+            executions: self.counter(EXECUTIONS),
+            lost: self.counter(LOST),
+            counted_ns: self.counted_ns,
+            sees_rings: self.sees_rings,
+            ..Trace::default()
+        };
+        for (key, value) in entries(&self.maps.tasks)? {
+            let (Ok(tid), Some(task)) = (key.try_into().map(u32::from_ne_bytes), task_of(&value)) else { continue };
+            trace.tasks.insert(tid, task);
+        }
+        for (key, value) in entries(&self.maps.calls)? {
+            let half = |at: usize| key.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes);
+            let group = key.get(..4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+            let count = value.try_into().map(u64::from_ne_bytes);
+            if let (Some(group), Some(number), Some(about), Ok(count)) = (group, half(4), half(6), count) {
+                trace.calls.insert((group, number, About::of(about)), count);
+            }
+        }
+        Ok(trace)
+    }
+}
+
+fn map(kind: MapKind, key_bytes: u32, value_bytes: u32, capacity: u32) -> Result<Map, String> {
+    Map::new(kind, key_bytes, value_bytes, capacity).map_err(|error| refused(&error))
+}
+
+fn loaded(code: &[Instruction]) -> Result<Program, String> {
+    Program::load(code).map_err(|error| {
+        let log = Program::verifier_log(code);
+        let reason = log.lines().rev().find(|line| !line.is_empty() && !line.starts_with("processed"));
+        format!("{}{}", refused(&error), reason.map_or(String::new(), |line| format!(" ({line})")))
+    })
+}
+
+fn attached(code: &[Instruction], tracepoint: &CStr) -> Result<Link, String> {
+    loaded(code)?.attach(tracepoint).map_err(|error| format!("{}: {}", tracepoint.to_string_lossy(), refused(&error)))
+}
+
+fn entries(map: &Map) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+    let value = |key: Vec<u8>| Ok(map.get(&key)?.map(|value| (key, value)));
+    let keys = map.keys().map_err(|error| refused(&error))?;
+    let entries = keys.into_iter().map(value).collect::<Result<Vec<_>, Error>>().map_err(|error| refused(&error))?;
+    Ok(entries.into_iter().flatten().collect())
+}
