@@ -494,8 +494,15 @@ fn find(root: &Root, target: Target) -> Result<Server, Error> {
         Target::Pid(pid) => listeners_of(root, pid, &table),
     }?;
     let inodes: BTreeSet<u64> = listeners.iter().map(|listener| listener.inode).collect();
-    let holds = |pid: &u32| sockets_of(root, *pid).is_some_and(|sockets| !sockets.is_disjoint(&inodes));
-    let mut owners: BTreeSet<u32> = table.keys().copied().filter(holds).collect();
+    let holders = |of_all_threads: bool| -> BTreeSet<u32> {
+        let sockets = |pid: u32| sockets_of(root, pid, of_all_threads);
+        let holds = |pid: &u32| sockets(*pid).is_some_and(|sockets| !sockets.is_disjoint(&inodes));
+        table.keys().copied().filter(holds).collect()
+    };
+    let mut owners = holders(false);
+    if owners.is_empty() {
+        owners = holders(true);
+    }
     // init keeps the sockets that it passed to the server.
     if owners.len() > 1 {
         owners.remove(&1);
@@ -517,7 +524,7 @@ fn listeners_of(root: &Root, pid: u32, table: &BTreeMap<u32, sample::Entry>) -> 
     let entry = table.get(&pid).ok_or(Error::NoProcess(pid))?;
     let all = Sockets::read(root, &pid.to_string()).listeners;
     let of = |pid: u32| {
-        let sockets = sockets_of(root, pid)?;
+        let sockets = sockets_of(root, pid, true)?;
         Some(all.iter().filter(|one| sockets.contains(&one.inode)).cloned().collect::<BTreeSet<_>>())
     };
     let own = of(pid).ok_or_else(|| Error::Unreadable(format!("process {pid} ({})", entry.program)))?;

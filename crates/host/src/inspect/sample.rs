@@ -43,6 +43,8 @@ pub(super) struct Process {
     /// Instances of epoll and of `io_uring`.
     pub(super) epolls: u32,
     pub(super) rings: u32,
+    /// Folders with its tables of descriptors: its own, or those of its threads.
+    tables: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -131,19 +133,44 @@ fn entry(pid: u32, text: &str) -> Option<Entry> {
     })
 }
 
-/// Returns the inodes of the sockets that a process has open; none if they may not be read.
-pub(super) fn sockets_of(root: &Root, pid: u32) -> Option<BTreeSet<u64>> {
-    let links = links(root, pid)?;
-    Some(links.iter().filter_map(|(_, link)| socket(link)).collect())
+/// Returns the inodes of the sockets that a process has open, in the table of its first thread or in those of all; none
+/// if they may not be read.
+pub(super) fn sockets_of(root: &Root, pid: u32, of_all_threads: bool) -> Option<BTreeSet<u64>> {
+    let tables = if of_all_threads { threads_of(root, pid) } else { vec![format!("proc/{pid}")] };
+    let links = tables.iter().map(|table| links(root, table)).collect::<Option<Vec<_>>>()?;
+    Some(links.iter().flatten().filter_map(|(_, link)| socket(link)).collect())
+}
+
+/// Returns the folders of a process's threads.
+fn threads_of(root: &Root, pid: u32) -> Vec<String> {
+    let names = root.names(&format!("proc/{pid}/task"));
+    names.iter().map(|tid| format!("proc/{pid}/task/{tid}")).collect()
+}
+
+/// Threads whose tables of descriptors are compared with the process's.
+const COMPARED: usize = 3;
+
+/// Returns whether threads of a process have tables of descriptors of their own (`CLONE_FILES` or `unshare`), as those
+/// of `landau serve` have.
+fn has_tables(root: &Root, pid: u32) -> bool {
+    let read = |table: &str| links(root, table).unwrap_or_default().into_iter().collect::<BTreeSet<_>>();
+    let of_process = format!("proc/{pid}");
+    let first = format!("proc/{pid}/task/{pid}");
+    threads_of(root, pid).iter().filter(|thread| **thread != first).take(COMPARED).any(|thread| {
+        // What was there before and afterwards was there meanwhile, too.
+        let (before, process, after) = (read(thread), read(&of_process), read(thread));
+        before.intersection(&after).any(|link| !process.contains(link))
+    })
 }
 
 fn socket(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Returns the open descriptors with what they refer to; none if they may not be read.
-fn links(root: &Root, pid: u32) -> Option<Vec<(u32, String)>> {
-    let folder = format!("proc/{pid}/fd");
+/// Returns the open descriptors of a process or thread, whose folder is given, with what they refer to; none if they
+/// may not be read.
+fn links(root: &Root, table: &str) -> Option<Vec<(u32, String)>> {
+    let folder = format!("{table}/fd");
     let entries = std::fs::read_dir(root.path(&folder)).ok()?;
     let link = |entry: std::fs::DirEntry| {
         let target = std::fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok()?;
@@ -151,6 +178,9 @@ fn links(root: &Root, pid: u32) -> Option<Vec<(u32, String)>> {
     };
     Some(entries.flatten().filter_map(link).collect())
 }
+
+/// Tables of descriptors by their folders.
+type Tables = BTreeMap<String, Vec<(u32, String)>>;
 
 /// Takes samples of a server.
 #[derive(Debug)]
@@ -163,11 +193,14 @@ pub(super) struct Sampler<'a> {
     /// All processes of the server so far: one whose parent has ended still belongs to it.
     known: BTreeSet<(u32, u64)>,
     own: u32,
+    /// Whether the threads of a process have their own tables of descriptors.
+    has_tables: BTreeMap<u32, bool>,
 }
 
 impl<'a> Sampler<'a> {
     pub(super) fn new(root: &'a Root, owners: BTreeSet<u32>, listeners: BTreeSet<Listener>) -> Self {
-        Self { root, began: Instant::now(), owners, listeners, known: BTreeSet::new(), own: std::process::id() }
+        let (known, has_tables) = (BTreeSet::new(), BTreeMap::new());
+        Self { root, began: Instant::now(), owners, listeners, known, own: std::process::id(), has_tables }
     }
 
     /// Takes a sample, and returns it with what it cost.
@@ -207,12 +240,15 @@ impl<'a> Sampler<'a> {
         members
     }
 
-    fn process(&self, entry: &Entry, accepted: &BTreeSet<u64>) -> Process {
+    fn process(&mut self, entry: &Entry, accepted: &BTreeSet<u64>) -> Process {
         let pid = entry.pid;
-        let links = links(self.root, pid);
+        let has_tables = *self.has_tables.entry(pid).or_insert_with(|| has_tables(self.root, pid));
+        let tables = if has_tables { threads_of(self.root, pid) } else { vec![format!("proc/{pid}")] };
+        let read = |table: &String| Some((table.clone(), links(self.root, table)?));
+        let links = tables.iter().map(read).collect::<Option<BTreeMap<_, _>>>();
         let is_listener = |inode: &u64| self.listeners.iter().any(|listener| listener.inode == *inode);
-        let all = links.as_deref().unwrap_or_default();
-        let sockets: BTreeMap<u32, u64> = all.iter().filter_map(|(fd, link)| Some((*fd, socket(link)?))).collect();
+        let all: Vec<&(u32, String)> = links.iter().flat_map(BTreeMap::values).flatten().collect();
+        let sockets: BTreeSet<u64> = all.iter().filter_map(|(_, link)| socket(link)).collect();
         let count = |kind: &str| all.iter().filter(|(_, link)| link == kind).count() as u32;
         Process {
             pid,
@@ -220,26 +256,31 @@ impl<'a> Sampler<'a> {
             started: entry.started,
             command: self.root.text(&format!("proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " "),
             image: self.root.link(&format!("proc/{pid}/exe")).map(|file| (file, entry.stack)),
-            threads: self.threads(pid, &sockets, accepted),
-            connections: links.is_some().then(|| sockets.values().copied().filter(|s| accepted.contains(s)).collect()),
-            listeners: sockets.values().copied().filter(is_listener).collect(),
+            threads: self.threads(pid, links.as_ref().unwrap_or(&Tables::new()), accepted),
+            connections: links.is_some().then(|| sockets.intersection(accepted).copied().collect()),
+            listeners: sockets.iter().copied().filter(is_listener).collect(),
             epolls: count("anon_inode:[eventpoll]"),
             rings: count("anon_inode:[io_uring]"),
+            tables,
         }
     }
 
-    fn threads(&self, pid: u32, sockets: &BTreeMap<u32, u64>, accepted: &BTreeSet<u64>) -> Vec<Thread> {
+    fn threads(&self, pid: u32, tables: &Tables, accepted: &BTreeSet<u64>) -> Vec<Thread> {
         let names = self.root.names(&format!("proc/{pid}/task"));
         let tids = names.iter().filter_map(|name| name.parse::<u32>().ok());
         tids.filter_map(|tid| {
-            let file = |name: &str| self.root.text(&format!("proc/{pid}/task/{tid}/{name}"));
+            let folder = format!("proc/{pid}/task/{tid}");
+            let file = |name: &str| self.root.text(&format!("{folder}/{name}"));
             // Workers of the kernel for io_uring are listed among the threads.
             (!file("comm")?.starts_with("iou-")).then_some(())?;
             let call = file("syscall").and_then(|text| of_call(&text));
             let by_function = || Some((of_function(&file("wchan")?), None));
             let (wait, descriptor) = call.or_else(by_function).unwrap_or((Wait::Unseen, None));
             let reads = descriptor.filter(|_| matches!(wait, Wait::Read | Wait::Write));
-            let inode = reads.and_then(|descriptor| sockets.get(&descriptor)).copied();
+            let table = tables.get(&folder).or_else(|| tables.get(&format!("proc/{pid}")));
+            let inode = reads.and_then(|wanted| {
+                table?.iter().find(|(descriptor, _)| *descriptor == wanted).and_then(|(_, link)| socket(link))
+            });
             let cpu_ns = file("schedstat").and_then(|text| text.split(' ').next()?.parse().ok()).unwrap_or(0);
             let epoll = descriptor.filter(|_| wait == Wait::Epoll);
             let reads = inode.filter(|inode| accepted.contains(inode));
@@ -250,36 +291,37 @@ impl<'a> Sampler<'a> {
 
     /// Returns whether epoll watches connections of a process edge-triggered; none if none is watched.
     pub(super) fn is_edge_triggered(&self, process: &Process) -> Option<bool> {
-        let links = links(self.root, process.pid)?;
         let connections = process.connections.as_ref()?;
-        let descriptors: BTreeSet<u32> = links
-            .iter()
-            .filter(|(_, link)| socket(link).is_some_and(|inode| connections.contains(&inode)))
-            .map(|(fd, _)| *fd)
-            .collect();
-        let epolls = links.iter().filter(|(_, link)| link == "anon_inode:[eventpoll]");
         let mut edges = Vec::new();
-        for (fd, _) in epolls {
-            let text = self.root.text(&format!("proc/{}/fdinfo/{fd}", process.pid))?;
-            edges.extend(text.lines().filter_map(watched).filter(|(fd, _)| descriptors.contains(fd)).map(|(_, e)| e));
+        for table in &process.tables {
+            let (links, descriptors) = self.descriptors(table, connections);
+            for (fd, _) in links.iter().filter(|(_, link)| link == "anon_inode:[eventpoll]") {
+                let text = self.root.text(&format!("{table}/fdinfo/{fd}"))?;
+                let ours = text.lines().filter_map(watched).filter(|(fd, _)| descriptors.contains(fd));
+                edges.extend(ours.map(|(_, edge)| edge));
+            }
         }
         (!edges.is_empty()).then(|| edges.iter().all(|edge| *edge))
     }
-}
 
-impl Sampler<'_> {
+    /// Returns a table of descriptors, and those that refer to these sockets.
+    fn descriptors(&self, table: &str, sockets: &BTreeSet<u64>) -> (Vec<(u32, String)>, BTreeSet<u32>) {
+        let links = links(self.root, table).unwrap_or_default();
+        let is_ours = |link: &str| socket(link).is_some_and(|inode| sockets.contains(&inode));
+        let ours = links.iter().filter(|(_, link)| is_ours(link)).map(|(fd, _)| *fd).collect();
+        (links, ours)
+    }
+
     /// Returns whether a connection of a process raises signals (`O_ASYNC`).
     pub(super) fn is_signal_driven(&self, process: &Process) -> bool {
         let Some(connections) = &process.connections else { return false };
-        let links = links(self.root, process.pid).unwrap_or_default();
-        let is_connection = |link: &str| socket(link).is_some_and(|inode| connections.contains(&inode));
-        let first = links.iter().find(|(_, link)| is_connection(link));
-        let flags = first.and_then(|(fd, _)| {
-            let text = self.root.text(&format!("proc/{}/fdinfo/{fd}", process.pid))?;
+        let is_async = |table: &String| {
+            let fd = self.descriptors(table, connections).1.first().copied()?;
+            let text = self.root.text(&format!("{table}/fdinfo/{fd}"))?;
             let line = text.lines().find_map(|line| line.strip_prefix("flags:"))?;
-            u32::from_str_radix(line.trim(), 8).ok()
-        });
-        flags.is_some_and(|flags| flags & ASYNC != 0)
+            Some(u32::from_str_radix(line.trim(), 8).ok()? & ASYNC != 0)
+        };
+        process.tables.iter().any(|table| is_async(table) == Some(true))
     }
 
     /// Returns the threads of a sample that wait for an instance of epoll that watches sockets of the server.
@@ -288,16 +330,16 @@ impl Sampler<'_> {
         for process in &sample.processes {
             let connections = process.connections.iter().flatten();
             let ours: BTreeSet<u64> = process.listeners.iter().chain(connections).copied().collect();
-            let links = links(self.root, process.pid).unwrap_or_default();
-            let is_ours = |link: &str| socket(link).is_some_and(|inode| ours.contains(&inode));
-            let descriptors: BTreeSet<u32> =
-                links.iter().filter(|(_, link)| is_ours(link)).map(|(fd, _)| *fd).collect();
-            let watches = |fd: u32| {
-                let text = self.root.text(&format!("proc/{}/fdinfo/{fd}", process.pid)).unwrap_or_default();
-                text.lines().filter_map(watched).any(|(fd, _)| descriptors.contains(&fd))
-            };
-            let waiting = process.threads.iter().filter(|thread| thread.epoll.is_some_and(watches));
-            found.extend(waiting.map(|thread| thread.tid));
+            for thread in &process.threads {
+                let own = format!("proc/{}/task/{}", process.pid, thread.tid);
+                let table = if process.tables.contains(&own) { own } else { format!("proc/{}", process.pid) };
+                let Some(epoll) = thread.epoll else { continue };
+                let descriptors = self.descriptors(&table, &ours).1;
+                let text = self.root.text(&format!("{table}/fdinfo/{epoll}")).unwrap_or_default();
+                if text.lines().filter_map(watched).any(|(fd, _)| descriptors.contains(&fd)) {
+                    found.insert(thread.tid);
+                }
+            }
         }
         found
     }
