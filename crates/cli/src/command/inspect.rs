@@ -4,11 +4,10 @@ use crate::status;
 use crate::terminal::bullet;
 use anyhow::Context;
 use landau_host::Root;
-use landau_host::inspect::{Account, Confidence, Evidence, Inspection, Target, inspect};
+use landau_host::inspect::{Account, Confidence, Evidence, Inspection, Target, inspect, main_process};
 use landau_sys::signal::{catch_interrupts, interrupted};
 use landau_units::duration_in;
 use std::fmt::Write;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -75,7 +74,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let target = match (args.pid, args.port, &args.unit) {
         (Some(pid), ..) => Target::Pid(pid),
         (_, Some(port), _) => Target::Port(port),
-        (_, _, unit) => Target::Pid(main_process(unit.as_deref().unwrap_or_default())?),
+        (_, _, unit) => Target::Pid(main_process(&Root::live(), unit.as_deref().unwrap_or_default())?),
     };
     catch_interrupts();
     let load = args.load.as_deref().map(|url| start_load(url, args.window)).transpose()?;
@@ -115,23 +114,6 @@ fn end_load(mut load: Child) -> anyhow::Result<Option<String>> {
     let output = load.wait_with_output()?;
     let is_refused = output.status.code() == Some(i32::from(status::COULD_NOT_RUN));
     Ok(is_refused.then(|| String::from_utf8_lossy(&output.stderr).trim().to_owned()))
-}
-
-/// Returns the first process of a unit: the one whose parent is outside its control group.
-fn main_process(unit: &str) -> anyhow::Result<u32> {
-    let name = if unit.contains('.') { unit.to_owned() } else { format!("{unit}.service") };
-    let folders = ["/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice"];
-    let text = folders
-        .iter()
-        .find_map(|folder| std::fs::read_to_string(Path::new(folder).join(&name).join("cgroup.procs")).ok());
-    let text = text.with_context(|| format!("the unit {name} has no control group; is it active?"))?;
-    let pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
-    let parent = |pid: u32| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        text.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse::<u32>().ok())
-    };
-    let first = pids.iter().find(|&&pid| parent(pid).is_some_and(|parent| !pids.contains(&parent)));
-    first.copied().with_context(|| format!("the unit {name} has no process"))
 }
 
 /// Says how the server sends, waits and accepts.

@@ -207,3 +207,84 @@ fn acceptance(trace: &Trace, by_call: &BTreeMap<(u16, About), u64>) -> Option<St
     let calls = calls.into_iter().collect::<Vec<_>>().join(", ");
     Some(format!("{calls} by {by}{hands_on}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_sys::syscalls::number_of;
+
+    fn trace(calls: &[(&str, About, u64)], tasks: &[Task]) -> Trace {
+        let key = |name: &str, about: About| (10, number_of(name).unwrap() as u16, about);
+        Trace {
+            calls: calls.iter().map(|(name, about, count)| (key(name, *about), *count)).collect(),
+            tasks: (10..).zip(tasks.iter().copied()).collect(),
+            replies: 100,
+            established_counted: 5,
+            ..Trace::default()
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn only_calls_on_connections_say_how_it_sends() {
+        let found = account(&trace(
+            &[
+                ("sendfile", About::Connection, 100),
+                ("writev", About::Connection, 60),
+                ("sendmsg", About::ZeroCopy, 20),
+                ("write", About::File, 900),
+                ("sendto", About::Unix, 900),
+                ("write", About::Connection, 1),
+            ],
+            &[],
+        ));
+        assert_eq!(found.sends, ["sendfile", "writev", "sendmsg (MSG_ZEROCOPY)"]);
+        assert_eq!(
+            (found.calls[0].count, found.calls[0].per_reply, found.calls[0].per_connection),
+            (900, Some(9.0), None)
+        );
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn operations_of_io_uring_that_only_connections_have_are_sends() {
+        let mut found = trace(&[("io_uring_enter", About::Nothing, 50)], &[]);
+        found.calls.insert((10, RING + 26, About::Nothing), 100);
+        found.calls.insert((10, RING + 23, About::Nothing), 100);
+        found.calls.insert((10, RING + 13, About::Nothing), 2);
+        let found = account(&found);
+        assert_eq!((found.sends, found.waits), (vec!["io_uring:send".to_owned()], vec!["io_uring"]));
+        assert_eq!(found.accepts.as_deref(), Some("io_uring:accept"));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn waiting_for_one_descriptor_is_not_waiting_for_events() {
+        let calls = [("ppoll", About::One, 100), ("pselect6", About::Nothing, 50), ("epoll_ctl", About::Edge, 3)];
+        let found = account(&trace(&calls, &[]));
+        assert_eq!((found.waits, found.is_edge_triggered), (vec!["select"], Some(true)));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn who_accepts_and_who_serves_is_said() {
+        let calls = [("accept4", About::Listener, 9), ("recvmsg", About::Unix, 9)];
+        let task = |process: u32, accepts: u32, connections: u32| Task {
+            process,
+            group: process,
+            accepts,
+            connections,
+            ..Task::default()
+        };
+        let said = |tasks: &[Task]| account(&trace(&calls, tasks)).accepts.unwrap();
+        assert_eq!(said(&[task(10, 9, 9)]), "accept4 by one thread");
+        assert_eq!(said(&[task(10, 9, 9), task(11, 9, 9)]), "accept4 by 2 processes");
+        assert_eq!(
+            said(&[task(9, 9, 0), task(9, 0, 9)]),
+            "accept4 by one thread, whose connections are served by others"
+        );
+        // Those of group 10 receive messages on Unix sockets.
+        let passed = "accept4 by one thread, whose connections are passed to other processes as descriptors";
+        assert_eq!(said(&[task(9, 9, 0), task(10, 0, 9)]), passed);
+    }
+}

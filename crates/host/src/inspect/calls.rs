@@ -22,7 +22,7 @@ pub(super) enum Action {
     Select(u8),
     /// It changes what an instance of epoll watches.
     EpollControl,
-    /// It closes the descriptor in this argument.
+    /// It closes the descriptor in this argument, or ends what is sent to it.
     Close(u8),
 }
 
@@ -31,6 +31,9 @@ const ACTIONS: &[(&str, Action)] = &[
     ("accept", Action::Accept(0)),
     ("accept4", Action::Accept(0)),
     ("close", Action::Close(0)),
+    // Java puts another file in the place of a connection before it closes it.
+    ("dup2", Action::Close(1)),
+    ("dup3", Action::Close(1)),
     ("epoll_ctl", Action::EpollControl),
     ("epoll_pwait", Action::Wait),
     ("epoll_pwait2", Action::Wait),
@@ -51,6 +54,7 @@ const ACTIONS: &[(&str, Action)] = &[
     ("sendmmsg", Action::SendFlags(0, 3)),
     ("sendmsg", Action::SendFlags(0, 2)),
     ("sendto", Action::SendFlags(0, 3)),
+    ("shutdown", Action::Close(0)),
     ("splice", Action::Send(2)),
     ("write", Action::Send(0)),
     ("writev", Action::Send(0)),

@@ -11,6 +11,7 @@ mod rules;
 mod sample;
 mod trace;
 mod traced;
+mod unit;
 mod wait;
 
 use crate::demand::Demand;
@@ -26,6 +27,7 @@ use trace::probes::Probes;
 
 pub use account::{Account, Call};
 pub use rules::Architecture;
+pub use unit::main_process;
 
 /// The version of the answer as JSON; docs/inspect.md describes it.
 const SCHEMA: u32 = 2;
@@ -65,6 +67,9 @@ pub enum Error {
     /// There is no process with that number.
     #[error("there is no process {0}; `pidof PROGRAM` shows the number")]
     NoProcess(u32),
+    /// There is no such unit, or it has no process.
+    #[error("the unit {0} has no control group with a process; `systemctl status {0}` shows whether it is active")]
+    NoUnit(String),
     /// No socket listens on the port.
     #[error("no program listens on TCP port {0} in this network namespace; `ss -ltn` shows the ports in use")]
     NobodyListens(u16),
@@ -180,8 +185,8 @@ struct Seen {
     window: Duration,
     is_edge_triggered: Option<bool>,
     is_signal_driven: bool,
-    /// Threads that wait for events of the server's sockets.
-    watchers: BTreeSet<u32>,
+    /// Threads that wait for epoll's events of the server's sockets, with whether it was always one connection alone.
+    watchers: rules::Watchers,
     trace: Option<Trace>,
     /// Why calls were not traced.
     refused: Option<String>,
@@ -224,6 +229,9 @@ pub fn inspect(
             seen.is_edge_triggered = sampler.is_edge_triggered(most).or(seen.is_edge_triggered);
             seen.is_signal_driven |= sampler.is_signal_driven(most);
         }
+        if seen.samples.len() % WATCHES == 0 {
+            seen.add_watchers(sampler.watchers(&sample));
+        }
         let period = PERIOD.max(cost * 9);
         if let Err(why) = wait(probes.as_mut(), &mut sampler, &sample, seen.samples.len(), period) {
             (probes, seen.refused) = (None, Some(why));
@@ -234,7 +242,6 @@ pub fn inspect(
         return Err(Error::Ended(server.pid));
     }
     seen.window = began.elapsed();
-    seen.watchers = seen.samples.last().map_or_else(BTreeSet::new, |last| sampler.watchers(last));
     match probes.map(Probes::finish).transpose() {
         Ok(trace) => seen.trace = trace,
         Err(why) => seen.refused = Some(why),
@@ -277,12 +284,23 @@ fn wait(
     Ok(())
 }
 
+/// Samples of which one looks at what epoll watches.
+const WATCHES: usize = 6;
+
+impl Seen {
+    fn add_watchers(&mut self, found: rules::Watchers) {
+        for (tid, is_single) in found {
+            *self.watchers.entry(tid).or_insert(true) &= is_single;
+        }
+    }
+}
+
 /// The most times that the tasks of a server are listed at the start.
 const FOLLOWS: usize = 5;
 
 fn answer(root: &Root, server: &Server, seen: Seen) -> Inspection {
     let samples = &seen.samples[..];
-    let mut decision = rules::decide(samples);
+    let mut decision = rules::decide(samples, &seen.watchers);
     if root.sysctl("kernel.randomize_va_space").as_deref() == Some("0") {
         decision = decision.without_random_stacks();
     }

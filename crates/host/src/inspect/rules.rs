@@ -244,14 +244,17 @@ pub(super) fn lives(samples: &[Sample]) -> Vec<Life<'_>> {
     lives.into_values().collect()
 }
 
+/// Threads that wait for epoll's events of the server's sockets, with whether it was always one connection alone.
+pub(super) type Watchers = BTreeMap<u32, bool>;
+
 /// Decides which architecture the samples show.
-pub(super) fn decide(samples: &[Sample]) -> Decision {
+pub(super) fn decide(samples: &[Sample], watchers: &Watchers) -> Decision {
     let lives = lives(samples);
     let busiest = lives.iter().max_by_key(|life| (life.most(), life.served().len())).map(|life| life.pid);
-    Decision { busiest, ..family(samples, &lives) }
+    Decision { busiest, ..family(samples, &lives, watchers) }
 }
 
-fn family(samples: &[Sample], lives: &[Life]) -> Decision {
+fn family(samples: &[Sample], lives: &[Life], watchers: &Watchers) -> Decision {
     let served: BTreeSet<u64> = lives.iter().flat_map(Life::served).collect();
     let waiting = samples.iter().map(|sample| sample.waiting.len()).max().unwrap_or(0);
     if lives.iter().all(|life| life.last().connections.is_none()) {
@@ -272,7 +275,7 @@ fn family(samples: &[Sample], lives: &[Life]) -> Decision {
     let of_several: BTreeSet<u64> = several.iter().flat_map(|life| life.served()).collect();
     let of_one: BTreeSet<u64> = one.iter().flat_map(|life| life.served()).collect();
     let mut decision = if of_several.len() * 10 >= served.len() * 9 && !several.is_empty() {
-        multiplexed(lives, &several)
+        multiplexed(lives, &several, watchers)
     } else if several.is_empty() && one.len() == 1 {
         single(samples, one[0])
     } else if of_one.len() * 10 >= served.len() * 9 && one.len() >= FEWEST {
@@ -362,13 +365,14 @@ fn made_for_it(lives: &[Life], ended: &[&&Life], mut evidence: Vec<String>) -> D
 }
 
 /// Processes hold several connections each: by threads, or by event loops.
-fn multiplexed(lives: &[Life], several: &[&Life]) -> Decision {
+fn multiplexed(lives: &[Life], several: &[&Life], watchers: &Watchers) -> Decision {
     let decisions: Vec<Decision> = several.iter().map(|life| within(life)).collect();
     let is_event = decisions.iter().all(Decision::is_asynchronous);
     // Members that wait for events at the listener are event loops, too, though the load gave them few connections.
     let idle = |life: &&Life| {
         let is_other = several.iter().all(|other| other.pid != life.pid);
-        let waits = life.last().epolls > 0 && !life.waits_so(Wait::is_event).is_empty();
+        // The parent of workers holds the listener, too, and may wait for something else.
+        let waits = life.last().threads.iter().any(|thread| watchers.contains_key(&thread.tid));
         is_other && waits && !life.last().listeners.is_empty()
     };
     let processes = several.len() + lives.iter().filter(idle).count();
@@ -541,13 +545,17 @@ mod tests {
 
     const LISTENER: u64 = 1;
 
+    fn decide(samples: &[Sample]) -> Decision {
+        super::decide(samples, &Watchers::new())
+    }
+
     /// A process with a thread for each of `waits`; a thread that reads has the connection of its place.
     fn process(pid: u32, parent: u32, waits: &[Wait], connections: &[u64]) -> Process {
         let thread = |(place, wait): (usize, &Wait)| Thread {
             tid: pid + place as u32,
             wait: Some(*wait),
             reads: connections.get(place).copied().filter(|_| *wait == Wait::Read),
-            cpu_ns: 0,
+            ..Thread::default()
         };
         Process {
             pid,
@@ -674,6 +682,18 @@ mod tests {
         };
         let samples = window(vec![two([0, 0]), two([60_000_000, 30_000_000])]);
         assert_eq!(decide(&samples).architecture, Some(Architecture::EventLoopProcesses));
+    }
+
+    #[test]
+    fn a_process_that_holds_the_listener_is_a_loop_only_if_it_watches_it() {
+        let parent = process(5, 1, &[Wait::Epoll], &[]);
+        let before = [watching([0, 0], Wait::Futex), vec![parent.clone()]].concat();
+        let after = [watching([90_000_000, 0], Wait::Futex), vec![parent]].concat();
+        let samples = window(vec![before, after]);
+        let decided = |watchers: &Watchers| super::decide(&samples, watchers).architecture;
+        assert_eq!(decided(&Watchers::from([(5, false)])), Some(Architecture::EventLoopProcesses));
+        // The parent of gunicorn's workers waits for commands. It was taken for a loop.
+        assert_eq!(decided(&Watchers::new()), Some(Architecture::EventLoop));
     }
 
     #[test]

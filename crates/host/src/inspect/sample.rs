@@ -44,7 +44,7 @@ pub(super) struct Process {
     pub(super) epolls: u32,
     pub(super) rings: u32,
     /// Folders with its tables of descriptors: its own, or those of its threads.
-    tables: Vec<String>,
+    pub(super) tables: Vec<String>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -324,20 +324,25 @@ impl<'a> Sampler<'a> {
         process.tables.iter().any(|table| is_async(table) == Some(true))
     }
 
-    /// Returns the threads of a sample that wait for an instance of epoll that watches sockets of the server.
-    pub(super) fn watchers(&self, sample: &Sample) -> BTreeSet<u32> {
-        let mut found = BTreeSet::new();
+    /// Returns the threads of a sample that wait for an instance of epoll that watches sockets of the server, with
+    /// whether it watches one connection alone.
+    pub(super) fn watchers(&self, sample: &Sample) -> BTreeMap<u32, bool> {
+        let mut found = BTreeMap::new();
         for process in &sample.processes {
-            let connections = process.connections.iter().flatten();
-            let ours: BTreeSet<u64> = process.listeners.iter().chain(connections).copied().collect();
+            let connections = process.connections.clone().unwrap_or_default();
+            let mut tables: BTreeMap<String, [BTreeSet<u32>; 2]> = BTreeMap::new();
             for thread in &process.threads {
+                let Some(epoll) = thread.epoll else { continue };
                 let own = format!("proc/{}/task/{}", process.pid, thread.tid);
                 let table = if process.tables.contains(&own) { own } else { format!("proc/{}", process.pid) };
-                let Some(epoll) = thread.epoll else { continue };
-                let descriptors = self.descriptors(&table, &ours).1;
                 let text = self.root.text(&format!("{table}/fdinfo/{epoll}")).unwrap_or_default();
-                if text.lines().filter_map(watched).any(|(fd, _)| descriptors.contains(&fd)) {
-                    found.insert(thread.tid);
+                let read = || [&process.listeners, &connections].map(|sockets| self.descriptors(&table, sockets).1);
+                let [listening, connected] = tables.entry(table.clone()).or_insert_with(read);
+                let count =
+                    |ours: &BTreeSet<u32>| text.lines().filter_map(watched).filter(|(fd, _)| ours.contains(fd)).count();
+                match (count(listening), count(connected)) {
+                    (0, 0) => {}
+                    (listeners, connections) => drop(found.insert(thread.tid, listeners == 0 && connections == 1)),
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! disagree about who serves a connection, the answer is that it cannot be told.
 
 use super::calls::About;
-use super::rules::{Architecture, Decision};
+use super::rules::{Architecture, Decision, Watchers};
 use super::sample::{Sample, Thread};
 use super::trace::{BORN, IS_BORN, IS_ENDED, IS_EXECUTED, IS_THREAD, Task, Trace};
 use super::wait::Wait;
@@ -18,8 +18,8 @@ const FEWEST: u64 = 4;
 pub(super) struct Window<'a> {
     pub(super) trace: &'a Trace,
     pub(super) samples: &'a [Sample],
-    /// Threads that wait for events of the server's sockets.
-    pub(super) watchers: &'a BTreeSet<u32>,
+    /// Threads that wait for epoll's events of the server's sockets, with whether it was always one connection alone.
+    pub(super) watchers: &'a Watchers,
 }
 
 /// A task with its number.
@@ -49,6 +49,11 @@ impl<'a> Window<'a> {
         let evidence = [by_proc.evidence, traced.evidence].concat();
         let advice = "repeat it with --for 30s and more simultaneous connections";
         Decision::unknown("/proc and the trace disagree", &[old, new], evidence, advice)
+    }
+
+    /// Whether a thread was seen to wait for events of several sockets.
+    fn watches(&self, tid: u32) -> bool {
+        self.watchers.get(&tid) == Some(&false)
     }
 
     fn serving(&self) -> Vec<Numbered<'a>> {
@@ -87,7 +92,12 @@ impl<'a> Window<'a> {
     fn shared(&self, serving: &[Numbered], mut evidence: Vec<String>) -> Decision {
         let rule = "connections move between threads";
         let processes: BTreeSet<u32> = serving.iter().map(|(_, task)| task.process).collect();
-        let both = serving.iter().filter(|(_, task)| task.waits > 0).count();
+        // A worker may wait for the rest of its request by an instance of epoll for this connection alone.
+        let waits_for_one = |tid: &u32| self.watchers.get(tid) == Some(&true);
+        let singles = serving.iter().filter(|(tid, _)| waits_for_one(tid)).count();
+        let has_singles = singles >= 2 && singles * 2 >= serving.len();
+        let waits = |(tid, task): &&Numbered| task.waits > 0 && !(has_singles && !self.watches(*tid));
+        let both = serving.iter().filter(waits).count();
         let tasks = self.trace.tasks.iter();
         let others =
             tasks.filter(|(_, task)| processes.contains(&task.process) && task.visits() == 0 && task.waits > 0).count();
@@ -126,7 +136,7 @@ impl<'a> Window<'a> {
             return Some(Decision::found(Architecture::EventLoops, rule, evidence));
         }
         let (tid, only) = **loops.first()?;
-        let siblings = self.watchers.iter().filter(|other| **other != tid).count();
+        let siblings = self.watchers.keys().filter(|other| **other != tid).count();
         if siblings > 0 {
             evidence.push(format!("{siblings} other threads wait for events of the same sockets, and served nothing"));
             let candidates = [Architecture::EventLoop, Architecture::EventLoops];
@@ -272,4 +282,161 @@ pub(super) fn passes_descriptors(trace: &Trace) -> bool {
         && serving.is_disjoint(&accepting)
         && serving.iter().all(|group| group & BORN == 0)
         && serving.iter().any(receives)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task of process 10 that served so many connections and waited for events so many times.
+    fn task(connections: u32, waits: u32) -> Task {
+        Task {
+            process: 10,
+            group: 10,
+            connections,
+            waits,
+            receives: connections,
+            sends: connections,
+            ..Task::default()
+        }
+    }
+
+    fn trace(tasks: Vec<(u32, Task)>) -> Trace {
+        let connections = tasks.iter().map(|(_, task)| u64::from(task.connections)).sum();
+        Trace { tasks: tasks.into_iter().collect(), established: connections, replies: connections, ..Trace::default() }
+    }
+
+    fn unknown() -> Decision {
+        let candidates = [Architecture::Exec, Architecture::Fork, Architecture::Prefork];
+        Decision::unknown("nothing seen", &candidates, Vec::new(), "advice")
+    }
+
+    fn decided(trace: &Trace) -> Option<Architecture> {
+        decide(trace, unknown()).architecture
+    }
+
+    fn decide(trace: &Trace, by_proc: Decision) -> Decision {
+        Window { trace, samples: &[], watchers: &Watchers::new() }.decide(by_proc)
+    }
+
+    /// Tasks that were made for one connection each, and ended.
+    fn made(flags: u32, count: u32) -> Trace {
+        let is_thread = flags & IS_THREAD != 0;
+        let one = |tid: u32| {
+            let (process, group) = if is_thread { (10, 10) } else { (tid, 10 | BORN) };
+            let flags = flags | IS_BORN | IS_ENDED;
+            (tid, Task { process, group, parent: 10, flags, born_ns: 1_000_000, ended_ns: 4_000_000, ..task(1, 0) })
+        };
+        let mut found = trace((100..100 + count).map(one).collect());
+        *(if is_thread { &mut found.threads } else { &mut found.forks }) = u64::from(count);
+        found.tasks.insert(10, Task { accepts: count, ..task(0, 0) });
+        found
+    }
+
+    #[test]
+    fn a_task_that_is_made_for_a_connection_and_ends_is_recognised_however_short_it_lives() {
+        assert_eq!(decided(&made(0, 20)), Some(Architecture::Fork));
+        assert_eq!(decided(&made(IS_EXECUTED, 20)), Some(Architecture::Exec));
+        assert_eq!(decided(&made(IS_THREAD, 20)), Some(Architecture::Thread));
+        assert!(decide(&made(0, 20), unknown()).evidence[1].contains("after 3.0 ms"));
+        // A pool whose members end after five connections each, of which a time slice showed one.
+        let mut renewed = made(0, 20);
+        renewed.established = 100;
+        assert_eq!(decided(&renewed), None);
+        // Some executed a program, others did not.
+        let mut mixed = made(IS_EXECUTED, 20);
+        mixed.tasks.range_mut(100..110).for_each(|(_, task)| task.flags &= !IS_EXECUTED);
+        assert_eq!(decided(&mixed), None);
+        // Tables that were full prove nothing.
+        assert_eq!(decided(&Trace { lost: 1, ..made(0, 20) }), None);
+    }
+
+    #[test]
+    fn a_child_of_a_child_that_executed_a_program_is_executed() {
+        let mut privileges_apart = made(0, 20);
+        let parents: Vec<(u32, Task)> =
+            privileges_apart.tasks.range(100..).map(|(tid, task)| (tid + 1_000, *task)).collect();
+        for (tid, _) in parents {
+            let executed = Task { flags: IS_BORN | IS_EXECUTED, process: tid, connections: 0, ..Task::default() };
+            privileges_apart.tasks.insert(tid, executed);
+        }
+        privileges_apart.tasks.range_mut(100..1_000).for_each(|(tid, task)| task.parent = tid + 1_000);
+        assert_eq!(decided(&privileges_apart), Some(Architecture::Exec));
+    }
+
+    #[test]
+    fn tasks_that_return_to_connections_are_event_loops() {
+        let one = |process| Task { process, returns: 90, ..task(20, 50) };
+        assert_eq!(decided(&trace(vec![(10, one(10))])), Some(Architecture::EventLoop));
+        assert_eq!(decided(&trace(vec![(10, one(10)), (11, one(10))])), Some(Architecture::EventLoops));
+        assert_eq!(decided(&trace(vec![(10, one(10)), (20, one(20))])), Some(Architecture::EventLoopProcesses));
+        // Connections too short to return to, but one was open while the next one was served.
+        let short = Task { overlaps: 15, ..task(20, 50) };
+        assert_eq!(decided(&trace(vec![(10, short)])), Some(Architecture::EventLoop));
+        // It never waits for events: somebody else tells it what to serve.
+        assert_eq!(decided(&trace(vec![(10, Task { returns: 90, ..task(20, 0) })])), None);
+    }
+
+    #[test]
+    fn helpers_of_an_event_loop_that_signal_may_be_workers() {
+        let only = Task { returns: 90, ..task(100, 50) };
+        let helper = |elsewhere| Task { elsewhere, ..task(0, 0) };
+        // The collector of its garbage signals nobody.
+        assert_eq!(decided(&trace(vec![(10, only), (11, helper(0))])), Some(Architecture::EventLoop));
+        let found = decide(&trace(vec![(10, only), (11, helper(80))]), unknown());
+        assert_eq!(found.candidates, [Architecture::EventLoop, Architecture::EventLoopWithWorkers]);
+        // Another thread that waits for events of the same sockets may be an idle loop.
+        let idle = Watchers::from([(11, false)]);
+        let traced = trace(vec![(10, only), (11, helper(0))]);
+        let found = Window { trace: &traced, samples: &[], watchers: &idle }.decide(unknown());
+        assert_eq!(found.candidates, [Architecture::EventLoop, Architecture::EventLoops]);
+    }
+
+    #[test]
+    fn connections_that_move_between_threads_are_shared() {
+        let member = |waits| Task { moves: 40, returns: 5, ..task(20, waits) };
+        let watcher = Task { accepts: 50, ..task(0, 50) };
+        let workers = trace(vec![(10, watcher), (11, member(0)), (12, member(0))]);
+        assert_eq!(decided(&workers), Some(Architecture::EventLoopWithWorkers));
+        // Workers that wait for the rest of a request by an instance of epoll each.
+        let waiting = trace(vec![(10, watcher), (11, member(9)), (12, member(9))]);
+        let singles = Watchers::from([(10, false), (11, true), (12, true)]);
+        let found = Window { trace: &waiting, samples: &[], watchers: &singles }.decide(unknown());
+        assert_eq!(found.architecture, Some(Architecture::EventLoopWithWorkers));
+        let runtime = trace(vec![(11, member(9)), (12, member(9)), (13, member(9))]);
+        assert_eq!(decided(&runtime), Some(Architecture::EventLoops));
+    }
+
+    #[test]
+    fn tasks_that_serve_one_connection_after_the_other_are_a_pool() {
+        let member = |process| Task { process, group: process, ..task(10, 0) };
+        assert_eq!(decided(&trace(vec![(20, member(20)), (30, member(30))])), Some(Architecture::Prefork));
+        assert_eq!(decided(&trace(vec![(20, member(10)), (30, member(10))])), Some(Architecture::ThreadPool));
+        // They wait for events: loops whose connections are short look the same.
+        let waits = |process| Task { waits: 10, ..member(process) };
+        assert_eq!(decided(&trace(vec![(20, waits(20)), (30, waits(30))])), None);
+        // Another thread accepts and watches: it may hand over each request.
+        let watched = vec![(10, Task { accepts: 20, ..task(0, 50) }), (20, member(10)), (30, member(10))];
+        let found = decide(&trace(watched.clone()), unknown());
+        assert_eq!(found.candidates, [Architecture::ThreadPool, Architecture::EventLoopWithWorkers]);
+        let stays = Trace { replies: 100, ..trace(watched) };
+        assert_eq!(decided(&stays), Some(Architecture::ThreadPool));
+    }
+
+    #[test]
+    fn where_proc_and_the_trace_disagree_nothing_is_claimed() {
+        let by_proc = |one| Decision::found(one, "by /proc", Vec::new());
+        let pool = made(IS_THREAD, 20);
+        let found = decide(&pool, by_proc(Architecture::ThreadPool));
+        assert_eq!((found.architecture, found.candidates.len()), (None, 2));
+        // What /proc decided stands where the trace shows nothing.
+        assert_eq!(decide(&trace(Vec::new()), by_proc(Architecture::Fork)).architecture, Some(Architecture::Fork));
+        // An execution at the same stack address looks like a fork from outside; the trace saw it.
+        let executed = decide(&made(IS_EXECUTED, 20), by_proc(Architecture::Fork));
+        assert_eq!(executed.architecture, Some(Architecture::Exec));
+        // /proc sees the processes without connections, too.
+        let one = trace(vec![(10, Task { returns: 90, ..task(20, 50) })]);
+        let processes = decide(&one, by_proc(Architecture::EventLoopProcesses));
+        assert_eq!(processes.architecture, Some(Architecture::EventLoopProcesses));
+    }
 }
