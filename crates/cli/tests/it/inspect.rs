@@ -1,14 +1,15 @@
 //! `landau inspect` names the architecture of servers whose architecture is known: those of the benchmark
 //! `architecture`, under simultaneous connections of which half end during the window.
 
-use crate::support::{LANDAU, Room};
+use crate::serve::Serving;
+use crate::support::{LANDAU, Ran, Room, install};
 use landau_architectures::{ALL, Architecture, Arguments, Workload, command_of};
 use landau_reactor::Backend;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -24,7 +25,11 @@ struct Server {
 impl Server {
     fn start(architecture: &'static Architecture, backend: Backend, pool: u32) -> Self {
         let given = Arguments { architecture, workload: Workload::Work, pool, most: 500, backend };
-        let mut command = command_of(Path::new(LANDAU), &given);
+        Self::of(command_of(Path::new(LANDAU), &given))
+    }
+
+    /// Starts a command that prints its port.
+    fn of(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -66,19 +71,34 @@ fn load(port: u16, is_over: &AtomicBool) {
     }
 }
 
-/// Inspects a server under load.
+/// Inspects a server under load. Returns none where the kernel refuses the evidence, and says so.
+fn traced(server: &Server, words: &[&str]) -> Option<Value> {
+    let ran = ran(server, words);
+    if ran.status == Some(2) && ran.err.contains("cannot trace system calls") {
+        eprintln!("skipped: {}", ran.err.trim());
+        return None;
+    }
+    assert!(matches!(ran.status, Some(0 | 1)), "{ran:?}");
+    Some(serde_json::from_str(&ran.out).unwrap())
+}
+
+/// Inspects a server under load by `/proc` alone.
 fn inspected(server: &Server, words: &[&str]) -> Value {
+    let ran = ran(server, &[&["--evidence", "proc"], words].concat());
+    assert!(matches!(ran.status, Some(0 | 1)), "{ran:?}");
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+fn ran(server: &Server, words: &[&str]) -> Ran {
     let is_over = AtomicBool::new(false);
     let port = server.port.to_string();
-    let ran = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         scope.spawn(|| load(server.port, &is_over));
         let fixed = ["inspect", "--port", &port, "--for", "4s", "--json"];
         let ran = Room::new().landau(&[&fixed, words].concat());
         is_over.store(true, Ordering::Relaxed);
         ran
-    });
-    assert!(matches!(ran.status, Some(0 | 1)), "{ran:?}");
-    serde_json::from_str(&ran.out).unwrap()
+    })
 }
 
 /// Checks an answer: it is the right one, with its evidence.
@@ -86,7 +106,8 @@ fn expect(server: &Server, architecture: &str, mechanism: &str) {
     let found = inspected(server, &[]);
     assert_eq!(found["architecture"], architecture, "{found:#}");
     assert_eq!(found["mechanism"][0], mechanism, "{found:#}");
-    assert_eq!((&found["schema"], &found["pid"]), (&Value::from(1), &Value::from(server.child.id())));
+    assert_eq!((&found["schema"], &found["pid"]), (&Value::from(2), &Value::from(server.child.id())));
+    assert_eq!((&found["evidence_grade"], &found["traced"]), (&Value::from(1), &Value::Null));
     assert!(found["evidence"].as_array().is_some_and(|all| all.len() >= 2), "{found:#}");
     assert!(found["limit"]["at_most"].as_u64().is_some_and(|most| most > 0), "{found:#}");
 }
@@ -143,4 +164,121 @@ fn each_backend_of_an_event_loop_is_named() {
     for name in ["poll", "select"] {
         expect(&Server::start(named("event-loop"), name.parse().unwrap(), 1), "event_loop", name);
     }
+}
+
+/// With tracepoints, the same variants, and how they accept, send and wait.
+#[test]
+fn calls_at_tracepoints_show_how_a_server_sends_and_waits() {
+    let cases = [
+        ("exec", "epoll", 1, "exec", "blocking"),
+        ("fork", "epoll", 1, "fork", "blocking"),
+        ("prefork", "epoll", 16, "prefork", "blocking"),
+        ("thread", "epoll", 1, "thread", "blocking"),
+        ("thread-pool", "epoll", 16, "thread_pool", "blocking"),
+        ("event-loop", "epoll", 1, "event_loop", "epoll"),
+        ("event-loop", "epoll-edge", 1, "event_loop", "epoll"),
+        ("event-loop", "poll", 1, "event_loop", "poll"),
+        ("event-loop", "select", 1, "event_loop", "select"),
+        ("event-loop", "sigio", 1, "event_loop", "sigio"),
+    ];
+    for (name, backend, pool, answer, mechanism) in cases {
+        let server = Server::start(named(name), backend.parse().unwrap(), pool);
+        let Some(found) = traced(&server, &["--evidence", "bpf"]) else { return };
+        assert_eq!(found["architecture"], answer, "{found:#}");
+        assert_eq!(found["mechanism"][0], mechanism, "{found:#}");
+        assert_eq!((&found["evidence_grade"], &found["evidence_by"]), (&Value::from(2), &Value::from("bpf")));
+        assert_eq!(found["traced"]["sends"], Value::from(vec!["sendto"]), "{found:#}");
+        assert!(found["traced"]["replies"].as_u64().is_some_and(|replies| replies > 0), "{found:#}");
+        if mechanism == "epoll" {
+            assert_eq!(found["is_edge_triggered"], backend == "epoll-edge", "{found:#}");
+        }
+    }
+}
+
+/// The web server has a table of descriptors for each worker, and sends a file that it does not keep by `sendfile`.
+#[test]
+fn the_web_server_is_inspected_though_its_threads_have_their_own_descriptors() {
+    let room = Room::new();
+    std::fs::create_dir(room.file("www")).unwrap();
+    std::fs::write(room.file("www/index.html"), "hello").unwrap();
+    let serving = Serving::new(&mut room.command(&["serve", "www", "--listen", "127.0.0.1:0", "--workers", "1"]));
+    let (port, url) = (serving.address.port().to_string(), format!("http://{}/", serving.address));
+    for evidence in ["proc", "bpf"] {
+        let words = ["inspect", "--port", &port, "--for", "3s", "--json", "--load", &url];
+        let ran = room.landau(&[&words[..], &["--evidence", evidence]].concat());
+        if ran.err.contains("cannot trace system calls") {
+            eprintln!("skipped: {}", ran.err.trim());
+            return;
+        }
+        let found: Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(
+            (&found["architecture"], &found["mechanism"][0]),
+            (&"event_loop".into(), &"epoll".into()),
+            "{ran:?}"
+        );
+        if evidence == "bpf" {
+            assert_eq!(found["traced"]["sends"], Value::from(vec!["sendto"]), "{ran:?}");
+        }
+    }
+}
+
+/// A user without rights inspects a server of its own by `/proc`; tracing is refused, with its reason.
+#[test]
+fn a_user_without_rights_inspects_its_own_server() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let Some(nobody) = landau_sys::privilege::user("nobody").unwrap() else {
+        eprintln!("skipped: there is no user nobody");
+        return;
+    };
+    if landau_sys::process::effective_user() != 0 {
+        eprintln!("skipped: this needs root, to become nobody");
+        return;
+    }
+    let room = Room::new();
+    let program = room.file("landau");
+    install(LANDAU, &program);
+    std::fs::set_permissions(room.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (architecture, backend) = (named("event-loop"), Backend::default());
+    let given = Arguments { architecture, workload: Workload::Work, pool: 1, most: 500, backend };
+    let mut command = command_of(&program, &given);
+    command.uid(nobody.user).gid(nobody.group).current_dir(room.path());
+    let server = Server::of(command);
+    let inspect = |words: &[&str]| {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| load(server.port, &is_over));
+            let mut command = room.other(program.to_str().unwrap(), &["inspect", "--json", "--for", "3s"]);
+            command.uid(nobody.user).gid(nobody.group).args(["--port", &server.port.to_string()]).args(words);
+            let ran = Ran::of(command.output().unwrap());
+            is_over.store(true, Ordering::Relaxed);
+            ran
+        })
+    };
+    let ran = inspect(&[]);
+    let found: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&found["architecture"], &found["evidence_grade"]), (&"event_loop".into(), &1.into()), "{ran:?}");
+    let why = found["unseen"].as_array().unwrap().iter().find(|one| one["what"].as_str().unwrap().contains("sends"));
+    assert!(why.unwrap()["why"].as_str().unwrap().contains("EPERM"), "{ran:?}");
+    let ran = inspect(&["--evidence", "bpf"]);
+    assert!(ran.status == Some(2) && ran.err.contains("run landau inspect as root"), "{ran:?}");
+}
+
+/// Programs that others wrote, as many as are installed, each under load: no answer is wrong. It takes minutes:
+/// `LANDAU_INSPECT_PROGRAMS=1 cargo test -p landau --test it inspect::programs -- --nocapture`.
+#[test]
+fn programs_that_others_wrote_are_named() {
+    if std::env::var_os("LANDAU_INSPECT_PROGRAMS").is_none() {
+        eprintln!("skipped: LANDAU_INSPECT_PROGRAMS is not set");
+        return;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/inspect/programs.py");
+    let status = Command::new("python3").arg(script).args(["--landau", LANDAU]).status().unwrap();
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_unit_without_a_control_group_is_an_error() {
+    let ran = Room::new().landau(&["inspect", "--unit", "no-such-unit"]);
+    assert!(ran.status == Some(2) && ran.err.contains("no-such-unit.service has no control group"), "{ran:?}");
 }
