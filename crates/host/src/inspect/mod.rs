@@ -18,7 +18,7 @@ use crate::demand::Demand;
 use crate::report::{Answer, Request, examine};
 use crate::root::Root;
 use crate::subject::Unread;
-use sample::{Listener, Sample, Sampler, Sockets, sockets_of, table};
+use sample::{Listener, Sample, Sampler, Sockets, Watchers, sockets_of, table};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -185,8 +185,7 @@ struct Seen {
     window: Duration,
     is_edge_triggered: Option<bool>,
     is_signal_driven: bool,
-    /// Threads that wait for epoll's events of the server's sockets, with whether it was always one connection alone.
-    watchers: rules::Watchers,
+    watchers: Watchers,
     trace: Option<Trace>,
     /// Why calls were not traced.
     refused: Option<String>,
@@ -229,10 +228,10 @@ pub fn inspect(
             seen.is_edge_triggered = sampler.is_edge_triggered(most).or(seen.is_edge_triggered);
             seen.is_signal_driven |= sampler.is_signal_driven(most);
         }
-        if seen.samples.len() % WATCHES == 0 {
-            seen.add_watchers(sampler.watchers(&sample));
-        }
-        let period = PERIOD.max(cost * 9);
+        sampler.watch(&sample, &mut seen.watchers);
+        // However slow the host is, the window ends in time.
+        let rest = window.saturating_sub(began.elapsed());
+        let period = PERIOD.max(rest.min(cost * 9));
         if let Err(why) = wait(probes.as_mut(), &mut sampler, &sample, seen.samples.len(), period) {
             (probes, seen.refused) = (None, Some(why));
         }
@@ -282,17 +281,6 @@ fn wait(
     std::thread::sleep(period);
     probes.pause();
     Ok(())
-}
-
-/// Samples of which one looks at what epoll watches.
-const WATCHES: usize = 6;
-
-impl Seen {
-    fn add_watchers(&mut self, found: rules::Watchers) {
-        for (tid, is_single) in found {
-            *self.watchers.entry(tid).or_insert(true) &= is_single;
-        }
-    }
 }
 
 /// The most times that the tasks of a server are listed at the start.

@@ -4,7 +4,7 @@
 //! made for it; that it outlives it, and blocks on it, shows a pool; that a process holds more connections than it has
 //! threads shows that a thread serves several. Where a window shows none of these, the rules name the candidates.
 
-use super::sample::{Process, Sample, Thread};
+use super::sample::{Process, Sample, Thread, Watchers};
 use super::wait::Wait;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -244,9 +244,6 @@ pub(super) fn lives(samples: &[Sample]) -> Vec<Life<'_>> {
     lives.into_values().collect()
 }
 
-/// Threads that wait for epoll's events of the server's sockets, with whether it was always one connection alone.
-pub(super) type Watchers = BTreeMap<u32, bool>;
-
 /// Decides which architecture the samples show.
 pub(super) fn decide(samples: &[Sample], watchers: &Watchers) -> Decision {
     let lives = lives(samples);
@@ -366,13 +363,13 @@ fn made_for_it(lives: &[Life], ended: &[&&Life], mut evidence: Vec<String>) -> D
 
 /// Processes hold several connections each: by threads, or by event loops.
 fn multiplexed(lives: &[Life], several: &[&Life], watchers: &Watchers) -> Decision {
-    let decisions: Vec<Decision> = several.iter().map(|life| within(life)).collect();
+    let decisions: Vec<Decision> = several.iter().map(|life| within(life, watchers)).collect();
     let is_event = decisions.iter().all(Decision::is_asynchronous);
     // Members that wait for events at the listener are event loops, too, though the load gave them few connections.
     let idle = |life: &&Life| {
         let is_other = several.iter().all(|other| other.pid != life.pid);
         // The parent of workers holds the listener, too, and may wait for something else.
-        let waits = life.last().threads.iter().any(|thread| watchers.contains_key(&thread.tid));
+        let waits = life.last().threads.iter().any(|thread| watchers.watches(thread.tid));
         is_other && waits && !life.last().listeners.is_empty()
     };
     let processes = several.len() + lives.iter().filter(idle).count();
@@ -400,7 +397,7 @@ fn multiplexed(lives: &[Life], several: &[&Life], watchers: &Watchers) -> Decisi
 }
 
 /// How one process serves several connections.
-fn within(life: &Life) -> Decision {
+fn within(life: &Life, watchers: &Watchers) -> Decision {
     let at_peak = life.seen.iter().max_by_key(|(_, _, held)| held.len());
     let (held, threads) = at_peak.map_or((0, 0), |(_, process, held)| (held.len(), process.threads.len()));
     let most_blocked = life.seen.iter().filter(|(_, _, held)| held.len() >= FEWEST).map(|(_, process, held)| {
@@ -412,7 +409,7 @@ fn within(life: &Life) -> Decision {
     let (closed, ended) = (life.closed(), life.ended_threads());
     let mut evidence = vec![format!("{held} connections at a time in a process of {threads} threads")];
     if held >= FEWEST && held >= 2 * threads + 2 {
-        return event_loop(life, evidence);
+        return event_loop(life, watchers, evidence);
     }
     evidence
         .push(format!("{blocked} threads blocked in a call that reads one connection ({share}% of the connections)"));
@@ -438,9 +435,13 @@ fn within(life: &Life) -> Decision {
 }
 
 /// A process with fewer threads than connections: which of them watch connections?
-fn event_loop(life: &Life, mut evidence: Vec<String>) -> Decision {
+fn event_loop(life: &Life, known: &Watchers, mut evidence: Vec<String>) -> Decision {
     let rule = "fewer threads than connections";
-    let watchers = life.waits_so(Wait::is_event);
+    let mut watchers = life.waits_so(Wait::is_event);
+    if watchers.iter().any(|tid| known.watches(*tid)) {
+        // A worker may wait for the rest of its request by an instance of epoll for this connection alone.
+        watchers.retain(|tid| !known.watches_one(*tid));
+    }
     let last = life.last();
     if watchers.is_empty() && last.epolls + last.rings == 0 {
         let advice = "no thread was seen to wait for events; run landau inspect as root, or with less load";
@@ -546,7 +547,7 @@ mod tests {
     const LISTENER: u64 = 1;
 
     fn decide(samples: &[Sample]) -> Decision {
-        super::decide(samples, &Watchers::new())
+        super::decide(samples, &Watchers::default())
     }
 
     /// A process with a thread for each of `waits`; a thread that reads has the connection of its place.
@@ -691,9 +692,11 @@ mod tests {
         let after = [watching([90_000_000, 0], Wait::Futex), vec![parent]].concat();
         let samples = window(vec![before, after]);
         let decided = |watchers: &Watchers| super::decide(&samples, watchers).architecture;
-        assert_eq!(decided(&Watchers::from([(5, false)])), Some(Architecture::EventLoopProcesses));
+        let mut watchers = Watchers::default();
+        watchers.add(5, 1, 0);
+        assert_eq!(decided(&watchers), Some(Architecture::EventLoopProcesses));
         // The parent of gunicorn's workers waits for commands. It was taken for a loop.
-        assert_eq!(decided(&Watchers::new()), Some(Architecture::EventLoop));
+        assert_eq!(decided(&Watchers::default()), Some(Architecture::EventLoop));
     }
 
     #[test]

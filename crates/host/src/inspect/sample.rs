@@ -59,6 +59,45 @@ pub(super) struct Thread {
     pub(super) cpu_ns: u64,
 }
 
+/// Threads that wait for epoll's events of the server's sockets.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Watchers {
+    /// With whether it was always one connection alone.
+    found: BTreeMap<u32, bool>,
+    checks: BTreeMap<u32, u32>,
+}
+
+impl Watchers {
+    /// Looks at a thread, after which nothing more can be learnt of it.
+    const CHECKS: u32 = 8;
+
+    fn is_open(&self, tid: u32) -> bool {
+        !self.watches(tid) && self.checks.get(&tid).is_none_or(|checks| *checks < Self::CHECKS)
+    }
+
+    pub(super) fn add(&mut self, tid: u32, listeners: usize, connections: usize) {
+        *self.checks.entry(tid).or_default() += 1;
+        if listeners + connections > 0 {
+            *self.found.entry(tid).or_insert(true) &= listeners == 0 && connections == 1;
+        }
+    }
+
+    /// Whether a thread waits for several sockets, or for connections to accept.
+    pub(super) fn watches(&self, tid: u32) -> bool {
+        self.found.get(&tid) == Some(&false)
+    }
+
+    /// Whether a thread only ever waited for one connection.
+    pub(super) fn watches_one(&self, tid: u32) -> bool {
+        self.found.get(&tid) == Some(&true)
+    }
+
+    /// The threads that wait for any of the server's sockets.
+    pub(super) fn tids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.found.keys().copied()
+    }
+}
+
 /// A listening socket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Listener {
@@ -324,15 +363,13 @@ impl<'a> Sampler<'a> {
         process.tables.iter().any(|table| is_async(table) == Some(true))
     }
 
-    /// Returns the threads of a sample that wait for an instance of epoll that watches sockets of the server, with
-    /// whether it watches one connection alone.
-    pub(super) fn watchers(&self, sample: &Sample) -> BTreeMap<u32, bool> {
-        let mut found = BTreeMap::new();
+    /// Looks at what the instances of epoll watch for which threads of a sample wait.
+    pub(super) fn watch(&self, sample: &Sample, watchers: &mut Watchers) {
         for process in &sample.processes {
             let connections = process.connections.clone().unwrap_or_default();
             let mut tables: BTreeMap<String, [BTreeSet<u32>; 2]> = BTreeMap::new();
             for thread in &process.threads {
-                let Some(epoll) = thread.epoll else { continue };
+                let Some(epoll) = thread.epoll.filter(|_| watchers.is_open(thread.tid)) else { continue };
                 let own = format!("proc/{}/task/{}", process.pid, thread.tid);
                 let table = if process.tables.contains(&own) { own } else { format!("proc/{}", process.pid) };
                 let text = self.root.text(&format!("{table}/fdinfo/{epoll}")).unwrap_or_default();
@@ -340,13 +377,9 @@ impl<'a> Sampler<'a> {
                 let [listening, connected] = tables.entry(table.clone()).or_insert_with(read);
                 let count =
                     |ours: &BTreeSet<u32>| text.lines().filter_map(watched).filter(|(fd, _)| ours.contains(fd)).count();
-                match (count(listening), count(connected)) {
-                    (0, 0) => {}
-                    (listeners, connections) => drop(found.insert(thread.tid, listeners == 0 && connections == 1)),
-                }
+                watchers.add(thread.tid, count(listening), count(connected));
             }
         }
-        found
     }
 }
 

@@ -4,8 +4,8 @@
 //! disagree about who serves a connection, the answer is that it cannot be told.
 
 use super::calls::About;
-use super::rules::{Architecture, Decision, Watchers};
-use super::sample::{Sample, Thread};
+use super::rules::{Architecture, Decision};
+use super::sample::{Sample, Thread, Watchers};
 use super::trace::{BORN, IS_BORN, IS_ENDED, IS_EXECUTED, IS_THREAD, Task, Trace};
 use super::wait::Wait;
 use std::collections::BTreeSet;
@@ -18,7 +18,6 @@ const FEWEST: u64 = 4;
 pub(super) struct Window<'a> {
     pub(super) trace: &'a Trace,
     pub(super) samples: &'a [Sample],
-    /// Threads that wait for epoll's events of the server's sockets, with whether it was always one connection alone.
     pub(super) watchers: &'a Watchers,
 }
 
@@ -49,11 +48,6 @@ impl<'a> Window<'a> {
         let evidence = [by_proc.evidence, traced.evidence].concat();
         let advice = "repeat it with --for 30s and more simultaneous connections";
         Decision::unknown("/proc and the trace disagree", &[old, new], evidence, advice)
-    }
-
-    /// Whether a thread was seen to wait for events of several sockets.
-    fn watches(&self, tid: u32) -> bool {
-        self.watchers.get(&tid) == Some(&false)
     }
 
     fn serving(&self) -> Vec<Numbered<'a>> {
@@ -93,14 +87,19 @@ impl<'a> Window<'a> {
         let rule = "connections move between threads";
         let processes: BTreeSet<u32> = serving.iter().map(|(_, task)| task.process).collect();
         // A worker may wait for the rest of its request by an instance of epoll for this connection alone.
-        let waits_for_one = |tid: &u32| self.watchers.get(tid) == Some(&true);
-        let singles = serving.iter().filter(|(tid, _)| waits_for_one(tid)).count();
+        let singles = serving.iter().filter(|(tid, _)| self.watchers.watches_one(*tid)).count();
         let has_singles = singles >= 2 && singles * 2 >= serving.len();
-        let waits = |(tid, task): &&Numbered| task.waits > 0 && !(has_singles && !self.watches(*tid));
+        let waits =
+            |(tid, task): &&Numbered| task.waits * 20 > task.visits() && !(has_singles && !self.watchers.watches(*tid));
         let both = serving.iter().filter(waits).count();
         let tasks = self.trace.tasks.iter();
         let others =
             tasks.filter(|(_, task)| processes.contains(&task.process) && task.visits() == 0 && task.waits > 0).count();
+        // A thread that accepts and watches, but serves nothing, hands over requests.
+        let accepts_apart =
+            self.trace.tasks.values().any(|task| {
+                processes.contains(&task.process) && task.visits() == 0 && task.waits > 0 && task.accepts > 0
+            });
         evidence.push(format!(
             "{both} of the {} tasks that served also waited for events, and {others} other threads did",
             serving.len()
@@ -109,9 +108,10 @@ impl<'a> Window<'a> {
             return Decision::found(Architecture::EventLoopProcesses, rule, evidence);
         }
         if both >= 2 && both * 2 >= serving.len() {
-            return Decision::found(Architecture::EventLoops, rule, evidence);
-        }
-        if both + others == 1 && serving.len() > both {
+            if !accepts_apart {
+                return Decision::found(Architecture::EventLoops, rule, evidence);
+            }
+        } else if both + others == 1 && serving.len() > both {
             return Decision::found(Architecture::EventLoopWithWorkers, rule, evidence);
         }
         let candidates = [Architecture::EventLoops, Architecture::EventLoopWithWorkers];
@@ -136,7 +136,7 @@ impl<'a> Window<'a> {
             return Some(Decision::found(Architecture::EventLoops, rule, evidence));
         }
         let (tid, only) = **loops.first()?;
-        let siblings = self.watchers.keys().filter(|other| **other != tid).count();
+        let siblings = self.watchers.tids().filter(|other| *other != tid).count();
         if siblings > 0 {
             evidence.push(format!("{siblings} other threads wait for events of the same sockets, and served nothing"));
             let candidates = [Architecture::EventLoop, Architecture::EventLoops];
@@ -316,7 +316,7 @@ mod tests {
     }
 
     fn decide(trace: &Trace, by_proc: Decision) -> Decision {
-        Window { trace, samples: &[], watchers: &Watchers::new() }.decide(by_proc)
+        Window { trace, samples: &[], watchers: &Watchers::default() }.decide(by_proc)
     }
 
     /// Tasks that were made for one connection each, and ended.
@@ -386,7 +386,8 @@ mod tests {
         let found = decide(&trace(vec![(10, only), (11, helper(80))]), unknown());
         assert_eq!(found.candidates, [Architecture::EventLoop, Architecture::EventLoopWithWorkers]);
         // Another thread that waits for events of the same sockets may be an idle loop.
-        let idle = Watchers::from([(11, false)]);
+        let mut idle = Watchers::default();
+        idle.add(11, 1, 0);
         let traced = trace(vec![(10, only), (11, helper(0))]);
         let found = Window { trace: &traced, samples: &[], watchers: &idle }.decide(unknown());
         assert_eq!(found.candidates, [Architecture::EventLoop, Architecture::EventLoops]);
@@ -400,7 +401,8 @@ mod tests {
         assert_eq!(decided(&workers), Some(Architecture::EventLoopWithWorkers));
         // Workers that wait for the rest of a request by an instance of epoll each.
         let waiting = trace(vec![(10, watcher), (11, member(9)), (12, member(9))]);
-        let singles = Watchers::from([(10, false), (11, true), (12, true)]);
+        let mut singles = Watchers::default();
+        [(10, 50), (11, 1), (12, 1)].into_iter().for_each(|(tid, connections)| singles.add(tid, 0, connections));
         let found = Window { trace: &waiting, samples: &[], watchers: &singles }.decide(unknown());
         assert_eq!(found.architecture, Some(Architecture::EventLoopWithWorkers));
         let runtime = trace(vec![(11, member(9)), (12, member(9)), (13, member(9))]);

@@ -39,7 +39,7 @@ pub(in crate::inspect) struct Probes {
     operations: Option<Program>,
     counted_ns: u64,
     established_counted: u64,
-    _links: Vec<Link>,
+    links: Vec<Link>,
 }
 
 /// Why the kernel's tracepoints cannot be used, as a clause.
@@ -99,7 +99,7 @@ impl Probes {
             counting: None,
             counted_ns: 0,
             established_counted: 0,
-            _links: links,
+            links,
         })
     }
 
@@ -162,6 +162,8 @@ impl Probes {
     /// Why the kernel refused to show it.
     pub(in crate::inspect) fn finish(mut self) -> Result<Trace, String> {
         self.pause();
+        // From now on nothing changes.
+        self.links.clear();
         let mut trace = Trace {
             established: self.counter(ESTABLISHED),
             established_counted: self.established_counted,
