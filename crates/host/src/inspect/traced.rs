@@ -90,7 +90,7 @@ impl<'a> Window<'a> {
         let singles = serving.iter().filter(|(tid, _)| self.watchers.watches_one(*tid)).count();
         let has_singles = singles >= 2 && singles * 2 >= serving.len();
         let waits =
-            |(tid, task): &&Numbered| task.waits * 20 > task.visits() && !(has_singles && !self.watchers.watches(*tid));
+            |(tid, task): &&Numbered| (self.watchers.watches(*tid) || !has_singles) && task.waits * 20 > task.visits();
         let both = serving.iter().filter(waits).count();
         let tasks = self.trace.tasks.iter();
         let others =

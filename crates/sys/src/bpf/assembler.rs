@@ -160,7 +160,7 @@ impl Assembler {
 
     /// `to = map`.
     pub fn map(&mut self, to: Register, map: &Map) -> &mut Self {
-        self.add(SET_WIDE, to, 1, 0, map.map.as_raw_fd());
+        self.add(SET_WIDE, to, 1, 0, map.fd.as_raw_fd());
         self.add(0, Register::R0, 0, 0, 0)
     }
 

@@ -208,7 +208,10 @@ fn attached(code: &[Instruction], tracepoint: &CStr) -> Result<Link, String> {
     loaded(code)?.attach(tracepoint).map_err(|error| format!("{}: {}", tracepoint.to_string_lossy(), refused(&error)))
 }
 
-fn entries(map: &Map) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+/// The bytes of a key and of its value.
+type Entry = (Vec<u8>, Vec<u8>);
+
+fn entries(map: &Map) -> Result<Vec<Entry>, String> {
     let value = |key: Vec<u8>| Ok(map.get(&key)?.map(|value| (key, value)));
     let keys = map.keys().map_err(|error| refused(&error))?;
     let entries = keys.into_iter().map(value).collect::<Result<Vec<_>, Error>>().map_err(|error| refused(&error))?;

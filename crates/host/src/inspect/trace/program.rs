@@ -226,7 +226,7 @@ impl Parts for Assembler {
 
     /// Reads kernel memory at R3 and an offset. From an address that cannot be read, zeros come.
     fn read(&mut self, to: i16, size: Size, offset: u32) -> &mut Self {
-        self.alu_imm(Alu::Add, R3, offset as i32).frame(R1, to).set(R2, bytes_of(size)).call(Helper::ReadKernel)
+        self.alu_imm(Alu::Add, R3, offset.cast_signed()).frame(R1, to).set(R2, bytes_of(size)).call(Helper::ReadKernel)
     }
 
     /// Reads kernel memory at the address in the frame and an offset.
@@ -241,7 +241,7 @@ impl Parts for Assembler {
 
     /// Adds 1 to a counter.
     fn count(&mut self, maps: &Maps, counter: u32, label: &str) -> &mut Self {
-        self.store_imm(Word, frame::INDEX, counter as i32).lookup(&maps.counters, frame::INDEX);
+        self.store_imm(Word, frame::INDEX, counter.cast_signed()).lookup(&maps.counters, frame::INDEX);
         self.jump_imm(Eq, R0, 0, label).set(R1, 1).add_to_memory(Double, R0, 0, R1).label(label)
     }
 
@@ -264,13 +264,13 @@ impl Writer<'_> {
         let mut code = Assembler::new();
         code.begin(self.maps);
         code.load(Word, R1, R8, task::GROUP).store(Word, R10, frame::CALL, R1);
-        code.load(Double, R9, R6, 8).jump_imm(Jump::Ge, R9, CALLS as i32, "out");
+        code.load(Double, R9, R6, 8).jump_imm(Jump::Ge, R9, CALLS.cast_signed(), "out");
         code.store(Half, R10, frame::CALL + 4, R9).about(About::Nothing);
         code.store(Word, R10, frame::INDEX, R9).lookup(&self.maps.actions, frame::INDEX);
         code.jump_imm(Eq, R0, 0, "count").load(Word, R9, R0, 0).jump_imm(Eq, R9, 0, "count");
         // The first argument that matters.
         code.copy(R1, R9).alu_imm(Alu::And, R1, 0xff).jump_imm(Eq, R1, WAIT, "wait");
-        self.argument(&mut code, 8);
+        Self::argument(&mut code, 8);
         code.copy(R1, R9).alu_imm(Alu::And, R1, 0xff).store(Word, R10, frame::SMALL, R1);
         code.jump_imm(Eq, R1, POLL, "poll").jump_imm(Eq, R1, SELECT, "select");
         self.descriptor(&mut code);
@@ -285,7 +285,7 @@ impl Writer<'_> {
     }
 
     /// Reads an argument of the call, whose offset is in R9 from this bit on.
-    fn argument(&self, code: &mut Assembler, bit: i32) {
+    fn argument(code: &mut Assembler, bit: i32) {
         code.load(Double, R3, R6, 0).copy(R1, R9).alu_imm(Alu::ShiftRight, R1, bit).alu_imm(Alu::And, R1, 0xff);
         code.alu(Alu::Add, R3, R1).read(frame::ARGUMENT, Double, 0);
     }
@@ -346,7 +346,7 @@ impl Writer<'_> {
         code.set(R1, 1).store(Word, R0, connection::CLOSED, R1).jump("count");
         // Flags that ask for no copy.
         code.label("send").copy(R1, R9).alu_imm(Alu::ShiftRight, R1, 16).jump_imm(Eq, R1, 0, "visit");
-        self.argument(code, 16);
+        Self::argument(code, 16);
         code.load(Double, R1, R10, frame::ARGUMENT).alu_imm(Alu::And, R1, ZERO_COPY as i32);
         code.jump_imm(Eq, R1, 0, "visit").about(About::ZeroCopy);
         self.visit(code);
@@ -371,7 +371,7 @@ impl Writer<'_> {
     /// Notes who visits the connection, and from where.
     fn visit(&self, code: &mut Assembler) {
         let maps = self.maps;
-        code.label("visit").store_imm(Double, frame::SLICE, 0).store_imm(Word, frame::INDEX, SLICE as i32);
+        code.label("visit").store_imm(Double, frame::SLICE, 0).store_imm(Word, frame::INDEX, SLICE.cast_signed());
         code.lookup(&maps.counters, frame::INDEX).jump_imm(Eq, R0, 0, "out");
         code.load(Double, R1, R0, 0).store(Double, R10, frame::SLICE, R1);
         code.lookup(&maps.connections, frame::INODE).jump_imm(Jump::Ne, R0, 0, "known");
@@ -417,11 +417,12 @@ impl Writer<'_> {
         code.copy(R3, R9).read(new(task::PROCESS), Word, self.layout.task_process);
         code.load(Word, R1, R8, task::PROCESS).store(Word, R10, new(task::PARENT), R1);
         code.load(Word, R2, R8, task::GROUP).load(Word, R3, R10, new(task::PROCESS));
-        code.jump_if(Eq, R1, R3, "thread").alu_imm(Alu::Or, R2, BORN as i32);
-        code.store(Word, R10, new(task::GROUP), R2).store_imm(Word, new(task::FLAGS), IS_BORN as i32);
+        code.jump_if(Eq, R1, R3, "thread").alu_imm(Alu::Or, R2, BORN.cast_signed());
+        code.store(Word, R10, new(task::GROUP), R2).store_imm(Word, new(task::FLAGS), IS_BORN.cast_signed());
         code.count(self.maps, FORKS, "forked").jump("add");
         code.label("thread").store(Word, R10, new(task::GROUP), R2);
-        code.store_imm(Word, new(task::FLAGS), (IS_BORN | IS_THREAD) as i32).count(self.maps, THREADS, "created");
+        code.store_imm(Word, new(task::FLAGS), (IS_BORN | IS_THREAD).cast_signed())
+            .count(self.maps, THREADS, "created");
         code.label("add").call(Helper::Time).store(Double, R10, new(task::BORN_NS), R0);
         code.map(R1, &self.maps.tasks).frame(R2, frame::SMALL).frame(R3, frame::NEW_TASK).set(R4, 0);
         code.call(Helper::MapUpdate).jump_imm(Eq, R0, 0, "out").count(self.maps, LOST, "lost task");
@@ -432,7 +433,7 @@ impl Writer<'_> {
     /// `sched_process_exec(task, …)`.
     pub(super) fn execution(&self) -> Vec<Instruction> {
         let mut code = Assembler::new();
-        code.begin(self.maps).load(Word, R1, R8, task::FLAGS).alu_imm(Alu::Or, R1, IS_EXECUTED as i32);
+        code.begin(self.maps).load(Word, R1, R8, task::FLAGS).alu_imm(Alu::Or, R1, IS_EXECUTED.cast_signed());
         code.store(Word, R8, task::FLAGS, R1).count(self.maps, EXECUTIONS, "executed").end();
         code.finish()
     }
@@ -440,7 +441,7 @@ impl Writer<'_> {
     /// `sched_process_exit(task)`.
     pub(super) fn end(&self) -> Vec<Instruction> {
         let mut code = Assembler::new();
-        code.begin(self.maps).load(Word, R1, R8, task::FLAGS).alu_imm(Alu::Or, R1, IS_ENDED as i32);
+        code.begin(self.maps).load(Word, R1, R8, task::FLAGS).alu_imm(Alu::Or, R1, IS_ENDED.cast_signed());
         code.store(Word, R8, task::FLAGS, R1).call(Helper::Time).store(Double, R8, task::ENDED_NS, R0).end();
         code.finish()
     }
@@ -460,7 +461,7 @@ impl Writer<'_> {
         code.load(Double, R3, R6, 0).read(frame::POINTER, Double, at.sock_network);
         code.follow(frame::ONE, Word, frame::POINTER, at.network_inode).load(Word, R1, R10, frame::ONE);
         // The number of a namespace has its highest bit set: a comparison of 64 bits needs it without a sign.
-        code.set(R2, self.network as i32).alu_imm(Alu::ShiftLeft, R2, 32).alu_imm(Alu::ShiftRight, R2, 32);
+        code.set(R2, self.network.cast_signed()).alu_imm(Alu::ShiftLeft, R2, 32).alu_imm(Alu::ShiftRight, R2, 32);
         code.jump_if(Jump::Ne, R1, R2, "out").count(self.maps, ESTABLISHED, "established").end();
         code.finish()
     }
