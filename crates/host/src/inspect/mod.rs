@@ -247,7 +247,7 @@ pub fn inspect(
     }
     match (&seen.refused, evidence) {
         (Some(why), Some(Evidence::Bpf)) => Err(Error::Refused(why.clone())),
-        _ => Ok(answer(root, &server, seen)),
+        _ => Ok(answer(root, &server, &seen)),
     }
 }
 
@@ -275,7 +275,7 @@ fn wait(
     for _ in 0..FOLLOWS {
         is_new = is_new && index == 0 && probes.follow(&sampler.take().0.processes)?;
     }
-    if index % SLICES == 0 {
+    if index.is_multiple_of(SLICES) {
         probes.resume()?;
     }
     std::thread::sleep(period);
@@ -286,7 +286,7 @@ fn wait(
 /// The most times that the tasks of a server are listed at the start.
 const FOLLOWS: usize = 5;
 
-fn answer(root: &Root, server: &Server, seen: Seen) -> Inspection {
+fn answer(root: &Root, server: &Server, seen: &Seen) -> Inspection {
     let samples = &seen.samples[..];
     let mut decision = rules::decide(samples, &seen.watchers);
     if root.sysctl("kernel.randomize_va_space").as_deref() == Some("0") {
@@ -299,9 +299,9 @@ fn answer(root: &Root, server: &Server, seen: Seen) -> Inspection {
     let listeners: Vec<(String, u64)> = server.listeners.iter().map(|one| (one.address.clone(), one.inode)).collect();
     let most = counts(samples);
     let architecture = decision.architecture;
-    let mechanism = architecture.map_or(Vec::new(), |one| mechanism(&seen, one, account.as_ref()));
+    let mechanism = architecture.map_or(Vec::new(), |one| mechanism(seen, one, account.as_ref()));
     let watched = account.as_ref().and_then(|account| account.is_edge_triggered).or(seen.is_edge_triggered);
-    let unseen = unseen(&seen, &decision, account.as_ref());
+    let unseen = unseen(seen, &decision, account.as_ref());
     let limit = architecture.and_then(|one| nearest_limit(root, decision.busiest.unwrap_or(server.pid), one));
     Inspection {
         schema: SCHEMA,

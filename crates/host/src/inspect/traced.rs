@@ -323,7 +323,7 @@ mod tests {
     fn made(flags: u32, count: u32) -> Trace {
         let is_thread = flags & IS_THREAD != 0;
         let one = |tid: u32| {
-            let (process, group) = if is_thread { (10, 10) } else { (tid, 10 | BORN) };
+            let (process, group) = if is_thread { (10, 10) } else { (tid, BORN + 10) };
             let flags = flags | IS_BORN | IS_ENDED;
             (tid, Task { process, group, parent: 10, flags, born_ns: 1_000_000, ended_ns: 4_000_000, ..task(1, 0) })
         };
@@ -402,7 +402,9 @@ mod tests {
         // Workers that wait for the rest of a request by an instance of epoll each.
         let waiting = trace(vec![(10, watcher), (11, member(9)), (12, member(9))]);
         let mut singles = Watchers::default();
-        [(10, 50), (11, 1), (12, 1)].into_iter().for_each(|(tid, connections)| singles.add(tid, 0, connections));
+        for (tid, connections) in [(10, 50), (11, 1), (12, 1)] {
+            singles.add(tid, 0, connections);
+        }
         let found = Window { trace: &waiting, samples: &[], watchers: &singles }.decide(unknown());
         assert_eq!(found.architecture, Some(Architecture::EventLoopWithWorkers));
         let runtime = trace(vec![(11, member(9)), (12, member(9)), (13, member(9))]);

@@ -37,7 +37,7 @@ fn find(root: &Root, folder: &str, name: &str, depth: usize) -> Option<String> {
     if names.iter().any(|one| one == name) {
         return Some(format!("{folder}/{name}"));
     }
-    let mut slices = names.iter().filter(|one| depth > 0 && one.ends_with(".slice"));
+    let mut slices = names.iter().filter(|one| depth > 0 && one.strip_suffix(".slice").is_some());
     slices.find_map(|slice| find(root, &format!("{folder}/{slice}"), name, depth - 1))
 }
 
