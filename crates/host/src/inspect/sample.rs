@@ -2,6 +2,7 @@
 
 use super::wait::{Wait, of_call, of_function};
 use crate::root::Root;
+use landau_sys::process::thread_time_ns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -242,10 +243,10 @@ impl<'a> Sampler<'a> {
         Self { root, began: Instant::now(), owners, listeners, known, own: std::process::id(), has_tables }
     }
 
-    /// Takes a sample, and returns it with what it cost.
+    /// Takes a sample, and returns it with the processor time that it cost.
     pub(super) fn take(&mut self) -> (Sample, std::time::Duration) {
-        let began = Instant::now();
-        let at_ms = began.duration_since(self.began).as_millis() as u64;
+        let began_ns = thread_time_ns();
+        let at_ms = self.began.elapsed().as_millis() as u64;
         let table = table(self.root);
         let members = self.members(&table);
         let namespace = members.iter().find(|entry| self.owners.contains(&entry.pid)).or(members.first());
@@ -256,7 +257,8 @@ impl<'a> Sampler<'a> {
         let accepted: BTreeSet<u64> = accepted.iter().map(|(_, _, inode)| *inode).collect();
         let processes = members.iter().map(|entry| self.process(entry, &accepted)).collect();
         let waiting = waiting.into_iter().map(|(port, remote, _)| format!("{remote} {port}")).collect();
-        (Sample { at_ms, waiting, processes }, began.elapsed())
+        let cost = std::time::Duration::from_nanos(thread_time_ns() - began_ns);
+        (Sample { at_ms, waiting, processes }, cost)
     }
 
     /// Returns the server's processes: the owners, their descendants, and whatever belonged to it before.
