@@ -206,7 +206,7 @@ fn the_web_server_is_inspected_though_its_threads_have_their_own_descriptors() {
     let serving = Serving::new(&mut room.command(&["serve", "www", "--listen", "127.0.0.1:0", "--workers", "1"]));
     let (port, url) = (serving.address.port().to_string(), format!("http://{}/", serving.address));
     for evidence in ["proc", "bpf"] {
-        let words = ["inspect", "--port", &port, "--for", "3s", "--json", "--load", &url];
+        let words = ["inspect", "--port", &port, "--for", "8s", "--json", "--load", &url];
         let ran = room.landau(&[&words[..], &["--evidence", evidence]].concat());
         if ran.err.contains("cannot trace system calls") {
             eprintln!("skipped: {}", ran.err.trim());

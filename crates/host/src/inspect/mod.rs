@@ -38,6 +38,9 @@ const SLICES: usize = 4;
 /// The time between samples, unless a sample costs more than a tenth of it.
 const PERIOD: Duration = Duration::from_millis(50);
 
+/// Samples that a window has if they cost more than a tenth of the time between two, but less than half of it.
+const FEWEST_SAMPLES: u32 = 40;
+
 /// Connections from which an answer is of high confidence.
 const MANY: usize = 32;
 
@@ -229,9 +232,7 @@ pub fn inspect(
             seen.is_signal_driven |= sampler.is_signal_driven(most);
         }
         sampler.watch(&sample, &mut seen.watchers);
-        // However slow the host is, the window ends in time.
-        let rest = window.saturating_sub(began.elapsed());
-        let period = PERIOD.max(rest.min(cost * 9));
+        let period = PERIOD.max(cost).max((cost * 9).min(window / FEWEST_SAMPLES));
         if let Err(why) = wait(probes.as_mut(), &mut sampler, &sample, seen.samples.len(), period) {
             (probes, seen.refused) = (None, Some(why));
         }
