@@ -438,10 +438,10 @@ fn within(life: &Life, watchers: &Watchers) -> Decision {
 fn event_loop(life: &Life, known: &Watchers, mut evidence: Vec<String>) -> Decision {
     let rule = "fewer threads than connections";
     let mut watchers = life.waits_so(Wait::is_event);
-    if watchers.iter().any(|tid| known.watches(*tid)) {
-        // A worker may wait for the rest of its request by an instance of epoll for this connection alone.
-        watchers.retain(|tid| !known.watches_one(*tid));
-    }
+    // An instance of epoll may watch nothing of the server's, or, in a worker that waits for the rest of its request, one
+    // connection alone.
+    let by_epoll = life.waits_so(|wait| wait == Wait::Epoll);
+    watchers.retain(|tid| !by_epoll.contains(tid) || known.watches(*tid));
     let last = life.last();
     if watchers.is_empty() && last.epolls + last.rings == 0 {
         let advice = "no thread was seen to wait for events; run landau inspect as root, or with less load";
@@ -546,8 +546,18 @@ mod tests {
 
     const LISTENER: u64 = 1;
 
+    /// Decides where epoll watches sockets of the server for every thread that waits by it.
     fn decide(samples: &[Sample]) -> Decision {
-        super::decide(samples, &Watchers::default())
+        super::decide(samples, &watchers(samples))
+    }
+
+    fn watchers(samples: &[Sample]) -> Watchers {
+        let mut found = Watchers::default();
+        let threads = samples.iter().flat_map(|sample| &sample.processes).flat_map(|process| &process.threads);
+        for thread in threads.filter(|thread| thread.wait == Some(Wait::Epoll)) {
+            found.add(thread.tid, 1, 10);
+        }
+        found
     }
 
     /// A process with a thread for each of `waits`; a thread that reads has the connection of its place.
@@ -692,11 +702,23 @@ mod tests {
         let after = [watching([90_000_000, 0], Wait::Futex), vec![parent]].concat();
         let samples = window(vec![before, after]);
         let decided = |watchers: &Watchers| super::decide(&samples, watchers).architecture;
-        let mut watchers = Watchers::default();
-        watchers.add(5, 1, 0);
-        assert_eq!(decided(&watchers), Some(Architecture::EventLoopProcesses));
+        assert_eq!(decided(&watchers(&samples)), Some(Architecture::EventLoopProcesses));
         // The parent of gunicorn's workers waits for commands. It was taken for a loop.
-        assert_eq!(decided(&Watchers::default()), Some(Architecture::EventLoop));
+        let mut without = Watchers::default();
+        without.add(10, 1, 40);
+        assert_eq!(decided(&without), Some(Architecture::EventLoop));
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_one_connection_by_epoll_is_no_loop() {
+        let ms = 1_000_000;
+        let samples = window(vec![watching([0, 0], Wait::Epoll), watching([50 * ms, 40 * ms], Wait::Epoll)]);
+        assert_eq!(decide(&samples).architecture, Some(Architecture::EventLoops));
+        let mut single = Watchers::default();
+        single.add(10, 0, 40);
+        single.add(11, 0, 1);
+        // Workers of gunicorn's gthread. They were taken for loops.
+        assert_eq!(super::decide(&samples, &single).architecture, None);
     }
 
     #[test]
