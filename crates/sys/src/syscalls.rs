@@ -29,7 +29,8 @@ mod table {
     pub(super) const NAMED: [(&str, u32); 65] = numbers! {
         "accept" SYS_accept, "accept4" SYS_accept4, "brk" SYS_brk, "clock_gettime" SYS_clock_gettime,
         "clock_nanosleep" SYS_clock_nanosleep, "clone" SYS_clone, "clone3" SYS_clone3, "close" SYS_close,
-        "connect" SYS_connect, "dup" SYS_dup, "dup2" SYS_dup2, "dup3" SYS_dup3, "epoll_ctl" SYS_epoll_ctl, "epoll_pwait" SYS_epoll_pwait,
+        "connect" SYS_connect, "dup" SYS_dup, "dup2" SYS_dup2, "dup3" SYS_dup3,
+        "epoll_ctl" SYS_epoll_ctl, "epoll_pwait" SYS_epoll_pwait,
         "epoll_pwait2" SYS_epoll_pwait2, "epoll_wait" SYS_epoll_wait, "execve" SYS_execve, "exit" SYS_exit,
         "exit_group" SYS_exit_group, "fcntl" SYS_fcntl, "fork" SYS_fork, "fstat" SYS_fstat, "fsync" SYS_fsync,
         "futex" SYS_futex, "getdents64" SYS_getdents64, "getpeername" SYS_getpeername, "getpid" SYS_getpid,
@@ -49,7 +50,8 @@ mod table {
     pub(super) const NAMED: [(&str, u32); 55] = numbers! {
         "accept" SYS_accept, "accept4" SYS_accept4, "brk" SYS_brk, "clock_gettime" SYS_clock_gettime,
         "clock_nanosleep" SYS_clock_nanosleep, "clone" SYS_clone, "clone3" SYS_clone3, "close" SYS_close,
-        "connect" SYS_connect, "dup" SYS_dup, "dup3" SYS_dup3, "epoll_ctl" SYS_epoll_ctl, "epoll_pwait" SYS_epoll_pwait,
+        "connect" SYS_connect, "dup" SYS_dup, "dup3" SYS_dup3,
+        "epoll_ctl" SYS_epoll_ctl, "epoll_pwait" SYS_epoll_pwait,
         "epoll_pwait2" SYS_epoll_pwait2, "execve" SYS_execve, "exit" SYS_exit, "exit_group" SYS_exit_group,
         "fcntl" SYS_fcntl, "fsync" SYS_fsync, "futex" SYS_futex, "getdents64" SYS_getdents64,
         "getpeername" SYS_getpeername, "getpid" SYS_getpid, "getsockname" SYS_getsockname,

@@ -415,7 +415,7 @@ fn unseen_by_trace(seen: &Seen, account: &Account, add: &mut impl FnMut(&str, &s
     let has_rings = seen.samples.iter().flat_map(|sample| &sample.processes).any(|process| process.rings > 0);
     if has_rings {
         let why = if trace.is_some_and(|trace| trace.sees_rings) {
-            "an operation that was submitted before the window, or whose descriptor is the ring's own, names no connection"
+            "one that was submitted before the window, or whose descriptor is the ring's own, names no connection"
         } else {
             "this kernel has no tracepoint for them (Linux 6.3 has)"
         };

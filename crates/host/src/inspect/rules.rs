@@ -438,8 +438,8 @@ fn within(life: &Life, watchers: &Watchers) -> Decision {
 fn event_loop(life: &Life, known: &Watchers, mut evidence: Vec<String>) -> Decision {
     let rule = "fewer threads than connections";
     let mut watchers = life.waits_so(Wait::is_event);
-    // An instance of epoll may watch nothing of the server's, or, in a worker that waits for the rest of its request, one
-    // connection alone.
+    // An instance of epoll may watch nothing of the server's, or, in a worker that waits for the rest of its request,
+    // one connection alone.
     let by_epoll = life.waits_so(|wait| wait == Wait::Epoll);
     watchers.retain(|tid| !by_epoll.contains(tid) || known.watches(*tid));
     let last = life.last();

@@ -64,8 +64,8 @@ impl<'a> Window<'a> {
         let interleaved = sum(|task| task.returns + task.overlaps);
         let moves = sum(|task| task.moves);
         let evidence = vec![format!(
-            "{} tasks made calls on {connections} connections; a task returned to a connection, or took another one while \
-             it was open, {interleaved} times; a connection moved to another thread {moves} times",
+            "{} tasks made calls on {connections} connections; a task returned to a connection, or took another one \
+             while it was open, {interleaved} times; a connection moved to another thread {moves} times",
             serving.len()
         )];
         let is_many = |count: u64| count >= FEWEST && count * 20 >= visits;

@@ -1,8 +1,8 @@
 //! Linux's `bpf(2)`: maps, programs, and programs attached to raw tracepoints.
 //!
 //! A program is a list of [`Instruction`]s, which an [`Assembler`] writes. The kernel verifies it before it is loaded:
-//! whatever the instructions are, the program ends, and it reads and writes only what it may. A raw tracepoint is named,
-//! so that no file of `tracefs` is needed. What is attached is detached when its [`Link`] is dropped or the process
+//! whatever the instructions are, the program ends, and it reads and writes only what it may. A raw tracepoint is
+//! named, so that no file of `tracefs` is needed. What is attached is detached when its [`Link`] is dropped or the process
 //! ends, however it ends.
 
 mod assembler;
@@ -167,8 +167,8 @@ impl Map {
     ///
     /// # Errors
     ///
-    /// EINVAL if key or value do not have the map's lengths, EEXIST if a key that should be new has a value, E2BIG if the
-    /// map is full.
+    /// EINVAL if key or value do not have the map's lengths, EEXIST if a key that should be new has a value, E2BIG if
+    /// the map is full.
     pub fn set(&self, key: &[u8], value: &[u8], only_new: bool) -> Result<()> {
         self.check(key)?;
         if value.len() != self.value_bytes {
