@@ -2,8 +2,8 @@
 //!
 //! A program is a list of [`Instruction`]s, which an [`Assembler`] writes. The kernel verifies it before it is loaded:
 //! whatever the instructions are, the program ends, and it reads and writes only what it may. A raw tracepoint is
-//! named, so that no file of `tracefs` is needed. What is attached is detached when its [`Link`] is dropped or the process
-//! ends, however it ends.
+//! named, so that no file of `tracefs` is needed. What is attached is detached when its [`Link`] is dropped or the
+//! process ends, however it ends.
 
 mod assembler;
 

@@ -121,7 +121,7 @@ fn tail(info: u32) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Writes `struct outer { int first; struct { inner_t inner; }; }`, where `inner_t` is `struct inner { int x, y; }`.
+    /// Writes `struct outer { int first; struct { inner_t inner; }; }`; `inner_t` is `struct inner { int x, y; }`.
     fn planted() -> Vec<u8> {
         let strings = b"\0int\0inner\0x\0y\0inner_t\0outer\0first\0";
         let name = |name: &str| {
