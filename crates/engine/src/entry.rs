@@ -8,6 +8,7 @@ use crate::{
 };
 use landau_record::former;
 use landau_record::schema::Timeline;
+use std::collections::BTreeMap;
 
 /// A benchmark without its type.
 #[derive(Clone, Copy)]
@@ -110,6 +111,20 @@ impl Entry {
             (Some(new), Some(_)) => Err(format!("`{value}` is now `{new}`")),
             (None, Some(reason)) => Err(reason),
         }
+    }
+
+    /// Returns what is wrong with values that come from elsewhere, such as a record; none if each is accepted.
+    pub(crate) fn rejected(&self, settings: &BTreeMap<String, String>) -> Option<String> {
+        let rejected = |(name, value): (&String, &String)| match self.parameter(name) {
+            Ok(parameter) => parameter.reject(value).map(|reason| format!("{name}={value}: {reason}")),
+            Err(reason) => Some(reason),
+        };
+        settings.iter().find_map(rejected)
+    }
+
+    /// Returns a parameter that has no value in these settings.
+    pub(crate) fn missing(&self, settings: &BTreeMap<String, String>) -> Option<&'static str> {
+        self.parameters.iter().map(|one| one.name).find(|name| !settings.contains_key(*name))
     }
 
     /// Returns the parameter of that name. The error says what is wrong.

@@ -71,16 +71,12 @@ pub(crate) fn answer(registry: &[Entry]) -> Result<(), String> {
 /// Returns the phases of a case, or why this program cannot measure it.
 fn phases(registry: &[Entry], question: &Question) -> Result<Vec<String>, String> {
     let entry = Entry::find(registry, &question.benchmark).map_err(|error| error.to_string())?;
-    for (name, value) in &question.settings {
-        if let Some(reason) = entry.parameter(name)?.reject(value) {
-            return Err(format!("{name}={value}: {reason}"));
-        }
+    if let Some(reason) = entry.rejected(&question.settings) {
+        return Err(reason);
     }
-    if let Some(missing) = entry.parameters.iter().find(|one| !question.settings.contains_key(one.name)) {
-        return Err(format!(
-            "its `{}` has a parameter `{}`, which this landau does not know",
-            entry.name, missing.name
-        ));
+    if let Some(missing) = entry.missing(&question.settings) {
+        let name = entry.name;
+        return Err(format!("its `{name}` has a parameter `{missing}`, which this landau does not know"));
     }
     let settings = Settings::from_map(question.settings.clone());
     Ok((entry.phases_of)(&settings).iter().map(|phase| phase.name.to_owned()).collect())

@@ -214,6 +214,10 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
     for case in &record.cases {
         let entry = registry.iter().find(|entry| entry.name == case.benchmark);
         let entry = entry.ok_or_else(|| no(format!("this landau has no benchmark `{}`", case.benchmark)))?;
+        let missing = || Some(format!("the record has no value of its parameter `{}`", entry.missing(&case.settings)?));
+        if let Some(reason) = entry.rejected(&case.settings).or_else(missing) {
+            return Err(no(format!("{}: {reason}; start a new run", case.label)));
+        }
         let settings = Settings::from_map(case.settings.clone());
         cases.push(Planned { case: case.clone(), entry: *entry, settings });
     }

@@ -152,14 +152,27 @@ impl Settings {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// Returns an integer; 0 if the value is a word such as `auto`.
+    /// Returns an integer; 0 if the value is `auto`.
+    ///
+    /// # Panics
+    ///
+    /// If the parameter does not exist or is no integer. Values are validated when they are set, so the benchmark reads
+    /// the wrong parameter, or a size without [`Settings::bytes`].
     pub fn count(&self, name: &str) -> u64 {
-        self.text(name).parse().unwrap_or(0)
+        match self.text(name) {
+            "auto" => 0,
+            text => text.parse().unwrap_or_else(|_| panic!("{}", wrong_kind(name, text, "an integer"))),
+        }
     }
 
-    /// Returns a size in bytes; 0 where the value is not a size.
+    /// Returns a size in bytes.
+    ///
+    /// # Panics
+    ///
+    /// If the parameter does not exist or is no size, as for [`Settings::count`].
     pub fn bytes(&self, name: &str) -> u64 {
-        landau_units::size(self.text(name)).unwrap_or(0)
+        let text = self.text(name);
+        landau_units::size(text).unwrap_or_else(|_| panic!("{}", wrong_kind(name, text, "a size")))
     }
 
     /// Returns whether the value is `word`.
@@ -173,9 +186,31 @@ impl Settings {
     }
 }
 
+/// Says which parameter a benchmark reads as what it is not.
+fn wrong_kind(name: &str, value: &str, kind: &str) -> String {
+    format!("the benchmark reads its parameter `{name}` as {kind}, but the value is `{value}`")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Guards against a benchmark that measures with 0 because it reads a size as an integer, or misspells a parameter.
+    #[test]
+    fn a_parameter_that_is_read_as_another_kind_is_an_error() {
+        let values = [("n", "auto"), ("active", "100"), ("response", "8KiB"), ("none", "0")];
+        let settings = Settings::from_map(values.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        assert_eq!((settings.count("n"), settings.count("active"), settings.count("none")), (0, 100, 0));
+        assert_eq!((settings.bytes("response"), settings.bytes("none")), (8192, 0));
+        let refused = |read: &dyn Fn() -> u64| {
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).unwrap_err();
+            caught.downcast_ref::<String>().cloned().unwrap_or_default()
+        };
+        let size = refused(&|| settings.count("response"));
+        assert_eq!(size, "the benchmark reads its parameter `response` as an integer, but the value is `8KiB`");
+        assert!(refused(&|| settings.bytes("active")).contains("as a size, but the value is `100`"));
+        assert!(refused(&|| settings.count("actve")).contains("the value is ``"));
+    }
 
     #[test]
     fn a_rejection_says_what_would_be_right() {
