@@ -99,7 +99,7 @@ fn explain<T>(
         measured => measured?,
     };
     if let Some(page) = &args.output {
-        report::write_one(path, page)?;
+        report::write_several(&[path.to_owned()], page)?;
         status::tell(&format!("report: {}", page.display()));
     }
     status::tell(&format!("record: {}", path.display()));

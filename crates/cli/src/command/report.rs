@@ -62,9 +62,13 @@ pub(crate) fn page_path(record: &Path) -> PathBuf {
     record.with_file_name(format!("{name}.html"))
 }
 
-/// Writes the page of one record.
-pub(crate) fn write_one(path: &Path, output: &Path) -> anyhow::Result<()> {
-    write_several(&[path.to_owned()], output)
+/// Writes the page of one record. A record that is too large for a page is copied beside it, with this name.
+pub(crate) fn write_named(path: &Path, file_name: String, output: &Path) -> anyhow::Result<()> {
+    let (paths, bytes) = ([path.to_owned()], [read(path)?]);
+    let records = records(&paths, &bytes)?;
+    let analysis = records.first().map(Analysis::of).context("one path gives one record")?;
+    let name = show::names(&paths).remove(0);
+    put_sources(&[Source { name, file_name, bytes: &bytes[0], analysis }], output)
 }
 
 /// Writes the page of several records, as `landau lab run` does at its end.
@@ -93,7 +97,12 @@ pub(crate) fn write_page(
             analysis,
         })
         .collect();
-    let page = Page::render(&sources, &Options::default());
+    put_sources(&sources, output)
+}
+
+/// Writes the page of records, and beside it those that are too large for it.
+fn put_sources(sources: &[Source<'_>], output: &Path) -> anyhow::Result<()> {
+    let page = Page::render(sources, &Options::default());
     let folder = output.parent().unwrap_or(Path::new("")).to_owned();
     for beside in page.beside {
         let path = folder.join(&beside.file_name);

@@ -1,8 +1,12 @@
 //! `landau history` on records: lists, drawings, sites, and what is left out.
 
-use crate::support::{Ran, Room};
+use crate::support::{LANDAU, Ran, Room, install};
+use landau_record::{Record, chain};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn kept(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records").join(name)
@@ -125,4 +129,172 @@ fn a_site_has_a_page_for_each_benchmark_and_record_and_is_no_part_of_the_collect
     let again = room.landau(&["history", "runs", "--site", "runs/site"]);
     assert!(again.status == Some(0) && !again.err.contains("page 1 of"), "its pages are kept: {again:?}");
     assert!(room.landau(&["history", "runs"]).out.starts_with("2 records\n"));
+}
+
+/// Ends an element or an attribute wherever it is not escaped.
+const MARKUP: &str = "</script><script>hit=1</script><img src=hit onerror='hit=1'>\"'&../../../hit";
+
+/// The text of a sound record whose names and host are [`MARKUP`].
+fn hostile() -> String {
+    let path = kept("schema-3.landau.ndjson");
+    let (text, record) = (std::fs::read_to_string(&path).unwrap(), Record::read(&path).unwrap());
+    let host = &record.host;
+    let words = ["dup", "duplicated descriptors", &host.processor, &host.release, &host.distribution, &host.version];
+    let quoted = |word: &str| serde_json::to_string(word).unwrap();
+    let mut seal = chain::START.to_owned();
+    let mut lines = String::new();
+    for line in text.lines() {
+        let (body, _) = chain::detach(line).unwrap();
+        let body = words.iter().fold(body, |body, word| body.replace(&quoted(word), &quoted(MARKUP)));
+        seal = chain::seal(&seal, &body);
+        lines.extend([&chain::attach(&body, &seal), "\n"]);
+    }
+    lines
+}
+
+/// Every path below a folder, with the content of regular files: reading a pipe would wait.
+fn tree(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let metadata = path.symlink_metadata().unwrap();
+            all.insert(path.clone(), metadata.is_file().then(|| std::fs::read(&path).unwrap()));
+            folders.extend(metadata.is_dir().then_some(path));
+        }
+    }
+    all
+}
+
+/// Puts one sound record, hostile records and hostile files into `runs`.
+fn fill(room: &Room) {
+    let file = |name: &str| room.file("runs").join(name);
+    std::fs::write(file("hostile.ndjson"), hostile()).unwrap();
+    std::fs::write(file("<img src=hit onerror='hit=1'>.ndjson"), hostile().replacen("\"seed\":3", "\"seed\":4", 1))
+        .unwrap();
+    std::fs::create_dir(file("below")).unwrap();
+    std::fs::write(file("below/torn.ndjson"), &hostile()[..4000]).unwrap();
+    std::fs::write(file("note.ndjson"), format!("{}\n", MARKUP.repeat(100))).unwrap();
+    std::fs::write(file("zeros.ndjson"), [b"{".to_vec(), vec![0; 1 << 20]].concat()).unwrap();
+    symlink("/proc/kmsg", file("kmsg.ndjson")).unwrap();
+    symlink("/", file("root")).unwrap();
+    symlink("nowhere", file("nowhere.ndjson")).unwrap();
+    assert!(Command::new("mkfifo").arg(file("pipe.ndjson")).status().unwrap().success());
+}
+
+/// What is left out is named, what a record says is text, and nothing is written outside the site and the index.
+fn assert_safe(room: &Room, ran: &Ran, before: &BTreeMap<PathBuf, Option<Vec<u8>>>, unreadable: &[&str]) {
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let site = room.file("site");
+    let mut after = tree(room.path());
+    after.retain(|path, _| !path.starts_with(&site) && !path.ends_with(".landau-history.sqlite"));
+    after.retain(|path, _| !path.starts_with(room.file("cache")));
+    assert!(after == *before, "{:?}", after.keys().filter(|path| !before.contains_key(*path)).collect::<Vec<_>>());
+    let pages: Vec<(PathBuf, Vec<u8>)> =
+        tree(&site).into_iter().filter_map(|(path, text)| Some((path, text?))).collect();
+    let texts = pages.iter().map(|(path, text)| (path, String::from_utf8_lossy(text)));
+    let texts: Vec<_> = texts.filter(|(path, _)| path.extension().is_some_and(|end| end == "html")).collect();
+    assert!(texts.len() >= 5, "{:?}", pages.iter().map(|(path, _)| path).collect::<Vec<_>>());
+    for (path, text) in &texts {
+        assert!(!text.contains("<img src=hit") && !text.contains("<script>hit"), "{}", path.display());
+    }
+    assert!(texts.iter().filter(|(_, text)| text.contains("&lt;script&gt;hit=1")).count() >= 3);
+    let index = std::fs::read_to_string(site.join("index.html")).unwrap();
+    let (_, left_out) = index.split_once("id=\"left-out\"").expect("a list of what is left out");
+    let always = ["torn.ndjson", "note.ndjson", "zeros.ndjson", "kmsg.ndjson", "nowhere.ndjson", "pipe.ndjson", "root"];
+    // Altered: its seed was changed after it was sealed.
+    for name in always.iter().chain(&["&lt;img src=hit"]).chain(unreadable) {
+        assert!(left_out.contains(name), "{name} is not named: {left_out}");
+    }
+}
+
+/// Guards against a record or a file of somebody else that runs a script in the reader's browser, writes elsewhere, or
+/// ends the command.
+#[test]
+fn a_hostile_folder_becomes_a_harmless_site() {
+    let room = runs(&["sample.landau.ndjson"]);
+    fill(&room);
+    let before = tree(room.path());
+    let ran = room.landau(&["history", "runs", "--site", "site"]);
+    assert_safe(&room, &ran, &before, &[]);
+}
+
+fn is_root() -> bool {
+    // /proc belongs to the user of the process.
+    std::fs::metadata("/proc/self").is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
+}
+
+/// The same as another user, who may read neither all files nor write to the folder.
+#[test]
+fn a_hostile_folder_is_read_by_another_user() {
+    if !is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("skipped: setpriv and root are needed to become somebody else");
+        return;
+    }
+    let room = runs(&["sample.landau.ndjson"]);
+    fill(&room);
+    let mode = |name: &str, mode: u32| {
+        std::fs::set_permissions(room.file(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    std::fs::write(room.file("runs/secret.ndjson"), hostile()).unwrap();
+    std::fs::create_dir(room.file("runs/closed")).unwrap();
+    install(LANDAU, &room.file("landau"));
+    for (name, rights) in [(".", 0o755), ("runs", 0o755), ("runs/secret.ndjson", 0o600), ("runs/closed", 0o700)] {
+        mode(name, rights);
+    }
+    for folder in ["site", "cache"] {
+        std::fs::create_dir(room.file(folder)).unwrap();
+        mode(folder, 0o777);
+    }
+    let before = tree(room.path());
+    let before: BTreeMap<_, _> =
+        before.into_iter().filter(|(path, _)| ![room.file("site"), room.file("cache")].contains(path)).collect();
+    let words =
+        ["--reuid", "65534", "--regid", "65534", "--clear-groups", "./landau", "history", "runs", "--site", "site"];
+    let mut nobody = room.other("setpriv", &words);
+    let ran = Ran::of(nobody.env("XDG_CACHE_HOME", room.file("cache")).output().unwrap());
+    assert!(ran.err.contains("the folder is read-only; the index is"), "{ran:?}");
+    assert_safe(&room, &ran, &before, &["secret.ndjson", "closed"]);
+}
+
+/// Guards against a folder from elsewhere that holds a prepared site, through whose links files outside are written.
+#[test]
+fn a_site_with_links_is_refused() {
+    for link in [".landau-site", "record", "benchmark"] {
+        let room = runs(&[KERNELS[0]]);
+        std::fs::write(room.file("precious"), "mine").unwrap();
+        std::fs::create_dir_all(room.file("elsewhere")).unwrap();
+        std::fs::create_dir(room.file("runs/site")).unwrap();
+        if link == ".landau-site" {
+            symlink("../../precious", room.file("runs/site/.landau-site")).unwrap();
+        } else {
+            std::fs::write(room.file("runs/site/.landau-site"), "").unwrap();
+            symlink("../../elsewhere", room.file("runs/site").join(link)).unwrap();
+        }
+        let ran = room.landau(&["history", "runs", "--site", "runs/site"]);
+        assert!(ran.status == Some(2) && ran.err.contains("is a link"), "{link}: {ran:?}");
+        assert_eq!(std::fs::read_to_string(room.file("precious")).unwrap(), "mine");
+        assert_eq!(std::fs::read_dir(room.file("elsewhere")).unwrap().count(), 0);
+    }
+}
+
+/// Guards against a large record whose copy beside its page has the name of another one's, so that the site cannot be
+/// written.
+#[test]
+fn records_of_one_name_have_copies_of_different_names() {
+    let room = runs(&[KERNELS[0]]);
+    std::fs::create_dir(room.file("runs/b")).unwrap();
+    std::fs::copy(kept(KERNELS[1]), room.file("runs/b/spawn-5.10.landau.ndjson")).unwrap();
+    let ran = room.landau(&["history", "runs", "--site", "site"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let pages = tree(&room.file("site/record"));
+    let name =
+        |text: &str| text.split("data-file-name=\"").nth(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+    let texts = pages.values().flatten().map(|text| String::from_utf8_lossy(text).into_owned());
+    let names: Vec<String> = texts.filter_map(|text| name(&text)).collect();
+    assert!(
+        names.len() == 2 && names[0] != names[1] && names.iter().all(|one| one.ends_with(".landau.ndjson")),
+        "{names:?}"
+    );
 }

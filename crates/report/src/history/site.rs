@@ -4,7 +4,7 @@
 
 use super::drawing::{over_dates, over_names, spark};
 use super::{LeftOut, Line, Over, Row, Trend, date, day};
-use crate::page::{STYLE, head};
+use crate::page::{STYLE, head, sha256};
 use crate::quantity::count;
 use crate::section::scrolling;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -33,9 +33,13 @@ pub struct Site {
 }
 
 /// Returns the path of a benchmark's page, relative to the site. Characters that a path or a link could misread are
-/// replaced, as records can come from anywhere.
+/// replaced, as records can come from anywhere; a checksum keeps such names apart.
 pub fn subject_path(benchmark: &str) -> String {
-    format!("benchmark/{}.html", safe(benchmark))
+    let name = safe(benchmark);
+    if name == benchmark {
+        return format!("benchmark/{name}.html");
+    }
+    format!("benchmark/{name}-{}.html", &sha256(benchmark.as_bytes())[..8])
 }
 
 /// Returns the path of a record's page, relative to the site. It names the last checksum, so a page that is there is
@@ -351,7 +355,9 @@ mod tests {
     /// Guards against a record from elsewhere that names a file outside the site.
     #[test]
     fn a_benchmark_cannot_leave_its_folder() {
-        assert_eq!(subject_path("../../etc/x"), "benchmark/______etc_x.html");
+        let paths = ["../../etc/x", "../../etc_x", "______etc_x"].map(subject_path);
+        assert!(paths.iter().all(|path| path.starts_with("benchmark/______etc_x") && path.matches('/').count() == 1));
+        assert!(paths[0] != paths[1] && paths[2] == "benchmark/______etc_x.html", "{paths:?}");
     }
 
     #[test]

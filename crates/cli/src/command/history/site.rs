@@ -11,8 +11,14 @@ use std::path::Path;
 /// The folders of a site.
 const FOLDERS: [&str; 3] = ["", "benchmark", "record"];
 
-/// Returns an error if the folder holds something other than a site, or the records themselves.
+/// Returns an error if the folder holds something other than a site, or the records themselves. A site that came with
+/// records from elsewhere may have links in it, through which files outside would be written.
 fn check_output(folder: &Path, output: &Path) -> anyhow::Result<()> {
+    let within = FOLDERS.iter().flat_map(|name| [output.join(name), output.join(name).join(SITE_MARK)]);
+    for place in within.skip(1) {
+        let is_link = place.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
+        anyhow::ensure!(!is_link, "{} is a link; choose another folder for the site", place.display());
+    }
     let Ok(mut entries) = std::fs::read_dir(output) else { return Ok(()) };
     let (records, place) = (folder.canonicalize()?, output.canonicalize()?);
     let name = output.display();
@@ -58,7 +64,9 @@ fn record_pages(collection: &Collection, folder: &Path, output: &Path) -> anyhow
         let place = output.join(&page);
         if !place.exists() {
             status::tell(&format!("page {} of {count}: {}", index + 1, plain(&entry.path)));
-            report::write_one(&folder.join(&entry.path), &place)?;
+            // The name of the page and not of the record, which another record may share.
+            let stem = place.file_stem().map_or("record".into(), std::ffi::OsStr::to_string_lossy);
+            report::write_named(&folder.join(&entry.path), format!("{stem}.landau.ndjson"), &place)?;
         }
         rows.push(Row { page: Some(page), ..entry.row() });
     }
