@@ -96,6 +96,11 @@ pub fn predict(text: &str, n: f64, analyses: &[Analysis<'_>]) -> Result<Predicte
     })
 }
 
+/// Returns the servers of a record beside the sums of their calls, by the curves of the same record.
+pub(crate) fn beside_calls(analysis: &Analysis<'_>) -> Vec<Checked> {
+    check::servers(std::slice::from_ref(analysis)).0
+}
+
 /// Returns the cost of a term by the first record that has its curve.
 fn part(term: &Term, n: f64, analyses: &[Analysis<'_>]) -> Result<Part, String> {
     let (record, (study, phase)) = curve(&term.name, analyses)?;

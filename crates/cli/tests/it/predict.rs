@@ -52,3 +52,31 @@ fn what_cannot_be_predicted_is_said() {
     let ran = room.landau(&["predict", sample, "--for", "socket.close", "--at", "0"]);
     assert!(ran.status == Some(2) && ran.err.contains("--at"), "{ran:?}");
 }
+
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/predict.md");
+const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/records/predict/calls.landau.ndjson.gz");
+
+/// Guards against figures in the document that its record does not have, and against a page that shows a sum without
+/// saying that the server used much more.
+#[test]
+fn the_document_and_the_page_say_where_the_sum_misses() {
+    let room = Room::new();
+    let words = ["predict", RECORD, "--for", "accept+read+write+close", "--at", "350"];
+    let ran = room.landau(&words);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let document = std::fs::read_to_string(DOCUMENT).unwrap();
+    assert!(document.contains(&ran.out), "docs/predict.md does not have this output:\n{}", ran.out);
+    let value: Value = serde_json::from_str(&room.landau(&[&words[..], &["--json"]].concat()).out).unwrap();
+    let servers = value["servers"].as_array().unwrap();
+    assert_eq!(servers.len(), 4, "{value}");
+    let missed = servers.iter().filter(|one| one["misses"] == true).count();
+    assert!(missed > 0, "{value}");
+    assert_eq!(room.landau(&["report", RECORD, "-o", "page.html"]).status, Some(0));
+    let page = std::fs::read_to_string(room.file("page.html")).unwrap();
+    let (_, section) = page.split_once("id=\"servers\"").expect("a section for the servers");
+    let section = section.split("</section>").next().unwrap();
+    assert_eq!(section.matches("<strong>misses: ").count(), missed, "{section}");
+    for server in servers {
+        assert!(section.contains(server["case"].as_str().unwrap()), "{section}");
+    }
+}

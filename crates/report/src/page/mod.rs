@@ -254,6 +254,7 @@ fn document(
                     (section::overview::render(view))
                     (section::matrix::render(view))
                     (sections)
+                    (section::servers::render(view))
                     (section::host::render(view, records))
                 } "\n"
                 (blocks)

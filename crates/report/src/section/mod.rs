@@ -14,6 +14,7 @@ pub(crate) mod ladders;
 pub(crate) mod matrix;
 pub(crate) mod over_time;
 pub(crate) mod overview;
+pub(crate) mod servers;
 pub(crate) mod study_2001;
 pub(crate) mod summary;
 pub(crate) mod then;

@@ -1,0 +1,100 @@
+//! Servers beside the sum of their calls: for each record that has both, what `landau predict` compares.
+
+use super::scrolling;
+use crate::page::View;
+use crate::predicted::{Checked, beside_calls};
+use crate::quantity::{duration, percent};
+use maud::{Markup, html};
+
+/// The servers of each record whose calls were measured in it; nothing if there are none.
+pub(crate) fn render(view: &View<'_>) -> Markup {
+    let of_record = |(index, source): (usize, &crate::page::Source<'_>)| {
+        let servers = beside_calls(&source.analysis);
+        (!servers.is_empty()).then(|| (view.names.get(index).map_or("", String::as_str), servers))
+    };
+    let records: Vec<(&str, Vec<Checked>)> = view.sources.iter().enumerate().filter_map(of_record).collect();
+    let is_single = view.sources.len() == 1;
+    html! {
+        @if !records.is_empty() {
+            section #servers aria-labelledby="servers-heading" {
+                h2 #servers-heading { "Servers beside their calls" }
+                p.note {
+                    "The processor time that a server used for a step, and the sum of the costs of its system calls, \
+                     by the curves of the same record, averaged over the pass. The calls are a lower bound: the \
+                     program's own work, going to sleep and waking up come on top."
+                }
+                @for (name, servers) in &records {
+                    @if !is_single { h3 { (name) } }
+                    (of(servers))
+                }
+            } "\n"
+        }
+    }
+}
+
+/// A table, and a sentence for each server.
+fn of(servers: &[Checked]) -> Markup {
+    let table = html! {
+        table {
+            thead { tr {
+                @for name in ["Case", "Server", "By its calls", "Used", "The sum"] { th scope="col" { (name) } }
+            } }
+            tbody {
+                @for one in servers {
+                    tr {
+                        th scope="row" { (one.case) }
+                        td { (one.server) }
+                        td { (duration(one.predicted_ns)) }
+                        td { (duration(one.used_ns.value)) }
+                        td { (outcome(one)) }
+                    } "\n"
+                }
+            }
+        }
+    };
+    html! {
+        (scrolling("Servers and their calls", &table))
+        ul { @for one in servers { li { (one.sentence()) } } }
+    }
+}
+
+/// Whether the sum misses what was used, and by how much.
+fn outcome(one: &Checked) -> Markup {
+    let share = percent((1.0 - one.predicted_ns / one.used_ns.value).abs());
+    let side = if one.ratio > 1.0 { "below" } else { "above" };
+    html! {
+        @if one.misses { strong { "misses: " (share) " " (side) } } @else { "within 20%: " (share) " " (side) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_stats::Estimate;
+
+    fn checked(case: &str, predicted_ns: f64, used_ns: f64) -> Checked {
+        Checked {
+            record: 0,
+            case: case.to_owned(),
+            server: "nginx".to_owned(),
+            sum: "accept+recv".to_owned(),
+            predicted_ns,
+            used_ns: Estimate::bare(used_ns),
+            ratio: used_ns / predicted_ns,
+            misses: (used_ns - predicted_ns).abs() > 0.2 * used_ns,
+        }
+    }
+
+    /// Guards against a page that shows a sum without saying that the server used three times as much.
+    #[test]
+    fn a_sum_that_misses_by_more_than_a_fifth_is_marked() {
+        let page = of(&[checked("a<b", 25_000.0, 100_000.0), checked("near", 90_000.0, 100_000.0)]).into_string();
+        assert!(
+            page.contains("<strong>misses: 75% below</strong>") && page.contains("within 20%: 10% below"),
+            "{page}"
+        );
+        assert!(page.contains("The sum misses 75% of what was used") && page.contains("a&lt;b"), "{page}");
+        let above = of(&[checked("x", 100_000.0, 50_000.0)]).into_string();
+        assert!(above.contains("misses: 100% above"), "{above}");
+    }
+}
