@@ -20,6 +20,7 @@ mod mail_servers;
 mod measured;
 mod misused;
 mod pids;
+mod planted;
 mod platforms;
 mod predict;
 mod processes;
