@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "chores report on the terminal")]
 
 mod chore;
+mod collection;
 mod counts;
 mod debian;
 mod mail_servers;

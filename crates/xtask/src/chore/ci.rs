@@ -9,6 +9,9 @@ use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use std::time::Instant;
 
+/// The claims of this project about growth.
+pub(crate) const CLAIMS: &str = ".ci/claims.txt";
+
 /// A check: its name, and a function that returns whether it passed.
 type Check = (&'static str, fn() -> Result<bool>);
 
@@ -78,7 +81,7 @@ fn build() -> Result<bool> {
 fn claims() -> Result<bool> {
     const INCONCLUSIVE: i32 = 125;
     let landau = workspace::tested_landau()?;
-    let (status, lines) = Program::new(&landau).args(["check", ".ci/claims.txt"]).watch()?;
+    let (status, lines) = Program::new(&landau).args(["check", CLAIMS]).watch()?;
     if !matches!(status.code(), Some(0 | INCONCLUSIVE)) {
         return Ok(false);
     }
@@ -92,22 +95,23 @@ fn claims() -> Result<bool> {
 
 /// How many claims have which answer.
 #[derive(Debug, PartialEq, Eq)]
-struct Answers {
-    pass: u32,
-    fail: u32,
-    inconclusive: u32,
+pub(crate) struct Answers {
+    pub(crate) pass: u32,
+    pub(crate) fail: u32,
+    pub(crate) inconclusive: u32,
 }
 
 impl Answers {
     /// Reads the last line of `landau check`: `17 pass, 0 fail, 3 inconclusive`.
-    fn of(line: &str) -> Option<Self> {
+    pub(crate) fn of(line: &str) -> Option<Self> {
         let mut parts = line.split(", ");
         let mut number = |word: &str| parts.next()?.strip_suffix(word)?.strip_suffix(' ')?.parse().ok();
         let found = Self { pass: number("pass")?, fail: number("fail")?, inconclusive: number("inconclusive")? };
         parts.next().is_none().then_some(found)
     }
 
-    fn total(&self) -> u32 {
+    /// Returns the number of claims.
+    pub(crate) fn total(&self) -> u32 {
         self.pass + self.fail + self.inconclusive
     }
 

@@ -7,7 +7,7 @@ use crate::counts::Counts;
 use crate::mail_servers;
 use crate::program::{self, Program};
 use crate::sink::Sink;
-use crate::workspace;
+use crate::{collection, workspace};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 
@@ -168,11 +168,25 @@ fn pages(folder: &Path) -> Result<[PathBuf; 4]> {
     std::fs::copy(&record, &copy).with_context(|| format!("copy {}", record.display()))?;
     Program::new(&landau).arg("report").args([&record, &copy]).arg("-o").arg(&compared).run()?;
     let delivery = delivery_page(&landau, folder)?;
-    let site = folder.join("site");
-    let records = workspace::root().join("docs/records/linux-kernels");
-    let history = Program::new(&landau).arg("history").arg(records).arg("--index").arg(folder.join("index"));
-    history.arg("--site").arg(&site).run()?;
-    Ok([page, compared, delivery, site.join("index.html")])
+    let site = site(&landau, folder)?;
+    Ok([page, compared, delivery, site])
+}
+
+/// Writes the site of a hundred equal records, of those of several kernels, and of hostile ones.
+fn site(landau: &Path, folder: &Path) -> Result<PathBuf> {
+    let (records, site) = (folder.join("records"), folder.join("site"));
+    std::fs::create_dir(&records).with_context(|| format!("create {}", records.display()))?;
+    collection::write(&records, 100)?;
+    collection::write_hostile(&records)?;
+    let kept = workspace::root().join("docs/records/linux-kernels");
+    for entry in std::fs::read_dir(&kept).with_context(|| format!("list {}", kept.display()))? {
+        let entry = entry.with_context(|| format!("list {}", kept.display()))?;
+        std::fs::copy(entry.path(), records.join(entry.file_name())).context("copy a record")?;
+    }
+    let history = Program::new(landau).arg("history").arg(&records).arg("--site").arg(&site);
+    let (status, _, errors) = history.output()?;
+    ensure!(status.success(), "landau history --site failed: {errors}");
+    Ok(site.join("index.html"))
 }
 
 /// Writes the page of a delivery to a server that is slow and refuses some recipients.

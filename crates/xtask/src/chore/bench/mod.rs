@@ -4,6 +4,7 @@
 mod aa;
 mod agreement;
 mod architecture;
+mod claims;
 mod crash;
 mod files;
 mod history;
@@ -30,6 +31,8 @@ pub(crate) enum Bench {
     Aa(aa::Words),
     /// Compare the CPU time per reply of the architectures of a server with that of C programs and of nginx
     Architecture(architecture::Words),
+    /// Measure the claims of this project many times, and count false failures
+    Claims(claims::Words),
     /// Kill runs at random times, and check the loss, leftover processes and resumption
     Crash(crash::Words),
     /// Compare the calls of the benchmark `files` with those of a bare loop in C and of `fs_mark`
@@ -60,6 +63,7 @@ impl Bench {
             Self::Instrument(words) => instrument::run(words),
             Self::Aa(words) => aa::run(words),
             Self::Architecture(words) => architecture::run(words),
+            Self::Claims(words) => claims::run(words),
             Self::Crash(words) => crash::run(words),
             Self::Files(words) => files::run(words),
             Self::History(words) => history::run(words),
