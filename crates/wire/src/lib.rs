@@ -1,5 +1,5 @@
-//! HTTP/1.1, SMTP and DNS as functions of bytes: bytes in, values out, and back. No I/O, no clock, no allocation where
-//! a message passes.
+//! HTTP/1.1, HTTP/2, SMTP and DNS as functions of bytes: bytes in, values out, and back. No I/O, no clock, no
+//! allocation where a message of HTTP/1.1 or SMTP passes.
 //!
 //! The servers, the generators and the mail engine own their sockets and buffers and ask this crate what the bytes in
 //! them mean, so that every rule of the protocols can be tested, fuzzed and timed without a socket. A parsed message
@@ -12,5 +12,6 @@
 mod decimal;
 pub mod dns;
 pub mod http;
+pub mod http2;
 pub mod proxy;
 pub mod smtp;

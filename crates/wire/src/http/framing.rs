@@ -38,7 +38,7 @@ impl Index {
         if !self.is_present(Field::Host) {
             return match self.version {
                 Version::Http10 => Ok(()),
-                Version::Http11 => Err(Reject::bad("no Host")),
+                Version::Http11 | Version::Http2 => Err(Reject::bad("no Host")),
             };
         }
         if self.is_repeated(Field::Host) {

@@ -2,7 +2,7 @@
 
 pub mod accept;
 pub mod body;
-mod bytes;
+pub(crate) mod bytes;
 pub mod condition;
 pub mod date;
 pub mod encoding;

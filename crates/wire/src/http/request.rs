@@ -110,6 +110,8 @@ pub enum Version {
     Http10,
     /// HTTP/1.1
     Http11,
+    /// HTTP/2
+    Http2,
 }
 
 /// The form of a request target (RFC 9112 section 3.2).
@@ -270,6 +272,9 @@ impl<'a> Request<'a> {
 
     /// The version as the client wrote it, such as `HTTP/1.2`, which is answered as HTTP/1.1.
     pub fn version_text(&self) -> &'a [u8] {
+        if self.version() == Version::Http2 {
+            return b"HTTP/2.0";
+        }
         let start = usize::from(self.index.target.at) + usize::from(self.index.target.len) + 1;
         self.head.get(start..start + b"HTTP/1.1".len()).unwrap_or_default()
     }

@@ -3,6 +3,7 @@
 mod dns;
 mod escape;
 mod hostile;
+mod http2;
 mod pieces;
 mod requests;
 mod server;

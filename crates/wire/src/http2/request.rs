@@ -1,0 +1,302 @@
+//! Requests: from decoded fields to a head as HTTP/1.1 has it, so that one parser judges both (RFC 9113 section 8.3).
+//!
+//! The rules of HTTP/2 come first: pseudo-header fields, names in lower case, no fields of a connection. What passes
+//! them cannot break out of a line of the head that is written: a name is a token, and a value has no control bytes.
+
+use crate::http::bytes::{self, TOKEN, is_blank};
+use crate::http::{Limits, Parsed, Reject, Request, Status, Version, request};
+use std::ops::Range;
+
+/// Why the fields are not answered as a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// They are no request: the stream ends with `PROTOCOL_ERROR`.
+    Malformed(&'static str),
+    /// The request is answered with this status.
+    Rejected(Reject),
+}
+
+/// The four fields with a colon.
+#[derive(Debug, Clone, Copy)]
+enum Pseudo {
+    Method,
+    Scheme,
+    Authority,
+    Path,
+}
+
+impl Pseudo {
+    const ALL: [(&[u8], Self); 4] = [
+        (b":method", Self::Method),
+        (b":path", Self::Path),
+        (b":scheme", Self::Scheme),
+        (b":authority", Self::Authority),
+    ];
+}
+
+/// The fields of a request, as they are decoded. Its buffers are kept for the next one.
+#[derive(Debug, Default)]
+pub struct Fields {
+    /// The values of the pseudo-header fields.
+    values: Vec<u8>,
+    places: [Option<Range<usize>>; 4],
+    /// The other fields, as lines.
+    lines: Vec<u8>,
+    has_line: bool,
+    host: Option<Range<usize>>,
+    is_trailer: bool,
+    most_bytes: usize,
+    is_too_large: bool,
+    fault: Option<&'static str>,
+}
+
+impl Fields {
+    /// Begins a request whose head may have so many bytes, or the trailer of one.
+    pub fn begin(&mut self, most_bytes: usize, is_trailer: bool) {
+        self.values.clear();
+        self.lines.clear();
+        self.places = [const { None }; 4];
+        (self.has_line, self.host, self.is_too_large, self.fault) = (false, None, false, None);
+        (self.is_trailer, self.most_bytes) = (is_trailer, most_bytes);
+    }
+
+    /// Adds a field. What is wrong with it is told at the end.
+    #[inline]
+    pub fn add(&mut self, name: &[u8], value: &[u8]) {
+        if self.fault.is_some() || self.is_too_large {
+            return;
+        }
+        let size = self.values.len() + self.lines.len() + name.len() + value.len();
+        if size > self.most_bytes {
+            self.is_too_large = true;
+            return;
+        }
+        let added = if name.first() == Some(&b':') { self.add_pseudo(name, value) } else { self.add_line(name, value) };
+        self.fault = added.err();
+    }
+
+    fn add_pseudo(&mut self, name: &[u8], value: &[u8]) -> Result<(), &'static str> {
+        if self.has_line || self.is_trailer {
+            return Err("a pseudo-header field behind other fields");
+        }
+        let pseudo = Pseudo::ALL.iter().find(|(own, _)| *own == name).ok_or("unknown pseudo-header field")?.1;
+        let is_valid = match pseudo {
+            Pseudo::Method | Pseudo::Scheme => bytes::is_token(value),
+            Pseudo::Path => bytes::target_end(value, 0) == value.len() && !value.is_empty(),
+            Pseudo::Authority => bytes::target_end(value, 0) == value.len(),
+        };
+        if !is_valid {
+            return Err("invalid value of a pseudo-header field");
+        }
+        let start = self.values.len();
+        self.values.extend_from_slice(value);
+        let place = &mut self.places[pseudo as usize];
+        if place.replace(start..start + value.len()).is_some() {
+            return Err("repeated pseudo-header field");
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn add_line(&mut self, name: &[u8], value: &[u8]) -> Result<(), &'static str> {
+        self.has_line = true;
+        let is_lower = |&byte: &u8| bytes::is(byte, TOKEN) && !byte.is_ascii_uppercase();
+        if name.is_empty() || !name.iter().all(is_lower) {
+            return Err("invalid name of a field");
+        }
+        let is_blank_at = |byte: Option<&u8>| byte.copied().is_some_and(is_blank);
+        if bytes::value_end(value, 0) != value.len() || is_blank_at(value.first()) || is_blank_at(value.last()) {
+            return Err("invalid value of a field");
+        }
+        match name {
+            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
+                return Err("a field of the connection");
+            }
+            b"te" if value != b"trailers" => return Err("TE with something else than trailers"),
+            b"host" => return self.add_host(value),
+            _ => {}
+        }
+        self.add_any(name, value);
+        Ok(())
+    }
+
+    #[inline]
+    fn add_any(&mut self, name: &[u8], value: &[u8]) {
+        self.lines.extend_from_slice(name);
+        self.lines.extend_from_slice(b": ");
+        self.lines.extend_from_slice(value);
+        self.lines.extend_from_slice(b"\r\n");
+    }
+
+    /// `:authority` goes before `Host`, which must say the same (RFC 9113 section 8.3.1).
+    fn add_host(&mut self, value: &[u8]) -> Result<(), &'static str> {
+        match self.value(Pseudo::Authority) {
+            Some(authority) if authority.eq_ignore_ascii_case(value) => Ok(()),
+            Some(_) => Err("Host differs from :authority"),
+            None => {
+                self.add_any(b"host", value);
+                Ok(())
+            }
+        }
+    }
+
+    fn value(&self, pseudo: Pseudo) -> Option<&[u8]> {
+        self.places[pseudo as usize].clone().map(|place| &self.values[place])
+    }
+
+    /// Ends the fields of a trailer, which nobody reads.
+    pub fn finish_trailer(&self) -> Result<(), Refusal> {
+        self.fault.map_or(Ok(()), |reason| Err(Refusal::Malformed(reason)))
+    }
+
+    /// Ends the fields of a request, and appends its head, which [`parse`] reads.
+    pub fn finish(&mut self, head: &mut Vec<u8>) -> Result<(), Refusal> {
+        if let Some(reason) = self.fault {
+            return Err(Refusal::Malformed(reason));
+        }
+        if self.is_too_large {
+            let reject = Reject { status: Status::REQUEST_HEADER_FIELDS_TOO_LARGE, reason: "head too long" };
+            return Err(Refusal::Rejected(reject));
+        }
+        let malformed = |reason| Err(Refusal::Malformed(reason));
+        let authority = self.value(Pseudo::Authority);
+        let Some(method) = self.value(Pseudo::Method) else { return malformed("no :method") };
+        let target = if method == b"CONNECT" {
+            match (authority, self.value(Pseudo::Scheme), self.value(Pseudo::Path)) {
+                (Some(authority), None, None) => authority,
+                _ => return malformed("CONNECT with other fields than :authority"),
+            }
+        } else {
+            if self.value(Pseudo::Scheme).is_none() {
+                return malformed("no :scheme");
+            }
+            match self.value(Pseudo::Path) {
+                Some(path) if path[0] == b'/' || (path == b"*" && method == b"OPTIONS") => path,
+                Some(_) => return malformed(":path does not begin with a slash"),
+                None => return malformed("no :path"),
+            }
+        };
+        head.reserve(method.len() + target.len() + self.lines.len() + authority.map_or(0, <[u8]>::len) + 32);
+        head.extend_from_slice(method);
+        head.push(b' ');
+        head.extend_from_slice(target);
+        head.extend_from_slice(b" HTTP/1.1\r\n");
+        if let Some(authority) = authority {
+            head.extend_from_slice(b"host: ");
+            head.extend_from_slice(authority);
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(&self.lines);
+        head.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+}
+
+/// Parses a head that [`Fields::finish`] has written.
+#[inline]
+pub fn parse<'a>(head: &'a [u8], limits: &Limits) -> Result<Request<'a>, Reject> {
+    match request::parse(head, limits)? {
+        Parsed::Complete { mut request, .. } => {
+            request.index.version = Version::Http2;
+            Ok(request)
+        }
+        // Unreachable: a head that is written is whole, and one that is longer than allowed is an error.
+        Parsed::Partial => Err(Reject::bad("incomplete head")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::{BodyLength, Field, Method};
+
+    fn finished(fields: &[(&str, &str)], most_bytes: usize) -> Result<String, Refusal> {
+        let (mut all, mut head) = (Fields::default(), Vec::new());
+        all.begin(most_bytes, false);
+        for (name, value) in fields {
+            all.add(name.as_bytes(), value.as_bytes());
+        }
+        all.finish(&mut head)?;
+        Ok(String::from_utf8(head).unwrap())
+    }
+
+    const GET: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "https"), (":path", "/a?b"), (":authority", "x:1")];
+
+    fn with(fields: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+        [&GET[..], fields].concat()
+    }
+
+    #[test]
+    fn fields_become_a_head() {
+        let all = with(&[("te", "trailers"), ("host", "X:1"), ("content-length", "7"), ("x", "")]);
+        let head = finished(&all, 1000).unwrap();
+        assert_eq!(head, "GET /a?b HTTP/1.1\r\nhost: x:1\r\nte: trailers\r\ncontent-length: 7\r\nx: \r\n\r\n");
+        let request = parse(head.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!((request.method(), request.path(), request.host()), (Method::Get, &b"/a?b"[..], Some(&b"x:1"[..])));
+        assert_eq!((request.version(), request.version_text()), (Version::Http2, &b"HTTP/2.0"[..]));
+        assert_eq!(
+            (request.body(), request.has(Field::Host), request.keep_alive()),
+            (BodyLength::Bytes(7), true, true)
+        );
+        let without = [(":method", "OPTIONS"), (":path", "*"), (":scheme", "http"), ("host", "y")];
+        assert_eq!(finished(&without, 1000).unwrap(), "OPTIONS * HTTP/1.1\r\nhost: y\r\n\r\n");
+        let connect = [(":method", "CONNECT"), (":authority", "x:1")];
+        assert_eq!(finished(&connect, 1000).unwrap(), "CONNECT x:1 HTTP/1.1\r\nhost: x:1\r\n\r\n");
+    }
+
+    /// What is malformed ends the stream, and what is only too large is answered.
+    #[test]
+    fn invalid_fields_are_refused() {
+        let without = |name: &str| GET.into_iter().filter(|(own, _)| *own != name).collect::<Vec<_>>();
+        let path = |path: &'static str| [&without(":path")[..], &[(":path", path)]].concat();
+        let cases = [
+            without(":method"),
+            without(":scheme"),
+            without(":path"),
+            path(""),
+            path("a"),
+            path("*"),
+            path("http://y/"),
+            path("/ HTTP/1.1\r\nx: y"),
+            path("/a b"),
+            path("/\u{e9}"),
+            with(&[(":path", "/")]),
+            with(&[(":status", "200")]),
+            with(&[("x", "y"), (":path", "/")]),
+            with(&[("", "y")]),
+            with(&[("X", "y")]),
+            with(&[("x y", "y")]),
+            with(&[("x\r\ny", "y")]),
+            with(&[("x", "y\r\nz: a")]),
+            with(&[("x", "y\nz")]),
+            with(&[("x", "y\0")]),
+            with(&[("x", " y")]),
+            with(&[("x", "y\t")]),
+            with(&[("connection", "close")]),
+            with(&[("keep-alive", "1")]),
+            with(&[("proxy-connection", "close")]),
+            with(&[("transfer-encoding", "chunked")]),
+            with(&[("upgrade", "h2c")]),
+            with(&[("te", "trailers, gzip")]),
+            with(&[("host", "y")]),
+            vec![(":method", "CONNECT"), (":authority", "x:1"), (":path", "/"), (":scheme", "http")],
+            vec![(":method", "G T"), (":scheme", "http"), (":path", "/")],
+            vec![(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "x\r\ny: z")],
+        ];
+        for fields in cases {
+            assert!(matches!(finished(&fields, 1000), Err(Refusal::Malformed(_))), "{fields:?}");
+        }
+        let rejected = finished(&with(&[("x", "0123456789012345678901234567890123456789")]), 50).unwrap_err();
+        assert!(matches!(rejected, Refusal::Rejected(reject) if reject.status.0 == 431), "{rejected:?}");
+    }
+
+    #[test]
+    fn trailers_have_no_pseudo_header_fields() {
+        let mut fields = Fields::default();
+        fields.begin(100, true);
+        fields.add(b"x", b"y");
+        assert_eq!(fields.finish_trailer(), Ok(()));
+        fields.add(b":method", b"GET");
+        assert!(fields.finish_trailer().is_err());
+    }
+}
