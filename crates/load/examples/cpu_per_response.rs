@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ca_file: None,
         connections: connections.parse()?,
         pipeline: 1,
+        http2: false,
         per_connection: None,
         rate: None,
         arrivals: Arrivals::Constant,

@@ -1,5 +1,6 @@
 //! One connection: its state and its requests in flight.
 
+use crate::http2::Http2;
 use crate::response::ResponseReader;
 use crate::tls::TlsSession;
 use std::collections::VecDeque;
@@ -23,6 +24,8 @@ pub(crate) enum State {
 pub(crate) struct InFlight {
     /// Index among the requests of the server.
     pub(crate) request: u32,
+    /// Its stream, with HTTP/2.
+    pub(crate) stream: u32,
     /// Whether it is the first request of its connection.
     pub(crate) is_first: bool,
     /// When it was due.
@@ -53,6 +56,7 @@ pub(crate) struct Connection {
     /// Bytes that the kernel did not accept yet.
     pub(crate) unsent: Vec<u8>,
     pub(crate) tls: Option<Box<TlsSession>>,
+    pub(crate) http2: Option<Box<Http2>>,
 }
 
 impl Connection {
@@ -69,7 +73,14 @@ impl Connection {
             reader: ResponseReader::default(),
             unsent: Vec::new(),
             tls: None,
+            http2: None,
         }
+    }
+
+    /// Returns how many requests the server accepts at a time.
+    #[inline]
+    pub(crate) fn most_streams(&self) -> usize {
+        self.http2.as_ref().map_or(usize::MAX, |http2| http2.most_streams())
     }
 
     /// Returns when the current wait for the server began, if there is one.

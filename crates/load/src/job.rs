@@ -88,6 +88,7 @@ impl Job {
             },
             connections: share(connections.into(), worker, worker_count) as u32,
             pipeline: spec.pipeline,
+            http2: spec.http2,
             per_connection: spec.per_connection,
             duration_ns: spec.duration.map(nanoseconds),
             request_count: spec.request_count.map(|count| share(count, worker, worker_count)),

@@ -13,6 +13,7 @@ mod error;
 mod failure;
 pub mod gate;
 pub mod histogram;
+mod http2;
 mod idle_load;
 mod idle_set;
 pub mod job;

@@ -20,7 +20,13 @@ pub(crate) fn origins(spec: &LoadSpec, notes: &mut Vec<String>) -> Result<Vec<Or
             insecure: spec.insecure,
             ca_file: spec.ca_file.clone(),
         });
-        let request = |method: &str, target: &str| request(method, target, &url.authority(), &spec.headers);
+        let request = |method: &str, target: &str| {
+            let mut request = request(method, target, &url.authority(), &spec.headers);
+            if spec.http2 {
+                request.fields = fields(method, target, url, &spec.headers);
+            }
+            request
+        };
         let (requests, order) = match &replay {
             None => (vec![request(&spec.method, &url.target)], Vec::new()),
             Some(replay) => {
@@ -78,5 +84,18 @@ fn request(method: &str, target: &str, authority: &str, headers: &[String]) -> R
         method: method.to_owned(),
         bytes: format!("{head}\r\n"),
         last_bytes: format!("{head}Connection: close\r\n\r\n"),
+        fields: Vec::new(),
     }
+}
+
+/// Returns the fields of a request with HTTP/2: the host is `:authority`, and names are in lower case.
+fn fields(method: &str, target: &str, url: &Url, headers: &[String]) -> Vec<(String, String)> {
+    let own = headers.iter().filter_map(|header| header.split_once(':'));
+    let own: Vec<(String, String)> =
+        own.map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned())).collect();
+    let host = own.iter().find(|(name, _)| name == "host").map_or_else(|| url.authority(), |(_, value)| value.clone());
+    let scheme = if url.is_secure { "https" } else { "http" };
+    let pseudo = [(":method", method), (":scheme", scheme), (":authority", &host), (":path", target)];
+    let pseudo = pseudo.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    pseudo.into_iter().chain(own.into_iter().filter(|(name, _)| name != "host")).collect()
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// The version of the protocol between controller and worker, which must be the same on both sides.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// The plan of one worker, its share of the load: each worker has its own connections, schedule and source addresses.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -23,6 +23,8 @@ pub struct Plan {
     pub connections: u32,
     /// Requests in flight per connection, at most.
     pub pipeline: u32,
+    /// Whether HTTP/2 is spoken, with a stream for each request in flight.
+    pub http2: bool,
     /// Requests per connection before it is replaced.
     pub per_connection: Option<u64>,
     /// Length of the measured time.
@@ -115,6 +117,8 @@ pub struct Request {
     pub bytes: String,
     /// The bytes to send as the last request of a connection, with `Connection: close`.
     pub last_bytes: String,
+    /// The fields to send with HTTP/2, instead of the bytes.
+    pub fields: Vec<(String, String)>,
 }
 
 /// Source addresses and ports of a worker.

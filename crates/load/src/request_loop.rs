@@ -321,6 +321,10 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             }
             if let Some(id) = connection {
                 self.send(id, due_ns);
+                // With HTTP/2 it may accept another.
+                if self.plan.http2 && self.connections.has_room(id) {
+                    self.idle.add(id);
+                }
             }
             self.connect_for_backlog();
             self.connections.tick();
@@ -354,9 +358,14 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     #[inline]
     fn feed(&mut self, id: u32) {
         if self.schedule.is_some() {
-            match self.backlog.pop() {
-                Some(due_ns) => self.send(id, self.times.start_ns.saturating_add(due_ns)),
-                None => self.idle.add(id),
+            loop {
+                match self.backlog.pop() {
+                    Some(due_ns) => self.send(id, self.times.start_ns.saturating_add(due_ns)),
+                    None => return self.idle.add(id),
+                }
+                if !self.plan.http2 || !self.connections.has_room(id) {
+                    return;
+                }
             }
         } else if self.stage == Stage::Running && self.left > 0 {
             let now_ns = self.connections.now_ns();

@@ -29,7 +29,8 @@ impl Servers {
             let mut server = Server::new(number, origin, &plan.sources)?;
             server.skip_to(plan.share);
             list.push(server);
-            tls_configs.push(origin.tls.as_ref().map(TlsConfig::new).transpose().map_err(Error::Plan)?);
+            tls_configs
+                .push(origin.tls.as_ref().map(|tls| TlsConfig::new(tls, plan.http2)).transpose().map_err(Error::Plan)?);
         }
         Ok(Self { list, tls_configs, next: 0 })
     }
@@ -58,6 +59,7 @@ struct PreparedRequest {
     method: Method,
     bytes: Box<[u8]>,
     last_bytes: Box<[u8]>,
+    fields: Box<[(String, String)]>,
     /// Body length of the first response.
     expected_length: Option<u64>,
 }
@@ -115,6 +117,11 @@ impl Server {
     pub(crate) fn request_bytes(&self, request: usize, is_last: bool) -> &[u8] {
         let request = &self.requests[request];
         if is_last { &request.last_bytes } else { &request.bytes }
+    }
+
+    /// Returns the fields of a request with HTTP/2.
+    pub(crate) fn request_fields(&self, request: usize) -> &[(String, String)] {
+        &self.requests[request].fields
     }
 
     #[inline]
@@ -230,6 +237,7 @@ fn prepare(request: &Request) -> PreparedRequest {
         method: if request.method == "HEAD" { Method::Head } else { Method::Get },
         bytes: request.bytes.as_bytes().into(),
         last_bytes: request.last_bytes.as_bytes().into(),
+        fields: request.fields.clone().into(),
         expected_length: None,
     }
 }

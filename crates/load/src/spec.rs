@@ -26,6 +26,8 @@ pub struct LoadSpec {
     pub connections: u32,
     /// Requests in flight per connection.
     pub pipeline: u32,
+    /// Whether to speak HTTP/2, with a stream for each request in flight.
+    pub http2: bool,
     /// Requests per connection before it is replaced.
     pub per_connection: Option<u64>,
     /// Requests per second of an open loop; a closed loop if there is none.

@@ -11,6 +11,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+/// HTTP/2 over TLS, as ALPN calls it (RFC 9113 section 3.2).
+const HTTP2: &[u8] = b"h2";
+
 /// The TLS settings of all connections to a server. Sessions are not resumed: each connection performs a full
 /// handshake, which is what is measured.
 #[derive(Debug, Clone)]
@@ -21,7 +24,7 @@ pub(crate) struct TlsConfig {
 
 impl TlsConfig {
     /// Reads the certificates to trust.
-    pub(crate) fn new(tls: &Tls) -> Result<Self, String> {
+    pub(crate) fn new(tls: &Tls, http2: bool) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -29,7 +32,7 @@ impl TlsConfig {
         let verifier = trust::verifier(tls.ca_file.as_deref(), tls.insecure, &provider)?;
         let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         config.resumption = rustls::client::Resumption::disabled();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![if http2 { HTTP2.to_vec() } else { b"http/1.1".to_vec() }];
         let name = ServerName::try_from(tls.name.clone())
             .map_err(|_| format!("{}: not a name that a certificate can be valid for", tls.name))?;
         Ok(Self { config: Arc::new(config), name })
@@ -84,6 +87,11 @@ impl TlsSession {
 
     pub(crate) fn is_handshaking(&self) -> bool {
         self.0.is_handshaking()
+    }
+
+    /// Returns whether the server has agreed on HTTP/2.
+    pub(crate) fn speaks_http2(&self) -> bool {
+        self.0.alpn_protocol() == Some(HTTP2)
     }
 
     /// Returns whether encrypted bytes wait to be sent.

@@ -17,6 +17,7 @@ const LONGEST_LATENCY: Duration = Duration::from_secs(100);
 /// Returns an error for a specification that cannot be met anywhere.
 pub(crate) fn check(spec: &LoadSpec) -> Result<()> {
     request(spec)?;
+    http2(spec)?;
     rates(spec)?;
     times(spec)?;
     cpus(&spec.cpus)
@@ -45,6 +46,26 @@ fn request(spec: &LoadSpec) -> Result<()> {
     Ok(())
 }
 
+/// Fields that are about a connection of HTTP/1.1 (RFC 9113 section 8.2.2).
+const OF_CONNECTION: [&str; 5] = ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
+
+fn http2(spec: &LoadSpec) -> Result<()> {
+    if !spec.http2 {
+        return Ok(());
+    }
+    if spec.idle.is_some() {
+        return invalid("--http2 with --idle: idle connections are of HTTP/1.1; leave out one of the two");
+    }
+    let is_of_connection = |header: &&String| {
+        let name = header.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        OF_CONNECTION.contains(&&*name)
+    };
+    match spec.headers.iter().find(is_of_connection) {
+        Some(header) => invalid(format!("--header {header:?}: HTTP/2 has no such field; leave it out")),
+        None => Ok(()),
+    }
+}
+
 fn rates(spec: &LoadSpec) -> Result<()> {
     for (option, rate, what) in
         [("--rate", spec.rate, "requests"), ("--connect-rate", spec.connect_rate, "connections")]
@@ -54,7 +75,7 @@ fn rates(spec: &LoadSpec) -> Result<()> {
             return invalid(format!("{option} {rate:?}: must be from {least} to {most} {what} per second"));
         }
     }
-    if spec.rate.is_some() && spec.pipeline > 1 {
+    if spec.rate.is_some() && spec.pipeline > 1 && !spec.http2 {
         return invalid(
             "--pipeline requires a closed loop: an open loop (--rate) sends each request on a free connection",
         );

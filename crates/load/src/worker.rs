@@ -89,7 +89,7 @@ fn check(plan: &Plan) -> Result<()> {
         Load::Open { per_second, .. } if !(per_second > 0.0 && per_second.is_finite()) => {
             invalid("the rate must be above 0")
         }
-        Load::Open { .. } if plan.pipeline > 1 => invalid("an open loop does not pipeline"),
+        Load::Open { .. } if plan.pipeline > 1 && !plan.http2 => invalid("an open loop does not pipeline"),
         _ if plan.per_connection == Some(0) => invalid("a connection must carry at least one request"),
         _ => Ok(()),
     }

@@ -129,6 +129,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DEPTH", default_value_t = 1, conflicts_with = "idle")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pipeline: u32,
+    /// Speak HTTP/2: over TLS as the server agrees (ALPN), otherwise with prior knowledge
+    #[arg(long, conflicts_with_all = ["idle", "pipeline"])]
+    http2: bool,
+    /// Keep up to N requests in flight on each connection, each on a stream of its own
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "http2")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    streams: u32,
     /// Limit new connections to R per second [default: unlimited]
     #[arg(long, value_name = "R")]
     connect_rate: Option<f64>,
@@ -280,7 +287,8 @@ fn spec(args: &Args, seed: u64) -> LoadSpec {
         insecure: args.insecure,
         ca_file: args.ca.clone(),
         connections: args.connections,
-        pipeline: args.pipeline,
+        pipeline: if args.http2 { args.streams } else { args.pipeline },
+        http2: args.http2,
         per_connection: args.per_connection,
         rate: args.rate,
         arrivals: match args.arrivals {

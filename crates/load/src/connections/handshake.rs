@@ -1,7 +1,7 @@
 //! From `connect` to a connection that accepts requests.
 
 use super::receive::describe_unsolicited;
-use super::{Arrival, Connections, Event};
+use super::{Arrival, Connections, Event, http2};
 use crate::clock::Clock;
 use crate::connection::State;
 use crate::failure::Failure;
@@ -53,6 +53,10 @@ impl<C: Clock> Connections<C> {
         if !is_done {
             return Event::None;
         }
+        if self.http2 && !session.speaks_http2() {
+            let detail = "the server does not speak HTTP/2 (no h2 by ALPN); leave out --http2";
+            return self.fail(id, (Failure::Tls, detail.to_owned()));
+        }
         let (start_ns, since_ns) = (connection.start_ns, connection.since_ns);
         let handshake_ns = self.tick() - since_ns;
         self.measurement.secured(start_ns, handshake_ns);
@@ -62,6 +66,11 @@ impl<C: Clock> Connections<C> {
     fn opened(&mut self, id: u32) -> Event {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
         connection.state = State::Open;
+        if self.http2
+            && let Err(reason) = http2::begin(connection)
+        {
+            return self.fail(id, reason);
+        }
         let wants_write = connection.tls.as_ref().is_some_and(|session| session.wants_write());
         let _ =
             self.reactor.set_interest(&connection.fd, if wants_write { Interest::BOTH } else { Interest::READABLE });

@@ -5,6 +5,7 @@
 //! change of the event set. A response arrived when its readiness was reported, not when its turn in the batch comes.
 
 mod handshake;
+mod http2;
 mod measurement;
 mod readiness;
 mod receive;
@@ -84,6 +85,7 @@ pub(crate) struct Connections<C> {
     /// Timing of the last response.
     last: ResponseTimes,
     pipeline: usize,
+    http2: bool,
     per_connection: u64,
 }
 
@@ -104,6 +106,7 @@ impl<C: Clock> Connections<C> {
             timeouts: Timeouts::new(plan.timeout_ns),
             last: ResponseTimes::default(),
             pipeline: plan.pipeline.max(1) as usize,
+            http2: plan.http2,
             per_connection: plan.per_connection.unwrap_or(u64::MAX),
         })
     }
@@ -144,6 +147,15 @@ impl<C: Clock> Connections<C> {
     /// Returns the IDs of the connections that accept requests.
     pub(crate) fn open_ids(&self) -> Vec<u32> {
         self.table.ids_of(|one| one.state == State::Open)
+    }
+
+    /// Returns whether a connection accepts another request now.
+    #[inline]
+    pub(crate) fn has_room(&self, id: u32) -> bool {
+        let is_free = |one: &Connection| {
+            one.state == State::Open && !one.is_last && one.in_flight.len() < self.pipeline.min(one.most_streams())
+        };
+        self.table.get(id).is_some_and(is_free)
     }
 
     /// Returns the timing of the last response.

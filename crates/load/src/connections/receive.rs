@@ -8,7 +8,7 @@ use crate::tls::Received;
 use landau_reactor::Interest;
 use landau_sys::stream;
 
-const CLOSED: &str = "the server closed the connection";
+pub(super) const CLOSED: &str = "the server closed the connection";
 
 impl<C: Clock> Connections<C> {
     /// Receives what has arrived: until nothing is left if the peer closed, otherwise until a call fills less than the
@@ -34,7 +34,12 @@ impl<C: Clock> Connections<C> {
                 Err(reason) => return self.fail(id, reason),
             };
             self.tick();
-            match self.read_responses(id, count, is_reported) {
+            let read = if self.http2 {
+                self.read_streams(id, count, is_reported)
+            } else {
+                self.read_responses(id, count, is_reported)
+            };
+            match read {
                 Ok(count) => responses += count,
                 Err(reason) => return self.fail(id, reason),
             }
@@ -85,6 +90,9 @@ impl<C: Clock> Connections<C> {
     #[inline]
     fn after_responses(&mut self, id: u32, responses: u32) -> Event {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
+        if connection.http2.is_some() {
+            return self.after_streams(id, responses);
+        }
         if !connection.is_last {
             return if responses > 0 { Event::Ready(id) } else { Event::None };
         }
@@ -113,7 +121,8 @@ impl<C: Clock> Connections<C> {
             }
             return self.close(id, false);
         };
-        let Some(response) = connection.reader.end() else {
+        let whole = if connection.http2.is_some() { None } else { connection.reader.end() };
+        let Some(response) = whole else {
             let is_before = request.first_byte_ns == 0;
             let failure = if is_before { Failure::ClosedBeforeResponse } else { Failure::ClosedDuringResponse };
             return self.fail(id, (failure, CLOSED.to_owned()));

@@ -4,6 +4,7 @@ use super::{Connections, Event};
 use crate::clock::Clock;
 use crate::connection::{Connection, InFlight};
 use crate::failure::{Failure, Reason};
+use crate::http2::Http2;
 use landau_reactor::Interest;
 use landau_sys::stream;
 
@@ -18,7 +19,8 @@ impl<C: Clock> Connections<C> {
         let Self { table, servers, batch, now_ns, in_flight, .. } = self;
         let Some(connection) = table.get_mut(id) else { return Ok(0) };
         let server = servers.get_mut(connection.server);
-        let room = self.pipeline.saturating_sub(connection.in_flight.len()) as u64;
+        let most = self.pipeline.min(connection.most_streams());
+        let room = most.saturating_sub(connection.in_flight.len()) as u64;
         let count = room.min(at_most).min(self.per_connection - connection.sent);
         // A single request is sent from where it is, several are put together.
         let mut single: Option<(usize, bool)> = None;
@@ -27,9 +29,20 @@ impl<C: Clock> Connections<C> {
             let request = server.next_request();
             connection.is_last |= connection.sent + 1 == self.per_connection;
             let is_first = connection.sent == 0;
-            let entry = InFlight { request: request as u32, is_first, due_ns, sent_ns: *now_ns, first_byte_ns: 0 };
-            connection.in_flight.push_back(entry);
+            let mut entry =
+                InFlight { request: request as u32, stream: 0, is_first, due_ns, sent_ns: *now_ns, first_byte_ns: 0 };
             connection.sent += 1;
+            if let Some(http2) = &mut connection.http2 {
+                entry.stream = http2.request(server.request_fields(request), batch);
+                connection.is_last |= http2.is_used_up();
+                if connection.is_last {
+                    Http2::finish(batch);
+                }
+            }
+            connection.in_flight.push_back(entry);
+            if connection.http2.is_some() {
+                continue;
+            }
             if number == 0 && count == 1 {
                 single = Some((request, connection.is_last));
             } else {
@@ -75,7 +88,7 @@ impl<C: Clock> Connections<C> {
 
 /// Sends what the kernel accepts and keeps the rest. Returns whether it accepted everything.
 #[inline]
-fn send(connection: &mut Connection, bytes: &[u8]) -> Result<bool, Reason> {
+pub(super) fn send(connection: &mut Connection, bytes: &[u8]) -> Result<bool, Reason> {
     if let Some(session) = &mut connection.tls {
         session.send(&connection.fd, bytes)?;
         return Ok(!session.wants_write());

@@ -234,8 +234,12 @@ impl Simulation {
     /// A load over four connections with a timeout of 20 s, against a server that is the function `respond`.
     fn new(load: Load, respond: impl FnMut(u64, u64) -> Vec<Reply> + 'static) -> Self {
         let request = |field: &str| format!("GET / HTTP/1.1\r\nHost: localhost\r\n{field}\r\n");
-        let request =
-            Request { method: "GET".to_owned(), bytes: request(""), last_bytes: request("Connection: close\r\n") };
+        let request = Request {
+            method: "GET".to_owned(),
+            bytes: request(""),
+            last_bytes: request("Connection: close\r\n"),
+            fields: Vec::new(),
+        };
         let plan = Plan {
             version: PROTOCOL,
             share: (0, 1),
@@ -248,6 +252,7 @@ impl Simulation {
             load,
             connections: 4,
             pipeline: 1,
+            http2: false,
             per_connection: None,
             duration_ns: None,
             request_count: None,

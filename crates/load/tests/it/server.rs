@@ -96,6 +96,7 @@ pub(crate) fn spec(url: &str) -> LoadSpec {
         ca_file: None,
         connections: 4,
         pipeline: 1,
+        http2: false,
         per_connection: None,
         rate: None,
         arrivals: Arrivals::Constant,

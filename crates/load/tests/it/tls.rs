@@ -78,6 +78,15 @@ fn listed_authority_is_accepted_as_a_server() {
 }
 
 #[test]
+fn a_server_that_does_not_agree_on_http2_is_named() {
+    let server = serve("localhost");
+    let spec = LoadSpec { insecure: true, http2: true, connections: 1, ..spec(&server.url) };
+    let outcome = run_until(&spec, &|| server.accepted.load(Ordering::SeqCst) > 1);
+    let detail = outcome.metrics.failure_details.get(&Failure::Tls).cloned().unwrap_or_default();
+    assert!(outcome.metrics.responses == 0 && detail.contains("does not speak HTTP/2"), "{detail}");
+}
+
+#[test]
 fn other_certificates_are_rejected_with_a_reason() {
     for (certificate, ca_file, expected) in [
         // The server is reached by its address, and the certificate is for a name.

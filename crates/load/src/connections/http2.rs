@@ -1,0 +1,110 @@
+//! Connections that speak HTTP/2: responses that arrive in any order, and what the protocol requires to be answered.
+
+use super::receive::CLOSED;
+use super::send::send;
+use super::{Connections, Event};
+use crate::clock::Clock;
+use crate::connection::{Connection, InFlight, State};
+use crate::failure::{Failure, Reason};
+use crate::http2::{Arrived, Http2};
+use landau_reactor::Interest;
+use landau_wire::http::Method;
+
+/// Says what a client says first.
+pub(super) fn begin(connection: &mut Connection) -> Result<(), Reason> {
+    let mut out = Vec::new();
+    connection.http2 = Some(Box::new(Http2::new(&mut out)));
+    send(connection, &out).map(drop)
+}
+
+/// Takes the request of a stream.
+fn take(connection: &mut Connection, stream: u32) -> Option<InFlight> {
+    let place = connection.in_flight.iter().position(|request| request.stream == stream)?;
+    connection.in_flight.remove(place)
+}
+
+impl<C: Clock> Connections<C> {
+    /// Reads the first `count` bytes of the buffer as frames. Returns the number of requests that are answered or lost.
+    pub(super) fn read_streams(&mut self, id: u32, count: usize, is_reported: bool) -> Result<u32, Reason> {
+        let Self { table, servers, buffer, measurement, readiness, last, now_ns, in_flight, .. } = self;
+        let Some(connection) = table.get_mut(id) else { return Ok(0) };
+        let Some(mut http2) = connection.http2.take() else { return Ok(0) };
+        let server = servers.get_mut(connection.server);
+        measurement.received(count);
+        let (mut rest, mut ended) = (&buffer[..count], 0);
+        while let Some(arrived) = http2.read(&mut rest)? {
+            let arrival =
+                |request: &InFlight| readiness.arrival(if is_reported { request.sent_ns } else { u64::MAX }, *now_ns);
+            match arrived {
+                Arrived::Head(stream) => {
+                    if let Some(request) = connection.in_flight.iter_mut().find(|own| own.stream == stream) {
+                        request.first_byte_ns = arrival(request).arrived_ns;
+                    }
+                }
+                Arrived::End(stream, response, promised) => {
+                    let Some(mut request) = take(connection, stream) else {
+                        return Err((Failure::UnsolicitedResponse, format!("a response on stream {stream}")));
+                    };
+                    *in_flight -= 1;
+                    ended += 1;
+                    let arrival = arrival(&request);
+                    if request.first_byte_ns == 0 {
+                        request.first_byte_ns = arrival.arrived_ns;
+                    }
+                    let has_content = server.method(request.request as usize) != Method::Head && response.status != 304;
+                    if has_content && promised.is_some_and(|promised| promised != response.length) {
+                        measurement.fail(Failure::InvalidResponse, || {
+                            format!("{} bytes of content, and {promised:?} promised", response.length)
+                        });
+                    } else {
+                        *last = measurement.response(&request, response, server, *last, arrival);
+                    }
+                }
+                Arrived::Reset(stream, code) => {
+                    if take(connection, stream).is_some() {
+                        *in_flight -= 1;
+                        ended += 1;
+                        let detail = || format!("the server reset the stream ({})", code.name());
+                        measurement.fail(Failure::Reset, detail);
+                    }
+                }
+                Arrived::GoAway(last_stream) => {
+                    connection.is_last = true;
+                    let before = connection.in_flight.len();
+                    connection.in_flight.retain(|request| request.stream <= last_stream);
+                    let lost = before - connection.in_flight.len();
+                    *in_flight -= lost as u64;
+                    ended += lost as u32;
+                    for _ in 0..lost {
+                        measurement.fail(Failure::ClosedBeforeResponse, || CLOSED.to_owned());
+                    }
+                }
+            }
+        }
+        let replies = std::mem::take(&mut http2.replies);
+        connection.http2 = Some(http2);
+        if !replies.is_empty() && !send(connection, &replies)? {
+            self.reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
+            let _ = self.reactor.set_interest(&connection.fd, Interest::BOTH);
+        }
+        Ok(ended)
+    }
+
+    /// Returns whether the connection accepts another request; after its last response it waits for the server's end.
+    pub(super) fn after_streams(&mut self, id: u32, ended: u32) -> Event {
+        let Some(connection) = self.table.get_mut(id) else { return Event::None };
+        if !connection.is_last {
+            return if ended > 0 { Event::Ready(id) } else { Event::None };
+        }
+        if !connection.in_flight.is_empty() {
+            return Event::None;
+        }
+        if ended == 0 {
+            self.measurement.closed_while_idle();
+        }
+        connection.state = State::Closing;
+        connection.since_ns = self.now_ns;
+        self.table.open -= 1;
+        Event::Closed { id: Some(id), was_established: true }
+    }
+}
