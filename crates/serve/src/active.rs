@@ -3,6 +3,7 @@
 
 use crate::config::{Config, SLOWEST_BYTES};
 use crate::exchange::{After, Remainder, Unwanted, answer, answer_head};
+use crate::http2;
 use crate::memory::{Memory, Share};
 use crate::proxy::Exchange;
 use crate::send_buffers::SendBuffers;
@@ -30,6 +31,8 @@ pub(crate) struct Active {
     /// Which fetch or look-up the connection waits for; if it lingers, when it ended, in milliseconds of the
     /// transport's clock.
     pub(crate) ticket: u32,
+    /// The state of HTTP/2, and then nothing else of this is used but what follows.
+    pub(crate) http2: Option<Box<http2::Session>>,
     /// The bytes given to the kernel since the send deadline was set.
     pub(crate) sent: u64,
     /// The bytes that the client had acknowledged when that deadline passed last.
@@ -119,7 +122,7 @@ impl Active {
 
     /// Returns how much memory it had when it last kept something.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.share.bytes()
+        self.share.bytes() + self.http2.as_ref().map_or(0, |session| session.held_bytes())
     }
 
     /// Keeps what is still to be sent, and what happens then.

@@ -5,6 +5,7 @@
 
 use crate::active::Active;
 use crate::exchange::{After, Remainder};
+use crate::http2::Session;
 use crate::memory::Memory;
 use landau_reactor::Batch;
 use landau_sys::stream;
@@ -43,6 +44,8 @@ pub(crate) enum State {
     Relaying,
     /// It is not a client's, but a connection to an upstream server.
     Upstream,
+    /// HTTP/2 is spoken: requests are received and responses sent at the same time.
+    Http2,
     /// The connection was shut down after the response, and what the client still sends is discarded: closing would
     /// send a reset, which can destroy the response on its way (RFC 9112 section 9.6).
     Lingering,
@@ -78,6 +81,8 @@ pub(crate) struct Connection {
     pub(crate) state: State,
     /// Whether it was accepted while the server was ending.
     is_late: bool,
+    /// Whether the head that is arriving in parts is the connection's first.
+    is_first: bool,
     /// Whether there is a TLS session under its number.
     pub(crate) is_tls: bool,
     /// The client's address; IPv4 as an IPv4-mapped address.
@@ -116,6 +121,16 @@ impl Connection {
         self.active().made_progress(acknowledged)
     }
 
+    /// Returns whether nothing but a part of the first head has been received.
+    pub(crate) fn is_new(&self) -> bool {
+        self.state == State::Fresh || (self.state == State::Head && self.is_first)
+    }
+
+    /// Returns the state of HTTP/2, if that is spoken.
+    pub(crate) fn http2(&mut self) -> Option<&mut Session> {
+        self.active.as_mut()?.http2.as_deref_mut()
+    }
+
     /// Returns the ticket of the fetch that the connection waits for, or `None` if it waits for none.
     pub(crate) fn pending_fetch(&mut self) -> Option<u32> {
         (self.state == State::Fetching).then(|| self.active().ticket)
@@ -137,9 +152,14 @@ impl Connection {
                 return Next::Idle;
             }
             After::Close(is_sending) => return Next::Close(is_sending),
+            // Unreachable: the worker has begun HTTP/2 instead.
+            After::Http2 => return Next::Close(true),
             // The time for a head runs from its first byte; further bytes must not extend it.
             After::Head if self.state == State::Head => (State::Head, Next::Waiting),
-            After::Head => (State::Head, Next::Begun),
+            After::Head => {
+                self.is_first = self.state == State::Fresh;
+                (State::Head, Next::Begun)
+            }
             // The request waited for another thread behind responses that have left now.
             After::Body(unwanted) if unwanted.has_ended => (self.state, Next::More),
             After::Body(_) if self.state == State::Head => (State::Body, Next::Body),
@@ -200,7 +220,7 @@ impl Table {
     pub(crate) fn insert(&mut self, fd: OwnedFd, peer: Option<IpAddr>, is_tls: bool, is_late: bool) -> u32 {
         let peer = octets(peer);
         let (fd, active) = (Some(fd), None);
-        let entry = Connection { fd, state: State::Fresh, is_late, is_tls, peer, active, next: NONE };
+        let entry = Connection { fd, state: State::Fresh, is_late, is_first: false, is_tls, peer, active, next: NONE };
         let number = self.next();
         if let Some(free) = self.entries.get_mut(number as usize) {
             self.free = free.next;
@@ -233,6 +253,12 @@ impl Table {
     #[inline]
     pub(crate) fn fd(&self, number: u32) -> Option<&OwnedFd> {
         self.entries.get(number as usize)?.fd.as_ref()
+    }
+
+    /// Returns the numbers of all connections that speak HTTP/2.
+    pub(crate) fn http2(&self) -> Vec<u32> {
+        let is_it = |number: &u32| self.entries[*number as usize].state == State::Http2;
+        (0..self.entries.len() as u32).filter(is_it).collect()
     }
 
     /// Returns the numbers of all connections with nothing under way. A TLS connection that was accepted while the

@@ -64,6 +64,8 @@ counters! {
         client_errors "responses 4xx",
         server_errors "responses 5xx",
         bytes_sent "bytes sent",
+        http2_connections "connections on which HTTP/2 began",
+        http2_failed "connections of HTTP/2 closed by an error of the protocol or for a flood of frames",
         heads_late "connections closed because a request head or TLS handshake took too long",
         prefaces_malformed "connections of a proxy closed because they began with no header of the PROXY protocol",
         idle_closed "connections closed because they were idle",

@@ -7,9 +7,10 @@ use crate::send_buffers::SendBuffers;
 use crate::site::Site;
 use landau_wire::http::body::{Body, Malformed};
 use landau_wire::http::{BodyLength, Expectation, Limits, Parsed, Reject, Request, Scan, Status, request};
+use landau_wire::http2::PREFACE_LINE;
 
 /// A request's body is read and discarded up to this size, so that the connection can be kept; a longer one is refused.
-const SKIPPED_BYTES: u64 = 64 << 10;
+pub(crate) const SKIPPED_BYTES: u64 = 64 << 10;
 
 /// What a connection does after its responses have been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub(crate) enum After {
     Forward { is_counted: bool },
     /// Go on with a request that was passed on.
     Relay,
+    /// Speak HTTP/2, whose preface has begun.
+    Http2,
     /// End; `true` if the client may still be sending.
     Close(bool),
 }
@@ -125,6 +128,7 @@ pub(crate) fn answer(
             return (at, After::More);
         }
         match scan.parse(&input[at..], &config.limits) {
+            Err(_) if at == 0 && config.http2 && input.starts_with(PREFACE_LINE) => return (0, After::Http2),
             Err(reject) => return refuse(site, reject, input, send_buffers),
             Ok(Parsed::Partial) => return (at, After::Head),
             Ok(Parsed::Complete { request, consumed }) => {

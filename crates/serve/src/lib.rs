@@ -15,6 +15,7 @@ mod counters;
 mod error;
 mod exchange;
 mod fetch;
+mod http2;
 mod limiter;
 mod listener;
 mod log;

@@ -360,7 +360,7 @@ fn settings(config: &Config) -> Result<Option<Arc<Settings>>, Error> {
     let sealed = config.listen.iter().find(|listen| listen.address().1);
     match sealed {
         Some(listen) if config.tls.is_empty() => Err(Error::NoCertificate(listen.to_string())),
-        Some(_) => Ok(Some(Arc::new(Settings::new(&config.tls, &config.reader)?))),
+        Some(_) => Ok(Some(Arc::new(Settings::new(&config.tls, &config.reader, config.http2)?))),
         None => Ok(None),
     }
 }

@@ -135,6 +135,9 @@ pub(crate) struct Args {
     /// Limit the number of header fields of a request; more are answered with 431
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     max_fields: u16,
+    /// Speak HTTP/1.1 only; without this, HTTP/2 is offered over TLS, and spoken with clients that begin with it
+    #[arg(long)]
+    no_http2: bool,
     /// Follow symbolic links. inside: only those that stay inside DIR; never: none; anywhere: all
     #[arg(long, value_name = "WHICH", default_value = "inside", value_parser = links)]
     symlinks: landau_sys::path::Links,
@@ -331,6 +334,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     let line_bytes = args.max_line.map_or(config.limits.line_bytes, |line| line as usize);
     config.limits.line_bytes = line_bytes.min(config.limits.head_bytes);
     config.limits.fields = usize::from(args.max_fields);
+    config.http2 = !args.no_http2;
     config.links = args.symlinks;
     config.index.clone_from(&args.index);
     config.listings = !args.no_listings;

@@ -139,6 +139,7 @@ impl Default for Timeouts {
 
 /// The configuration of a server.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 pub struct Config {
     /// The directory whose files are served.
     pub root: PathBuf,
@@ -165,6 +166,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// The limits of a request's head.
     pub limits: Limits,
+    /// Whether HTTP/2 is spoken with clients that begin with it, and offered over TLS.
+    pub http2: bool,
     /// Which symbolic links are followed.
     pub links: Links,
     /// The files that a directory is answered with, the first that exists.
@@ -225,6 +228,7 @@ impl Config {
             connections_per_address: None,
             timeouts: Timeouts::default(),
             limits: Limits::default(),
+            http2: true,
             links: Links::default(),
             index: vec!["index.html".to_owned()],
             listings: true,

@@ -23,6 +23,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+/// HTTP/2 over TLS, as ALPN calls it (RFC 9113 section 3.2).
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// The record of the alert `internal_error` (RFC 8446 section 6.2). There is no alert for an overload.
 const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
@@ -46,14 +49,16 @@ pub struct TlsFiles {
 pub(crate) struct Settings {
     files: Vec<TlsFiles>,
     reader: Reader,
+    http2: bool,
     current: RwLock<Arc<ServerConfig>>,
 }
 
 impl Settings {
     /// Loads the files. The first certificate is for clients that name no host, or an unknown one.
-    pub(crate) fn new(files: &[TlsFiles], reader: &Reader) -> Result<Self, Error> {
-        let current = RwLock::new(Arc::new(read(files, reader)?));
-        Ok(Self { files: files.to_vec(), reader: reader.clone(), current })
+    /// `http2` says whether HTTP/2 is offered.
+    pub(crate) fn new(files: &[TlsFiles], reader: &Reader, http2: bool) -> Result<Self, Error> {
+        let current = RwLock::new(Arc::new(read(files, reader, http2)?));
+        Ok(Self { files: files.to_vec(), reader: reader.clone(), http2, current })
     }
 
     /// Returns the configuration of a new connection.
@@ -63,7 +68,7 @@ impl Settings {
 
     /// Reloads the files; if one is invalid, the previous configuration stays.
     pub(crate) fn reload(&self) -> Result<(), Error> {
-        let new = Arc::new(read(&self.files, &self.reader)?);
+        let new = Arc::new(read(&self.files, &self.reader, self.http2)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }
@@ -73,7 +78,7 @@ fn wrong(path: &Path, why: impl Display) -> Error {
     Error::Tls { path: path.to_owned(), reason: why.to_string() }
 }
 
-fn read(files: &[TlsFiles], reader: &Reader) -> Result<ServerConfig, Error> {
+fn read(files: &[TlsFiles], reader: &Reader, http2: bool) -> Result<ServerConfig, Error> {
     let provider = Arc::new(ring::default_provider());
     let mut names = Names::default();
     for files in files {
@@ -87,7 +92,9 @@ fn read(files: &[TlsFiles], reader: &Reader) -> Result<ServerConfig, Error> {
     let failed = |error: rustls::Error| wrong(Path::new(""), error);
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let mut config = builder.map_err(failed)?.with_no_client_auth().with_cert_resolver(Arc::new(names));
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // In the order of preference.
+    let protocols: &[&[u8]] = if http2 { &[HTTP2, b"http/1.1"] } else { &[b"http/1.1"] };
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     // Tickets keep the session at the client, so that it costs the server no memory.
     config.ticketer = ring::Ticketer::new().map_err(failed)?;
     Ok(config)

@@ -199,6 +199,11 @@ impl Session {
         }
     }
 
+    /// Returns whether the client and the server have agreed on HTTP/2.
+    pub(crate) fn speaks_http2(&self) -> bool {
+        self.connection.alpn_protocol() == Some(super::HTTP2)
+    }
+
     /// Returns whether nothing has been received.
     pub(crate) fn is_new(&self) -> bool {
         self.stage == Stage::New
@@ -280,7 +285,7 @@ mod tests {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let client = builder.with_root_certificates(roots).with_no_client_auth();
-        (Settings::new(&[files], &Reader::default()).unwrap().current(), Arc::new(client))
+        (Settings::new(&[files], &Reader::default(), true).unwrap().current(), Arc::new(client))
     }
 
     /// Returns a pseudorandom number, the same sequence each time.

@@ -17,6 +17,9 @@ const TURNS: u32 = 8;
 impl<T: Transport> Worker<T> {
     /// Sends what was answered and puts the connection into the state that what is left requires.
     pub(super) fn deliver(&mut self, number: u32, rest: Remainder) {
+        if rest.after == After::Http2 {
+            return self.begin_http2(number, &rest.input);
+        }
         let pacing = self.send_buffers.pacing.take();
         let Some(connection) = self.table.get(number) else { return };
         if !self.send_buffers.bytes.is_empty() {
@@ -197,7 +200,9 @@ impl<T: Transport> Worker<T> {
         while let Some(waiting) = self.site.take_found() {
             for Ticket { number, serial } in waiting {
                 let Some(connection) = self.table.get(number) else { continue };
-                if connection.state == State::LookingUp && connection.active().ticket == serial {
+                if connection.state == State::Http2 {
+                    self.found_for_http2(number, serial);
+                } else if connection.state == State::LookingUp && connection.active().ticket == serial {
                     self.next_requests(number);
                 }
             }
@@ -280,7 +285,9 @@ impl<T: Transport> Worker<T> {
     pub(super) fn take_fetched(&mut self) {
         for Ticket { number, serial } in self.fetcher.take_done() {
             let Some(connection) = self.table.get(number) else { continue };
-            if connection.state == State::Fetching && connection.active().ticket == serial {
+            if connection.state == State::Http2 {
+                self.fetched_for_http2(number, serial);
+            } else if connection.state == State::Fetching && connection.active().ticket == serial {
                 connection.state = State::Sending;
                 self.go_on_anyway(number);
             }

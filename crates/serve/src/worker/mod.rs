@@ -7,6 +7,7 @@
 
 mod accept;
 mod delivery;
+mod http2;
 mod preface;
 mod relay;
 mod tls;
@@ -19,6 +20,7 @@ use crate::counters::Counters;
 use crate::error::Error;
 use crate::exchange::{After, Remainder, answer};
 use crate::fetch::Fetcher;
+use crate::http2::Buffers;
 use crate::limiter::ConnectionLimiter;
 use crate::listener::ListenSocket;
 use crate::log::Feed;
@@ -89,6 +91,7 @@ pub(crate) struct Worker<T> {
     plain: Vec<u8>,
     /// The clients that took everything that was sent to them, and to whom more of a large answer is to be sent.
     fast_readers: Vec<u32>,
+    http2: Buffers,
     /// The worker that got the last connection, if one worker accepts for all.
     last_assigned: usize,
     drain: Drain,
@@ -127,6 +130,7 @@ impl<T: Transport> Worker<T> {
             memory,
             plain: Vec::new(),
             fast_readers: Vec::new(),
+            http2: Buffers::default(),
             last_assigned: 0,
         })
     }
@@ -211,6 +215,7 @@ impl<T: Transport> Worker<T> {
             for via in self.upstreams.idle() {
                 self.close_upstream(via);
             }
+            self.drain_http2();
         }
         self.drain.is_over(self.table.len())
     }
@@ -226,6 +231,7 @@ impl<T: Transport> Worker<T> {
             State::Upstream => self.handle_upstream(number, ready),
             State::Sending if is_ready && connection.is_relaying() => self.go_on_both_ways(number, ready),
             State::Sending if is_ready => self.go_on(number),
+            State::Http2 if is_ready => self.continue_http2(number, ready),
             State::Preface if is_ready => self.receive_preface(number),
             State::Lingering if is_ready => self.linger(number),
             // Level-triggered backends report WRITE_CLOSED in each wait, even with no interest: without closing, the
@@ -305,6 +311,9 @@ impl<T: Transport> Worker<T> {
         if connection.is_relaying() {
             return self.relay_body(number, count);
         }
+        if connection.state == State::Http2 {
+            return self.receive_http2(number, count);
+        }
         let active = connection.active();
         let rest = active.go_on(&self.scratch[..count], &mut self.site, &self.config, &mut self.send_buffers);
         if let Some(rest) = rest {
@@ -372,6 +381,7 @@ impl<T: Transport> Worker<T> {
             // The device is slow, not the client.
             State::Fetching | State::LookingUp => return self.set_deadline(number, self.config.timeouts.send),
             State::Relaying => return self.expire_relaying(number),
+            State::Http2 => return self.expire_http2(number),
             State::Free | State::Lingering | State::Upstream => {}
         }
         self.close(number);
@@ -388,6 +398,9 @@ impl<T: Transport> Worker<T> {
         }
         if let Some(serial) = self.table.get(number).and_then(Connection::pending_fetch) {
             self.fetcher.cancel(serial);
+        }
+        if let Some(session) = self.table.get(number).and_then(Connection::http2) {
+            session.cancel_fetches(&self.fetcher);
         }
         let Some((fd, peer)) = self.table.remove(number) else { return };
         self.admission.leave(peer);

@@ -75,6 +75,9 @@ impl<T: Transport> Worker<T> {
         self.counters.tls_resumed().add(u64::from(is_resumed));
         // The time for a head begins now, once.
         self.set_deadline(number, self.config.timeouts.head);
+        if self.sessions.get(number).is_some_and(|session| session.speaks_http2()) {
+            self.begin_encrypted_http2(number);
+        }
     }
 
     /// Sends the records of the protocol itself, when no answer carries them.
@@ -89,8 +92,12 @@ impl<T: Transport> Worker<T> {
             Ok(false) => {
                 if let Some(connection) = self.table.get(number) {
                     // A request that has begun stays as it is until this has left.
-                    connection.active();
-                    connection.state = State::Sending;
+                    if let Some(session) = connection.http2() {
+                        (session.is_blocked, session.is_reading) = (true, false);
+                    } else {
+                        connection.active();
+                        connection.state = State::Sending;
+                    }
                 }
                 self.wait_for_room(number);
             }
@@ -141,7 +148,7 @@ impl<T: Transport> Worker<T> {
     }
 
     /// Sends encrypted records; returns whether all of them have left.
-    fn flush(&mut self, number: u32) -> Result<bool, ()> {
+    pub(super) fn flush(&mut self, number: u32) -> Result<bool, ()> {
         let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return Err(()) };
         let Some(session) = self.sessions.get(number) else { return Err(()) };
         if session.unsent().is_empty() {

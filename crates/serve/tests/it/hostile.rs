@@ -8,6 +8,8 @@ fn site(accepting: Accepting) -> Site {
     let files: &[(&str, &[u8])] = &[("f", b"content"), ("sub/f", b"content")];
     Site::new(files, |config| {
         (config.timeouts.head, config.accepting) = (std::time::Duration::from_secs(2), accepting);
+        // The table is that of a server of HTTP/1.1, to which the preface of HTTP/2 is a request of another version.
+        config.http2 = false;
     })
 }
 

@@ -8,6 +8,7 @@ mod deploy;
 mod escape;
 mod files;
 mod hostile;
+mod http2;
 mod log;
 mod many;
 mod memory;

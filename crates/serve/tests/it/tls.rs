@@ -1,7 +1,10 @@
 //! TLS through the whole server, with rustls' own client, which buffers and is another state machine than the server's.
 
+use crate::http2::H2;
 use crate::support::{LONG, Site, kinds, uninterrupted, until};
 use landau_serve::{Accepting, Config, Listen, Server, TlsFiles};
+use landau_wire::http2::Code;
+use landau_wire::http2::frame;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, ProtocolVersion, SignatureScheme, StreamOwned};
@@ -307,12 +310,56 @@ fn clients_without_tls_are_rejected() {
     }
 }
 
+/// Both protocols at the same address, as ALPN decides; a client that offers both gets HTTP/2.
+#[test]
+fn http2_is_agreed_on_by_alpn() {
+    let large = vec![b'x'; 300_000];
+    for kind in kinds() {
+        for (is_offered, offers, expected) in [
+            (true, &[&b"http/1.1"[..], b"h2"][..], &b"h2"[..]),
+            (true, &[b"h2"], b"h2"),
+            (true, &[b"http/1.1"], b"http/1.1"),
+            (false, &[b"http/1.1", b"h2"], b"http/1.1"),
+        ] {
+            let site = site(kind, &large, |config| config.http2 = is_offered);
+            let mut config = Arc::unwrap_or_clone(client(&rustls::version::TLS13));
+            config.alpn_protocols = offers.iter().map(|name| name.to_vec()).collect();
+            let mut stream = connect(site.address, &Arc::new(config), "one.example");
+            while stream.conn.is_handshaking() {
+                stream.conn.complete_io(&mut stream.sock).unwrap();
+            }
+            assert_eq!(stream.conn.alpn_protocol(), Some(expected));
+            if expected == b"h2" {
+                let mut client = H2::over(stream, &[], 0);
+                for id in [1, 3, 5] {
+                    client.get(id, "/large");
+                    client.write(|out| {
+                        frame::write_window_update(id, 1 << 20, out);
+                        frame::write_window_update(0, 1 << 20, out);
+                    });
+                }
+                assert!([1, 3, 5].iter().all(|&id| client.response(id).body == large));
+                let mut out = Vec::new();
+                frame::write_go_away(0, Code::NO_ERROR, &mut out);
+                client.send(&out);
+                assert_eq!(client.end(), None, "it is the client that ends the connection");
+                drop(client);
+            } else {
+                assert!(get(&mut stream, "/large", true).ends_with(&large));
+                drop(stream);
+            }
+            let totals = site.end();
+            assert_eq!((totals.http2_connections, totals.tls_failed), (u64::from(expected == b"h2"), 0));
+        }
+    }
+}
+
 #[test]
 fn unknown_alpn_protocols_are_rejected() {
     for kind in kinds() {
         let site = site(kind, b"", |_| {});
         let mut config = Arc::unwrap_or_clone(client(&rustls::version::TLS13));
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = vec![b"h3".to_vec()];
         let mut stream = connect(site.address, &Arc::new(config), "one.example");
         let error = uninterrupted(|| stream.read(&mut [0; 16])).unwrap_err().to_string();
         assert!(error.contains("NoApplicationProtocol"), "{error}");

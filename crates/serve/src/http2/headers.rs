@@ -1,0 +1,263 @@
+//! Header blocks: from their frames to a request, and from its answer to the frames of a response.
+
+use super::OUT_BYTES;
+use super::session::{Block, Desk, Session};
+use super::stream::{Content, Phase, Stream, Upload, Waiting};
+use crate::exchange::SKIPPED_BYTES;
+use landau_wire::http::{BodyLength, Expectation, Field, Reject, Request, Status};
+use landau_wire::http2::frame::{self, HEADER_BYTES, MOST_BYTES};
+use landau_wire::http2::hpack::Malformed;
+use landau_wire::http2::request::{self, Refusal};
+use landau_wire::http2::{Code, Fault, response};
+
+/// A header block may be as long as a head in any case, and no shorter than what fits a frame.
+fn most_block_bytes(desk: &Desk<'_>) -> usize {
+    desk.limits.head_bytes.max(MOST_BYTES)
+}
+
+/// The stream that a response is for.
+#[derive(Debug, Clone, Copy)]
+struct Origin {
+    id: u32,
+    /// Whether the client has ended its side.
+    has_ended: bool,
+    /// How much the client lets it send.
+    window: i64,
+}
+
+impl Origin {
+    fn of(stream: &Stream) -> Self {
+        Self { id: stream.id, has_ended: stream.has_ended, window: stream.window }
+    }
+
+    fn with(self, phase: Phase) -> Stream {
+        let Self { id, has_ended, window } = self;
+        Stream { id, phase, window, has_ended }
+    }
+}
+
+const TOO_LONG: Reject = Reject { status: Status::CONTENT_TOO_LARGE, reason: "body too long" };
+
+impl Session {
+    /// Begins a header block: that of a new stream, or the trailer of a request.
+    pub(super) fn headers(
+        &mut self,
+        desk: &mut Desk<'_>,
+        stream: u32,
+        bytes: &[u8],
+        is_end: bool,
+        is_whole: bool,
+    ) -> Result<(), Fault> {
+        let connection = |code, reason| Err(Fault::Connection(code, reason));
+        if stream.is_multiple_of(2) {
+            return connection(Code::PROTOCOL_ERROR, "a stream with an even number");
+        }
+        if stream > self.last_stream {
+            self.last_stream = stream;
+        } else {
+            match self.streams.get(stream) {
+                Some(own) if !own.has_ended => {}
+                Some(_) => return connection(Code::STREAM_CLOSED, "HEADERS on a stream whose request has ended"),
+                None if stream == self.last_stream => {
+                    return connection(Code::STREAM_CLOSED, "HEADERS on a closed stream");
+                }
+                None => return connection(Code::PROTOCOL_ERROR, "a stream with a number below the last one"),
+            }
+        }
+        if is_whole {
+            return self.end_block(desk, stream, bytes, is_end);
+        }
+        self.block = Some(Block { stream, is_end, bytes: bytes.to_vec(), began_ms: desk.now_ms });
+        Ok(())
+    }
+
+    /// Continues a header block.
+    pub(super) fn continuation(&mut self, desk: &mut Desk<'_>, bytes: &[u8], is_last: bool) -> Result<(), Fault> {
+        self.pay(desk)?;
+        let Some(block) = &mut self.block else { return Ok(()) };
+        if block.bytes.len() + bytes.len() > most_block_bytes(desk) {
+            return Err(Fault::Connection(Code::ENHANCE_YOUR_CALM, "header block too long"));
+        }
+        block.bytes.extend_from_slice(bytes);
+        if is_last && let Some(block) = self.block.take() {
+            return match self.end_block(desk, block.stream, &block.bytes, block.is_end) {
+                Err(Fault::Stream(code, _)) => {
+                    self.reset(desk, block.stream, code);
+                    Ok(())
+                }
+                other => other,
+            };
+        }
+        Ok(())
+    }
+
+    /// Decodes a whole header block and does what it asks for.
+    fn end_block(&mut self, desk: &mut Desk<'_>, stream: u32, block: &[u8], is_end: bool) -> Result<(), Fault> {
+        let is_trailer = self.streams.get(stream).is_some();
+        let buffers = &mut *desk.buffers;
+        let fields = &mut buffers.fields;
+        fields.begin(desk.limits.head_bytes, is_trailer);
+        let decoded = self.decoder.decode(block, &mut buffers.scratch, |name, value| fields.add(name, value));
+        decoded.map_err(|Malformed(reason)| Fault::Connection(Code::COMPRESSION_ERROR, reason))?;
+        let malformed = |reason| Fault::Stream(Code::PROTOCOL_ERROR, reason);
+        if is_trailer {
+            return match fields.finish_trailer() {
+                Err(Refusal::Malformed(reason)) => Err(malformed(reason)),
+                _ if !is_end => Err(malformed("a trailer that does not end the stream")),
+                _ => self.end_upload_with_trailer(desk, stream),
+            };
+        }
+        if self.is_going_away || self.streams.is_full() {
+            return Err(Fault::Stream(Code::REFUSED_STREAM, "too many streams, or the connection ends"));
+        }
+        let origin = Origin { id: stream, has_ended: is_end, window: i64::from(self.peer.initial_window) };
+        let mut head = std::mem::take(&mut buffers.head);
+        head.clear();
+        let done = match fields.finish(&mut head) {
+            Err(Refusal::Malformed(reason)) => Err(malformed(reason)),
+            Err(Refusal::Rejected(reject)) => {
+                self.reject(desk, origin, reject);
+                Ok(())
+            }
+            Ok(()) => self.begin_request(desk, origin, &head),
+        };
+        desk.buffers.head = head;
+        done
+    }
+
+    /// Answers a request, or keeps it until its content has ended.
+    fn begin_request(&mut self, desk: &mut Desk<'_>, origin: Origin, head: &[u8]) -> Result<(), Fault> {
+        let request = match request::parse(head, desk.limits) {
+            Ok(request) => request,
+            Err(reject) => {
+                self.reject(desk, origin, reject);
+                return Ok(());
+            }
+        };
+        let promised = match request.body() {
+            BodyLength::Bytes(length) if request.has(Field::ContentLength) => Some(length),
+            _ => None,
+        };
+        if origin.has_ended {
+            if promised.is_some_and(|length| length > 0) {
+                return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"));
+            }
+            self.answer(desk, origin, &request, head);
+        } else if promised.is_some_and(|length| length > SKIPPED_BYTES) {
+            self.reject(desk, origin, TOO_LONG);
+        } else if request.expectation() != Expectation::None {
+            // The client need not send its content.
+            self.answer(desk, origin, &request, head);
+        } else {
+            let upload = Box::new(Upload::new(head.to_vec(), promised, desk.now_ms));
+            self.streams.put(origin.with(Phase::Receiving(upload)));
+        }
+        Ok(())
+    }
+
+    /// Goes on with a request of which more content has arrived.
+    pub(super) fn continue_upload(&mut self, desk: &mut Desk<'_>, stream: u32, is_end: bool) -> Result<(), Fault> {
+        let Some(own) = self.streams.get(stream) else { return Ok(()) };
+        let origin = Origin::of(own);
+        let Phase::Receiving(upload) = &mut own.phase else { return Ok(()) };
+        if upload.got > SKIPPED_BYTES {
+            self.streams.remove(stream);
+            self.reject(desk, origin, TOO_LONG);
+        } else if is_end {
+            let head = std::mem::take(&mut upload.head);
+            self.streams.remove(stream);
+            self.answer_kept(desk, origin, &head)?;
+        }
+        Ok(())
+    }
+
+    fn end_upload_with_trailer(&mut self, desk: &mut Desk<'_>, stream: u32) -> Result<(), Fault> {
+        let Some(own) = self.streams.get(stream) else { return Ok(()) };
+        own.has_ended = true;
+        if let Phase::Receiving(upload) = &own.phase
+            && upload.promised.is_some_and(|promised| upload.got != promised)
+        {
+            return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"));
+        }
+        self.continue_upload(desk, stream, true)
+    }
+
+    /// Answers the request of a stream for which another thread has found what it asks for.
+    pub(crate) fn answer_found(&mut self, desk: &mut Desk<'_>, serial: u32) {
+        let Some(stream) = self.streams.looking_up(serial).and_then(|id| self.streams.remove(id)) else { return };
+        let origin = Origin::of(&stream);
+        let Phase::LookingUp(waiting) = stream.phase else { return };
+        desk.site.is_counted = waiting.is_counted;
+        if let Err(Fault::Stream(code, _)) = self.answer_kept(desk, origin, &waiting.head) {
+            self.reset(desk, origin.id, code);
+        }
+    }
+
+    /// Answers a request whose head was kept.
+    fn answer_kept(&mut self, desk: &mut Desk<'_>, origin: Origin, head: &[u8]) -> Result<(), Fault> {
+        // The head was valid when it was kept.
+        let invalid = |_| Fault::Stream(Code::INTERNAL_ERROR, "a head that changed");
+        let request = request::parse(head, desk.limits).map_err(invalid)?;
+        self.answer(desk, origin, &request, head);
+        Ok(())
+    }
+
+    /// Answers a request; one that has to wait for another thread is kept.
+    fn answer(&mut self, desk: &mut Desk<'_>, origin: Origin, request: &Request<'_>, head: &[u8]) {
+        desk.send_buffers.clear();
+        if desk.site.answer(request, desk.send_buffers) {
+            return self.respond(desk, origin);
+        }
+        let is_counted = std::mem::take(&mut desk.site.is_counted);
+        let serial = desk.site.wait_for_entry(desk.number);
+        self.streams.put(origin.with(Phase::LookingUp(Box::new(Waiting { head: head.to_vec(), serial, is_counted }))));
+    }
+
+    /// Answers what is no valid request for the parser of HTTP/1.1, or is beyond a limit.
+    fn reject(&mut self, desk: &mut Desk<'_>, origin: Origin, reject: Reject) {
+        desk.send_buffers.clear();
+        desk.site.reject(reject, desk.send_buffers);
+        self.respond(desk, origin);
+    }
+
+    /// Writes the head of a response, and its content if all of it may be sent at once and no other stream waits for
+    /// its turn; keeps it otherwise.
+    fn respond(&mut self, desk: &mut Desk<'_>, origin: Origin) {
+        let (source, out) = (&mut *desk.send_buffers, &mut desk.buffers.out);
+        if let Some(pacing) = source.pacing.take() {
+            self.pacing = Some(pacing);
+        }
+        let (id, start) = (origin.id, out.len());
+        out.extend_from_slice(&[0; HEADER_BYTES]);
+        let Some(head_bytes) = response::write_block(&source.bytes, out) else {
+            // Unreachable: the server's own heads are well-formed.
+            out.truncate(start);
+            return frame::write_rst_stream(id, Code::INTERNAL_ERROR, out);
+        };
+        let bytes = &source.bytes[head_bytes..];
+        let length = bytes.len() as u64 + source.batch.bytes_left();
+        frame::finish_headers(start, id, length == 0, out);
+        if length > 0 {
+            let most = self.send_window.min(origin.window).min(i64::from(MOST_BYTES as u32));
+            let is_at_once = i64::try_from(length).is_ok_and(|length| length <= most)
+                && out.len() < OUT_BYTES
+                && !self.is_blocked
+                && source.batch.next_file().is_none()
+                && !self.streams.any_sendable();
+            let start = out.len();
+            if is_at_once {
+                out.extend_from_slice(&[0; HEADER_BYTES]);
+                out.extend_from_slice(bytes);
+            }
+            if !is_at_once || source.batch.read(out, MOST_BYTES).is_err() {
+                out.truncate(start);
+                return self.streams.put(origin.with(Phase::Sending(Content::new(bytes, &mut source.batch))));
+            }
+            self.write_data_header(out, start, id, true);
+        }
+        if !origin.has_ended {
+            // The client need not send the rest of its request (RFC 9113 section 8.1).
+            frame::write_rst_stream(id, Code::NO_ERROR, out);
+        }
+    }
+}

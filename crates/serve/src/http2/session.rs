@@ -1,0 +1,484 @@
+//! The state of a connection, and what each frame does to it (RFC 9113 sections 5 and 6).
+
+use super::budget::Budget;
+use super::stream::{Phase, Streams, must_fetch};
+use super::{Buffers, OUT_BYTES, TABLE_BYTES, WINDOW_STEP};
+use crate::counters::Counters;
+use crate::fetch::Fetcher;
+use crate::memory::{Memory, Share};
+use crate::send_buffers::SendBuffers;
+use crate::site::Site;
+use landau_wire::http::Limits;
+use landau_wire::http2::frame::{self, END_STREAM, Frame, HEADER_BYTES, Header, Kind, MOST_BYTES};
+use landau_wire::http2::hpack::Decoder;
+use landau_wire::http2::{Code, Fault, INITIAL_WINDOW, LARGEST_WINDOW, PREFACE, Setting, Settings};
+
+/// What a session needs of its worker.
+#[derive(Debug)]
+pub(crate) struct Desk<'a> {
+    pub(crate) site: &'a mut Site,
+    pub(crate) limits: &'a Limits,
+    pub(crate) fetcher: &'a mut Fetcher,
+    pub(crate) counters: Counters,
+    /// Where a response is written as for HTTP/1.1.
+    pub(crate) send_buffers: &'a mut SendBuffers,
+    pub(crate) buffers: &'a mut Buffers,
+    /// The number of the connection.
+    pub(crate) number: u32,
+    pub(crate) now_ms: u32,
+}
+
+/// A header block that has not ended.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) stream: u32,
+    pub(super) is_end: bool,
+    pub(super) bytes: Vec<u8>,
+    pub(super) began_ms: u32,
+}
+
+/// What the deadline of a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// The next request, after this stream.
+    Idle(u32),
+    /// What the client has begun.
+    Head,
+    /// What the client takes.
+    Send,
+    /// It has passed.
+    Passed,
+}
+
+/// The state of a connection.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
+pub(crate) struct Session {
+    /// How much of the preface is still to come.
+    preface_left: usize,
+    has_settings: bool,
+    /// What was received and not handled: a part of a frame, or frames that wait until what is to be sent has left.
+    input: Vec<u8>,
+    /// When the frame began that has arrived in part.
+    frame_began_ms: u32,
+    pub(super) decoder: Decoder,
+    pub(super) block: Option<Block>,
+    pub(super) streams: Streams,
+    /// What the client accepts.
+    pub(super) peer: Settings,
+    /// How much the client lets the connection send.
+    pub(super) send_window: i64,
+    /// How much the client may send.
+    receive_window: u32,
+    /// The last stream that the client began.
+    pub(super) last_stream: u32,
+    /// Whether further streams are refused.
+    pub(super) is_going_away: bool,
+    /// Whether the connection ends when everything has left.
+    is_over: bool,
+    /// For frames that ask for nothing.
+    frames: Budget,
+    /// For streams that end by an error or are given up.
+    resets: Budget,
+    /// The bytes of content that were written since the send deadline passed last.
+    written_bytes: u64,
+    /// What was to be sent and the socket did not take.
+    pub(crate) unsent: Vec<u8>,
+    /// Whether the socket did not take all of it, or of its TLS records.
+    pub(crate) is_blocked: bool,
+    /// Whether the transport reports that something can be read, and nothing else.
+    pub(crate) is_reading: bool,
+    /// What the deadline is for.
+    pub(crate) timer: Timer,
+    /// A limit of bandwidth that a response has set.
+    pub(crate) pacing: Option<u64>,
+    share: Share,
+}
+
+impl Session {
+    /// Begins a connection, and writes what the server says first.
+    pub(crate) fn new(limits: &Limits, memory: &Memory, now_ms: u32, out: &mut Vec<u8>) -> Self {
+        let settings = [
+            (Setting::MaxConcurrentStreams, super::MOST_STREAMS as u32),
+            (Setting::MaxHeaderListSize, limits.head_bytes as u32),
+        ];
+        frame::write_settings(&settings, out);
+        Self {
+            preface_left: PREFACE.len(),
+            has_settings: false,
+            input: Vec::new(),
+            frame_began_ms: now_ms,
+            decoder: Decoder::new(TABLE_BYTES),
+            block: None,
+            streams: Streams::default(),
+            peer: Settings::default(),
+            send_window: i64::from(INITIAL_WINDOW),
+            receive_window: INITIAL_WINDOW,
+            last_stream: 0,
+            is_going_away: false,
+            is_over: false,
+            frames: Budget::new(now_ms),
+            resets: Budget::new(now_ms),
+            written_bytes: 0,
+            unsent: Vec::new(),
+            is_blocked: false,
+            is_reading: true,
+            timer: Timer::Head,
+            pacing: None,
+            share: Share::new(memory, size_of::<Self>()),
+        }
+    }
+
+    /// Handles bytes that arrived, until the buffer of what is to be sent is full.
+    pub(crate) fn receive(&mut self, desk: &mut Desk<'_>, bytes: &[u8]) {
+        if self.input.is_empty() {
+            let used = self.handle(desk, bytes);
+            self.input.extend_from_slice(&bytes[used..]);
+        } else {
+            self.input.extend_from_slice(bytes);
+            self.go_on(desk);
+        }
+    }
+
+    /// Handles what arrived and had to wait.
+    pub(crate) fn go_on(&mut self, desk: &mut Desk<'_>) {
+        if self.input.is_empty() {
+            return;
+        }
+        let mut input = std::mem::take(&mut self.input);
+        let used = self.handle(desk, &input);
+        if used < input.len() {
+            input.drain(..used);
+            self.input = input;
+        }
+    }
+
+    /// Handles whole frames; returns how many bytes they had.
+    fn handle(&mut self, desk: &mut Desk<'_>, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        if self.preface_left > 0 {
+            let own = &PREFACE[PREFACE.len() - self.preface_left..];
+            at = own.len().min(bytes.len());
+            if bytes[..at] != own[..at] {
+                self.fail(desk, Code::PROTOCOL_ERROR);
+                return bytes.len();
+            }
+            self.preface_left -= at;
+        }
+        while desk.buffers.out.len() < OUT_BYTES {
+            if self.is_over {
+                return bytes.len();
+            }
+            let Some(header) = Header::parse(&bytes[at..]) else { break };
+            if header.length > MOST_BYTES {
+                self.fail(desk, Code::FRAME_SIZE_ERROR);
+                return bytes.len();
+            }
+            let end = at + HEADER_BYTES + header.length;
+            let Some(payload) = bytes.get(at + HEADER_BYTES..end) else { break };
+            at = end;
+            self.frame_began_ms = desk.now_ms;
+            match self.frame(desk, header, payload) {
+                Ok(()) => {}
+                Err(Fault::Connection(code, _)) => self.fail(desk, code),
+                Err(Fault::Stream(code, _)) => self.reset(desk, header.stream, code),
+            }
+        }
+        at
+    }
+
+    fn frame(&mut self, desk: &mut Desk<'_>, header: Header, payload: &[u8]) -> Result<(), Fault> {
+        let protocol = |reason| Err(Fault::Connection(Code::PROTOCOL_ERROR, reason));
+        let frame = Frame::parse(header, payload)?;
+        if !self.has_settings && !matches!(frame, Frame::Settings(_)) {
+            return protocol("the first frame is not SETTINGS");
+        }
+        let stream = header.stream;
+        match (&self.block, frame) {
+            (None, Frame::Continuation { .. }) => return protocol("CONTINUATION without HEADERS"),
+            (Some(block), Frame::Continuation { .. }) if block.stream == stream => {}
+            (Some(_), _) => return protocol("a frame within a header block"),
+            (None, _) => {}
+        }
+        match frame {
+            Frame::Headers { block, is_end, is_whole } => self.headers(desk, stream, block, is_end, is_whole),
+            Frame::Continuation { block, is_last } => self.continuation(desk, block, is_last),
+            Frame::Data { content, is_end } => self.data(desk, header, content.len(), is_end),
+            Frame::RstStream(_) => {
+                self.must_be_begun(stream)?;
+                self.pay_for_reset(desk)?;
+                self.forget(desk, stream);
+                Ok(())
+            }
+            Frame::Settings(payload) => {
+                self.pay(desk)?;
+                self.has_settings = true;
+                self.settings(payload)?;
+                frame::write_settings_ack(&mut desk.buffers.out);
+                Ok(())
+            }
+            Frame::WindowUpdate(increment) => {
+                self.pay(desk)?;
+                self.window_update(stream, i64::from(increment))
+            }
+            Frame::Ping(bytes) => {
+                self.pay(desk)?;
+                frame::write_ping_ack(bytes, &mut desk.buffers.out);
+                Ok(())
+            }
+            Frame::GoAway(..) => {
+                self.is_going_away = true;
+                Ok(())
+            }
+            Frame::PushPromise => protocol("a client pushes"),
+            Frame::SettingsAck | Frame::PingAck(_) | Frame::Ignored => self.pay(desk),
+        }
+    }
+
+    /// Takes from the account of frames that ask for nothing.
+    pub(super) fn pay(&mut self, desk: &Desk<'_>) -> Result<(), Fault> {
+        let is_paid = self.frames.take(desk.now_ms);
+        is_paid.then_some(()).ok_or(Fault::Connection(Code::ENHANCE_YOUR_CALM, "too many frames that ask for nothing"))
+    }
+
+    fn pay_for_reset(&mut self, desk: &Desk<'_>) -> Result<(), Fault> {
+        let is_paid = self.resets.take(desk.now_ms);
+        is_paid.then_some(()).ok_or(Fault::Connection(Code::ENHANCE_YOUR_CALM, "too many streams that are given up"))
+    }
+
+    /// A stream that the client has not begun has no frames but HEADERS and PRIORITY.
+    fn must_be_begun(&self, stream: u32) -> Result<(), Fault> {
+        let is_begun = stream % 2 == 1 && stream <= self.last_stream;
+        is_begun.then_some(()).ok_or(Fault::Connection(Code::PROTOCOL_ERROR, "a frame on a stream that was not begun"))
+    }
+
+    fn settings(&mut self, payload: &[u8]) -> Result<(), Fault> {
+        let before = i64::from(self.peer.initial_window);
+        self.peer.apply(payload)?;
+        let change = i64::from(self.peer.initial_window) - before;
+        for stream in self.streams.iter_mut() {
+            stream.window += change;
+            if stream.window > LARGEST_WINDOW {
+                return Err(Fault::Connection(Code::FLOW_CONTROL_ERROR, "a window became too large"));
+            }
+        }
+        Ok(())
+    }
+
+    fn window_update(&mut self, stream: u32, increment: i64) -> Result<(), Fault> {
+        let reason = "a window became too large";
+        if stream == 0 {
+            self.send_window += increment;
+            let is_valid = self.send_window <= LARGEST_WINDOW;
+            return is_valid.then_some(()).ok_or(Fault::Connection(Code::FLOW_CONTROL_ERROR, reason));
+        }
+        self.must_be_begun(stream)?;
+        if let Some(stream) = self.streams.get(stream) {
+            stream.window += increment;
+            if stream.window > LARGEST_WINDOW {
+                return Err(Fault::Stream(Code::FLOW_CONTROL_ERROR, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles a request's content, which is only counted. Its padding counts too where the window is concerned.
+    fn data(&mut self, desk: &mut Desk<'_>, header: Header, len: usize, is_end: bool) -> Result<(), Fault> {
+        let flow = (Code::FLOW_CONTROL_ERROR, "more than the window");
+        let (id, size) = (header.stream, header.length as u32);
+        self.must_be_begun(id)?;
+        self.receive_window = self.receive_window.checked_sub(size).ok_or(Fault::Connection(flow.0, flow.1))?;
+        if INITIAL_WINDOW - self.receive_window >= WINDOW_STEP {
+            frame::write_window_update(0, INITIAL_WINDOW - self.receive_window, &mut desk.buffers.out);
+            self.receive_window = INITIAL_WINDOW;
+        }
+        if len == 0 && !is_end {
+            self.pay(desk)?;
+        }
+        let stream = self.streams.get(id).filter(|stream| !stream.has_ended);
+        let stream = stream.ok_or(Fault::Stream(Code::STREAM_CLOSED, "content on a closed stream"))?;
+        stream.has_ended = is_end;
+        // Where the request was answered without its content, that is no longer of interest.
+        let Phase::Receiving(upload) = &mut stream.phase else { return self.pay(desk) };
+        upload.window = upload.window.checked_sub(size).ok_or(Fault::Stream(flow.0, flow.1))?;
+        upload.got += len as u64;
+        if upload.promised.is_some_and(|promised| upload.got > promised || (is_end && upload.got < promised)) {
+            return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"));
+        }
+        if !is_end && INITIAL_WINDOW - upload.window >= WINDOW_STEP {
+            frame::write_window_update(id, INITIAL_WINDOW - upload.window, &mut desk.buffers.out);
+            upload.window = INITIAL_WINDOW;
+        }
+        self.continue_upload(desk, id, is_end)
+    }
+
+    /// Ends a stream by an error.
+    pub(super) fn reset(&mut self, desk: &mut Desk<'_>, stream: u32, code: Code) {
+        if let Err(Fault::Connection(code, _)) = self.pay_for_reset(desk) {
+            return self.fail(desk, code);
+        }
+        frame::write_rst_stream(stream, code, &mut desk.buffers.out);
+        self.forget(desk, stream);
+    }
+
+    /// Removes a stream, with the read that it waits for.
+    fn forget(&mut self, desk: &mut Desk<'_>, stream: u32) {
+        if let Some(stream) = self.streams.remove(stream)
+            && let Phase::Fetching(_, serial) = stream.phase
+        {
+            desk.fetcher.cancel(serial);
+        }
+    }
+
+    /// Cancels the reads that streams wait for.
+    pub(crate) fn cancel_fetches(&self, fetcher: &Fetcher) {
+        for stream in self.streams.iter() {
+            if let Phase::Fetching(_, serial) = stream.phase {
+                fetcher.cancel(serial);
+            }
+        }
+    }
+
+    /// Ends the connection by an error.
+    fn fail(&mut self, desk: &mut Desk<'_>, code: Code) {
+        if !self.is_over {
+            desk.counters.http2_failed().add(1);
+            self.end(desk, code);
+        }
+    }
+
+    /// Ends the connection: what is to be sent leaves, and nothing more is done.
+    pub(crate) fn end(&mut self, desk: &mut Desk<'_>, code: Code) {
+        self.cancel_fetches(desk.fetcher);
+        self.streams = Streams::default();
+        (self.input, self.block) = (Vec::new(), None);
+        (self.is_going_away, self.is_over) = (true, true);
+        frame::write_go_away(self.last_stream, code, &mut desk.buffers.out);
+    }
+
+    /// Refuses further streams, and ends the connection when those that were begun have ended.
+    pub(crate) fn go_away(&mut self, out: &mut Vec<u8>) {
+        if !self.is_going_away {
+            self.is_going_away = true;
+            frame::write_go_away(self.last_stream, Code::NO_ERROR, out);
+        }
+    }
+
+    /// Writes content until the buffer of what is to be sent is full: a frame of each stream in turn.
+    pub(crate) fn fill(&mut self, desk: &mut Desk<'_>) {
+        while desk.buffers.out.len() < OUT_BYTES && self.send_window > 0 {
+            let Some(stream) = self.streams.next() else { return };
+            if must_fetch(stream, desk.fetcher, desk.number) {
+                desk.counters.cold_reads().add(1);
+                continue;
+            }
+            let (id, has_ended) = (stream.id, stream.has_ended);
+            let most = stream.window.min(self.send_window).min(i64::from(MOST_BYTES as u32)) as usize;
+            let Phase::Sending(content) = &mut stream.phase else { return };
+            let out = &mut desk.buffers.out;
+            let start = out.len();
+            out.extend_from_slice(&[0; HEADER_BYTES]);
+            let Ok(count) = content.batch.read(out, most) else {
+                // The file became shorter than the promised length.
+                out.truncate(start);
+                frame::write_rst_stream(id, Code::INTERNAL_ERROR, out);
+                self.streams.remove(id);
+                continue;
+            };
+            content.has_read(count);
+            stream.window -= i64::from(count as u32);
+            let is_end = content.batch.is_empty();
+            if is_end {
+                self.streams.remove(id);
+            }
+            self.write_data_header(out, start, id, is_end);
+            if is_end && !has_ended {
+                // The client need not send the rest of its request (RFC 9113 section 8.1).
+                frame::write_rst_stream(id, Code::NO_ERROR, out);
+            }
+        }
+    }
+
+    /// Completes a DATA frame that begins at `start`, and counts its content.
+    pub(super) fn write_data_header(&mut self, out: &mut [u8], start: usize, stream: u32, is_end: bool) {
+        let count = out.len() - start - HEADER_BYTES;
+        let header = Header::new(Kind::Data, if is_end { END_STREAM } else { 0 }, stream, count);
+        out[start..start + HEADER_BYTES].copy_from_slice(&header.bytes());
+        self.send_window -= i64::from(count as u32);
+        self.written_bytes += count as u64;
+        // The client may answer each with an update of two windows.
+        self.frames.give(2);
+    }
+
+    /// Goes on with a stream whose part of a file is in memory now; returns whether there is one.
+    pub(crate) fn take_fetched(&mut self, serial: u32) -> bool {
+        let Some(stream) = self.streams.fetching(serial) else { return false };
+        let phase = std::mem::replace(&mut stream.phase, Phase::Sending(super::stream::Content::none()));
+        if let Phase::Fetching(mut content, _) = phase {
+            content.is_there();
+            stream.phase = Phase::Sending(content);
+        }
+        true
+    }
+
+    /// Returns the last stream that the client began.
+    pub(crate) fn last_stream(&self) -> u32 {
+        self.last_stream
+    }
+
+    /// Returns whether more can be written without another frame of the client.
+    pub(crate) fn can_go_on(&self) -> bool {
+        (self.send_window > 0 && self.streams.any_sendable()) || self.has_whole_frame()
+    }
+
+    /// Returns whether a whole frame has arrived and waits.
+    pub(crate) fn has_whole_frame(&self) -> bool {
+        let needed = Header::parse(&self.input).map_or(HEADER_BYTES, |header| HEADER_BYTES + header.length);
+        self.input.len() >= needed
+    }
+
+    /// Returns whether the connection ends when everything has left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over || (self.is_going_away && self.streams.is_empty() && self.block.is_none())
+    }
+
+    /// Returns when the oldest thing began that the client has not ended: a frame, a header block, a request.
+    pub(crate) fn began_ms(&self, now_ms: u32) -> Option<u32> {
+        let is_frame = self.preface_left > 0 || !self.has_settings || !self.input.is_empty();
+        let frame = is_frame.then_some(self.frame_began_ms);
+        let block = self.block.as_ref().map(|block| block.began_ms);
+        let uploads = self.streams.iter().filter_map(|stream| match &stream.phase {
+            Phase::Receiving(upload) => Some(upload.began_ms),
+            _ => None,
+        });
+        frame.into_iter().chain(block).chain(uploads).max_by_key(|&began| now_ms.wrapping_sub(began))
+    }
+
+    /// Returns whether content waits for the client.
+    pub(crate) fn is_sending(&self) -> bool {
+        !self.unsent.is_empty() || self.streams.iter().any(|stream| matches!(stream.phase, Phase::Sending(_)))
+    }
+
+    /// Returns whether no stream is kept.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Returns the bytes of content that were written since the last call.
+    pub(crate) fn take_written(&mut self) -> u64 {
+        std::mem::take(&mut self.written_bytes)
+    }
+
+    /// Counts the memory that it holds.
+    pub(crate) fn count_memory(&mut self) {
+        let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
+        let buffers = self.input.capacity() + self.unsent.capacity() + block;
+        let tables = self.decoder.memory_bytes() + self.streams.memory_bytes();
+        self.share.resize(size_of::<Self>() + buffers + tables);
+    }
+
+    /// Returns how much memory it had when it was counted last.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.share.bytes()
+    }
+}

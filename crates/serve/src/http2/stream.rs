@@ -1,0 +1,248 @@
+//! Streams that are kept: those whose request has not ended, that wait for another thread, or that have content to be
+//! sent. They take turns in the order of their numbers, a frame each.
+
+use super::MOST_STREAMS;
+use crate::fetch::{self, Fetcher};
+use landau_reactor::Batch;
+use landau_reactor::batch::{Buffer, TURN_BYTES};
+use landau_wire::http2::INITIAL_WINDOW;
+
+/// A request whose body has not ended. The body is only read to find its end, as in HTTP/1.1.
+#[derive(Debug)]
+pub(super) struct Upload {
+    pub(super) head: Vec<u8>,
+    /// The length that the head promises.
+    pub(super) promised: Option<u64>,
+    pub(super) got: u64,
+    /// How much more the client may send.
+    pub(super) window: u32,
+    pub(super) began_ms: u32,
+}
+
+impl Upload {
+    pub(super) fn new(head: Vec<u8>, promised: Option<u64>, began_ms: u32) -> Self {
+        Self { head, promised, got: 0, window: INITIAL_WINDOW, began_ms }
+    }
+}
+
+/// A request that waits for another thread.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) head: Vec<u8>,
+    /// The number of the wait.
+    pub(super) serial: u32,
+    /// Whether `rate` has counted the request.
+    pub(super) is_counted: bool,
+}
+
+/// The content of a response.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) batch: Batch,
+    /// How many bytes of a file may be read before it is checked again whether they are in memory.
+    warm_bytes: u64,
+}
+
+impl Content {
+    /// What is left of a response: bytes, and what is behind them.
+    pub(super) fn new(bytes: &[u8], rest: &mut Batch) -> Self {
+        let mut batch = Batch::new();
+        if !bytes.is_empty() {
+            batch.push(Buffer::Owned(bytes.into()));
+        }
+        batch.append(rest);
+        Self { batch, warm_bytes: 0 }
+    }
+
+    /// No content, in the place of what is moved.
+    pub(super) fn none() -> Self {
+        Self { batch: Batch::new(), warm_bytes: 0 }
+    }
+
+    /// Notes that so many bytes were read.
+    pub(super) fn has_read(&mut self, count: usize) {
+        self.warm_bytes = self.warm_bytes.saturating_sub(count as u64);
+    }
+
+    /// Notes that the next part is in memory, or is not worth waiting for again.
+    pub(super) fn is_there(&mut self) {
+        self.warm_bytes = TURN_BYTES as u64;
+    }
+}
+
+/// What a stream is doing.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Its request has not ended.
+    Receiving(Box<Upload>),
+    /// It waits for what another thread looks up.
+    LookingUp(Box<Waiting>),
+    /// Content is to be sent.
+    Sending(Content),
+    /// The next part of its file is being read from the device, under this number.
+    Fetching(Content, u32),
+}
+
+/// A stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) id: u32,
+    pub(super) phase: Phase,
+    /// How much the client lets it send; less than nothing after the client has reduced it.
+    pub(super) window: i64,
+    /// Whether the client has ended its side.
+    pub(super) has_ended: bool,
+}
+
+impl Stream {
+    fn is_sendable(&self) -> bool {
+        self.window > 0 && matches!(self.phase, Phase::Sending(_))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Receiving(upload) => size_of::<Upload>() + upload.head.capacity(),
+            Phase::LookingUp(waiting) => size_of::<Waiting>() + waiting.head.capacity(),
+            Phase::Sending(content) | Phase::Fetching(content, _) => content.batch.memory_bytes(),
+        }
+    }
+}
+
+/// The kept streams of a connection, by number.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    all: Vec<Stream>,
+    /// Whose turn is next.
+    turn: usize,
+}
+
+impl Streams {
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.all.len() >= MOST_STREAMS
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.all.iter_mut()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.all.iter()
+    }
+
+    fn place(&self, id: u32) -> Result<usize, usize> {
+        self.all.binary_search_by_key(&id, |stream| stream.id)
+    }
+
+    pub(super) fn get(&mut self, id: u32) -> Option<&mut Stream> {
+        if self.all.is_empty() {
+            return None;
+        }
+        let place = self.place(id).ok()?;
+        self.all.get_mut(place)
+    }
+
+    /// Adds a stream; its number is new.
+    pub(super) fn put(&mut self, stream: Stream) {
+        let place = self.place(stream.id).unwrap_or_else(|place| place);
+        if place < self.turn {
+            self.turn += 1;
+        }
+        self.all.insert(place, stream);
+    }
+
+    pub(super) fn remove(&mut self, id: u32) -> Option<Stream> {
+        let place = self.place(id).ok()?;
+        if place < self.turn {
+            self.turn -= 1;
+        }
+        let stream = self.all.remove(place);
+        if self.all.is_empty() {
+            // An idle connection owns no buffer for streams.
+            self.all = Vec::new();
+        }
+        Some(stream)
+    }
+
+    /// Returns the next stream that may send, after all others had their turn.
+    pub(super) fn next(&mut self) -> Option<&mut Stream> {
+        let count = self.all.len();
+        let turns = (0..count).map(|offset| (self.turn + offset) % count);
+        let place = turns.into_iter().find(|&place| self.all[place].is_sendable())?;
+        self.turn = place + 1;
+        self.all.get_mut(place)
+    }
+
+    /// Returns whether a stream may send.
+    pub(super) fn any_sendable(&self) -> bool {
+        self.all.iter().any(Stream::is_sendable)
+    }
+
+    /// Returns the stream that waits for a fetch.
+    pub(super) fn fetching(&mut self, serial: u32) -> Option<&mut Stream> {
+        self.all.iter_mut().find(|stream| matches!(stream.phase, Phase::Fetching(_, own) if own == serial))
+    }
+
+    /// Returns the stream that waits for a look-up.
+    pub(super) fn looking_up(&self, serial: u32) -> Option<u32> {
+        let is_it = |stream: &&Stream| matches!(&stream.phase, Phase::LookingUp(own) if own.serial == serial);
+        self.all.iter().find(is_it).map(|stream| stream.id)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.all.capacity() * size_of::<Stream>() + self.all.iter().map(Stream::memory_bytes).sum::<usize>()
+    }
+}
+
+/// Has the next part of a file read by another thread if it is not in memory; returns whether the stream waits for it.
+pub(super) fn must_fetch(stream: &mut Stream, fetcher: &mut Fetcher, number: u32) -> bool {
+    let Phase::Sending(content) = &mut stream.phase else { return false };
+    if content.warm_bytes > 0 {
+        return false;
+    }
+    let Some((file, offset, left)) = content.batch.next_file() else { return false };
+    if fetch::is_cold(file, offset, left)
+        && let Some(ticket) = fetcher.fetch(number, file, offset, left)
+    {
+        let content = std::mem::replace(content, Content::none());
+        stream.phase = Phase::Fetching(content, ticket.serial);
+        return true;
+    }
+    content.warm_bytes = TURN_BYTES as u64;
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sending(id: u32, window: i64) -> Stream {
+        let phase = Phase::Sending(Content::new(b"x", &mut Batch::new()));
+        Stream { id, phase, window, has_ended: true }
+    }
+
+    #[test]
+    fn streams_take_turns() {
+        let mut streams = Streams::default();
+        for (id, window) in [(1, 1), (3, 0), (5, 1), (7, 1)] {
+            streams.put(sending(id, window));
+        }
+        let next = |streams: &mut Streams| streams.next().map(|stream| stream.id);
+        let order: Vec<_> = (0..5).map(|_| next(&mut streams)).collect();
+        assert_eq!(order, [Some(1), Some(5), Some(7), Some(1), Some(5)]);
+        streams.remove(1);
+        streams.put(sending(9, 1));
+        assert_eq!([next(&mut streams), next(&mut streams), next(&mut streams)], [Some(7), Some(9), Some(5)]);
+        streams.get(3).unwrap().window = 1;
+        assert_eq!([next(&mut streams), next(&mut streams), next(&mut streams)], [Some(7), Some(9), Some(3)]);
+        for id in [3, 5, 7, 9] {
+            assert!(streams.any_sendable());
+            assert!(streams.remove(id).is_some() && streams.remove(id).is_none());
+        }
+        assert!(streams.is_empty() && next(&mut streams).is_none());
+        assert_eq!(streams.memory_bytes(), 0);
+    }
+}

@@ -1,0 +1,337 @@
+//! Connections that speak HTTP/2: receiving and sending at the same time, over the same transport and the same TLS.
+//!
+//! What was received is handled until a buffer of responses is full or nothing is left; the buffer leaves in one call,
+//! and so on. What the socket does not take is kept, and nothing more is read until it has left.
+
+use super::{SCRATCH_BYTES, Worker};
+use crate::config::SLOWEST_BYTES;
+use crate::connection::State;
+use crate::http2::{Desk, Session, Timer};
+use crate::transport::Transport;
+use landau_reactor::batch::TURN_BYTES;
+use landau_reactor::{Interest, Ready};
+use landau_sys::stream;
+use landau_wire::http::{Reject, Status};
+use landau_wire::http2::Code;
+use std::time::Duration;
+
+/// Why a connection does nothing more for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    /// There is nothing to do until the client sends something.
+    Nothing,
+    /// The socket takes no more.
+    Blocked,
+    /// Others should have their turn.
+    Turn,
+}
+
+impl<T: Transport> Worker<T> {
+    fn desk(&mut self, number: u32) -> Desk<'_> {
+        Desk {
+            site: &mut self.site,
+            limits: &self.config.limits,
+            fetcher: &mut self.fetcher,
+            counters: self.counters,
+            send_buffers: &mut self.send_buffers,
+            buffers: &mut self.http2,
+            number,
+            now_ms: self.transport.now_ms(),
+        }
+    }
+
+    fn take_session(&mut self, number: u32) -> Option<Box<Session>> {
+        self.table.get(number)?.active.as_mut()?.http2.take()
+    }
+
+    /// Begins HTTP/2 on a connection; what the server says first is in the buffer to be sent.
+    fn enter_http2(&mut self, number: u32) -> bool {
+        let now_ms = self.transport.now_ms();
+        if self.memory.is_short() {
+            self.close_for_memory(number);
+            return false;
+        }
+        let Some(connection) = self.table.get(number) else { return false };
+        self.http2.out.clear();
+        let session = Session::new(&self.config.limits, &self.memory, now_ms, &mut self.http2.out);
+        (connection.state, connection.active) = (State::Http2, None);
+        connection.active().http2 = Some(Box::new(session));
+        self.counters.http2_connections().add(1);
+        self.set_deadline(number, self.config.timeouts.head);
+        true
+    }
+
+    /// Begins HTTP/2 on a connection without TLS whose client knew that it may (RFC 9113 section 3.3). These are its
+    /// first bytes. Within a connection that has begun otherwise, they are no request.
+    #[cold]
+    pub(super) fn begin_http2(&mut self, number: u32, bytes: &[u8]) {
+        let Some(connection) = self.table.get(number) else { return };
+        if connection.is_tls || !connection.is_new() {
+            let reason = "HTTP/2 within a connection of HTTP/1.1, or over TLS without ALPN";
+            self.send_buffers.clear();
+            self.site.reject(Reject { status: Status::BAD_REQUEST, reason }, &mut self.send_buffers);
+            return self.deliver(number, crate::exchange::Remainder::end());
+        }
+        if self.enter_http2(number)
+            && let Some(mut session) = self.take_session(number)
+        {
+            session.receive(&mut self.desk(number), bytes);
+            self.advance_http2(number, session);
+        }
+    }
+
+    /// Begins HTTP/2 on a connection whose client has agreed on it in the handshake.
+    #[cold]
+    pub(super) fn begin_encrypted_http2(&mut self, number: u32) {
+        if self.enter_http2(number)
+            && let Some(session) = self.sessions.get(number)
+        {
+            // If this fails, so does what follows.
+            session.encrypt(&self.http2.out);
+            self.http2.out.clear();
+        }
+    }
+
+    /// Receives what has arrived, and goes on with what is to be sent.
+    pub(super) fn continue_http2(&mut self, number: u32, ready: Ready) {
+        let Some(mut session) = self.take_session(number) else { return self.close(number) };
+        self.http2.out.clear();
+        // What has arrived already comes first, and while the socket is full nothing more is read.
+        if !ready.is_readable() || session.has_whole_frame() || session.is_blocked {
+            if !session.is_blocked {
+                self.note_peer(number);
+                session.go_on(&mut self.desk(number));
+            }
+            return self.advance_http2(number, session);
+        }
+        self.put_session(number, session);
+        let Some(connection) = self.table.get(number) else { return };
+        let Some(fd) = connection.fd.as_ref() else { return };
+        let mut count = match self.transport.receive(number, fd, &mut self.scratch[..SCRATCH_BYTES]) {
+            Ok(Some(count)) if count > 0 => count,
+            Ok(None) => return,
+            _ => return self.close(number),
+        };
+        if connection.is_tls {
+            match self.decrypt(number, count) {
+                Some(plain) => count = plain,
+                None => return,
+            }
+        }
+        self.receive_http2(number, count);
+    }
+
+    /// Handles what is in the scratch buffer.
+    pub(super) fn receive_http2(&mut self, number: u32, count: usize) {
+        let Some(mut session) = self.take_session(number) else { return };
+        self.note_peer(number);
+        self.http2.out.clear();
+        let scratch = std::mem::take(&mut self.scratch);
+        session.receive(&mut self.desk(number), &scratch[..count]);
+        self.scratch = scratch;
+        self.advance_http2(number, session);
+    }
+
+    /// Answers the request for which another thread has found what it asks for.
+    #[cold]
+    pub(super) fn found_for_http2(&mut self, number: u32, serial: u32) {
+        let Some(mut session) = self.take_session(number) else { return };
+        self.note_peer(number);
+        self.http2.out.clear();
+        session.answer_found(&mut self.desk(number), serial);
+        self.advance_http2(number, session);
+    }
+
+    /// Goes on with the stream whose part of a file is in memory now.
+    #[cold]
+    pub(super) fn fetched_for_http2(&mut self, number: u32, serial: u32) {
+        let Some(mut session) = self.take_session(number) else { return };
+        self.http2.out.clear();
+        if session.take_fetched(serial) {
+            self.advance_http2(number, session);
+        } else {
+            self.put_session(number, session);
+        }
+    }
+
+    /// Tells all clients that the server ends, and closes the connections on which nothing is under way.
+    #[cold]
+    pub(super) fn drain_http2(&mut self) {
+        for number in self.table.http2() {
+            if let Some(session) = self.take_session(number) {
+                self.http2.out.clear();
+                self.advance_http2(number, session);
+            }
+        }
+    }
+
+    fn put_session(&mut self, number: u32, session: Box<Session>) {
+        if let Some(connection) = self.table.get(number) {
+            connection.active().http2 = Some(session);
+        }
+    }
+
+    /// Sends what is to be sent, and does what can be done after it, until there is nothing, the socket is full, or
+    /// others have their turn.
+    fn advance_http2(&mut self, number: u32, mut session: Box<Session>) {
+        let mut turn = 0;
+        let pause = loop {
+            if session.unsent.is_empty() && !session.is_blocked {
+                if self.site.closing {
+                    session.go_away(&mut self.http2.out);
+                }
+                session.fill(&mut self.desk(number));
+                if self.http2.out.is_empty() {
+                    break Pause::Nothing;
+                }
+            }
+            turn += self.http2.out.len();
+            match self.send_http2(number, &mut session) {
+                Ok(true) => {}
+                Ok(false) => break Pause::Blocked,
+                Err(()) => {
+                    self.put_session(number, session);
+                    return self.close(number);
+                }
+            }
+            self.http2.out.clear();
+            session.is_blocked = false;
+            if turn >= TURN_BYTES && session.can_go_on() {
+                break Pause::Turn;
+            }
+            self.note_peer(number);
+            session.go_on(&mut self.desk(number));
+        };
+        self.settle_http2(number, session, pause);
+    }
+
+    /// Sends what was written; returns whether all of it has left.
+    fn send_http2(&mut self, number: u32, session: &mut Session) -> Result<bool, ()> {
+        let Some(connection) = self.table.get(number) else { return Err(()) };
+        let Some(fd) = connection.fd.as_ref() else { return Err(()) };
+        if let Some(bytes_per_second) = session.pacing.take() {
+            // Over a Unix socket, and on systems that cannot, there is no limit.
+            let _ = stream::set_pacing(fd, bytes_per_second);
+        }
+        let out = &self.http2.out;
+        if connection.is_tls {
+            let Some(tls) = self.sessions.get(number) else { return Err(()) };
+            if !out.is_empty() && !tls.encrypt(out) {
+                return Err(());
+            }
+            return self.flush(number);
+        }
+        let is_behind = !session.unsent.is_empty();
+        if is_behind {
+            session.unsent.extend_from_slice(out);
+        }
+        let bytes = if is_behind { &session.unsent } else { out };
+        let sent = match stream::send(fd, bytes, false) {
+            Ok(sent) => sent,
+            Err(error) if error.is_would_block() => 0,
+            Err(_) => return Err(()),
+        };
+        self.counters.bytes_sent().add(sent as u64);
+        let is_all = sent == bytes.len();
+        if is_all {
+            session.unsent = Vec::new();
+        } else if is_behind {
+            session.unsent.drain(..sent);
+        } else {
+            session.unsent = out[sent..].to_vec();
+        }
+        Ok(is_all)
+    }
+
+    /// Lets a connection wait, or ends it.
+    fn settle_http2(&mut self, number: u32, mut session: Box<Session>, pause: Pause) {
+        session.is_blocked = pause == Pause::Blocked;
+        session.count_memory();
+        if session.is_over() && pause != Pause::Blocked {
+            self.put_session(number, session);
+            return if self.drain.has_begun() { self.close(number) } else { self.end_session(number) };
+        }
+        self.set_http2_deadline(number, &mut session);
+        let was_reading = std::mem::replace(&mut session.is_reading, pause == Pause::Nothing);
+        self.put_session(number, session);
+        if self.must_free_memory(number) {
+            return self.close_for_memory(number);
+        }
+        match pause {
+            Pause::Blocked => self.wait_for_room(number),
+            Pause::Turn => self.set_interest(number, Interest::READABLE.union(Interest::WRITABLE)),
+            Pause::Nothing if !was_reading => self.set_interest(number, Interest::READABLE),
+            Pause::Nothing => {}
+        }
+    }
+
+    /// Sets the deadline of what the client has to do now, if that is something else than before.
+    fn set_http2_deadline(&mut self, number: u32, session: &mut Session) {
+        let now_ms = self.transport.now_ms();
+        let began_ms = session.began_ms(now_ms);
+        let timer = if session.is_blocked || session.is_sending() || (began_ms.is_none() && !session.is_idle()) {
+            Timer::Send
+        } else if began_ms.is_some() {
+            Timer::Head
+        } else {
+            Timer::Idle(session.last_stream())
+        };
+        if std::mem::replace(&mut session.timer, timer) == timer {
+            return;
+        }
+        let timeouts = &self.config.timeouts;
+        match (timer, began_ms) {
+            (Timer::Idle(_), _) => {
+                if let Some(fd) = self.table.fd(number) {
+                    self.transport.set_idle_deadline(number, fd, timeouts.idle);
+                }
+            }
+            (Timer::Head, Some(began_ms)) => {
+                let passed = Duration::from_millis(u64::from(now_ms.wrapping_sub(began_ms)));
+                // A deadline of nothing would be none.
+                let left = timeouts.head.saturating_sub(passed).max(Duration::from_millis(1));
+                self.set_deadline(number, left);
+            }
+            _ => self.set_deadline(number, timeouts.send),
+        }
+    }
+
+    /// Handles a deadline that has passed.
+    #[cold]
+    pub(super) fn expire_http2(&mut self, number: u32) {
+        let now_ms = self.transport.now_ms();
+        let Some(mut session) = self.take_session(number) else { return self.close(number) };
+        let head_ms = self.config.timeouts.head.as_millis();
+        let passed_ms = session.began_ms(now_ms).map(|began| now_ms.wrapping_sub(began));
+        let is_late = passed_ms.is_some_and(|passed| u128::from(passed) >= head_ms);
+        let timer = std::mem::replace(&mut session.timer, Timer::Passed);
+        let is_idle = matches!(timer, Timer::Idle(_)) && session.is_idle();
+        if is_late || is_idle {
+            let counter = if is_late { self.counters.heads_late() } else { self.counters.idle_closed() };
+            counter.add(1);
+            self.http2.out.clear();
+            session.end(&mut self.desk(number), Code::NO_ERROR);
+            return self.advance_http2(number, session);
+        }
+        let written = session.take_written();
+        let (is_blocked, is_sending) = (session.is_blocked, session.is_sending());
+        let Some(connection) = self.table.get(number) else { return };
+        let has_progress = match (is_blocked, is_sending) {
+            (true, _) => connection.made_progress(),
+            (false, true) => written >= SLOWEST_BYTES,
+            // The device is slow, not the client.
+            (false, false) => true,
+        };
+        if has_progress {
+            self.set_http2_deadline(number, &mut session);
+            return self.put_session(number, session);
+        }
+        self.counters.slow_closed().add(1);
+        if let Some(fd) = &connection.fd {
+            // The kernel would otherwise keep its buffer for a client that does not read.
+            let _ = stream::set_reset_on_close(fd);
+        }
+        self.put_session(number, session);
+        self.close(number);
+    }
+}

@@ -1,0 +1,772 @@
+//! HTTP/2 through the whole server: the same answers as over HTTP/1.1, flow control, and clients that do not behave.
+
+use crate::support::{Client, Got, LONG, Site, kinds, set_rules, until};
+use landau_reactor::ManualClock;
+use landau_serve::{AccessLog, Config, LogFormat, LogTarget};
+use landau_wire::http2::frame::{self, Frame, HEADER_BYTES, Header, Kind};
+use landau_wire::http2::hpack::{Decoder, Encoder};
+use landau_wire::http2::{Code, PREFACE, Setting};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// The most that a client of these tests lets the server send at once, by default.
+const WINDOW: u32 = 1 << 30;
+
+/// A response, or what is there of it.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Response {
+    fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    is_whole: bool,
+    reset: Option<Code>,
+}
+
+impl Response {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| &value[..])
+    }
+
+    #[track_caller]
+    fn status(&self) -> &str {
+        self.field(":status").unwrap_or_else(|| panic!("no response: {self:?}"))
+    }
+}
+
+/// A client of one connection.
+pub(crate) struct H2<S> {
+    pub(crate) stream: S,
+    unread: Vec<u8>,
+    encoder: Encoder,
+    decoder: Decoder,
+    responses: BTreeMap<u32, Response>,
+    /// The order in which content arrived, by stream.
+    order: Vec<u32>,
+    /// The last frame GOAWAY.
+    end: Option<(u32, Code)>,
+    pongs: u32,
+}
+
+impl H2<TcpStream> {
+    fn to(site: &Site) -> Self {
+        Self::with(site, &[(Setting::InitialWindowSize, WINDOW)], WINDOW)
+    }
+
+    fn with(site: &Site, settings: &[(Setting, u32)], window: u32) -> Self {
+        let stream = TcpStream::connect(site.address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_write_timeout(Some(LONG)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self::over(stream, settings, window)
+    }
+}
+
+impl<S: Read + Write> H2<S> {
+    pub(crate) fn over(stream: S, settings: &[(Setting, u32)], window: u32) -> Self {
+        let mut client = Self {
+            stream,
+            unread: Vec::new(),
+            encoder: Encoder::new(),
+            decoder: Decoder::new(4096),
+            responses: BTreeMap::new(),
+            order: Vec::new(),
+            end: None,
+            pongs: 0,
+        };
+        let mut out = PREFACE.to_vec();
+        frame::write_settings(settings, &mut out);
+        if window > 0 {
+            frame::write_window_update(0, window, &mut out);
+        }
+        client.send(&out);
+        client
+    }
+
+    /// The server may close while the rest is on its way.
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    pub(crate) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut out = Vec::new();
+        write(&mut out);
+        self.send(&out);
+    }
+
+    fn headers(&mut self, id: u32, fields: &[(&str, &str)], is_end: bool, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[0; HEADER_BYTES]);
+        self.encoder.begin(out);
+        for (name, value) in fields {
+            self.encoder.field(name.as_bytes(), value.as_bytes(), out);
+        }
+        frame::finish_headers(start, id, is_end, out);
+    }
+
+    fn ask(&mut self, id: u32, method: &str, path: &str, fields: &[(&str, &str)], is_end: bool) {
+        let own = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "x")];
+        let mut out = Vec::new();
+        self.headers(id, &[&own, fields].concat(), is_end, &mut out);
+        self.send(&out);
+    }
+
+    pub(crate) fn get(&mut self, id: u32, path: &str) {
+        self.ask(id, "GET", path, &[], true);
+    }
+
+    fn data(&mut self, id: u32, content: &[u8], is_end: bool) {
+        let flags = if is_end { frame::END_STREAM } else { 0 };
+        let header = Header::new(Kind::Data, flags, id, content.len()).bytes();
+        self.send(&[&header, content].concat());
+    }
+
+    /// Receives a frame; false at the end of the connection.
+    #[track_caller]
+    fn receive(&mut self) -> bool {
+        loop {
+            if let Some(header) = Header::parse(&self.unread)
+                && let Some(payload) = self.unread.get(HEADER_BYTES..HEADER_BYTES + header.length)
+            {
+                let payload = payload.to_vec();
+                self.unread.drain(..HEADER_BYTES + header.length);
+                self.take(header, &payload);
+                return true;
+            }
+            let mut buffer = [0; 8 << 10];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return false,
+                Ok(count) => self.unread.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return false,
+                Err(error) => panic!("nothing comes: {error}; so far {:?}, {:?}", self.responses.keys(), self.end),
+            }
+        }
+    }
+
+    fn take(&mut self, header: Header, payload: &[u8]) {
+        let response = self.responses.entry(header.stream).or_default();
+        match Frame::parse(header, payload).unwrap() {
+            Frame::Headers { block, is_end, is_whole: true } => {
+                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+                let fields = &mut response.fields;
+                self.decoder
+                    .decode(block, &mut Vec::new(), |name, value| fields.push((text(name), text(value))))
+                    .unwrap();
+                response.is_whole = is_end;
+            }
+            Frame::Data { content, is_end } => {
+                assert!(!response.is_whole && response.reset.is_none(), "content behind the end");
+                response.body.extend_from_slice(content);
+                response.is_whole = is_end;
+                self.order.push(header.stream);
+            }
+            Frame::RstStream(code) => response.reset = Some(code),
+            Frame::GoAway(last, code) => self.end = Some((last, code)),
+            Frame::PingAck(bytes) => {
+                assert_eq!(&bytes, b"question");
+                self.pongs += 1;
+            }
+            Frame::Settings(_) | Frame::SettingsAck | Frame::WindowUpdate(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The response of a stream, when it is whole or the stream was reset.
+    #[track_caller]
+    pub(crate) fn response(&mut self, id: u32) -> Response {
+        loop {
+            if let Some(response) = self.responses.get(&id)
+                && (response.is_whole || response.reset.is_some())
+            {
+                return response.clone();
+            }
+            assert!(self.receive(), "the connection ends before stream {id} does: {:?}", self.end);
+        }
+    }
+
+    /// Waits until the server has done everything that was asked for. It may answer a PING before it sends content for
+    /// which the frames before the PING made room, hence two.
+    #[track_caller]
+    fn ping(&mut self) {
+        for count in [self.pongs, self.pongs + 1] {
+            self.write(|out| {
+                out.extend_from_slice(&Header::new(Kind::Ping, 0, 0, 8).bytes());
+                out.extend_from_slice(b"question");
+            });
+            while self.pongs == count {
+                assert!(self.receive(), "the connection has ended: {:?}", self.end);
+            }
+        }
+    }
+
+    /// The code of the end of the connection.
+    #[track_caller]
+    pub(crate) fn end(&mut self) -> Option<Code> {
+        while self.receive() {}
+        self.end.map(|(_, code)| code)
+    }
+}
+
+/// A server of both kinds.
+fn sites(files: &[(&str, &[u8])], change: impl Fn(&mut Config)) -> Vec<Site> {
+    let one = |kind| {
+        Site::new(files, |config| {
+            config.accepting = kind;
+            change(config);
+        })
+    };
+    kinds().into_iter().map(one).collect()
+}
+
+/// Names and values.
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
+/// Writes what a client of a flood sends again and again.
+type Flood<'a> = &'a dyn Fn(&mut H2<TcpStream>, &mut Vec<u8>, u32);
+
+/// The same by HTTP/1.1.
+fn by_http1(site: &Site, method: &str, path: &str, fields: Fields<'_>) -> Got {
+    let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let fields = fields.concat();
+    let mut client = site.connect();
+    client.send(format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n").as_bytes());
+    client.answer_of(method != "HEAD").unwrap()
+}
+
+const RULES: &str = "
+    [[rule]]
+    path = '/'
+    set-headers = { X-Own = 'value' }
+    compress = true
+    [[rule]]
+    path = '/old/'
+    redirect = '/new/{rest}'
+    [[rule]]
+    path = '/secret/'
+    deny = '127.0.0.1'
+    error-pages = { 403 = '/page.html' }
+    [[rule]]
+    path = '/api/'
+    cors = { origins = ['https://app.example'] }
+";
+
+#[test]
+fn answers_are_those_of_http1() {
+    let large = vec![b'x'; 300_000];
+    let files: [(&str, &[u8]); 7] = [
+        ("small.txt", b"small"),
+        ("page.html", &[b'p'; 3000]),
+        ("large.bin", &large),
+        ("empty", b""),
+        ("folder/a", b"a"),
+        ("secret/a", b"a"),
+        ("api/a", b"a"),
+    ];
+    let cases: [(&str, &str, Fields<'_>); 21] = [
+        ("GET", "/small.txt", &[]),
+        ("GET", "/small.txt?query", &[("range", "bytes=1-2")]),
+        ("GET", "/small.txt", &[("range", "bytes=9-")]),
+        ("GET", "/large.bin", &[]),
+        ("GET", "/large.bin", &[("range", "bytes=100000-299999")]),
+        ("HEAD", "/large.bin", &[]),
+        ("GET", "/page.html", &[("accept-encoding", "gzip")]),
+        ("GET", "/page.html", &[]),
+        ("GET", "/empty", &[]),
+        ("GET", "/folder", &[]),
+        ("GET", "/folder/", &[("accept", "application/json")]),
+        ("GET", "/missing", &[]),
+        ("HEAD", "/missing", &[]),
+        ("GET", "/%", &[]),
+        ("GET", "/../a", &[]),
+        ("GET", "/old/a?b", &[]),
+        ("GET", "/secret/a", &[]),
+        ("OPTIONS", "/api/a", &[("origin", "https://app.example"), ("access-control-request-method", "GET")]),
+        ("OPTIONS", "*", &[]),
+        ("DELETE", "/small.txt", &[]),
+        ("BREW", "/small.txt", &[]),
+    ];
+    for site in sites(&files, |config| set_rules(config, RULES)) {
+        let mut client = H2::to(&site);
+        for (number, (method, path, fields)) in (1..).step_by(2).zip(cases) {
+            client.ask(number, method, path, fields, true);
+            let response = client.response(number);
+            let expected = by_http1(&site, method, path, fields);
+            assert_eq!(response.status(), expected.status.to_string(), "{method} {path}");
+            assert!(response.body == expected.body, "{method} {path}: {} bytes", response.body.len());
+            let own = |(name, _): &(String, String)| !name.starts_with(':') && name != "date";
+            let own: Vec<_> = response.fields.into_iter().filter(own).collect();
+            let lines = expected.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+            let lines = lines.filter(|(name, _)| *name != "Date");
+            let lines: Vec<_> = lines.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
+            assert_eq!(own, lines, "{method} {path}");
+        }
+        client.ask(101, "GET", "/small.txt", &[("if-none-match", "*")], true);
+        assert_eq!(client.response(101).status(), "304");
+        client.ask(103, "GET", "/small.txt", &[("range", "bytes=0-0,3-4")], true);
+        let several = client.response(103);
+        assert_eq!(several.status(), "206");
+        assert_eq!(several.field("content-length").unwrap(), several.body.len().to_string());
+        let totals = site.end();
+        assert_eq!((totals.http2_connections, totals.http2_failed), (1, 0));
+    }
+}
+
+#[test]
+fn requests_at_the_same_time_are_answered_in_turns() {
+    let large = vec![b'x'; 200_000];
+    for site in sites(&[("large", &large), ("small", b"small")], |_| {}) {
+        let mut client = H2::to(&site);
+        let mut out = Vec::new();
+        let request = |path| [(":method", "GET"), (":scheme", "http"), (":path", path), (":authority", "x")];
+        for id in [1, 3, 5] {
+            client.headers(id, &request("/large"), true, &mut out);
+        }
+        client.headers(7, &request("/small"), true, &mut out);
+        client.send(&out);
+        for id in [1, 3, 5] {
+            assert!(client.response(id).body == large);
+        }
+        assert_eq!(client.response(7).body, b"small");
+        let small = client.order.iter().position(|&id| id == 7).unwrap();
+        assert!(small <= 4, "it waited for its turn only: {:?}", client.order);
+        let first = &client.order[..12];
+        assert!([1, 3, 5].iter().all(|id| first.iter().filter(|own| *own == id).count() >= 3), "{:?}", client.order);
+    }
+}
+
+#[test]
+fn windows_are_kept() {
+    let large: Vec<u8> = (0..150_000_u32).map(|at| (at % 251) as u8).collect();
+    for site in sites(&[("large", &large), ("small", b"small")], |_| {}) {
+        let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 0)], 0);
+        client.get(1, "/large");
+        client.get(3, "/small");
+        client.ping();
+        assert_eq!(client.responses[&1].status(), "200");
+        assert!(client.order.is_empty(), "no window is open");
+        client.write(|out| frame::write_window_update(1, 10, out));
+        client.ping();
+        assert_eq!((client.responses[&1].body.len(), client.responses[&3].body.len()), (10, 0));
+        // The windows of both streams grow, and one of them by itself.
+        client.write(|out| frame::write_settings(&[(Setting::InitialWindowSize, 100)], out));
+        client.write(|out| frame::write_window_update(1, 150_000, out));
+        assert_eq!(client.response(3).body, b"small");
+        client.ping();
+        let first = client.responses[&1].body.len();
+        assert_eq!(first, 65_535 - 5, "the window of the connection is used up");
+        client.write(|out| frame::write_window_update(0, 1, out));
+        client.ping();
+        assert_eq!(client.responses[&1].body.len(), first + 1);
+        client.write(|out| frame::write_settings(&[(Setting::InitialWindowSize, 0)], out));
+        client.write(|out| frame::write_window_update(0, 150_000, out));
+        assert!(client.response(1).body == large);
+    }
+}
+
+#[test]
+fn content_of_requests_is_discarded() {
+    for site in sites(&[("small", b"small")], |_| {}) {
+        let mut client = H2::to(&site);
+        client.ask(1, "GET", "/small", &[("content-length", "40000")], false);
+        client.data(1, &[b'x'; 16_000], false);
+        client.data(1, &[b'x'; 16_000], false);
+        client.ping();
+        assert!(!client.responses.contains_key(&1), "the request has not ended");
+        client.data(1, &[b'x'; 8000], true);
+        assert_eq!(client.response(1).body, b"small");
+        // A trailer ends the request too.
+        client.ask(3, "GET", "/small", &[], false);
+        client.data(3, b"x", false);
+        let mut out = Vec::new();
+        client.headers(3, &[("x", "y")], true, &mut out);
+        client.send(&out);
+        assert_eq!(client.response(3).body, b"small");
+        // What is too long is refused, at once if that is known.
+        client.ask(5, "POST", "/small", &[("content-length", "65537")], false);
+        assert_eq!(client.response(5).status(), "413");
+        client.ask(7, "POST", "/small", &[], false);
+        for _ in 0..5 {
+            client.data(7, &[b'x'; 14_000], false);
+        }
+        assert_eq!(client.response(7).status(), "413");
+        client.ask(9, "POST", "/small", &[("expect", "100-continue"), ("content-length", "5")], false);
+        assert_eq!(client.response(9).status(), "405", "the client need not send it");
+        // As much as the window of the connection, many times over.
+        for id in (11..).step_by(2).take(20) {
+            client.ask(id, "GET", "/small", &[], false);
+            client.data(id, &[b'x'; 16_000], true);
+            assert_eq!(client.response(id).body, b"small");
+        }
+        for (id, promised, sent, is_end) in [(101, "5", 4, true), (103, "5", 6, false), (105, "0", 1, false)] {
+            client.ask(id, "GET", "/small", &[("content-length", promised)], false);
+            client.data(id, &vec![b'x'; sent], is_end);
+            assert_eq!(client.response(id).reset, Some(Code::PROTOCOL_ERROR), "{promised} {sent}");
+        }
+        client.ping();
+    }
+}
+
+#[test]
+fn limits_of_heads_hold() {
+    let many: Vec<(String, String)> = (0..200).map(|number| (format!("x-{number}"), "y".to_owned())).collect();
+    for site in sites(&[("small", b"small")], |_| {}) {
+        let mut client = H2::to(&site);
+        let fields: Vec<_> = many.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        client.ask(1, "GET", "/small", &fields, true);
+        client.ask(3, "GET", &format!("/{}", "x".repeat(9000)), &[], true);
+        // A block of 20 KiB, in two frames.
+        let long = "\u{1f}".repeat(20 << 10).replace('\u{1f}', "y");
+        let third: Vec<(&str, &str)> = vec![("x", &long)];
+        client.ask(5, "GET", "/small", &third, true);
+        // A field that is put into the table, and asked for again and again: 4 MB in a block of 1 KiB.
+        let value = "z".repeat(3900);
+        let bomb: Vec<(&str, &str)> = vec![("bomb", &value); 1000];
+        client.ask(7, "GET", "/small", &bomb, true);
+        client.get(9, "/small");
+        let statuses: Vec<String> = [1, 3, 5, 7, 9].iter().map(|&id| client.response(id).status().to_owned()).collect();
+        assert_eq!(statuses, ["431", "414", "200", "431", "200"]);
+        let totals = site.end();
+        assert_eq!((totals.http2_failed, totals.client_errors), (0, 3));
+    }
+}
+
+/// A header block in frames without end, and one that is too long.
+#[test]
+fn endless_header_blocks_end_the_connection() {
+    for site in sites(&[], |_| {}) {
+        for part in [0, 1000] {
+            let mut client = H2::to(&site);
+            client.send(&Header::new(Kind::Headers, 0, 1, 0).bytes());
+            let frame = [&Header::new(Kind::Continuation, 0, 1, part).bytes()[..], &vec![0x82; part]].concat();
+            for _ in 0..2000 {
+                client.send(&frame);
+            }
+            assert_eq!(client.end(), Some(Code::ENHANCE_YOUR_CALM), "{part}");
+        }
+        assert_eq!(site.end().http2_failed, 2);
+    }
+}
+
+#[test]
+fn floods_end_the_connection() {
+    let large = vec![b'x'; 100_000];
+    for site in sites(&[("large", &large)], |_| {}) {
+        let flood = |name: &str, write: Flood<'_>| {
+            // Nothing is sent to the client, so that streams stay.
+            let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 0)], 0);
+            let mut out = Vec::new();
+            for number in 0..1500 {
+                write(&mut client, &mut out, 2 * number + 1);
+                if out.len() > 10_000 {
+                    client.send(&out);
+                    out.clear();
+                }
+            }
+            client.send(&out);
+            assert_eq!(client.end(), Some(Code::ENHANCE_YOUR_CALM), "{name}");
+        };
+        let header = |kind, stream, length| Header::new(kind, 0, stream, length).bytes();
+        let request = [(":method", "GET"), (":scheme", "http"), (":path", "/large"), (":authority", "x")];
+        flood("reset", &|client, out, id| {
+            client.headers(id, &request, true, out);
+            frame::write_rst_stream(id, Code::CANCEL, out);
+        });
+        flood("malformed", &|client, out, id| client.headers(id, &[("x", "y")], true, out));
+        flood("PING", &|_, out, _| out.extend([&header(Kind::Ping, 0, 8)[..], b"question"].concat()));
+        flood("SETTINGS", &|_, out, _| frame::write_settings(&[], out));
+        flood("unknown", &|_, out, _| out.extend(Header { length: 0, kind: 99, flags: 0, stream: 0 }.bytes()));
+        flood("empty", &|client, out, id| {
+            if id == 1 {
+                client.headers(1, &[&request[..], &[("content-length", "9")]].concat(), false, out);
+            }
+            out.extend(header(Kind::Data, 1, 0));
+        });
+        flood("window", &|client, out, id| {
+            if id == 1 {
+                client.headers(1, &request, true, out);
+            }
+            frame::write_window_update(0, 1, out);
+        });
+        assert_eq!(site.end().http2_failed, 7);
+    }
+}
+
+#[test]
+fn further_streams_are_refused() {
+    let large = vec![b'x'; 100_000];
+    for site in sites(&[("large", &large), ("small", b"small")], |_| {}) {
+        let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 0)], 0);
+        for number in 0..129 {
+            client.get(2 * number + 1, "/large");
+        }
+        assert_eq!(client.response(257).reset, Some(Code::REFUSED_STREAM));
+        assert!((0..128).all(|number| client.responses[&(2 * number + 1)].reset.is_none()));
+        client.write(|out| frame::write_rst_stream(1, Code::CANCEL, out));
+        client.get(259, "/small");
+        client.write(|out| frame::write_window_update(259, 5, out));
+        assert_eq!(client.response(259).body, b"small");
+    }
+}
+
+/// What is wrong, as bytes behind the first frames, and how the connection ends.
+#[test]
+fn errors_of_the_protocol_end_the_connection() {
+    const GET: &[u8] = b"\x82\x86\x84\x01\x01x";
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        [&Header { length: payload.len(), kind, flags, stream }.bytes()[..], payload].concat()
+    };
+    let cases = [
+        ("content on a stream that was not begun", frame(0, 0, 1, b"x"), Code::PROTOCOL_ERROR),
+        ("a reset of it", frame(3, 0, 1, &[0; 4]), Code::PROTOCOL_ERROR),
+        ("a window of it", frame(8, 0, 1, &[0, 0, 0, 1]), Code::PROTOCOL_ERROR),
+        ("an even number", frame(1, 5, 2, GET), Code::PROTOCOL_ERROR),
+        ("a number again", [frame(1, 5, 3, GET), frame(1, 5, 3, GET)].concat(), Code::STREAM_CLOSED),
+        ("a smaller number", [frame(1, 5, 3, GET), frame(1, 5, 1, GET)].concat(), Code::PROTOCOL_ERROR),
+        ("an interrupted block", [frame(1, 1, 1, GET), frame(6, 0, 0, &[0; 8])].concat(), Code::PROTOCOL_ERROR),
+        ("a block of another stream", [frame(1, 1, 1, GET), frame(9, 4, 3, GET)].concat(), Code::PROTOCOL_ERROR),
+        ("the middle of a block", frame(9, 4, 1, GET), Code::PROTOCOL_ERROR),
+        ("an invalid block", frame(1, 5, 1, b"\xff\xff\xff"), Code::COMPRESSION_ERROR),
+        (
+            "a long frame",
+            Header { length: 16_385, kind: 0, flags: 0, stream: 1 }.bytes().to_vec(),
+            Code::FRAME_SIZE_ERROR,
+        ),
+        ("a push", frame(5, 4, 1, &[0; 4]), Code::PROTOCOL_ERROR),
+        ("a window without end", frame(8, 0, 0, &[0x7f, 0xff, 0xff, 0xff]), Code::FLOW_CONTROL_ERROR),
+        ("a setting", frame(4, 0, 0, &[0, 2, 0, 0, 0, 2]), Code::PROTOCOL_ERROR),
+    ];
+    for site in sites(&[("index.html", b"x")], |_| {}) {
+        for (name, bytes, code) in &cases {
+            let mut client = H2::with(&site, &[], 0);
+            client.send(bytes);
+            assert_eq!(client.end(), Some(*code), "{name}");
+        }
+        let mut client = H2::with(&site, &[], 0);
+        client.get(1, "/");
+        client.data(1, b"x", false);
+        assert_eq!(client.response(1).status(), "200");
+        client.ping();
+        assert_eq!(client.responses[&1].reset, Some(Code::STREAM_CLOSED), "content behind the request");
+        // The window of the connection is 65,535 bytes, whatever became of the streams.
+        client.get(3, "/");
+        assert_eq!(client.response(3).status(), "200");
+        assert_eq!(site.end().http2_failed, cases.len() as u64);
+    }
+}
+
+#[test]
+fn the_preface_decides() {
+    for site in sites(&[("index.html", b"index")], |_| {}) {
+        // In pieces.
+        let mut client = site.connect();
+        for byte in &PREFACE[..20] {
+            client.send(&[*byte]);
+        }
+        let mut client = H2 { stream: client.stream, ..H2::with(&site, &[], 0) };
+        client.send(&PREFACE[20..]);
+        client.write(|out| frame::write_settings(&[], out));
+        client.get(1, "/");
+        assert_eq!(client.response(1).body, b"index");
+        // Not within a connection of HTTP/1.1: a proxy in front would have sent it for somebody else.
+        let mut client = site.connect();
+        client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(client.answer().unwrap().status, 200);
+        client.send(PREFACE);
+        assert_eq!((client.answer().unwrap().status, client.is_ended()), (400, true));
+        drop(client);
+        let mut client = site.connect();
+        client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\nPRI * HT");
+        assert_eq!(client.answer().unwrap().status, 200);
+        client.send(&PREFACE[8..]);
+        assert_eq!((client.answer().unwrap().status, client.is_ended()), (400, true));
+        drop(client);
+        // No preface after its first line, and no SETTINGS.
+        let mut client = site.connect();
+        client.send(b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n");
+        let mut buffer = Vec::new();
+        client.stream.read_to_end(&mut buffer).unwrap();
+        assert!(buffer.ends_with(&Code::PROTOCOL_ERROR.0.to_be_bytes()), "{buffer:?}");
+        drop(client);
+        let mut client = site.connect();
+        client.send(&[&PREFACE[..], &Header::new(Kind::Ping, 0, 0, 8).bytes(), b"question"].concat());
+        client.stream.read_to_end(&mut buffer).unwrap();
+        assert!(buffer.ends_with(&Code::PROTOCOL_ERROR.0.to_be_bytes()), "{buffer:?}");
+        drop(client);
+        assert_eq!(site.end().http2_failed, 2);
+    }
+    for site in sites(&[], |config| config.http2 = false) {
+        let mut client = site.connect();
+        client.send(PREFACE);
+        assert_eq!((client.answer().unwrap().status, client.is_ended()), (505, true));
+        drop(client);
+        assert_eq!(site.end().http2_connections, 0);
+    }
+}
+
+#[test]
+fn requests_are_logged() {
+    for site in sites(&[("a", b"content")], |config| {
+        let target = LogTarget::File(config.root.join("log"));
+        config.log = Some(AccessLog { target, format: LogFormat::Common });
+    }) {
+        let mut client = H2::to(&site);
+        client.get(1, "/a?b");
+        client.response(1);
+        let text = || std::fs::read_to_string(site.path().join("log")).unwrap_or_default();
+        until("no line", || text().contains("\"GET /a?b HTTP/2.0\" 200 7\n"));
+    }
+}
+
+#[test]
+fn the_end_of_the_server_lets_streams_end() {
+    let large = vec![b'x'; 400_000];
+    for site in sites(&[("large", &large)], |_| {}) {
+        let mut idle = H2::to(&site);
+        idle.ping();
+        let mut busy = H2::with(&site, &[(Setting::InitialWindowSize, 100_000)], WINDOW);
+        busy.get(1, "/large");
+        while busy.responses.get(&1).is_none_or(|response| response.body.len() < 100_000) {
+            assert!(busy.receive());
+        }
+        site.server().drain();
+        assert_eq!(idle.end(), Some(Code::NO_ERROR));
+        while busy.end.is_none() {
+            assert!(busy.receive());
+        }
+        assert_eq!(busy.end, Some((1, Code::NO_ERROR)));
+        busy.get(3, "/large");
+        assert_eq!(busy.response(3).reset, Some(Code::REFUSED_STREAM));
+        busy.write(|out| frame::write_window_update(1, WINDOW, out));
+        assert!(busy.response(1).body == large);
+        assert_eq!(busy.end(), Some(Code::NO_ERROR));
+        site.end();
+    }
+}
+
+/// A site whose clock the test advances.
+fn timed(files: &[(&str, &[u8])]) -> Vec<(Site, ManualClock)> {
+    let one = |kind| {
+        let clock = ManualClock::default();
+        let site = Site::new(files, |config| (config.accepting, config.clock) = (kind, Some(clock.clone())));
+        (site, clock)
+    };
+    kinds().into_iter().map(one).collect()
+}
+
+/// Only the test advances the server's clock, so no delay of the machine can exceed a deadline.
+#[test]
+fn idle_connections_end_and_pings_do_not_keep_them() {
+    for (site, clock) in timed(&[("a", b"a")]) {
+        let mut client = H2::to(&site);
+        client.get(1, "/a");
+        client.response(1);
+        clock.advance(Duration::from_secs(40));
+        client.get(3, "/a");
+        client.response(3);
+        // A ring replaces its receive after a second, and the rest of the time begins then.
+        clock.advance(Duration::from_secs(2));
+        client.ping();
+        client.ping();
+        clock.advance(Duration::from_secs(38));
+        client.ping();
+        clock.advance(Duration::from_secs(22));
+        assert_eq!(client.end(), Some(Code::NO_ERROR));
+        // Otherwise the server would wait for its end.
+        drop(client);
+        assert_eq!(site.end().idle_closed, 1);
+    }
+}
+
+#[test]
+fn what_was_begun_has_to_end() {
+    let frames: [(&str, Vec<u8>); 3] = [
+        ("a frame", Header::new(Kind::Ping, 0, 0, 8).bytes().to_vec()),
+        ("a header block", Header::new(Kind::Headers, 0, 1, 0).bytes().to_vec()),
+        ("a request", [&Header::new(Kind::Headers, 4, 1, 6).bytes()[..], b"\x82\x86\x84\x01\x01x"].concat()),
+    ];
+    for (name, bytes) in frames {
+        for (site, clock) in timed(&[("index.html", b"a")]) {
+            let mut client = H2::to(&site);
+            client.ping();
+            client.send(&bytes);
+            until(name, || {
+                clock.advance(Duration::from_secs(1));
+                if name == "a request" && client.end.is_none() {
+                    client.write(|out| {
+                        out.extend_from_slice(&Header::new(Kind::Ping, 0, 0, 8).bytes());
+                        out.extend_from_slice(b"question");
+                    });
+                }
+                site.server().totals().heads_late == 1
+            });
+            assert_eq!(client.end(), Some(Code::NO_ERROR), "{name}");
+            drop(client);
+            assert_eq!(site.end().heads_late, 1, "{name}");
+        }
+    }
+    // Nor is a client waited for that says nothing after the preface.
+    for (site, clock) in timed(&[]) {
+        let mut client = site.connect();
+        client.send(PREFACE);
+        until("HTTP/2 does not begin", || site.server().totals().http2_connections == 1);
+        clock.advance(Duration::from_secs(11));
+        let mut buffer = Vec::new();
+        client.stream.read_to_end(&mut buffer).unwrap();
+        drop(client);
+        assert_eq!(site.end().heads_late, 1);
+    }
+}
+
+/// A client that opens no window, or the window a bit at a time, and one that does not read.
+#[test]
+fn clients_that_take_nothing_are_closed() {
+    let large = vec![b'x'; 20 << 20];
+    for (site, clock) in timed(&[("large", &large)]) {
+        for (initial, window) in [(0, 0), (100_000, 0), (WINDOW, WINDOW)] {
+            let mut client = H2::with(&site, &[(Setting::InitialWindowSize, initial)], window);
+            client.get(1, "/large");
+            if window == 0 {
+                client.ping();
+            } else {
+                until("nothing is sent", || site.server().totals().bytes_sent > 300_000);
+            }
+            let before = site.server().totals().slow_closed;
+            until("the client stays", || {
+                if initial == 0 {
+                    client.write(|out| frame::write_window_update(1, 10, out));
+                }
+                clock.advance(Duration::from_secs(21));
+                std::thread::sleep(Duration::from_millis(5));
+                site.server().totals().slow_closed > before
+            });
+        }
+        let totals = site.end();
+        assert_eq!((totals.slow_closed, totals.http2_connections), (3, 3));
+    }
+}
+
+/// A connection that serves nothing holds little, and one that stalls is bounded.
+#[test]
+fn stalled_streams_are_within_the_limit_of_memory() {
+    let large = vec![b'x'; 60_000];
+    let most = 4 << 20;
+    for site in sites(&[("large", &large)], |config| config.memory_bytes = Some(most)) {
+        let mut clients: Vec<Client> = Vec::new();
+        for _ in 0..100 {
+            let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 0)], 0);
+            for number in 0..100 {
+                client.ask(2 * number + 1, "GET", "/large", &[("range", "bytes=1-50000")], true);
+            }
+            clients.push(Client::new(client.stream));
+        }
+        until("nothing is refused", || site.server().totals().memory_refused > 0);
+        let held = site.server().totals().held_bytes;
+        assert!(held < most as u64 / 8 * 9 + (8 << 20), "{held}");
+        drop(clients);
+        until("memory is not given back", || site.server().totals().held_bytes == 0);
+        let mut client = H2::to(&site);
+        client.get(1, "/large");
+        assert!(client.response(1).body == large);
+    }
+}
