@@ -36,6 +36,8 @@ impl Origin {
     }
 }
 
+const FOR_UPSTREAM: &str = "requests are passed on over HTTP/1.1 only";
+
 const TOO_LONG: Reject = Reject { status: Status::CONTENT_TOO_LARGE, reason: "body too long" };
 
 impl Session {
@@ -134,6 +136,9 @@ impl Session {
                 return Ok(());
             }
         };
+        if desk.site.is_forwarded(&request) {
+            return Err(Fault::Stream(Code::HTTP_1_1_REQUIRED, FOR_UPSTREAM));
+        }
         let promised = match request.body() {
             BodyLength::Bytes(length) if request.has(Field::ContentLength) => Some(length),
             _ => None,
@@ -207,6 +212,10 @@ impl Session {
         desk.send_buffers.clear();
         if desk.site.answer(request, desk.send_buffers) {
             return self.respond(desk, origin);
+        }
+        // The rules were replaced since the request began.
+        if desk.site.forward.take().is_some() {
+            return self.reset(desk, origin.id, Code::HTTP_1_1_REQUIRED);
         }
         let is_counted = std::mem::take(&mut desk.site.is_counted);
         let serial = desk.site.wait_for_entry(desk.number);

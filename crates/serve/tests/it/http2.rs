@@ -604,6 +604,26 @@ fn the_preface_decides() {
     }
 }
 
+/// Guards against files that are sent for a path whose requests belong to an upstream server.
+#[test]
+fn requests_for_upstream_servers_are_refused() {
+    let rules = "[[rule]]\npath = '/api/'\nproxy = 'http://127.0.0.1:9'\n";
+    for site in sites(&[("api/file", b"secret"), ("file", b"file")], |config| set_rules(config, rules)) {
+        let mut client = H2::to(&site);
+        client.get(1, "/api/file");
+        client.get(3, "/file");
+        client.ask(5, "POST", "/api/file", &[("content-length", "100000")], false);
+        client.ask(7, "GET", "/%61pi/./file", &[], true);
+        for id in [1, 5, 7] {
+            let response = client.response(id);
+            assert_eq!((response.reset, &response.body[..]), (Some(Code::HTTP_1_1_REQUIRED), &b""[..]), "{id}");
+        }
+        assert_eq!(client.response(3).body, b"file");
+        drop(client);
+        assert_eq!(site.end().upstream_connections, 0);
+    }
+}
+
 #[test]
 fn requests_are_logged() {
     for site in sites(&[("a", b"content")], |config| {

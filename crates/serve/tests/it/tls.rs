@@ -1,7 +1,7 @@
 //! TLS through the whole server, with rustls' own client, which buffers and is another state machine than the server's.
 
 use crate::http2::H2;
-use crate::support::{LONG, Site, kinds, uninterrupted, until};
+use crate::support::{LONG, Site, kinds, set_rules, uninterrupted, until};
 use landau_serve::{Accepting, Config, Listen, Server, TlsFiles};
 use landau_wire::http2::Code;
 use landau_wire::http2::frame;
@@ -351,6 +351,24 @@ fn http2_is_agreed_on_by_alpn() {
             let totals = site.end();
             assert_eq!((totals.http2_connections, totals.tls_failed), (u64::from(expected == b"h2"), 0));
         }
+    }
+}
+
+/// Requests of HTTP/2 are not passed on, so a server that passes requests on offers HTTP/1.1 alone.
+#[test]
+fn http2_is_not_offered_before_upstream_servers() {
+    for kind in kinds() {
+        let rules = "[[rule]]\npath = '/api/'\nproxy = 'http://127.0.0.1:9'\n";
+        let site = site(kind, b"", |config| set_rules(config, rules));
+        let mut config = Arc::unwrap_or_clone(client(&rustls::version::TLS13));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let mut stream = connect(site.address, &Arc::new(config), "one.example");
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock).unwrap();
+        }
+        assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
+        drop(stream);
+        assert_eq!(site.end().http2_connections, 0);
     }
 }
 
