@@ -54,7 +54,7 @@ impl Request {
         })
     }
 
-    /// Returns the running program that is examined if its network namespace is known to be another than this process's.
+    /// Returns the examined program if its network namespace is known to be another than this process's.
     pub fn in_other_network(&self, root: &Root) -> Option<u32> {
         let pid = self.subject.name.parse().ok()?;
         (self.subject.shares_namespace(root, "net") == Some(false)).then_some(pid)

@@ -77,6 +77,7 @@ fn backend_help() -> String {
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     /// Target: http://HOST:PORT/PATH, https://…, unix:SOCKET:/PATH; several are used round-robin
     #[arg(required = true, value_name = "URL")]
