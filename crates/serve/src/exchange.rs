@@ -255,6 +255,29 @@ mod tests {
         assert_eq!(ask(0), (String::new(), true), "it is being made");
     }
 
+    /// A request whose connection failed before the worker took it was passed on for the next client that had to wait.
+    #[test]
+    fn a_request_to_be_passed_on_is_for_its_client_only() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("a")).unwrap();
+        let path = folder.path().join("serve.toml");
+        std::fs::write(&path, "[[rule]]\npath = '/api/'\nproxy = 'http://127.0.0.1:9'\n").unwrap();
+        let rules = crate::rules::LiveRules::read(&path, &[], |_| Vec::new()).unwrap();
+        let config = Config { rules: Some(Arc::new(rules)), ..Config::new(folder.path()) };
+        let waker = landau_reactor::Waker::new().unwrap();
+        let folder = Folder::new(&config, Arc::default(), false).unwrap();
+        let mut site = Site::new(&config, folder, Counters::default(), None, waker);
+        let mut ask = |request: &[u8]| {
+            let (_, after) = answer(&mut site, &config, request, &mut Scan::default(), &mut SendBuffers::default());
+            (matches!(after, After::Forward { .. }), matches!(after, After::LookUp { .. }))
+        };
+        for request in [&b"GET /api/x HTTP/1.1\r\nHost: x\r\n\r\n"[..], b"POST /api/ HTTP/1.1\r\nHost: x\r\n\r\n"] {
+            assert_eq!(ask(request), (true, false));
+            // Nobody takes it, and the listing of this one is made by another thread.
+            assert_eq!(ask(b"GET /a/ HTTP/1.1\r\nHost: x\r\n\r\n"), (false, true));
+        }
+    }
+
     /// Responses that a client does not read are buffered, so they must be limited.
     #[test]
     fn buffered_responses_are_bounded() {

@@ -208,11 +208,11 @@ impl Site {
         let found = match request.method() {
             _ if request.expectation() == Expectation::Unknown => Err(Status::EXPECTATION_FAILED),
             Method::Get | Method::Head => match self.find(request) {
-                Ok(None) => return false,
+                Ok(None) => return self.has_to_wait(),
                 found => found,
             },
             _ if self.is_forwarded(request) => match self.find(request) {
-                Ok(None) => return false,
+                Ok(None) => return self.has_to_wait(),
                 // The rules may just have been replaced.
                 found => found.map(|found| found.filter(|entry| entry.is_forward())),
             },
@@ -244,6 +244,14 @@ impl Site {
         true
     }
 
+    /// Returns that a request waits for another thread. A request to be passed on whose connection failed before the
+    /// worker took it is nobody's.
+    #[cold]
+    fn has_to_wait(&mut self) -> bool {
+        self.forward = None;
+        false
+    }
+
     /// Answers a request for a path with rules or for a listing; `None` if another thread has to find what it needs.
     #[cold]
     #[inline(never)]
@@ -254,6 +262,7 @@ impl Site {
         close: bool,
         send_buffers: &mut SendBuffers,
     ) -> Option<Status> {
+        self.forward = None;
         // For a client that is refused, no page is made.
         if let Entry::Ruled(ruled) = &**entry
             && let ControlFlow::Break(status) = self.refuse(ruled, request, close, send_buffers)

@@ -388,6 +388,8 @@ impl<T: Transport> Worker<T> {
     }
 
     fn close(&mut self, number: u32) {
+        // What was to be passed on for this connection is not for the next one.
+        self.site.forward = None;
         match self.table.get(number) {
             Some(Connection { state: State::Upstream, .. }) => return self.lose_upstream(number),
             Some(Connection { active: Some(active), .. }) if active.exchange().is_some() => self.abandon(number),
