@@ -8,6 +8,8 @@
 //! was understood of it, so that the upstream server, this one and the client agree where each message ends. What is
 //! ambiguous is refused.
 
+use crate::rules::is_alike;
+
 mod exchange;
 mod pool;
 mod request;
@@ -29,12 +31,13 @@ const HOP_BY_HOP: [&str; 8] = [
     "upgrade",
 ];
 
-/// Fields that say where a message ends, which are written anew.
+/// Fields that say where a message ends, which are written anew; with `_` too, which is `-` to some servers.
 const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
 
 /// Returns whether a field is for one connection only, by its name or because the values of `Connection` name it.
 fn is_of_connection<'a>(name: &[u8], mut connection: impl Iterator<Item = &'a [u8]>) -> bool {
-    HOP_BY_HOP.iter().chain(&FRAMING).any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+    HOP_BY_HOP.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+        || FRAMING.iter().any(|known| is_alike(known.as_bytes(), name))
         || connection.any(|value| options(value).any(|option| option.eq_ignore_ascii_case(name)))
 }
 

@@ -239,8 +239,9 @@ impl Proxy {
         let end = raw.iter().position(|&byte| byte == b'?').unwrap_or(raw.len());
         let (path, query) = raw.split_at(end);
         let mut encoded = Vec::new();
-        // What was judged is what is asked for: a path with dots or empty segments is sent without them.
-        let sent = if decodes_to(path, clean) {
+        // What was judged is what is asked for: a path with dots or empty segments is sent without them. Some servers
+        // take a backslash for a slash.
+        let sent = if !path.contains(&b'\\') && decodes_to(path, clean) {
             path
         } else {
             target::encode(clean, &mut encoded);
@@ -347,6 +348,7 @@ mod tests {
             ("/a/../b", "/b"),
             ("/a/%2e%2E/b?c", "/b?c"),
             ("/a//b", "/a/b"),
+            (r"/a\..\b", "/a%5C..%5Cb"),
             ("/%61/./b c".split(' ').next().unwrap(), "/a/b"),
         ] {
             assert_eq!(target(None, "/", raw), expected, "{raw}");

@@ -72,12 +72,12 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Takes a connection that was kept from an earlier request. For a request that cannot be sent again, one that has
-    /// ended meanwhile is not taken.
+    /// Takes a connection that was kept from an earlier request, but none that has ended meanwhile, or on which something
+    /// came that nobody has asked for: it would be taken for the response.
     fn take_kept(&mut self, number: u32, exchange: &Exchange) -> Option<u32> {
         loop {
             let via = self.upstreams.take_idle(&exchange.forward.proxy.upstream, number)?;
-            if exchange.is_repeatable() || self.table.fd(via).is_some_and(stream::is_silent) {
+            if self.table.fd(via).is_some_and(stream::is_silent) {
                 return Some(via);
             }
             self.close_upstream(via);
@@ -439,7 +439,8 @@ impl<T: Transport> Worker<T> {
             return self.close(number);
         }
         let input = std::mem::take(&mut client.active().input);
-        let close = !exchange.has_body_ended();
+        // Requests behind it would be answered from within this call, each deeper in the stack.
+        let close = !exchange.has_body_ended() || !input.is_empty();
         self.send_buffers.clear();
         let of_client = (&exchange.head[..], limits);
         self.site.fail_forward(&exchange.forward, of_client, (status, close), &mut self.send_buffers);

@@ -500,6 +500,21 @@ fn a_kept_connection_that_has_ended_costs_one_retry() {
     }
 }
 
+/// Each of them was answered from within the answer to the one before, until the stack was full.
+#[test]
+fn requests_behind_a_failure_at_once_do_not_pile_up() {
+    for kind in kinds() {
+        let site = site(kind, "[[rule]]\npath = '/api/'\nproxy = 'unix:/nowhere/app.sock'\n", |_| {});
+        let mut client = site.connect();
+        client.send(&b"GET /api/ HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1500));
+        let got = client.answer().unwrap();
+        assert_eq!((got.status, got.field("Connection")), (502, Some("close")));
+        assert!(client.is_ended());
+        assert_eq!(site.get("/file", "").status, 200);
+        assert_eq!(site.end().upstream_errors, 1);
+    }
+}
+
 /// One that ends while no request is under way is closed here, and no request is lost.
 #[test]
 fn an_ended_connection_is_not_kept() {
