@@ -5,7 +5,7 @@ pub mod junit;
 mod project;
 mod subject;
 
-use crate::analysis::{options_of, present};
+use crate::analysis::{options_of_curve, present};
 use crate::comparisons::{Place, by_round, is_paired};
 use crate::findings::instrument::Instrument;
 use crate::quantity::Unit;
@@ -102,8 +102,8 @@ fn joined<'t>(texts: impl Iterator<Item = &'t String>) -> String {
 
 /// Decides a claim about one curve.
 fn decide(claim: &Claim, curve: Curve<'_>, analysis: &Analysis<'_>, base: Option<Source<'_>>) -> Decided {
-    let options = options_of(analysis.record);
     let (study, phase) = curve;
+    let options = options_of_curve(analysis.record, study.case, phase.phase);
     let subject =
         Subject { curve: &phase.curve, canary: present(&phase.canary), verdict: &phase.verdict, options: &options };
     let decision = match &claim.assertion {

@@ -217,10 +217,17 @@ fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Es
         (_, Band::Outside) if is_misfit => Outcome::Varies,
         (Place::Small, _) if is_small() => Outcome::Small,
         (Place::Inside, Band::Inside) => Outcome::Flat { within: options.delta },
+        // A part of the range differs by more than δ: then the change is told whatever other runs show.
+        (Place::Inside, _) if is_certain(&interval, options) && is_small() => Outcome::Small,
         (Place::Small | Place::Inside, _) => return Some(unresolved(Reason::PointDeviates, None)),
         (Place::Open, _) => return Some(unresolved(Reason::TooNoisy, more_passes(&growth, level.passes, options))),
     };
     Some((interval, outcome))
+}
+
+/// Whether the passes alone show a small change.
+fn is_certain(growth: &Estimate, options: &Options) -> bool {
+    place(growth, &Options { change_between_runs: 0.0, ..options.clone() }) == Place::Small
 }
 
 /// The growth of a cost that falls at one n: its reciprocal follows the law of a step.
