@@ -1,7 +1,8 @@
 # Exim in the foreground, at 127.0.0.1:$PORT. It stores mail for everybody in the Maildir /var/mailboxes/all, or with
 # RELAY=PORT sends all mail on to 127.0.0.1:RELAY.
-groupadd --system Debian-exim
-useradd --system --gid Debian-exim --home-dir /var/spool/exim4 --shell /usr/sbin/nologin Debian-exim
+getent group Debian-exim >/dev/null || groupadd --system Debian-exim
+getent passwd Debian-exim >/dev/null ||
+    useradd --system --gid Debian-exim --home-dir /var/spool/exim4 --shell /usr/sbin/nologin Debian-exim
 mkdir -p /etc/exim4 /var/spool/exim4 /run/exim4
 chown Debian-exim: /var/spool/exim4 /run/exim4
 cat > /etc/exim4/exim4.conf <<END

@@ -1,10 +1,13 @@
 # OpenSMTPD in the foreground, at 127.0.0.1:$PORT. It stores mail for everybody in the Maildir /var/mailboxes/all, or
 # with RELAY=PORT sends all mail on to 127.0.0.1:RELAY. With /shared/key.pem and /shared/cert.pem it offers STARTTLS.
-groupadd --system opensmtpd
-groupadd --system opensmtpq
-useradd --system --gid opensmtpd --home-dir /run --shell /usr/sbin/nologin opensmtpd
-useradd --system --gid opensmtpq --home-dir /run --shell /usr/sbin/nologin opensmtpq
-useradd --home-dir /var/mailboxes keeper
+getent group opensmtpd >/dev/null || groupadd --system opensmtpd
+getent group opensmtpq >/dev/null || groupadd --system opensmtpq
+getent passwd opensmtpd >/dev/null ||
+    useradd --system --gid opensmtpd --home-dir /run --shell /usr/sbin/nologin opensmtpd
+getent passwd opensmtpq >/dev/null ||
+    useradd --system --gid opensmtpq --home-dir /run --shell /usr/sbin/nologin opensmtpq
+getent passwd keeper >/dev/null ||
+    useradd --home-dir /var/mailboxes keeper
 mkdir -p /var/spool/smtpd
 chmod 711 /var/spool/smtpd
 tls=

@@ -1,9 +1,10 @@
 # Postfix in the foreground, at 127.0.0.1:$PORT, by the name $NAME. It stores mail for everybody in the Maildir
 # /var/mailboxes/all, or with RELAY=PORT sends all mail on to 127.0.0.1:RELAY. With /shared/key.pem and /shared/cert.pem
 # it offers STARTTLS.
-groupadd --system postfix
-groupadd --system postdrop
-useradd --system --gid postfix --home-dir /var/spool/postfix --shell /usr/sbin/nologin postfix
+getent group postfix >/dev/null || groupadd --system postfix
+getent group postdrop >/dev/null || groupadd --system postdrop
+getent passwd postfix >/dev/null ||
+    useradd --system --gid postfix --home-dir /var/spool/postfix --shell /usr/sbin/nologin postfix
 mkdir -p /var/spool/postfix /var/lib/postfix
 chown postfix:postfix /var/lib/postfix
 cat > /etc/postfix/main.cf <<END
