@@ -25,7 +25,8 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
                 }
                 @for (name, servers) in &records {
                     @if !is_single { h3 { (name) } }
-                    (of(servers))
+                    @let of_record = if is_single { String::new() } else { format!(" of {name}") };
+                    (of(servers, &of_record))
                 }
             } "\n"
         }
@@ -33,7 +34,7 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
 }
 
 /// A table, and a sentence for each server.
-fn of(servers: &[Checked]) -> Markup {
+fn of(servers: &[Checked], of_record: &str) -> Markup {
     let table = html! {
         table {
             thead { tr {
@@ -53,7 +54,7 @@ fn of(servers: &[Checked]) -> Markup {
         }
     };
     html! {
-        (scrolling("Servers and their calls", &table))
+        (scrolling(&format!("Servers and their calls{of_record}"), &table))
         ul { @for one in servers { li { (one.sentence()) } } }
     }
 }
