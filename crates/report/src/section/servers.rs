@@ -89,13 +89,15 @@ mod tests {
     /// Guards against a page that shows a sum without saying that the server used three times as much.
     #[test]
     fn a_sum_that_misses_by_more_than_a_fifth_is_marked() {
-        let page = of(&[checked("a<b", 25_000.0, 100_000.0), checked("near", 90_000.0, 100_000.0)]).into_string();
+        let servers = [checked("a<b", 25_000.0, 100_000.0), checked("near", 90_000.0, 100_000.0)];
+        let page = of(&servers, " of x").into_string();
+        assert!(page.contains("aria-label=\"Servers and their calls of x\""), "{page}");
         assert!(
             page.contains("<strong>misses: 75% below</strong>") && page.contains("within 20%: 10% below"),
             "{page}"
         );
         assert!(page.contains("The sum misses 75% of what was used") && page.contains("a&lt;b"), "{page}");
-        let above = of(&[checked("x", 100_000.0, 50_000.0)]).into_string();
+        let above = of(&[checked("x", 100_000.0, 50_000.0)], "").into_string();
         assert!(above.contains("misses: 100% above"), "{above}");
     }
 }

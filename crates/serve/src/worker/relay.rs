@@ -72,8 +72,8 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Takes a connection that was kept from an earlier request, but none that has ended meanwhile, or on which something
-    /// came that nobody has asked for: it would be taken for the response.
+    /// Takes a connection that was kept from an earlier request, but none that has ended meanwhile, or on which
+    /// something came that nobody has asked for: it would be taken for the response.
     fn take_kept(&mut self, number: u32, exchange: &Exchange) -> Option<u32> {
         loop {
             let via = self.upstreams.take_idle(&exchange.forward.proxy.upstream, number)?;

@@ -1010,8 +1010,8 @@ fn a_crowd_of_slow_clients_stays_within_the_memory() {
         let upstream = Upstream::new(60, |number, mut stream| {
             if head(&mut stream).is_some() {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n");
-                // What is left of a write of 16 KiB when a client's buffers are full would otherwise be equal for all of
-                // them, and might be a few bytes.
+                // What is left of a write of 16 KiB when a client's buffers are full would otherwise be equal for all
+                // of them, and might be a few bytes.
                 let _ = stream.write_all(&vec![b'd'; 277 * number]);
                 while stream.write_all(&[b'd'; 1 << 14]).is_ok() {}
             }
