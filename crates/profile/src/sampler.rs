@@ -131,8 +131,10 @@ mod of_linux {
     /// The bytes of the ring: what a user without privilege may lock, and the samples of half a second.
     const RING: usize = 1 << 19;
 
-    /// Markers in a call chain (`PERF_CONTEXT_MAX` in `linux/perf_event.h`) are above this.
+    /// Markers in a call chain (`PERF_CONTEXT_MAX` in `linux/perf_event.h`) are above this. Each says what the entries
+    /// behind it are.
     const MARKERS: u64 = u64::MAX - 4095;
+    const OF_KERNEL: u64 = u64::MAX - 127;
 
     /// The samples of a process, from its opening on.
     pub(crate) struct Watch {
@@ -181,8 +183,19 @@ mod of_linux {
         }
     }
 
-    fn chain(entries: &[u64]) -> Vec<u64> {
-        entries.iter().copied().filter(|one| (1 << 63..MARKERS).contains(one)).collect()
+    /// Returns the kernel's functions of a chain. The user's part of it can be anything: without frame pointers the
+    /// kernel reads there what lies on the stack.
+    pub(super) fn chain(entries: &[u64]) -> Vec<u64> {
+        let mut is_kernel = false;
+        let mut found = Vec::new();
+        for &entry in entries {
+            if entry > MARKERS {
+                is_kernel = entry == OF_KERNEL;
+            } else if is_kernel {
+                found.push(entry);
+            }
+        }
+        found
     }
 }
 
@@ -209,6 +222,15 @@ mod elsewhere {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    /// Guards against what lies on the user's stack being taken for a function of the kernel.
+    #[test]
+    fn only_what_the_kernel_marks_as_its_own_is_of_the_kernel() {
+        let (kernel, user) = (u64::MAX - 127, u64::MAX - 511);
+        let (function, stack) = (0xffff_ffff_8100_0000, 0x8948_0002_7bba_15ff);
+        assert_eq!(of_linux::chain(&[kernel, function, function + 9, user, 0x5555, stack]), [function, function + 9]);
+        assert_eq!(of_linux::chain(&[user, 0x5555, stack]), [0; 0]);
+    }
 
     /// A sample stands for the interval less what taking it costs. Where samples are refused there is nothing to test.
     #[test]
