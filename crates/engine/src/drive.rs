@@ -2,7 +2,7 @@
 
 use crate::order::Report;
 use crate::{Benchmark, Context, Cost, Settings, Stop, Timer, limit};
-use landau_record::schema::{Direction, Limit};
+use landau_record::schema::{Direction, Limit, Unit};
 use landau_sys::{memory, system};
 
 /// Runs one pass of a benchmark.
@@ -25,6 +25,7 @@ pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report
         fail(&mut report, &stop, steps);
     }
     if report.wrong.is_none() && B::phases(context.settings).iter().any(|phase| phase.direction == Direction::Down) {
+        displace_caches(context, &mut report);
         destroy(&mut benchmark, timer, &mut report);
     }
     report
@@ -41,6 +42,22 @@ fn supply_memory(cost: &Cost, context: &Context, report: &mut Report) {
         && let Err(error) = memory::supply(bytes)
     {
         report.facts.text("memory", format!("not supplied before the pass: {error}"));
+    }
+}
+
+/// Displaces the objects from the caches before the first is destroyed. The newest is destroyed first, at the largest n,
+/// and would be destroyed from the caches: the cost would fall with n, by an amount that depends on what else uses the
+/// last level.
+fn displace_caches(context: &Context, report: &mut Report) {
+    let largest = context.host.caches.iter().map(|cache| cache.bytes).max().unwrap_or(0);
+    // Instructions cost the same from any cache.
+    if largest == 0 || context.host.clock.unit != Unit::Ns {
+        return;
+    }
+    let free = system::headroom().memory_bytes.unwrap_or(0);
+    let bytes = largest.saturating_mul(2).min(free / 2) as usize;
+    if let Err(error) = memory::displace_caches(bytes) {
+        report.facts.text("caches", format!("not displaced before the destruction: {error}"));
     }
 }
 
@@ -87,5 +104,91 @@ fn fail(report: &mut Report, stop: &Stop, n: u64) {
         Stop::Refused(error) => report.wrong = Some(format!("at n = {n}: {error}")),
         Stop::Wrong(what) => report.wrong = Some(format!("at n = {n}: {what}")),
         Stop::Enough => {}
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::host::{self, Pinning};
+    use crate::{Facts, Host, Kind, Parameter, Phase, ReplayCase, Support, Variant, lanes};
+    use landau_record::schema::Cache;
+    use landau_sys::clock::Clock;
+    use landau_sys::shared::Lanes;
+    use std::fs;
+
+    /// A benchmark without objects, which remembers the most memory that was resident between creation and destruction.
+    struct Resident {
+        before: u64,
+    }
+
+    impl Benchmark for Resident {
+        const NAME: &'static str = "resident";
+        const ABOUT: &'static str = "";
+        const AXIS: &'static str = "things";
+        const PHASES: &'static [Phase] = &[Phase::up("make", ""), Phase::down("end", "")];
+        const PARAMETERS: &'static [Parameter] =
+            &[Parameter::steps("1", "1", "1", ""), Parameter::fixed("colour", Kind::Choice(&["red"]), "red", "")];
+        const VARIANTS: &'static [Variant] = &[];
+        const REPLAYS: &'static [ReplayCase] = &[];
+        const CAVEATS: &'static [&'static str] = &[];
+        const SOURCE: &'static str = "";
+
+        fn support(_: &Host, _: &Settings) -> Support {
+            Support::when(true, "")
+        }
+
+        fn cost(_: &Settings) -> Cost {
+            Cost::default()
+        }
+
+        fn setup(_: &Context) -> Result<Self, Stop> {
+            Ok(Self { before: 0 })
+        }
+
+        fn step(&mut self, _: u64, _: &mut Timer) -> Result<(), Stop> {
+            Ok(())
+        }
+
+        fn check(&mut self, _: u64, _: &mut Facts) -> Result<(), Stop> {
+            fs::write("/proc/self/clear_refs", "5").expect("the peak of one's own memory can be reset");
+            self.before = peak_kb();
+            Ok(())
+        }
+
+        fn undo(&mut self, _: u64, _: &mut Timer) -> Result<(), Stop> {
+            Err(Stop::Wrong((peak_kb() - self.before).to_string()))
+        }
+    }
+
+    fn peak_kb() -> u64 {
+        let text = fs::read_to_string("/proc/self/status").expect("Linux has it");
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells it");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
+    /// How much more memory than at the end of the creation was resident before the first object was destroyed, in KiB.
+    fn more_before_destruction(host: &Host) -> u64 {
+        let capacities = lanes::capacities(2, 1, false, false);
+        let (lanes, _fd) = Lanes::create(&capacities).expect("memory for two samples");
+        let mut timer = Timer::new(&lanes, Clock::Gettime, 2, None, 1);
+        let settings = Settings::from_map(std::collections::BTreeMap::new());
+        let scratch = std::env::temp_dir();
+        let context = Context { settings: &settings, n: 1, seed: 1, scratch: &scratch, host };
+        let report = pass::<Resident>(&context, &mut timer);
+        let wrong = report.wrong.expect("the destruction always ends with what it found");
+        wrong.rsplit(' ').next().and_then(|word| word.parse().ok()).expect("a number")
+    }
+
+    /// Guards against a cost of destruction that falls with n, because the newest objects are in the caches.
+    #[test]
+    fn caches_are_displaced_before_the_destruction() {
+        let (mut host, _) = host::describe(Pinning::Free).expect("this machine can be described");
+        host.caches = vec![Cache { level: 1, bytes: 1 << 15 }, Cache { level: 3, bytes: 32 << 20 }];
+        let displaced = more_before_destruction(&host);
+        assert!(displaced > 50 << 10, "{displaced} KiB");
+        host.clock.unit = Unit::Instructions;
+        let counted = more_before_destruction(&host);
+        assert!(counted < 20 << 10, "{counted} KiB");
     }
 }

@@ -88,21 +88,71 @@ pub const CAN_POPULATE: bool = POPULATE != 0;
 ///
 /// `ENOMEM` if the kernel refuses the memory.
 pub fn supply(bytes: usize) -> Result<()> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANON | POPULATE;
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: without MAP_FIXED the kernel chooses a free address range, so no mapping in use is replaced.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
-    if at == libc::MAP_FAILED {
-        return Err(Error::last("mmap"));
+    let memory = Anonymous::new(bytes, POPULATE)?;
+    memory.write_each(page_bytes());
+    Ok(())
+}
+
+/// The distance of writes that reach every line of a cache: no last level has shorter lines.
+const CACHE_LINE_BYTES: usize = 64;
+
+/// Displaces what the caches of this processor hold: takes memory from the kernel, in huge pages where there are any,
+/// writes to each of its cache lines, and gives it back. It does so twice over, because not every cache replaces the line
+/// that was used least recently.
+///
+/// # Errors
+///
+/// `ENOMEM` if the kernel refuses the memory.
+pub fn displace_caches(bytes: usize) -> Result<()> {
+    let memory = Anonymous::new(bytes, 0)?;
+    memory.prefer_huge_pages();
+    for _ in 0..2 {
+        memory.write_each(CACHE_LINE_BYTES);
     }
-    for offset in (0..bytes).step_by(page_bytes()) {
-        // SAFETY: the offset is within the mapping.
-        let page = unsafe { at.cast::<u8>().add(offset) };
-        // SAFETY: the mapping is writable, and nothing else uses it.
-        unsafe { page.write_volatile(1) };
+    Ok(())
+}
+
+/// A mapping of memory that belongs to no file.
+struct Anonymous {
+    at: NonNull<u8>,
+    len: usize,
+}
+
+impl Anonymous {
+    fn new(len: usize, flags: libc::c_int) -> Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANON | flags;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: without MAP_FIXED the kernel chooses a free address range, so no mapping in use is replaced.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(Error::last("mmap"));
+        }
+        NonNull::new(at.cast()).map(|at| Self { at, len }).ok_or(Error { call: "mmap", errno: libc::ENOMEM })
     }
-    // SAFETY: the mapping was created above, and it is never used again.
-    check("munmap", unsafe { libc::munmap(at, bytes) }).map(drop)
+
+    /// Asks for huge pages, of which a kernel may have none.
+    fn prefer_huge_pages(&self) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: the range is that of the mapping, and the advice leaves its contents alone.
+        let _ = unsafe { libc::madvise(self.at.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE) };
+    }
+
+    /// Writes to each multiple of `step` bytes.
+    fn write_each(&self, step: usize) {
+        for offset in (0..self.len).step_by(step) {
+            // SAFETY: the offset is within the mapping.
+            let byte = unsafe { self.at.as_ptr().add(offset) };
+            // SAFETY: the mapping is writable, and nothing else uses it. Volatile, so that no write is optimised away.
+            unsafe { byte.write_volatile(1) };
+        }
+    }
+}
+
+impl Drop for Anonymous {
+    fn drop(&mut self) {
+        // SAFETY: `new` created the mapping, and it is not used after the drop. It fails only for a wrong range.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.len) };
+    }
 }
 
 /// Lets all threads allocate from one arena, from now on. Otherwise each thread of glibc reserves 64 MiB of addresses

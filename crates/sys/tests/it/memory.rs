@@ -1,6 +1,6 @@
-//! Memory that a virtual machine's host must supply.
+//! Memory that a virtual machine's host must supply, and memory that displaces the caches.
 
-use landau_sys::memory::supply;
+use landau_sys::memory::{displace_caches, supply};
 
 /// A figure of `/proc/self/status` in bytes.
 fn status(name: &str) -> usize {
@@ -18,4 +18,12 @@ fn every_page_is_taken_at_the_same_time_and_given_supply() {
     assert!(status("VmHWM:") >= bytes, "{} were resident", status("VmHWM:"));
     assert!(status("VmRSS:") < bytes / 2, "{} are still resident", status("VmRSS:"));
     assert_eq!(supply(usize::MAX / 2).expect_err("no such memory").errno, 12);
+}
+
+/// Guards against an advice that is taken for an error, and against a length that overflows.
+#[test]
+fn displacing_needs_no_huge_pages_and_tells_that_memory_is_refused() {
+    displace_caches((2 << 20) + 4096).expect("2 MiB are free");
+    assert_eq!(displace_caches(usize::MAX / 2).expect_err("no such memory").errno, 12);
+    assert_eq!(displace_caches(0).expect_err("no bytes cannot be mapped").errno, 22);
 }
