@@ -6,6 +6,7 @@ mod agreement;
 mod architecture;
 mod claims;
 mod crash;
+mod downloads;
 mod files;
 mod history;
 mod instrument;
@@ -35,6 +36,8 @@ pub(crate) enum Bench {
     Claims(claims::Words),
     /// Kill runs at random times, and check the loss, leftover processes and resumption
     Crash(crash::Words),
+    /// Compare the processor time of a download of 100 MB with that of those servers, by congestion control
+    Downloads(downloads::Words),
     /// Compare the calls of the benchmark `files` with those of a bare loop in C and of `fs_mark`
     Files(files::Words),
     /// Count false and missed change points of simulated histories, and time a collection of 10,000 records
@@ -65,6 +68,7 @@ impl Bench {
             Self::Architecture(words) => architecture::run(words),
             Self::Claims(words) => claims::run(words),
             Self::Crash(words) => crash::run(words),
+            Self::Downloads(words) => downloads::run(words),
             Self::Files(words) => files::run(words),
             Self::History(words) => history::run(words),
             Self::Serve(words) => serve::run(words),

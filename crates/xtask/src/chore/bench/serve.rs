@@ -4,19 +4,16 @@
 //! and the load generator on the other. The result is the server's processor time for each request.
 
 use super::median::median;
-use super::rivals::{self, Accept, CLIENT_PROCESSOR, SERVER_PROCESSOR, Server};
+use super::rivals::{self, Accept, CLIENT_PROCESSOR, Server};
 use anyhow::{Context, Result, ensure};
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The most that ours may cost, relative to the loop that parses nothing.
 const BARE_RATIO: f64 = 1.15;
 /// The most user memory of an idle connection, in bytes.
 const IDLE_BYTES: f64 = 128.0;
-/// How often each of two connections downloads the large file in a round.
-const DOWNLOADS: u32 = 15;
 /// The number of idle connections.
 const IDLE_COUNT: usize = 9_000;
 
@@ -69,9 +66,6 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
         for (name, file, arguments, rival) in loads {
             let cost = |server: &Server| requested_us(server, file, arguments, words.seconds);
             is_good &= load(words, &servers, name, *rival, cost)?;
-        }
-        if accept == Accept::Deferred {
-            is_good &= load(words, &servers, "100 MB, two connections", Rival::Others, downloaded_us)?;
         }
     }
     // Memory is measured with fresh servers.
@@ -139,57 +133,6 @@ fn requested_us(server: &Server, file: &str, arguments: &[&str], seconds: u32) -
     let line = text.lines().find(|line| line.contains("requests in")).context("wrk says nothing")?;
     let requests: u64 = line.split_whitespace().next().unwrap_or_default().parse().context("wrk's requests")?;
     Ok(spent as f64 / 1000.0 / requests as f64)
-}
-
-/// Returns the processor time of a download of the large file in microseconds, from the time that the server's
-/// processor was not idle: much of the sending happens in interrupts, which are charged to whatever they interrupt. Two
-/// connections download the file several times and discard it, so that the receiver is never the bottleneck.
-fn downloaded_us(server: &Server) -> Result<f64> {
-    let (began, idle) = (Instant::now(), idle()?);
-    std::thread::scope(|scope| {
-        let takers: Vec<_> = (0..2).map(|_| scope.spawn(|| download(server.port))).collect();
-        takers.into_iter().try_for_each(|taker| taker.join().map_err(|_| anyhow::anyhow!("a download panicked"))?)
-    })?;
-    let busy = began.elapsed().saturating_sub(self::idle()?.saturating_sub(idle));
-    Ok(busy.as_secs_f64() * 1e6 / f64::from(2 * DOWNLOADS))
-}
-
-/// Returns how long the server's processor has been idle.
-fn idle() -> Result<Duration> {
-    let text = std::fs::read_to_string("/proc/stat").context("read /proc/stat")?;
-    let name = format!("cpu{SERVER_PROCESSOR} ");
-    let line = text.lines().find_map(|line| line.strip_prefix(&name)).context("no such processor in /proc/stat")?;
-    // Idle and iowait, in hundredths of a second.
-    let ticks = line.split_whitespace().skip(3).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
-    Ok(Duration::from_millis(10 * ticks))
-}
-
-/// Downloads over one connection, on the generator's processor.
-fn download(port: u16) -> Result<()> {
-    landau_sys::system::pin(&[CLIENT_PROCESSOR.parse()?])?;
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    for _ in 0..DOWNLOADS {
-        stream.write_all(b"GET /f100m HTTP/1.1\r\nHost: x\r\n\r\n")?;
-        let mut head = Vec::new();
-        let begun = loop {
-            let mut buffer = [0; 2048];
-            let got = stream.read(&mut buffer)?;
-            ensure!(got > 0, "the connection ended in the head");
-            head.extend_from_slice(&buffer[..got]);
-            if let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
-                break head.len() - end - 4;
-            }
-        };
-        ensure!(head.starts_with(b"HTTP/1.1 200"), "{}", head[..head.len().min(60)].escape_ascii());
-        let mut left = rivals::LARGE_BYTES - begun;
-        while left > 0 {
-            let got = landau_sys::stream::discard(&stream, left)?;
-            ensure!(got > 0, "the connection ended with {left} bytes to come");
-            left -= got;
-        }
-    }
-    Ok(())
 }
 
 /// Measures the user memory of an idle connection.

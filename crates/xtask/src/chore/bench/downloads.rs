@@ -1,0 +1,175 @@
+//! `bench downloads`: processor time of a download of 100 MB from our server, in both kinds, and from others, over one
+//! and four connections, under each congestion control.
+//!
+//! Two figures, because neither is the cost by itself. The kernel sends a part of a response in the server's call, and
+//! another when an acknowledgement arrives: on loopback that is in the context of the client. How much falls to either
+//! varies from run to run with the same server, so the processor time of the server alone favours the one that leaves
+//! the buffer full. The sum over both processors holds all of the work, the client's included, which is the same for
+//! all.
+
+use super::median::median;
+use super::rivals::{self, Accept, CLIENT_PROCESSOR, LARGE_BYTES, SERVER_PROCESSOR, Server};
+use anyhow::{Context, Result, ensure};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The numbers of connections.
+const CONNECTIONS: [u32; 2] = [1, 4];
+/// How often the file is downloaded in a round, over all connections.
+const DOWNLOADS: u32 = 32;
+/// The most that ours may cost on both processors, relative to the best of the others.
+const RATIO: f64 = 1.0;
+
+/// Arguments of `bench downloads`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Words {
+    /// Measure this many rounds
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Measure under these congestion controls, each in a network namespace of its own
+    #[arg(long, value_delimiter = ',', default_value = "bbr,cubic")]
+    congestion: Vec<String>,
+    /// Measure in the network namespace of this process
+    #[arg(long, hide = true)]
+    is_inside: bool,
+}
+
+pub(crate) fn run(words: &Words) -> Result<bool> {
+    if words.is_inside {
+        return measure(words);
+    }
+    let mut is_good = true;
+    for congestion in &words.congestion {
+        println!("{congestion}: processor time of a download of 100 MB, median of {} rounds", words.rounds);
+        is_good &= in_namespace(congestion, words.rounds)?;
+    }
+    Ok(is_good)
+}
+
+/// Measures in a new network namespace, whose sockets use this congestion control.
+fn in_namespace(congestion: &str, rounds: usize) -> Result<bool> {
+    let name = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let script = format!("ip link set lo up && echo \"$0\" >{name} && exec \"$@\"");
+    let program = std::env::current_exe().context("find this program")?;
+    let status = Command::new("unshare")
+        .args(["--net", "sh", "-c", &script, congestion])
+        .arg(program)
+        .args(["bench", "downloads", "--is-inside", "--rounds", &rounds.to_string(), "--congestion", congestion])
+        .status()
+        .context("start unshare, which needs root")?;
+    // 1 says that a figure is too high.
+    ensure!(matches!(status.code(), Some(0 | 1)), "the measurement under {congestion} ended with {status}");
+    Ok(status.success())
+}
+
+fn measure(words: &Words) -> Result<bool> {
+    let folder = tempfile::tempdir().context("make a folder")?;
+    let root = rivals::site(folder.path())?;
+    let servers = rivals::start(folder.path(), &root, Accept::Deferred)?;
+    let servers: Vec<&Server> = servers.iter().filter(|server| server.name != "bare").collect();
+    let mut is_good = true;
+    for connections in CONNECTIONS {
+        let mut costs = vec![Vec::new(); servers.len()];
+        for _ in 0..words.rounds {
+            for (server, costs) in servers.iter().zip(&mut costs) {
+                costs.push(downloaded(server, connections)?);
+            }
+        }
+        is_good &= tell(connections, &servers, &costs);
+    }
+    Ok(is_good)
+}
+
+/// Processor time of a download in milliseconds.
+#[derive(Debug, Clone, Copy)]
+struct Spent {
+    /// Of the server's processor.
+    server: f64,
+    /// Of both processors.
+    both: f64,
+}
+
+/// Prints a row for each server, and whether ours is as cheap as the best of the others.
+fn tell(connections: u32, servers: &[&Server], costs: &[Vec<Spent>]) -> bool {
+    println!("{connections} at a time     server's processor    both");
+    let medians: Vec<Spent> = costs
+        .iter()
+        .map(|costs| Spent {
+            server: median(costs.iter().map(|spent| spent.server).collect()),
+            both: median(costs.iter().map(|spent| spent.both).collect()),
+        })
+        .collect();
+    for (server, spent) in servers.iter().zip(&medians) {
+        println!("     {:9} {:12.2} ms {:12.2} ms", server.name, spent.server, spent.both);
+    }
+    let named = |wanted: &str| servers.iter().position(|server| server.name == wanted);
+    let is_other = |server: &&Server| !matches!(server.name, "landau" | "multishot");
+    let others = servers.iter().zip(&medians).filter(|(server, _)| is_other(server));
+    let best = others.map(|(_, spent)| spent.both).fold(f64::INFINITY, f64::min);
+    let mut is_good = true;
+    for ours in ["landau", "multishot"].into_iter().filter_map(named) {
+        let ratio = medians[ours].both / best;
+        let word = if ratio <= RATIO { "ok  " } else { "FAIL" };
+        println!("{word} {} against the best of the others: ×{ratio:.3} (at most ×{RATIO})", servers[ours].name);
+        is_good &= ratio <= RATIO;
+    }
+    is_good
+}
+
+/// Returns the processor time of a download from the time that the processors were not idle: much of the sending happens
+/// in interrupts, which are charged to whatever they interrupt. The client discards what it receives.
+fn downloaded(server: &Server, connections: u32) -> Result<Spent> {
+    let processors = [SERVER_PROCESSOR, CLIENT_PROCESSOR];
+    let idle_now = || processors.iter().map(|processor| idle(processor)).collect::<Result<Vec<Duration>>>();
+    let (began, before) = (Instant::now(), idle_now()?);
+    std::thread::scope(|scope| {
+        let takers: Vec<_> =
+            (0..connections).map(|_| scope.spawn(|| download(server.port, DOWNLOADS / connections))).collect();
+        takers.into_iter().try_for_each(|taker| taker.join().map_err(|_| anyhow::anyhow!("a download panicked"))?)
+    })?;
+    let elapsed = began.elapsed();
+    let after = idle_now()?;
+    let busy = |at: usize| elapsed.saturating_sub(after[at].saturating_sub(before[at])).as_secs_f64();
+    let per_download = |seconds: f64| seconds * 1e3 / f64::from(DOWNLOADS);
+    Ok(Spent { server: per_download(busy(0)), both: per_download(busy(0) + busy(1)) })
+}
+
+/// Returns how long a processor has been idle.
+fn idle(processor: &str) -> Result<Duration> {
+    let text = std::fs::read_to_string("/proc/stat").context("read /proc/stat")?;
+    let name = format!("cpu{processor} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&name)).context("no such processor in /proc/stat")?;
+    // Idle and iowait, in hundredths of a second.
+    let ticks = line.split_whitespace().skip(3).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+    Ok(Duration::from_millis(10 * ticks))
+}
+
+/// Downloads the file several times over one connection, on the generator's processor.
+fn download(port: u16, times: u32) -> Result<()> {
+    landau_sys::system::pin(&[CLIENT_PROCESSOR.parse()?])?;
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    for _ in 0..times {
+        stream.write_all(b"GET /f100m HTTP/1.1\r\nHost: x\r\n\r\n")?;
+        let mut head = Vec::new();
+        let begun = loop {
+            let mut buffer = [0; 2048];
+            let got = stream.read(&mut buffer)?;
+            ensure!(got > 0, "the connection ended in the head");
+            head.extend_from_slice(&buffer[..got]);
+            if let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
+                break head.len() - end - 4;
+            }
+        };
+        ensure!(head.starts_with(b"HTTP/1.1 200"), "{}", head[..head.len().min(60)].escape_ascii());
+        let mut left = LARGE_BYTES - begun;
+        while left > 0 {
+            let got = landau_sys::stream::discard(&stream, left)?;
+            ensure!(got > 0, "the connection ended with {left} bytes to come");
+            left -= got;
+        }
+    }
+    Ok(())
+}
