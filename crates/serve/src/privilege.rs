@@ -8,6 +8,7 @@
 use crate::config::{Config, Listen};
 use crate::error::Error;
 use crate::log::LogTarget;
+use crate::rules::LOOK_UP_FILES;
 use landau_sys::path::Links;
 use landau_sys::privilege::{self, Access, Identity, SandboxRules};
 use std::ffi::CString;
@@ -156,8 +157,14 @@ fn worker_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
     for path in config.files() {
         allow_file(&mut rules, path)?;
     }
-    for port in config.upstreams().iter().filter_map(|upstream| upstream.port()) {
+    let upstreams = config.upstreams();
+    for port in upstreams.iter().filter_map(|upstream| upstream.port()) {
         rules.allow_connect(port)?;
+    }
+    if upstreams.iter().any(|upstream| upstream.has_name()) {
+        // A reload looks names up again.
+        let files = LOOK_UP_FILES.iter().map(Path::new).filter(|path| path.exists());
+        files.into_iter().try_for_each(|path| rules.allow(path, Access::Read))?;
     }
     Ok(rules)
 }

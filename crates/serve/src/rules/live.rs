@@ -1,5 +1,6 @@
 //! The rules that are in force, which a reload replaces.
 
+use super::look_up::{LookUp, Resolver, ask_system};
 use super::{Auth, Proxy, Rules, Upstream, Users};
 use crate::config::{ConfigFile, Problem, Setting};
 use crate::reader::Reader;
@@ -19,14 +20,21 @@ pub struct LiveRules {
     known: Vec<String>,
     /// What they were at the start.
     settings: Vec<Setting>,
+    /// How names are looked up.
+    look_up: LookUp,
     current: RwLock<Arc<Rules>>,
 }
 
 /// How a reload went.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reload {
-    /// The rules are those of the file now. The keys outside of rules that differ from those at the start.
-    Done(Vec<String>),
+    /// The rules are those of the file now.
+    Done {
+        /// The keys outside of rules that differ from those at the start.
+        changed: Vec<String>,
+        /// The upstream servers that have the addresses that they had, and why.
+        kept: Vec<String>,
+    },
     /// The rules are what they were, and why.
     Failed(String),
 }
@@ -34,9 +42,12 @@ pub(crate) enum Reload {
 impl Display for Reload {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Done(changed) if changed.is_empty() => write!(f, "rules reloaded"),
-            Self::Done(changed) => {
-                write!(f, "rules reloaded; restart the server for the changes of {}", changed.join(", "))
+            Self::Done { changed, kept } => {
+                write!(f, "rules reloaded")?;
+                if !changed.is_empty() {
+                    write!(f, "; restart the server for the changes of {}", changed.join(", "))?;
+                }
+                kept.iter().try_for_each(|why| write!(f, "; {why}; its previous addresses stay in use"))
             }
             Self::Failed(why) => write!(f, "{why}; the previous rules stay in use"),
         }
@@ -51,7 +62,17 @@ impl LiveRules {
         known: &[String],
         check: impl FnOnce(&[Setting]) -> Vec<Problem>,
     ) -> Result<Self, Vec<String>> {
-        let file = parse(path, known, &Reader::default(), &|proxy| proxy.upstream.resolve(&[]))?;
+        Self::read_with(path, known, check, ask_system)
+    }
+
+    fn read_with(
+        path: &Path,
+        known: &[String],
+        check: impl FnOnce(&[Setting]) -> Vec<Problem>,
+        look_up: LookUp,
+    ) -> Result<Self, Vec<String>> {
+        let resolver = Resolver::new(look_up);
+        let file = parse(path, known, &Reader::default(), &|proxy| resolver.resolve(&proxy.upstream))?;
         let problems = check(&file.settings);
         if !problems.is_empty() {
             return Err(told(path, &problems));
@@ -59,8 +80,8 @@ impl LiveRules {
         let ConfigFile { settings, mut rules } = file;
         let user_files = rules.auths().map(|auth| auth.path.clone()).collect();
         let upstreams = rules.proxies().map(|proxy| proxy.upstream.clone()).collect();
-        let current = RwLock::new(Arc::new(rules));
-        Ok(Self { path: path.to_owned(), user_files, upstreams, known: known.to_vec(), settings, current })
+        let (known, current) = (known.to_vec(), RwLock::new(Arc::new(rules)));
+        Ok(Self { path: path.to_owned(), user_files, upstreams, known, settings, look_up, current })
     }
 
     /// Returns the keys outside of rules.
@@ -78,21 +99,24 @@ impl LiveRules {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the file again; if anything is wrong with it, what was in force stays. In a sandbox it names the upstream
-    /// servers of the start.
+    /// Reads the file again, and looks the names of upstream servers up again; if anything is wrong, what was in force
+    /// stays. In a sandbox it names the upstream servers of the start.
     pub(crate) fn reload(&self, reader: &Reader, is_sandboxed: bool) -> Reload {
+        let in_force: Vec<_> = self.current().proxies().map(|proxy| proxy.upstream.clone()).collect();
+        let before = [in_force, self.upstreams.clone()].concat();
+        let resolver = Resolver::again(self.look_up, &before, is_sandboxed);
         let resolve = |proxy: &Proxy| {
             let upstream = &proxy.upstream;
             if is_sandboxed && !self.upstreams.iter().any(|known| known == upstream) {
                 let text = &upstream.text;
                 return Err(format!("{text}: restart the server, whose sandbox permits no connection to it"));
             }
-            upstream.resolve(&self.upstreams)
+            resolver.resolve(upstream)
         };
         match parse(&self.path, &self.known, reader, &resolve) {
             Ok(ConfigFile { settings, rules }) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
-                Reload::Done(self.changed(&settings))
+                Reload::Done { changed: self.changed(&settings), kept: resolver.kept() }
             }
             Err(problems) => Reload::Failed(problems.join("; ")),
         }
@@ -154,6 +178,9 @@ fn told(path: &Path, problems: &[Problem]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn a_bad_file_keeps_the_rules() {
@@ -169,10 +196,50 @@ mod tests {
         assert!(why.contains("serve.toml:3: rule.paht: unknown key; did you mean path?"), "{why}");
         assert!(says(b"/a") && !says(b"/b"));
         std::fs::write(&path, "workers = 2\n[[rule]]\npath = '/b'\n").unwrap();
-        assert_eq!(live.reload(&Reader::default(), false), Reload::Done(vec!["workers".to_owned()]));
+        let done = Reload::Done { changed: vec!["workers".to_owned()], kept: Vec::new() };
+        assert_eq!(live.reload(&Reader::default(), false), done);
         assert!(!says(b"/a") && says(b"/b"));
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(live.reload(&Reader::default(), false), Reload::Failed(_)) && says(b"/b"));
+    }
+
+    /// The addresses of the start were kept for ever, until a restart.
+    #[test]
+    fn a_reload_follows_a_name_to_its_new_addresses() {
+        static NOW: Mutex<Option<SocketAddr>> = Mutex::new(None);
+        static ASKED: AtomicUsize = AtomicUsize::new(0);
+        let look_up: LookUp = |host, port| {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            assert_eq!((host, port), ("app.example", 80));
+            NOW.lock().unwrap().map(|address| vec![address]).ok_or_else(|| "no such name".to_owned())
+        };
+        let set = |address: Option<&str>| *NOW.lock().unwrap() = address.map(|address| address.parse().unwrap());
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("serve.toml");
+        let rules = "[[rule]]\npath = '/a/'\nproxy = 'http://app.example'\n\
+             [[rule]]\npath = '/b/'\nproxy = 'http://app.example:80'\n";
+        std::fs::write(&path, rules).unwrap();
+        set(None);
+        let problem = &LiveRules::read_with(&path, &[], |_| Vec::new(), look_up).unwrap_err()[0];
+        assert!(problem.contains(":3: rule.proxy: http://app.example: no such name"), "{problem}");
+        set(Some("10.0.0.1:80"));
+        ASKED.store(0, Ordering::Relaxed);
+        let live = LiveRules::read_with(&path, &[], |_| Vec::new(), look_up).unwrap();
+        assert_eq!(ASKED.load(Ordering::Relaxed), 1, "two rules with one server");
+        let upstream = || live.current().proxies().next().unwrap().upstream.clone();
+        let first = upstream();
+        for (address, is_same) in [("10.0.0.1:80", true), ("10.0.0.2:80", false)] {
+            set(Some(address));
+            assert_eq!(live.reload(&Reader::default(), false).to_string(), "rules reloaded");
+            assert_eq!((upstream() == first, upstream().is_at_same_place(&first)), (true, is_same), "{address}");
+        }
+        // The name server does not answer: the last addresses stay, not the first ones.
+        let second = upstream();
+        set(None);
+        let told = live.reload(&Reader::default(), false).to_string();
+        let why = "http://app.example: no such name; its previous addresses stay in use";
+        assert_eq!(told, format!("rules reloaded; {why}"));
+        assert!(upstream().is_at_same_place(&second) && !Arc::ptr_eq(&upstream(), &second));
     }
 
     #[test]

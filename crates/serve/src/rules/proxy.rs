@@ -1,10 +1,11 @@
 //! Upstream servers that requests are passed on to.
 
+use super::look_up::LookUp;
 use super::pattern::Pattern;
 use landau_sys::socket::{Address, Family};
 use landau_sys::stream;
 use landau_wire::http::target;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -33,7 +34,7 @@ pub(crate) struct Upstream {
     pub(crate) place: Place,
     /// What it is called in the `Host` of a request that has none.
     pub(crate) authority: String,
-    /// Its addresses, once they are known: those of a name are looked up when the configuration is read.
+    /// Its addresses, once they are known: those of a name are looked up whenever the configuration is read.
     addresses: OnceLock<Vec<Destination>>,
 }
 
@@ -41,17 +42,17 @@ pub(crate) struct Upstream {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Destination {
     /// `None` for a Unix socket.
-    family: Option<Family>,
+    socket: Option<SocketAddr>,
     address: Address,
 }
 
 impl Destination {
     /// Begins a connection; returns its socket, and whether it is established.
     pub(crate) fn connect(&self) -> landau_sys::Result<(OwnedFd, bool)> {
-        let fd = match self.family {
+        let fd = match self.socket {
             None => stream::unix_stream()?,
-            Some(family) => {
-                let fd = stream::stream(family)?;
+            Some(socket) => {
+                let fd = stream::stream(if socket.is_ipv4() { Family::V4 } else { Family::V6 })?;
                 // Parts of a request must not wait for acknowledgements.
                 stream::set_no_delay(&fd)?;
                 fd
@@ -67,8 +68,7 @@ impl Destination {
 
 impl From<SocketAddr> for Destination {
     fn from(address: SocketAddr) -> Self {
-        let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
-        Self { family: Some(family), address: address.into() }
+        Self { socket: Some(address), address: address.into() }
     }
 }
 
@@ -100,15 +100,31 @@ impl Upstream {
         Ok(Self { text: text.to_owned(), place, authority: authority.to_owned(), addresses: OnceLock::new() })
     }
 
-    /// Finds its addresses; takes those of an equal one that has found them already. Fails with the reason.
-    pub(crate) fn resolve(&self, known: &[Arc<Upstream>]) -> Result<(), String> {
-        let addresses = match known.iter().find(|known| ***known == *self).and_then(|known| known.addresses.get()) {
-            Some(addresses) => addresses.clone(),
-            None => self.place.addresses().map_err(|reason| format!("{}: {reason}", self.text))?,
-        };
-        // They are found once.
+    /// Returns whether its addresses are those of a name.
+    pub(crate) fn has_name(&self) -> bool {
+        matches!(&self.place, Place::Tcp { host, .. } if host.parse::<IpAddr>().is_err())
+    }
+
+    /// Finds its addresses, once. Fails with the reason.
+    pub(super) fn find_addresses(&self, look_up: LookUp) -> Result<(), String> {
+        let addresses = self.place.addresses(look_up)?;
         let _ = self.addresses.set(addresses);
         Ok(())
+    }
+
+    /// Has the addresses of an equal one from now on, unless it has its own.
+    pub(super) fn take_addresses_of(&self, other: &Self) {
+        let _ = self.addresses.set(other.addresses().to_vec());
+    }
+
+    /// Returns whether another one is the same server, with the same addresses in any order.
+    pub(crate) fn is_at_same_place(&self, other: &Self) -> bool {
+        let sockets = |of: &Self| {
+            let mut sockets: Vec<_> = of.addresses().iter().map(|destination| destination.socket).collect();
+            sockets.sort_unstable();
+            sockets
+        };
+        std::ptr::eq(self, other) || (self == other && sockets(self) == sockets(other))
     }
 
     /// Returns its addresses, in the order in which they are tried.
@@ -126,13 +142,13 @@ impl Upstream {
 }
 
 impl Place {
-    fn addresses(&self) -> Result<Vec<Destination>, String> {
+    fn addresses(&self, look_up: LookUp) -> Result<Vec<Destination>, String> {
         match self {
             Self::Unix(path) => unix_address(path).map(|address| vec![address]),
             Self::Tcp { host, port } => {
                 let found = match host.parse::<IpAddr>() {
                     Ok(address) => vec![SocketAddr::new(address, *port)],
-                    Err(_) => (&**host, *port).to_socket_addrs().map_err(|error| error.to_string())?.collect(),
+                    Err(_) => look_up(host, *port)?,
                 };
                 if found.is_empty() { Err("the name has no address".to_owned()) } else { Ok(found) }
             }
@@ -143,7 +159,7 @@ impl Place {
 
 fn unix_address(path: &Path) -> Result<Destination, String> {
     let address = Address::unix(path).map_err(|_| "the path of a Unix socket is too long".to_owned())?;
-    Ok(Destination { family: None, address })
+    Ok(Destination { socket: None, address })
 }
 
 /// Returns the host, without the brackets of an IPv6 address, and the port of an authority.

@@ -1,0 +1,99 @@
+//! Looking up the names of upstream servers: when the configuration is read, and again when it is reloaded.
+//!
+//! A reload follows a name to its new addresses. It must not lose an upstream server because the name server does not
+//! answer just then, nor wait for that for long, since signals wait meanwhile: the addresses that were known stay in
+//! use, and the operator is told.
+
+use super::Upstream;
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// How long a reload waits for the addresses of a name.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What says how names are looked up. A sandbox permits reading them if an upstream server has a name.
+pub(crate) const FILES: [&str; 5] =
+    ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
+
+/// Finds the addresses of a host, with a port; fails with the reason.
+pub(super) type LookUp = fn(&str, u16) -> Result<Vec<SocketAddr>, String>;
+
+/// Asks the system.
+pub(super) fn ask_system(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    (host, port).to_socket_addrs().map(Iterator::collect).map_err(|error| error.to_string())
+}
+
+/// Finds the addresses of the upstream servers of a configuration, of each place once.
+#[derive(Debug)]
+pub(super) struct Resolver<'a> {
+    look_up: LookUp,
+    /// Those of the rules that are in force, if these are to be replaced.
+    before: Option<&'a [Arc<Upstream>]>,
+    is_sandboxed: bool,
+    found: RefCell<Vec<Arc<Upstream>>>,
+    /// Why the addresses of others are those that they were.
+    kept: RefCell<Vec<String>>,
+}
+
+impl<'a> Resolver<'a> {
+    /// For a start, which waits as long as the system does.
+    pub(super) fn new(look_up: LookUp) -> Self {
+        Self { look_up, before: None, is_sandboxed: false, found: RefCell::default(), kept: RefCell::default() }
+    }
+
+    /// For a reload.
+    pub(super) fn again(look_up: LookUp, before: &'a [Arc<Upstream>], is_sandboxed: bool) -> Self {
+        Self { before: Some(before), is_sandboxed, ..Self::new(look_up) }
+    }
+
+    /// Finds the addresses of an upstream server. Fails with the reason if none are known.
+    pub(super) fn resolve(&self, upstream: &Arc<Upstream>) -> Result<(), String> {
+        let mut found = self.found.borrow_mut();
+        if let Some(same) = found.iter().find(|found| *found == upstream) {
+            upstream.take_addresses_of(same);
+            return Ok(());
+        }
+        if let Err(reason) = self.find(upstream) {
+            let before = self.before.unwrap_or_default().iter().find(|before| *before == upstream);
+            let Some(before) = before else { return Err(format!("{}: {reason}", upstream.text)) };
+            upstream.take_addresses_of(before);
+            self.kept.borrow_mut().push(format!("{}: {reason}", upstream.text));
+        }
+        found.push(upstream.clone());
+        Ok(())
+    }
+
+    fn find(&self, upstream: &Arc<Upstream>) -> Result<(), String> {
+        if self.before.is_none() || !upstream.has_name() {
+            return upstream.find_addresses(self.look_up);
+        }
+        if self.is_sandboxed {
+            must_read_files()?;
+        }
+        let (tell, told) = mpsc::channel();
+        let (look_up, asked) = (self.look_up, upstream.clone());
+        // It ends when the system gives up, and nobody listens then.
+        let ask = move || drop(tell.send(asked.find_addresses(look_up)));
+        std::thread::Builder::new().name("look-up".to_owned()).spawn(ask).map_err(|error| error.to_string())?;
+        told.recv_timeout(PATIENCE).map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?
+    }
+
+    /// Returns why addresses are those that they were.
+    pub(super) fn kept(self) -> Vec<String> {
+        self.kept.into_inner()
+    }
+}
+
+/// Without these files, which may have been replaced since the sandbox was made, a name could have other addresses than
+/// it has for everybody else.
+fn must_read_files() -> Result<(), String> {
+    let is_denied = |path: &&&str| File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    match FILES.iter().find(is_denied) {
+        Some(path) => Err(format!("the sandbox does not permit reading {path}; restart the server to look it up")),
+        None => Ok(()),
+    }
+}
