@@ -9,7 +9,7 @@ use crate::proxy::Exchange;
 use crate::send_buffers::SendBuffers;
 use crate::site::Site;
 use landau_reactor::Batch;
-use landau_wire::http::Scan;
+use landau_wire::http::{Reject, Scan, Status};
 
 /// The state of a connection while something is under way.
 #[derive(Debug, Default)]
@@ -70,6 +70,12 @@ impl Active {
             let mut head = std::mem::take(&mut self.input);
             let behind = unwanted.split(&mut head);
             if !answer_head(site, &config.limits, &head, send_buffers) {
+                if site.forward.take().is_some() {
+                    // The rules were replaced since the request began, and what is behind it here is the next one.
+                    let reason = "it is to be passed on now, and its content was discarded";
+                    site.reject(Reject { status: Status::SERVICE_UNAVAILABLE, reason }, send_buffers);
+                    return Some(Remainder::end());
+                }
                 let input = [&head, &behind, new].concat();
                 return Some(Remainder::new(input, Scan::default(), After::look_up(site, Some(unwanted))));
             }

@@ -360,11 +360,7 @@ fn settings(config: &Config) -> Result<Option<Arc<Settings>>, Error> {
     let sealed = config.listen.iter().find(|listen| listen.address().1);
     match sealed {
         Some(listen) if config.tls.is_empty() => Err(Error::NoCertificate(listen.to_string())),
-        Some(_) => {
-            // Requests of HTTP/2 are not passed on, so clients that can choose should not choose it.
-            let forwards = config.rules.as_ref().is_some_and(|rules| rules.current().forwards());
-            Ok(Some(Arc::new(Settings::new(&config.tls, &config.reader, config.http2 && !forwards)?)))
-        }
+        Some(_) => Ok(Some(Arc::new(Settings::new(&config.tls, &config.reader, config.http2)?))),
         None => Ok(None),
     }
 }

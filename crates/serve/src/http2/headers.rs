@@ -1,6 +1,7 @@
 //! Header blocks: from their frames to a request, and from its answer to the frames of a response.
 
 use super::OUT_BYTES;
+use super::relay::Early;
 use super::session::{Block, Desk, Session};
 use super::stream::{Content, Phase, Stream, Upload, Waiting};
 use crate::exchange::SKIPPED_BYTES;
@@ -17,26 +18,24 @@ fn most_block_bytes(desk: &Desk<'_>) -> usize {
 
 /// The stream that a response is for.
 #[derive(Debug, Clone, Copy)]
-struct Origin {
-    id: u32,
+pub(super) struct Origin {
+    pub(super) id: u32,
     /// Whether the client has ended its side.
-    has_ended: bool,
+    pub(super) has_ended: bool,
     /// How much the client lets it send.
     window: i64,
 }
 
 impl Origin {
-    fn of(stream: &Stream) -> Self {
+    pub(super) fn of(stream: &Stream) -> Self {
         Self { id: stream.id, has_ended: stream.has_ended, window: stream.window }
     }
 
-    fn with(self, phase: Phase) -> Stream {
+    pub(super) fn with(self, phase: Phase) -> Stream {
         let Self { id, has_ended, window } = self;
         Stream { id, phase, window, has_ended }
     }
 }
-
-const FOR_UPSTREAM: &str = "requests are passed on over HTTP/1.1 only";
 
 const TOO_LONG: Reject = Reject { status: Status::CONTENT_TOO_LARGE, reason: "body too long" };
 
@@ -59,6 +58,7 @@ impl Session {
         } else {
             match self.streams.get(stream) {
                 Some(own) if !own.has_ended => {}
+                None if self.was_reset.contains(&stream) => {}
                 Some(_) => return connection(Code::STREAM_CLOSED, "HEADERS on a stream whose request has ended"),
                 None if stream == self.last_stream => {
                     return connection(Code::STREAM_CLOSED, "HEADERS on a closed stream");
@@ -84,7 +84,7 @@ impl Session {
         if is_last && let Some(block) = self.block.take() {
             return match self.end_block(desk, block.stream, &block.bytes, block.is_end) {
                 Err(Fault::Stream(code, _)) => {
-                    self.reset(desk, block.stream, code);
+                    self.reset(desk, block.stream, code, block.is_end);
                     Ok(())
                 }
                 other => other,
@@ -95,12 +95,16 @@ impl Session {
 
     /// Decodes a whole header block and does what it asks for.
     fn end_block(&mut self, desk: &mut Desk<'_>, stream: u32, block: &[u8], is_end: bool) -> Result<(), Fault> {
-        let is_trailer = self.streams.get(stream).is_some();
+        let is_ignored = self.ignores(stream, is_end);
+        let is_trailer = is_ignored || self.streams.get(stream).is_some();
         let buffers = &mut *desk.buffers;
         let fields = &mut buffers.fields;
         fields.begin(desk.limits.head_bytes, is_trailer);
         let decoded = self.decoder.decode(block, &mut buffers.scratch, |name, value| fields.add(name, value));
         decoded.map_err(|Malformed(reason)| Fault::Connection(Code::COMPRESSION_ERROR, reason))?;
+        if is_ignored {
+            return self.pay(desk);
+        }
         let malformed = |reason| Fault::Stream(Code::PROTOCOL_ERROR, reason);
         if is_trailer {
             return match fields.finish_trailer() {
@@ -115,7 +119,7 @@ impl Session {
         let origin = Origin { id: stream, has_ended: is_end, window: i64::from(self.peer.initial_window) };
         let mut head = std::mem::take(&mut buffers.head);
         head.clear();
-        let done = match fields.finish(&mut head) {
+        let done = match fields.finish(is_end, &mut head) {
             Err(Refusal::Malformed(reason)) => Err(malformed(reason)),
             Err(Refusal::Rejected(reject)) => {
                 self.reject(desk, origin, reject);
@@ -136,23 +140,24 @@ impl Session {
                 return Ok(());
             }
         };
-        if desk.site.is_forwarded(&request) {
-            return Err(Fault::Stream(Code::HTTP_1_1_REQUIRED, FOR_UPSTREAM));
-        }
         let promised = match request.body() {
             BodyLength::Bytes(length) if request.has(Field::ContentLength) => Some(length),
             _ => None,
         };
+        if origin.has_ended && promised.is_some_and(|length| length > 0) {
+            return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"));
+        }
+        if desk.site.is_forwarded(&request) {
+            return self.answer(desk, origin, &request, head, Some(Early::new()));
+        }
         if origin.has_ended {
-            if promised.is_some_and(|length| length > 0) {
-                return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"));
-            }
-            self.answer(desk, origin, &request, head);
-        } else if promised.is_some_and(|length| length > SKIPPED_BYTES) {
+            return self.answer(desk, origin, &request, head, None);
+        }
+        if promised.is_some_and(|length| length > SKIPPED_BYTES) {
             self.reject(desk, origin, TOO_LONG);
         } else if request.expectation() != Expectation::None {
             // The client need not send its content.
-            self.answer(desk, origin, &request, head);
+            return self.answer(desk, origin, &request, head, None);
         } else {
             let upload = Box::new(Upload::new(head.to_vec(), promised, desk.now_ms));
             self.streams.put(origin.with(Phase::Receiving(upload)));
@@ -171,7 +176,7 @@ impl Session {
         } else if is_end {
             let head = std::mem::take(&mut upload.head);
             self.streams.remove(stream);
-            self.answer_kept(desk, origin, &head)?;
+            self.answer_kept(desk, origin, &head, None)?;
         }
         Ok(())
     }
@@ -179,12 +184,20 @@ impl Session {
     fn end_upload_with_trailer(&mut self, desk: &mut Desk<'_>, stream: u32) -> Result<(), Fault> {
         let Some(own) = self.streams.get(stream) else { return Ok(()) };
         own.has_ended = true;
-        if let Phase::Receiving(upload) = &own.phase
-            && upload.promised.is_some_and(|promised| upload.got != promised)
-        {
-            return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"));
+        match &mut own.phase {
+            Phase::Receiving(upload) if upload.promised.is_some_and(|promised| upload.got != promised) => {
+                Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"))
+            }
+            Phase::Receiving(_) => self.continue_upload(desk, stream, true),
+            Phase::Relaying(relay) => {
+                relay.take(b"", 0, true)?;
+                if relay.must_list() {
+                    self.work.push(stream);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        self.continue_upload(desk, stream, true)
     }
 
     /// Answers the request of a stream for which another thread has found what it asks for.
@@ -193,33 +206,56 @@ impl Session {
         let origin = Origin::of(&stream);
         let Phase::LookingUp(waiting) = stream.phase else { return };
         desk.site.is_counted = waiting.is_counted;
-        if let Err(Fault::Stream(code, _)) = self.answer_kept(desk, origin, &waiting.head) {
-            self.reset(desk, origin.id, code);
+        let Waiting { head, early, .. } = *waiting;
+        if let Err(Fault::Stream(code, _)) = self.answer_kept(desk, origin, &head, early) {
+            self.reset(desk, origin.id, code, origin.has_ended);
         }
     }
 
     /// Answers a request whose head was kept.
-    fn answer_kept(&mut self, desk: &mut Desk<'_>, origin: Origin, head: &[u8]) -> Result<(), Fault> {
+    fn answer_kept(
+        &mut self,
+        desk: &mut Desk<'_>,
+        origin: Origin,
+        head: &[u8],
+        early: Option<Early>,
+    ) -> Result<(), Fault> {
         // The head was valid when it was kept.
         let invalid = |_| Fault::Stream(Code::INTERNAL_ERROR, "a head that changed");
         let request = request::parse(head, desk.limits).map_err(invalid)?;
-        self.answer(desk, origin, &request, head);
-        Ok(())
+        self.answer(desk, origin, &request, head, early)
     }
 
-    /// Answers a request; one that has to wait for another thread is kept.
-    fn answer(&mut self, desk: &mut Desk<'_>, origin: Origin, request: &Request<'_>, head: &[u8]) {
+    /// Answers a request; one that has to wait for another thread is kept. `early` has the content of one that is to be
+    /// passed on.
+    fn answer(
+        &mut self,
+        desk: &mut Desk<'_>,
+        origin: Origin,
+        request: &Request<'_>,
+        head: &[u8],
+        early: Option<Early>,
+    ) -> Result<(), Fault> {
         desk.send_buffers.clear();
         if desk.site.answer(request, desk.send_buffers) {
-            return self.respond(desk, origin);
-        }
-        // The rules were replaced since the request began.
-        if desk.site.forward.take().is_some() {
-            return self.reset(desk, origin.id, Code::HTTP_1_1_REQUIRED);
+            self.respond(desk, origin);
+            return Ok(());
         }
         let is_counted = std::mem::take(&mut desk.site.is_counted);
+        if let Some(forward) = desk.site.forward.take() {
+            return match early {
+                Some(early) => self.begin_relay(origin, forward, head, &early),
+                None if origin.has_ended && forward.body == BodyLength::Bytes(0) => {
+                    self.begin_relay(origin, forward, head, &Early::new())
+                }
+                // The rules were replaced since the request began, and its content was discarded.
+                None => Err(Fault::Stream(Code::REFUSED_STREAM, "it is to be passed on now, and was not before")),
+            };
+        }
         let serial = desk.site.wait_for_entry(desk.number);
-        self.streams.put(origin.with(Phase::LookingUp(Box::new(Waiting { head: head.to_vec(), serial, is_counted }))));
+        let waiting = Waiting { head: head.to_vec(), serial, is_counted, early };
+        self.streams.put(origin.with(Phase::LookingUp(Box::new(waiting))));
+        Ok(())
     }
 
     /// Answers what is no valid request for the parser of HTTP/1.1, or is beyond a limit.
@@ -231,7 +267,7 @@ impl Session {
 
     /// Writes the head of a response, and its content if all of it may be sent at once and no other stream waits for
     /// its turn; keeps it otherwise.
-    fn respond(&mut self, desk: &mut Desk<'_>, origin: Origin) {
+    pub(super) fn respond(&mut self, desk: &mut Desk<'_>, origin: Origin) {
         let (source, out) = (&mut *desk.send_buffers, &mut desk.buffers.out);
         if let Some(pacing) = source.pacing.take() {
             self.pacing = Some(pacing);
@@ -266,7 +302,7 @@ impl Session {
         }
         if !origin.has_ended {
             // The client need not send the rest of its request (RFC 9113 section 8.1).
-            frame::write_rst_stream(id, Code::NO_ERROR, out);
+            self.write_reset(id, Code::NO_ERROR, out);
         }
     }
 }

@@ -8,15 +8,19 @@
 //! all of them leave in one call. Only one that has to wait, for its client or for another thread, is kept as a
 //! [`stream`]. Streams with content take turns, a frame each.
 //!
+//! Requests that are passed on to an upstream server, over HTTP/1.1, are streams too ([`relay`]).
+//!
 //! What a client can make the server do is bounded: streams by their number, header blocks by `--max-head`, what is to
 //! be sent by [`OUT_BYTES`], because nothing more is read while that is full, and frames that ask for nothing by a
 //! [`budget`].
 
 mod budget;
 mod headers;
+mod relay;
 mod session;
 mod stream;
 
+pub(crate) use relay::{Passed, Relay, Turn};
 pub(crate) use session::{Desk, Session, Timer};
 
 use landau_wire::http2::request::Fields;

@@ -6,6 +6,7 @@ use super::{Buffers, OUT_BYTES, TABLE_BYTES, WINDOW_STEP};
 use crate::counters::Counters;
 use crate::fetch::Fetcher;
 use crate::memory::{Memory, Share};
+use crate::proxy::Exchange;
 use crate::send_buffers::SendBuffers;
 use crate::site::Site;
 use landau_wire::http::Limits;
@@ -64,6 +65,12 @@ pub(crate) struct Session {
     pub(super) decoder: Decoder,
     pub(super) block: Option<Block>,
     pub(super) streams: Streams,
+    /// The streams that may have something for their upstream servers; some of them have ended.
+    pub(super) work: Vec<u32>,
+    /// The exchanges with upstream servers that were given up.
+    pub(super) abandoned: Vec<Exchange>,
+    /// The streams that were reset here, and that the client has not ended: the latest ones.
+    pub(super) was_reset: Vec<u32>,
     /// What the client accepts.
     pub(super) peer: Settings,
     /// How much the client lets the connection send.
@@ -90,6 +97,8 @@ pub(crate) struct Session {
     pub(crate) is_reading: bool,
     /// What the deadline is for.
     pub(crate) timer: Timer,
+    /// When it passes, in milliseconds of the transport's clock.
+    pub(crate) due_ms: u32,
     /// A limit of bandwidth that a response has set.
     pub(crate) pacing: Option<u64>,
     share: Share,
@@ -111,6 +120,9 @@ impl Session {
             decoder: Decoder::new(TABLE_BYTES),
             block: None,
             streams: Streams::default(),
+            work: Vec::new(),
+            abandoned: Vec::new(),
+            was_reset: Vec::new(),
             peer: Settings::default(),
             send_window: i64::from(INITIAL_WINDOW),
             receive_window: INITIAL_WINDOW,
@@ -124,6 +136,7 @@ impl Session {
             is_blocked: false,
             is_reading: true,
             timer: Timer::Head,
+            due_ms: now_ms,
             pacing: None,
             share: Share::new(memory, size_of::<Self>()),
         }
@@ -181,7 +194,7 @@ impl Session {
             match self.frame(desk, header, payload) {
                 Ok(()) => {}
                 Err(Fault::Connection(code, _)) => self.fail(desk, code),
-                Err(Fault::Stream(code, _)) => self.reset(desk, header.stream, code),
+                Err(Fault::Stream(code, _)) => self.reset(desk, header.stream, code, ends_stream(header)),
             }
         }
         at
@@ -203,10 +216,11 @@ impl Session {
         match frame {
             Frame::Headers { block, is_end, is_whole } => self.headers(desk, stream, block, is_end, is_whole),
             Frame::Continuation { block, is_last } => self.continuation(desk, block, is_last),
-            Frame::Data { content, is_end } => self.data(desk, header, content.len(), is_end),
+            Frame::Data { content, is_end } => self.data(desk, header, content, is_end),
             Frame::RstStream(_) => {
                 self.must_be_begun(stream)?;
                 self.pay_for_reset(desk)?;
+                self.ignores(stream, true);
                 self.forget(desk, stream);
                 Ok(())
             }
@@ -282,10 +296,11 @@ impl Session {
         Ok(())
     }
 
-    /// Handles a request's content, which is only counted. Its padding counts too where the window is concerned.
-    fn data(&mut self, desk: &mut Desk<'_>, header: Header, len: usize, is_end: bool) -> Result<(), Fault> {
+    /// Handles a request's content. Where it is not passed on it is only counted. Its padding counts too where the
+    /// window is concerned.
+    fn data(&mut self, desk: &mut Desk<'_>, header: Header, content: &[u8], is_end: bool) -> Result<(), Fault> {
         let flow = (Code::FLOW_CONTROL_ERROR, "more than the window");
-        let (id, size) = (header.stream, header.length as u32);
+        let (id, size, len) = (header.stream, header.length as u32, content.len());
         self.must_be_begun(id)?;
         self.receive_window = self.receive_window.checked_sub(size).ok_or(Fault::Connection(flow.0, flow.1))?;
         if INITIAL_WINDOW - self.receive_window >= WINDOW_STEP {
@@ -295,38 +310,61 @@ impl Session {
         if len == 0 && !is_end {
             self.pay(desk)?;
         }
-        let stream = self.streams.get(id).filter(|stream| !stream.has_ended);
-        let stream = stream.ok_or(Fault::Stream(Code::STREAM_CLOSED, "content on a closed stream"))?;
+        let Some(stream) = self.streams.get(id).filter(|stream| !stream.has_ended) else {
+            if self.ignores(id, is_end) {
+                return self.pay(desk);
+            }
+            return Err(Fault::Stream(Code::STREAM_CLOSED, "content on a closed stream"));
+        };
         stream.has_ended = is_end;
-        // Where the request was answered without its content, that is no longer of interest.
-        let Phase::Receiving(upload) = &mut stream.phase else { return self.pay(desk) };
-        upload.window = upload.window.checked_sub(size).ok_or(Fault::Stream(flow.0, flow.1))?;
-        upload.got += len as u64;
-        if upload.promised.is_some_and(|promised| upload.got > promised || (is_end && upload.got < promised)) {
-            return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"));
+        match &mut stream.phase {
+            Phase::Receiving(upload) => {
+                upload.window = upload.window.checked_sub(size).ok_or(Fault::Stream(flow.0, flow.1))?;
+                upload.got += len as u64;
+                let is_wrong = |promised| upload.got > promised || (is_end && upload.got < promised);
+                if upload.promised.is_some_and(is_wrong) {
+                    return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"));
+                }
+                if !is_end && INITIAL_WINDOW - upload.window >= WINDOW_STEP {
+                    frame::write_window_update(id, INITIAL_WINDOW - upload.window, &mut desk.buffers.out);
+                    upload.window = INITIAL_WINDOW;
+                }
+                self.continue_upload(desk, id, is_end)
+            }
+            Phase::Relaying(relay) => {
+                relay.take(content, size, is_end)?;
+                if relay.must_list() {
+                    self.work.push(id);
+                }
+                Ok(())
+            }
+            Phase::LookingUp(waiting) if waiting.early.is_some() => {
+                waiting.early.as_mut().map_or(Ok(()), |early| early.take(content, size))
+            }
+            // Where the request was answered without its content, that is no longer of interest.
+            _ => self.pay(desk),
         }
-        if !is_end && INITIAL_WINDOW - upload.window >= WINDOW_STEP {
-            frame::write_window_update(id, INITIAL_WINDOW - upload.window, &mut desk.buffers.out);
-            upload.window = INITIAL_WINDOW;
-        }
-        self.continue_upload(desk, id, is_end)
     }
 
-    /// Ends a stream by an error.
-    pub(super) fn reset(&mut self, desk: &mut Desk<'_>, stream: u32, code: Code) {
+    /// Ends a stream by an error. `is_end` says that the client sends nothing more on it.
+    pub(super) fn reset(&mut self, desk: &mut Desk<'_>, stream: u32, code: Code, is_end: bool) {
         if let Err(Fault::Connection(code, _)) = self.pay_for_reset(desk) {
             return self.fail(desk, code);
         }
+        let has_ended = is_end || self.streams.get(stream).is_some_and(|stream| stream.has_ended);
         frame::write_rst_stream(stream, code, &mut desk.buffers.out);
+        if !has_ended {
+            self.note_reset(stream);
+        }
         self.forget(desk, stream);
     }
 
-    /// Removes a stream, with the read that it waits for.
+    /// Removes a stream, with the read that it waits for, or the exchange with an upstream server.
     fn forget(&mut self, desk: &mut Desk<'_>, stream: u32) {
-        if let Some(stream) = self.streams.remove(stream)
-            && let Phase::Fetching(_, serial) = stream.phase
-        {
-            desk.fetcher.cancel(serial);
+        match self.streams.remove(stream).map(|stream| stream.phase) {
+            Some(Phase::Fetching(_, serial)) => desk.fetcher.cancel(serial),
+            Some(Phase::Relaying(relay)) => self.abandoned.push(*relay.exchange),
+            _ => {}
         }
     }
 
@@ -350,7 +388,7 @@ impl Session {
     /// Ends the connection: what is to be sent leaves, and nothing more is done.
     pub(crate) fn end(&mut self, desk: &mut Desk<'_>, code: Code) {
         self.cancel_fetches(desk.fetcher);
-        self.streams = Streams::default();
+        self.abandon_all();
         (self.input, self.block) = (Vec::new(), None);
         (self.is_going_away, self.is_over) = (true, true);
         frame::write_go_away(self.last_stream, code, &mut desk.buffers.out);
@@ -374,15 +412,29 @@ impl Session {
             }
             let (id, has_ended) = (stream.id, stream.has_ended);
             let most = stream.window.min(self.send_window).min(i64::from(MOST_BYTES as u32)) as usize;
-            let Phase::Sending(content) = &mut stream.phase else { return };
             let out = &mut desk.buffers.out;
             let start = out.len();
             out.extend_from_slice(&[0; HEADER_BYTES]);
+            if let Phase::Relaying(relay) = &mut stream.phase {
+                let count = most.min(relay.pending_bytes());
+                out.extend_from_slice(&relay.pending()[..count]);
+                stream.window -= i64::from(count as u32);
+                // When all of it has left, the upstream server is read again.
+                if relay.sent(count) && relay.must_list() {
+                    self.work.push(id);
+                }
+                self.write_data_header(out, start, id, false);
+                continue;
+            }
+            let Phase::Sending(content) = &mut stream.phase else { return out.truncate(start) };
             let Ok(count) = content.batch.read(out, most) else {
                 // The file became shorter than the promised length.
                 out.truncate(start);
-                frame::write_rst_stream(id, Code::INTERNAL_ERROR, out);
                 self.streams.remove(id);
+                frame::write_rst_stream(id, Code::INTERNAL_ERROR, out);
+                if !has_ended {
+                    self.note_reset(id);
+                }
                 continue;
             };
             content.has_read(count);
@@ -394,7 +446,7 @@ impl Session {
             self.write_data_header(out, start, id, is_end);
             if is_end && !has_ended {
                 // The client need not send the rest of its request (RFC 9113 section 8.1).
-                frame::write_rst_stream(id, Code::NO_ERROR, out);
+                self.write_reset(id, Code::NO_ERROR, out);
             }
         }
     }
@@ -456,7 +508,12 @@ impl Session {
 
     /// Returns whether content waits for the client.
     pub(crate) fn is_sending(&self) -> bool {
-        !self.unsent.is_empty() || self.streams.iter().any(|stream| matches!(stream.phase, Phase::Sending(_)))
+        let has_content = |phase: &Phase| match phase {
+            Phase::Sending(_) => true,
+            Phase::Relaying(relay) => relay.pending_bytes() > 0,
+            _ => false,
+        };
+        !self.unsent.is_empty() || self.streams.iter().any(|stream| has_content(&stream.phase))
     }
 
     /// Returns whether no stream is kept.
@@ -474,11 +531,17 @@ impl Session {
         let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         let buffers = self.input.capacity() + self.unsent.capacity() + block;
         let tables = self.decoder.memory_bytes() + self.streams.memory_bytes();
-        self.share.resize(size_of::<Self>() + buffers + tables);
+        let lists = (self.work.capacity() + self.was_reset.capacity()) * size_of::<u32>();
+        self.share.resize(size_of::<Self>() + buffers + tables + lists);
     }
 
     /// Returns how much memory it had when it was counted last.
     pub(crate) fn held_bytes(&self) -> usize {
         self.share.bytes()
     }
+}
+
+/// Returns whether a frame is the last one that the client sends on its stream.
+fn ends_stream(header: Header) -> bool {
+    (header.kind == Kind::Data as u8 || header.kind == Kind::Headers as u8) && header.flags & END_STREAM != 0
 }

@@ -1,7 +1,8 @@
-//! Streams that are kept: those whose request has not ended, that wait for another thread, or that have content to be
-//! sent. They take turns in the order of their numbers, a frame each.
+//! Streams that are kept: those whose request has not ended, that wait for another thread or for an upstream server, or
+//! that have content to be sent. They take turns in the order of their numbers, a frame each.
 
 use super::MOST_STREAMS;
+use super::relay::{Early, Relay};
 use crate::fetch::{self, Fetcher};
 use landau_reactor::Batch;
 use landau_reactor::batch::{Buffer, TURN_BYTES};
@@ -33,6 +34,8 @@ pub(super) struct Waiting {
     pub(super) serial: u32,
     /// Whether `rate` has counted the request.
     pub(super) is_counted: bool,
+    /// Content that has arrived, if the request is to be passed on.
+    pub(super) early: Option<Early>,
 }
 
 /// The content of a response.
@@ -77,6 +80,8 @@ pub(super) enum Phase {
     Receiving(Box<Upload>),
     /// It waits for what another thread looks up.
     LookingUp(Box<Waiting>),
+    /// It was passed on to an upstream server.
+    Relaying(Box<Relay>),
     /// Content is to be sent.
     Sending(Content),
     /// The next part of its file is being read from the device, under this number.
@@ -96,13 +101,22 @@ pub(super) struct Stream {
 
 impl Stream {
     fn is_sendable(&self) -> bool {
-        self.window > 0 && matches!(self.phase, Phase::Sending(_))
+        let has_content = match &self.phase {
+            Phase::Sending(_) => true,
+            Phase::Relaying(relay) => relay.pending_bytes() > 0,
+            _ => false,
+        };
+        has_content && self.window > 0
     }
 
     fn memory_bytes(&self) -> usize {
         match &self.phase {
             Phase::Receiving(upload) => size_of::<Upload>() + upload.head.capacity(),
-            Phase::LookingUp(waiting) => size_of::<Waiting>() + waiting.head.capacity(),
+            Phase::LookingUp(waiting) => {
+                let early = waiting.early.as_ref().map_or(0, Early::memory_bytes);
+                size_of::<Waiting>() + waiting.head.capacity() + early
+            }
+            Phase::Relaying(relay) => relay.memory_bytes(),
             Phase::Sending(content) | Phase::Fetching(content, _) => content.batch.memory_bytes(),
         }
     }
@@ -165,6 +179,12 @@ impl Streams {
             self.all = Vec::new();
         }
         Some(stream)
+    }
+
+    /// Removes all.
+    pub(super) fn take_all(&mut self) -> Vec<Stream> {
+        self.turn = 0;
+        std::mem::take(&mut self.all)
     }
 
     /// Returns the next stream that may send, after all others had their turn.

@@ -41,11 +41,19 @@ pub(crate) struct Exchange {
     has_body_ended: bool,
     /// Whether any of the body was passed on or is to be.
     has_body: bool,
+    /// How many bytes of content the client has sent since that was asked last.
+    received_bytes: u64,
+    /// Content of a request of HTTP/2 that waits to be framed: small frames become one chunk.
+    gathered: Vec<u8>,
+    /// Whether the end of the content of a request of HTTP/2 was framed.
+    is_end_framed: bool,
     /// What the upstream server has not taken.
     out: Vec<u8>,
     taken: usize,
     /// Whether the upstream server has taken anything.
     has_sent: bool,
+    /// Whether the beginning of the request is not kept any more.
+    is_begun: bool,
     /// What was received from the upstream server and is not passed on.
     input: Vec<u8>,
     /// Whether the upstream server has ended the connection behind it.
@@ -72,9 +80,13 @@ impl Exchange {
             is_retry: false,
             body,
             has_body: false,
+            received_bytes: 0,
+            gathered: Vec::new(),
+            is_end_framed: false,
             out,
             taken: 0,
             has_sent: false,
+            is_begun: false,
             input: Vec::new(),
             has_ended: false,
             reader: Reader::new(),
@@ -95,6 +107,7 @@ impl Exchange {
             let piece = self.body.advance(&bytes[at..])?;
             let data = &bytes[at..][piece.data];
             self.has_body |= !data.is_empty();
+            self.received_bytes += data.len() as u64;
             if self.forward.body == BodyLength::Chunked {
                 if !data.is_empty() {
                     put_chunk(data, &mut self.out);
@@ -109,6 +122,63 @@ impl Exchange {
             self.has_body_ended = piece.is_end;
         }
         Ok(at)
+    }
+
+    /// Takes content of a request of HTTP/2, whose frames say where it ends. Content of another length than the head
+    /// says is malformed: what is missing or too much could be read as another request.
+    pub(crate) fn take_content(&mut self, content: &[u8], is_end: bool) -> Result<(), Malformed> {
+        let len = content.len() as u64;
+        if let Body::Bytes(left) = &mut self.body {
+            let rest = left.checked_sub(len).filter(|&rest| !is_end || rest == 0);
+            *left = rest.ok_or(Malformed("the content is not as long as promised"))?;
+            self.has_body_ended = *left == 0;
+        } else {
+            self.has_body_ended |= is_end;
+        }
+        self.has_body |= !content.is_empty();
+        self.received_bytes += len;
+        self.gathered.extend_from_slice(content);
+        Ok(())
+    }
+
+    /// Frames the gathered content if the upstream server has taken what is before it, or if nothing has been sent.
+    pub(crate) fn frame_content(&mut self) {
+        if !self.forward.is_http2() || (self.has_sent && !self.unsent().is_empty()) {
+            return;
+        }
+        if self.forward.body != BodyLength::Chunked {
+            if self.out.is_empty() {
+                self.out = std::mem::take(&mut self.gathered);
+            } else {
+                self.out.append(&mut self.gathered);
+            }
+            return;
+        }
+        if !self.gathered.is_empty() {
+            put_chunk(&std::mem::take(&mut self.gathered), &mut self.out);
+        }
+        if self.has_body_ended && !std::mem::replace(&mut self.is_end_framed, true) {
+            put_chunk(b"", &mut self.out);
+        }
+    }
+
+    /// Returns how much the upstream server has not taken, in bytes.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.unsent().len() + self.gathered.len()
+    }
+
+    /// Returns whether the upstream server has to take something.
+    pub(crate) fn has_unsent(&self) -> bool {
+        let must_end = self.forward.is_http2()
+            && self.forward.body == BodyLength::Chunked
+            && self.has_body_ended
+            && !self.is_end_framed;
+        self.unsent_bytes() > 0 || must_end
+    }
+
+    /// Returns how many bytes of content the client has sent since the last call.
+    pub(crate) fn take_received_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.received_bytes)
     }
 
     /// Returns whether the client is to send more.
@@ -131,7 +201,7 @@ impl Exchange {
         self.taken += count;
         self.has_sent |= count > 0;
         if self.taken == self.out.len() && !self.is_repeatable() {
-            (self.out, self.taken) = (Vec::new(), 0);
+            (self.out, self.taken, self.is_begun) = (Vec::new(), 0, true);
         }
     }
 
@@ -148,7 +218,7 @@ impl Exchange {
 
     /// Returns whether the request may be sent again, and all of it is still here.
     pub(crate) fn is_repeatable(&self) -> bool {
-        !self.has_body && self.has_body_ended && self.reply.is_none() && self.forward.is_idempotent()
+        !self.is_begun && !self.has_body && self.has_body_ended && self.reply.is_none() && self.forward.is_idempotent()
     }
 
     /// Returns whether nothing went either way.
@@ -203,7 +273,8 @@ impl Exchange {
 
     /// Returns the memory that this takes, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let buffers = self.head.capacity() + self.out.capacity() + self.input.capacity();
+        let requests = self.head.capacity() + self.out.capacity() + self.gathered.capacity();
+        let buffers = requests + self.input.capacity();
         size_of::<Self>() + size_of::<Forward>() + buffers + self.forward.cors_lines.capacity()
     }
 
@@ -261,7 +332,7 @@ impl Exchange {
         if self.interim_count > MOST_INTERIM {
             return Err(Step::Broken);
         }
-        if self.forward.is_old { Ok(()) } else { write_interim(head, response, out).map_err(|_| Step::Broken) }
+        if self.forward.is_old() { Ok(()) } else { write_interim(head, response, out).map_err(|_| Step::Broken) }
     }
 
     fn advance_body(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Step {
@@ -296,7 +367,7 @@ impl Exchange {
             put_chunk(b"", out);
         }
         // What nobody has asked for would be taken for the next response.
-        let is_reusable = reply.is_reusable && at == bytes.len() && self.has_body_ended && self.unsent().is_empty();
+        let is_reusable = reply.is_reusable && at == bytes.len() && self.has_body_ended && !self.has_unsent();
         Step::Done(is_reusable)
     }
 

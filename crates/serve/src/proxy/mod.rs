@@ -16,7 +16,7 @@ mod request;
 mod response;
 
 pub(crate) use exchange::{Exchange, Step};
-pub(crate) use pool::{Connection, Upstreams};
+pub(crate) use pool::{Connection, Owner, Upstreams};
 pub(crate) use request::{Asking, Forward};
 
 /// Fields that are for one connection only (RFC 9110 section 7.6.1), in lower case.

@@ -3,16 +3,34 @@
 use crate::rules::Upstream;
 use std::sync::Arc;
 
+/// Whose request a connection to an upstream server has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// The number of the client's connection.
+    pub(crate) number: u32,
+    /// The stream of HTTP/2; 0 in a connection of HTTP/1.1.
+    pub(crate) stream: u32,
+}
+
+impl Owner {
+    /// A client that speaks HTTP/1.1.
+    pub(crate) const fn of(number: u32) -> Self {
+        Self { number, stream: 0 }
+    }
+}
+
 /// A connection to an upstream server.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) upstream: Arc<Upstream>,
-    /// The client whose request it has; `None` if it is kept for the next one.
-    pub(crate) client: Option<u32>,
+    /// Whose request it has; `None` if it is kept for the next one.
+    pub(crate) owner: Option<Owner>,
     /// Whether it is being established.
     pub(crate) is_connecting: bool,
     /// Whether it has had a request before this one.
     pub(crate) is_reused: bool,
+    /// When its deadline passes, in milliseconds of the transport's clock.
+    pub(crate) due_ms: u32,
 }
 
 /// The connections of a worker, by their numbers in the table of connections.
@@ -38,22 +56,24 @@ impl Upstreams {
 
     pub(crate) fn remove(&mut self, number: u32) -> Option<Box<Connection>> {
         let connection = self.connections.get_mut(number as usize)?.take()?;
-        if connection.client.is_none() {
+        if connection.owner.is_none() {
             self.idle.retain(|idle| *idle != number);
         }
         Some(connection)
     }
 
-    /// Takes the connection to an upstream server that was kept last, for a client.
-    pub(crate) fn take_idle(&mut self, upstream: &Upstream, client: u32) -> Option<u32> {
+    /// Takes the connection to an upstream server that was kept last, for a client. One to another address, which the
+    /// server's name had before, is not taken.
+    pub(crate) fn take_idle(&mut self, upstream: &Upstream, owner: Owner) -> Option<u32> {
         let connections = &mut self.connections;
         let is_to = |number: &u32| {
-            connections.get(*number as usize).and_then(Option::as_ref).is_some_and(|own| *own.upstream == *upstream)
+            let own = connections.get(*number as usize).and_then(Option::as_ref);
+            own.is_some_and(|own| own.upstream.is_at_same_place(upstream))
         };
         let at = self.idle.iter().rposition(is_to)?;
         let number = self.idle.remove(at);
         let connection = self.get(number)?;
-        (connection.client, connection.is_reused) = (Some(client), true);
+        (connection.owner, connection.is_reused) = (Some(owner), true);
         Some(number)
     }
 
@@ -61,13 +81,14 @@ impl Upstreams {
     pub(crate) fn keep(&mut self, number: u32, most: usize) -> bool {
         let Some(upstream) = self.get(number).map(|connection| connection.upstream.clone()) else { return false };
         let is_same = |idle: &&u32| {
-            self.connections.get(**idle as usize).and_then(Option::as_ref).is_some_and(|own| own.upstream == upstream)
+            let own = self.connections.get(**idle as usize).and_then(Option::as_ref);
+            own.is_some_and(|own| own.upstream.is_at_same_place(&upstream))
         };
         if self.idle.iter().filter(is_same).count() >= most {
             return false;
         }
         if let Some(connection) = self.get(number) {
-            connection.client = None;
+            connection.owner = None;
         }
         self.idle.push(number);
         true

@@ -4,14 +4,16 @@ use super::{is_of_connection, line, options, put};
 use crate::rules::{Networks, Policy, Proxy, is_alike};
 use crate::site::Client;
 use landau_wire::http::head::write_decimal;
-use landau_wire::http::{BodyLength, Field, Method, Request, Version};
+use landau_wire::http::{BodyLength, Field, Limits, Method, Parsed, Request, Version, request};
+use landau_wire::http2;
 use std::sync::Arc;
 
 /// Fields of the client's request that say who asks. Clients that are no trusted proxies could invent them.
 const IDENTITY: [&str; 5] = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-IP", "Forwarded"];
 
-/// What the server calls itself in `Via`.
+/// What the server calls itself in `Via`, behind the version of the request.
 const VIA: &[u8] = b"1.1 landau";
+const VIA_HTTP2: &[u8] = b"2.0 landau";
 
 /// A request that is passed on.
 #[derive(Debug)]
@@ -23,8 +25,8 @@ pub(crate) struct Forward {
     /// The length of the client's head.
     pub(crate) head_bytes: usize,
     pub(crate) method: Method,
-    /// Whether the client speaks HTTP/1.0, which has no chunks and no interim responses.
-    pub(crate) is_old: bool,
+    /// What the client speaks.
+    version: Version,
     /// Whether the client's connection ends after the response, as far as the request says.
     pub(crate) close: bool,
     /// Whether the client asks for another protocol.
@@ -78,12 +80,33 @@ impl Forward {
             client: asking.client,
             head_bytes: request.head_bytes(),
             method: request.method(),
-            is_old: request.version() == Version::Http10,
+            version: request.version(),
             close,
             is_upgrade,
             body: request.body(),
             head,
             cors_lines,
+        }
+    }
+
+    /// Returns whether the client speaks HTTP/1.0, which has no chunks and no interim responses.
+    pub(crate) fn is_old(&self) -> bool {
+        self.version == Version::Http10
+    }
+
+    /// Returns whether it speaks HTTP/2, whose frames say where content ends.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.version == Version::Http2
+    }
+
+    /// Reads the client's head again, which was complete and valid before.
+    pub(crate) fn parse<'a>(&self, head: &'a [u8], limits: &Limits) -> Option<Request<'a>> {
+        if self.is_http2() {
+            return http2::request::parse(head, limits).ok();
+        }
+        match request::parse(head, limits) {
+            Ok(Parsed::Complete { request, .. }) => Some(request),
+            _ => None,
         }
     }
 
@@ -123,7 +146,7 @@ fn write_fields(request: &Request<'_>, proxy: &Proxy, asking: Asking<'_>, head: 
             line(name, value, head);
         }
     }
-    via.extend_from_slice(VIA);
+    via.extend_from_slice(if request.version() == Version::Http2 { VIA_HTTP2 } else { VIA });
     let own = |name: &str, value: &[u8], head: &mut Vec<u8>| {
         if !proxy.removes(name.as_bytes()) {
             put(name, value, head);
@@ -148,8 +171,8 @@ fn write_fields(request: &Request<'_>, proxy: &Proxy, asking: Asking<'_>, head: 
 /// Returns whether a field of the client's request is not passed on: it is for one connection only, or written anew.
 fn is_left_out(name: &[u8], request: &Request<'_>, is_trusted: bool) -> bool {
     let is_identity = IDENTITY.iter().any(|own| is_alike(own.as_bytes(), name));
-    // From a trusted proxy, the others stay as they are.
-    let is_rewritten = is_identity && (!is_trusted || is_alike(b"X-Forwarded-For", name));
+    // From a trusted proxy, the others stay as they are; but it may have left those with `_` to its own clients.
+    let is_rewritten = is_identity && (!is_trusted || is_alike(b"X-Forwarded-For", name) || name.contains(&b'_'));
     // A client of HTTP/1.0 does not wait for an interim response.
     let is_meaningless = request.version() == Version::Http10 && name.eq_ignore_ascii_case(b"Expect");
     is_rewritten

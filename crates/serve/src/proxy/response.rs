@@ -18,6 +18,8 @@ pub(crate) enum Framing {
     /// By its length, or there is none.
     Length,
     Chunked,
+    /// By the frames of HTTP/2.
+    Frames,
     /// By the end of the connection.
     Close,
     /// The connection has become one of another protocol.
@@ -154,8 +156,9 @@ pub(super) fn write_head(
             put("Connection", b"Upgrade", out);
             put("Upgrade", b"websocket", out);
         }
+        _ if forward.is_http2() => {}
         _ if close => put("Connection", b"close", out),
-        _ if forward.is_old => put("Connection", b"keep-alive", out),
+        _ if forward.is_old() => put("Connection", b"keep-alive", out),
         _ => {}
     }
     out.extend_from_slice(&policy.lines);
@@ -183,7 +186,8 @@ fn framing(facts: &Facts<'_>, response: &Response, forward: &Forward, body: &Bod
     }
     Ok(match body {
         Body::Bytes(_) => Framing::Length,
-        _ if forward.is_old => Framing::Close,
+        _ if forward.is_http2() => Framing::Frames,
+        _ if forward.is_old() => Framing::Close,
         _ => Framing::Chunked,
     })
 }
@@ -200,7 +204,7 @@ fn write_framing(response: &Response, forward: &Forward, framing: Framing, out: 
                 out.extend_from_slice(b"\r\n");
             }
         }
-        Framing::Length | Framing::Close | Framing::Tunnel => {}
+        Framing::Length | Framing::Frames | Framing::Close | Framing::Tunnel => {}
     }
 }
 

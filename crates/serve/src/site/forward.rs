@@ -7,7 +7,7 @@ use crate::log::Asked;
 use crate::proxy::{Asking, Forward};
 use crate::rules::Policy;
 use crate::send_buffers::SendBuffers;
-use landau_wire::http::{Form, Limits, Method, Parsed, Request, Status, date, request, target};
+use landau_wire::http::{Form, Limits, Method, Request, Status, date, target};
 
 impl Site {
     /// Returns whether the rules pass a request on, whatever its method. A preflight is answered here if the rules say
@@ -50,8 +50,7 @@ impl Site {
         (status, close): (Status, bool),
         send_buffers: &mut SendBuffers,
     ) {
-        // It was complete and valid before.
-        let Ok(Parsed::Complete { request, .. }) = request::parse(head, limits) else { return };
+        let Some(request) = forward.parse(head, limits) else { return };
         let (policy, close) = (&forward.policy, close || forward.close || self.closing);
         let page = self.error_page(status, policy, &request);
         let failure = RuledFailure { status, page: page.as_deref().filter(|page| !page.is_forward()), realm: None };
@@ -70,7 +69,7 @@ impl Site {
     ) {
         self.count(status);
         if let Some(log) = &mut self.log
-            && let Ok(Parsed::Complete { request, .. }) = request::parse(head, limits)
+            && let Some(request) = forward.parse(head, limits)
         {
             log.peer = forward.client.peer;
             log.line(Asked::Request(&request), status, content);

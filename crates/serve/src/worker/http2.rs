@@ -3,7 +3,7 @@
 //! What was received is handled until a buffer of responses is full or nothing is left; the buffer leaves in one call,
 //! and so on. What the socket does not take is kept, and nothing more is read until it has left.
 
-use super::{SCRATCH_BYTES, Worker};
+use super::Worker;
 use crate::config::SLOWEST_BYTES;
 use crate::connection::State;
 use crate::http2::{Desk, Session, Timer};
@@ -27,7 +27,7 @@ enum Pause {
 }
 
 impl<T: Transport> Worker<T> {
-    fn desk(&mut self, number: u32) -> Desk<'_> {
+    pub(super) fn desk(&mut self, number: u32) -> Desk<'_> {
         Desk {
             site: &mut self.site,
             limits: &self.config.limits,
@@ -40,7 +40,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    fn take_session(&mut self, number: u32) -> Option<Box<Session>> {
+    pub(super) fn take_session(&mut self, number: u32) -> Option<Box<Session>> {
         self.table.get(number)?.active.as_mut()?.http2.take()
     }
 
@@ -105,20 +105,7 @@ impl<T: Transport> Worker<T> {
             return self.advance_http2(number, session);
         }
         self.put_session(number, session);
-        let Some(connection) = self.table.get(number) else { return };
-        let Some(fd) = connection.fd.as_ref() else { return };
-        let mut count = match self.transport.receive(number, fd, &mut self.scratch[..SCRATCH_BYTES]) {
-            Ok(Some(count)) if count > 0 => count,
-            Ok(None) => return,
-            _ => return self.close(number),
-        };
-        if connection.is_tls {
-            match self.decrypt(number, count) {
-                Some(plain) => count = plain,
-                None => return,
-            }
-        }
-        self.receive_http2(number, count);
+        self.receive(number);
     }
 
     /// Handles what is in the scratch buffer.
@@ -173,14 +160,16 @@ impl<T: Transport> Worker<T> {
 
     /// Sends what is to be sent, and does what can be done after it, until there is nothing, the socket is full, or
     /// others have their turn.
-    fn advance_http2(&mut self, number: u32, mut session: Box<Session>) {
+    pub(super) fn advance_http2(&mut self, number: u32, mut session: Box<Session>) {
         let mut turn = 0;
         let pause = loop {
+            self.serve_streams(number, &mut session);
             if session.unsent.is_empty() && !session.is_blocked {
                 if self.site.closing {
                     session.go_away(&mut self.http2.out);
                 }
                 session.fill(&mut self.desk(number));
+                self.serve_streams(number, &mut session);
                 if self.http2.out.is_empty() {
                     break Pause::Nothing;
                 }
@@ -280,19 +269,23 @@ impl<T: Transport> Worker<T> {
             return;
         }
         let timeouts = &self.config.timeouts;
-        match (timer, began_ms) {
-            (Timer::Idle(_), _) => {
-                if let Some(fd) = self.table.fd(number) {
-                    self.transport.set_idle_deadline(number, fd, timeouts.idle);
-                }
-            }
+        let time = match (timer, began_ms) {
+            (Timer::Idle(_), _) => timeouts.idle,
             (Timer::Head, Some(began_ms)) => {
                 let passed = Duration::from_millis(u64::from(now_ms.wrapping_sub(began_ms)));
                 // A deadline of nothing would be none.
-                let left = timeouts.head.saturating_sub(passed).max(Duration::from_millis(1));
-                self.set_deadline(number, left);
+                timeouts.head.saturating_sub(passed).max(Duration::from_millis(1))
             }
-            _ => self.set_deadline(number, timeouts.send),
+            _ => timeouts.send,
+        };
+        session.due_ms = now_ms.wrapping_add(u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
+        match timer {
+            Timer::Idle(_) => {
+                if let Some(fd) = self.table.fd(number) {
+                    self.transport.set_idle_deadline(number, fd, time);
+                }
+            }
+            _ => self.set_deadline(number, time),
         }
     }
 
@@ -301,6 +294,12 @@ impl<T: Transport> Worker<T> {
     pub(super) fn expire_http2(&mut self, number: u32) {
         let now_ms = self.transport.now_ms();
         let Some(mut session) = self.take_session(number) else { return self.close(number) };
+        if (1..u32::MAX / 2).contains(&session.due_ms.wrapping_sub(now_ms)) {
+            // It was reported in the same wait as what has set another one since, such as the end of a stream.
+            session.timer = Timer::Passed;
+            self.set_http2_deadline(number, &mut session);
+            return self.put_session(number, session);
+        }
         let head_ms = self.config.timeouts.head.as_millis();
         let passed_ms = session.began_ms(now_ms).map(|began| now_ms.wrapping_sub(began));
         let is_late = passed_ms.is_some_and(|passed| u128::from(passed) >= head_ms);

@@ -10,7 +10,9 @@ mod delivery;
 mod http2;
 mod preface;
 mod relay;
+mod streams;
 mod tls;
+mod upstream;
 
 use crate::admission::Admission;
 use crate::config::{Accepting, Config};
@@ -393,6 +395,7 @@ impl<T: Transport> Worker<T> {
         match self.table.get(number) {
             Some(Connection { state: State::Upstream, .. }) => return self.lose_upstream(number),
             Some(Connection { active: Some(active), .. }) if active.exchange().is_some() => self.abandon(number),
+            Some(Connection { active: Some(active), .. }) if active.http2.is_some() => self.abandon_streams(number),
             _ => {}
         }
         if self.table.get(number).is_some_and(|connection| connection.is_tls) {
@@ -400,9 +403,6 @@ impl<T: Transport> Worker<T> {
         }
         if let Some(serial) = self.table.get(number).and_then(Connection::pending_fetch) {
             self.fetcher.cancel(serial);
-        }
-        if let Some(session) = self.table.get(number).and_then(Connection::http2) {
-            session.cancel_fetches(&self.fetcher);
         }
         let Some((fd, peer)) = self.table.remove(number) else { return };
         self.admission.leave(peer);

@@ -12,24 +12,29 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// The most that a client of these tests lets the server send at once, by default.
-const WINDOW: u32 = 1 << 30;
+pub(crate) const WINDOW: u32 = 1 << 30;
+
+/// The windows of the server.
+pub(crate) const OWN_WINDOW: i64 = 65_535;
 
 /// A response, or what is there of it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Response {
-    fields: Vec<(String, String)>,
+    pub(crate) fields: Vec<(String, String)>,
+    /// The statuses of interim responses before it.
+    pub(crate) interim: Vec<String>,
     pub(crate) body: Vec<u8>,
-    is_whole: bool,
-    reset: Option<Code>,
+    pub(crate) is_whole: bool,
+    pub(crate) reset: Option<Code>,
 }
 
 impl Response {
-    fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(own, _)| own == name).map(|(_, value)| &value[..])
     }
 
     #[track_caller]
-    fn status(&self) -> &str {
+    pub(crate) fn status(&self) -> &str {
         self.field(":status").unwrap_or_else(|| panic!("no response: {self:?}"))
     }
 }
@@ -40,20 +45,22 @@ pub(crate) struct H2<S> {
     unread: Vec<u8>,
     encoder: Encoder,
     decoder: Decoder,
-    responses: BTreeMap<u32, Response>,
+    pub(crate) responses: BTreeMap<u32, Response>,
+    /// How much may be sent, on each stream, and on the connection (0).
+    windows: BTreeMap<u32, i64>,
     /// The order in which content arrived, by stream.
-    order: Vec<u32>,
+    pub(crate) order: Vec<u32>,
     /// The last frame GOAWAY.
-    end: Option<(u32, Code)>,
+    pub(crate) end: Option<(u32, Code)>,
     pongs: u32,
 }
 
 impl H2<TcpStream> {
-    fn to(site: &Site) -> Self {
+    pub(crate) fn to(site: &Site) -> Self {
         Self::with(site, &[(Setting::InitialWindowSize, WINDOW)], WINDOW)
     }
 
-    fn with(site: &Site, settings: &[(Setting, u32)], window: u32) -> Self {
+    pub(crate) fn with(site: &Site, settings: &[(Setting, u32)], window: u32) -> Self {
         let stream = TcpStream::connect(site.address).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
         stream.set_write_timeout(Some(LONG)).unwrap();
@@ -70,6 +77,7 @@ impl<S: Read + Write> H2<S> {
             encoder: Encoder::new(),
             decoder: Decoder::new(4096),
             responses: BTreeMap::new(),
+            windows: BTreeMap::new(),
             order: Vec::new(),
             end: None,
             pongs: 0,
@@ -94,7 +102,7 @@ impl<S: Read + Write> H2<S> {
         self.send(&out);
     }
 
-    fn headers(&mut self, id: u32, fields: &[(&str, &str)], is_end: bool, out: &mut Vec<u8>) {
+    pub(crate) fn headers(&mut self, id: u32, fields: &[(&str, &str)], is_end: bool, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; HEADER_BYTES]);
         self.encoder.begin(out);
@@ -104,7 +112,7 @@ impl<S: Read + Write> H2<S> {
         frame::finish_headers(start, id, is_end, out);
     }
 
-    fn ask(&mut self, id: u32, method: &str, path: &str, fields: &[(&str, &str)], is_end: bool) {
+    pub(crate) fn ask(&mut self, id: u32, method: &str, path: &str, fields: &[(&str, &str)], is_end: bool) {
         let own = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "x")];
         let mut out = Vec::new();
         self.headers(id, &[&own, fields].concat(), is_end, &mut out);
@@ -115,15 +123,47 @@ impl<S: Read + Write> H2<S> {
         self.ask(id, "GET", path, &[], true);
     }
 
-    fn data(&mut self, id: u32, content: &[u8], is_end: bool) {
+    pub(crate) fn data(&mut self, id: u32, content: &[u8], is_end: bool) {
+        for id in [0, id] {
+            *self.windows.entry(id).or_insert(OWN_WINDOW) -= i64::try_from(content.len()).unwrap();
+        }
         let flags = if is_end { frame::END_STREAM } else { 0 };
         let header = Header::new(Kind::Data, flags, id, content.len()).bytes();
         self.send(&[&header, content].concat());
     }
 
+    /// How much of a stream's window is left, or of the connection's (0).
+    pub(crate) fn sendable(&self, id: u32) -> usize {
+        let window = |id| *self.windows.get(&id).unwrap_or(&OWN_WINDOW);
+        window(0).min(window(id)).try_into().unwrap()
+    }
+
+    /// Sends content as the windows allow, until all is sent or the response has ended; returns how much was sent.
+    #[track_caller]
+    pub(crate) fn upload(&mut self, id: u32, content: &[u8], is_end: bool) -> usize {
+        let mut at = 0;
+        while at < content.len() || is_end {
+            let part = &content[at..content.len().min(at + self.sendable(id).min(16_384))];
+            if part.is_empty() && at < content.len() {
+                if self.responses.get(&id).is_some_and(|response| response.is_whole || response.reset.is_some()) {
+                    break;
+                }
+                assert!(self.receive(), "the connection has ended: {:?}", self.end);
+                continue;
+            }
+            at += part.len();
+            let is_last = is_end && at == content.len();
+            self.data(id, part, is_last);
+            if is_last {
+                break;
+            }
+        }
+        at
+    }
+
     /// Receives a frame; false at the end of the connection.
     #[track_caller]
-    fn receive(&mut self) -> bool {
+    pub(crate) fn receive(&mut self) -> bool {
         loop {
             if let Some(header) = Header::parse(&self.unread)
                 && let Some(payload) = self.unread.get(HEADER_BYTES..HEADER_BYTES + header.length)
@@ -154,6 +194,11 @@ impl<S: Read + Write> H2<S> {
                     .decode(block, &mut Vec::new(), |name, value| fields.push((text(name), text(value))))
                     .unwrap();
                 response.is_whole = is_end;
+                if response.status().starts_with('1') {
+                    let status = response.status().to_owned();
+                    response.interim.push(status);
+                    response.fields.clear();
+                }
             }
             Frame::Data { content, is_end } => {
                 assert!(!response.is_whole && response.reset.is_none(), "content behind the end");
@@ -167,7 +212,10 @@ impl<S: Read + Write> H2<S> {
                 assert_eq!(&bytes, b"question");
                 self.pongs += 1;
             }
-            Frame::Settings(_) | Frame::SettingsAck | Frame::WindowUpdate(_) => {}
+            Frame::WindowUpdate(increment) => {
+                *self.windows.entry(header.stream).or_insert(OWN_WINDOW) += i64::from(increment);
+            }
+            Frame::Settings(_) | Frame::SettingsAck => {}
             other => panic!("{other:?}"),
         }
     }
@@ -188,7 +236,7 @@ impl<S: Read + Write> H2<S> {
     /// Waits until the server has done everything that was asked for. It may answer a PING before it sends content for
     /// which the frames before the PING made room, hence two.
     #[track_caller]
-    fn ping(&mut self) {
+    pub(crate) fn ping(&mut self) {
         for count in [self.pongs, self.pongs + 1] {
             self.write(|out| {
                 out.extend_from_slice(&Header::new(Kind::Ping, 0, 0, 8).bytes());
@@ -209,7 +257,7 @@ impl<S: Read + Write> H2<S> {
 }
 
 /// A server of both kinds.
-fn sites(files: &[(&str, &[u8])], change: impl Fn(&mut Config)) -> Vec<Site> {
+pub(crate) fn sites(files: &[(&str, &[u8])], change: impl Fn(&mut Config)) -> Vec<Site> {
     let one = |kind| {
         Site::new(files, |config| {
             config.accepting = kind;
@@ -606,21 +654,61 @@ fn the_preface_decides() {
 
 /// Guards against files that are sent for a path whose requests belong to an upstream server.
 #[test]
-fn requests_for_upstream_servers_are_refused() {
-    let rules = "[[rule]]\npath = '/api/'\nproxy = 'http://127.0.0.1:9'\n";
+fn files_are_not_sent_for_an_upstream_server() {
+    let rules = "[[rule]]\npath = '/api/'\nproxy = 'unix:/nowhere/app.sock'\n";
     for site in sites(&[("api/file", b"secret"), ("file", b"file")], |config| set_rules(config, rules)) {
         let mut client = H2::to(&site);
         client.get(1, "/api/file");
         client.get(3, "/file");
         client.ask(5, "POST", "/api/file", &[("content-length", "100000")], false);
-        client.ask(7, "GET", "/%61pi/./file", &[], true);
+        client.get(7, "/%61pi/./file");
         for id in [1, 5, 7] {
             let response = client.response(id);
-            assert_eq!((response.reset, &response.body[..]), (Some(Code::HTTP_1_1_REQUIRED), &b""[..]), "{id}");
+            assert_eq!((response.status(), &response.body[..]), ("502", &b"502 Bad Gateway\n"[..]), "{id}");
         }
         assert_eq!(client.response(3).body, b"file");
         drop(client);
-        assert_eq!(site.end().upstream_connections, 0);
+        assert_eq!(site.end().upstream_errors, 3);
+    }
+}
+
+/// They were errors of the protocol, and an upload that was refused ended its connection.
+#[test]
+fn what_was_on_its_way_to_a_stream_that_was_reset_is_ignored() {
+    for site in sites(&[("small", b"small")], |_| {}) {
+        let mut client = H2::to(&site);
+        client.ask(1, "POST", "/small", &[("content-length", "100000")], false);
+        let refused = client.response(1);
+        assert_eq!((refused.status(), refused.is_whole), ("413", true));
+        client.ping();
+        assert_eq!(client.responses[&1].reset, Some(Code::NO_ERROR));
+        // It does not know that yet. All of it counts: the window of the connection is opened again.
+        for _ in 0..6 {
+            client.data(1, &[b'x'; 15_000], false);
+        }
+        client.ping();
+        assert_eq!((client.responses[&1].reset, client.end), (Some(Code::NO_ERROR), None));
+        assert!(client.windows[&0] >= 32 << 10, "{:?}", client.windows);
+        // Nor does it with a trailer, whose fields are for the table of both.
+        let mut out = Vec::new();
+        client.headers(1, &[("x-trailer", "value")], true, &mut out);
+        client.send(&out);
+        client.ask(3, "GET", "/small", &[("x-trailer", "value")], true);
+        assert_eq!(client.response(3).body, b"small");
+        // That was its end.
+        client.data(1, b"x", false);
+        client.ping();
+        assert_eq!(client.responses[&1].reset, Some(Code::STREAM_CLOSED));
+        // A malformed request is reset at once.
+        client.ask(5, "GET", "/small", &[("connection", "close")], false);
+        assert_eq!(client.response(5).reset, Some(Code::PROTOCOL_ERROR));
+        client.responses.remove(&5);
+        client.data(5, b"x", false);
+        client.data(5, b"x", true);
+        client.ping();
+        assert!(!client.responses.contains_key(&5), "it was reset again");
+        drop(client);
+        assert_eq!(site.end().http2_failed, 0);
     }
 }
 

@@ -9,6 +9,8 @@ mod escape;
 mod files;
 mod hostile;
 mod http2;
+mod http2_hostile;
+mod http2_upstream;
 mod log;
 mod many;
 mod memory;

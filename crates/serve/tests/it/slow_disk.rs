@@ -1,6 +1,6 @@
 //! A disk that does not answer: a file system of this process (FUSE) that holds requests back until the test says so.
 
-use crate::support::{Client, Site, kinds, until};
+use crate::support::{Client, Site, kinds, set_rules, until};
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, Request,
@@ -156,9 +156,13 @@ fn a_slow_disk_delays_only_those_who_wait_for_it() {
         };
         let site = Site::new(&[], |config| {
             (config.root, config.accepting, config.cache_for) = (root, kind, Duration::ZERO);
+            set_rules(config, "[[rule]]\npath = '/unknown/x/'\nproxy = 'unix:/nowhere/app.sock'\n");
         });
         let _release = Release(disk.clone());
         assert_eq!(site.get("/fast", "").body, b"fast", "{kind:?}");
+        // What is passed on is looked up nowhere, and no listing is made.
+        assert_eq!(site.get("/unknown/x/?sort=size", "").status, 502, "{kind:?}");
+        assert_eq!(disk.held_count(), 0, "{kind:?}");
         let names = ["unknown", "unread", "unknown"];
         let mut waiting = names.map(|name| ask(&site, name));
         until(format!("{kind:?}: nobody waits"), || disk.held_count() == 2);

@@ -93,6 +93,11 @@ impl Site {
         self.server.as_ref().unwrap()
     }
 
+    /// Whether its workers have rings.
+    pub(crate) fn is_ring(&self) -> bool {
+        self.kind.starts_with("Multishot")
+    }
+
     pub(crate) fn connect(&self) -> Client {
         Client::new(TcpStream::connect(self.address).unwrap())
     }

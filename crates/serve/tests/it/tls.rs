@@ -2,6 +2,7 @@
 
 use crate::http2::H2;
 use crate::support::{LONG, Site, kinds, set_rules, uninterrupted, until};
+use crate::upstream;
 use landau_serve::{Accepting, Config, Listen, Server, TlsFiles};
 use landau_wire::http2::Code;
 use landau_wire::http2::frame;
@@ -354,21 +355,36 @@ fn http2_is_agreed_on_by_alpn() {
     }
 }
 
-/// Requests of HTTP/2 are not passed on, so a server that passes requests on offers HTTP/1.1 alone.
+/// A server that passes requests on offered HTTP/1.1 alone: those of HTTP/2 were not passed on.
 #[test]
-fn http2_is_not_offered_before_upstream_servers() {
+fn requests_of_http2_are_passed_on_over_tls() {
     for kind in kinds() {
-        let rules = "[[rule]]\npath = '/api/'\nproxy = 'http://127.0.0.1:9'\n";
-        let site = site(kind, b"", |config| set_rules(config, rules));
+        let upstream = upstream::echoes(1);
+        let site = site(kind, b"", |config| set_rules(config, &upstream.rule()));
         let mut config = Arc::unwrap_or_clone(client(&rustls::version::TLS13));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let mut stream = connect(site.address, &Arc::new(config), "one.example");
         while stream.conn.is_handshaking() {
             stream.conn.complete_io(&mut stream.sock).unwrap();
         }
-        assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
-        drop(stream);
-        assert_eq!(site.end().http2_connections, 0);
+        assert_eq!(stream.conn.alpn_protocol(), Some(&b"h2"[..]));
+        let mut client = H2::over(stream, &[], 0);
+        let body = "b".repeat(200_000);
+        for id in [1, 3] {
+            client.ask(id, "POST", "/api/x", &[("content-length", "200000")], false);
+            client.write(|out| {
+                frame::write_window_update(id, 1 << 20, out);
+                frame::write_window_update(0, 1 << 20, out);
+            });
+            client.upload(id, body.as_bytes(), true);
+            let got = String::from_utf8(client.response(id).body).unwrap();
+            assert!(got.starts_with("POST /api/x HTTP/1.1\r\nHost: x\r\n") && got.ends_with(&body), "{}", &got[..99]);
+            assert!(got.contains("X-Forwarded-Proto: https\r\n"));
+        }
+        drop(client);
+        let totals = site.end();
+        assert_eq!((totals.http2_connections, totals.upstream_connections, totals.upstream_errors), (1, 1, 0));
+        upstream.end();
     }
 }
 

@@ -12,14 +12,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// An upstream server: what it does with each connection, one after another.
-struct Upstream {
-    address: SocketAddr,
+pub(crate) struct Upstream {
+    pub(crate) address: SocketAddr,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Upstream {
     /// Serves so many connections by a function, each in a thread of its own, which gets the connection's number.
-    fn new(count: usize, serve: impl Fn(usize, TcpStream) + Send + Sync + Clone + 'static) -> Self {
+    pub(crate) fn new(count: usize, serve: impl Fn(usize, TcpStream) + Send + Sync + Clone + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let thread = std::thread::spawn(move || {
@@ -39,7 +39,7 @@ impl Upstream {
     }
 
     /// One that answers the request on each of so many connections with the same bytes, and ends the connection.
-    fn says(count: usize, bytes: &'static [u8]) -> Self {
+    pub(crate) fn says(count: usize, bytes: &'static [u8]) -> Self {
         Self::new(count, move |_, mut stream| {
             if head(&mut stream).is_some() {
                 // The server may refuse to read on.
@@ -49,17 +49,17 @@ impl Upstream {
     }
 
     /// Waits until it has served its connections.
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         self.thread.take().unwrap().join().unwrap();
     }
 
-    fn rule(&self) -> String {
+    pub(crate) fn rule(&self) -> String {
         format!("[[rule]]\npath = '/api/'\nproxy = 'http://{}'\n", self.address)
     }
 }
 
 /// Reads a head; `None` at the end of the stream.
-fn head(stream: &mut impl Read) -> Option<String> {
+pub(crate) fn head(stream: &mut impl Read) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -72,7 +72,7 @@ fn head(stream: &mut impl Read) -> Option<String> {
 }
 
 /// Waits until the server has ended a connection.
-fn wait_for_end(stream: &mut impl Read) {
+pub(crate) fn wait_for_end(stream: &mut impl Read) {
     match uninterrupted(|| stream.read(&mut [0])) {
         Ok(0) => {}
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
@@ -80,25 +80,27 @@ fn wait_for_end(stream: &mut impl Read) {
     }
 }
 
-fn read_exactly(stream: &mut impl Read, count: usize) -> Vec<u8> {
+pub(crate) fn read_exactly(stream: &mut impl Read, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     stream.read_exact(&mut bytes).unwrap();
     bytes
 }
 
 /// Echoes a request as the content of its response, with what follows the head if it says how much.
-fn echo(stream: &mut (impl Read + Write)) -> bool {
+pub(crate) fn echo(stream: &mut (impl Read + Write)) -> bool {
     let Some(mut text) = head(stream) else { return false };
+    let has_content = !text.starts_with("HEAD ");
     let length = text.lines().find_map(|line| line.strip_prefix("Content-Length: ")).map(str::to_owned);
     if let Some(length) = length {
         text += &String::from_utf8(read_exactly(stream, length.parse().unwrap())).unwrap();
     }
-    let answer = format!("HTTP/1.1 200 Fine\r\nContent-Length: {}\r\nX-A: b\r\n\r\n{text}", text.len());
-    stream.write_all(answer.as_bytes()).unwrap();
+    let answer = format!("HTTP/1.1 200 Fine\r\nContent-Length: {}\r\nX-A: b\r\n\r\n", text.len());
+    let content = if has_content { &text } else { "" };
+    stream.write_all([&answer, content].concat().as_bytes()).unwrap();
     true
 }
 
-fn echoes(count: usize) -> Upstream {
+pub(crate) fn echoes(count: usize) -> Upstream {
     Upstream::new(count, |_, mut stream| while echo(&mut stream) {})
 }
 
@@ -140,11 +142,17 @@ fn a_request_is_written_anew() {
         assert_eq!(String::from_utf8(got.body).unwrap(), expected);
         // The same connection, on both sides; files beside it.
         assert_eq!(ask(&mut client, "GET /file", "\r\n").unwrap().body, b"hello");
-        let again = ask(&mut client, "HEAD /api/x", "\r\n");
-        drop(again);
+        let again = ask(&mut client, "HEAD /api/x", "\r\n").unwrap();
+        let length = "HEAD /api/x HTTP/1.1\r\nHost: x:8080\r\nVia: 1.1 landau\r\nX-Forwarded-For: 127.0.0.1\r\n\
+             X-Forwarded-Proto: http\r\nX-Forwarded-Host: x:8080\r\n\r\n"
+            .len()
+            .to_string();
+        assert_eq!((again.status, again.field("Content-Length")), (200, Some(&length[..])), "{}", again.head);
+        // Nothing is behind its head.
+        assert_eq!(ask(&mut client, "GET /file", "\r\n").unwrap().body, b"hello");
         drop(client);
         let totals = site.end();
-        assert_eq!((totals.upstream_connections, totals.upstream_errors), (1, 0));
+        assert_eq!((totals.upstream_connections, totals.upstream_reuses, totals.upstream_errors), (1, 1, 0));
         upstream.end();
     }
 }
@@ -719,7 +727,7 @@ fn the_other_rules_apply() {
     }
 }
 
-fn bcrypt_of_test() -> String {
+pub(crate) fn bcrypt_of_test() -> String {
     let output = std::process::Command::new("openssl").args(["passwd", "-5", "-salt", "abcdefgh", "test"]).output();
     String::from_utf8(output.unwrap().stdout).unwrap().trim().to_owned()
 }
@@ -761,6 +769,142 @@ fn a_websocket_is_a_tunnel() {
         let h2c =
             "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n";
         assert_eq!(ask(&mut site.connect(), "GET /api/", h2c).unwrap().body, b"no");
+        upstream.end();
+    }
+}
+
+/// A client may send frames before it has read the response, and they stayed here until the connection ended.
+#[test]
+fn what_a_websocket_sends_early_is_passed_on() {
+    for kind in kinds() {
+        let upstream = Upstream::new(1, |_, mut stream| {
+            head(&mut stream).unwrap();
+            stream
+                .write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+                .unwrap();
+            assert_eq!(read_exactly(&mut stream, 9), b"earlylate");
+            stream.write_all(b"both").unwrap();
+        });
+        let site = site(kind, &upstream.rule(), |_| {});
+        let mut client = site.connect();
+        let request = "GET /api/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly";
+        client.send(request.as_bytes());
+        assert_eq!(client.answer().unwrap().status, 101);
+        client.send(b"late");
+        let mut got = Vec::new();
+        while got.len() < 4 {
+            let mut buffer = [0; 9];
+            let count = client.read_some(&mut buffer);
+            assert!(count > 0, "{kind:?}");
+            got.extend_from_slice(&buffer[..count]);
+        }
+        assert_eq!(got, b"both", "{kind:?}");
+        upstream.end();
+    }
+}
+
+/// A byte each time before the deadline kept a connection here and one to the upstream server for ever.
+#[test]
+fn a_client_that_sends_its_body_byte_by_byte_gets_408() {
+    for kind in kinds() {
+        let (seen, is_seen) = mpsc::channel();
+        let seen = Arc::new(Mutex::new(seen));
+        let upstream = Upstream::new(1, move |_, mut stream| {
+            head(&mut stream).unwrap();
+            while let Ok(1) = uninterrupted(|| stream.read(&mut [0])) {
+                let _ = seen.lock().unwrap().send(());
+            }
+        });
+        let clock = ManualClock::default();
+        let site = site(kind, &upstream.rule(), |config| config.clock = Some(clock.clone()));
+        let mut client = site.connect();
+        client.send(b"POST /api/ HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
+        // 4 KiB within 20 seconds are enough.
+        for _ in 0..4 {
+            client.send(&[b'x'; 5000]);
+            (0..5000).for_each(|_| is_seen.recv_timeout(LONG).unwrap());
+            clock.advance(Duration::from_secs(19));
+        }
+        assert_eq!(site.server().totals().heads_late, 0, "{kind:?}");
+        until("it has no deadline", || {
+            client.send(b"x");
+            clock.advance(Duration::from_secs(5));
+            site.server().totals().heads_late == 1
+        });
+        assert_eq!(client.answer().unwrap().status, 408);
+        upstream.end();
+    }
+}
+
+/// The head was not kept, since the body had not ended, and a second connection got the end of the body alone.
+#[test]
+fn what_is_not_here_any_more_is_not_sent_again() {
+    for kind in kinds() {
+        let (seen, is_seen) = mpsc::channel();
+        let seen = Arc::new(Mutex::new(seen));
+        let upstream = Upstream::new(1, move |_, mut stream| {
+            assert!(echo(&mut stream));
+            head(&mut stream).unwrap();
+            seen.lock().unwrap().send(()).unwrap();
+            assert_eq!(read_exactly(&mut stream, 5), b"0\r\n\r\n");
+        });
+        let site = site(kind, &upstream.rule(), |_| {});
+        let mut client = site.connect();
+        assert_eq!(ask(&mut client, "GET /api/", "\r\n").unwrap().status, 200);
+        client.send(b"GET /api/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+        is_seen.recv_timeout(LONG).unwrap();
+        client.send(b"0\r\n\r\n");
+        assert_eq!(client.answer().unwrap().status, 502, "{kind:?}");
+        assert_eq!(site.end().upstream_retries, 0);
+        upstream.end();
+    }
+}
+
+/// The body was discarded before the path belonged to the upstream server, which took the next request for it.
+#[test]
+fn a_request_whose_body_is_gone_is_not_passed_on() {
+    for kind in kinds() {
+        let upstream = echoes(1);
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("serve.toml");
+        std::fs::write(&path, "[[rule]]\npath = '/other/'\n").unwrap();
+        let live = Arc::new(LiveRules::read(&path, &[], |_| Vec::new()).unwrap());
+        let site = Site::new(&[("file", b"hello")], |config| {
+            (config.accepting, config.rules) = (kind, Some(live.clone()));
+        });
+        let mut client = site.connect();
+        client.send(b"POST /api/ HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\n\r\n0123456789");
+        // The server has it when it has answered what was sent later.
+        until("the request does not arrive", || site.server().totals().held_bytes > 0);
+        std::fs::write(&path, upstream.rule()).unwrap();
+        site.server().remote().reload_rules();
+        assert_eq!(site.get("/api/first", "").status, 200);
+        client.send(b"012345678901234567890123456789GET /api/stolen HTTP/1.1\r\nHost: x\r\n\r\n");
+        let got = client.answer().unwrap();
+        assert_eq!((got.status, got.field("Connection")), (503, Some("close")), "{kind:?}");
+        assert!(client.is_ended(), "{kind:?}");
+        drop(client);
+        assert_eq!(site.end().upstream_errors, 0);
+        upstream.end();
+    }
+}
+
+/// What is for the upstream server is decided there: ranges and conditions go both ways as they are.
+#[test]
+fn ranges_and_conditions_are_for_the_upstream_server() {
+    for kind in kinds() {
+        let upstream = Upstream::new(1, |_, mut stream| {
+            let head = head(&mut stream).unwrap();
+            for field in ["Range: bytes=1-2", "If-Range: \"x\"", "If-None-Match: *", "If-Match: \"y\""] {
+                assert!(head.contains(&format!("\r\n{field}\r\n")), "{head}");
+            }
+            let fields = "Content-Range: bytes 1-2/9\r\nETag: \"x\"\r\nAccept-Ranges: bytes\r\nContent-Length: 2";
+            stream.write_all(format!("HTTP/1.1 206 Partial Content\r\n{fields}\r\n\r\nok").as_bytes()).unwrap();
+        });
+        let site = site(kind, &upstream.rule(), |_| {});
+        let fields = "Range: bytes=1-2\r\nIf-Range: \"x\"\r\nIf-None-Match: *\r\nIf-Match: \"y\"\r\n";
+        let got = site.get("/api/file", fields);
+        assert_eq!((got.status, got.field("Content-Range"), &got.body[..]), (206, Some("bytes 1-2/9"), &b"ok"[..]));
         upstream.end();
     }
 }
@@ -906,14 +1050,17 @@ fn trusted_proxies_say_for_whom_they_ask() {
             proxies.add(trusted).unwrap();
             config.forwarded_from = Some(proxies);
         });
+        // A trusted proxy may pass on what its clients have invented, with `_`.
         let fields = "X-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: a.example\r\n\
-             X-Forwarded-For: 5.6.7.8\r\n\r\n";
+             X-Forwarded-For: 5.6.7.8\r\nX_Forwarded_Proto: gopher\r\nx_real_ip: 6.6.6.6\r\n\
+             X-Forwarded_Host: evil\r\nX_Forwarded-For: 6.6.6.6\r\n\r\n";
         let text = String::from_utf8(ask(&mut site.connect(), "GET /api/", fields).unwrap().body).unwrap();
         let field = |name: &str| {
             let values: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(name)).collect();
             values.join(";")
         };
         assert_eq!(field("X-Forwarded-For: "), chain);
+        assert!(!text.contains('_') && !text.contains("6.6.6.6"), "{text}");
         assert_eq!((field("X-Forwarded-Proto: "), field("X-Forwarded-Host: ")), (proto.to_owned(), host.to_owned()));
         site.end();
         upstream.end();

@@ -45,7 +45,7 @@ fuzz_target!(|data: &[u8]| {
             return;
         }
         head.clear();
-        if fields.finish(&mut head).is_err() {
+        if fields.finish(header.flags & 1 != 0, &mut head).is_err() {
             continue;
         }
         let limits = Limits { line_bytes: 64 << 10, head_bytes: 65_535, fields: usize::MAX };

@@ -2,6 +2,9 @@
 //!
 //! The rules of HTTP/2 come first: pseudo-header fields, names in lower case, no fields of a connection. What passes
 //! them cannot break out of a line of the head that is written: a name is a token, and a value has no control bytes.
+//!
+//! What HTTP/2 says otherwise than by fields is written as HTTP/1.1 says it: `:authority` as `Host`, and content whose
+//! length is not promised as chunks. Cookies, which HTTP/2 may split, become one line again (section 8.2.3).
 
 use crate::http::bytes::{self, TOKEN, is_blank};
 use crate::http::{Limits, Parsed, Reject, Request, Status, Version, request};
@@ -36,13 +39,18 @@ impl Pseudo {
 
 /// The fields of a request, as they are decoded. Its buffers are kept for the next one.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 pub struct Fields {
     /// The values of the pseudo-header fields.
     values: Vec<u8>,
     places: [Option<Range<usize>>; 4],
     /// The other fields, as lines.
     lines: Vec<u8>,
+    /// The value of `Cookie`.
+    cookies: Vec<u8>,
     has_line: bool,
+    has_cookie: bool,
+    has_length: bool,
     host: Option<Range<usize>>,
     is_trailer: bool,
     most_bytes: usize,
@@ -55,8 +63,10 @@ impl Fields {
     pub fn begin(&mut self, most_bytes: usize, is_trailer: bool) {
         self.values.clear();
         self.lines.clear();
+        self.cookies.clear();
         self.places = [const { None }; 4];
-        (self.has_line, self.host, self.is_too_large, self.fault) = (false, None, false, None);
+        (self.has_line, self.has_cookie, self.has_length) = (false, false, false);
+        (self.host, self.is_too_large, self.fault) = (None, false, None);
         (self.is_trailer, self.most_bytes) = (is_trailer, most_bytes);
     }
 
@@ -66,7 +76,7 @@ impl Fields {
         if self.fault.is_some() || self.is_too_large {
             return;
         }
-        let size = self.values.len() + self.lines.len() + name.len() + value.len();
+        let size = self.values.len() + self.lines.len() + self.cookies.len() + name.len() + value.len();
         if size > self.most_bytes {
             self.is_too_large = true;
             return;
@@ -114,6 +124,11 @@ impl Fields {
             }
             b"te" if value != b"trailers" => return Err("TE with something else than trailers"),
             b"host" => return self.add_host(value),
+            b"cookie" => {
+                self.add_cookie(value);
+                return Ok(());
+            }
+            b"content-length" => self.has_length = true,
             _ => {}
         }
         self.add_any(name, value);
@@ -126,6 +141,13 @@ impl Fields {
         self.lines.extend_from_slice(b": ");
         self.lines.extend_from_slice(value);
         self.lines.extend_from_slice(b"\r\n");
+    }
+
+    fn add_cookie(&mut self, value: &[u8]) {
+        if std::mem::replace(&mut self.has_cookie, true) {
+            self.cookies.extend_from_slice(b"; ");
+        }
+        self.cookies.extend_from_slice(value);
     }
 
     /// `:authority` goes before `Host`, which must say the same (RFC 9113 section 8.3.1).
@@ -149,8 +171,9 @@ impl Fields {
         self.fault.map_or(Ok(()), |reason| Err(Refusal::Malformed(reason)))
     }
 
-    /// Ends the fields of a request, and appends its head, which [`parse`] reads.
-    pub fn finish(&mut self, head: &mut Vec<u8>) -> Result<(), Refusal> {
+    /// Ends the fields of a request, and appends its head, which [`parse`] reads. `is_end` says that no content
+    /// follows.
+    pub fn finish(&mut self, is_end: bool, head: &mut Vec<u8>) -> Result<(), Refusal> {
         if let Some(reason) = self.fault {
             return Err(Refusal::Malformed(reason));
         }
@@ -176,7 +199,8 @@ impl Fields {
                 None => return malformed("no :path"),
             }
         };
-        head.reserve(method.len() + target.len() + self.lines.len() + authority.map_or(0, <[u8]>::len) + 32);
+        let fields_bytes = self.lines.len() + self.cookies.len() + authority.map_or(0, <[u8]>::len);
+        head.reserve(method.len() + target.len() + fields_bytes + 72);
         head.extend_from_slice(method);
         head.push(b' ');
         head.extend_from_slice(target);
@@ -187,6 +211,15 @@ impl Fields {
             head.extend_from_slice(b"\r\n");
         }
         head.extend_from_slice(&self.lines);
+        if self.has_cookie {
+            head.extend_from_slice(b"cookie: ");
+            head.extend_from_slice(&self.cookies);
+            head.extend_from_slice(b"\r\n");
+        }
+        // The content of CONNECT is that of a tunnel.
+        if !is_end && !self.has_length && method != b"CONNECT" {
+            head.extend_from_slice(b"transfer-encoding: chunked\r\n");
+        }
         head.extend_from_slice(b"\r\n");
         Ok(())
     }
@@ -216,7 +249,7 @@ mod tests {
         for (name, value) in fields {
             all.add(name.as_bytes(), value.as_bytes());
         }
-        all.finish(&mut head)?;
+        all.finish(true, &mut head)?;
         Ok(String::from_utf8(head).unwrap())
     }
 
@@ -242,6 +275,52 @@ mod tests {
         assert_eq!(finished(&without, 1000).unwrap(), "OPTIONS * HTTP/1.1\r\nhost: y\r\n\r\n");
         let connect = [(":method", "CONNECT"), (":authority", "x:1")];
         assert_eq!(finished(&connect, 1000).unwrap(), "CONNECT x:1 HTTP/1.1\r\nhost: x:1\r\n\r\n");
+    }
+
+    fn add_all<'a>(fields: &mut Fields, all: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        for (name, value) in all {
+            fields.add(name.as_bytes(), value.as_bytes());
+        }
+    }
+
+    #[test]
+    fn content_and_cookies_are_said_as_in_http1() {
+        let mut head = Vec::new();
+        let mut fields = Fields::default();
+        for (length, is_end, expected) in [
+            (None, true, ""),
+            (None, false, "transfer-encoding: chunked\r\n"),
+            (Some("0"), false, "content-length: 0\r\n"),
+            (Some("3"), true, "content-length: 3\r\n"),
+        ] {
+            fields.begin(1000, false);
+            let cookies = [("cookie", "a=b"), ("x", "y"), ("cookie", ""), ("cookie", "c=d; e")];
+            let length = length.map(|length| ("content-length", length));
+            let all = GET.into_iter().chain(length).chain(cookies);
+            add_all(&mut fields, all);
+            head.clear();
+            fields.finish(is_end, &mut head).unwrap();
+            let text = str::from_utf8(&head).unwrap();
+            let body = if expected.starts_with("transfer") { ("", expected) } else { (expected, "") };
+            let whole =
+                format!("GET /a?b HTTP/1.1\r\nhost: x:1\r\n{}x: y\r\ncookie: a=b; ; c=d; e\r\n{}\r\n", body.0, body.1);
+            assert_eq!(text, whole);
+            assert!(parse(&head, &Limits::default()).is_ok());
+        }
+        // Many cookies are one field, and count by their bytes.
+        for (count, is_accepted) in [(400, true), (600, false)] {
+            fields.begin(1000, false);
+            add_all(&mut fields, GET.into_iter().chain(std::iter::repeat_n(("cookie", ""), count)));
+            head.clear();
+            assert_eq!(fields.finish(true, &mut head).is_ok(), is_accepted, "{count}");
+            assert!(!is_accepted || parse(&head, &Limits::default()).is_ok(), "{count}");
+        }
+        let connect = [(":method", "CONNECT"), (":authority", "x:1")];
+        fields.begin(1000, false);
+        add_all(&mut fields, connect);
+        head.clear();
+        fields.finish(false, &mut head).unwrap();
+        assert_eq!(head, b"CONNECT x:1 HTTP/1.1\r\nhost: x:1\r\n\r\n");
     }
 
     /// What is malformed ends the stream, and what is only too large is answered.

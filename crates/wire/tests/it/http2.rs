@@ -85,7 +85,7 @@ proptest! {
             fields.add(name, value);
         }
         let mut head = Vec::new();
-        if fields.finish(&mut head).is_ok() {
+        if fields.finish(true, &mut head).is_ok() {
             prop_assert!(head.ends_with(b"\r\n\r\n"));
             if let Ok(request) = request::parse(&head, &Limits::default()) {
                 prop_assert_eq!(request.path(), &path[..]);

@@ -1,0 +1,376 @@
+//! Streams whose requests are passed on to upstream servers: content in both directions, within the windows.
+//!
+//! A session has no connections to upstream servers. It keeps the [`Exchange`] of each stream, notes which streams have
+//! something for their upstream server, and the worker does the rest ([`crate::worker`]). A client may send more only
+//! when its upstream server has taken what it sent before, and an upstream server is read again only when the client
+//! has taken what came before: a stream holds at most a window of content, and what one receive brought.
+
+use super::headers::Origin;
+use super::session::{Desk, Session};
+use super::stream::{Content, Phase};
+use super::{MOST_STREAMS, WINDOW_STEP};
+use crate::proxy::{Exchange, Forward, Step};
+use landau_reactor::{Batch, Interest};
+use landau_wire::http2::frame::{self, HEADER_BYTES};
+use landau_wire::http2::{Code, Fault, INITIAL_WINDOW, response};
+
+const FLOW: Fault = Fault::Stream(Code::FLOW_CONTROL_ERROR, "more than the window");
+
+/// Content that has arrived before the request was passed on: it is not decided yet whether it is.
+#[derive(Debug)]
+pub(super) struct Early {
+    content: Vec<u8>,
+    /// How much more the client may send.
+    window: u32,
+}
+
+impl Early {
+    pub(super) fn new() -> Self {
+        Self { content: Vec::new(), window: INITIAL_WINDOW }
+    }
+
+    /// Takes content whose frame has so many bytes.
+    pub(super) fn take(&mut self, content: &[u8], size: u32) -> Result<(), Fault> {
+        self.window = self.window.checked_sub(size).ok_or(FLOW)?;
+        self.content.extend_from_slice(content);
+        Ok(())
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.content.capacity()
+    }
+}
+
+/// Who has to do something next, so that the request or its response goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// The upstream server has to accept the connection.
+    Connection,
+    /// It has to take what was sent.
+    Taking,
+    /// The client has to send more.
+    Client,
+    /// The upstream server has to send more.
+    Response,
+}
+
+/// A request that was passed on.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    pub(crate) exchange: Box<Exchange>,
+    /// Whether the worker knows of it.
+    pub(crate) is_asked: bool,
+    /// Whether it is in the list of those that may have something for their upstream servers.
+    is_listed: bool,
+    /// Whether the head of the response was sent.
+    has_head: bool,
+    /// Content of the response that the client has not taken.
+    pending: Vec<u8>,
+    taken: usize,
+    /// How much more the client may send.
+    window: u32,
+    /// Whose turn it is, once that has a deadline.
+    pub(crate) turn: Option<Turn>,
+    /// When the client's time began in which it has to send something.
+    pub(crate) turn_began_ms: u32,
+    /// What is reported of the connection to the upstream server.
+    pub(crate) interest: Option<Interest>,
+}
+
+impl Relay {
+    /// Notes that it may have something for its upstream server; returns whether it is to be put into the list.
+    pub(super) fn must_list(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_listed, true)
+    }
+
+    /// Returns the content that the client has not taken.
+    pub(super) fn pending(&self) -> &[u8] {
+        &self.pending[self.taken..]
+    }
+
+    /// Notes that so much of it was sent; returns whether that is all.
+    pub(super) fn sent(&mut self, count: usize) -> bool {
+        self.taken += count;
+        let is_all = self.taken == self.pending.len();
+        if is_all {
+            (self.pending, self.taken) = (Vec::new(), 0);
+        }
+        is_all
+    }
+
+    /// Takes content of the request, whose frame has so many bytes.
+    pub(super) fn take(&mut self, content: &[u8], size: u32, is_end: bool) -> Result<(), Fault> {
+        self.window = self.window.checked_sub(size).ok_or(FLOW)?;
+        let taken = self.exchange.take_content(content, is_end);
+        taken.map_err(|malformed| Fault::Stream(Code::PROTOCOL_ERROR, malformed.0))
+    }
+
+    /// Returns how much content the client has not taken.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.pending().len()
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.exchange.bytes() + self.pending.capacity()
+    }
+}
+
+/// How far a response is.
+#[derive(Debug)]
+pub(crate) enum Passed {
+    /// More is to come.
+    More,
+    /// It is complete; `true` if the upstream server takes another request on the connection.
+    Done(Box<Exchange>, bool),
+    /// It cannot be passed on, or its end is missing.
+    Broken,
+}
+
+/// A stream whose exchange has failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) exchange: Box<Exchange>,
+    origin: Origin,
+    /// Whether the head of the response was sent.
+    pub(crate) has_head: bool,
+}
+
+impl Session {
+    /// Has the worker pass a request on.
+    pub(super) fn begin_relay(
+        &mut self,
+        origin: Origin,
+        forward: Box<Forward>,
+        head: &[u8],
+        early: &Early,
+    ) -> Result<(), Fault> {
+        let relay = Relay {
+            exchange: Box::new(Exchange::new(forward, head.to_vec())),
+            is_asked: false,
+            is_listed: true,
+            has_head: false,
+            pending: Vec::new(),
+            taken: 0,
+            window: early.window,
+            turn: None,
+            turn_began_ms: 0,
+            interest: None,
+        };
+        let mut relay = Box::new(relay);
+        relay.take(&early.content, 0, origin.has_ended)?;
+        self.streams.put(origin.with(Phase::Relaying(relay)));
+        self.work.push(origin.id);
+        Ok(())
+    }
+
+    /// Returns the next stream that may have something for its upstream server.
+    pub(crate) fn next_work(&mut self) -> Option<u32> {
+        let Some(next) = self.work.pop() else {
+            if self.work.capacity() > 0 {
+                // An idle connection owns no buffer for it.
+                self.work = Vec::new();
+            }
+            return None;
+        };
+        if let Some(relay) = self.relay(next) {
+            relay.is_listed = false;
+        }
+        Some(next)
+    }
+
+    /// Notes that a stream may have something for its upstream server.
+    pub(crate) fn note_work(&mut self, stream: u32) {
+        if self.relay(stream).is_some_and(Relay::must_list) {
+            self.work.push(stream);
+        }
+    }
+
+    /// Returns the next exchange that was given up, by the client or by an error of its stream.
+    pub(crate) fn next_abandoned(&mut self) -> Option<Exchange> {
+        let next = self.abandoned.pop();
+        if next.is_none() && self.abandoned.capacity() > 0 {
+            self.abandoned = Vec::new();
+        }
+        next
+    }
+
+    /// Gives up all exchanges.
+    pub(crate) fn abandon_all(&mut self) {
+        for stream in self.streams.take_all() {
+            if let Phase::Relaying(relay) = stream.phase {
+                self.abandoned.push(*relay.exchange);
+            }
+        }
+    }
+
+    /// Returns the request of a stream if it was passed on.
+    pub(crate) fn relay(&mut self, stream: u32) -> Option<&mut Relay> {
+        match &mut self.streams.get(stream)?.phase {
+            Phase::Relaying(relay) => Some(relay),
+            _ => None,
+        }
+    }
+
+    /// Lets the client send as much again as the upstream server has taken.
+    pub(crate) fn open_window(&mut self, id: u32, out: &mut Vec<u8>) {
+        let Some(stream) = self.streams.get(id).filter(|stream| !stream.has_ended) else { return };
+        let Phase::Relaying(relay) = &mut stream.phase else { return };
+        let unsent = u32::try_from(relay.exchange.unsent_bytes()).unwrap_or(u32::MAX);
+        let increment = INITIAL_WINDOW.saturating_sub(unsent).saturating_sub(relay.window);
+        if increment >= WINDOW_STEP {
+            frame::write_window_update(id, increment, out);
+            relay.window += increment;
+        }
+    }
+
+    /// Passes on what an upstream server has sent; `None` if it has ended the connection.
+    pub(crate) fn pass_on(&mut self, desk: &mut Desk<'_>, id: u32, bytes: Option<&[u8]>) -> Passed {
+        let Some(stream) = self.streams.get(id) else { return Passed::Broken };
+        let Phase::Relaying(relay) = &mut stream.phase else { return Passed::Broken };
+        if !relay.has_head {
+            return self.pass_on_heads(desk, id, bytes);
+        }
+        let date = desk.site.date();
+        let step = match bytes {
+            Some(bytes) => relay.exchange.advance(bytes, (&date, false), &mut relay.pending),
+            None => relay.exchange.end(&mut relay.pending),
+        };
+        match step {
+            Step::More => Passed::More,
+            Step::Broken => Passed::Broken,
+            Step::Done(is_reusable) => match self.end_relay(desk, id) {
+                Some(exchange) => Passed::Done(exchange, is_reusable),
+                None => Passed::Broken,
+            },
+        }
+    }
+
+    /// Passes on heads, and the content behind them.
+    fn pass_on_heads(&mut self, desk: &mut Desk<'_>, id: u32, bytes: Option<&[u8]>) -> Passed {
+        let Some(stream) = self.streams.get(id) else { return Passed::Broken };
+        let origin = Origin::of(stream);
+        let Phase::Relaying(relay) = &mut stream.phase else { return Passed::Broken };
+        let date = desk.site.date();
+        desk.send_buffers.clear();
+        let source = &mut desk.send_buffers.bytes;
+        let step = match bytes {
+            Some(bytes) => relay.exchange.advance(bytes, (&date, false), source),
+            None => relay.exchange.end(source),
+        };
+        if step == Step::Broken {
+            return Passed::Broken;
+        }
+        let out = &mut desk.buffers.out;
+        let mut at = 0;
+        while is_interim(&source[at..]) {
+            let Some(head_bytes) = put_head(id, &source[at..], out) else { return Passed::Broken };
+            at += head_bytes;
+        }
+        if at == source.len() {
+            return Passed::More;
+        }
+        let bandwidth = relay.exchange.forward.policy.bandwidth;
+        if let Step::Done(is_reusable) = step {
+            let Some(Phase::Relaying(relay)) = self.streams.remove(id).map(|stream| stream.phase) else {
+                return Passed::Broken;
+            };
+            source.drain(..at);
+            desk.send_buffers.pacing = bandwidth;
+            self.respond(desk, origin);
+            return Passed::Done(relay.exchange, is_reusable);
+        }
+        let Some(head_bytes) = put_head(id, &source[at..], out) else { return Passed::Broken };
+        relay.has_head = true;
+        relay.pending.extend_from_slice(&source[at + head_bytes..]);
+        self.pacing = bandwidth.or(self.pacing);
+        Passed::More
+    }
+
+    /// Ends the stream when the client has taken the rest of the content; returns its exchange.
+    fn end_relay(&mut self, desk: &mut Desk<'_>, id: u32) -> Option<Box<Exchange>> {
+        let stream = self.streams.remove(id)?;
+        let origin = Origin::of(&stream);
+        let Phase::Relaying(relay) = stream.phase else { return None };
+        if relay.pending().is_empty() {
+            let out = &mut desk.buffers.out;
+            let start = out.len();
+            out.extend_from_slice(&[0; HEADER_BYTES]);
+            self.write_data_header(out, start, id, true);
+            if !origin.has_ended {
+                // The client need not send the rest of its request (RFC 9113 section 8.1).
+                self.write_reset(id, Code::NO_ERROR, out);
+            }
+        } else {
+            self.streams.put(origin.with(Phase::Sending(Content::new(relay.pending(), &mut Batch::new()))));
+        }
+        Some(relay.exchange)
+    }
+
+    /// Takes a stream whose exchange has failed.
+    pub(crate) fn take_failed(&mut self, id: u32) -> Option<Failed> {
+        self.relay(id)?;
+        let stream = self.streams.remove(id)?;
+        let origin = Origin::of(&stream);
+        match stream.phase {
+            Phase::Relaying(relay) => Some(Failed { exchange: relay.exchange, origin, has_head: relay.has_head }),
+            _ => None,
+        }
+    }
+
+    /// Answers a request whose exchange has failed, with what is in the send buffers. Where the head of its response
+    /// was sent, the stream is reset.
+    pub(crate) fn answer_failed(&mut self, desk: &mut Desk<'_>, failed: &Failed, code: Code) {
+        if failed.has_head {
+            let out = &mut desk.buffers.out;
+            frame::write_rst_stream(failed.origin.id, code, out);
+            if !failed.origin.has_ended {
+                self.note_reset(failed.origin.id);
+            }
+        } else {
+            self.respond(desk, failed.origin);
+        }
+    }
+
+    /// Resets a stream that the client has not ended. What it has sent meanwhile is ignored.
+    pub(super) fn write_reset(&mut self, id: u32, code: Code, out: &mut Vec<u8>) {
+        frame::write_rst_stream(id, code, out);
+        self.note_reset(id);
+    }
+
+    /// Notes that frames of a stream may be on their way that was reset here.
+    pub(super) fn note_reset(&mut self, id: u32) {
+        if self.was_reset.len() >= MOST_STREAMS {
+            self.was_reset.remove(0);
+        }
+        self.was_reset.push(id);
+    }
+
+    /// Returns whether a frame is ignored because it was sent before the client knew that the stream was reset
+    /// (RFC 9113 section 5.1). After its end no others follow.
+    pub(super) fn ignores(&mut self, id: u32, is_end: bool) -> bool {
+        let Some(place) = self.was_reset.iter().position(|own| *own == id) else { return false };
+        if is_end {
+            self.was_reset.remove(place);
+        }
+        true
+    }
+}
+
+/// Returns whether a head that was written here is that of an interim response.
+fn is_interim(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"HTTP/1.1 1")
+}
+
+/// Appends the frames of the head with which these bytes begin, behind which content or another head follows; returns
+/// its length.
+fn put_head(id: u32, bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEADER_BYTES]);
+    let head_bytes = response::write_block(bytes, out);
+    match head_bytes {
+        Some(_) => frame::finish_headers(start, id, false, out),
+        // Unreachable: the server's own heads are well-formed.
+        None => out.truncate(start),
+    }
+    head_bytes
+}

@@ -1,0 +1,286 @@
+//! Connections to upstream servers, whoever asks: making and keeping them, and sending requests.
+//!
+//! A connection to an upstream server has an entry in the table of connections, in [`State::Upstream`], so that the
+//! transport treats it as any other. What comes on it is for its [`Owner`]: a client of HTTP/1.1 ([`super::relay`]) or
+//! a stream of HTTP/2 ([`super::streams`]).
+
+use super::Worker;
+use crate::connection::State;
+use crate::proxy::{Connection, Exchange, Owner};
+use crate::rules::Upstream;
+use crate::transport::Transport;
+use landau_reactor::Ready;
+use landau_sys::stream;
+use landau_wire::http::Status;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The status by which the log tells that the client has ended the connection before there was a response, as in
+/// nginx's log. It is never sent.
+const CLIENT_GONE: Status = Status(499);
+
+/// How much of a response is kept at most if the upstream server ends the connection while the client is slow: what the
+/// socket's buffer held. A connection whose end was reported is reported again in each wait until it is closed.
+pub(super) const MOST_KEPT_BYTES: usize = 512 << 10;
+
+/// A connection without a request is closed so long before the upstream server closes it.
+const BEFORE_ITS_END: Duration = Duration::from_secs(1);
+
+/// How far sending a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sending {
+    /// What the upstream server took has left.
+    Going,
+    /// Nothing happened within the time for it.
+    Late,
+    /// The connection has failed, and nothing can be received from it.
+    Failed,
+}
+
+impl<T: Transport> Worker<T> {
+    /// Sends a request to its upstream server, over a connection that was kept or over a new one. Fails with the status
+    /// that the client gets if there is none.
+    pub(super) fn ask(&mut self, owner: Owner, exchange: &mut Exchange) -> Result<(), Status> {
+        loop {
+            let kept = if exchange.is_retry { None } else { self.take_kept(owner, exchange) };
+            if kept.is_some() {
+                self.counters.upstream_reuses().add(1);
+            }
+            let via = match kept {
+                Some(via) => via,
+                None => self.connect(owner, exchange)?,
+            };
+            (exchange.upstream, exchange.has_ended) = (Some(via), false);
+            let is_connecting = self.is_connecting(via);
+            let proxy = &exchange.forward.proxy;
+            self.give_time(via, if is_connecting { proxy.connect_timeout } else { proxy.response_timeout });
+            if is_connecting || self.send_request(via, exchange) {
+                return Ok(());
+            }
+            self.recover(exchange)?;
+        }
+    }
+
+    /// Asks again after the connection to an upstream server has failed, or its response cannot be passed on.
+    pub(super) fn ask_again(&mut self, owner: Owner, exchange: &mut Exchange) -> Result<(), Status> {
+        self.recover(exchange)?;
+        self.ask(owner, exchange)
+    }
+
+    /// Closes a connection that has failed, and prepares the next attempt: with the server's next address, or with a
+    /// new connection if the old one was kept from an earlier request. Fails if there is none.
+    fn recover(&mut self, exchange: &mut Exchange) -> Result<(), Status> {
+        let own = exchange.upstream.and_then(|via| self.upstreams.get(via));
+        let (was_connecting, is_reused) =
+            own.map_or((false, exchange.is_reused), |own| (own.is_connecting, own.is_reused));
+        self.close_via(exchange);
+        if is_reused && exchange.can_retry() {
+            self.counters.upstream_retries().add(1);
+            exchange.begin_again();
+            return Ok(());
+        }
+        if (was_connecting || exchange.is_untouched()) && !is_reused {
+            exchange.failed_addresses += 1;
+            return Ok(());
+        }
+        Err(Status::BAD_GATEWAY)
+    }
+
+    /// Takes a connection that was kept from an earlier request, but none that has ended meanwhile, or on which
+    /// something came that nobody has asked for: it would be taken for the response.
+    fn take_kept(&mut self, owner: Owner, exchange: &Exchange) -> Option<u32> {
+        loop {
+            let via = self.upstreams.take_idle(&exchange.forward.proxy.upstream, owner)?;
+            if self.table.fd(via).is_some_and(stream::is_silent) {
+                return Some(via);
+            }
+            self.close_upstream(via);
+        }
+    }
+
+    /// Begins a connection to the next address of an upstream server.
+    fn connect(&mut self, owner: Owner, exchange: &mut Exchange) -> Result<u32, Status> {
+        if self.table.len() >= self.admission.capacity() {
+            self.counters.descriptors_short().add(1);
+            return Err(Status::SERVICE_UNAVAILABLE);
+        }
+        let upstream: Arc<Upstream> = exchange.forward.proxy.upstream.clone();
+        while let Some(destination) = upstream.addresses().get(exchange.failed_addresses) {
+            self.counters.upstream_connections().add(1);
+            match destination.connect() {
+                Ok((fd, is_connected)) => {
+                    let via = self.table.insert(fd, None, false, false);
+                    let connection = Connection {
+                        upstream: upstream.clone(),
+                        owner: Some(owner),
+                        is_connecting: !is_connected,
+                        is_reused: false,
+                        due_ms: 0,
+                    };
+                    self.upstreams.put(via, connection);
+                    let Some(entry) = self.table.get(via) else { return Err(Status::BAD_GATEWAY) };
+                    entry.state = State::Upstream;
+                    let is_registered = entry.fd.as_ref().is_some_and(|fd| self.transport.register(via, fd).is_ok());
+                    if is_registered {
+                        return Ok(via);
+                    }
+                    self.upstreams.remove(via);
+                    // It is not the transport's.
+                    drop(self.table.remove(via));
+                    return Err(Status::SERVICE_UNAVAILABLE);
+                }
+                Err(error) if error.is_out_of_descriptors() => return Err(Status::SERVICE_UNAVAILABLE),
+                Err(_) => exchange.failed_addresses += 1,
+            }
+        }
+        Err(Status::BAD_GATEWAY)
+    }
+
+    /// Returns whether a connection is being established.
+    pub(super) fn is_connecting(&mut self, via: u32) -> bool {
+        self.upstreams.get(via).is_some_and(|own| own.is_connecting)
+    }
+
+    /// Sets the deadline of a connection to an upstream server.
+    pub(super) fn give_time(&mut self, via: u32, time: Duration) {
+        let now_ms = self.transport.now_ms();
+        if let Some(own) = self.upstreams.get(via) {
+            own.due_ms = now_ms.wrapping_add(u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
+        }
+        self.set_deadline(via, time);
+    }
+
+    /// Returns whether the deadline that is reported is the current one. What else happened in the same wait may have
+    /// set another one; then that is set again.
+    fn is_due(&mut self, via: u32) -> bool {
+        let now_ms = self.transport.now_ms();
+        let Some(left_ms) = self.upstreams.get(via).map(|own| own.due_ms.wrapping_sub(now_ms)) else { return true };
+        let is_due = left_ms == 0 || left_ms > u32::MAX / 2;
+        if !is_due {
+            self.set_deadline(via, Duration::from_millis(u64::from(left_ms)));
+        }
+        is_due
+    }
+
+    /// Sends what the upstream server takes; returns false if the connection has failed.
+    pub(super) fn send_request(&mut self, via: u32, exchange: &mut Exchange) -> bool {
+        let Some(fd) = self.table.fd(via) else { return false };
+        exchange.frame_content();
+        while !exchange.unsent().is_empty() {
+            match stream::send(fd, exchange.unsent(), false) {
+                Ok(count) => exchange.sent(count),
+                Err(error) if error.is_would_block() => return true,
+                Err(error) if error.is_interrupted() => {}
+                Err(_) => return false,
+            }
+            exchange.frame_content();
+        }
+        true
+    }
+
+    /// Sends what the client has sent meanwhile. If the connection has failed, the response may be there nonetheless,
+    /// or its end is reported.
+    pub(super) fn send_more(&mut self, exchange: &mut Exchange) {
+        if let Some(via) = exchange.upstream.filter(|via| !self.is_connecting(*via)) {
+            self.send_request(via, exchange);
+        }
+    }
+
+    /// Handles what happened to a connection to an upstream server.
+    #[cold]
+    pub(super) fn handle_upstream(&mut self, via: u32, ready: Ready) {
+        let Some(own) = self.upstreams.get(via) else { return self.close_upstream(via) };
+        match own.owner {
+            Some(owner) if owner.stream == 0 => self.go_on_for_client(via, owner.number, ready),
+            Some(owner) => self.go_on_for_stream(via, owner, ready),
+            // One that is kept has ended, or nobody has asked for what it sends, or its time is over.
+            None => self.close_upstream(via),
+        }
+    }
+
+    /// Goes on with sending a request: the connection may be established, or the upstream server has room.
+    pub(super) fn go_on_sending(&mut self, via: u32, ready: Ready, exchange: &mut Exchange) -> Sending {
+        let is_over = ready.is_write_closed() || ready.is_writable();
+        let was_connecting = self.is_connecting(via);
+        if was_connecting
+            && is_over
+            && let Some(own) = self.upstreams.get(via)
+        {
+            own.is_connecting = false;
+            self.give_time(via, exchange.forward.proxy.response_timeout);
+        }
+        if ready.is_deadline() && !ready.is_readable() && !is_over {
+            return if self.is_due(via) { Sending::Late } else { Sending::Going };
+        }
+        if is_over && exchange.has_unsent() {
+            let before = exchange.unsent_bytes();
+            // What it has sent before it ended the connection may be a response.
+            if !self.send_request(via, exchange) && !ready.is_readable() && !ready.is_write_closed() {
+                return Sending::Failed;
+            }
+            if exchange.unsent_bytes() < before {
+                self.give_time(via, exchange.forward.proxy.response_timeout);
+            }
+        }
+        Sending::Going
+    }
+
+    /// Keeps the connection of an answered request for the next one, or closes it; counts and logs the response.
+    pub(super) fn finish_exchange(&mut self, exchange: &mut Exchange, is_reusable: bool) {
+        self.let_go(exchange, is_reusable);
+        let status = exchange.status().unwrap_or(Status::BAD_GATEWAY);
+        self.log_exchange(exchange, status);
+    }
+
+    fn let_go(&mut self, exchange: &mut Exchange, is_reusable: bool) {
+        let Some(via) = exchange.upstream.take() else { return };
+        let proxy = &exchange.forward.proxy;
+        let kept_for = exchange.kept_for().map(|kept_for| kept_for.saturating_sub(BEFORE_ITS_END));
+        let idle = kept_for.map_or(proxy.idle_timeout, |kept_for| kept_for.min(proxy.idle_timeout));
+        let is_kept = is_reusable && !self.site.closing && !idle.is_zero();
+        if is_kept && self.upstreams.keep(via, proxy.idle_connections) {
+            self.give_time(via, idle);
+            self.set_interest(via, landau_reactor::Interest::READABLE);
+        } else {
+            self.close_upstream(via);
+        }
+    }
+
+    /// Ends an exchange whose client is gone.
+    #[cold]
+    pub(super) fn abandon_exchange(&mut self, exchange: &mut Exchange) {
+        self.close_via(exchange);
+        let status = exchange.status().unwrap_or(CLIENT_GONE);
+        self.log_exchange(exchange, status);
+    }
+
+    /// Counts and logs a response.
+    pub(super) fn log_exchange(&mut self, exchange: &Exchange, status: Status) {
+        let head = (&exchange.head[..], &self.config.limits);
+        self.site.finish_forward(&exchange.forward, head, status, exchange.content);
+    }
+
+    /// Ends a connection to an upstream server that failed here.
+    #[cold]
+    pub(super) fn lose_upstream(&mut self, via: u32) {
+        match self.upstreams.get(via).and_then(|own| own.owner) {
+            Some(owner) if owner.stream == 0 => self.lose_for_client(via, owner.number),
+            Some(owner) => self.lose_for_stream(via, owner),
+            None => self.close_upstream(via),
+        }
+    }
+
+    pub(super) fn close_via(&mut self, exchange: &mut Exchange) {
+        if let Some(via) = exchange.upstream.take() {
+            exchange.is_reused = self.upstreams.get(via).is_some_and(|own| own.is_reused);
+            self.close_upstream(via);
+        }
+    }
+
+    pub(super) fn close_upstream(&mut self, via: u32) {
+        self.upstreams.remove(via);
+        if let Some((fd, _)) = self.table.remove(via) {
+            self.transport.close(via, fd);
+        }
+    }
+}

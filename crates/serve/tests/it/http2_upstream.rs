@@ -1,0 +1,922 @@
+//! Requests of HTTP/2 that are passed on to upstream servers, which speak HTTP/1.1.
+
+use crate::http2::{H2, OWN_WINDOW, WINDOW, sites};
+use crate::support::{LONG, Site, set_rules, uninterrupted, until};
+use crate::upstream::{Upstream, echo, echoes, head, read_exactly, wait_for_end};
+use landau_reactor::ManualClock;
+use landau_serve::{AccessLog, LiveRules, LogFormat, LogTarget};
+use landau_wire::http2::frame;
+use landau_wire::http2::{Code, Setting};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixListener;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+/// Servers of both kinds before an upstream server, which serves so many connections of each, one after another.
+fn before(
+    count: usize,
+    serve: impl Fn(usize, TcpStream) + Send + Sync + Clone + 'static,
+) -> impl Iterator<Item = (Site, Upstream)> {
+    sites_before(count, serve, "").into_iter()
+}
+
+fn sites_before(
+    count: usize,
+    serve: impl Fn(usize, TcpStream) + Send + Sync + Clone + 'static,
+    rules: &str,
+) -> Vec<(Site, Upstream)> {
+    let kinds = crate::support::kinds().into_iter();
+    let one = |kind| {
+        let upstream = Upstream::new(count, serve.clone());
+        let site = Site::new(&[("file", b"hello"), ("502.html", b"broken")], |config| {
+            config.accepting = kind;
+            set_rules(config, &(upstream.rule() + rules));
+        });
+        (site, upstream)
+    };
+    kinds.map(one).collect()
+}
+
+/// The ends of a channel that the connections of an upstream server share.
+type Shared<T> = Arc<Mutex<T>>;
+
+fn channel<T>() -> (Shared<mpsc::Sender<T>>, Shared<mpsc::Receiver<T>>) {
+    let (sender, receiver) = mpsc::channel();
+    (Arc::new(Mutex::new(sender)), Arc::new(Mutex::new(receiver)))
+}
+
+fn wait<T>(receiver: &Mutex<mpsc::Receiver<T>>) -> T {
+    receiver.lock().unwrap().recv_timeout(LONG).unwrap()
+}
+
+fn tell<T>(sender: &Mutex<mpsc::Sender<T>>, what: T) {
+    let _ = sender.lock().unwrap().send(what);
+}
+
+/// Reads the chunks of a body.
+fn read_chunks(stream: &mut impl Read) -> Vec<u8> {
+    let mut content = Vec::new();
+    loop {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            line.extend(read_exactly(stream, 1));
+        }
+        let size = usize::from_str_radix(str::from_utf8(&line[..line.len() - 2]).unwrap(), 16).unwrap();
+        content.extend(read_exactly(stream, size));
+        assert_eq!(read_exactly(stream, 2), b"\r\n");
+        if size == 0 {
+            return content;
+        }
+    }
+}
+
+#[test]
+fn a_request_is_written_as_one_of_http1() {
+    for (site, upstream) in before(1, |_, mut stream| while echo(&mut stream) {}) {
+        let mut client = H2::to(&site);
+        let fields = [
+            ("te", "trailers"),
+            ("cookie", "a=b"),
+            ("accept", "*/*"),
+            ("cookie", "c=d"),
+            ("x-forwarded-for", "6.6.6.6"),
+            ("x_real_ip", "6.6.6.6"),
+            ("via", "1.0 y"),
+            ("proxy-authorization", "x"),
+        ];
+        client.ask(1, "GET", "/api/a%20b/../c;d?e=/../f", &fields, true);
+        let got = client.response(1);
+        assert_eq!((got.status(), got.field("x-a"), got.is_whole), ("200", Some("b"), true));
+        let expected = "GET /api/c%3Bd?e=/../f HTTP/1.1\r\nHost: x\r\naccept: */*\r\ncookie: a=b; c=d\r\n\
+             Via: 1.0 y, 2.0 landau\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n\
+             X-Forwarded-Host: x\r\n\r\n";
+        assert_eq!(String::from_utf8(got.body).unwrap(), expected);
+        assert_eq!(got.fields.iter().filter(|(name, _)| name == "content-length").count(), 1);
+        client.get(3, "/file");
+        assert_eq!(client.response(3).body, b"hello");
+        // Over the same connection.
+        client.ask(5, "HEAD", "/api/x", &[], true);
+        let head = client.response(5);
+        assert_eq!((head.status(), head.is_whole, head.body.len()), ("200", true, 0));
+        assert!(head.field("content-length").unwrap().parse::<usize>().unwrap() > 80, "{head:?}");
+        client.ask(7, "POST", "/api/x", &[("content-length", "3")], false);
+        client.data(7, b"ab", false);
+        client.data(7, b"c", true);
+        let got = String::from_utf8(client.response(7).body).unwrap();
+        assert!(got.starts_with("POST /api/x HTTP/1.1\r\n") && got.contains("\r\nContent-Length: 3\r\n"), "{got}");
+        assert!(got.ends_with("\r\n\r\nabc"), "{got}");
+        drop(client);
+        let totals = site.end();
+        let counts = (totals.upstream_connections, totals.upstream_reuses, totals.upstream_errors);
+        assert_eq!((counts, totals.http2_failed), ((1, 2, 0), 0));
+        upstream.end();
+    }
+}
+
+/// A method, what an upstream server says, and the statuses, the fields and the content of the client's response.
+type Case = (&'static str, &'static [u8], &'static str, &'static str, &'static [u8]);
+
+#[test]
+fn responses_are_those_of_the_upstream_server() {
+    let cases: &[Case] = &[
+        (
+            "GET",
+            b"HTTP/1.1 201 Made It\r\nContent-Length: 2\r\nSet-Cookie: a\r\nSet-Cookie: b\r\n\r\nokGARBAGE",
+            "201",
+            "set-cookie=a set-cookie=b content-length=2",
+            b"ok",
+        ),
+        (
+            "GET",
+            b"HTTP/1.1 200 OK\nTransfer-Encoding: Chunked\nX: y\nTrailer: T\n\n\
+              2;a=b\r\nab\r\n1\r\nc\r\n0\r\nT: u\r\n\r\n",
+            "200",
+            "x=y",
+            b"abc",
+        ),
+        ("GET", b"HTTP/1.0 200 OK\r\n\r\nabc", "200", "", b"abc"),
+        ("GET", b"HTTP/1.1 200 OK\r\n\r\n", "200", "", b""),
+        ("GET", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "200", "", b""),
+        ("GET", b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", "204", "", b""),
+        (
+            "GET",
+            b"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\nETag: x\r\n\r\n",
+            "304",
+            "etag=x content-length=7",
+            b"",
+        ),
+        ("HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", "200", "content-length=7", b""),
+        ("HEAD", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "200", "", b""),
+        (
+            "GET",
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n\
+              HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            "100 103 200",
+            "content-length=0",
+            b"",
+        ),
+        (
+            "GET",
+            b"HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nUpgrade: h2c\r\n\
+              Proxy-Connection: close\r\nContent-Length: 1\r\n\r\nx",
+            "200",
+            "content-length=1",
+            b"x",
+        ),
+    ];
+    for (method, said, statuses, fields, body) in cases {
+        // All at once, and byte by byte.
+        for part in [said.len(), 1] {
+            let said: &'static [u8] = said;
+            for (site, upstream) in before(1, move |_, mut stream| {
+                head(&mut stream);
+                // The server may refuse to read on.
+                let _ = said.chunks(part).try_for_each(|part| stream.write_all(part));
+            }) {
+                let mut client = H2::to(&site);
+                client.ask(1, method, "/api/", &[], true);
+                let got = client.response(1);
+                let all = [&got.interim[..], &[got.status().to_owned()]].concat().join(" ");
+                let own = got.fields.iter().filter(|(name, _)| !name.starts_with(':') && name != "date");
+                let own: Vec<_> = own.map(|(name, value)| format!("{name}={value}")).collect();
+                let said = said.escape_ascii();
+                assert_eq!((&all[..], &own.join(" ")[..], &got.body[..]), (*statuses, *fields, *body), "{part} {said}");
+                assert!(got.is_whole && got.reset.is_none() && got.field("date").is_some(), "{part} {said}");
+                drop(client);
+                assert_eq!(site.end().upstream_errors, 0, "{part} {said}");
+                upstream.end();
+            }
+        }
+    }
+}
+
+/// What could be read in two ways, or is no HTTP, becomes a 502 and never reaches the client.
+#[test]
+fn what_is_no_response_is_refused() {
+    for said in [
+        &b""[..],
+        b"HTTP/2.0 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX Y: z\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: b\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n:status: 201\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n",
+        b"HTTP/1.1 103 E\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZ",
+    ] {
+        let serve = move |_, mut stream: TcpStream| {
+            if head(&mut stream).is_some() {
+                let _ = stream.write_all(said);
+            }
+        };
+        let rules = "error-pages = { 502 = '/502.html' }\nset-headers = { X-A = 'b' }\n";
+        for (site, upstream) in sites_before(1, serve, rules) {
+            let mut client = H2::to(&site);
+            client.get(1, "/api/x");
+            let got = client.response(1);
+            assert_eq!((got.status(), &got.body[..]), ("502", &b"broken"[..]), "{}", said.escape_ascii());
+            assert_eq!((got.field("x-a"), got.interim.len()), (Some("b"), 0));
+            drop(client);
+            let totals = site.end();
+            assert_eq!((totals.upstream_errors, totals.server_errors), (1, 1), "{}", said.escape_ascii());
+            upstream.end();
+        }
+    }
+}
+
+/// A response that ends before it is complete must not look complete.
+#[test]
+fn half_a_response_resets_the_stream() {
+    for said in [
+        &b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"[..],
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhello",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    ] {
+        let (go, gone) = channel::<()>();
+        for (site, upstream) in before(1, move |_, mut stream| {
+            head(&mut stream);
+            stream.write_all(said).unwrap();
+            wait(&gone);
+        }) {
+            let mut client = H2::to(&site);
+            client.get(1, "/api/");
+            while client.responses.get(&1).is_none_or(|response| response.body.len() < 5) {
+                assert!(client.receive());
+            }
+            tell(&go, ());
+            let got = client.response(1);
+            assert_eq!((got.status(), &got.body[..]), ("200", &b"hello"[..]));
+            assert_eq!((got.is_whole, got.reset), (false, Some(Code::INTERNAL_ERROR)));
+            // The others go on.
+            client.get(3, "/file");
+            assert_eq!(client.response(3).body, b"hello");
+            drop(client);
+            assert_eq!(site.end().upstream_errors, 1);
+            upstream.end();
+        }
+    }
+}
+
+#[test]
+fn content_is_passed_on_whole() {
+    let body: Vec<u8> = (0..400_000_u32).map(|number| b'a' + (number % 26) as u8).collect();
+    let expected = body.clone();
+    for (site, upstream) in before(1, move |_, mut stream| {
+        for _ in 0..4 {
+            let head = head(&mut stream).unwrap();
+            let got = if head.contains("Transfer-Encoding: chunked\r\n") {
+                assert!(!head.contains("Content-Length"), "{head}");
+                read_chunks(&mut stream)
+            } else {
+                assert!(head.contains("Content-Length: 400000\r\n"), "{head}");
+                read_exactly(&mut stream, expected.len())
+            };
+            assert!(got == expected || (got.is_empty() && head.starts_with("PATCH")), "{} bytes, {head}", got.len());
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        }
+    }) {
+        let mut client = H2::to(&site);
+        client.ask(1, "POST", "/api/", &[("content-length", "400000")], false);
+        client.upload(1, &body, true);
+        assert_eq!(client.response(1).body, b"ok");
+        client.ask(3, "PUT", "/api/", &[], false);
+        client.upload(3, &body, true);
+        assert_eq!(client.response(3).body, b"ok");
+        // With a trailer, which ends it and is left out.
+        client.ask(5, "PUT", "/api/", &[], false);
+        client.upload(5, &body, false);
+        let mut out = Vec::new();
+        client.headers(5, &[("x", "y")], true, &mut out);
+        client.send(&out);
+        assert_eq!(client.response(5).body, b"ok");
+        // Nothing but its end.
+        client.ask(7, "PATCH", "/api/", &[], false);
+        client.data(7, b"", true);
+        assert_eq!(client.response(7).body, b"ok");
+        drop(client);
+        assert_eq!(site.end().upstream_connections, 1);
+        upstream.end();
+    }
+}
+
+/// The client waits for `100 Continue`, or gets the final response without its content.
+#[test]
+fn a_client_may_wait_until_it_may_send() {
+    for (site, upstream) in before(2, |number, mut stream| {
+        let head = head(&mut stream).unwrap();
+        assert!(head.contains("expect: 100-continue\r\n"), "{head}");
+        if number == 0 {
+            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
+            assert_eq!(read_exactly(&mut stream, 3), b"abc");
+            stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        } else {
+            stream.write_all(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno").unwrap();
+        }
+    }) {
+        let mut client = H2::to(&site);
+        let fields = [("expect", "100-continue"), ("content-length", "3")];
+        client.ask(1, "POST", "/api/", &fields, false);
+        while client.responses.get(&1).is_none_or(|response| response.interim.is_empty()) {
+            assert!(client.receive());
+        }
+        client.data(1, b"abc", true);
+        assert_eq!(client.response(1).body, b"ok");
+        client.ask(3, "POST", "/api/", &fields, false);
+        let got = client.response(3);
+        assert_eq!((got.status(), &got.body[..], got.is_whole), ("413", &b"no"[..], true));
+        client.ping();
+        assert_eq!(client.responses[&3].reset, Some(Code::NO_ERROR), "the rest is not wanted");
+        drop(client);
+        site.end();
+        upstream.end();
+    }
+}
+
+/// A client may send no more than its upstream server takes, and holds up nobody else.
+#[test]
+fn an_upload_waits_for_its_upstream_server() {
+    const BYTES: usize = 24 << 20;
+    let (go, gone) = channel::<()>();
+    for (site, upstream) in before(2, move |_, mut stream| {
+        let head = head(&mut stream).unwrap();
+        if head.starts_with("GET") {
+            return stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        }
+        wait(&gone);
+        for _ in 0..BYTES >> 16 {
+            assert!(read_exactly(&mut stream, 1 << 16).iter().all(|&byte| byte == b'u'));
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").unwrap();
+    }) {
+        let mut client = H2::to(&site);
+        client.ask(1, "POST", "/api/", &[("content-length", &BYTES.to_string())], false);
+        let (part, mut sent) = (vec![b'u'; 1 << 14], 0);
+        // Until the sockets' buffers are full, and then a window.
+        loop {
+            let most = client.sendable(1).min(part.len());
+            client.data(1, &part[..most], false);
+            sent += most;
+            client.ping();
+            if client.sendable(1) == 0 {
+                break;
+            }
+            assert!(sent < BYTES, "nothing holds it back");
+        }
+        assert!(client.sendable(0) >= 32 << 10, "the window of the connection is for all");
+        let held = site.server().totals().held_bytes as usize;
+        assert!((32 << 10..=160 << 10).contains(&held), "{held}");
+        client.get(3, "/api/");
+        assert_eq!(client.response(3).body, b"ok");
+        tell(&go, ());
+        client.upload(1, &vec![b'u'; BYTES - sent], true);
+        assert_eq!(client.response(1).body, b"done");
+        drop(client);
+        assert_eq!(site.end().upstream_errors, 0);
+        upstream.end();
+    }
+}
+
+/// An upstream server is read no faster than the client takes its response, and responses take turns.
+#[test]
+fn a_response_waits_for_its_client() {
+    const BYTES: usize = 24 << 20;
+    for (site, upstream) in before(3, move |_, mut stream| {
+        let head = head(&mut stream).unwrap();
+        let bytes = if head.contains("/large") { BYTES } else { 1 << 20 };
+        stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").as_bytes()).unwrap();
+        // In parts, so that those of several connections interleave.
+        (0..bytes >> 14).for_each(|_| stream.write_all(&[b'd'; 1 << 14]).unwrap());
+    }) {
+        let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 100)], WINDOW);
+        client.get(1, "/api/large");
+        while client.responses.get(&1).is_none_or(|response| response.body.len() < 100) {
+            assert!(client.receive());
+        }
+        client.get(3, "/api/a");
+        client.get(5, "/api/b");
+        client.write(|out| [3, 5].iter().for_each(|&id| frame::write_window_update(id, WINDOW, out)));
+        for id in [3, 5] {
+            let got = client.response(id);
+            assert!(got.body.len() == 1 << 20 && got.body.iter().all(|&byte| byte == b'd'));
+        }
+        assert_eq!(client.responses[&1].body.len(), 100);
+        let held = site.server().totals().held_bytes as usize;
+        // A ring has received ahead.
+        assert!(held < if site.is_ring() { 2 << 20 } else { 160 << 10 }, "{held}");
+        client.write(|out| frame::write_window_update(1, WINDOW, out));
+        let got = client.response(1);
+        assert!(got.body.len() == BYTES && got.body.iter().all(|&byte| byte == b'd'));
+        drop(client);
+        assert_eq!(site.end().upstream_errors, 0);
+        upstream.end();
+    }
+}
+
+#[test]
+fn responses_take_turns() {
+    let (go, gone) = channel::<()>();
+    for (site, upstream) in before(3, move |_, mut stream| {
+        head(&mut stream).unwrap();
+        wait(&gone);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 65536\r\n\r\n").unwrap();
+        stream.write_all(&vec![b'd'; 1 << 16]).unwrap();
+    }) {
+        // No window until all of them are there.
+        let mut client = H2::with(&site, &[(Setting::InitialWindowSize, WINDOW)], 0);
+        client.ask(1, "GET", "/api/", &[], true);
+        client.ask(3, "GET", "/api/", &[], true);
+        client.ask(5, "GET", "/api/", &[], true);
+        (0..3).for_each(|_| tell(&go, ()));
+        while [1, 3, 5].iter().any(|id| !client.responses.contains_key(id)) {
+            assert!(client.receive());
+        }
+        let used: usize = client.responses.values().map(|response| response.body.len()).sum();
+        client.order.clear();
+        client.write(|out| frame::write_window_update(0, WINDOW, out));
+        for id in [1, 3, 5] {
+            assert_eq!(client.response(id).body.len(), 1 << 16);
+        }
+        // Whatever came before that, none of them has two frames before each of the others has one.
+        assert!(used <= OWN_WINDOW as usize);
+        let last = |id: u32| client.order.iter().rposition(|own| *own == id).unwrap_or_default();
+        let first = |id: u32| client.order.iter().position(|own| *own == id).unwrap_or(usize::MAX);
+        let waits =
+            [1, 3, 5].iter().filter(|&&id| [1, 3, 5].iter().all(|&other| other == id || last(other) < first(id)));
+        assert_eq!(waits.count(), 0, "{:?}", client.order);
+        drop(client);
+        site.end();
+        upstream.end();
+    }
+}
+
+/// Nobody works for a client that does not want the response.
+#[test]
+fn the_upstream_connection_ends_with_the_stream() {
+    for says in [&b""[..], b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nx"] {
+        for way in ["reset", "end", "error"] {
+            let (seen, is_seen) = channel();
+            for (site, upstream) in before(1, move |_, mut stream| {
+                head(&mut stream).unwrap();
+                stream.write_all(says).unwrap();
+                tell(&seen, ());
+                wait_for_end(&mut stream);
+            }) {
+                let mut client = H2::to(&site);
+                client.get(1, "/api/");
+                wait(&is_seen);
+                match way {
+                    "reset" => client.write(|out| frame::write_rst_stream(1, Code::CANCEL, out)),
+                    // An even stream.
+                    "error" => client.write(|out| frame::write_window_update(2, 1, out)),
+                    _ => client.stream.shutdown(std::net::Shutdown::Both).unwrap(),
+                }
+                upstream.end();
+                if way == "reset" {
+                    client.get(3, "/file");
+                    assert_eq!(client.response(3).body, b"hello");
+                }
+                drop(client);
+                let totals = site.end();
+                assert_eq!((totals.upstream_errors, totals.upstream_retries), (0, 0), "{way}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_gets_what_it_has_asked_for() {
+    let (go, gone) = channel::<()>();
+    for (site, upstream) in before(1, move |_, mut stream| {
+        head(&mut stream).unwrap();
+        wait(&gone);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        wait_for_end(&mut stream);
+    }) {
+        let mut client = H2::to(&site);
+        client.get(1, "/api/");
+        client.write(|out| frame::write_go_away(0, Code::NO_ERROR, out));
+        client.ping();
+        tell(&go, ());
+        assert_eq!(client.response(1).body, b"ok");
+        drop(client);
+        site.end();
+        upstream.end();
+    }
+}
+
+/// A server that ends waits for what was passed on, and tells the clients.
+#[test]
+fn a_server_that_ends_answers_what_was_passed_on() {
+    let (seen, is_seen) = channel();
+    let (go, gone) = channel::<()>();
+    let upstreams = sites_before(
+        1,
+        move |_, mut stream| {
+            head(&mut stream).unwrap();
+            tell(&seen, ());
+            wait(&gone);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+            wait_for_end(&mut stream);
+        },
+        "",
+    );
+    for (site, upstream) in upstreams {
+        let mut client = H2::to(&site);
+        client.get(1, "/api/");
+        wait(&is_seen);
+        site.server().drain();
+        while client.end.is_none() {
+            assert!(client.receive());
+        }
+        assert_eq!(client.end, Some((1, Code::NO_ERROR)));
+        tell(&go, ());
+        assert_eq!(client.response(1).body, b"ok");
+        assert_eq!(client.end(), Some(Code::NO_ERROR));
+        drop(client);
+        site.end();
+        upstream.end();
+    }
+}
+
+/// As for HTTP/1.1: a request that changes nothing is sent again, and another one may have been acted on.
+#[test]
+fn a_kept_connection_that_has_ended_costs_one_retry() {
+    for (method, body, expected) in [
+        ("GET", None, "200"),
+        ("DELETE", None, "200"),
+        ("PUT", Some(""), "200"),
+        ("POST", Some(""), "502"),
+        ("PUT", Some("x"), "502"),
+    ] {
+        for (site, upstream) in before(if expected == "200" { 2 } else { 1 }, |number, mut stream| {
+            assert!(echo(&mut stream));
+            // The first one ends as soon as it has a second request.
+            if number == 0 {
+                head(&mut stream);
+            }
+        }) {
+            let mut client = H2::to(&site);
+            client.get(1, "/api/");
+            assert_eq!(client.response(1).status(), "200");
+            let length = body.unwrap_or_default().len().to_string();
+            let fields = [("content-length", &length[..])];
+            client.ask(3, method, "/api/", if body.is_some() { &fields } else { &[] }, body != Some("x"));
+            if body == Some("x") {
+                client.data(3, b"x", true);
+            }
+            assert_eq!(client.response(3).status(), expected, "{method} {body:?}");
+            drop(client);
+            upstream.end();
+            let totals = site.end();
+            assert_eq!((totals.upstream_retries, totals.upstream_reuses), (u64::from(expected == "200"), 1));
+        }
+    }
+}
+
+#[test]
+fn many_streams_share_the_kept_connections() {
+    for (site, upstream) in before(200, |_, mut stream| while echo(&mut stream) {}) {
+        let mut client = H2::to(&site);
+        for round in 0..5 {
+            let mut out = Vec::new();
+            let ids: Vec<u32> = (0..40).map(|number| 80 * round + 2 * number + 1).collect();
+            for &id in &ids {
+                let path = format!("/api/{id}");
+                let fields = [(":method", "GET"), (":scheme", "http"), (":path", &path[..]), (":authority", "x")];
+                client.headers(id, &fields, true, &mut out);
+            }
+            client.send(&out);
+            for &id in &ids {
+                let got = client.response(id);
+                assert!(got.body.starts_with(format!("GET /api/{id} HTTP/1.1\r\n").as_bytes()), "{id}: {got:?}");
+            }
+        }
+        drop(client);
+        let totals = site.end();
+        assert_eq!((totals.requests, totals.upstream_errors, totals.http2_failed), (200, 0, 0));
+        assert!((40..200).contains(&totals.upstream_connections), "{}", totals.upstream_connections);
+        // Those that never came are not waited for.
+        drop(upstream);
+    }
+}
+
+#[test]
+fn upstream_servers_have_their_time() {
+    // One that says nothing, one that says half a head, one that says half a response, and one that never reads.
+    for (said, is_upload) in [
+        (&b""[..], false),
+        (b"HTTP/1.1 200", false),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", false),
+        (b"", true),
+    ] {
+        let (seen, is_seen) = channel();
+        let (end, is_over) = channel::<()>();
+        let serve = move |_, mut stream: TcpStream| {
+            head(&mut stream).unwrap();
+            stream.write_all(said).unwrap();
+            tell(&seen, ());
+            wait(&is_over);
+        };
+        for kind in crate::support::kinds() {
+            let upstream = Upstream::new(1, serve.clone());
+            let rules = format!(
+                "[[rule]]\npath = '/'\nproxy = {{ to = 'http://{}', response-timeout = '30s' }}\n",
+                upstream.address
+            );
+            let clock = ManualClock::default();
+            let site = Site::new(&[], |config| {
+                set_rules(config, &rules);
+                (config.accepting, config.clock) = (kind, Some(clock.clone()));
+                config.timeouts.send = LONG * 1000;
+            });
+            let mut client = H2::to(&site);
+            client.ask(1, if is_upload { "POST" } else { "GET" }, "/", &[], !is_upload);
+            wait(&is_seen);
+            if is_upload {
+                while client.sendable(1) > 0 {
+                    client.data(1, &vec![b'u'; client.sendable(1).min(1 << 14)], false);
+                    client.ping();
+                }
+            }
+            until("it has no deadline", || {
+                clock.advance(Duration::from_secs(15));
+                site.server().totals().upstream_errors == 1
+            });
+            let got = client.response(1);
+            if said.ends_with(b"x") {
+                assert_eq!((got.status(), got.reset, &got.body[..]), ("200", Some(Code::INTERNAL_ERROR), &b"x"[..]));
+            } else {
+                assert_eq!(got.status(), "504", "{kind:?} {}", said.escape_ascii());
+            }
+            tell(&end, ());
+            drop(client);
+            upstream.end();
+        }
+    }
+}
+
+/// A byte each time before a deadline, with frames of other streams in between, is too little.
+#[test]
+fn a_client_that_hardly_sends_gets_408() {
+    for kind in crate::support::kinds() {
+        let (seen, is_seen) = channel();
+        let upstream = Upstream::new(1, move |_, mut stream| {
+            head(&mut stream).unwrap();
+            while let Ok(1) = uninterrupted(|| stream.read(&mut [0])) {
+                tell(&seen, ());
+            }
+        });
+        let clock = ManualClock::default();
+        let site = Site::new(&[("file", b"hello")], |config| {
+            set_rules(config, &upstream.rule());
+            (config.accepting, config.clock) = (kind, Some(clock.clone()));
+        });
+        let mut client = H2::to(&site);
+        client.ask(1, "POST", "/api/", &[("content-length", "100000")], false);
+        // 4 KiB within 20 seconds are enough.
+        for _ in 0..4 {
+            client.data(1, &[b'x'; 5000], false);
+            (0..5000).for_each(|_| wait(&is_seen));
+            clock.advance(Duration::from_secs(19));
+            client.ping();
+        }
+        assert_eq!(site.server().totals().heads_late, 0, "{kind:?}");
+        until("it has no deadline", || {
+            client.data(1, b"x", false);
+            client.ping();
+            clock.advance(Duration::from_secs(5));
+            site.server().totals().heads_late == 1
+        });
+        let got = client.response(1);
+        assert_eq!((got.status(), got.is_whole), ("408", true));
+        client.get(3, "/file");
+        assert_eq!(client.response(3).body, b"hello");
+        drop(client);
+        upstream.end();
+        assert_eq!(site.end().upstream_errors, 0);
+    }
+}
+
+#[test]
+fn unix_sockets_and_missing_servers() {
+    let room = tempfile::tempdir().unwrap();
+    for (number, kind) in crate::support::kinds().into_iter().enumerate() {
+        let path = room.path().join(format!("{number}.sock"));
+        let listener = UnixListener::bind(&path).unwrap();
+        let upstream = std::thread::spawn(move || {
+            let (mut stream, _) = uninterrupted(|| listener.accept()).unwrap();
+            head(&mut stream).unwrap();
+            // The end of the connection is that of the content; the kernel reports it again and again.
+            stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n").unwrap();
+            stream.write_all(&vec![b'd'; 100_000]).unwrap();
+        });
+        let rules = format!(
+            "[[rule]]\npath = '/a/'\nproxy = 'unix:{}'\n[[rule]]\npath = '/b/'\nproxy = 'unix:/nowhere/at.all'\n",
+            path.display()
+        );
+        let site = Site::new(&[], |config| {
+            set_rules(config, &rules);
+            config.accepting = kind;
+        });
+        // The client has no room at first.
+        let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 0)], WINDOW);
+        client.get(1, "/a/");
+        upstream.join().unwrap();
+        client.ping();
+        client.write(|out| frame::write_window_update(1, WINDOW, out));
+        let got = client.response(1);
+        assert_eq!((got.status(), got.body.len(), got.is_whole), ("200", 100_000, true), "{kind:?}");
+        client.get(3, "/b/");
+        client.write(|out| frame::write_window_update(3, WINDOW, out));
+        assert_eq!(client.response(3).status(), "502");
+        drop(client);
+        assert_eq!(site.end().upstream_errors, 1);
+    }
+}
+
+#[test]
+fn rules_and_the_log_apply() {
+    let users = tempfile::NamedTempFile::new().unwrap();
+    let hash = crate::upstream::bcrypt_of_test();
+    std::fs::write(users.path(), format!("alice:{hash}\n")).unwrap();
+    for kind in crate::support::kinds() {
+        let upstream = echoes(1);
+        let rules = format!(
+            "{}set-headers = {{ X-A = 'own' }}\n\
+             [[rule]]\npath = '/api/no/'\ndeny = '127.0.0.1'\n\
+             [[rule]]\npath = '/api/login/'\nauth = {{ users = '{}' }}\n\
+             [[rule]]\npath = '/api/rare'\nrate = '1/h'\nburst = 0\n",
+            upstream.rule(),
+            users.path().display()
+        );
+        let room = tempfile::tempdir().unwrap();
+        let log = room.path().join("log");
+        let site = Site::new(&[], |config| {
+            set_rules(config, &rules);
+            config.accepting = kind;
+            config.log = Some(AccessLog { target: LogTarget::File(log.clone()), format: LogFormat::Common });
+        });
+        let mut client = H2::to(&site);
+        client.get(1, "/api/x?y");
+        let got = client.response(1);
+        assert_eq!((got.status(), got.field("x-a")), ("200", Some("own")));
+        client.ask(3, "POST", "/api/no/x", &[], false);
+        assert_eq!(client.response(3).status(), "403");
+        // The content comes while another thread verifies the password.
+        let login = [("authorization", "Basic YWxpY2U6dGVzdA=="), ("content-length", "60000")];
+        client.ask(5, "POST", "/api/login/", &login, false);
+        client.upload(5, &vec![b'u'; 60_000], true);
+        let got = client.response(5);
+        assert!(got.status() == "200" && got.body.ends_with(&vec![b'u'; 60_000]), "{} bytes", got.body.len());
+        client.ask(7, "GET", "/api/login/", &[], true);
+        assert_eq!(client.response(7).status(), "401");
+        for (id, expected) in [(9, "200"), (11, "429"), (13, "429")] {
+            client.get(id, "/api/rare");
+            assert_eq!(client.response(id).status(), expected);
+        }
+        drop(client);
+        let totals = site.end();
+        assert_eq!((totals.requests, totals.succeeded, totals.client_errors), (7, 3, 4));
+        upstream.end();
+        let text = std::fs::read_to_string(log).unwrap();
+        let lines: Vec<&str> = text.lines().map(|line| line.split_once("] ").unwrap().1).collect();
+        assert!(lines[0].starts_with("\"GET /api/x?y HTTP/2.0\" 200 "), "{text}");
+        assert_eq!(lines[1], "\"POST /api/no/x HTTP/2.0\" 403 14", "{text}");
+        assert_eq!(lines.len(), 7, "{text}");
+    }
+}
+
+/// Its log line says whether the response was sent.
+#[test]
+fn streams_that_end_early_are_logged() {
+    let room = tempfile::tempdir().unwrap();
+    for (number, kind) in crate::support::kinds().into_iter().enumerate() {
+        let (seen, is_seen) = channel();
+        let upstream = Upstream::new(2, move |_, mut stream| {
+            let head = head(&mut stream).unwrap();
+            if head.contains("/half") {
+                return stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n12345").unwrap();
+            }
+            tell(&seen, ());
+            wait_for_end(&mut stream);
+        });
+        let path = room.path().join(number.to_string());
+        let site = Site::new(&[], |config| {
+            set_rules(config, &upstream.rule());
+            config.accepting = kind;
+            config.log = Some(AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Common });
+        });
+        let mut client = H2::to(&site);
+        client.get(1, "/api/silent");
+        wait(&is_seen);
+        client.write(|out| frame::write_rst_stream(1, Code::CANCEL, out));
+        client.get(3, "/api/half");
+        assert_eq!(client.response(3).reset, Some(Code::INTERNAL_ERROR));
+        drop(client);
+        upstream.end();
+        site.end();
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<&str> = text.lines().map(|line| line.split_once("] ").unwrap().1).collect();
+        let expected = ["\"GET /api/silent HTTP/2.0\" 499 -", "\"GET /api/half HTTP/2.0\" 200 5"];
+        assert_eq!(lines, expected, "{kind:?}");
+    }
+}
+
+/// A request whose content was discarded, because its path belonged to no upstream server then, is not passed on.
+#[test]
+fn a_request_whose_content_is_gone_is_not_passed_on() {
+    for kind in crate::support::kinds() {
+        let upstream = echoes(1);
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("serve.toml");
+        std::fs::write(&path, "[[rule]]\npath = '/other/'\n").unwrap();
+        let live = Arc::new(LiveRules::read(&path, &[], |_| Vec::new()).unwrap());
+        let site = Site::new(&[("file", b"hello")], |config| {
+            (config.accepting, config.rules) = (kind, Some(live.clone()));
+        });
+        let mut client = H2::to(&site);
+        client.ask(1, "POST", "/api/", &[("content-length", "4")], false);
+        client.data(1, b"ab", false);
+        client.ping();
+        std::fs::write(&path, upstream.rule()).unwrap();
+        site.server().remote().reload_rules();
+        client.get(3, "/api/first");
+        assert_eq!(client.response(3).status(), "200");
+        client.data(1, b"cd", true);
+        assert_eq!(client.response(1).reset, Some(Code::REFUSED_STREAM));
+        drop(client);
+        site.end();
+        upstream.end();
+    }
+}
+
+/// Clients that take nothing of large responses, and of which there is no memory for all.
+#[test]
+fn a_crowd_of_slow_clients_stays_within_the_memory() {
+    const MOST: usize = 1 << 20;
+    for kind in crate::support::kinds() {
+        let upstream = Upstream::new(200, |_, mut stream| {
+            if head(&mut stream).is_some() {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n");
+                while stream.write_all(&[b'd'; 1 << 14]).is_ok() {}
+            }
+        });
+        let site = Site::new(&[("file", b"hello")], |config| {
+            set_rules(config, &upstream.rule());
+            (config.accepting, config.memory_bytes) = (kind, Some(MOST));
+        });
+        let clients: Vec<_> = (0..20)
+            .map(|_| {
+                let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 0)], 0);
+                (0..10).for_each(|number| client.get(2 * number + 1, "/api/"));
+                client
+            })
+            .collect();
+        // One window and what one receive brings for a connection beyond the limit.
+        let most = MOST + MOST / 8 + (512 << 10);
+        until("nobody is refused", || {
+            let totals = site.server().totals();
+            assert!(totals.held_bytes as usize <= most, "{kind:?}: {}", totals.held_bytes);
+            totals.memory_refused > 10
+        });
+        drop(clients);
+        until("memory is not given back", || {
+            let totals = site.server().totals();
+            totals.held_bytes == 0 && totals.accepted == totals.closed
+        });
+        assert_eq!(site.get("/file", "").status, 200);
+        site.server().end_now();
+        drop(upstream);
+    }
+}
+
+/// A flood of streams that are reset at once ends, with all that was begun for them.
+#[test]
+fn a_flood_of_resets_ends_with_its_upstream_connections() {
+    // Nobody accepts: the queue of the socket is enough.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    for site in sites(&[], |config| {
+        set_rules(config, &format!("[[rule]]\npath = '/'\nproxy = 'http://{address}'\n"));
+    }) {
+        let mut client = H2::to(&site);
+        let mut out = Vec::new();
+        for number in 0..1500 {
+            let fields = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "x")];
+            client.headers(2 * number + 1, &fields, true, &mut out);
+            frame::write_rst_stream(2 * number + 1, Code::CANCEL, &mut out);
+            if out.len() > 10_000 {
+                client.send(&out);
+                out.clear();
+            }
+        }
+        client.send(&out);
+        assert_eq!(client.end(), Some(Code::ENHANCE_YOUR_CALM));
+        drop(client);
+        until("something is held", || {
+            let totals = site.server().totals();
+            totals.held_bytes == 0 && totals.closed == totals.accepted
+        });
+    }
+}
