@@ -119,7 +119,8 @@ pub(crate) struct Args {
     /// Close connections that are idle for this long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration_in(MS..=DAY * 11))]
     idle_timeout: Duration,
-    /// Close connections whose client takes less than 4 KiB of its response in this time
+    /// Close connections whose client takes less than 4 KiB of its response in this time, or sends less than 4 KiB of
+    /// the content of a request that is passed on
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration_in(MS..=DAY * 11))]
     send_timeout: Duration,
     /// Wait this long for busy connections when a signal ends the server

@@ -118,8 +118,8 @@ fn tell(connections: u32, servers: &[&Server], costs: &[Vec<Spent>]) -> bool {
     is_good
 }
 
-/// Returns the processor time of a download from the time that the processors were not idle: much of the sending happens
-/// in interrupts, which are charged to whatever they interrupt. The client discards what it receives.
+/// Returns the processor time of a download from the time that the processors were not idle: much of the sending
+/// happens in interrupts, which are charged to whatever they interrupt. The client discards what it receives.
 fn downloaded(server: &Server, connections: u32) -> Result<Spent> {
     let processors = [SERVER_PROCESSOR, CLIENT_PROCESSOR];
     let idle_now = || processors.iter().map(|processor| idle(processor)).collect::<Result<Vec<Duration>>>();
