@@ -141,7 +141,7 @@ impl Row {
             large,
             class: phase.verdict.class(),
             change: change_of(judged),
-            growth: judged.growth,
+            growth: judged.growth.filter(|growth| text::is_known(*growth)),
             law: text::symbol_of(judged).map(str::to_owned),
             at_ten_times: judged.at_ten_times,
             p99: phase.verdict.p99.clone(),
@@ -168,6 +168,7 @@ impl RowText {
             costs: costs(judged.unit, ends),
             confidence: text::sentence(judged),
             growth: judged.growth.map_or(String::new(), |growth| match judged.unit {
+                _ if !text::is_known(growth) => "not known".to_owned(),
                 Unit::Instructions if growth.low.to_bits() == growth.high.to_bits() => factor(growth.value),
                 // A single pass has no interval.
                 _ if growth.low.to_bits() == growth.high.to_bits() => format!("{} (–)", factor(growth.value)),

@@ -66,7 +66,7 @@ fn cliff(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Fi
     let cliff = judged.cliffs.iter().max_by(|a, b| a.factor_over_start.total_cmp(&b.factor_over_start))?;
     let brief = format!("{} at {}", factor(cliff.factor_over_start), count(cliff.n.value));
     let mut text = cliff_text(study, name, cliff, judged);
-    if let (Outcome::Grows { .. }, Some(growth)) = (&judged.outcome, judged.growth) {
+    if let (Outcome::Grows { .. }, Some(growth)) = (&judged.outcome, judged.growth.filter(|one| text::is_known(*one))) {
         let law = text::symbol_of(judged).map_or(String::new(), |symbol| format!(" by {symbol}"));
         let end = judged.range.map_or(String::new(), |(_, last)| format!(", up to n = {}", count(last)));
         text.extend([" Before the cliff the cost grows ", &factor(growth.value), &law, &end, "."]);
@@ -159,7 +159,7 @@ fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<F
         Outcome::Flat { .. } | Outcome::Small | Outcome::Unresolved { .. } => return None,
     };
     let (first, last, axis) = (count(first), count(last), &study.case.axis);
-    let growth_text = text::growth_text(growth, judged.unit == Unit::Instructions);
+    let growth_text = text::growth_words(growth, judged.unit == Unit::Instructions);
     let law = match judged.outcome {
         Outcome::Grows { law: Some(_) } => text::law_text(judged),
         _ => "no simple law".to_owned(),
@@ -179,7 +179,8 @@ fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<F
     };
     let rank = weight::weight(weight::change(&phase.verdict), weight::of_phase(study, phase));
     let consequence = if kind == Kind::Growth { text::consequence(study, phase) } else { String::new() };
-    Some(Finding { consequence, ..finding(kind, (study, phase), rank, text, &factor(growth.value)) })
+    let brief = if text::is_known(growth) { factor(growth.value) } else { "by an unknown factor".to_owned() };
+    Some(Finding { consequence, ..finding(kind, (study, phase), rank, text, &brief) })
 }
 
 /// A 99th percentile that grows where the median does not.

@@ -34,7 +34,7 @@ fn words(kind: Kind, phase: &PhaseStudy<'_>) -> Option<String> {
             match (&judged.outcome, judged.growth) {
                 (Outcome::Flat { .. }, _) => Some("it is flat".to_owned()),
                 (Outcome::Small, _) => Some(format!("it {}", text::small())),
-                (Outcome::Grows { .. }, Some(growth)) if kind == Kind::Cliff => {
+                (Outcome::Grows { .. }, Some(growth)) if kind == Kind::Cliff && text::is_known(growth) => {
                     Some(format!("it grows {}, without a cliff", factor(growth.value)))
                 }
                 _ => None,

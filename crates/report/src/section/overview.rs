@@ -130,6 +130,9 @@ impl Cell<'_> {
     /// The outcome in a few words: "cliff ×3,187", "×75.4 O(n)", "flat".
     fn words(&self, growth: f64) -> String {
         let judged = &self.phase.verdict.all;
+        if judged.cliffs.is_empty() && judged.growth.is_none_or(|growth| !text::is_known(growth)) {
+            return text::outcome_word(judged).to_owned();
+        }
         let by = factor(growth.exp());
         match text::outcome_word(judged) {
             "cliff" => format!("cliff {by}"),

@@ -2,7 +2,7 @@
 //! percentile, and where the uncertainty comes from.
 
 use super::class::word_of;
-use super::verdict::{growth_text, reason_text, small};
+use super::verdict::{growth_text, growth_words, is_known, reason_text, small};
 use crate::quantity::{FormatCost, Unit, count, percent};
 use landau_stats::{Class, Components, Estimate, Judgement, Outcome, Reason, Tail, Verdict};
 
@@ -10,7 +10,8 @@ use landau_stats::{Class, Components, Estimate, Judgement, Outcome, Reason, Tail
 /// standard deviation (log scale) of the curve's level between runs of one machine.
 pub fn details(verdict: &Verdict, between_runs: f64) -> Vec<String> {
     let (judged, mut told) = (&verdict.all, Vec::new());
-    told.extend(judged.elasticity.map(|one| doubling(one, judged.unit == Unit::Instructions)));
+    let elasticity = judged.elasticity.filter(|_| judged.growth.is_none_or(is_known));
+    told.extend(elasticity.map(|one| doubling(one, judged.unit == Unit::Instructions)));
     told.extend(at_ten_times(judged));
     told.extend(verdict.p99.as_ref().map(|tail| tail_text(tail, judged)));
     told.extend(judged.components.map(|one| variation(&one, between_runs)));
@@ -51,9 +52,10 @@ fn tail_text(tail: &Tail, judged: &Judgement) -> String {
     let why = match (reason, tail.growth) {
         (Reason::TooFewPasses, _) => "too few passes".to_owned(),
         (Reason::TooFewCalls, _) => "too few calls".to_owned(),
-        (Reason::TooNoisy, Some(growth)) => {
+        (Reason::TooNoisy, Some(growth)) if is_known(growth) => {
             format!("{} from the first third of n to the last", growth_text(growth, false))
         }
+        (Reason::TooNoisy, Some(_)) => "by how much is not known".to_owned(),
         (Reason::TooNoisy, None) => "bursts left too few calls".to_owned(),
         (reason, _) => reason_text(reason),
     };
@@ -70,7 +72,7 @@ pub(crate) fn tail_change(tail: &Tail, judged: &Judgement) -> Option<String> {
         _ if growth.value < 1.0 => "falls".to_owned(),
         _ => "grows".to_owned(),
     };
-    let (growth, first, last) = (growth_text(growth, false), judged.unit.cost(first), judged.unit.cost(last));
+    let (growth, first, last) = (growth_words(growth, false), judged.unit.cost(first), judged.unit.cost(last));
     Some(format!("{verb} {growth} from the first third of n to the last, from {first} to {last}"))
 }
 

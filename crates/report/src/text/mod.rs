@@ -21,7 +21,9 @@ pub use law::{formula, symbol};
 pub use outliers::{caption, recurring};
 pub use timeline::{rate, timeline};
 pub use verdict::sentence;
-pub(crate) use verdict::{cliff_before, growth_text, law_text, more_passes_text, reason_text, small, unresolved};
+pub(crate) use verdict::{
+    cliff_before, growth_text, growth_words, is_known, law_text, more_passes_text, reason_text, small, unresolved,
+};
 
 pub use class::class_name;
 pub(crate) use class::{CLASSES, SIGNS, class_about, class_word, glyph, outcome_word};

@@ -77,8 +77,26 @@ fn exact_constant(judged: &Judgement, within: f64, range: &str) -> String {
     if within == 0.0 { format!("O(1), exactly {costs}{range}") } else { format!("O(1): {costs}{range}") }
 }
 
+/// An interval of a growth that contains 1 and whose ends differ by more than this says nothing: the cost may as well
+/// have fallen to a tenth as grown tenfold.
+const SPAN_MAX: f64 = 100.0;
+
+/// Returns whether the interval of a growth says anything. Two passes of a curve with a cliff can give ×13
+/// (0.06–2,800).
+pub(crate) fn is_known(growth: Estimate) -> bool {
+    !growth.holds(1.0) || growth.high <= SPAN_MAX * growth.low
+}
+
+/// The growth as the complement of a verb: "grows ×28.9 (90% CI 23.2–36.1)", "grows by a factor that is not known".
+pub(crate) fn growth_words(growth: Estimate, is_exact: bool) -> String {
+    if is_known(growth) { growth_text(growth, is_exact) } else { "by a factor that is not known".to_owned() }
+}
+
 /// The growth with its interval: "×28.9 (90% CI 23.2–36.1)". Counted costs have the range of the passes.
 pub(crate) fn growth_text(growth: Estimate, is_exact: bool) -> String {
+    if !is_known(growth) {
+        return "not known".to_owned();
+    }
     let (low, high) = (digits(growth.low), digits(growth.high));
     let value = factor(growth.value);
     match (is_exact, low == high) {
@@ -164,6 +182,20 @@ mod tests {
         let rivals = rivals.iter().map(|law| fit(law, 0.0, Some(1.0))).collect();
         let fit = Some(fit("linear", 1410.0, Some(337.0)));
         Judgement { fit, rivals, ..judgement(unit, Outcome::Grows { law: Some("linear".to_owned()) }) }
+    }
+
+    /// Guards against "×13.2 (0.0634–2,769)", a number that reads like a result.
+    #[test]
+    fn an_interval_that_says_nothing_is_not_printed() {
+        let nothing = interval(0.0634, 13.2, 2_769.0);
+        assert_eq!(growth_text(nothing, false), "not known");
+        assert_eq!(growth_words(nothing, false), "by a factor that is not known");
+        let judged = Judgement { growth: Some(nothing), ..judgement(Unit::Time, Outcome::Grows { law: None }) };
+        assert_eq!(sentence(&judged), "grows, no simple law: growth not known for n = 16–4,096");
+        // One that certainly grows, or one that is about constant, says something.
+        for told in [interval(2.0, 70.0, 2_000.0), interval(0.4, 1.0, 2.5), interval(0.2, 3.0, 19.0)] {
+            assert!(growth_words(told, false).starts_with('×'), "{told:?}");
+        }
     }
 
     #[test]
