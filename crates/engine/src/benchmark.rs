@@ -16,17 +16,26 @@ pub struct Phase {
     pub direction: Direction,
     /// What exactly is timed.
     pub about: &'static str,
+    /// Whether the worker gets only durations ([`Timer::record_ns`]): another process times the calls, or they are
+    /// shares and means. No sample can then be assigned to a call.
+    pub is_timed_elsewhere: bool,
 }
 
 impl Phase {
     /// Returns a phase of [`Benchmark::step`], timed during the creation.
     pub const fn up(name: &'static str, about: &'static str) -> Self {
-        Self { name, direction: Direction::Up, about }
+        Self { name, direction: Direction::Up, about, is_timed_elsewhere: false }
     }
 
     /// Returns a phase of [`Benchmark::undo`], timed during the destruction.
     pub const fn down(name: &'static str, about: &'static str) -> Self {
-        Self { name, direction: Direction::Down, about }
+        Self { name, direction: Direction::Down, about, is_timed_elsewhere: false }
+    }
+
+    /// Returns this phase as one of which the worker gets only durations.
+    #[must_use]
+    pub const fn elsewhere(self) -> Self {
+        Self { is_timed_elsewhere: true, ..self }
     }
 }
 

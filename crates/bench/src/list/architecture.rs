@@ -75,12 +75,15 @@ impl Benchmark for Architecture {
         "What does a connection cost a server, by its architecture and by simultaneous connections?";
     const AXIS: &'static str = "simultaneous connections";
     const PHASES: &'static [Phase] = &[
-        Phase::up("reply", "time per reply while all connections are open: the slower of client and server"),
-        Phase::up("latency", "from connect(), or the request, to the end of its reply, of one connection in each step"),
+        Phase::up("reply", "time per reply while all connections are open: the slower of client and server")
+            .elsewhere(),
+        Phase::up("latency", "from connect(), or the request, to the end of its reply, of one connection in each step")
+            .elsewhere(),
         Phase::up(
             "processor",
             "processor time of the server for each reply, with that of its children (workload=busy)",
-        ),
+        )
+        .elsewhere(),
     ];
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::auto_steps(

@@ -42,11 +42,12 @@ impl Benchmark for Fork {
     const ABOUT: &'static str = "Do creating and killing a process cost more when thousands exist?";
     const AXIS: &'static str = "child processes";
     const PHASES: &'static [Phase] = &[
-        Phase::up("return", "from the call until it has returned in the parent"),
-        Phase::up("run", "from the call until the child runs"),
-        Phase::up("byte", "from the call until the parent has read the child's time stamp (8 bytes) from a pipe"),
-        Phase::down("kill", "kill(SIGKILL) of one child"),
-        Phase::down("reap", "from before the kill until waitpid() has reaped the child"),
+        Phase::up("return", "from the call until it has returned in the parent").elsewhere(),
+        Phase::up("run", "from the call until the child runs").elsewhere(),
+        Phase::up("byte", "from the call until the parent has read the child's time stamp (8 bytes) from a pipe")
+            .elsewhere(),
+        Phase::down("kill", "kill(SIGKILL) of one child").elsewhere(),
+        Phase::down("reap", "from before the kill until waitpid() has reaped the child").elsewhere(),
     ];
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::steps("20", "1000", "5000", "child processes"),

@@ -130,8 +130,9 @@ impl Benchmark for Mail {
     const ABOUT: &'static str = "What does a recipient cost a mail engine, by connections, recipients and domains?";
     const AXIS: &'static str = "busy connections";
     const PHASES: &'static [Phase] = &[
-        Phase::up("recipient", "time per recipient while all connections are busy: the slower of engine and sink"),
-        Phase::up("processor", "processor time of the engine per recipient"),
+        Phase::up("recipient", "time per recipient while all connections are busy: the slower of engine and sink")
+            .elsewhere(),
+        Phase::up("processor", "processor time of the engine per recipient").elsewhere(),
     ];
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::auto_steps(

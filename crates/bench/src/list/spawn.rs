@@ -56,9 +56,9 @@ impl Benchmark for Spawn {
     const ABOUT: &'static str = "Does creating and reaping a child cost more while thousands of processes sleep?";
     const AXIS: &'static str = "sleeping processes";
     const PHASES: &'static [Phase] = &[
-        Phase::up("return", "from the call that creates the child until it has returned in the parent"),
-        Phase::up("cycle", "from that call until the parent has reaped the child, which exits at once"),
-        Phase::down("end", "from kill(SIGKILL) of a sleeper until its parent has reaped it"),
+        Phase::up("return", "from the call that creates the child until it has returned in the parent").elsewhere(),
+        Phase::up("cycle", "from that call until the parent has reaped the child, which exits at once").elsewhere(),
+        Phase::down("end", "from kill(SIGKILL) of a sleeper until its parent has reaped it").elsewhere(),
     ];
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::steps("20", "5000", "30000", "sleeping processes"),

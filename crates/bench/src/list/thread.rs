@@ -34,9 +34,10 @@ impl Benchmark for Thread {
     const ABOUT: &'static str = "Do creating and joining a thread cost more when thousands exist?";
     const AXIS: &'static str = "threads";
     const PHASES: &'static [Phase] = &[
-        Phase::up("return", "from pthread_create() until it has returned"),
-        Phase::up("run", "from pthread_create() until the thread runs"),
-        Phase::up("byte", "from pthread_create() until the creating thread has read the new thread's byte from a pipe"),
+        Phase::up("return", "from pthread_create() until it has returned").elsewhere(),
+        Phase::up("run", "from pthread_create() until the thread runs").elsewhere(),
+        Phase::up("byte", "from pthread_create() until the creating thread has read the new thread's byte from a pipe")
+            .elsewhere(),
         Phase::down("join", "from waking the thread, which then ends, until pthread_join() has returned"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
