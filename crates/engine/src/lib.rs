@@ -16,7 +16,7 @@
 //! | `request`, `size`, `plan`, `pairing`, `availability` | from what was typed to what fits on this host |
 //! | `host`, `register`, `scratch`, `executed`, `affinity` | the machine, and what earlier runs left on it |
 //! | `worker_process`, `handshake`, `switch` | other programs: workers, what they can measure, the user's commands |
-//! | `profiler` | what watches extra passes from outside |
+//! | `profiler` | what watches passes from outside, and extra ones for it |
 //! | `driver`, `adaptive`, `sample_writer`, `pass`, `execution`, `run` | the controller's side |
 
 mod adaptive;
@@ -75,7 +75,7 @@ pub use observer::{Event, Observer, Silent};
 pub use order::ARGUMENT as WORKER_ARGUMENT;
 pub use pairing::pair;
 pub use plan::{Plan, Planned};
-pub use profiler::{Profiler, Profiling, TimedCall, TimedCalls};
+pub use profiler::{Profiler, Profiling, TimedCall, TimedCalls, Watched};
 pub use request::{Request, Word, check_names, check_phase, word};
 pub use run::{Changes, Output, Session, check_space, resume, run};
 pub use scratch::{Scratch, free_bytes as scratch_free_bytes};

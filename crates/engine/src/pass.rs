@@ -2,7 +2,7 @@
 
 use crate::driver::{Bounds, Driver};
 use crate::order::{Order, Report};
-use crate::profiler::{Profiler, Profiling, TimedCalls, failed};
+use crate::profiler::{Profiler, Profiling, TimedCalls, Watched, failed};
 use crate::sample_writer::SampleWriter;
 use crate::worker_process::{Launch, Message, WorkerProcess};
 use crate::{Error, Event, Facts, Observer, Plan, Planned, Silent, lanes};
@@ -57,8 +57,8 @@ impl<'a> Workers<'a> {
     fn profiled_passes(&mut self, planned: &Planned, start: &PassStart, bounds: &Ends) -> Result<(), Error> {
         let Some(profiling) = self.profiling.take() else { return Ok(()) };
         for _ in 0..profiling.passes {
-            let profiler = Some(&mut *profiling.profiler as &mut dyn Profiler);
-            let end = run(self, planned, start, bounds, profiler, &mut Nowhere, &mut Silent)?;
+            let watch = Some(Watch { profiler: &mut *profiling.profiler, pass: Watched::Extra });
+            let end = run(self, planned, start, bounds, watch, &mut Nowhere, &mut Silent)?;
             match end.outcome {
                 Outcome::Done | Outcome::Limit => {}
                 // The run's loop sees the interruption or the time limit before its next pass.
@@ -97,7 +97,10 @@ impl Driver for Workers<'_> {
         // A limit beyond what the clock can represent is no limit.
         let deadline = bounds.deadline.and_then(|deadline| self.began.checked_add(deadline));
         let ends = Ends { deadline, interrupted: bounds.interrupted };
-        let end = run(self, planned, start, &ends, None, writer, observer)?;
+        let mut profiling = self.profiling.take();
+        let watch = profiling.as_mut().map(|one| Watch { profiler: &mut *one.profiler, pass: Watched::Recorded });
+        let end = run(self, planned, start, &ends, watch, writer, observer)?;
+        self.profiling = profiling;
         if matches!(end.outcome, Outcome::Done | Outcome::Limit) {
             self.profiled_passes(planned, start, &ends)?;
         }
@@ -111,41 +114,47 @@ struct Ends<'a> {
     interrupted: &'a dyn Fn() -> bool,
 }
 
+/// A profiler that watches a pass.
+struct Watch<'a> {
+    profiler: &'a mut dyn Profiler,
+    pass: Watched,
+}
+
 /// Runs one pass, under the profiler if one is given, and writes everything about it except its first line.
 fn run(
     workers: &Workers<'_>,
     planned: &Planned,
     start: &PassStart,
     bounds: &Ends,
-    mut profiler: Option<&mut dyn Profiler>,
+    mut watch: Option<Watch<'_>>,
     writer: &mut dyn Journal,
     observer: &mut dyn Observer,
 ) -> Result<PassEnd, Error> {
-    let is_profiled = profiler.is_some();
+    let is_profiled = watch.is_some();
     let (began, plan) = (Instant::now(), workers.plan);
     let phases = &planned.case.phases;
     let capacities = lanes::capacities(phases.len(), planned.case.n, planned.entry.tags_calls, is_profiled);
     let (lanes, fd) = Lanes::create(&capacities)?;
     let mut worker = WorkerProcess::start(&workers.launch)?;
-    if let Some(profiler) = profiler.as_deref_mut() {
-        profiler.begin(worker.pid()).map_err(failed)?;
+    if let Some(watch) = &mut watch {
+        watch.profiler.begin(worker.pid(), watch.pass).map_err(failed)?;
     }
     worker.send(&Order { is_profiled, ..order(plan, planned, start, workers.scratch, fd.as_raw_fd()) })?;
     drop(fd);
     let samples = SampleWriter::new(lanes, phases, start.pass, plan.host.clock.unit);
     let expected = planned.case.n * phases.len() as u64;
     let uses_others = (planned.entry.uses_other_processors)(&planned.settings);
-    // What a profiler sees must be collected while the pass runs.
-    let attention = Attention::of(plan.lockstep, uses_others && !is_profiled);
+    // Samples must be collected while the pass runs.
+    let is_sampled = watch.as_ref().is_some_and(|watch| watch.pass == Watched::Extra);
+    let attention = Attention::of(plan.lockstep, uses_others && !is_sampled);
     let mut supervisor = Supervisor { worker, samples, expected, attention };
-    let verdict =
-        supervisor.watch(bounds, profiler.as_deref_mut().map(|one| one as &mut dyn Profiler), writer, observer)?;
+    let verdict = supervisor.watch(bounds, watch.as_mut(), writer, observer)?;
     supervisor.samples.write_windows(writer)?;
     supervisor.samples.write_rest(writer)?;
     let steps = supervisor.samples.created();
-    if let (Some(profiler), Verdict::Reported(Report { wrong: None, .. })) = (profiler, &verdict) {
+    if let (Some(watch), Verdict::Reported(Report { wrong: None, .. })) = (watch, &verdict) {
         let phases = supervisor.samples.timed_calls();
-        profiler.end(&TimedCalls { case: &planned.case, round: start.round, phases }).map_err(failed)?;
+        watch.profiler.end(&TimedCalls { case: &planned.case, round: start.round, phases }).map_err(failed)?;
     }
     drop(supervisor);
     let mut end = PassEnd {
@@ -243,7 +252,7 @@ impl Supervisor<'_> {
     fn watch(
         &mut self,
         bounds: &Ends,
-        mut profiler: Option<&mut dyn Profiler>,
+        mut watch: Option<&mut Watch<'_>>,
         writer: &mut dyn Journal,
         observer: &mut dyn Observer,
     ) -> Result<Verdict, Error> {
@@ -251,8 +260,8 @@ impl Supervisor<'_> {
         loop {
             let left = bounds.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let has_message = self.worker.wait(self.attention.look_ms(left))?;
-            if let Some(profiler) = profiler.as_deref_mut() {
-                profiler.poll().map_err(failed)?;
+            if let Some(watch) = watch.as_deref_mut() {
+                watch.profiler.poll().map_err(failed)?;
             }
             if has_message || self.attention != Attention::Rare {
                 self.samples.write_windows(writer)?;

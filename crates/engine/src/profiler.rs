@@ -1,15 +1,26 @@
-//! A profiler of the timed calls: it watches extra passes that are made between the recorded ones, because watching a
-//! call changes its cost.
+//! A profiler of the timed calls. It samples extra passes that are made between the recorded ones, because samples
+//! change what a call costs. Of the recorded passes it learns when each call began, so that it can leave out of both
+//! what another task interrupted.
 
 use crate::Error;
 use landau_record::schema::Case;
 
+/// A kind of pass that a profiler watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watched {
+    /// Its samples are in the record: the profiler must not change what a call costs.
+    Recorded,
+    /// It is made for the profiler.
+    Extra,
+}
+
 /// Watches workers. An error is a sentence that says what failed and what to do.
 pub trait Profiler {
     /// Begins to watch a worker, a process with one thread that has not set up its benchmark yet.
-    fn begin(&mut self, pid: u32) -> Result<(), String>;
+    fn begin(&mut self, pid: u32, pass: Watched) -> Result<(), String>;
 
-    /// Collects what was seen since the last call; called ten times a second while the worker runs.
+    /// Collects what was seen since the last call; called ten times a second while the worker of an extra pass runs,
+    /// and at least every ten seconds in a recorded one.
     fn poll(&mut self) -> Result<(), String>;
 
     /// Ends the watching of a pass that was complete or reached a limit. Its calls are given with their times.

@@ -1,32 +1,37 @@
 //! From samples and timed calls to samples per call chain, at small and at large n.
 
-use crate::sampler::{self, Event, Sample, Sampler, Watch};
+use crate::preemption::Absences;
+use crate::sampler::{self, Event, Sample, Sampler, Subject, Switch, Watch};
 use crate::symbols::{Symbols, USER};
 use crate::{Error, setting};
-use landau_engine::{Profiler, TimedCall, TimedCalls};
-use std::collections::BTreeMap;
+use landau_engine::{Profiler, TimedCall, TimedCalls, Watched};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 /// The range of n of the calls that are compared.
 pub(crate) type Range = RangeInclusive<u64>;
 
-/// A call that takes longer than this and than [`LONG_FACTOR`] medians was interrupted: by another task, or by the host
-/// of a virtual machine. It is left out of the samples and of the measured times alike.
+/// A call that takes longer than this and than [`LONG_FACTOR`] medians, without the time in which another task had the
+/// processor, was interrupted by something that is not seen: the host of a virtual machine. It is left out of sampled
+/// and of recorded passes alike.
 const LONG_NS: u64 = 100_000;
 const LONG_FACTOR: u64 = 30;
 
-/// Samples the workers of profiled passes.
+/// Watches the workers of recorded passes, and samples those of the extra ones.
 #[derive(Debug)]
 pub struct Collector {
     sampler: Sampler,
     symbols: Symbols,
     /// The two sizes to compare; none: an eighth and seven eighths of the largest n.
     at: Option<[u64; 2]>,
-    watch: Option<Watch>,
+    watch: Option<(Watch, Watched)>,
     samples: Vec<Sample>,
+    switches: Vec<Switch>,
     lost: u64,
     pub(crate) phases: BTreeMap<(u32, usize), Collected>,
-    /// Passes that were left out, because the kernel dropped samples of them.
+    /// The functions that were seen called from each place: from the instruction after it, to which they return.
+    callees: BTreeMap<u64, BTreeSet<u32>>,
+    /// Passes that were left out, because the kernel dropped what was seen of them.
     pub(crate) dropped_passes: u32,
 }
 
@@ -41,18 +46,50 @@ impl std::fmt::Debug for Watch {
 pub(crate) struct Collected {
     /// The ranges of n that are compared; none before the first pass.
     pub(crate) ranges: Option<[Range; 2]>,
+    /// The largest n of a call.
+    pub(crate) largest: u64,
     /// Whether another process timed the calls, so that no sample can be assigned to one.
     pub(crate) is_timed_elsewhere: bool,
     /// By round: the calls and the samples at small and at large n.
     pub(crate) rounds: BTreeMap<u32, [Side; 2]>,
+    /// By round: the calls at small and at large n of the recorded pass.
+    pub(crate) recorded: BTreeMap<u32, [Total; 2]>,
 }
 
 /// The calls of a range of n, and their samples.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Side {
     pub(crate) calls: u64,
-    /// Samples by call chain, the outermost function first.
-    pub(crate) chains: BTreeMap<Vec<u32>, u64>,
+    /// Samples by call chain.
+    pub(crate) chains: BTreeMap<Chain, u64>,
+    /// Calls during which another task had the processor.
+    pub(crate) preempted: u64,
+}
+
+/// The functions of a sample, the outermost first.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Chain {
+    functions: Vec<u32>,
+    /// Where the last function called the one that was taken off, because it only enabled interrupts.
+    place: Option<u64>,
+}
+
+/// The calls of a range of n of a recorded pass.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Total {
+    pub(crate) calls: u64,
+    pub(crate) ns: u64,
+    /// Calls during which another task had the processor.
+    pub(crate) preempted: u64,
+}
+
+/// A call with the time for which the worker had the processor.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    began: u64,
+    ended: u64,
+    ns: u64,
+    is_preempted: bool,
 }
 
 impl Collector {
@@ -65,13 +102,23 @@ impl Collector {
     }
 
     pub(crate) fn with(sampler: Sampler, symbols: Symbols, at: Option<[u64; 2]>) -> Self {
-        let (watch, samples, phases) = (None, Vec::new(), BTreeMap::new());
-        Self { sampler, symbols, at, watch, samples, lost: 0, phases, dropped_passes: 0 }
+        Self {
+            sampler,
+            symbols,
+            at,
+            watch: None,
+            samples: Vec::new(),
+            switches: Vec::new(),
+            lost: 0,
+            phases: BTreeMap::new(),
+            callees: BTreeMap::new(),
+            dropped_passes: 0,
+        }
     }
 
     #[cfg(test)]
-    pub(crate) fn set_samples(&mut self, samples: Vec<Sample>) {
-        self.samples = samples;
+    pub(crate) fn set_seen(&mut self, samples: Vec<Sample>, switches: Vec<Switch>) {
+        (self.samples, self.switches) = (samples, switches);
     }
 
     /// Returns how samples are taken.
@@ -84,64 +131,110 @@ impl Collector {
         &self.symbols
     }
 
-    /// Returns the functions of a sample, the outermost first.
-    fn functions(&self, sample: &Sample) -> Vec<u32> {
-        let mut chain: Vec<u32> = sample.chain.iter().rev().map(|&address| self.symbols.lookup(address)).collect();
+    /// Returns the functions of a sample.
+    fn chain(&self, sample: &Sample) -> Chain {
+        let mut functions: Vec<u32> = sample.chain.iter().rev().map(|&address| self.symbols.lookup(address)).collect();
+        let mut place = None;
         if self.sampler.event == Event::CpuClock {
             // The timer's interrupt waited for this function; the time is its caller's.
-            while chain.len() > 1 && chain.last().is_some_and(|&last| enables_interrupts(self.symbols.name(last))) {
-                chain.pop();
+            while functions.len() > 1 && functions.last().is_some_and(|&last| self.enables_interrupts(last)) {
+                functions.pop();
+                place = sample.chain.get(sample.chain.len() - functions.len()).copied();
             }
         }
-        if chain.is_empty() { vec![USER] } else { chain }
+        if functions.is_empty() {
+            functions.push(USER);
+        }
+        Chain { functions, place }
     }
 
-    fn take(&mut self, calls: &TimedCalls<'_>) {
+    /// Returns the functions of a chain, the outermost first.
+    ///
+    /// A function that ends in a jump to one that enables interrupts is not on the stack any more, so the sample shows
+    /// its caller. Other samples show it: the only other function that was seen called from the same place.
+    pub(crate) fn functions(&self, chain: &Chain) -> Vec<u32> {
+        let mut functions = chain.functions.clone();
+        let callees = chain.place.and_then(|place| self.callees.get(&place));
+        let mut others = callees.into_iter().flatten().filter(|&&function| !self.enables_interrupts(function));
+        if let (Some(&only), None) = (others.next(), others.next()) {
+            functions.push(only);
+        }
+        functions
+    }
+
+    /// Returns whether a function enables interrupts again.
+    fn enables_interrupts(&self, function: u32) -> bool {
+        let name = self.symbols.name(function);
+        name.starts_with("_raw_") && name.contains("unlock_irq")
+    }
+
+    pub(crate) fn take(&mut self, calls: &TimedCalls<'_>, pass: Watched) {
+        let absences = Absences::of(&self.switches);
+        for sample in &self.samples {
+            for pair in sample.chain.windows(2) {
+                self.callees.entry(pair[1]).or_default().insert(self.symbols.lookup(pair[0]));
+            }
+        }
         for (phase, timed) in calls.phases.iter().enumerate() {
             let key = (calls.case.case, phase);
             let mut collected = self.phases.remove(&key).unwrap_or_default();
             let top = timed.iter().map(|call| call.n).max().unwrap_or(0);
+            collected.largest = collected.largest.max(top);
             let ranges = collected.ranges.get_or_insert_with(|| ranges(self.at, top)).clone();
             collected.is_timed_elsewhere |= timed.iter().any(|call| call.began_ns.is_none());
-            let sides = collected.rounds.entry(calls.round).or_default();
-            for (side, range) in sides.iter_mut().zip(&ranges) {
-                let within: Vec<TimedCall> = timed.iter().copied().filter(|call| range.contains(&call.n)).collect();
-                self.add(side, &within);
+            let within = |range: &Range| kept(timed.iter().filter(|call| range.contains(&call.n)), &absences);
+            match pass {
+                Watched::Recorded => {
+                    let totals = collected.recorded.entry(calls.round).or_default();
+                    totals.iter_mut().zip(&ranges).for_each(|(total, range)| total.add(&within(range)));
+                }
+                Watched::Extra => {
+                    let sides = collected.rounds.entry(calls.round).or_default();
+                    sides.iter_mut().zip(&ranges).for_each(|(side, range)| self.add(side, within(range)));
+                }
             }
             self.phases.insert(key, collected);
         }
     }
 
     /// Adds calls, and the samples that were taken in them.
-    fn add(&self, side: &mut Side, calls: &[TimedCall]) {
-        let longest = longest(calls.iter().map(|call| call.ns).collect());
-        let mut spans: Vec<(u64, u64)> = calls
-            .iter()
-            .filter(|call| call.ns <= longest)
-            .filter_map(|call| call.began_ns.map(|began| (began, began + call.ns)))
-            .collect();
-        spans.sort_unstable();
-        side.calls += spans.len() as u64;
+    fn add(&self, side: &mut Side, mut calls: Vec<Kept>) {
+        calls.sort_unstable_by_key(|call| call.began);
+        side.calls += calls.len() as u64;
+        side.preempted += calls.iter().filter(|call| call.is_preempted).count() as u64;
         for sample in &self.samples {
-            let after = spans.partition_point(|span| span.0 <= sample.time_ns);
-            if after > 0 && sample.time_ns < spans[after - 1].1 {
-                *side.chains.entry(self.functions(sample)).or_default() += 1;
+            let after = calls.partition_point(|call| call.began <= sample.time_ns);
+            if after > 0 && sample.time_ns < calls[after - 1].ended {
+                *side.chains.entry(self.chain(sample)).or_default() += 1;
             }
         }
     }
 }
 
+impl Total {
+    fn add(&mut self, calls: &[Kept]) {
+        self.calls += calls.len() as u64;
+        self.ns += calls.iter().map(|call| call.ns).sum::<u64>();
+        self.preempted += calls.iter().filter(|call| call.is_preempted).count() as u64;
+    }
+}
+
 impl Profiler for Collector {
-    fn begin(&mut self, pid: u32) -> Result<(), String> {
-        (self.samples, self.lost) = (Vec::new(), 0);
-        self.watch = Some(sampler::open(pid, self.sampler.event).map_err(|error| error.to_string())?);
+    fn begin(&mut self, pid: u32, pass: Watched) -> Result<(), String> {
+        (self.samples, self.switches, self.lost) = (Vec::new(), Vec::new(), 0);
+        let subject = match pass {
+            Watched::Recorded => Subject::Switches,
+            Watched::Extra => Subject::Samples(self.sampler.event),
+        };
+        self.watch = Some((sampler::open(pid, subject).map_err(|error| error.to_string())?, pass));
         Ok(())
     }
 
     fn poll(&mut self) -> Result<(), String> {
-        if let Some(watch) = &mut self.watch {
+        if let Some((watch, _)) = &mut self.watch {
             let found = watch.collect();
             self.samples.extend(found.samples);
+            self.switches.extend(found.switches);
             self.lost += found.lost;
         }
         Ok(())
@@ -149,13 +242,13 @@ impl Profiler for Collector {
 
     fn end(&mut self, calls: &TimedCalls<'_>) -> Result<(), String> {
         self.poll()?;
-        self.watch = None;
+        let Some((_, pass)) = self.watch.take() else { return Ok(()) };
         if self.lost > 0 {
             self.dropped_passes += 1;
         } else {
-            self.take(calls);
+            self.take(calls, pass);
         }
-        self.samples = Vec::new();
+        (self.samples, self.switches) = (Vec::new(), Vec::new());
         Ok(())
     }
 }
@@ -168,14 +261,20 @@ pub(crate) fn ranges(at: Option<[u64; 2]>, top: u64) -> [Range; 2] {
     around.map(|n| n.saturating_sub(half).max(top / 32 + 1)..=(n + half).min(top).max(1))
 }
 
-/// Returns the duration above which a call was interrupted.
-pub(crate) fn longest(mut durations: Vec<u64>) -> u64 {
+/// Returns the calls with the time for which the worker had the processor, without those that something unseen
+/// interrupted.
+fn kept<'a>(calls: impl Iterator<Item = &'a TimedCall>, absences: &Absences) -> Vec<Kept> {
+    let of_call = |call: &TimedCall| {
+        let began = call.began_ns?;
+        let ended = began + call.ns;
+        let away = absences.within(began, ended);
+        Some(Kept { began, ended, ns: call.ns.saturating_sub(away), is_preempted: away > 0 })
+    };
+    let mut calls: Vec<Kept> = calls.filter_map(of_call).collect();
+    let mut durations: Vec<u64> = calls.iter().map(|call| call.ns).collect();
     durations.sort_unstable();
     let median = durations.get(durations.len() / 2).copied().unwrap_or(0);
-    (median * LONG_FACTOR).max(LONG_NS)
-}
-
-/// Returns whether a function enables interrupts again.
-fn enables_interrupts(name: &str) -> bool {
-    name.starts_with("_raw_") && name.contains("unlock_irq")
+    let longest = (median * LONG_FACTOR).max(LONG_NS);
+    calls.retain(|call| call.ns <= longest);
+    calls
 }

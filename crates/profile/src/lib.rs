@@ -1,24 +1,30 @@
 //! Where the running kernel spends the time of a benchmark's calls, and which functions grow with n.
 //!
-//! The engine makes profiled passes between the recorded ones. During these a [`Collector`] samples the worker's call
-//! chain, in the kernel too, at fixed intervals of its processor time (`sampler`), and assigns each sample to the
-//! timed call in which it was taken. [`compare`] sets the calls at small n against those at large n: each function's
-//! mean time per call, how much it grows, and intervals from leaving out one round at a time.
+//! The engine makes extra passes between the recorded ones. During these a [`Collector`] samples the worker's call
+//! chain, in the kernel too, at fixed intervals of its processor time (`sampler`), and assigns each sample to the timed
+//! call in which it was taken. In all passes it learns when another task had the processor. [`compare`] sets the calls
+//! at small n against those at large n: each function's mean time per call, how much it grows, and intervals from
+//! leaving out one round at a time.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `symbols` | the names of the kernel's functions by address |
 //! | `source` | the tag of a kernel's source |
-//! | `sampler` | samples of a process, and how much time one stands for |
+//! | `sampler` | samples and context switches of a process, and how much time a sample stands for |
+//! | `preemption` | the times in which another task had the processor |
 //! | `collector` | from samples and calls to samples per chain at small and at large n |
 //! | `compared` | from those to functions with their growth |
+//! | `branching` | where the growth of a call branches |
 
+mod branching;
 mod collector;
 mod compared;
+mod preemption;
 mod sampler;
 mod source;
 mod symbols;
 
+pub use branching::divide;
 pub use collector::Collector;
 pub use compared::compare;
 pub use sampler::{Event, Sampler};

@@ -1,4 +1,5 @@
-//! Samples of a process: its kernel call chain at fixed intervals of its processor time.
+//! Samples of a process: its kernel call chain at fixed intervals of its processor time; and the times at which another
+//! task had its processor.
 //!
 //! Where the processor counts cycles the sampler uses them; their interrupt reaches code that has disabled interrupts
 //! too. A virtual machine without counters has `cpu-clock`, a timer. Its interrupt waits until interrupts are enabled
@@ -34,12 +35,42 @@ pub(crate) struct Sample {
     pub(crate) chain: Vec<u64>,
 }
 
-/// What a collection of samples found.
+/// What a collection found.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     pub(crate) samples: Vec<Sample>,
-    /// Samples that the kernel had to drop.
+    /// The context switches, in order.
+    pub(crate) switches: Vec<Switch>,
+    /// Samples or context switches that the kernel had to drop.
     pub(crate) lost: u64,
+}
+
+/// A context switch of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Switch {
+    /// When, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) time_ns: u64,
+    pub(crate) kind: SwitchKind,
+}
+
+/// What a context switch did to the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SwitchKind {
+    /// It runs again.
+    In,
+    /// It waits for something.
+    Asleep,
+    /// It could have gone on: another task preempted it.
+    Preempted,
+}
+
+/// What is watched of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// Its call chain, and its context switches.
+    Samples(Event),
+    /// Its context switches alone: a call without one costs what it always costs.
+    Switches,
 }
 
 /// How this host samples processes.
@@ -56,7 +87,8 @@ impl Sampler {
     /// Chooses the event, and measures what a sample stands for: reads of `/dev/zero` take some processor time, and as
     /// many again give so many samples.
     pub fn calibrated() -> Result<Self, Error> {
-        let event = if open(THIS_THREAD, Event::Cycles).is_ok() { Event::Cycles } else { Event::CpuClock };
+        let event =
+            if open(THIS_THREAD, Subject::Samples(Event::Cycles)).is_ok() { Event::Cycles } else { Event::CpuClock };
         // A loop that somebody else interrupts takes longer and has no more samples, or the other way round.
         let mut rounds = (0..ROUNDS).map(|_| round(event)).collect::<Result<Vec<_>, _>>()?;
         rounds.sort_by(f64::total_cmp);
@@ -84,7 +116,7 @@ fn round(event: Event) -> Result<f64, Error> {
         count += 1;
     }
     let ns = thread_time_ns() - began;
-    let mut watch = open(THIS_THREAD, event)?;
+    let mut watch = open(THIS_THREAD, Subject::Samples(event))?;
     for _ in 0..count {
         zeros.read();
         // As the loop before.
@@ -119,7 +151,7 @@ pub(crate) use of_linux::{Watch, open};
 
 #[cfg(target_os = "linux")]
 mod of_linux {
-    use super::{Error, Event, Sample, Samples, setting};
+    use super::{Error, Event, Sample, Samples, Subject, Switch, SwitchKind, setting};
     use perf_event::data::Record;
     use perf_event::events::{Hardware, Software};
     use perf_event::{Builder, Clock, SampleFlag};
@@ -127,6 +159,11 @@ mod of_linux {
     /// The interval between two samples: nanoseconds of `cpu-clock`, and cycles of about as long.
     const INTERVAL_NS: u64 = 250_000;
     const INTERVAL_CYCLES: u64 = 750_000;
+
+    /// The type of a record of a context switch, and its markers (`PERF_RECORD_SWITCH` in `linux/perf_event.h`).
+    const SWITCH: u32 = 14;
+    const OUT: u16 = 1 << 13;
+    const OUT_PREEMPTED: u16 = 1 << 14;
 
     /// The bytes of the ring: what a user without privilege may lock, and the samples of half a second.
     const RING: usize = 1 << 19;
@@ -141,20 +178,25 @@ mod of_linux {
         ring: perf_event::Sampler,
     }
 
-    /// Begins to sample a process with one thread.
-    pub(crate) fn open(pid: u32, event: Event) -> Result<Watch, Error> {
-        let mut builder = match event {
-            Event::Cycles => Builder::new(Hardware::CPU_CYCLES),
-            Event::CpuClock => Builder::new(Software::CPU_CLOCK),
+    /// Begins to watch a process with one thread.
+    pub(crate) fn open(pid: u32, subject: Subject) -> Result<Watch, Error> {
+        let (mut builder, interval) = match subject {
+            Subject::Samples(Event::Cycles) => (Builder::new(Hardware::CPU_CYCLES), INTERVAL_CYCLES),
+            Subject::Samples(Event::CpuClock) => (Builder::new(Software::CPU_CLOCK), INTERVAL_NS),
+            Subject::Switches => (Builder::new(Software::DUMMY), 0),
         };
-        let interval = if event == Event::Cycles { INTERVAL_CYCLES } else { INTERVAL_NS };
+        if interval > 0 {
+            // With the user's frames too: the library cannot read a chain without any.
+            let fields = SampleFlag::IP | SampleFlag::CALLCHAIN;
+            builder.include_kernel().sample_period(interval).sample(fields);
+        }
         builder
             .observe_pid(pid.cast_signed())
             .any_cpu()
-            .include_kernel()
-            .sample_period(interval)
-            // With the user's frames too: the library cannot read a chain without any.
-            .sample(SampleFlag::IP | SampleFlag::TIME | SampleFlag::CALLCHAIN)
+            // The time is all that `switch` reads of a record of another kind.
+            .sample(SampleFlag::TIME)
+            .sample_id_all(true)
+            .context_switch(true)
             .clockid(Clock::MONOTONIC);
         let refused = |why| Error::Refused { paranoid: setting("/proc/sys/kernel/perf_event_paranoid"), why };
         let mut ring = builder.build().and_then(|counter| counter.sampled(RING)).map_err(refused)?;
@@ -167,6 +209,10 @@ mod of_linux {
         pub(crate) fn collect(&mut self) -> Samples {
             let mut found = Samples::default();
             while let Some(record) = self.ring.next_record() {
+                if record.ty() == SWITCH {
+                    found.switches.extend(switch(record.misc(), &record.to_contiguous()));
+                    continue;
+                }
                 match record.parse_record() {
                     Ok(Record::Sample(sample)) => found.samples.push(Sample {
                         time_ns: sample.time().unwrap_or(0),
@@ -181,6 +227,18 @@ mod of_linux {
             }
             found
         }
+    }
+
+    /// Returns a context switch from its record: markers, and the fields that each record has, of which the time is the
+    /// only one.
+    pub(super) fn switch(markers: u16, fields: &[u8]) -> Option<Switch> {
+        let time_ns = u64::from_ne_bytes(*fields.first_chunk()?);
+        let kind = match (markers & OUT != 0, markers & OUT_PREEMPTED != 0) {
+            (false, _) => SwitchKind::In,
+            (true, false) => SwitchKind::Asleep,
+            (true, true) => SwitchKind::Preempted,
+        };
+        Some(Switch { time_ns, kind })
     }
 
     /// Returns the kernel's functions of a chain. The user's part of it can be anything: without frame pointers the
@@ -204,11 +262,11 @@ pub(crate) use elsewhere::{Watch, open};
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {
-    use super::{Error, Event, Samples};
+    use super::{Error, Samples, Subject};
 
     pub(crate) struct Watch;
 
-    pub(crate) fn open(_pid: u32, _event: Event) -> Result<Watch, Error> {
+    pub(crate) fn open(_pid: u32, _subject: Subject) -> Result<Watch, Error> {
         Err(Error::NotLinux)
     }
 
@@ -235,7 +293,7 @@ mod tests {
     /// A sample stands for the interval less what taking it costs. Where samples are refused there is nothing to test.
     #[test]
     fn samples_of_this_thread_are_all_readable_and_in_the_kernel_or_not() {
-        let mut watch = match open(THIS_THREAD, Event::CpuClock) {
+        let mut watch = match open(THIS_THREAD, Subject::Samples(Event::CpuClock)) {
             Ok(watch) => watch,
             Err(error) => return assert!(matches!(error, Error::Refused { .. }), "{error}"),
         };
@@ -255,5 +313,32 @@ mod tests {
         let of_kernel = found.samples.iter().filter(|sample| !sample.chain.is_empty()).count();
         assert!(of_kernel > 50 && found.samples.len() > of_kernel, "{of_kernel} of {}", found.samples.len());
         assert!(found.samples.is_sorted_by_key(|sample| sample.time_ns));
+    }
+
+    #[test]
+    fn a_switch_is_read_from_its_markers_and_its_time() {
+        let time = 7_u64.to_ne_bytes();
+        let of = |markers| of_linux::switch(markers, &time).map(|one| (one.time_ns, one.kind));
+        assert_eq!(of(0), Some((7, SwitchKind::In)));
+        assert_eq!(of(1 << 13), Some((7, SwitchKind::Asleep)));
+        assert_eq!(of(3 << 13), Some((7, SwitchKind::Preempted)));
+        assert_eq!(of_linux::switch(0, &time[..7]), None);
+    }
+
+    /// A thread that waits is switched out and in again, at times between two readings of the clock.
+    #[test]
+    fn a_wait_is_a_switch_out_and_one_in() {
+        let Ok(mut watch) = open(THIS_THREAD, Subject::Switches) else { return };
+        let before = landau_sys::clock::monotonic_ns();
+        // Nobody wakes it, so it waits until the time is over.
+        std::thread::park_timeout(std::time::Duration::from_millis(1));
+        let after = landau_sys::clock::monotonic_ns();
+        let found = watch.collect();
+        let count = |kind| found.switches.iter().filter(|one| one.kind == kind).count();
+        let outs = count(SwitchKind::Asleep) + count(SwitchKind::Preempted);
+        assert!(count(SwitchKind::Asleep) > 0 && outs == count(SwitchKind::In), "{found:?}");
+        let times: Vec<u64> = found.switches.iter().map(|one| one.time_ns).collect();
+        assert!(times.is_sorted() && times[0] > before && times[1] < after, "{before} {found:?} {after}");
+        assert!(found.samples.is_empty() && found.lost == 0, "{found:?}");
     }
 }

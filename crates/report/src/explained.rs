@@ -1,5 +1,6 @@
 //! Which kernel functions a call's instructions are in, as sentences and as a table, for `landau explain` and the page.
 
+use crate::divided::{self, NAMED};
 use crate::quantity::{count, percent};
 use crate::table::Layout;
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
@@ -92,6 +93,26 @@ pub fn words(function: &FunctionCost, axis: &str) -> String {
     }
 }
 
+/// Returns where the growth is, a sentence each: how it divides where it branches, and the functions with the largest
+/// shares without their callees; nothing if the call does not grow.
+pub fn lead(explanation: &Explanation) -> Vec<String> {
+    if explanation.growth() <= 0 {
+        return Vec::new();
+    }
+    let mut told: Vec<String> = explanation.branching.iter().map(divided::divided).collect();
+    let named = explanation.functions.iter().take(NAMED).filter(|function| function.share >= SHOWN);
+    let named: Vec<String> = named.map(|one| format!("{} {}", one.name, percent(one.share))).collect();
+    if !named.is_empty() {
+        told.push(format!("Without callees, the largest shares are {}.", divided::listed(&named)));
+    }
+    told
+}
+
+/// Returns a function's share of the growth with its callees.
+pub(crate) fn inclusive_share(function: &FunctionCost) -> String {
+    function.inclusive_share.map_or("–".to_owned(), percent)
+}
+
 /// Compares the sum of the functions' growth with the measured growth.
 pub fn sum(explanation: &Explanation) -> String {
     let (growth, explained) = (explanation.growth(), explanation.explained());
@@ -134,22 +155,24 @@ pub fn render(explanation: &Explanation, case: &Case, layout: Layout) -> String 
     }
     let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
     let bold = |text: &str| if layout.color { Cell::new(text).add_attribute(Attribute::Bold) } else { Cell::new(text) };
-    let mut header = vec![bold("function"), bold("share of growth")];
+    let mut header = vec![bold("function"), bold("share of growth"), bold("with callees")];
     header.extend(explanation.at.iter().map(|n| bold(&format!("n = {}", count(*n as f64)))));
     header.extend([bold("per object"), bold("fixed")]);
     table.set_header(header);
     for function in &shown.functions {
-        let mut row = vec![Cell::new(&function.name), number(percent(function.share))];
+        let mut row =
+            vec![Cell::new(&function.name), number(percent(function.share)), number(inclusive_share(function))];
         row.extend(function.instructions.iter().map(|count| number(count.to_string())));
         let (each, fixed) = line(function);
         row.extend([number(each), number(fixed)]);
         table.add_row(row);
     }
     let (others, sums, share) = &shown.rest;
-    let mut row = vec![Cell::new(format!("{others} others")), number(percent(*share))];
+    let mut row = vec![Cell::new(format!("{others} others")), number(percent(*share)), Cell::new("")];
     row.extend(sums.iter().map(|sum| number(sum.to_string())));
     table.add_row(row);
-    format!("{}\n{table}\n{}", head(explanation, case), sum(explanation))
+    let lead: String = lead(explanation).iter().map(|sentence| format!("{sentence}\n")).collect();
+    format!("{}\n{lead}{table}\n{}", head(explanation, case), sum(explanation))
 }
 
 /// Formats slope and fixed part for a table; "not linear" and a dash if the function is not linear in n.

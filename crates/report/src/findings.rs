@@ -1,12 +1,13 @@
 //! The findings of a record: one sentence each, the most important first.
 //!
-//! Failures and crashes come first. Cliffs, limits, outliers, growth and bimodal costs follow in the order of their
-//! weight: the lower bound of the effect times the share of the cost that it concerns (see `weight`). What surprises
-//! nobody comes last: periods of a slab, flat curves, small changes, what is not resolved or was skipped, the first
-//! calls. A benchmark has one finding of each kind, led by the curve of the largest weight. Every number is one of a
-//! verdict's.
+//! Failures and crashes come first, then the functions that an explanation names. Cliffs, limits, outliers, growth and
+//! bimodal costs follow in the order of their weight: the lower bound of the effect times the share of the cost that it
+//! concerns (see `weight`). What surprises nobody comes last: periods of a slab, flat curves, small changes, what is
+//! not resolved or was skipped, the first calls. A benchmark has one finding of each kind, led by the curve of the
+//! largest weight. Every number is one of a verdict's.
 
 mod across;
+mod functions;
 mod gathered;
 pub(crate) mod instrument;
 mod phase;
@@ -61,6 +62,8 @@ pub enum Kind {
     Failure,
     /// The kernel crashed or hung.
     Crash,
+    /// The functions that carry the growth.
+    Functions,
     /// The cost jumps at one n.
     Cliff,
     /// A call failed because a resource was exhausted.
@@ -100,6 +103,8 @@ pub enum Kind {
 enum Tier {
     /// Something broke.
     Alarm,
+    /// What the record was made for: where a growth comes from.
+    Cause,
     /// Ranked by weight.
     Notable,
     /// Surprises nobody.
@@ -111,6 +116,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Failure => "failed",
+            Self::Functions => "functions",
             Self::Cliff => "cliff",
             Self::Crash => "crash",
             Self::Limit => "limit",
@@ -139,6 +145,7 @@ impl Kind {
     fn tier(self) -> Tier {
         match self {
             Self::Failure | Self::Crash => Tier::Alarm,
+            Self::Functions => Tier::Cause,
             Self::Cliff
             | Self::Limit
             | Self::Outlier
@@ -200,6 +207,7 @@ pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
     record::of_record(analysis, &mut found);
     for study in &analysis.cases {
         record::of_case(study, &mut found);
+        functions::of_case(analysis, study, &mut found);
         for phase in &study.phases {
             phase::of_phase(study, phase, &instrument, &mut found);
         }

@@ -12,6 +12,7 @@ pub mod claims;
 pub mod compared;
 mod comparisons;
 pub mod delivery;
+mod divided;
 #[cfg(test)]
 mod documented;
 mod ends;

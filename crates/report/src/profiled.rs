@@ -1,6 +1,7 @@
 //! Which kernel functions a call's time is in, as sentences and as a table, for `landau explain` on the running kernel
 //! and for the page.
 
+use crate::divided::{self, NAMED};
 use crate::quantity::{count, duration, durations, percent};
 use crate::table::Layout;
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
@@ -31,7 +32,7 @@ impl<'a> Shown<'a> {
                 return function.ns[1] / total >= SHOWN;
             }
             let least = if function.growth_ns.contains(0.0) { SHOWN_IF_UNCERTAIN } else { SHOWN };
-            function.share.value.abs() >= least
+            function.share.value.abs() >= least || is_part(profile, &function.name)
         };
         let mut functions: Vec<&ProfiledFunction> = profile.functions.iter().filter(is_shown).collect();
         if !grows {
@@ -40,7 +41,7 @@ impl<'a> Shown<'a> {
         functions.truncate(MOST);
         let is_shown = |name: &str| functions.iter().any(|function| function.name == name);
         let mut rest = (0, [0.0; 2], 0.0);
-        for function in profile.functions.iter().filter(|function| !is_shown(&function.name)) {
+        for function in own(profile).filter(|function| !is_shown(&function.name)) {
             rest.0 += 1;
             rest.1 = [0, 1].map(|side| rest.1[side] + function.ns[side]);
             rest.2 += function.growth_ns.value;
@@ -54,6 +55,34 @@ impl<'a> Shown<'a> {
 pub fn growing(profile: &Profile) -> impl Iterator<Item = &ProfiledFunction> {
     let is_certain = |one: &&ProfiledFunction| one.share.low > 0.0 && one.share.value >= SHOWN;
     profile.functions.iter().filter(move |one| profile.is_judged() && is_certain(one)).take(8)
+}
+
+/// Returns whether a function is among the largest parts of the growth.
+fn is_part(profile: &Profile, name: &str) -> bool {
+    let parts = profile.branching.iter().flat_map(|branching| branching.parts.iter().take(NAMED));
+    profile.is_judged() && parts.into_iter().any(|part| part.name == name)
+}
+
+/// Returns the functions with samples of their own.
+fn own(profile: &Profile) -> impl Iterator<Item = &ProfiledFunction> {
+    profile.functions.iter().filter(|function| function.ns.iter().any(|ns| *ns > 0.0))
+}
+
+/// Returns where the growth is, a sentence each: how it divides where it branches, and the functions with the largest
+/// shares without their callees; nothing if the growth is too small to be explained.
+pub fn lead(profile: &Profile) -> Vec<String> {
+    let mut told = Vec::new();
+    if let Some(branching) = profile.branching.as_ref().filter(|_| profile.is_judged()) {
+        told.push(divided::divided(branching));
+        told.extend(divided::undecided_parts(branching));
+    }
+    let named: Vec<String> = growing(profile).take(NAMED).map(|one| format!("{} {}", one.name, shares(one))).collect();
+    if !named.is_empty() {
+        told.push(format!("Without callees, the largest shares are {}.", divided::listed(&named)));
+        let certain: Vec<_> = growing(profile).map(|one| (one.name.as_str(), one.places)).collect();
+        told.extend(divided::undecided(&certain));
+    }
+    told
 }
 
 /// Describes a function's growth: "`scan`: 12 µs to 90 µs a call, 80% (75% to 85%) of the growth".
@@ -97,15 +126,33 @@ pub fn sum(profile: &Profile) -> String {
     };
     format!(
         "Measured growth without the profiler: {} a call; sum over {} functions: {}{part}. {} samples ({}), each for \
-         {} of processor time; intervals of 95% from {} rounds",
+         {} of processor time; intervals of 95% from {} rounds{}",
         time(growth),
-        profile.functions.len(),
+        own(profile).count(),
         time(sampled),
         count(profile.sample_count as f64),
         profile.event,
         duration(profile.sample_ns),
-        profile.round_count
+        profile.round_count,
+        preempted(profile)
     )
+}
+
+/// Says in how many calls another task had the processor; nothing if in none.
+fn preempted(profile: &Profile) -> String {
+    match profile.preempted_counts {
+        None | Some([0, 0]) => String::new(),
+        Some([recorded, sampled]) => format!(
+            ". Other tasks interrupted {} calls without samples and {} with samples; their time is left out",
+            count(recorded as f64),
+            count(sampled as f64)
+        ),
+    }
+}
+
+/// Returns a function's share of the growth with its callees.
+pub(crate) fn inclusive_share(function: &ProfiledFunction) -> String {
+    function.inclusive.as_ref().map_or("–".to_owned(), |inclusive| percent(inclusive.share.value))
 }
 
 /// Returns a heading: the call, the kernel, and how the time grows.
@@ -127,28 +174,36 @@ pub fn render(profile: &Profile, case: &Case, layout: Layout) -> String {
     }
     let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
     let bold = |text: &str| if layout.color { Cell::new(text).add_attribute(Attribute::Bold) } else { Cell::new(text) };
-    let names = ["function", "share of growth", &range(profile, 0), &range(profile, 1), "growth"];
+    let names = ["function", "share of growth", "with callees", &range(profile, 0), &range(profile, 1), "growth"];
     table.set_header(names.map(bold));
     for function in &shown.functions {
-        let share = if profile.grows() { shares(function) } else { "–".to_owned() };
+        let [share, inclusive] = if profile.grows() {
+            [shares(function), inclusive_share(function)]
+        } else {
+            ["–", "–"].map(str::to_owned)
+        };
         let [low, high] = function.ns.map(duration);
         let growth = signed(function.growth_ns.value);
-        table.add_row([Cell::new(&function.name), number(share), number(low), number(high), number(growth)]);
+        let name = Cell::new(&function.name);
+        table.add_row([name, number(share), number(inclusive), number(low), number(high), number(growth)]);
     }
     let (others, [low, high], growth) = &shown.rest;
     table.add_row([
         Cell::new(format!("{others} others")),
         Cell::new(""),
+        Cell::new(""),
         number(duration(*low)),
         number(duration(*high)),
         number(signed(*growth)),
     ]);
-    format!("{}\n{table}\n{}", head(profile, case), sum(profile))
+    let lead: String = lead(profile).iter().map(|sentence| format!("{sentence}\n")).collect();
+    format!("{}\n{lead}{table}\n{}", head(profile, case), sum(profile))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use landau_record::schema::{Branching, Part};
 
     fn interval(value: f64, low: f64, high: f64) -> Interval {
         Interval { value, low, high }
@@ -160,6 +215,8 @@ mod tests {
             ns,
             growth_ns,
             share,
+            places: Some([1, 3]),
+            inclusive: None,
         };
         Profile {
             ranges: [[11, 80], [240, 320]],
@@ -191,6 +248,31 @@ mod tests {
         assert!(!other.adds_up(), "the samples show twice the growth of the times");
         let small = profile(interval(300.0, 200.0, 400.0));
         assert!(!small.is_judged() && growing(&small).count() == 0 && sum(&small).contains("too small"));
+    }
+
+    #[test]
+    fn the_lead_says_where_the_growth_branches_if_it_is_explained() {
+        let part = |name: &str, share: f64| {
+            let interval = Some([share - 0.01, share + 0.01]);
+            Part { name: name.to_owned(), share, interval, places: Some([1, 1]) }
+        };
+        let grown = Profile {
+            branching: Some(Branching { function: "wait".to_owned(), parts: vec![part("scan", 0.98)] }),
+            preempted_counts: Some([3, 1_000]),
+            ..profile(interval(10_500.0, 10_000.0, 11_000.0))
+        };
+        assert_eq!(
+            lead(&grown),
+            [
+                "The growth passes through wait: 98% (97% to 99%) is in scan with its callees; the others have 2%.",
+                "Without callees, the largest shares are scan 100% (90% to 110%).",
+            ]
+        );
+        assert!(
+            sum(&grown).ends_with("interrupted 3 calls without samples and 1,000 with samples; their time is left out")
+        );
+        let constant = Profile { measured_growth_ns: interval(50.0, -40.0, 140.0), ..grown };
+        assert!(lead(&constant).is_empty());
     }
 
     #[test]

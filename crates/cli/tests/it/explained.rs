@@ -24,6 +24,15 @@ fn the_functions_of_poll_add_up_to_its_growth() {
     assert!((shares - 1.0).abs() <= 0.01, "the shares add up to {shares}");
     let poll = wait.functions.iter().find(|function| function.name == "pipe_poll").unwrap();
     assert!(poll.share > 0.05 && poll.is_linear(), "{poll:?}");
+    // With its callees it has the largest part of what the function that is called for the set passes on.
+    let branching = wait.branching.as_ref().unwrap();
+    let parts: f64 = branching.parts.iter().map(|part| part.share).sum();
+    assert!(
+        (0.97..1.001).contains(&parts) && branching.parts.iter().all(|part| part.interval.is_none()),
+        "{branching:?}"
+    );
+    assert!(branching.parts.iter().take(3).any(|part| part.name == "pipe_poll"), "{branching:?}");
+    assert!(poll.inclusive_share.unwrap() > poll.share, "{poll:?}");
     // The kernel polls each pipe once: 100 more calls of the function, each with the same cost.
     assert_eq!(poll.instructions[2] - poll.instructions[1], 100 * poll.per_object_instructions.round() as u64);
 
@@ -60,6 +69,14 @@ fn the_growth_of_poll_on_the_running_kernel_is_in_its_functions() {
     assert_eq!(room.record("r").profiles, found, "the record contains what was printed");
     let page = std::fs::read_to_string(room.file("page.html")).unwrap();
     assert!(page.contains("Functions of wait, by samples") && page.contains("Call chains by time"));
+    // Each function with its callees, and the growth at the function where it branches.
+    let branching = wait.branching.as_ref().unwrap();
+    let parts: f64 = branching.parts.iter().map(|part| part.share).sum();
+    assert!((0.8..1.2).contains(&parts), "{branching:?}");
+    assert!(branching.parts.iter().take(4).any(|part| part.name.starts_with("pipe_poll")), "{branching:?}");
+    let lead = format!("The growth passes through {}: ", branching.function);
+    let shown = room.landau(&["show", "r"]);
+    assert!(page.contains(&lead) && shown.out.replace("\n    ", " ").contains(&lead), "{lead}: {shown:?}");
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
     assert_eq!(room.leftovers(), Vec::<String>::new());
 }
@@ -69,6 +86,9 @@ fn what_the_running_kernel_cannot_be_asked_is_an_error_before_any_pass() {
     let room = Room::new();
     for (arguments, expected) in [
         (["explain", "syscall", "--at", "1,2,3"].as_slice(), "give two"),
+        (&["explain", "fork"], "cannot explain fork (return, run, byte, kill, reap) on the running kernel"),
+        (&["explain", "thread", "--phase", "run"], "cannot explain thread (run) on the running kernel"),
+        (&["explain", "thread", "--phase", "run"], "so no sample can be assigned to one; explain join instead"),
         (&["explain", "syscall", "--at", "9,3"], "give two"),
         (&["explain", "syscall", "--append", "quiet"], "--kernel"),
         (&["explain", "syscall", "--memory", "2GiB"], "--kernel"),
@@ -78,6 +98,15 @@ fn what_the_running_kernel_cannot_be_asked_is_an_error_before_any_pass() {
         assert!(ran.status == Some(2) && ran.err.contains(expected), "{arguments:?}: {ran:?}");
     }
     assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 0, "something was left behind");
+}
+
+#[test]
+fn a_size_beyond_the_largest_n_is_refused_before_any_pass() {
+    let room = Room::new();
+    let ran = room.landau(&["explain", "syscall", "--set", "syscall.n=4000", "--at", "500,9000", "--record", "r"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.err.contains("--at 9000: the largest n of syscall is 4000 with these settings"), "{ran:?}");
+    assert!(!room.file("r").exists() && room.leftovers().is_empty(), "something was left behind");
 }
 
 /// `fork` is timed by its child, so the plugin sees no beginning and end.

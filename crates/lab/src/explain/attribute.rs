@@ -5,10 +5,10 @@
 
 use super::counts::{Counts, TimedCall};
 use super::error::Error;
-use landau_profile::Symbols;
-use landau_record::schema::{Case, Chain, Explanation, FunctionCost};
+use landau_profile::{Symbols, divide};
+use landau_record::schema::{Branching, Case, Chain, Explanation, FunctionCost};
 use landau_record::{Pass, Series};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// How far a call may be from the size it represents, as a ratio.
 const NEAR: f64 = 0.02;
@@ -114,6 +114,7 @@ fn explain(calls: &[Call], counts: &Counts, symbols: &Symbols, at: &[u64]) -> Ex
         sums
     };
     let columns: Vec<HashMap<u32, u64>> = shown.iter().map(|call| by_function(call)).collect();
+    let inclusive: Vec<HashMap<u32, u64>> = shown.iter().map(|call| with_callees(call, counts)).collect();
     let (first, last) = (shown.first().map_or(0, |call| call.n), shown.last().map_or(0, |call| call.n));
     let fitted = fitted(calls, first, last);
     let points: Vec<(u64, HashMap<u32, u64>)> = fitted.iter().map(|call| (call.n, by_function(call))).collect();
@@ -129,8 +130,8 @@ fn explain(calls: &[Call], counts: &Counts, symbols: &Symbols, at: &[u64]) -> Ex
         .map(|function| {
             let of = |column: &HashMap<u32, u64>| column.get(&function).copied().unwrap_or(0);
             let line: Vec<(u64, u64)> = points.iter().map(|(n, column)| (*n, of(column))).collect();
-            let instructions: Vec<u64> = columns.iter().map(of).collect();
-            cost(symbols.name(function), instructions, &line, growth)
+            let [own, whole] = [&columns, &inclusive].map(|columns| columns.iter().map(of).collect::<Vec<u64>>());
+            with_inclusive(cost(symbols.name(function), own, &line, growth), whole, growth)
         })
         .collect();
     functions.sort_by(|a, b| b.growth().cmp(&a.growth()).then_with(|| a.name.cmp(&b.name)));
@@ -142,8 +143,55 @@ fn explain(calls: &[Call], counts: &Counts, symbols: &Symbols, at: &[u64]) -> Ex
         overhead_instructions: [beside().min().unwrap_or(0), beside().max().unwrap_or(0)],
         functions,
         chains: chains(&shown, counts, symbols),
+        branching: divided(&shown, counts, symbols),
         ..Explanation::default()
     }
+}
+
+/// Returns the instructions of a call by function, with those of the function's callees. One that calls itself counts
+/// once.
+fn with_callees(call: &Call, counts: &Counts) -> HashMap<u32, u64> {
+    let mut sums: HashMap<u32, u64> = HashMap::new();
+    for &(node, count) in &call.timed.counts {
+        for function in path(counts, node as usize).into_iter().collect::<BTreeSet<u32>>() {
+            *sums.entry(function).or_default() += count;
+        }
+    }
+    sums
+}
+
+/// Returns how the growth from the first call to the last divides where it branches.
+fn divided(shown: &[&Call], counts: &Counts, symbols: &Symbols) -> Option<Branching> {
+    let [first, .., last] = shown else { return None };
+    let mut growths: BTreeMap<Vec<u32>, f64> = BTreeMap::new();
+    for (call, sign) in [(first, -1.0), (last, 1.0)] {
+        for &(node, count) in &call.timed.counts {
+            *growths.entry(path(counts, node as usize)).or_default() += sign * count as f64;
+        }
+    }
+    divide(&growths, |function| symbols.name(function))
+}
+
+/// Returns the functions that led to a node, the outermost first. The program's children are entries of the kernel,
+/// which it did not call as a function.
+fn path(counts: &Counts, mut node: usize) -> Vec<u32> {
+    let mut path = vec![counts.nodes[node].function];
+    while node != 0 && counts.nodes[node].parent != 0 {
+        node = counts.nodes[node].parent as usize;
+        path.push(counts.nodes[node].function);
+    }
+    path.reverse();
+    path
+}
+
+/// Completes the cost of a function by that with its callees, at each size.
+fn with_inclusive(cost: FunctionCost, instructions: Vec<u64>, growth: f64) -> FunctionCost {
+    let grown = match instructions[..] {
+        [first, .., last] => last as f64 - first as f64,
+        _ => 0.0,
+    };
+    let share = if growth == 0.0 { 0.0 } else { grown / growth };
+    FunctionCost { inclusive_instructions: instructions, inclusive_share: Some(share), ..cost }
 }
 
 /// Returns the sizes to compare: `at`, or a tenth, a half and all of the steps.
@@ -193,8 +241,7 @@ fn cost(name: &str, instructions: Vec<u64>, points: &[(u64, u64)], growth: f64) 
         per_object_instructions: rounded(each),
         fixed_instructions: rounded(fixed),
         max_residual_instructions: rounded(off.fold(0.0, f64::max)),
-        half_at: 0,
-        share: 0.0,
+        ..FunctionCost::default()
     };
     let own = cost.growth() as f64;
     cost.share = if growth == 0.0 { 0.0 } else { own / growth };

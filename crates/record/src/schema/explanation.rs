@@ -1,5 +1,6 @@
 //! Instructions of a phase's calls by function: what `landau explain` found, one line for each phase of each case.
 
+use super::profile::Branching;
 use serde::{Deserialize, Serialize};
 
 /// The instructions of a phase's calls, by function of the kernel.
@@ -23,6 +24,9 @@ pub struct Explanation {
     pub functions: Vec<FunctionCost>,
     /// The call chains by which the functions were reached, at the smallest and the largest size.
     pub chains: Vec<Chain>,
+    /// How the growth divides. Absent in older records, and if it branches at once or nothing grows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branching: Option<Branching>,
 }
 
 /// The cost of one function, without its callees.
@@ -34,6 +38,12 @@ pub struct FunctionCost {
     pub instructions: Vec<u64>,
     /// Its share of the growth from the first size to the last. 0 if nothing grows.
     pub share: f64,
+    /// Instructions at each size with those of its callees. Empty in older records.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inclusive_instructions: Vec<u64>,
+    /// Its share of the growth with that of its callees. Absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inclusive_share: Option<f64>,
     /// Instructions per object: the slope of a least-squares line through every undisturbed call between the sizes.
     pub per_object_instructions: f64,
     /// Instructions that do not depend on the number of objects: the intercept of that line.

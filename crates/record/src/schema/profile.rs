@@ -24,6 +24,10 @@ pub struct Profile {
     pub ranges: [[u64; 2]; 2],
     /// Sampled calls in each range.
     pub call_counts: [u64; 2],
+    /// Calls during which another task had the processor: in the recorded passes, and in the sampled ones. That time is
+    /// not part of the calls. Absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preempted_counts: Option<[u64; 2]>,
     /// The mean time of the calls in each range in passes without a profiler.
     pub measured_ns: [f64; 2],
     /// How much longer a call at large n takes, in passes without a profiler.
@@ -32,10 +36,39 @@ pub struct Profile {
     pub sampled_ns: [f64; 2],
     /// How much longer a call at large n takes by the samples: the sum over all functions.
     pub sampled_growth_ns: Interval,
-    /// Every function with a sample of its own, by its share of the growth, the largest first.
+    /// Every function that was sampled, itself or in one that it called, by its own share of the growth, the largest
+    /// first. Older records lack those without samples of their own.
     pub functions: Vec<ProfiledFunction>,
     /// The functions by the calls that led to them, callers before their callees.
     pub chains: Vec<ProfiledChain>,
+    /// How the growth divides. Absent in older records, and if it branches at once or nothing grows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branching: Option<Branching>,
+}
+
+/// How the growth divides at the last function through which nearly all of it passes.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Branching {
+    /// That function.
+    pub function: String,
+    /// The function itself, without callees, and each function that it calls, with callees; the largest share first.
+    pub parts: Vec<Part>,
+}
+
+/// A part of the growth.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Part {
+    /// The function.
+    pub name: String,
+    /// Its share of the growth.
+    pub share: f64,
+    /// The 95% interval of the share; absent if it was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<[f64; 2]>,
+    /// The first and the last place that it can have in the order of the functions called: before and after it are
+    /// those that differ by an interval without 0. Absent if it was counted, and for the function itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<[u32; 2]>,
 }
 
 /// A number with its 95% interval.
@@ -58,6 +91,22 @@ pub struct ProfiledFunction {
     pub ns: [f64; 2],
     /// How much it grows per call.
     pub growth_ns: Interval,
+    /// Its share of the growth of all functions; 0 if nothing grows.
+    pub share: Interval,
+    /// The first and the last place that it can have in the order of the shares: before and after it are those whose
+    /// growth differs from its own by an interval without 0. Absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<[u32; 2]>,
+    /// The same with its callees. Absent in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inclusive: Option<Inclusive>,
+}
+
+/// The time of one function with all that it calls.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Inclusive {
+    /// The mean time per call in each range, in nanoseconds.
+    pub ns: [f64; 2],
     /// Its share of the growth of all functions; 0 if nothing grows.
     pub share: Interval,
 }

@@ -2,7 +2,7 @@
 //! call chains.
 
 use super::scrolling;
-use crate::explained::{Shown, head, line, link, source_of, sum, words};
+use crate::explained::{self, Shown, head, inclusive_share, line, link, source_of, sum, words};
 use crate::page::View;
 use crate::quantity::{count, duration, percent};
 use crate::{CaseStudy, flame, profiled};
@@ -20,11 +20,12 @@ pub(crate) fn of_case(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
 }
 
 fn sampled(study: &CaseStudy<'_>, profile: &Profile) -> Markup {
-    let phase = &profile.phase;
+    let (phase, lead) = (&profile.phase, profiled::lead(profile).join(" "));
     html! {
         section.explanation {
             h5 { "Functions of " (phase) ", by samples" }
             p { (profiled::head(profile, study.case)) "." }
+            @if !lead.is_empty() { p { (lead) } }
             (scrolling(&format!("Functions of {phase}, by samples"), &samples(profile)))
             p.note { (profiled::sum(profile)) "." }
             @if let Some(graph) = flame::of_samples(profile) {
@@ -48,6 +49,7 @@ fn samples(profile: &Profile) -> Markup {
             thead { tr {
                 th scope="col" { "Function" }
                 th.number scope="col" { "Share of growth" }
+                th.number scope="col" { "With callees" }
                 @for side in 0..2 { th.number scope="col" { (profiled::range(profile, side)) } }
                 th.number scope="col" { "Growth" }
             } }
@@ -61,13 +63,14 @@ fn samples(profile: &Profile) -> Markup {
                             }
                         } }
                         td.number { @if profile.grows() { (profiled::shares(function)) } @else { "–" } }
+                        td.number { @if profile.grows() { (profiled::inclusive_share(function)) } @else { "–" } }
                         @for ns in &function.ns { td.number { (duration(*ns)) } }
                         td.number { (profiled::signed(function.growth_ns.value)) }
                     }
                 }
                 tr {
                     th scope="row" { (others) " others" }
-                    td {}
+                    td {} td {}
                     @for ns in rest { td.number { (duration(*ns)) } }
                     td.number { (profiled::signed(*growth)) }
                 }
@@ -77,11 +80,12 @@ fn samples(profile: &Profile) -> Markup {
 }
 
 fn one(study: &CaseStudy<'_>, explanation: &Explanation) -> Markup {
-    let phase = &explanation.phase;
+    let (phase, lead) = (&explanation.phase, explained::lead(explanation).join(" "));
     html! {
         section.explanation {
             h5 { "Functions of " (phase) }
             p { (head(explanation, study.case)) "." }
+            @if !lead.is_empty() { p { (lead) } }
             (scrolling(&format!("Functions of {phase}"), &table(study, explanation)))
             p.note { (sum(explanation)) "." }
             @if let Some(graph) = flame::of_instructions(explanation) {
@@ -106,6 +110,7 @@ fn table(study: &CaseStudy<'_>, explanation: &Explanation) -> Markup {
             thead { tr {
                 th scope="col" { "Function" }
                 th.number scope="col" { "Share of growth" }
+                th.number scope="col" { "With callees" }
                 @for n in &explanation.at { th.number scope="col" { "n = " (count(*n as f64)) } }
                 th.number scope="col" { "Per object" }
                 th.number scope="col" { "Fixed" }
@@ -122,6 +127,7 @@ fn table(study: &CaseStudy<'_>, explanation: &Explanation) -> Markup {
                             }
                         } }
                         td.number { (percent(function.share)) }
+                        td.number { (inclusive_share(function)) }
                         @for value in &function.instructions { td.number { (count(*value as f64)) } }
                         td.number { (each) }
                         td.number { (fixed) }
@@ -131,6 +137,7 @@ fn table(study: &CaseStudy<'_>, explanation: &Explanation) -> Markup {
                 tr {
                     th scope="row" { (others) " others" }
                     td.number { (percent(*share)) }
+                    td {}
                     @for value in sums { td.number { (count(*value as f64)) } }
                     td {} td {} td {}
                 }

@@ -5,6 +5,7 @@ mod counted;
 mod support;
 
 use landau_record::Record;
+use landau_record::schema::{Branching, Interval, Part, Profile, ProfiledFunction};
 use landau_report::findings::{self, Kind};
 use landau_report::page::{Options, Page, Source, difference, extract};
 use landau_report::quantity::{Unit, count, duration, factor};
@@ -78,6 +79,55 @@ fn the_cliff_leads_and_its_numbers_are_the_verdicts() {
         assert!(found[0].text.contains(&number), "{number} is not in: {}", found[0].text);
     }
     assert!(found[0].text.contains("half the ephemeral port range"));
+}
+
+/// What an explanation was made for is the first that a reader sees, in the findings and on the page.
+#[test]
+fn the_functions_that_carry_a_growth_lead() {
+    let (mut record, bytes) = record(5, &Bend::default());
+    let interval = |value: f64| Interval { value, low: 0.9 * value, high: 1.1 * value };
+    let function = |name: &str, share: f64, place: u32| ProfiledFunction {
+        name: name.to_owned(),
+        ns: [10.0, 10_000.0 * share],
+        growth_ns: interval(9_990.0 * share),
+        share: interval(share),
+        places: Some([place; 2]),
+        inclusive: None,
+    };
+    let part = |name: &str, share: f64| Part {
+        name: name.to_owned(),
+        share,
+        interval: Some([0.9 * share, 1.1 * share]),
+        places: Some([1, 1]),
+    };
+    let case = record.cases.iter().find(|case| case.label == "fork").unwrap();
+    record.profiles.push(Profile {
+        case: case.case,
+        phase: case.phases[0].name.clone(),
+        ranges: [[10, 20], [80, 100]],
+        measured_ns: [1_000.0, 11_000.0],
+        measured_growth_ns: interval(10_000.0),
+        sampled_growth_ns: interval(10_000.0),
+        functions: vec![function("scan", 0.7, 1), function("visit", 0.3, 2)],
+        branching: Some(Branching { function: "wait".to_owned(), parts: vec![part("look", 0.8), part("wait", 0.2)] }),
+        ..Profile::default()
+    });
+    let first = findings::of(&Analysis::of(&record)).remove(0);
+    assert_eq!(first.kind, Kind::Functions);
+    assert_eq!(
+        first.text,
+        "fork: a call takes 10 µs longer at n = 80–100 than at n = 10–20. The growth passes through wait: 80% (72% to \
+         88%) is in look with its callees, and 20% (18% to 22%) in wait itself."
+    );
+    assert_eq!(
+        first.consequence,
+        "Without callees, the largest shares are scan 70% (63% to 77%) and visit 30% (27% to 33%)."
+    );
+    let html = Page::render(&[source("study", &record, &bytes)], &Options::default()).html;
+    let (answer, details) =
+        (html.find("is in look with its callees, and 20%").unwrap(), html.find("id=\"details\"").unwrap());
+    assert!(answer < details, "the finding is behind the details");
+    assert!(html.contains("With callees"));
 }
 
 #[test]
