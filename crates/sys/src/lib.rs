@@ -37,6 +37,7 @@ pub mod path;
 pub mod poll;
 pub mod privilege;
 pub mod process;
+pub mod ptrace;
 #[cfg(target_os = "linux")]
 pub mod ring;
 pub mod select;

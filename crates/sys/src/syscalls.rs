@@ -26,7 +26,7 @@ mod table {
 
     // Newer processors lack the calls that a newer call replaces, such as `poll` beside `ppoll`.
     #[cfg(target_arch = "x86_64")]
-    pub(super) const NAMED: [(&str, u32); 65] = numbers! {
+    pub(super) const NAMED: [(&str, u32); 66] = numbers! {
         "accept" SYS_accept, "accept4" SYS_accept4, "brk" SYS_brk, "clock_gettime" SYS_clock_gettime,
         "clock_nanosleep" SYS_clock_nanosleep, "clone" SYS_clone, "clone3" SYS_clone3, "close" SYS_close,
         "connect" SYS_connect, "dup" SYS_dup, "dup2" SYS_dup2, "dup3" SYS_dup3,
@@ -39,7 +39,8 @@ mod table {
         "madvise" SYS_madvise, "mmap" SYS_mmap, "mprotect" SYS_mprotect, "munmap" SYS_munmap,
         "newfstatat" SYS_newfstatat, "open" SYS_open, "openat" SYS_openat, "poll" SYS_poll, "ppoll" SYS_ppoll,
         "pread64" SYS_pread64, "pselect6" SYS_pselect6, "read" SYS_read, "readv" SYS_readv, "recvfrom" SYS_recvfrom,
-        "recvmmsg" SYS_recvmmsg, "recvmsg" SYS_recvmsg, "rt_sigtimedwait" SYS_rt_sigtimedwait,
+        "recvmmsg" SYS_recvmmsg, "recvmsg" SYS_recvmsg, "restart_syscall" SYS_restart_syscall,
+        "rt_sigtimedwait" SYS_rt_sigtimedwait,
         "sched_yield" SYS_sched_yield, "select" SYS_select, "sendfile" SYS_sendfile, "sendmmsg" SYS_sendmmsg,
         "sendmsg" SYS_sendmsg, "sendto" SYS_sendto, "setsockopt" SYS_setsockopt, "shutdown" SYS_shutdown,
         "splice" SYS_splice, "stat" SYS_stat, "statx" SYS_statx, "wait4" SYS_wait4, "write" SYS_write,
@@ -47,7 +48,7 @@ mod table {
     };
 
     #[cfg(not(target_arch = "x86_64"))]
-    pub(super) const NAMED: [(&str, u32); 55] = numbers! {
+    pub(super) const NAMED: [(&str, u32); 56] = numbers! {
         "accept" SYS_accept, "accept4" SYS_accept4, "brk" SYS_brk, "clock_gettime" SYS_clock_gettime,
         "clock_nanosleep" SYS_clock_nanosleep, "clone" SYS_clone, "clone3" SYS_clone3, "close" SYS_close,
         "connect" SYS_connect, "dup" SYS_dup, "dup3" SYS_dup3,
@@ -59,7 +60,8 @@ mod table {
         "io_uring_enter" SYS_io_uring_enter, "ioctl" SYS_ioctl, "lseek" SYS_lseek, "madvise" SYS_madvise,
         "mmap" SYS_mmap, "mprotect" SYS_mprotect, "munmap" SYS_munmap, "openat" SYS_openat, "ppoll" SYS_ppoll,
         "pread64" SYS_pread64, "pselect6" SYS_pselect6, "read" SYS_read, "readv" SYS_readv, "recvfrom" SYS_recvfrom,
-        "recvmmsg" SYS_recvmmsg, "recvmsg" SYS_recvmsg, "rt_sigtimedwait" SYS_rt_sigtimedwait,
+        "recvmmsg" SYS_recvmmsg, "recvmsg" SYS_recvmsg, "restart_syscall" SYS_restart_syscall,
+        "rt_sigtimedwait" SYS_rt_sigtimedwait,
         "sched_yield" SYS_sched_yield, "sendfile" SYS_sendfile, "sendmmsg" SYS_sendmmsg, "sendmsg" SYS_sendmsg,
         "sendto" SYS_sendto, "setsockopt" SYS_setsockopt, "shutdown" SYS_shutdown, "splice" SYS_splice,
         "wait4" SYS_wait4, "write" SYS_write, "writev" SYS_writev,
