@@ -276,15 +276,21 @@ pub struct Link {
     _link: OwnedFd,
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 
-    /// Returns a map, or none where the kernel refuses this user: then there is nothing to test.
+    /// Returns a map, or none where the kernel refuses this user, and says so: then there is nothing to test.
     fn map(kind: MapKind) -> Option<Map> {
-        let made = Map::new(kind, 4, 8, 4);
-        assert!(made.as_ref().err().is_none_or(|error| error.is_not_permitted() || error.is_unsupported()), "{made:?}");
-        made.ok()
+        match Map::new(kind, 4, 8, 4) {
+            Ok(map) => Some(map),
+            Err(error) if error.is_not_permitted() || error.is_unsupported() => {
+                eprintln!("skipped: {error}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 
     #[test]
