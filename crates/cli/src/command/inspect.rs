@@ -26,9 +26,11 @@ const LONGEST: Duration = Duration::from_secs(600);
 An idle server does not show its architecture: put at least 200 simultaneous connections on it, some of which end
 during the window. --load does that.
 
-Nothing is stopped or changed. Where the user may (root), system calls are counted at the kernel's tracepoints, which
-also shows how the server sends, and costs it up to 5% of its processor time; --evidence proc reads /proc alone. Exit
-status: 0 if the architecture is found, 1 if it cannot be told, 2 if the command could not run.")]
+Nothing is changed. Where the user may (root), system calls are counted at the kernel's tracepoints, which also shows
+how the server sends, and costs it up to 5% of its processor time; --evidence proc reads /proc alone. --evidence ptrace
+is the last resort for a user without rights: it stops the server at each of its system calls for a quarter of the
+time, which slows it down, and says by how much. Exit status: 0 if the architecture is found, 1 if it cannot be told, 2
+if the command could not run.")]
 pub(crate) struct Args {
     /// Inspect the server to which this process belongs
     #[arg(value_name = "PID", group = "target", value_parser = clap::value_parser!(u32).range(1..))]
@@ -45,7 +47,7 @@ pub(crate) struct Args {
     /// Send requests to this URL over 200 connections during the first half of the window, at most 2,000 per second
     #[arg(long, value_name = "URL")]
     load: Option<String>,
-    /// Collect this evidence besides /proc; without this option: bpf, where the user may
+    /// Collect this evidence besides /proc; without this option: bpf, where the user may, but never ptrace
     #[arg(long, value_enum, value_name = "KIND")]
     evidence: Option<Kind>,
     /// Print JSON
@@ -59,6 +61,8 @@ enum Kind {
     Proc,
     /// System calls and the lives of tasks, counted by BPF programs at the kernel's tracepoints (grade 2)
     Bpf,
+    /// The same, counted by stops of the server's tasks at each system call, in a quarter of the window (grade 3)
+    Ptrace,
 }
 
 impl From<Kind> for Evidence {
@@ -66,6 +70,7 @@ impl From<Kind> for Evidence {
         match kind {
             Kind::Proc => Self::Proc,
             Kind::Bpf => Self::Bpf,
+            Kind::Ptrace => Self::Ptrace,
         }
     }
 }
@@ -195,6 +200,7 @@ fn render(found: &Inspection) -> String {
     let by = match found.evidence_by {
         Evidence::Proc => "/proc",
         Evidence::Bpf => "/proc and tracepoints",
+        Evidence::Ptrace => "/proc and ptrace",
     };
     let grade = found.evidence_grade;
     let _ = writeln!(text, "\nEvidence of grade {grade} ({by}, {} samples in {:.1} s):", found.samples, found.window_s);

@@ -2,7 +2,7 @@
 //! `architecture`, under simultaneous connections of which half end during the window.
 
 use crate::serve::Serving;
-use crate::support::{LANDAU, Ran, Room, install};
+use crate::support::{LANDAU, Ran, Room, eventually, install};
 use landau_architectures::{ALL, Architecture, Arguments, Workload, command_of};
 use landau_reactor::Backend;
 use serde_json::Value;
@@ -90,15 +90,7 @@ fn inspected(server: &Server, words: &[&str]) -> Value {
 }
 
 fn ran(server: &Server, words: &[&str]) -> Ran {
-    let is_over = AtomicBool::new(false);
-    let port = server.port.to_string();
-    std::thread::scope(|scope| {
-        scope.spawn(|| load(server.port, &is_over));
-        let fixed = ["inspect", "--port", &port, "--for", "4s", "--json"];
-        let ran = Room::new().landau(&[&fixed, words].concat());
-        is_over.store(true, Ordering::Relaxed);
-        ran
-    })
+    under(server, load, &[&["--for", "4s"], words].concat())
 }
 
 /// Checks an answer: it is the right one, with its evidence.
@@ -106,7 +98,7 @@ fn expect(server: &Server, architecture: &str, mechanism: &str) {
     let found = inspected(server, &[]);
     assert_eq!(found["architecture"], architecture, "{found:#}");
     assert_eq!(found["mechanism"][0], mechanism, "{found:#}");
-    assert_eq!((&found["schema"], &found["pid"]), (&Value::from(2), &Value::from(server.child.id())));
+    assert_eq!((&found["schema"], &found["pid"]), (&Value::from(3), &Value::from(server.child.id())));
     assert_eq!((&found["evidence_grade"], &found["traced"]), (&Value::from(1), &Value::Null));
     assert!(found["evidence"].as_array().is_some_and(|all| all.len() >= 2), "{found:#}");
     assert!(found["limit"]["at_most"].as_u64().is_some_and(|most| most > 0), "{found:#}");
@@ -166,35 +158,80 @@ fn each_backend_of_an_event_loop_is_named() {
     }
 }
 
-/// With tracepoints, the same variants, and how they accept, send and wait.
-#[test]
-fn calls_at_tracepoints_show_how_a_server_sends_and_waits() {
-    let cases = [
-        ("exec", "epoll", 1, "exec", "blocking"),
-        ("fork", "epoll", 1, "fork", "blocking"),
-        ("prefork", "epoll", 16, "prefork", "blocking"),
-        ("thread", "epoll", 1, "thread", "blocking"),
-        ("thread-pool", "epoll", 16, "thread_pool", "blocking"),
-        ("event-loop", "epoll", 1, "event_loop", "epoll"),
-        ("event-loop", "epoll-edge", 1, "event_loop", "epoll"),
-        ("event-loop", "poll", 1, "event_loop", "poll"),
-        ("event-loop", "select", 1, "event_loop", "select"),
-        ("event-loop", "sigio", 1, "event_loop", "sigio"),
-    ];
-    for (name, backend, pool, answer, mechanism) in cases {
+/// A variant: its architecture, backend and pool, what it is, and how it waits.
+type Variant = (&'static str, &'static str, u32, &'static str, &'static str);
+
+const VARIANTS: [Variant; 10] = [
+    ("exec", "epoll", 1, "exec", "blocking"),
+    ("fork", "epoll", 1, "fork", "blocking"),
+    ("prefork", "epoll", 16, "prefork", "blocking"),
+    ("thread", "epoll", 1, "thread", "blocking"),
+    ("thread-pool", "epoll", 16, "thread_pool", "blocking"),
+    ("event-loop", "epoll", 1, "event_loop", "epoll"),
+    ("event-loop", "epoll-edge", 1, "event_loop", "epoll"),
+    ("event-loop", "poll", 1, "event_loop", "poll"),
+    ("event-loop", "select", 1, "event_loop", "select"),
+    ("event-loop", "sigio", 1, "event_loop", "sigio"),
+];
+
+/// Checks that evidence of a grade names these variants, and how they accept, send and wait.
+fn expect_variants<'a>(variants: impl IntoIterator<Item = &'a Variant>, evidence: &str, grade: u8) {
+    for &(name, backend, pool, answer, mechanism) in variants {
         let server = Server::start(named(name), backend.parse().unwrap(), pool);
-        let Some(found) = traced(&server, &["--evidence", "bpf"]) else { return };
+        let Some(found) = traced(&server, &["--evidence", evidence]) else { return };
         assert_eq!(found["architecture"], answer, "{found:#}");
         assert_eq!(found["mechanism"][0], mechanism, "{found:#}");
-        assert_eq!((&found["evidence_grade"], &found["evidence_by"]), (&Value::from(2), &Value::from("bpf")));
+        assert_eq!((&found["evidence_grade"], &found["evidence_by"]), (&Value::from(grade), &Value::from(evidence)));
         // The executed program has the connection as its standard output.
         let sends = if name == "exec" { "write" } else { "sendto" };
         assert_eq!(found["traced"]["sends"], Value::from(vec![sends]), "{found:#}");
         assert!(found["traced"]["replies"].as_u64().is_some_and(|replies| replies > 0), "{found:#}");
+        assert_eq!(found["traced"]["stopped"].is_null(), evidence == "bpf", "{found:#}");
         if mechanism == "epoll" {
             assert_eq!(found["is_edge_triggered"], backend == "epoll-edge", "{found:#}");
         }
     }
+}
+
+#[test]
+fn calls_at_tracepoints_show_how_a_server_sends_and_waits() {
+    expect_variants(&VARIANTS, "bpf", 2);
+}
+
+/// The pools and tasks with connections that end, and event loops with connections that stay. A program that is
+/// executed makes too many calls before it serves.
+#[test]
+fn stops_at_calls_show_how_a_server_sends_and_waits() {
+    let is_loop = |variant: &&Variant| matches!(variant.1, "epoll-edge" | "sigio");
+    expect_variants(VARIANTS.iter().filter(is_loop), "ptrace", 3);
+    let ending =
+        [("fork", 1, "fork"), ("thread", 1, "thread"), ("prefork", 4, "prefork"), ("thread-pool", 4, "thread_pool")];
+    for (name, pool, answer) in ending {
+        let architecture = named(name);
+        let given = Arguments { architecture, workload: Workload::Busy, pool, most: 500, backend: Backend::default() };
+        let server = Server::of(command_of(Path::new(LANDAU), &given));
+        let ran = under(&server, several_short_connections, &["--for", "6s", "--evidence", "ptrace"]);
+        if ran.err.contains("cannot trace system calls") {
+            eprintln!("skipped: {}", ran.err.trim());
+            return;
+        }
+        let found: Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!((&found["architecture"], &found["mechanism"][0]), (&answer.into(), &"blocking".into()), "{ran:?}");
+        assert_eq!(found["traced"]["sends"], Value::from(vec!["sendto"]), "{ran:?}");
+        assert!(found["traced"]["established"].as_u64().is_some_and(|count| count > 0), "{ran:?}");
+    }
+}
+
+/// Inspects a server under this load.
+fn under(server: &Server, load: fn(u16, &AtomicBool), words: &[&str]) -> Ran {
+    let is_over = AtomicBool::new(false);
+    let port = server.port.to_string();
+    std::thread::scope(|scope| {
+        scope.spawn(|| load(server.port, &is_over));
+        let ran = Room::new().landau(&[&["inspect", "--port", &port, "--json"], words].concat());
+        is_over.store(true, Ordering::Relaxed);
+        ran
+    })
 }
 
 /// The web server has a table of descriptors for each worker, and sends a file that it does not keep by `sendfile`.
@@ -224,46 +261,223 @@ fn the_web_server_is_inspected_though_its_threads_have_their_own_descriptors() {
     }
 }
 
-/// A user without rights inspects a server of its own by `/proc`; tracing is refused, with its reason.
-#[test]
-fn a_user_without_rights_inspects_its_own_server() {
-    use std::os::unix::fs::PermissionsExt;
-    use std::os::unix::process::CommandExt;
-    let Some(nobody) = landau_sys::privilege::user("nobody").unwrap() else {
-        eprintln!("skipped: there is no user nobody");
-        return;
-    };
-    if landau_sys::process::effective_user() != 0 {
-        eprintln!("skipped: this needs root, to become nobody");
-        return;
+/// A user without rights, and its copy of the program; none where this process cannot become that user.
+struct Nobody {
+    user: landau_sys::privilege::Identity,
+    room: Room,
+    program: std::path::PathBuf,
+}
+
+impl Nobody {
+    fn new() -> Option<Self> {
+        use std::os::unix::fs::PermissionsExt;
+        let Some(user) = landau_sys::privilege::user("nobody").unwrap() else {
+            eprintln!("skipped: there is no user nobody");
+            return None;
+        };
+        if landau_sys::process::effective_user() != 0 {
+            eprintln!("skipped: this needs root, to become nobody");
+            return None;
+        }
+        let room = Room::new();
+        let program = room.file("landau");
+        install(LANDAU, &program);
+        std::fs::set_permissions(room.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        Some(Self { user, room, program })
     }
-    let room = Room::new();
-    let program = room.file("landau");
-    install(LANDAU, &program);
-    std::fs::set_permissions(room.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let (architecture, backend) = (named("event-loop"), Backend::default());
-    let given = Arguments { architecture, workload: Workload::Work, pool: 1, most: 500, backend };
-    let mut command = command_of(&program, &given);
-    command.uid(nobody.user).gid(nobody.group).current_dir(room.path());
-    let server = Server::of(command);
-    let inspect = |words: &[&str]| {
+
+    /// Starts a server of this user.
+    fn server(&self, name: &str, workload: Workload) -> Server {
+        use std::os::unix::process::CommandExt;
+        let backend = Backend::default();
+        let given = Arguments { architecture: named(name), workload, pool: 1, most: 500, backend };
+        let mut command = command_of(&self.program, &given);
+        command.uid(self.user.user).gid(self.user.group).current_dir(self.room.path());
+        Server::of(command)
+    }
+
+    /// Inspects a server as this user, under this load.
+    fn inspect(&self, server: &Server, load: fn(u16, &AtomicBool), words: &[&str]) -> Ran {
+        use std::os::unix::process::CommandExt;
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| load(server.port, &is_over));
-            let mut command = room.other(program.to_str().unwrap(), &["inspect", "--json", "--for", "3s"]);
-            command.uid(nobody.user).gid(nobody.group).args(["--port", &server.port.to_string()]).args(words);
+            let mut command = self.room.other(self.program.to_str().unwrap(), &["inspect", "--json", "--for", "5s"]);
+            command.uid(self.user.user).gid(self.user.group).args(["--port", &server.port.to_string()]).args(words);
             let ran = Ran::of(command.output().unwrap());
             is_over.store(true, Ordering::Relaxed);
             ran
         })
-    };
-    let ran = inspect(&[]);
+    }
+}
+
+/// A user without rights inspects a server of its own by `/proc`; tracing is refused, with its reason.
+#[test]
+fn a_user_without_rights_inspects_its_own_server() {
+    let Some(nobody) = Nobody::new() else { return };
+    let server = nobody.server("event-loop", Workload::Work);
+    let ran = nobody.inspect(&server, load, &[]);
     let found: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((&found["architecture"], &found["evidence_grade"]), (&"event_loop".into(), &1.into()), "{ran:?}");
     let why = found["unseen"].as_array().unwrap().iter().find(|one| one["what"].as_str().unwrap().contains("sends"));
     assert!(why.unwrap()["why"].as_str().unwrap().contains("EPERM"), "{ran:?}");
-    let ran = inspect(&["--evidence", "bpf"]);
+    let ran = nobody.inspect(&server, load, &["--evidence", "bpf"]);
     assert!(ran.status == Some(2) && ran.err.contains("run landau inspect as root"), "{ran:?}");
+}
+
+/// Opens a connection and reads until the server closes it, one after the other.
+fn short_connections(port: u16, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        // A server that has no thread left closes it without a reply.
+        let _ = connection.read_to_end(&mut Vec::new());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The same, several at a time.
+fn several_short_connections(port: u16, is_over: &AtomicBool) {
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| short_connections(port, is_over));
+        }
+    });
+}
+
+/// Threads that end before a sample sees them with their connections: `/proc` alone does not show what they are for. A
+/// user without rights for BPF stops its own server at its calls, and that shows it.
+#[test]
+fn a_user_without_rights_stops_its_own_server_at_its_calls() {
+    let Some(nobody) = Nobody::new() else { return };
+    let server = nobody.server("thread", Workload::Busy);
+    let by_proc = nobody.inspect(&server, short_connections, &["--evidence", "proc"]);
+    let found: Value = serde_json::from_str(&by_proc.out).unwrap();
+    assert_eq!((by_proc.status, &found["architecture"]), (Some(1), &Value::Null), "{by_proc:?}");
+    let ran = nobody.inspect(&server, short_connections, &["--evidence", "ptrace"]);
+    if ran.err.contains("ptrace_scope") {
+        eprintln!("skipped: {}", ran.err.trim());
+        return;
+    }
+    let found: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&found["architecture"], &found["evidence_grade"]), (&"thread".into(), &3.into()), "{ran:?}");
+    assert_eq!(found["traced"]["sends"], Value::from(vec!["sendto"]), "{ran:?}");
+    let stopped = &found["traced"]["stopped"];
+    assert!(stopped["calls"].as_u64() > Some(10) && stopped["each_us"].as_f64() > Some(0.0), "{ran:?}");
+    let last = found["evidence"].as_array().unwrap().last().unwrap().as_str().unwrap();
+    assert!(last.contains("each stopped the server for about"), "{ran:?}");
+    expect_free(&server, b"");
+    // Another user's server is refused.
+    let other = Server::start(named("thread"), Backend::default(), 1);
+    let ran = nobody.inspect(&other, load, &["--evidence", "ptrace"]);
+    assert!(ran.status == Some(2) && ran.err.contains("as root or as"), "{ran:?}");
+}
+
+/// The field of a process's status.
+fn status_of(pid: u32, field: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    text.lines().find_map(|line| Some(line.strip_prefix(field)?.trim().to_owned())).unwrap()
+}
+
+/// Checks that nobody traces the server any more, and that it replies to this request.
+fn expect_free(server: &Server, request: &[u8]) {
+    let pid = server.child.id();
+    assert!(eventually(|| status_of(pid, "TracerPid:") == "0"), "{}", status_of(pid, "TracerPid:"));
+    let mut connection = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    connection.write_all(request).unwrap();
+    assert!(connection.read(&mut [0; 64]).unwrap() > 0);
+    assert!(!status_of(pid, "State:").starts_with('t'), "{}", status_of(pid, "State:"));
+}
+
+/// An inspection that stops the server at its calls, until it is ended.
+fn start_stopping(room: &Room, server: &Server) -> Option<Child> {
+    let port = server.port.to_string();
+    let mut command = room.command(&["inspect", "--port", &port, "--for", "600s", "--json", "--evidence", "ptrace"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let is_there =
+        eventually(|| status_of(server.child.id(), "TracerPid:") != "0" || child.try_wait().unwrap().is_some());
+    assert!(is_there);
+    if child.try_wait().unwrap().is_none() {
+        return Some(child);
+    }
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert!(ran.err.contains("cannot trace system calls"), "{ran:?}");
+    eprintln!("skipped: {}", ran.err.trim());
+    None
+}
+
+/// Whatever ends the inspection, and whenever, the server goes on: here, SIGKILL after so many requests.
+#[test]
+fn a_server_goes_on_if_the_inspection_is_killed() {
+    let room = Room::new();
+    let server = Server::start(named("thread-pool"), Backend::default(), 4);
+    let mut connection = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    for requests in [0, 3, 30, 300, 1_000] {
+        let Some(mut child) = start_stopping(&room, &server) else { return };
+        for _ in 0..requests {
+            connection.write_all(b"x").unwrap();
+            assert!(connection.read(&mut [0; 64]).unwrap() > 0);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        connection.write_all(b"x").unwrap();
+        assert!(connection.read(&mut [0; 64]).unwrap() > 0);
+        expect_free(&server, b"x");
+    }
+}
+
+#[test]
+fn an_interrupted_inspection_answers_and_lets_the_server_go() {
+    let room = Room::new();
+    let server = Server::start(named("thread-pool"), Backend::default(), 4);
+    for signal in ["INT", "TERM"] {
+        let Some(child) = start_stopping(&room, &server) else { return };
+        let status = room.other("kill", &[&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+        let ran = Ran::of(child.wait_with_output().unwrap());
+        let found: Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!((ran.status, &found["evidence_by"]), (Some(1), &Value::from("ptrace")), "{ran:?}");
+        expect_free(&server, b"x");
+    }
+}
+
+#[test]
+fn a_server_that_is_traced_already_is_an_error() {
+    let room = Room::new();
+    let server = Server::start(named("thread-pool"), Backend::default(), 4);
+    let Some(mut child) = start_stopping(&room, &server) else { return };
+    let ran = room.landau(&["inspect", "--port", &server.port.to_string(), "--evidence", "ptrace"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(ran.status == Some(2) && ran.err.contains("is traced already, by process"), "{ran:?}");
+    assert!(ran.err.contains("(landau)"), "{ran:?}");
+    expect_free(&server, b"x");
+}
+
+/// A server that its operator stops (SIGSTOP) stays stopped while it is traced, and goes on with SIGCONT.
+#[test]
+fn a_server_that_is_stopped_by_a_signal_stays_stopped() {
+    let room = Room::new();
+    let server = Server::start(named("event-loop"), Backend::default(), 1);
+    let mut connection = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let Some(mut child) = start_stopping(&room, &server) else { return };
+    let pid = server.child.id();
+    let kill = |signal: &str| assert!(room.other("kill", &[signal, &pid.to_string()]).status().unwrap().success());
+    kill("-STOP");
+    assert!(eventually(|| status_of(pid, "State:").starts_with(['t', 'T'])));
+    connection.write_all(b"x").unwrap();
+    connection.set_nonblocking(true).unwrap();
+    for _ in 0..200 {
+        let early = connection.read(&mut [0; 64]);
+        assert!(early.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+        // It takes a while, in which a server that goes on would reply.
+        status_of(pid, "State:");
+    }
+    kill("-CONT");
+    connection.set_nonblocking(false).unwrap();
+    assert!(connection.read(&mut [0; 64]).unwrap() > 0);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    expect_free(&server, b"x");
 }
 
 /// Programs that others wrote, as many as are installed, each under load: no answer is wrong. It takes minutes:

@@ -32,13 +32,14 @@ pub struct Call {
 pub struct Account {
     /// Seconds during which calls were counted.
     pub counted_s: f64,
-    /// TCP connections established during the window, and while calls were counted.
+    /// TCP connections established during the window; if tasks were stopped, those accepted while calls were counted.
     pub established: u64,
     /// Those established while calls were counted.
     pub established_counted: u64,
     /// Sends on a connection that followed a receive, while calls were counted.
     pub replies: u64,
-    /// Processes that were forked, threads that were created, and programs that were executed during the window.
+    /// Processes that were forked, threads that were created, and programs that were executed during the window; if
+    /// tasks were stopped, while calls were counted.
     pub forks: u64,
     /// Threads that were created.
     pub threads: u64,
@@ -58,6 +59,24 @@ pub struct Account {
     pub accepts: Option<String>,
     /// Calls on UDP sockets with a port of the server.
     pub datagrams: u64,
+    /// What it cost the server; none if nothing was stopped.
+    pub stopped: Option<Stopped>,
+}
+
+/// What the server was stopped for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Stopped {
+    /// Calls at whose beginning and end a task was stopped.
+    pub calls: u64,
+    /// For how many microseconds each was, estimated from the times of the stops.
+    pub each_us: f64,
+}
+
+impl Stopped {
+    /// Returns it as a sentence.
+    pub(super) fn sentence(&self) -> String {
+        format!("{} system calls were stopped; each stopped the server for about {:.0} µs", self.calls, self.each_us)
+    }
 }
 
 fn name(number: u16) -> String {
@@ -141,6 +160,7 @@ pub(super) fn account(trace: &Trace) -> Account {
         is_edge_triggered: (edge + level > 0).then_some(edge >= level),
         accepts: acceptance(trace, &by_call),
         datagrams: of(About::Datagram),
+        stopped: trace.cost.map(|cost| Stopped { calls: cost.calls, each_us: cost.each_us }),
     }
 }
 

@@ -22,15 +22,16 @@ use sample::{Listener, Sample, Sampler, Sockets, Watchers, sockets_of, table};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use trace::Trace;
 use trace::probes::Probes;
+use trace::stops::Stops;
+use trace::{Collector, Trace};
 
-pub use account::{Account, Call};
+pub use account::{Account, Call, Stopped};
 pub use rules::Architecture;
 pub use unit::main_process;
 
 /// The version of the answer as JSON; docs/inspect.md describes it.
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
 
 /// Calls are counted in one of so many periods between samples.
 const SLICES: usize = 4;
@@ -61,6 +62,8 @@ pub enum Evidence {
     Proc,
     /// System calls and the lives of tasks, counted by BPF programs at the kernel's tracepoints: grade 2.
     Bpf,
+    /// The same, by stops of the server's tasks at each call, in time slices: grade 3. It is only used if asked for.
+    Ptrace,
 }
 
 /// Why nothing could be inspected.
@@ -131,7 +134,7 @@ pub struct Inspection {
     pub confidence: Confidence,
     /// The rule that decided, or that could not.
     pub rule: &'static str,
-    /// The grade of the evidence: 1, `/proc` alone; 2, tracepoints as well.
+    /// The grade of the evidence: 1, `/proc` alone; 2, tracepoints as well; 3, stops at system calls as well.
     pub evidence_grade: u8,
     /// What the evidence was collected by.
     pub evidence_by: Evidence,
@@ -210,15 +213,15 @@ pub fn inspect(
 ) -> Result<Inspection, Error> {
     let server = find(root, target)?;
     let mut seen = Seen::default();
-    let mut probes = None;
+    let mut sampler = Sampler::new(root, server.owners.clone(), server.listeners.clone());
+    let mut collector = None;
     if evidence != Some(Evidence::Proc) {
-        match attach(root, &server) {
-            Ok(attached) => probes = Some(attached),
+        match attach(root, &server, &mut sampler, evidence) {
+            Ok(attached) => collector = Some(attached),
             Err(why) if evidence.is_some() => return Err(Error::Refused(why)),
             Err(why) => seen.refused = Some(why),
         }
     }
-    let mut sampler = Sampler::new(root, server.owners.clone(), server.listeners.clone());
     let mut checked = 0;
     let began = Instant::now();
     while seen.samples.len() < 2 || (began.elapsed() < window && !is_over()) {
@@ -233,8 +236,8 @@ pub fn inspect(
         }
         sampler.watch(&sample, &mut seen.watchers);
         let period = PERIOD.max(cost).max((cost * 9).min(window / FEWEST_SAMPLES));
-        if let Err(why) = wait(probes.as_mut(), &mut sampler, &sample, seen.samples.len(), period) {
-            (probes, seen.refused) = (None, Some(why));
+        if let Err(why) = wait(collector.as_mut(), &mut sampler, &sample, seen.samples.len(), period) {
+            (collector, seen.refused) = (None, Some(why));
         }
         seen.samples.push(sample);
     }
@@ -242,46 +245,55 @@ pub fn inspect(
         return Err(Error::Ended(server.pid));
     }
     seen.window = began.elapsed();
-    match probes.map(Probes::finish).transpose() {
+    match collector.map(Collector::finish).transpose() {
         Ok(trace) => seen.trace = trace,
         Err(why) => seen.refused = Some(why),
     }
     match (&seen.refused, evidence) {
-        (Some(why), Some(Evidence::Bpf)) => Err(Error::Refused(why.clone())),
+        (Some(why), Some(Evidence::Bpf | Evidence::Ptrace)) => Err(Error::Refused(why.clone())),
         _ => Ok(answer(root, &server, &seen)),
     }
 }
 
-fn attach(root: &Root, server: &Server) -> Result<Probes, String> {
+fn attach(
+    root: &Root,
+    server: &Server,
+    sampler: &mut Sampler,
+    evidence: Option<Evidence>,
+) -> Result<Collector, String> {
+    if evidence == Some(Evidence::Ptrace) {
+        let processes = sampler.take().0.processes;
+        sampler.expect_stops();
+        return Ok(Collector::Stops(Stops::attach(root, server.pid, &server.listeners, &processes)?));
+    }
     let network = root.link(&format!("proc/{}/ns/net", server.pid));
     let network = network.and_then(|link| link.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok());
     let network = network.ok_or_else(|| format!("the network namespace of process {} cannot be read", server.pid))?;
-    Probes::attach(root, &server.ports(), network)
+    Ok(Collector::Probes(Box::new(Probes::attach(root, &server.ports(), network)?)))
 }
 
 /// Waits for the next sample. Calls are counted meanwhile in some of the periods; the first follows all tasks.
 fn wait(
-    probes: Option<&mut Probes>,
+    collector: Option<&mut Collector>,
     sampler: &mut Sampler,
     sample: &Sample,
     index: usize,
     period: Duration,
 ) -> Result<(), String> {
-    let Some(probes) = probes else {
+    let Some(collector) = collector else {
         std::thread::sleep(period);
         return Ok(());
     };
-    let mut is_new = probes.follow(&sample.processes)?;
+    let mut is_new = collector.follow(&sample.processes)?;
     // A thread that nobody followed yet may have made another one meanwhile.
     for _ in 0..FOLLOWS {
-        is_new = is_new && index == 0 && probes.follow(&sampler.take().0.processes)?;
+        is_new = is_new && index == 0 && collector.follow(&sampler.take().0.processes)?;
     }
     if index.is_multiple_of(SLICES) {
-        probes.resume()?;
+        collector.resume()?;
     }
     std::thread::sleep(period);
-    probes.pause();
-    Ok(())
+    collector.pause()
 }
 
 /// The most times that the tasks of a server are listed at the start.
@@ -297,6 +309,14 @@ fn answer(root: &Root, server: &Server, seen: &Seen) -> Inspection {
         decision = traced::Window { trace, samples, watchers: &seen.watchers }.decide(decision);
     }
     let account = seen.trace.as_ref().map(account::account);
+    let (evidence_grade, evidence_by) = match &account {
+        None => (1, Evidence::Proc),
+        Some(Account { stopped: None, .. }) => (2, Evidence::Bpf),
+        Some(Account { stopped: Some(stopped), .. }) => {
+            decision.evidence.push(stopped.sentence());
+            (3, Evidence::Ptrace)
+        }
+    };
     let listeners: Vec<(String, u64)> = server.listeners.iter().map(|one| (one.address.clone(), one.inode)).collect();
     let most = counts(samples);
     let architecture = decision.architecture;
@@ -318,8 +338,8 @@ fn answer(root: &Root, server: &Server, seen: &Seen) -> Inspection {
         },
         candidates: decision.candidates,
         rule: decision.rule,
-        evidence_grade: if account.is_some() { 2 } else { 1 },
-        evidence_by: if account.is_some() { Evidence::Bpf } else { Evidence::Proc },
+        evidence_grade,
+        evidence_by,
         evidence: decision.evidence,
         is_edge_triggered: watched.filter(|_| mechanism.contains(&"epoll")),
         mechanism,
@@ -414,7 +434,9 @@ fn unseen_by_trace(seen: &Seen, account: &Account, add: &mut impl FnMut(&str, &s
     }
     let has_rings = seen.samples.iter().flat_map(|sample| &sample.processes).any(|process| process.rings > 0);
     if has_rings {
-        let why = if trace.is_some_and(|trace| trace.sees_rings) {
+        let why = if account.stopped.is_some() {
+            "they are no system calls, so that ptrace does not see them; --evidence bpf does"
+        } else if trace.is_some_and(|trace| trace.sees_rings) {
             "one that was submitted before the window, or whose descriptor is the ring's own, names no connection"
         } else {
             "this kernel has no tracepoint for them (Linux 6.3 has)"

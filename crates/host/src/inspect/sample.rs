@@ -173,6 +173,11 @@ fn entry(pid: u32, text: &str) -> Option<Entry> {
     })
 }
 
+/// Whether a tracer has stopped the task with this `stat`.
+fn is_traced(text: &str) -> bool {
+    text.rsplit_once(')').is_some_and(|(_, after)| after.trim_start().starts_with('t'))
+}
+
 /// Returns the inodes of the sockets that a process has open, in the table of its first thread or in those of all; none
 /// if they may not be read.
 pub(super) fn sockets_of(root: &Root, pid: u32, of_all_threads: bool) -> Option<BTreeSet<u64>> {
@@ -203,7 +208,8 @@ fn has_tables(root: &Root, pid: u32) -> bool {
     })
 }
 
-fn socket(link: &str) -> Option<u64> {
+/// Returns the inode of the socket to which a link of a descriptor refers.
+pub(super) fn socket(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
@@ -235,12 +241,20 @@ pub(super) struct Sampler<'a> {
     own: u32,
     /// Whether the threads of a process have their own tables of descriptors.
     has_tables: BTreeMap<u32, bool>,
+    /// Whether somebody stops the threads at their calls: then a thread in a call need not block in it.
+    has_stops: bool,
 }
 
 impl<'a> Sampler<'a> {
     pub(super) fn new(root: &'a Root, owners: BTreeSet<u32>, listeners: BTreeSet<Listener>) -> Self {
         let (known, has_tables) = (BTreeSet::new(), BTreeMap::new());
-        Self { root, began: Instant::now(), owners, listeners, known, own: std::process::id(), has_tables }
+        let own = std::process::id();
+        Self { root, began: Instant::now(), owners, listeners, known, own, has_tables, has_stops: false }
+    }
+
+    /// Expects threads that are stopped at their calls from now on.
+    pub(super) fn expect_stops(&mut self) {
+        self.has_stops = true;
     }
 
     /// Takes a sample, and returns it with the processor time that it cost.
@@ -314,9 +328,15 @@ impl<'a> Sampler<'a> {
             let file = |name: &str| self.root.text(&format!("{folder}/{name}"));
             // Workers of the kernel for io_uring are listed among the threads.
             (!file("comm")?.starts_with("iou-")).then_some(())?;
+            let is_stopped = || self.has_stops && file("stat").is_some_and(|text| is_traced(&text));
+            let was_stopped = is_stopped();
             let call = file("syscall").and_then(|text| of_call(&text));
             let by_function = || Some((of_function(&file("wchan")?), None));
-            let (wait, descriptor) = call.or_else(by_function).unwrap_or((Wait::Unseen, None));
+            let (wait, descriptor) = if was_stopped || is_stopped() {
+                (Wait::Running, None)
+            } else {
+                call.or_else(by_function).unwrap_or((Wait::Unseen, None))
+            };
             let reads = descriptor.filter(|_| matches!(wait, Wait::Read | Wait::Write));
             let table = tables.get(&folder).or_else(|| tables.get(&format!("proc/{pid}")));
             let inode = reads.and_then(|wanted| {
@@ -403,6 +423,11 @@ mod tests {
         let entry = entry(7, text).unwrap();
         assert_eq!((entry.parent, entry.started, entry.stack, entry.program.as_str()), (3, 999, 140_737, "a) b"));
         assert!(super::entry(7, "7 (a) Z 3").is_none());
+    }
+
+    #[test]
+    fn a_task_that_a_tracer_stopped_is_recognised() {
+        assert!(is_traced("7 (a) b) t 3 7") && !is_traced("7 (t) T 3 7") && !is_traced("7 (t) S 3 7"));
     }
 
     #[test]

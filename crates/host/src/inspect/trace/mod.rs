@@ -1,6 +1,7 @@
 //! What a server's tasks did: their system calls, and the connections on which they made them.
 //!
-//! A [`Trace`] is the same whoever collected it: programs in the kernel ([`probes`]), or stops of the server's threads.
+//! A [`Trace`] is the same whoever collected it: programs in the kernel ([`probes`]), or stops of the server's threads
+//! ([`stops`]).
 //! A task visits a connection when a call of it receives from the connection or sends to it. Who visits which
 //! connections, and in which order, is what tells architectures apart:
 //!
@@ -9,10 +10,14 @@
 //! - a connection *moves* when another thread of the process visits it, and is *handed over* to another process.
 
 pub(super) mod btf;
+mod descriptors;
+mod ledger;
 pub(super) mod probes;
 mod program;
+pub(super) mod stops;
 
 use super::calls::About;
+use super::sample::Process;
 use std::collections::BTreeMap;
 
 /// What was seen of a thread.
@@ -91,4 +96,75 @@ pub(super) struct Trace {
     pub(super) counted_ns: u64,
     /// Whether operations of `io_uring` could be counted.
     pub(super) sees_rings: bool,
+    /// What it cost the server, if calls were stopped to be counted.
+    pub(super) cost: Option<Cost>,
+}
+
+/// What a trace cost the server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Cost {
+    /// Calls that were stopped.
+    pub(super) calls: u64,
+    /// For about how many microseconds each was.
+    pub(super) each_us: f64,
+}
+
+/// What collects a trace.
+#[derive(Debug)]
+pub(super) enum Collector {
+    Probes(Box<probes::Probes>),
+    Stops(stops::Stops),
+}
+
+impl Collector {
+    /// Follows the tasks of these processes that are not followed yet. Returns whether there was a new one.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be followed.
+    pub(super) fn follow(&mut self, processes: &[Process]) -> Result<bool, String> {
+        match self {
+            Self::Probes(probes) => probes.follow(processes),
+            Self::Stops(stops) => stops.follow(processes),
+        }
+    }
+
+    /// Begins a time slice in which calls are counted.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be counted.
+    pub(super) fn resume(&mut self) -> Result<(), String> {
+        match self {
+            Self::Probes(probes) => probes.resume(),
+            Self::Stops(stops) => stops.resume(),
+        }
+    }
+
+    /// Ends the time slice.
+    ///
+    /// # Errors
+    ///
+    /// Why what was counted cannot be read.
+    pub(super) fn pause(&mut self) -> Result<(), String> {
+        match self {
+            Self::Probes(probes) => probes.pause(),
+            Self::Stops(stops) => {
+                stops.pause();
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the window and returns what it showed.
+    ///
+    /// # Errors
+    ///
+    /// Why that cannot be read.
+    pub(super) fn finish(self) -> Result<Trace, String> {
+        match self {
+            Self::Probes(probes) => probes.finish(),
+            Self::Stops(stops) => stops.finish(),
+        }
+    }
 }

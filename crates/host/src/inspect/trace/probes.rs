@@ -39,6 +39,8 @@ pub(in crate::inspect) struct Probes {
     operations: Option<Program>,
     counted_ns: u64,
     established_counted: u64,
+    /// Tasks that found no place in the table when they were to be followed.
+    lost: u64,
     links: Vec<Link>,
 }
 
@@ -58,6 +60,10 @@ impl Probes {
     ///
     /// Why this host does not allow that.
     pub(in crate::inspect) fn attach(root: &Root, ports: &[u16], network: u32) -> Result<Self, String> {
+        Self::with_capacity(root, ports, network, TASKS)
+    }
+
+    fn with_capacity(root: &Root, ports: &[u16], network: u32, tasks: u32) -> Result<Self, String> {
         let arguments = ARGUMENTS.ok_or("the registers of this processor are not known")?;
         if root.link("proc/self/ns/pid").as_deref() != Some(FIRST_NAMESPACE) {
             return Err("landau is in a PID namespace of its own, where tasks have other numbers".to_owned());
@@ -68,7 +74,7 @@ impl Probes {
         let types = Types::read(bytes).ok_or("/sys/kernel/btf/vmlinux is not in the format BTF")?;
         let layout = Layout::find(&types).map_err(|member| format!("this kernel's structures have no {member}"))?;
         let maps = Maps {
-            tasks: map(MapKind::Hash, 4, TASK_BYTES, TASKS)?,
+            tasks: map(MapKind::Hash, 4, TASK_BYTES, tasks)?,
             connections: map(MapKind::LruHash, 8, CONNECTION_BYTES, CONNECTIONS)?,
             calls: map(MapKind::Hash, CALL_BYTES, 8, CALL_KINDS)?,
             actions: map(MapKind::Array, 4, 4, CALLS)?,
@@ -99,6 +105,7 @@ impl Probes {
             counting: None,
             counted_ns: 0,
             established_counted: 0,
+            lost: 0,
             links,
         })
     }
@@ -116,7 +123,7 @@ impl Probes {
                 match self.maps.tasks.set(&thread.tid.to_ne_bytes(), &entry, true) {
                     // It was born during the window: the program at the fork was first.
                     Err(error) if error.is_existing() => {}
-                    Err(error) if error.is_too_big() => return Ok(false),
+                    Err(error) if error.is_too_big() => self.lost += 1,
                     other => other.map_err(|error| refused(&error))?,
                 }
             }
@@ -138,21 +145,27 @@ impl Probes {
         if let Some(operations) = &self.operations {
             links.push(operations.attach(c"io_uring_submit_req").map_err(|error| refused(&error))?);
         }
-        self.counting = Some((Instant::now(), self.counter(ESTABLISHED), links));
+        self.counting = Some((Instant::now(), self.counter(ESTABLISHED)?, links));
         Ok(())
     }
 
     /// Ends the time slice.
-    pub(in crate::inspect) fn pause(&mut self) {
-        let Some((began, established, links)) = self.counting.take() else { return };
+    ///
+    /// # Errors
+    ///
+    /// Why the kernel refused to show what was counted.
+    pub(in crate::inspect) fn pause(&mut self) -> Result<(), String> {
+        let Some((began, established, links)) = self.counting.take() else { return Ok(()) };
         drop(links);
         self.counted_ns += began.elapsed().as_nanos() as u64;
-        self.established_counted += self.counter(ESTABLISHED) - established;
+        self.established_counted += self.counter(ESTABLISHED)? - established;
+        Ok(())
     }
 
-    fn counter(&self, number: u32) -> u64 {
-        let value = self.maps.counters.get(&number.to_ne_bytes()).ok().flatten();
-        value.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes)
+    fn counter(&self, number: u32) -> Result<u64, String> {
+        let value = self.maps.counters.get(&number.to_ne_bytes()).map_err(|error| refused(&error))?;
+        let value = value.and_then(|bytes| bytes.try_into().ok()).map(u64::from_ne_bytes);
+        value.ok_or_else(|| format!("the kernel's table of counters has no number {number}"))
     }
 
     /// Ends the window and returns what it showed.
@@ -161,17 +174,17 @@ impl Probes {
     ///
     /// Why the kernel refused to show it.
     pub(in crate::inspect) fn finish(mut self) -> Result<Trace, String> {
-        self.pause();
+        self.pause()?;
         // From now on nothing changes.
         self.links.clear();
         let mut trace = Trace {
-            established: self.counter(ESTABLISHED),
+            established: self.counter(ESTABLISHED)?,
             established_counted: self.established_counted,
-            replies: self.counter(REPLIES),
-            forks: self.counter(FORKS),
-            threads: self.counter(THREADS),
-            executions: self.counter(EXECUTIONS),
-            lost: self.counter(LOST),
+            replies: self.counter(REPLIES)?,
+            forks: self.counter(FORKS)?,
+            threads: self.counter(THREADS)?,
+            executions: self.counter(EXECUTIONS)?,
+            lost: self.counter(LOST)? + self.lost,
             counted_ns: self.counted_ns,
             sees_rings: self.sees_rings,
             ..Trace::default()
@@ -216,4 +229,31 @@ fn entries(map: &Map) -> Result<Vec<Entry>, String> {
     let keys = map.keys().map_err(|error| refused(&error))?;
     let entries = keys.into_iter().map(value).collect::<Result<Vec<_>, Error>>().map_err(|error| refused(&error))?;
     Ok(entries.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use crate::inspect::sample::Thread;
+
+    #[test]
+    fn a_task_without_a_place_in_the_table_is_lost() {
+        let mut probes = match Probes::with_capacity(&Root::live(), &[1], 1, 2) {
+            Ok(probes) => probes,
+            Err(why) => {
+                eprintln!("skipped: {why}");
+                return;
+            }
+        };
+        // Beyond the largest process identifier, so that no program finds them.
+        let thread = |tid| Thread { tid, ..Thread::default() };
+        let process =
+            Process { pid: 1 << 23, threads: (0..5).map(|n| thread((1 << 23) + n)).collect(), ..Process::default() };
+        assert_eq!(probes.follow(std::slice::from_ref(&process)), Ok(true));
+        // They are lost once, however often they are seen.
+        assert_eq!(probes.follow(&[process]), Ok(false));
+        let trace = probes.finish().unwrap();
+        assert_eq!((trace.tasks.len(), trace.lost), (2, 3));
+    }
 }

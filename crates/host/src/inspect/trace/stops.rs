@@ -1,0 +1,496 @@
+//! Collects a trace by `ptrace`: a thread of this process stops the server's tasks at their system calls.
+//!
+//! All tasks are seized for the whole window, so that forks, executions and ends are seen, which are rare. They are
+//! stopped at calls only in time slices: each call then stops a task twice, and costs more than the call itself.
+//!
+//! Only the thread that seized a task may make requests for it, and it waits for their stops: so it has the ledger, and
+//! takes orders. When it ends, the kernel lets all tasks go on, without a stop; so it does if this process is killed.
+
+use super::descriptors::Descriptors;
+use super::ledger::{Effect, Ledger, meaning};
+use super::{Cost, Trace};
+use crate::inspect::calls::{Action, actions};
+use crate::inspect::sample::{Listener, Process};
+use crate::root::{Root, field};
+use landau_sys::clock::monotonic_ns;
+use landau_sys::ptrace::{self, Call, Stop, Waiter};
+use landau_sys::syscalls::number_of;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A signal may come just before the thread waits, so it is repeated.
+const REPEAT: Duration = Duration::from_millis(1);
+
+/// The most calls whose times are kept, to estimate what a stop costs.
+const TIMED: usize = 20_000;
+
+/// What the thread is told to do.
+#[derive(Debug)]
+enum Order {
+    /// Follow these tasks of a process, with its parent.
+    Follow(Vec<Member>),
+    /// Begin a time slice.
+    Resume,
+    /// End.
+    Finish,
+}
+
+/// A task, its process, and that one's parent.
+type Member = (u32, u32, u32);
+
+#[derive(Debug)]
+enum Reply {
+    /// Whether there was a task that was not followed yet.
+    Followed(Result<bool, String>),
+    Resumed,
+    Finished(Box<Trace>),
+}
+
+/// Tasks that are stopped at their calls.
+#[derive(Debug)]
+pub(in crate::inspect) struct Stops {
+    orders: Sender<Order>,
+    replies: Receiver<Reply>,
+    waiter: Waiter,
+    thread: Option<JoinHandle<()>>,
+    is_counting: Arc<AtomicBool>,
+    counting_since: Option<Instant>,
+    counted_ns: u64,
+}
+
+impl Stops {
+    /// Seizes the tasks of these processes. `pid` is one in the server's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// Why this user may not.
+    pub(in crate::inspect) fn attach(
+        root: &Root,
+        pid: u32,
+        listeners: &BTreeSet<Listener>,
+        processes: &[Process],
+    ) -> Result<Self, String> {
+        let (orders, to_do) = channel();
+        let (replying, replies) = channel();
+        let (naming, named) = channel();
+        let is_counting = Arc::new(AtomicBool::new(false));
+        let mut tracer = Tracer::new(root, Descriptors::new(root.clone(), pid, listeners), Arc::clone(&is_counting));
+        let thread = std::thread::Builder::new().name("tracer".to_owned());
+        let thread = thread.spawn(move || {
+            // The other end waits for it.
+            let _ = naming.send(Waiter::this_thread());
+            tracer.run(&to_do, &replying);
+        });
+        let thread = thread.map_err(|error| format!("no thread could be created: {error}"))?;
+        let waiter = named.recv().map_err(|_| DIED.to_owned())?;
+        let thread = Some(thread);
+        let mut made = Self { orders, replies, waiter, thread, is_counting, counting_since: None, counted_ns: 0 };
+        made.follow(processes)?;
+        Ok(made)
+    }
+
+    /// Follows the tasks of these processes that are not followed yet. Returns whether there was a new one.
+    ///
+    /// # Errors
+    ///
+    /// Why this user may not.
+    pub(in crate::inspect) fn follow(&mut self, processes: &[Process]) -> Result<bool, String> {
+        let of = |process: &Process| {
+            let (pid, parent) = (process.pid, process.parent);
+            process.threads.iter().map(move |thread| (thread.tid, pid, parent)).collect::<Vec<Member>>()
+        };
+        match self.order(Order::Follow(processes.iter().flat_map(of).collect()))? {
+            Reply::Followed(result) => result,
+            _ => Err(DIED.to_owned()),
+        }
+    }
+
+    /// Begins a time slice in which calls are counted.
+    ///
+    /// # Errors
+    ///
+    /// If the thread that traces has died.
+    pub(in crate::inspect) fn resume(&mut self) -> Result<(), String> {
+        self.is_counting.store(true, Ordering::Relaxed);
+        self.counting_since = Some(Instant::now());
+        self.order(Order::Resume).map(drop)
+    }
+
+    /// Ends the time slice. A task is stopped at most once more, and goes on uncounted.
+    pub(in crate::inspect) fn pause(&mut self) {
+        self.is_counting.store(false, Ordering::Relaxed);
+        let began = self.counting_since.take();
+        self.counted_ns += began.map_or(0, |began| began.elapsed().as_nanos() as u64);
+    }
+
+    /// Lets all tasks go and returns what the window showed.
+    ///
+    /// # Errors
+    ///
+    /// If the thread that traces has died.
+    pub(in crate::inspect) fn finish(mut self) -> Result<Trace, String> {
+        self.pause();
+        match self.order(Order::Finish)? {
+            Reply::Finished(trace) => Ok(Trace { counted_ns: self.counted_ns, ..*trace }),
+            _ => Err(DIED.to_owned()),
+        }
+    }
+
+    /// Gives an order and waits until it is done.
+    fn order(&self, order: Order) -> Result<Reply, String> {
+        self.orders.send(order).map_err(|_| DIED.to_owned())?;
+        loop {
+            self.waiter.interrupt();
+            match self.replies.recv_timeout(REPEAT) {
+                Ok(reply) => return Ok(reply),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(DIED.to_owned()),
+            }
+        }
+    }
+}
+
+impl Drop for Stops {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // It has ended already after `finish`, and after a panic.
+            let _ = self.order(Order::Finish);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Why an order is not answered.
+const DIED: &str = "the thread that traces ended early";
+
+/// A task that is seized.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tracee {
+    /// Whether it stops at its next call.
+    stops_at_calls: bool,
+    /// Whether it is in a call that accepts a connection.
+    accepts: bool,
+    /// Whether it is in a call that was counted, and when it went on in it if that is one that should not block.
+    is_counted: bool,
+    went_on_ns: Option<u64>,
+}
+
+/// The thread's own.
+#[derive(Debug)]
+struct Tracer {
+    root: Root,
+    descriptors: Descriptors,
+    actions: BTreeMap<u32, Action>,
+    /// The call that the kernel makes instead of one that was interrupted by a stop.
+    restart: Option<u32>,
+    ledger: Ledger,
+    tracees: BTreeMap<u32, Tracee>,
+    is_counting: Arc<AtomicBool>,
+    /// Calls that were stopped, and for how long stops were worked at.
+    calls: u64,
+    worked_ns: u64,
+    /// How long calls that send or close took from one stop to the next.
+    times_ns: Vec<u64>,
+}
+
+impl Tracer {
+    fn new(root: &Root, descriptors: Descriptors, is_counting: Arc<AtomicBool>) -> Self {
+        Self {
+            root: root.clone(),
+            descriptors,
+            actions: actions(),
+            restart: number_of("restart_syscall"),
+            ledger: Ledger::default(),
+            tracees: BTreeMap::new(),
+            is_counting,
+            calls: 0,
+            worked_ns: 0,
+            times_ns: Vec::new(),
+        }
+    }
+
+    /// Takes orders and handles stops until it is told to end, or nobody gives orders.
+    fn run(&mut self, orders: &Receiver<Order>, replies: &Sender<Reply>) {
+        loop {
+            let order = if self.tracees.is_empty() { orders.recv().ok() } else { orders.try_recv().ok() };
+            let reply = match order {
+                Some(Order::Follow(members)) => Some(Reply::Followed(self.follow(&members))),
+                Some(Order::Resume) => {
+                    self.resume();
+                    Some(Reply::Resumed)
+                }
+                Some(Order::Finish) => {
+                    // The other end may have stopped waiting: there is nothing more to do either way.
+                    let _ = replies.send(Reply::Finished(Box::new(self.finish())));
+                    return;
+                }
+                None if self.tracees.is_empty() => return,
+                None => None,
+            };
+            if reply.is_some_and(|reply| replies.send(reply).is_err()) {
+                return;
+            }
+            match ptrace::next() {
+                Ok(Some((tid, stop))) => self.stopped(tid, stop),
+                Ok(None) => {}
+                // All have ended.
+                Err(_) => self.tracees.clear(),
+            }
+        }
+    }
+
+    /// Seizes tasks, and those that they made meanwhile.
+    fn follow(&mut self, members: &[Member]) -> Result<bool, String> {
+        let mut is_new = false;
+        for &(tid, process, parent) in members {
+            if self.tracees.contains_key(&tid) {
+                continue;
+            }
+            match ptrace::seize(tid) {
+                Ok(()) => {
+                    is_new = true;
+                    self.ledger.add(tid, process, parent);
+                    self.tracees.insert(tid, Tracee::default());
+                }
+                Err(error) if error.is_no_process() || self.has_ended(tid) => {}
+                // It was made by a task that is seized, whose stop has not been seen yet.
+                Err(_) if self.tracer_of(tid) == Some(std::process::id()) => {}
+                Err(error) => return Err(refused(&self.root, tid, &error)),
+            }
+        }
+        Ok(is_new)
+    }
+
+    fn has_ended(&self, tid: u32) -> bool {
+        let text = self.root.text(&format!("proc/{tid}/status"));
+        text.is_none_or(|text| text.lines().any(|line| line.starts_with("State:\tZ") || line.starts_with("State:\tX")))
+    }
+
+    fn tracer_of(&self, tid: u32) -> Option<u32> {
+        let text = self.root.text(&format!("proc/{tid}/status"))?;
+        let tracer = u32::try_from(field(&text, "TracerPid")?).ok().filter(|tracer| *tracer > 0)?;
+        // The kernel names the thread.
+        self.root.text(&format!("proc/{tracer}/status")).and_then(|text| Some(field(&text, "Tgid")? as u32))
+    }
+
+    /// Begins a time slice: every task is interrupted once, so that it stops at its calls from then on.
+    fn resume(&mut self) {
+        self.descriptors.refresh();
+        self.ledger.begin_slice();
+        for (tid, _) in self.tracees.iter().filter(|(_, tracee)| !tracee.stops_at_calls) {
+            // It may have ended, which the next wait tells.
+            let _ = ptrace::interrupt(*tid);
+        }
+    }
+
+    /// Handles a stop.
+    fn stopped(&mut self, tid: u32, stop: Stop) {
+        let began_ns = monotonic_ns();
+        self.tracees.entry(tid).or_default();
+        if stop != Stop::Ended && !self.ledger.knows(tid) {
+            self.born(tid, None);
+        }
+        match stop {
+            Stop::Call => self.at_call(tid, began_ns),
+            Stop::Signal(signal) => self.go_on(tid, signal),
+            Stop::Trap => self.go_on(tid, 0),
+            Stop::Group => {
+                // It may have been killed, which the next wait tells.
+                let _ = ptrace::listen(tid);
+            }
+            Stop::Made => {
+                if let Ok(made) = ptrace::message(tid) {
+                    self.born(made, Some(tid));
+                }
+                self.go_on(tid, 0);
+            }
+            Stop::Executed => {
+                // If it was no first thread, it took over the number of that one.
+                if let Some(before) = ptrace::message(tid).ok().filter(|before| *before != tid) {
+                    self.tracees.remove(&before);
+                    self.ledger.ended(before, began_ns);
+                }
+                self.ledger.executed(tid, self.counts());
+                self.go_on(tid, 0);
+            }
+            Stop::Ends => {
+                self.ledger.ended(tid, began_ns);
+                self.go_on(tid, 0);
+            }
+            Stop::Ended => {
+                self.ledger.ended(tid, began_ns);
+                self.tracees.remove(&tid);
+            }
+        }
+    }
+
+    fn counts(&self) -> bool {
+        self.is_counting.load(Ordering::Relaxed)
+    }
+
+    /// Adds a task that is new, by its own stop or by that of its maker, whichever is seen first.
+    fn born(&mut self, tid: u32, maker: Option<u32>) {
+        if self.ledger.knows(tid) {
+            return;
+        }
+        let text = self.root.text(&format!("proc/{tid}/status")).unwrap_or_default();
+        let of = |name: &str| field(&text, name).map(|value| value as u32);
+        // If it has been killed already, its maker's process is all that is known.
+        let process = of("Tgid").unwrap_or(tid);
+        let parent = of("PPid").or(maker).unwrap_or(0);
+        self.ledger.born(tid, process, parent, monotonic_ns(), self.counts());
+    }
+
+    fn at_call(&mut self, tid: u32, began_ns: u64) {
+        match ptrace::call(tid) {
+            Ok(Call::Entry { number, arguments }) if self.counts() => {
+                let (accepts, may_block) = self.begins(tid, number, &arguments);
+                self.go_on(tid, 0);
+                let now_ns = monotonic_ns();
+                (self.calls, self.worked_ns) = (self.calls + 1, self.worked_ns + now_ns - began_ns);
+                if let Some(tracee) = self.tracees.get_mut(&tid) {
+                    (tracee.accepts, tracee.is_counted) = (accepts, true);
+                    tracee.went_on_ns = (!may_block).then_some(now_ns);
+                }
+            }
+            Ok(Call::Exit { value }) => {
+                let tracee = self.tracees.entry(tid).or_default();
+                let before = *tracee;
+                (tracee.accepts, tracee.is_counted, tracee.went_on_ns) = (false, false, None);
+                if before.accepts && value >= 0 {
+                    self.descriptors.accepted(tid, value as u32);
+                    if self.counts() {
+                        self.ledger.accepted();
+                    }
+                }
+                self.go_on(tid, 0);
+                if before.is_counted {
+                    self.worked_ns += monotonic_ns() - began_ns;
+                }
+                if let Some(went_on_ns) = before.went_on_ns.filter(|_| self.times_ns.len() < TIMED) {
+                    self.times_ns.push(began_ns.saturating_sub(went_on_ns));
+                }
+            }
+            // It is killed just now, or makes a call of 32 bits.
+            _ => self.go_on(tid, 0),
+        }
+    }
+
+    /// Counts a call that begins. Returns whether it accepts from a socket of the server, and whether it may block.
+    fn begins(&mut self, tid: u32, number: u64, arguments: &[u64; 6]) -> (bool, bool) {
+        let Ok(number) = u16::try_from(number) else { return (false, true) };
+        // It was counted before it was interrupted.
+        if self.restart == Some(u32::from(number)) {
+            return (false, true);
+        }
+        let action = self.actions.get(&u32::from(number)).copied();
+        let events = |address| ptrace::peek(tid, address).ok().map(|word| word as u32);
+        let target = |descriptor| self.descriptors.target(tid, descriptor);
+        let (about, effect) = meaning(action, arguments, target, events);
+        self.ledger.call(tid, number, about, effect);
+        // What is not looked at may be a sleep.
+        (effect == Effect::Accept, !matches!(effect, Effect::Send(_) | Effect::Elsewhere | Effect::Close(_)))
+    }
+
+    /// Lets a task go on, with the signal that it received.
+    fn go_on(&mut self, tid: u32, signal: i32) {
+        let stops_at_calls = self.counts();
+        self.tracees.entry(tid).or_default().stops_at_calls = stops_at_calls;
+        // It may have been killed, which the next wait tells.
+        let _ = ptrace::resume(tid, stops_at_calls, signal);
+    }
+
+    fn finish(&mut self) -> Trace {
+        let ledger = std::mem::take(&mut self.ledger);
+        Trace { cost: Some(cost(self.calls, self.worked_ns, &mut self.times_ns)), ..ledger.finish() }
+    }
+}
+
+/// Estimates for how long a call stopped its task: the work at both stops, and twice the switch to this thread and
+/// back. The shortest calls that send or close take little more than that switch from one stop to the next.
+fn cost(calls: u64, worked_ns: u64, times_ns: &mut [u64]) -> Cost {
+    times_ns.sort_unstable();
+    let switch_ns = times_ns.get(times_ns.len() / 10).copied().unwrap_or(0);
+    Cost { calls, each_us: (worked_ns as f64 / calls.max(1) as f64 + 2.0 * switch_ns as f64) / 1e3 }
+}
+
+/// Says why a task may not be seized, and what to do.
+fn refused(root: &Root, tid: u32, error: &landau_sys::Error) -> String {
+    let status = |tid: u64| root.text(&format!("proc/{tid}/status")).unwrap_or_default();
+    let of_task = status(u64::from(tid));
+    let pid = field(&of_task, "Tgid").unwrap_or(u64::from(tid));
+    let name = |text: &str| text.lines().find_map(|line| Some(line.strip_prefix("Name:")?.trim().to_owned()));
+    let program = format!("process {pid} ({})", name(&of_task).unwrap_or_default());
+    if let Some(tracer) = field(&of_task, "TracerPid").filter(|tracer| *tracer > 0) {
+        // The kernel names the thread that traces.
+        let tracer = field(&status(tracer), "Tgid").unwrap_or(tracer);
+        let by = name(&status(tracer)).unwrap_or_default();
+        return format!("{program} is traced already, by process {tracer} ({by}); end that one first");
+    }
+    let own = root.text("proc/self/status").unwrap_or_default();
+    let user = |text: &str| field(text, "Uid");
+    if user(&own) != Some(0) && user(&own) != user(&of_task) {
+        return format!("{program} belongs to another user ({error}); run landau inspect as root or as that user");
+    }
+    match root.sysctl_number("kernel.yama.ptrace_scope") {
+        Some(3) => format!("{program}: kernel.yama.ptrace_scope is 3, so that nobody traces until the next boot"),
+        Some(scope @ 1..) => format!(
+            "{program}: kernel.yama.ptrace_scope is {scope} ({error}); run landau inspect as root, or set it to 0 with \
+             sysctl kernel.yama.ptrace_scope=0"
+        ),
+        _ => format!("{program} protects itself, or has other rights ({error}); run landau inspect as root"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_costs_the_work_at_its_stops_and_two_switches() {
+        let mut times_ns: Vec<u64> = (1..=20).map(|one| one * 1_000).collect();
+        // 20 calls with 4 µs of work each; a tenth of them took up to 3 µs.
+        let found = cost(20, 80_000, &mut times_ns);
+        assert_eq!((found.calls, found.each_us), (20, 10.0));
+        assert_eq!((cost(0, 0, &mut []).calls, cost(0, 0, &mut []).each_us), (0, 0.0));
+    }
+
+    /// A host with process 7, another one with the threads 9 and 10, and this one.
+    fn planted(folder: &std::path::Path, tracer: u32, users: [u32; 2], scope: Option<&str>) -> Root {
+        let write = |path: &str, text: &str| {
+            let path = folder.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let status = |name: &str, process: u32, user: u32| {
+            format!("Name:\t{name}\nTgid:\t{process}\nTracerPid:\t{tracer}\nUid:\t{user}\t1\n")
+        };
+        write("proc/7/status", &status("server", 7, users[0]));
+        write("proc/10/status", &status("thread", 9, 0));
+        write("proc/9/status", &status("strace", 9, 0));
+        write("proc/self/status", &status("landau", 5, users[1]));
+        if let Some(scope) = scope {
+            write("proc/sys/kernel/yama/ptrace_scope", scope);
+        }
+        Root::planted(folder)
+    }
+
+    #[test]
+    fn a_refusal_says_why_and_what_to_do() {
+        let error = landau_sys::Error { call: "ptrace(PTRACE_SEIZE)", errno: 1 };
+        let said = |tracer, users, scope| {
+            let room = tempfile::tempdir().unwrap();
+            refused(&planted(room.path(), tracer, users, scope), 7, &error)
+        };
+        let traced = said(10, [5, 5], None);
+        assert_eq!(traced, "process 7 (server) is traced already, by process 9 (strace); end that one first");
+        assert!(said(0, [6, 5], None).contains("belongs to another user"), "{}", said(0, [6, 5], None));
+        assert!(said(0, [5, 5], Some("1")).contains("sysctl kernel.yama.ptrace_scope=0"));
+        assert!(said(0, [5, 5], Some("3")).contains("until the next boot"));
+        assert!(said(0, [6, 0], Some("0")).contains("protects itself"));
+    }
+}
