@@ -179,9 +179,11 @@ fn is_traced(text: &str) -> bool {
 }
 
 /// Returns the inodes of the sockets that a process has open, in the table of its first thread or in those of all; none
-/// if they may not be read.
+/// if they may not be read. Threads that share a table are not read one by one: thousands of them may share thousands
+/// of descriptors.
 pub(super) fn sockets_of(root: &Root, pid: u32, of_all_threads: bool) -> Option<BTreeSet<u64>> {
-    let tables = if of_all_threads { threads_of(root, pid) } else { vec![format!("proc/{pid}")] };
+    let has_several = of_all_threads && has_tables(root, pid);
+    let tables = if has_several { threads_of(root, pid) } else { vec![format!("proc/{pid}")] };
     let links = tables.iter().map(|table| links(root, table)).collect::<Option<Vec<_>>>()?;
     Some(links.iter().flatten().filter_map(|(_, link)| socket(link)).collect())
 }
