@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Measures what landau inspect costs a server: its processor time per request, with and without, in random order.
+"""Measures what landau inspect costs a server: its processor time per request and the time of its responses, with and
+without, in random order.
 
-    tests/inspect/overhead.py LANDAU PORT PID ROUNDS
+    tests/inspect/overhead.py LANDAU PORT PID ROUNDS [RATE]
 
-PID is the server's first process; that of its descendants counts, too. Prints microseconds per request of each round,
-then the median ratio over the rounds with its 95% interval by the bootstrap.
+PID is the server's first process; that of its descendants counts, too. RATE is in requests per second, 4000 by default.
+Prints microseconds per request of each round, and the quantiles of the response time, then the median ratios over the
+rounds with their 95% intervals by the bootstrap; for ptrace also what inspect says itself.
 """
 
 import json
@@ -15,7 +17,8 @@ import subprocess
 import sys
 
 SECONDS = 4
-KINDS = ("none", "proc", "bpf")
+KINDS = ("none", "proc", "bpf", "ptrace")
+FIGURES = ("processor time per request", "response time p50", "response time p99")
 
 
 def tree(pid):
@@ -40,30 +43,40 @@ def processor_ns(pid):
     return total
 
 
-def per_request(landau, port, pid, kind):
+def measured(landau, port, pid, kind, rate):
+    """Returns nanoseconds: processor time per request, median and 99th percentile of the response time."""
     url = f"http://127.0.0.1:{port}/"
-    load = [landau, "load", url, "--connections", "100", "--rate", "4000", "--duration", f"{SECONDS}s", "--json"]
+    load = [landau, "load", url, "--connections", "100", "--rate", rate, "--duration", f"{SECONDS}s", "--json"]
     before = processor_ns(pid)
     running = subprocess.Popen(load, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    said = ""
     if kind != "none":
         inspect = [landau, "inspect", "--port", port, "--for", f"{SECONDS}s", "--json", "--evidence", kind]
-        subprocess.run(inspect, stdout=subprocess.DEVNULL, check=False)
-    responses = json.loads(running.communicate()[0])["responses"]
-    return (processor_ns(pid) - before) / responses
+        found = json.loads(subprocess.run(inspect, stdout=subprocess.PIPE, check=False).stdout)
+        said = found["evidence"][-1] if kind == "ptrace" else ""
+    answer = json.loads(running.communicate()[0])
+    latency = answer["phases"]["latency"]
+    cost = (processor_ns(pid) - before) / answer["responses"]
+    return (cost, latency["p50_ns"], latency["p99_ns"]), said
 
 
 def main():
     landau, port, pid, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    rate = sys.argv[5] if len(sys.argv) > 5 else "4000"
     rows = {kind: [] for kind in KINDS}
     for _ in range(rounds):
         for kind in random.sample(KINDS, len(KINDS)):
-            rows[kind].append(per_request(landau, port, pid, kind))
-        print({kind: round(values[-1] / 1000, 2) for kind, values in rows.items()}, flush=True)
+            figures, said = measured(landau, port, pid, kind, rate)
+            rows[kind].append(figures)
+            if said:
+                print(said)
+        print({kind: [round(one / 1000, 1) for one in values[-1]] for kind, values in rows.items()}, flush=True)
     draw = random.Random(1)
-    for kind in KINDS[1:]:
-        ratios = [one / other for one, other in zip(rows[kind], rows["none"])]
-        medians = sorted(statistics.median(draw.choices(ratios, k=rounds)) for _ in range(2000))
-        print(f"{kind}: {statistics.median(ratios):.3f} ({medians[50]:.3f} to {medians[1949]:.3f})")
+    for place, figure in enumerate(FIGURES):
+        for kind in KINDS[1:]:
+            ratios = [one[place] / other[place] for one, other in zip(rows[kind], rows["none"])]
+            medians = sorted(statistics.median(draw.choices(ratios, k=rounds)) for _ in range(2000))
+            print(f"{figure}, {kind}: {statistics.median(ratios):.3f} ({medians[50]:.3f} to {medians[1949]:.3f})")
 
 
 main()

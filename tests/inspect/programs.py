@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Inspects programs that others wrote, each under load, and compares the answers with what the programs are.
 
-    tests/inspect/programs.py [--landau PATH] [--only NAME,NAME] [--grades 1,2]
+    tests/inspect/programs.py [--landau PATH] [--only NAME,NAME] [--grades 1,2,3]
 
 A program that is not installed is skipped with its name. Every program listens on a loopback port of its own and is
 ended by its process group. The exit status is 1 if an answer is wrong; "cannot tell" is not wrong. Needs root for
-evidence of grade 2. Debian packages: nginx-light apache2 lighttpd h2o redis-server memcached haproxy openssh-server
-vsftpd postfix dovecot-imapd unbound openbsd-inetd mini-httpd stunnel4 postgresql; from PyPI: gunicorn gevent uvicorn
-waitress; node, go and java.
+evidence of grade 2, and of grade 3 for programs of other users. Debian packages: nginx-light apache2 lighttpd h2o
+redis-server memcached haproxy openssh-server vsftpd postfix dovecot-imapd unbound openbsd-inetd mini-httpd stunnel4
+postgresql; from PyPI: gunicorn gevent uvicorn waitress; node, go and java.
 """
 
 import argparse
@@ -47,6 +47,18 @@ class Load:
 
     async def all(self, port, end):
         await asyncio.gather(*[self.one(port, end) for _ in range(self.count)])
+
+    async def reply(self, port):
+        writer = None
+        try:
+            reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), 3)
+            writer.write(b"" if self.has_banner else self.first or self.text)
+            return bool(await asyncio.wait_for(reader.read(65536), 3))
+        except (OSError, asyncio.TimeoutError):
+            return False
+        finally:
+            if writer:
+                writer.close()
 
     async def one(self, port, end):
         while time.monotonic() < end:
@@ -400,6 +412,15 @@ def wait_for(port, child):
     return False
 
 
+def answers(load, port):
+    """Whether the program has replied to a request: one that listens may still be starting its workers."""
+    for _ in range(20):
+        if asyncio.run(load.reply(port)):
+            return True
+        time.sleep(0.2)
+    return False
+
+
 def end(child):
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
@@ -419,7 +440,7 @@ def end(child):
 
 def inspect(landau, room, load, grade, seconds):
     words = [landau, "inspect", "--port", str(room.port), "--for", f"{seconds}s", "--json",
-             "--evidence", {1: "proc", 2: "bpf"}[grade]]
+             "--evidence", {1: "proc", 2: "bpf", 3: "ptrace"}[grade]]
     pid = os.fork()
     if pid == 0:
         try:
@@ -464,6 +485,9 @@ def main():
                     text = " ".join(open(f"{folder}/out").read().split())
                     print(f"| {name} | skipped: it did not start: {text[-200:]} |", flush=True)
                     continue
+                if not answers(load, room.port):
+                    print(f"| {name} | skipped: it does not reply |", flush=True)
+                    continue
                 row, calls = [], ""
                 for grade in grades:
                     found = inspect(args.landau, room, load, grade, args.seconds)
@@ -472,10 +496,13 @@ def main():
                     mark = "" if answer in right else " WRONG" if answer else ""
                     row.append((f"`{answer}`" if answer else "cannot tell") + mark)
                     traced = found.get("traced")
-                    if traced:
+                    if traced and not calls:
                         calls = f"{', '.join(traced['sends'])} | {', '.join(found['mechanism'])} | {traced['accepts']}"
                     if args.details or not answer:
                         print("  ", grade, found["rule"], found.get("candidates"), *found.get("evidence", []), sep="\n      ")
+                if not wait_for(room.port, child):
+                    wrong += 1
+                    row.append("WRONG: it ended")
                 print(f"| {name} | `{'`, `'.join(sorted(right))}` | {' | '.join(row)} | {calls} |", flush=True)
             finally:
                 end(child)
