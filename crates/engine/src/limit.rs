@@ -1,8 +1,8 @@
 //! What a refused call means: which limit was met, its value, and the command that raises it.
 
 use landau_record::schema::Limit;
-use landau_sys::limits::{Resource, get};
-use landau_sys::system::setting;
+use landau_sys::limits::{Resource, UNLIMITED, get};
+use landau_sys::system::{met_memory_limit, setting};
 use landau_sys::wait::SELECT_CAPACITY;
 use landau_sys::{Error, errno_name};
 use std::io::Read;
@@ -23,8 +23,7 @@ pub(crate) fn explain(error: Error, n: u64) -> Option<Limit> {
             ),
             String::new(),
         ),
-        libc::ENOMEM if is_mapping(error.call) && mappings_are_exhausted() => sysctl("vm.max_map_count", MAPPINGS),
-        libc::ENOMEM => ("the kernel is out of memory for this object".to_owned(), String::new()),
+        libc::ENOMEM => memory(error.call),
         libc::ENOBUFS => ("the kernel is out of buffers for this object".to_owned(), String::new()),
         libc::EOPNOTSUPP if matches!(error.call, "fiemap" | "fallocate") => (
             "the file system of the scratch folder cannot report or choose the extents of a file".to_owned(),
@@ -95,6 +94,41 @@ fn is_mapping(call: &str) -> bool {
     matches!(call, "mmap" | "mprotect" | "munmap")
 }
 
+/// Returns which limit refuses memory to a call.
+fn memory(call: &str) -> (String, String) {
+    if is_mapping(call) {
+        if mappings_are_exhausted() {
+            return sysctl("vm.max_map_count", MAPPINGS);
+        }
+        if let Some(found) = address_space(0) {
+            return found;
+        }
+    }
+    promises().unwrap_or_else(|| ("the kernel is out of memory for this object".to_owned(), String::new()))
+}
+
+/// Room for what a refused call and this explanation need besides, such as a further page of the heap.
+const SMALL_BYTES: u64 = 1 << 20;
+
+/// Returns that the limit on the address space or on data is met, if no object of so many bytes fits.
+fn address_space(object_bytes: u64) -> Option<(String, String)> {
+    let (name, limit) = met_memory_limit(object_bytes.saturating_add(SMALL_BYTES))?;
+    let (what, flag) = if name == "RLIMIT_DATA" { ("data have", "-d") } else { ("address space has", "-v") };
+    let raise = format!("ulimit {flag} {}", limit.saturating_mul(2) / 1024);
+    Some((format!("the process's {what} the largest size: {name} is {limit} bytes"), raise))
+}
+
+/// Returns that the kernel promises no more memory, where it promises no more than it has.
+fn promises() -> Option<(String, String)> {
+    (setting("vm.overcommit_memory")? == "2").then(|| {
+        (
+            "the kernel promises no more memory: vm.overcommit_memory is 2, and CommitLimit of /proc/meminfo is reached"
+                .to_owned(),
+            "sysctl -w vm.overcommit_memory=0".to_owned(),
+        )
+    })
+}
+
 /// Returns whether this process has as many mappings as it may, within the few that a failed call removed again.
 fn mappings_are_exhausted() -> bool {
     let most = setting("vm.max_map_count").and_then(|text| text.parse::<usize>().ok());
@@ -119,18 +153,23 @@ fn mapping_count() -> usize {
 fn processes() -> (String, String) {
     const NEARLY_NONE: u64 = 32;
     match landau_sys::system::headroom().processes {
-        Some((room, why)) if room <= NEARLY_NONE => (
-            format!("no further process can be created: {why}"),
-            raise_processes(&why),
-        ),
+        Some((room, why)) if room <= NEARLY_NONE => {
+            (format!("no further process can be created: {why}"), raise_processes(&why))
+        }
         _ if mappings_are_exhausted() => sysctl("vm.max_map_count", MAPPINGS),
-        _ => (
-            "the kernel does not say which limit: not the number of processes, so memory, address space (ulimit -v) or \
-             a control group"
-                .to_owned(),
-            String::new(),
-        ),
+        _ => address_space(stack_bytes()).or_else(promises).unwrap_or_else(|| {
+            (
+                "the kernel does not say which limit: not the number of processes, so memory or a control group"
+                    .to_owned(),
+                String::new(),
+            )
+        }),
     }
+}
+
+/// Returns the stack that the C library gives a thread, in bytes; 0 if it has no limit.
+fn stack_bytes() -> u64 {
+    get(Resource::Stack).map_or(0, |(soft, _)| if soft == UNLIMITED { 0 } else { soft })
 }
 
 /// Returns what raises a limit on processes, by the words in which the system describes it: "NAME is VALUE".

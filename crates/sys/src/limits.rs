@@ -11,6 +11,8 @@ pub enum Resource {
     Processes,
     /// Bytes of memory that a process may lock.
     LockedMemory,
+    /// Bytes of the stack of a process's first thread; the C library takes it for the other threads too.
+    Stack,
     /// Bytes of a process's address space.
     #[cfg(target_os = "linux")]
     AddressSpace,
@@ -69,6 +71,7 @@ fn number(resource: Resource) -> Option<Number> {
         Resource::Descriptors => libc::RLIMIT_NOFILE,
         Resource::Processes => libc::RLIMIT_NPROC,
         Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
+        Resource::Stack => libc::RLIMIT_STACK,
         #[cfg(target_os = "linux")]
         Resource::AddressSpace => libc::RLIMIT_AS,
         #[cfg(target_os = "linux")]
@@ -81,6 +84,7 @@ fn number(resource: Resource) -> Option<Number> {
 fn number(resource: Resource) -> Option<Number> {
     match resource {
         Resource::Descriptors => Some(libc::RLIMIT_NOFILE),
+        Resource::Stack => Some(libc::RLIMIT_STACK),
         Resource::Processes | Resource::LockedMemory => None,
     }
 }

@@ -4,6 +4,7 @@ use super::Headroom;
 use crate::error::{Result, check};
 use std::ffi::{CStr, OsStr};
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -296,6 +297,24 @@ pub fn memory_left(processes: u64) -> Option<u64> {
     };
     let limits = [(Resource::AddressSpace, "VmSize"), (Resource::Data, "VmData")];
     limits.into_iter().filter_map(left).chain(memory().map(|shared| shared / processes.max(1))).min()
+}
+
+/// Returns the limit on the bytes of this process that leaves no room for so many more, and its value: that on the
+/// address space or that on data (setrlimit(2)). Allocates nothing: there may be no room for it.
+pub fn met_memory_limit(more_bytes: u64) -> Option<(&'static str, u64)> {
+    use crate::limits::{Resource, UNLIMITED, get};
+    let mut buffer = [0_u8; 128];
+    let len = fs::File::open("/proc/self/statm").and_then(|mut file| file.read(&mut buffer)).ok()?;
+    let words = std::str::from_utf8(&buffer[..len]).ok()?.split_ascii_whitespace();
+    let mut pages = words.map_while(|word| word.parse::<u64>().ok());
+    // The sixth number is of data and stack.
+    let (space, data) = (pages.next()?, pages.nth(4)?);
+    let limits = [(Resource::AddressSpace, "RLIMIT_AS", space), (Resource::Data, "RLIMIT_DATA", data)];
+    limits.into_iter().find_map(|(resource, name, used)| {
+        let (soft, _) = get(resource).ok().filter(|&(soft, _)| soft != UNLIMITED)?;
+        let used = used.saturating_mul(crate::memory::page_bytes() as u64);
+        (used.saturating_add(more_bytes) > soft).then_some((name, soft))
+    })
 }
 
 fn memory() -> Option<u64> {

@@ -16,9 +16,9 @@ use other as imp;
 
 pub use imp::{
     caches, children, context_switches, cpu_time_ns, current_processor, descriptor_count, ephemeral_ports, headroom,
-    listen_drops, lists_children, memory_left, pin, private_bytes, processors, processors_of, reaped_time_ns,
-    reserved_ports, set_parent_death_signal, setting, steal_centiseconds_of, time_wait_count, trigger_panic,
-    virtualization,
+    listen_drops, lists_children, memory_left, met_memory_limit, pin, private_bytes, processors, processors_of,
+    reaped_time_ns, reserved_ports, set_parent_death_signal, setting, steal_centiseconds_of, time_wait_count,
+    trigger_panic, virtualization,
 };
 
 pub(crate) use imp::{rcu_softirqs_place, this_program};

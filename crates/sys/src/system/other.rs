@@ -121,6 +121,11 @@ pub fn memory_left(_: u64) -> Option<u64> {
     None
 }
 
+/// Returns the limit on the bytes of this process that leaves no room for so many more; unknown here.
+pub fn met_memory_limit(_: u64) -> Option<(&'static str, u64)> {
+    None
+}
+
 /// Returns the free resources of this host: not reported here.
 pub fn headroom() -> Headroom {
     Headroom::default()
