@@ -111,6 +111,9 @@ pub struct Cost {
     pub descriptors_each: u64,
     /// Space in the scratch folder in total, in bytes.
     pub disk_bytes: u64,
+    /// Memory of the worker itself for each step of the plan, which it allocates before the first one, in bytes. Only
+    /// of benchmarks whose objects take address space of the worker: it bounds them together with the samples.
+    pub worker_bytes_each: u64,
 }
 
 /// The inputs of a pass.

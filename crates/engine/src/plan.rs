@@ -2,7 +2,7 @@
 //! why.
 
 use crate::request::{Chosen, Override, choose, chosen_cases, overrides};
-use crate::size::{Free, fit};
+use crate::size::{Free, fit, worker_bytes};
 use crate::{Cost, Entry, Error, Fault, Parameter, Request, Settings, StepWindows, Study, Support};
 use landau_record::schema::{
     Adaptive, Annotation, AnnotationKind, Case, Host, Phase, Reduced, Replay, Side, Skip, Unit,
@@ -21,6 +21,14 @@ pub struct Planned {
     pub entry: Entry,
     /// Its settings, with `n` resolved.
     pub settings: Settings,
+}
+
+impl Planned {
+    /// Returns the address space that the worker takes beside the program's own before its first step, if `n` steps are
+    /// planned, in bytes.
+    pub fn worker_bytes(&self, n: u64) -> u64 {
+        worker_bytes(&self.entry, &self.settings, n)
+    }
 }
 
 /// What will be measured on this host.

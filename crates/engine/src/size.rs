@@ -2,6 +2,7 @@
 
 use crate::{Cost, Entry, Host, Settings, Study, lanes};
 use landau_record::schema::Reduced;
+use landau_sys::shared::Lanes;
 use landau_sys::system::Headroom;
 
 /// A smaller n than this shows nothing; the case is skipped instead.
@@ -34,9 +35,8 @@ pub(crate) fn fit(
             bytes >> 20
         ));
     }
-    let phase_count = (entry.phases_of)(&settings).len();
-    let words = lanes::capacities(phase_count, requested, entry.tags_calls, false).iter().sum::<usize>() as u64;
-    let tightest = bounds(8 * words, &cost, requested, &free.headroom).into_iter().min_by_key(|(n, _)| *n);
+    let lanes_bytes = lanes_bytes(entry, &settings, requested);
+    let tightest = bounds(lanes_bytes, &cost, requested, &free.headroom).into_iter().min_by_key(|(n, _)| *n);
     let (n, reason) = tightest.unwrap_or_else(|| {
         (0, "the free resources cannot be read (on Linux they are in /proc: is it mounted?)".to_owned())
     });
@@ -47,6 +47,19 @@ pub(crate) fn fit(
         return Err(format!("the host has no room for it: {reason}"));
     }
     Ok((n, Some(Reduced { requested, reason })))
+}
+
+/// Returns the size of the lanes of the samples of `n` steps, in bytes.
+fn lanes_bytes(entry: &Entry, settings: &Settings, n: u64) -> u64 {
+    let phase_count = (entry.phases_of)(settings).len();
+    Lanes::byte_count(&lanes::capacities(phase_count, n, entry.tags_calls, false))
+}
+
+/// Returns the address space that a worker takes for a plan of `n` steps before the first of them, in bytes: the
+/// samples, and what the benchmark itself keeps for each step.
+pub(crate) fn worker_bytes(entry: &Entry, settings: &Settings, n: u64) -> u64 {
+    let own = (entry.cost)(settings).worker_bytes_each;
+    lanes_bytes(entry, settings, n).saturating_add(own.saturating_mul(n))
 }
 
 /// Returns the largest n that each resource of the host allows, and why. The lanes of the samples have `lanes_bytes`.

@@ -42,7 +42,7 @@ pub fn measure(free: u64) -> Result<Measured, String> {
         return Err(format!("{free} free descriptors are too few to open connections"));
     }
     // The first connection fills caches and tables that are not of a connection.
-    drop(open(1).map_err(|error| error.to_string())?);
+    drop(open(1).map_err(|error| format!("cannot connect over the loopback interface, which must be up: {error}"))?);
     let before = Reading::take();
     let connections = open(count).map_err(|error| format!("cannot open {count} connections: {error}"))?;
     let after = Reading::take();

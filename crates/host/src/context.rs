@@ -2,6 +2,7 @@
 
 use crate::census::{Census, FIRST_PID_NAMESPACE};
 use crate::demand::{Demand, Needs};
+use crate::report::Worker;
 use crate::root::Root;
 use crate::row::{Bound, Effect};
 use crate::subject::{FIRST_USER_NAMESPACE, Subject};
@@ -19,6 +20,9 @@ pub struct Folder {
     pub free_inodes: Option<u64>,
 }
 
+/// The scope of a limit of each process.
+pub(crate) const A_PROCESS: &str = " a process";
+
 /// What every rule sees.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
@@ -29,15 +33,29 @@ pub(crate) struct Context<'a> {
     pub(crate) folder: Option<&'a Folder>,
     /// The kernel's memory for one end of a connection in bytes, as measured here.
     pub(crate) connection_bytes: Option<u64>,
+    /// What the workers of benchmarks take beside their objects.
+    pub(crate) workers: &'a [Worker],
     pub(crate) page_bytes: u64,
 }
 
 impl Context<'_> {
     /// Returns the bound of each demand for which `of` returns one; `scope` follows the unit: " a process".
     pub(crate) fn bounds(&self, effect: Effect, scope: &str, of: impl Fn(&Needs) -> Option<u64>) -> Vec<Bound> {
+        self.bounds_of_demands(effect, scope, |demand| of(&demand.kind.needs))
+    }
+
+    /// As [`Context::bounds`], for a limit of which more than the kind of load decides.
+    pub(crate) fn bounds_of_demands(
+        &self,
+        effect: Effect,
+        scope: &str,
+        of: impl Fn(&Demand) -> Option<u64>,
+    ) -> Vec<Bound> {
         let bound = |demand: &Demand| {
-            let at_most = of(&demand.kind.needs)?;
-            let unit = format!("{}{scope}", demand.kind.unit);
+            let at_most = of(demand)?;
+            // What a running program has already is in use.
+            let more = if self.subject.is_other && scope == A_PROCESS { "more " } else { "" };
+            let unit = format!("{more}{}{scope}", demand.kind.unit);
             Some(Bound { kind: demand.kind.name, at_most, unit, effect })
         };
         self.demands.iter().filter_map(bound).collect()
@@ -46,9 +64,20 @@ impl Context<'_> {
     /// Returns the limit at which every size that is asked for fits, or twice the limit if none is asked for or all
     /// fit: `of` returns the limit that a size needs.
     pub(crate) fn raised(&self, limit: u64, of: impl Fn(&Needs, u64) -> Option<u64>) -> u64 {
-        let needed = |demand: &Demand| of(&demand.kind.needs, demand.size?);
+        self.raised_for_demands(limit, |demand, size| of(&demand.kind.needs, size))
+    }
+
+    /// As [`Context::raised`], for a limit of which more than the kind of load decides.
+    pub(crate) fn raised_for_demands(&self, limit: u64, of: impl Fn(&Demand, u64) -> Option<u64>) -> u64 {
+        let needed = |demand: &Demand| of(demand, demand.size?);
         let most = self.demands.iter().filter_map(needed).max().filter(|&most| most > limit);
         most.unwrap_or(limit.saturating_mul(2))
+    }
+
+    /// Returns the address space that the program of a demand takes beside its own and that of `n` objects.
+    pub(crate) fn worker_bytes(&self, demand: &Demand, n: u64) -> u64 {
+        let worker = self.workers.iter().find(|worker| worker.benchmark == demand.kind.name);
+        worker.map_or(0, |worker| (worker.bytes)(n))
     }
 
     /// Returns the calls of the demands' programs that `of` names, as "`accept()` and `socket()`".
@@ -79,12 +108,22 @@ impl Context<'_> {
     /// Returns whether the subject is in the first namespace of a kind (`pid`, `user`, `cgroup`), whose numbers the
     /// kernel fixes.
     pub(crate) fn is_in_first(&self, kind: &str) -> Option<bool> {
+        self.is_first(&self.subject.file(&format!("ns/{kind}")), kind)
+    }
+
+    /// Returns whether this process, whichever one is examined, is known to see only a part of the host's processes or
+    /// control groups.
+    pub(crate) fn is_contained(&self) -> bool {
+        ["pid", "cgroup"].iter().any(|kind| self.is_first(&format!("proc/self/ns/{kind}"), kind) == Some(false))
+    }
+
+    fn is_first(&self, path: &str, kind: &str) -> Option<bool> {
         let first = match kind {
             "pid" => FIRST_PID_NAMESPACE,
             "user" => FIRST_USER_NAMESPACE,
             "cgroup" => "cgroup:[4026531835]",
             _ => return None,
         };
-        self.root.link(&self.subject.file(&format!("ns/{kind}"))).map(|link| link == first)
+        self.root.link(path).map(|link| link == first)
     }
 }

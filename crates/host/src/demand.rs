@@ -39,6 +39,8 @@ pub(crate) struct Needs {
     pub(crate) maps: u64,
     /// What each object takes of the address space of one process.
     pub(crate) addresses: Addresses,
+    /// What the kernel promises for each object, which counts where it promises no more than it has.
+    pub(crate) promised: Promised,
     /// How ports of the ephemeral range are taken.
     pub(crate) ports: Ports,
     /// TCP sockets with a connection.
@@ -59,6 +61,20 @@ pub(crate) enum Addresses {
     Stack,
     /// A page.
     Page,
+}
+
+/// Private writable memory that the kernel promises (`Committed_AS`), whether or not it is ever used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Promised {
+    /// None: mappings of files that are shared or only read, and the kernel's own memory, do not count.
+    None,
+    /// The stack of a thread; its guard page does not count.
+    Stack,
+    /// A page.
+    Page,
+    /// The private writable memory of the program that forks, which the child has too. Of a program that is started, so
+    /// many bytes.
+    Copy(u64),
 }
 
 /// Ports of the ephemeral range.
@@ -83,6 +99,7 @@ const NONE: Needs = Needs {
     creates: "",
     maps: 0,
     addresses: Addresses::None,
+    promised: Promised::None,
     ports: Ports::None,
     connections: 0,
     files: 0,
@@ -101,19 +118,30 @@ const OF_SERVE: u64 = 8;
 /// The most descriptors that `landau serve` keeps for files (`serve::admission`).
 pub(crate) const SPARE_OF_SERVE: u64 = 80;
 
+/// The private writable memory of the fork helper, a small program that the benchmarks fork: its mappings that
+/// `/proc/PID/smaps` marks `ac`, of which 132 KiB are its stack.
+const FORK_HELPER: u64 = 252 << 10;
+
 const SOCKETS: Needs =
     Needs { descriptors: Some((1, STANDARD)), opens: "socket", open_files: 1, memory_bytes: 2_600, ..NONE };
 const BOUND: Needs = Needs { ports: Ports::Wildcard, opens: "bind", open_files: 1, memory_bytes: 2_800, ..NONE };
-const PROCESSES: Needs = Needs { tasks: Some((1, 0)), creates: "fork", memory_bytes: 150 << 10, ..NONE };
+const PROCESSES: Needs = Needs {
+    tasks: Some((1, 0)),
+    creates: "fork",
+    promised: Promised::Copy(FORK_HELPER),
+    memory_bytes: 150 << 10,
+    ..NONE
+};
 const THREADS: Needs = Needs {
     tasks: Some((1, 0)),
     creates: "pthread_create",
     maps: 2,
     addresses: Addresses::Stack,
+    promised: Promised::Stack,
     memory_bytes: 40 << 10,
     ..NONE
 };
-const MAPS: Needs = Needs { maps: 1, addresses: Addresses::Page, memory_bytes: 220, ..NONE };
+const MAPS: Needs = Needs { maps: 1, addresses: Addresses::Page, promised: Promised::Page, memory_bytes: 220, ..NONE };
 
 /// Every kind, in the order of the help.
 pub const KINDS: &[Kind] = &[
@@ -215,7 +243,14 @@ pub const KINDS: &[Kind] = &[
         is_benchmark: true,
         needs: Needs { raises_tasks: true, ..THREADS },
     },
-    Kind { name: "mmap", unit: "steps", about: "n of the benchmark mmap", is_benchmark: true, needs: MAPS },
+    Kind {
+        name: "mmap",
+        unit: "steps",
+        about: "n of the benchmark mmap",
+        is_benchmark: true,
+        // It maps pages of a file to read them.
+        needs: Needs { promised: Promised::None, ..MAPS },
+    },
     Kind {
         name: "spawn",
         unit: "steps",

@@ -33,7 +33,7 @@ mod text;
 pub use context::Folder;
 pub use demand::{Demand, Error, KINDS, Kind};
 pub use process::{Listener, Process};
-pub use report::{Answer, NoProcess, Report, Request, Reserve, examine};
+pub use report::{Answer, NoProcess, Report, Request, Reserve, Worker, examine};
 pub use root::Root;
 pub use row::{Bound, Condition, Counter, Effect, Remedy, Row};
 pub use subject::Unread;

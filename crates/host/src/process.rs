@@ -61,6 +61,10 @@ pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
             }
         }
     }
+    unread.push(Unread {
+        what: "what the program itself bounds".to_owned(),
+        why: "its configuration says, such as worker_connections of nginx or MaxRequestWorkers of Apache".to_owned(),
+    });
     if !listeners.is_empty() {
         unread.push(Unread {
             what: "the backlog of its listening sockets".to_owned(),

@@ -29,6 +29,10 @@ pub struct Request {
     pub noise: Option<Noise>,
     /// What `landau run` keeps free, of each benchmark that is asked for.
     pub reserves: Vec<Reserve>,
+    /// What the workers of these benchmarks take beside their objects.
+    pub workers: Vec<Worker>,
+    /// What the caller could not read, and why.
+    pub unread: Vec<Unread>,
 }
 
 impl Request {
@@ -51,6 +55,8 @@ impl Request {
             connection: None,
             noise: None,
             reserves: Vec::new(),
+            workers: Vec::new(),
+            unread: Vec::new(),
         })
     }
 
@@ -75,6 +81,21 @@ pub struct Reserve {
     pub at_most: u64,
     /// Of what a part is kept free, in words.
     pub reason: String,
+}
+
+/// The address space that the worker of a benchmark takes beside the program's own and that of its objects: the
+/// samples, and what the benchmark keeps for each step.
+pub struct Worker {
+    /// The benchmark.
+    pub benchmark: String,
+    /// Returns the bytes if the benchmark ends at this n. They rise with it, or stay the same.
+    pub bytes: Box<dyn Fn(u64) -> u64 + Send + Sync>,
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("benchmark", &self.benchmark).finish_non_exhaustive()
+    }
 }
 
 /// The version of the answer as JSON; docs/doctor.md describes it.
@@ -142,7 +163,7 @@ impl std::fmt::Display for NoProcess {
 /// Examines a host. Nothing on it is changed.
 pub fn examine(root: &Root, request: &Request) -> Report {
     let subject = request.subject.clone();
-    let mut unread = subject.unread.clone();
+    let mut unread = [&subject.unread[..], &request.unread].concat();
     let measured = request.connection.as_ref().and_then(|result| result.as_ref().ok());
     let context = Context {
         root,
@@ -151,6 +172,7 @@ pub fn examine(root: &Root, request: &Request) -> Report {
         census: Census::take(root),
         folder: request.folder.as_ref(),
         connection_bytes: measured.map(|measured| measured.bytes_each),
+        workers: &request.workers,
         page_bytes: landau_sys::memory::page_bytes() as u64,
     };
     unread.extend(context.census.unread());
@@ -194,7 +216,11 @@ fn unseen_namespaces(context: &Context) -> Vec<Unread> {
         what: "in which network namespace it is".to_owned(),
         why: "its link may not be read; net.* settings are those of this process: run landau doctor as root".to_owned(),
     });
-    pid.into_iter().chain(net).collect()
+    let outer = context.is_contained().then(|| Unread {
+        what: "limits of the namespaces and control groups around this container".to_owned(),
+        why: "they apply too, and cannot be seen from here: run landau doctor on the host".to_owned(),
+    });
+    pid.into_iter().chain(net).chain(outer).collect()
 }
 
 /// Changes the row of a network namespace's own setting to that of the program's: commands here would change another.

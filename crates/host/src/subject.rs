@@ -29,6 +29,8 @@ pub(crate) struct Subject {
     /// Bytes of the address space, and of data.
     pub(crate) address_bytes: u64,
     pub(crate) data_bytes: u64,
+    /// Bytes of its stack.
+    pub(crate) stack_bytes: u64,
     pub(crate) threads: u64,
     /// Open descriptors, if they may be counted.
     pub(crate) descriptors: Option<u64>,
@@ -85,6 +87,7 @@ impl Subject {
             is_in_first_users: is_in_first_users(root, &name),
             address_bytes: of("VmSize").unwrap_or(0),
             data_bytes: of("VmData").unwrap_or(0),
+            stack_bytes: of("VmStk").unwrap_or(0),
             threads: of("Threads").unwrap_or(1),
             descriptors,
             maps,
@@ -112,6 +115,11 @@ impl Subject {
     /// Returns whether it may raise hard limits.
     pub(crate) fn may_raise_hard_limits(&self) -> bool {
         self.has(CAP_SYS_RESOURCE)
+    }
+
+    /// Returns whether it may take the memory that the kernel keeps for administrators.
+    pub(crate) fn may_use_admin_reserve(&self) -> bool {
+        self.has(CAP_SYS_ADMIN)
     }
 
     /// Returns whether it may open files beyond `fs.file-max`.

@@ -28,7 +28,7 @@ impl Lanes {
     /// Creates lanes with the given capacities in words. The worker inherits the descriptor.
     pub fn create(capacities: &[usize]) -> Result<(Self, OwnedFd)> {
         let fd = anonymous_file()?;
-        let bytes = 8 * word_count(capacities);
+        let bytes = Self::byte_count(capacities);
         // SAFETY: the call takes two integers.
         check("ftruncate", unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) })?;
         let lanes = Self::attach(&fd, capacities)?;
@@ -50,6 +50,11 @@ impl Lanes {
         let words = unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), count) };
         let bases = bases(capacities);
         Ok(Self { words, bases, capacities: capacities.to_vec(), locked: false })
+    }
+
+    /// Returns the size of the mapping of lanes with these capacities, in bytes.
+    pub fn byte_count(capacities: &[usize]) -> u64 {
+        8 * word_count(capacities) as u64
     }
 
     /// Writes to every page, so that none faults while a call is timed, and locks them in memory if the user may.

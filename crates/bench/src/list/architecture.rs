@@ -273,6 +273,7 @@ impl Benchmark for Architecture {
             // One may still be ending when its connection is replaced.
             processes_each: 2 * u64::from(is_each),
             disk_bytes: 1 << 20,
+            ..Cost::default()
         }
     }
 

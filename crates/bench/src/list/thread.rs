@@ -60,7 +60,8 @@ impl Benchmark for Thread {
     const SOURCE: &'static str = "the thread benchmark among F. von Leitner's programs (11 October 2003)";
 
     fn cost(_: &Settings) -> Cost {
-        Cost { memory_bytes_each: 40 << 10, processes_each: 1, ..Cost::default() }
+        let worker_bytes_each = size_of::<Sleeper>() as u64;
+        Cost { memory_bytes_each: 40 << 10, processes_each: 1, worker_bytes_each, ..Cost::default() }
     }
 
     fn uses_other_processors(settings: &Settings) -> bool {

@@ -3,10 +3,10 @@
 mod text;
 
 use crate::status;
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use landau_bench::REGISTRY;
 use landau_engine::{Adaptive, Pinning, Plan, Request as RunRequest, Study, describe_host};
-use landau_host::{Demand, Folder, Report, Request, Reserve, Root, connection, examine, noise};
+use landau_host::{Demand, Folder, Report, Request, Reserve, Root, Unread, Worker, connection, examine, noise};
 use landau_sys::boot;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -33,9 +33,9 @@ pub(crate) struct Args {
     /// Ask about a running program: its limits, what it has open, and its listening sockets
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Set the folder for files
-    #[arg(long, value_name = "FOLDER", default_value = ".")]
-    dir: PathBuf,
+    /// Set the folder for files [default: the working folder]
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
     /// Measure neither the memory of a connection nor the interference, which takes 0.3 s
     #[arg(long)]
     no_measure: bool,
@@ -57,23 +57,42 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 
 fn report(args: &Args) -> anyhow::Result<Report> {
     let demands = if args.demands.is_empty() { Demand::all() } else { args.demands.clone() };
+    for (place, demand) in demands.iter().enumerate() {
+        let is_again = demands[..place].iter().any(|other| other.kind.name == demand.kind.name);
+        ensure!(!is_again, "--for names {} twice; ask about one size of it at a time", demand.kind.name);
+    }
     let root = Root::live();
     let mut request = Request::new(&root, args.pid, demands)?;
-    request.folder = Some(folder(&args.dir)?);
+    let asks_for_files = args.demands.iter().any(|demand| demand.kind.name == "files");
+    match folder(args.dir.as_deref()) {
+        Ok(folder) => request.folder = Some(folder),
+        // Nobody named the folder, and nobody asked about files in it.
+        Err(error) if args.dir.is_none() && !asks_for_files => {
+            let why = format!("{error:#}; name a folder for files with --dir");
+            request.unread.push(Unread { what: "the working folder".to_owned(), why });
+        }
+        Err(error) => return Err(error),
+    }
     if !args.no_measure {
         request.connection = Some(connection::measure(request.free_descriptors()));
         request.noise = Some(noise::measure());
     }
-    request.reserves = reserves(&request.demands)?;
+    (request.reserves, request.workers) = planned(&request.demands)?;
     let Some(pid) = request.in_other_network(&root) else { return Ok(examine(&root, &request)) };
     // The kernel shows the settings of a network namespace only inside it.
     boot::in_network_of(pid, || examine(&root, &request))
         .with_context(|| format!("enter the network namespace of process {pid}, as root"))
 }
 
-fn folder(path: &Path) -> anyhow::Result<Folder> {
-    let named = || format!("read the file system of --dir {}", path.display());
+/// Reads the file system of a folder; of the working folder if none is named.
+fn folder(path: Option<&Path>) -> anyhow::Result<Folder> {
+    let named = || match path {
+        Some(path) => format!("read the file system of --dir {}", path.display()),
+        None => "read the file system of the working folder, which may have been deleted".to_owned(),
+    };
+    let path = path.unwrap_or(Path::new("."));
     let absolute = path.canonicalize().with_context(named)?;
+    ensure!(absolute.is_dir(), "--dir {} is not a folder", path.display());
     let free = landau_sys::system::free_space(&CString::new(absolute.as_os_str().as_bytes())?).with_context(named)?;
     Ok(Folder {
         path: absolute.display().to_string(),
@@ -83,15 +102,16 @@ fn folder(path: &Path) -> anyhow::Result<Folder> {
     })
 }
 
-/// Returns what `landau run` makes of the sizes of benchmarks: it keeps a part of the host free.
-fn reserves(demands: &[Demand]) -> anyhow::Result<Vec<Reserve>> {
+/// Returns what `landau run` makes of the sizes of benchmarks, because it keeps a part of the host free, and what their
+/// workers take beside the objects.
+fn planned(demands: &[Demand]) -> anyhow::Result<(Vec<Reserve>, Vec<Worker>)> {
+    let (mut reserves, mut workers) = (Vec::new(), Vec::new());
     let benchmarks: Vec<&Demand> = demands.iter().filter(|demand| demand.kind.is_benchmark).collect();
     if benchmarks.is_empty() {
-        return Ok(Vec::new());
+        return Ok((reserves, workers));
     }
     // It raises the limits of this process as far as a run does; the request has read them before.
     let (host, clock) = describe_host(Pinning::default())?;
-    let mut found = Vec::new();
     for demand in benchmarks {
         let name = demand.kind.name;
         let request = RunRequest {
@@ -106,13 +126,17 @@ fn reserves(demands: &[Demand]) -> anyhow::Result<Vec<Reserve>> {
             time_limit_s: None,
         };
         let plan = Plan::resolve(REGISTRY, &request, host.clone(), clock.clock, None)?;
-        let skip = plan.skips.iter().find(|skip| skip.label == name);
-        let reduced = plan.cases.iter().find(|one| one.case.label == name).and_then(|one| {
-            let reduced = one.case.reduced.as_ref()?;
-            Some((one.case.n, reduced.reason.clone()))
-        });
-        let found_one = skip.map(|skip| (0, skip.reason.clone())).or(reduced);
-        found.extend(found_one.map(|(at_most, reason)| Reserve { benchmark: name.to_owned(), at_most, reason }));
+        let reserve =
+            |at_most: u64, reason: &str| Reserve { benchmark: name.to_owned(), at_most, reason: reason.to_owned() };
+        if let Some(skip) = plan.skips.iter().find(|skip| skip.label == name) {
+            reserves.push(reserve(0, &skip.reason));
+        } else if let Some(one) = plan.cases.into_iter().find(|one| one.case.label == name) {
+            reserves.extend(one.case.reduced.as_ref().map(|reduced| reserve(one.case.n, &reduced.reason)));
+            // The samples have room for the n that is planned, whatever n is reached.
+            let least = demand.size.map_or(0, |_| one.case.n);
+            let bytes = Box::new(move |n: u64| one.worker_bytes(n.max(least)));
+            workers.push(Worker { benchmark: name.to_owned(), bytes });
+        }
     }
-    Ok(found)
+    Ok((reserves, workers))
 }

@@ -112,6 +112,14 @@ const FEW: &[Case] = &[
         program: THREAD,
     },
     Case {
+        lowered: "ulimit -v 256 MiB",
+        kind: "mmap",
+        size: 80_000,
+        script: "ulimit -v 262144; exec \"$@\"",
+        limit: "RLIMIT_AS",
+        program: MMAP,
+    },
+    Case {
         lowered: "pids.max 400 of a group",
         kind: "processes",
         size: 1_000,
@@ -210,6 +218,15 @@ const LOWERED: &[Case] = &[
         program: THREAD,
     },
     Case {
+        // The samples of the steps that are asked for take 6 MiB, and their own lists 0.5 MiB.
+        lowered: "ulimit -v 96 MiB",
+        kind: "mmap",
+        size: 20_000,
+        script: "ulimit -v 98304; exec \"$@\"",
+        limit: "RLIMIT_AS",
+        program: MMAP,
+    },
+    Case {
         lowered: "ulimit -s 64 MiB, -v 32 GiB",
         kind: "thread",
         size: 2_000,
@@ -281,6 +298,51 @@ const LOWERED: &[Case] = &[
         script: "exec prlimit --nproc=400:5000 setpriv --reuid 54321 --regid 54321 --clear-groups \"$@\"",
         limit: "RLIMIT_NPROC",
         program: PERL_FORKS,
+    },
+    Case {
+        // A process that has ended counts until its parent waits for it.
+        lowered: "RLIMIT_NPROC 400, another user, 150 zombies",
+        kind: "processes",
+        size: 1_000,
+        script: "exec prlimit --nproc=400 setpriv --reuid 54321 --regid 54321 --clear-groups perl -e \
+                 'for (1 .. 150) { fork or exit } my $s = system(@ARGV) >> 8; 1 while wait > 0; exit $s' -- \"$@\"",
+        limit: "RLIMIT_NPROC",
+        program: PERL_FORKS,
+    },
+    Case {
+        lowered: "pids.max 400 of a group, 150 zombies",
+        kind: "processes",
+        size: 1_000,
+        script: "{group pids pids.max 400 perl -e 'for (1 .. 150) { fork or exit } my $s = system(@ARGV) >> 8; \
+                 1 while wait > 0; exit $s' --}",
+        limit: "pids.max of",
+        program: PERL_FORKS,
+    },
+    Case {
+        // The sessions of twenty daemons keep the identifiers of leaders that have ended.
+        lowered: "kernel.pid_max 700 of a pid namespace, 20 daemons",
+        kind: "processes",
+        size: 5_000,
+        script: "unshare -p -f true || exit 77; \
+                 exec env HOST=$(cat /proc/sys/kernel/pid_max) unshare -p -f --mount-proc sh -c \
+                 'test $(cat /proc/sys/kernel/pid_max) != $HOST || exit 77; echo 700 > /proc/sys/kernel/pid_max; \
+                 i=0; while [ $i -lt 310 ]; do /bin/true; i=$((i + 1)); done; \
+                 i=0; while [ $i -lt 20 ]; do setsid sh -c \"sleep 1000 & :\" & wait $!; i=$((i + 1)); done; \
+                 \"$@\"' sh \"$@\"",
+        limit: "kernel.pid_max",
+        program: PERL_FORKS,
+    },
+    Case {
+        // All processes of the benchmark are in a namespace inside this one.
+        lowered: "kernel.pid_max 6000 of a pid namespace",
+        kind: "spawn",
+        size: 10_000,
+        script: "unshare -p -f true || exit 77; \
+                 exec env HOST=$(cat /proc/sys/kernel/pid_max) unshare -p -f --mount-proc sh -c \
+                 'test $(cat /proc/sys/kernel/pid_max) != $HOST || exit 77; echo 6000 > /proc/sys/kernel/pid_max; \
+                 \"$@\"' sh \"$@\"",
+        limit: "kernel.pid_max, less the reserve",
+        program: SPAWN,
     },
     Case {
         lowered: "kernel.pid_max 1500 of a pid namespace",
@@ -360,14 +422,15 @@ impl<'a> Trial<'a> {
         }
         if let Some(words) = case.script.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
             let words: Vec<&str> = words.split(' ').collect();
-            let [place, controller, file, value] = words[..] else { panic!("{words:?}") };
-            trial.join_group(place == "above", controller, file, value)?;
+            let [place, controller, file, value, ..] = words[..] else { panic!("{words:?}") };
+            trial.join_group(place == "above", controller, file, value, &words[4..].join(" "))?;
         }
         Some(trial)
     }
 
-    /// Makes a control group of version 1 with a limit, in which the script runs; or one inside it.
-    fn join_group(&mut self, is_above: bool, controller: &str, file: &str, value: &str) -> Option<()> {
+    /// Makes a control group of version 1 with a limit, in which the script runs; or one inside it. The first words of
+    /// its command may be given.
+    fn join_group(&mut self, is_above: bool, controller: &str, file: &str, value: &str, first: &str) -> Option<()> {
         let root = Path::new("/sys/fs/cgroup").join(controller);
         let name = self.room.path().file_name()?.to_string_lossy().replace('.', "");
         let outer = root.join(format!("landau-doctor-{name}"));
@@ -379,7 +442,7 @@ impl<'a> Trial<'a> {
             fs::create_dir(outer.join("inner")).ok()?;
         }
         let group = self.groups.last()?.join("cgroup.procs");
-        self.script = format!("echo $$ > {}; exec \"$@\"", group.display());
+        self.script = format!("echo $$ > {}; exec {first} \"$@\"", group.display());
         Some(())
     }
 
@@ -518,10 +581,31 @@ fn a_size_that_fits_is_success_and_nonsense_cannot_run() {
     assert!(ran.status == Some(1) && ran.out.starts_with("sockets=99,000,000,000 does not fit"), "{ran:?}");
     let ran = status(&["--for", "idel=1"]);
     assert!(ran.status == Some(2) && ran.err.contains("write one of idle, mail"), "{ran:?}");
+    let ran = status(&["--for", "idle,idle=5"]);
+    assert!(ran.status == Some(2) && ran.err.contains("names idle twice"), "{ran:?}");
     let ran = status(&["--pid", "4194305"]);
     assert!(ran.status == Some(2) && ran.err.contains("there is no process 4194305"), "{ran:?}");
     let ran = status(&["--dir", "/nowhere"]);
     assert!(ran.status == Some(2) && ran.err.contains("--dir /nowhere"), "{ran:?}");
+    let ran = status(&["--dir", LANDAU]);
+    assert!(ran.status == Some(2) && ran.err.contains("is not a folder"), "{ran:?}");
+}
+
+/// A shell whose folder was deleted: the doctor answers, but for files in that folder.
+#[test]
+fn a_working_folder_that_was_deleted_stops_only_questions_about_it() {
+    let room = Room::new();
+    let ask = |words: &str| {
+        let script = format!("mkdir gone && cd gone && rmdir ../gone && exec {LANDAU} doctor --no-measure {words}");
+        Ran::of(room.other("sh", &["-c", &script]).output().unwrap())
+    };
+    let ran = ask("");
+    assert!(ran.status == Some(0) && ran.out.contains("the working folder: "), "{ran:?}");
+    assert!(ran.out.contains("files: no limit is known"), "{ran:?}");
+    assert_eq!(ask("--for socket=10").status, Some(0));
+    assert_eq!(ask("--for files=10 --dir /").status, Some(0));
+    let ran = ask("--for files=10");
+    assert!(ran.status == Some(2) && ran.err.contains("working folder, which may have been deleted"), "{ran:?}");
 }
 
 /// A running server's own limit and listening socket are shown, and its queue of two connections.

@@ -1,6 +1,6 @@
 //! Descriptors: of a process, of the system, and watches of epoll.
 
-use crate::context::Context;
+use crate::context::{A_PROCESS, Context};
 use crate::demand::{Needs, SPARE_OF_SERVE};
 use crate::row::{Effect, Remedy, Row};
 use crate::text::grouped;
@@ -44,7 +44,7 @@ fn of_process(context: &Context) -> Option<Row> {
     let (soft, hard) = subject.limit("Max open files")?;
     // A running program has set its limit; one that is started raises it first, as Landau's and most servers do.
     let limit = if subject.is_other { soft } else { hard };
-    let bounds = context.bounds(Effect::Stops, " a process", |needs| fitting(context, limit, needs));
+    let bounds = context.bounds(Effect::Stops, A_PROCESS, |needs| fitting(context, limit, needs));
     let target = context.raised(limit, |needs, size| needed(context, needs, size));
     let calls = context.calls(|needs| if needs.descriptors.is_some() { needs.opens } else { "" });
     let calls = if calls.is_empty() { "open()".to_owned() } else { calls };
@@ -103,7 +103,7 @@ fn ceiling(context: &Context) -> Option<Row> {
         in_use: None,
         is_bytes: false,
         owner: "the host".to_owned(),
-        bounds: context.bounds(Effect::Stops, " a process", |needs| fitting(context, limit, needs)),
+        bounds: context.bounds(Effect::Stops, A_PROCESS, |needs| fitting(context, limit, needs)),
         evidence: "setrlimit() of a higher RLIMIT_NOFILE fails with EPERM".to_owned(),
         counters: Vec::new(),
         remedy: Remedy::sysctl_below("fs.nr_open", limit, target, NR_OPEN_MAX, "none known"),

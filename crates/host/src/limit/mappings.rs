@@ -1,7 +1,7 @@
 //! Mappings and the address space of one process.
 
-use crate::context::Context;
-use crate::demand::{Addresses, Needs};
+use crate::context::{A_PROCESS, Context};
+use crate::demand::{Addresses, Demand, Needs, Promised};
 use crate::row::{Effect, Remedy, Row};
 use crate::text::{bytes, grouped};
 
@@ -12,11 +12,13 @@ pub(super) fn rows(context: &Context) -> Vec<Row> {
 /// The stack that glibc gives a thread where `RLIMIT_STACK` is unlimited.
 const STACK_UNLIMITED: u64 = 2 << 20;
 
-/// Returns the stack that glibc gives a thread in bytes, without its guard page: the soft `RLIMIT_STACK`.
+/// The least that it gives (`PTHREAD_STACK_MIN`).
+const STACK_MIN: u64 = 16 << 10;
+
+/// Returns the stack that glibc gives a thread in bytes, without its guard page: the soft `RLIMIT_STACK` in pages.
 fn stack_bytes(context: &Context) -> u64 {
     let soft = context.subject.limit("Max stack size").map_or(8 << 20, |(soft, _)| soft);
-    let page = context.page_bytes;
-    if soft == u64::MAX { STACK_UNLIMITED } else { soft / page * page }
+    if soft == u64::MAX { STACK_UNLIMITED } else { soft.max(STACK_MIN).next_multiple_of(context.page_bytes) }
 }
 
 fn calls(context: &Context, of: impl Fn(&Needs) -> bool) -> String {
@@ -42,7 +44,7 @@ fn count(context: &Context) -> Option<Row> {
     let target = context.raised(limit, |needs, size| {
         Some(size.saturating_mul(needs.maps).saturating_add(own)).filter(|_| needs.maps > 0)
     });
-    let bounds = context.bounds(Effect::Stops, " a process", |needs| {
+    let bounds = context.bounds(Effect::Stops, A_PROCESS, |needs| {
         Some(room(needs.maps) / needs.maps.max(1)).filter(|_| needs.maps > 0)
     });
     Some(Row {
@@ -63,10 +65,9 @@ fn count(context: &Context) -> Option<Row> {
 }
 
 fn address_space(context: &Context) -> Option<Row> {
-    let stack = stack_bytes(context);
     let each = |needs: &Needs| match needs.addresses {
         Addresses::None => None,
-        Addresses::Stack => Some(stack + context.page_bytes),
+        Addresses::Stack => Some(stack_bytes(context) + context.page_bytes),
         Addresses::Page => Some(context.page_bytes),
     };
     bytes_of_process(
@@ -78,6 +79,7 @@ fn address_space(context: &Context) -> Option<Row> {
             flag: "-v",
             directive: "LimitAS",
             each: &each,
+            beside: &|demand, n| context.worker_bytes(demand, n),
         },
     )
 }
@@ -95,6 +97,7 @@ fn data(context: &Context) -> Option<Row> {
             flag: "-d",
             directive: "LimitDATA",
             each: &each,
+            beside: &|_, _| 0,
         },
     )
 }
@@ -106,7 +109,26 @@ struct Bytes<'a> {
     used: u64,
     flag: &'static str,
     directive: &'static str,
+    /// What an object takes.
     each: &'a dyn Fn(&Needs) -> Option<u64>,
+    /// What the program takes beside that and what is in use, if it has so many objects.
+    beside: &'a dyn Fn(&Demand, u64) -> u64,
+}
+
+/// Returns the largest n of which n objects and what is beside them fit in so many bytes. What is beside them must not
+/// fall with n.
+fn fitting(room: u64, each: u64, beside: impl Fn(u64) -> u64) -> u64 {
+    let fits = |n: u64| beside(n).saturating_add(n.saturating_mul(each)) <= room;
+    let (mut most, mut too_many) = (0, (room / each.max(1)).saturating_add(1));
+    while too_many - most > 1 {
+        let middle = most + (too_many - most) / 2;
+        if fits(middle) {
+            most = middle;
+        } else {
+            too_many = middle;
+        }
+    }
+    most
 }
 
 /// Returns the row of such a limit, if it is one.
@@ -115,8 +137,14 @@ fn bytes_of_process(context: &Context, of: &Bytes) -> Option<Row> {
     if soft == u64::MAX {
         return None;
     }
-    let target =
-        context.raised(soft, |needs, size| Some(size.saturating_mul((of.each)(needs)?).saturating_add(of.used)));
+    let target = context.raised_for_demands(soft, |demand, size| {
+        let objects = size.saturating_mul((of.each)(&demand.kind.needs)?);
+        Some(objects.saturating_add((of.beside)(demand, size)).saturating_add(of.used))
+    });
+    let at_most = |demand: &Demand| {
+        let each = (of.each)(&demand.kind.needs)?;
+        Some(fitting(soft.saturating_sub(of.used), each, |n| (of.beside)(demand, n)))
+    };
     let hard = if hard == u64::MAX { "none".to_owned() } else { bytes(hard) };
     Some(Row {
         limit: of.limit.to_owned(),
@@ -124,8 +152,7 @@ fn bytes_of_process(context: &Context, of: &Bytes) -> Option<Row> {
         in_use: Some(of.used),
         is_bytes: true,
         owner: context.subject.owner(),
-        bounds: context
-            .bounds(Effect::Stops, " a process", |needs| Some(soft.saturating_sub(of.used) / (of.each)(needs)?)),
+        bounds: context.bounds_of_demands(Effect::Stops, A_PROCESS, at_most),
         evidence: format!(
             "{}; the stack of a thread is {} (RLIMIT_STACK)",
             refusal(context, |needs| (of.each)(needs).is_some()),
@@ -140,21 +167,30 @@ fn bytes_of_process(context: &Context, of: &Bytes) -> Option<Row> {
     })
 }
 
-/// `vm.overcommit_memory`: with 2, all private memory that is promised counts against `CommitLimit`, the stacks of
-/// threads too.
+/// `vm.overcommit_memory`: with 2, all private writable memory that is promised counts against `CommitLimit`: stacks of
+/// threads, private mappings, and what a child has of its parent.
 fn overcommit(context: &Context) -> Option<Row> {
     let mode = context.root.sysctl_number("vm.overcommit_memory")?;
     let memory = context.root.text("proc/meminfo")?;
     let of = |name| crate::root::field(&memory, name);
     let (limit, promised) = (of("CommitLimit")?, of("Committed_AS")?);
-    let stack = stack_bytes(context);
     let (value, evidence) = match mode {
         2 => (
             format!("2, CommitLimit {}", bytes(limit)),
-            "mmap() and fork() fail with ENOMEM, and pthread_create() with EAGAIN",
+            "mmap() of private writable memory and fork() fail with ENOMEM, and pthread_create() with EAGAIN",
         ),
         1 => ("1".to_owned(), "the kernel promises any amount of memory"),
         _ => ("0".to_owned(), "the kernel refuses only single requests beyond all of its memory"),
+    };
+    // This process's own share is free again when the program starts, or goes on.
+    let others = if mode == 2 { promised.saturating_sub(accounted(context, "self").unwrap_or(0)) } else { promised };
+    let room = limit.saturating_sub(others).saturating_sub(admin_reserve(context));
+    let at_most = |demand: &Demand| {
+        let needs = &demand.kind.needs;
+        let each = promise(context, needs).filter(|_| mode == 2)?;
+        // Of a process that forks, the objects are other processes.
+        let grows = if needs.tasks.is_some() && needs.addresses == Addresses::None { 0 } else { each };
+        Some(fitting(room, each, |n| user_reserve(context, n.saturating_mul(grows))))
     };
     Some(Row {
         limit: "vm.overcommit_memory".to_owned(),
@@ -162,10 +198,7 @@ fn overcommit(context: &Context) -> Option<Row> {
         in_use: Some(promised),
         is_bytes: true,
         owner: "the host".to_owned(),
-        bounds: context.bounds(Effect::Stops, "", |needs| {
-            let is_bound = mode == 2 && needs.addresses == Addresses::Stack;
-            is_bound.then(|| limit.saturating_sub(promised) / stack)
-        }),
+        bounds: context.bounds_of_demands(Effect::Stops, "", at_most),
         evidence: evidence.to_owned(),
         counters: Vec::new(),
         remedy: if mode == 2 {
@@ -178,4 +211,62 @@ fn overcommit(context: &Context) -> Option<Row> {
             Remedy::default()
         },
     })
+}
+
+/// Returns what the kernel promises for an object.
+fn promise(context: &Context, needs: &Needs) -> Option<u64> {
+    let subject = &context.subject;
+    match needs.promised {
+        Promised::None => None,
+        Promised::Stack => Some(stack_bytes(context)),
+        Promised::Page => Some(context.page_bytes),
+        Promised::Copy(_) if subject.is_other => {
+            let bytes = accounted(context, &subject.name).unwrap_or(subject.data_bytes + subject.stack_bytes);
+            Some(bytes).filter(|&bytes| bytes > 0)
+        }
+        Promised::Copy(bytes) => Some(bytes),
+    }
+}
+
+/// Returns what the kernel has promised a process: the mappings that `/proc/PID/smaps` marks `ac`, also those that were
+/// writable only while the program was loaded. None if they may not be read.
+fn accounted(context: &Context, process: &str) -> Option<u64> {
+    let text = context.root.text(&format!("proc/{process}/smaps"))?;
+    let (mut total, mut kilobytes) = (0, 0);
+    for line in text.lines() {
+        if let Some(size) = line.strip_prefix("Size:") {
+            kilobytes = size.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+        } else if line.strip_prefix("VmFlags:").is_some_and(|flags| flags.split(' ').any(|flag| flag == "ac")) {
+            total += kilobytes * 1024;
+        }
+    }
+    Some(total)
+}
+
+/// Returns what the kernel keeps from whoever has no `CAP_SYS_ADMIN` (`__vm_enough_memory()` in its `util.c`).
+fn admin_reserve(context: &Context) -> u64 {
+    let is_admin = context.subject.may_use_admin_reserve();
+    let kilobytes = context.root.sysctl_number("vm.admin_reserve_kbytes").filter(|_| !is_admin);
+    kilobytes.unwrap_or(0).saturating_mul(1024)
+}
+
+/// Returns what the kernel keeps from a process that takes so many bytes more: a 32nd of its address space, and at most
+/// `vm.user_reserve_kbytes`.
+fn user_reserve(context: &Context, more_bytes: u64) -> u64 {
+    let most = context.root.sysctl_number("vm.user_reserve_kbytes").unwrap_or(0).saturating_mul(1024);
+    (context.subject.address_bytes.saturating_add(more_bytes) / 32).min(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_beside_the_objects_is_counted_at_the_end() {
+        assert_eq!(fitting(100, 10, |_| 0), 10);
+        assert_eq!(fitting(99, 10, |_| 0), 9);
+        // 5 of 10 bytes and 50, or of 15 each and 25.
+        assert_eq!((fitting(100, 10, |_| 50), fitting(100, 10, |n| 25 + 5 * n)), (5, 5));
+        assert_eq!((fitting(100, 10, |_| 101), fitting(0, 10, |_| 0)), (0, 0));
+    }
 }

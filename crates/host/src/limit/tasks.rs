@@ -30,6 +30,11 @@ fn needed(needs: &Needs, size: u64, others: u64) -> Option<u64> {
     Some(size.saturating_mul(each).saturating_add(own).saturating_add(others))
 }
 
+/// Returns the counter of zombies: each counts as a process, until its parent waits for it.
+fn zombies(value: u64) -> Vec<Counter> {
+    vec![Counter { name: "zombies".to_owned(), value }]
+}
+
 fn refusal(context: &Context) -> String {
     let calls = context.calls(|needs| if needs.tasks.is_some() { needs.creates } else { "" });
     let calls = if calls.is_empty() { "fork()".to_owned() } else { calls };
@@ -47,8 +52,8 @@ fn identifiers(context: &Context) -> Option<Row> {
     let loads = context.root.text("proc/loadavg").unwrap_or_default();
     let last: u64 = loads.split(' ').nth(4).and_then(|word| word.parse().ok()).unwrap_or(u64::MAX);
     let first_round = RESERVED_PIDS.saturating_sub(last.saturating_add(1));
-    let room = (limit.saturating_sub(RESERVED_PIDS) + first_round).saturating_sub(census.tasks_above_reserved);
-    let others = RESERVED_PIDS + census.tasks_above_reserved;
+    let room = (limit.saturating_sub(RESERVED_PIDS) + first_round).saturating_sub(census.identifiers_above_reserved);
+    let others = RESERVED_PIDS + census.identifiers_above_reserved;
     let target = context.raised(limit, |needs, size| needed(needs, size, others));
     let owner = match context.is_in_first("pid") {
         Some(false) => {
@@ -59,12 +64,12 @@ fn identifiers(context: &Context) -> Option<Row> {
     Some(Row {
         limit: "kernel.pid_max".to_owned(),
         value: grouped(limit),
-        in_use: Some(census.tasks),
+        in_use: Some(census.identifiers),
         is_bytes: false,
         owner: owner.to_owned(),
         bounds: context.bounds(Effect::Stops, "", |needs| fitting(room, needs)),
         evidence: refusal(context),
-        counters: Vec::new(),
+        counters: zombies(context.census.zombies),
         remedy: Remedy::sysctl_below(
             "kernel.pid_max",
             limit,
@@ -87,7 +92,7 @@ fn of_system(context: &Context) -> Option<Row> {
         owner: "the host".to_owned(),
         bounds: context.bounds(Effect::Stops, "", |needs| fitting(limit.saturating_sub(exist), needs)),
         evidence: refusal(context),
-        counters: Vec::new(),
+        counters: zombies(context.census.zombies),
         remedy: Remedy::sysctl(
             "kernel.threads-max",
             &target.to_string(),
@@ -100,6 +105,7 @@ fn of_user(context: &Context) -> Option<Row> {
     let subject = &context.subject;
     let (soft, hard) = subject.limit("Max processes")?;
     let exist = subject.user.and_then(|user| context.census.by_user.get(&user)).copied().unwrap_or(0);
+    let its_zombies = subject.user.and_then(|user| context.census.zombies_by_user.get(&user)).copied().unwrap_or(0);
     let is_bound = subject.is_bound_by_user_tasks();
     if soft == u64::MAX {
         return None;
@@ -121,7 +127,7 @@ fn of_user(context: &Context) -> Option<Row> {
         } else {
             "not enforced for root and CAP_SYS_RESOURCE of the host".to_owned()
         },
-        counters: Vec::new(),
+        counters: zombies(its_zombies),
         remedy: Remedy {
             // The ulimit of dash has no -u.
             now: Some(format!("prlimit --nproc={target}:{} --pid {}", target.max(hard), subject.shell_pid())),

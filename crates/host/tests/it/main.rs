@@ -168,6 +168,61 @@ fn each_lowered_limit_is_found_and_named() {
     });
 }
 
+/// What the kernel promises counts: stacks of threads, private mappings, a child's copy of its parent's memory. Pages
+/// of a file that are only read, as `mmap` maps them, do not.
+#[test]
+fn a_host_that_promises_no_more_than_it_has_bounds_mappings_and_processes() {
+    let host = Host::new();
+    host.write("proc/sys/vm/overcommit_memory", "2");
+    host.write("proc/sys/vm/admin_reserve_kbytes", "8192");
+    host.write("proc/sys/vm/user_reserve_kbytes", "131072");
+    host.write(
+        "proc/meminfo",
+        "MemTotal: 9000000 kB\nMemAvailable: 8000000 kB\nCommitLimit: 1048576 kB\nCommitted_AS: 32768 kB\n",
+    );
+    // 1,007,616 KiB are left; a 32nd of the address space, of which 8 MiB are in use, is kept.
+    let most = |kind: &str| {
+        let answer = host.answer(kind);
+        answer.at_most.filter(|_| answer.limit.as_deref() == Some("vm.overcommit_memory"))
+    };
+    assert_eq!(most("maps"), Some(244_208), "of 4 KiB");
+    assert_eq!(most("threads"), Some(119), "of 8 MiB");
+    assert_eq!(most("mmap"), None);
+    let each = 1_007_360 / most("processes").unwrap();
+    assert!((100..1_000).contains(&each), "a child of a small program: {each} KiB");
+    // Of a running program, a child has its data and its stack.
+    let memory = "VmSize:\t8192 kB\nVmData:\t900 kB\nVmStk:\t100 kB\n";
+    host.write("proc/7/status", &format!("Name:\tx\nUid:\t0\nThreads:\t1\n{memory}"));
+    let root = Root::planted(host.path());
+    let request = Request::new(&root, Some(7), vec![Demand::parse("processes").unwrap()]).unwrap();
+    let report = examine(&root, &request);
+    assert_eq!(report.answers[0].at_most, Some(1_007), "{:?}", report.answers);
+    // What was writable while the program was loaded counts too; what only reads does not.
+    let smaps = "1-2 rw-p\nSize:  1500 kB\nVmFlags: rd wr ac \n3-4 r--p\nSize:  500 kB\nVmFlags: rd ac \n5-6 r--p\n\
+                 Size:  9000 kB\nVmFlags: rd mr \n";
+    host.write("proc/7/smaps", smaps);
+    let report = examine(&root, &request);
+    assert_eq!(report.answers[0].at_most, Some(503), "{:?}", report.answers);
+}
+
+/// A process that has ended counts until its parent waits for it, and a session keeps the identifier of its leader.
+#[test]
+fn zombies_and_the_identifiers_of_sessions_count() {
+    let host = Host::new();
+    host.write("proc/sys/kernel/pid_max", "1000");
+    host.limit(&[("NPROC", "200")]);
+    let zombie = |rest: &str| format!("Name:\tx\nState:\tZ (zombie)\nThreads:\t1\n{rest}");
+    host.write("proc/1001/status", &zombie("Uid:\t1000\nNSpgid:\t1001\nNSsid:\t900\n"));
+    host.write("proc/1002/status", &zombie("Uid:\t7\nNSpgid:\t0\nNSsid:\t0\n"));
+    let report = host.report("processes", None);
+    let row = |name: &str| report.limits.iter().find(|row| row.limit == name).unwrap();
+    let identifiers = row("kernel.pid_max");
+    assert_eq!((identifiers.in_use, identifiers.bounds[0].at_most), (Some(4), 696));
+    let own = row("RLIMIT_NPROC");
+    assert_eq!((own.in_use, own.bounds[0].at_most), (Some(2), 198));
+    assert_eq!((identifiers.counters[0].value, own.counters[0].value), (2, 1));
+}
+
 #[test]
 fn control_groups_of_both_versions_count_at_every_level() {
     let group = |folder: &'static str, limit: &'static str, now: &'static str| {

@@ -15,13 +15,13 @@ pub(super) fn render(report: &Report, long: bool) -> String {
     conditions(&mut text, &report.conditions, long);
     report.noise.iter().for_each(|noise| interference(&mut text, noise));
     if let Some(measured) = &report.connection {
-        let _ = writeln!(
-            text,
-            "\nA connection takes {} bytes of the kernel at each end ({} connections opened here, {}).",
+        let sentence = format!(
+            "A connection takes {} bytes of the kernel at each end ({} connections opened here, {}).",
             grouped(measured.bytes_each),
             grouped(measured.connections),
             measured.source
         );
+        let _ = writeln!(text, "\n{}", wrapped(&sentence));
     }
     if !report.unread.is_empty() {
         text.push_str("\nNot read:\n");
@@ -36,7 +36,7 @@ pub(super) fn render(report: &Report, long: bool) -> String {
 /// Appends the answer to one demand: the sentence, and if the size does not fit what to do.
 fn answered(text: &mut String, answer: &Answer, report: &Report) {
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{}.", answer.sentence);
+    let _ = writeln!(text, "{}", wrapped(&format!("{}.", answer.sentence)));
     let row = report.limits.iter().find(|row| Some(&row.limit) == answer.limit.as_ref());
     if let (Some(false), Some(row)) = (answer.fits, row) {
         labelled(text, "why", &row.evidence);
@@ -61,21 +61,31 @@ fn labelled(text: &mut String, label: &str, part: &str) {
     let _ = writeln!(text, "    {label:8}  {}", terminal::indented(part, 14, width));
 }
 
+/// Returns a sentence in lines of the terminal's width.
+fn wrapped(sentence: &str) -> String {
+    terminal::indented(sentence, 0, usize::from(terminal::layout().width))
+}
+
+/// Returns a number with what it counts: "1 thread", "2 threads".
+fn counted(number: Option<u64>, one: &str, more: &str) -> String {
+    let digits = number.map_or("unknown".to_owned(), grouped);
+    format!("{digits} {}", if number == Some(1) { one } else { more })
+}
+
 fn program(text: &mut String, process: &Process) {
-    let count = |number: Option<u64>| number.map_or("unknown".to_owned(), grouped);
-    let _ = writeln!(
-        text,
-        "\nProcess {} ({}): {} threads, {} descriptors, {} mappings, {} established connections.",
+    let sentence = format!(
+        "Process {} ({}): {}, {}, {}, {}.",
         process.pid,
         process.program,
-        grouped(process.threads),
-        count(process.descriptors),
-        count(process.mappings),
-        count(process.connections)
+        counted(Some(process.threads), "thread", "threads"),
+        counted(process.descriptors, "descriptor", "descriptors"),
+        counted(process.mappings, "mapping", "mappings"),
+        counted(process.connections, "established connection", "established connections")
     );
+    let _ = writeln!(text, "\n{}", wrapped(&sentence));
     for listener in &process.listeners {
-        let _ =
-            writeln!(text, "    port {}: {} connections wait for accept()", listener.port, grouped(listener.waiting));
+        let waiting = counted(Some(listener.waiting), "connection waits", "connections wait");
+        let _ = writeln!(text, "    port {}: {waiting} for accept()", listener.port);
     }
 }
 
@@ -89,8 +99,8 @@ fn moved(counters: &[Counter]) -> String {
 fn mark(row: &Row, answers: &[Answer]) -> &'static str {
     let exceeded = |effect: Effect| {
         row.bounds.iter().filter(|bound| bound.effect == effect).any(|bound| {
-            let asked = answers.iter().find(|answer| answer.kind == bound.kind).and_then(|answer| answer.asked);
-            asked.is_some_and(|asked| asked > bound.at_most)
+            let mut asked = answers.iter().filter(|answer| answer.kind == bound.kind).filter_map(|answer| answer.asked);
+            asked.any(|asked| asked > bound.at_most)
         })
     };
     match (exceeded(Effect::Stops), exceeded(Effect::Bends)) {
@@ -109,16 +119,26 @@ fn at_most(row: &Row) -> String {
 fn limits(text: &mut String, report: &Report, long: bool) {
     let shown: Vec<&Row> =
         report.limits.iter().filter(|row| long || !row.bounds.is_empty() || !moved(&row.counters).is_empty()).collect();
-    let width = |of: &dyn Fn(&Row) -> String| shown.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
-    let limit_width = width(&|row| row.limit.clone()).max(5);
-    let most_width = width(&at_most).max(7);
+    let columns = usize::from(terminal::layout().width);
+    // A cell that is longer than its share of a line is not padded for: it pushes the others on.
+    let width = |of: &dyn Fn(&Row) -> String, most: usize| {
+        shown.iter().map(|row| of(row).chars().count()).filter(|&len| len <= most).max().unwrap_or(0)
+    };
+    let limit_width = width(&|row| row.limit.clone(), columns * 2 / 5).max(5);
+    let most_width = width(&at_most, columns / 3).max(7);
     text.push_str("\nLimits, the tightest first (× stops what is asked for, ~ bends it):\n");
     let _ = writeln!(text, "  {:limit_width$}  {:most_width$}  VALUE", "LIMIT", "AT MOST");
     for row in shown {
         let format = if row.is_bytes { bytes } else { grouped };
         let used = row.in_use.map_or(String::new(), |used| format!(", {} in use", format(used)));
-        let line = format!("{:limit_width$}  {:most_width$}  {}{used}", row.limit, at_most(row), row.value);
-        let _ = writeln!(text, "{} {}", mark(row, &report.answers), line.trim_end());
+        let value = format!("{}{used}", row.value);
+        let line = format!("{} {:limit_width$}  {:most_width$}", mark(row, &report.answers), row.limit, at_most(row));
+        if line.chars().count() + 2 + value.chars().count() <= columns {
+            let _ = writeln!(text, "{line}  {value}");
+        } else {
+            let _ = writeln!(text, "{}", line.trim_end());
+            labelled(text, "value", &value);
+        }
         let moved = moved(&row.counters);
         if !moved.is_empty() {
             labelled(text, "counted", &moved);
@@ -148,14 +168,13 @@ fn conditions(text: &mut String, conditions: &[Condition], long: bool) {
 fn interference(text: &mut String, noise: &Noise) {
     let sentence = format!(
         "Interference now: in {:.0} ms, getppid() took {:.0} ns, ±{:.2}% from pass to pass. The smallest effect that \
-         two full runs would show is {:.1}%. The longest interruption took {:.0} µs; all of them took {:.2}% of the \
-         time.",
+         two full runs would show is {:.1}%. The longest interruption took {} µs; all of them took {:.2}% of the time.",
         noise.elapsed_ms,
         noise.canary_ns,
         noise.spread_percent,
         noise.smallest_effect_percent,
-        noise.longest_gap_us,
+        grouped(noise.longest_gap_us.round() as u64),
         noise.taken_percent
     );
-    let _ = writeln!(text, "\n{}", terminal::indented(&sentence, 0, usize::from(terminal::layout().width)));
+    let _ = writeln!(text, "\n{}", wrapped(&sentence));
 }
