@@ -66,6 +66,27 @@ fn a_trial_restores_the_host_and_its_records_are_not_resumed() {
     assert!(ran.status == Some(2) && ran.err.contains("start another trial"), "{ran:?}");
 }
 
+/// Whatever ends a trial after its plan was made: the plan is the answer, with the reason, and the host is restored.
+#[test]
+fn a_trial_that_cannot_run_answers_with_its_plan() {
+    let room = Room::new();
+    plant(room.path(), "vm.dirty_ratio", "20");
+    std::fs::write(room.file("own.toml"), "[sysctl]\n\"vm.dirty_ratio\" = 40").unwrap();
+    std::fs::write(room.file("file"), "").unwrap();
+    let first = ["tune", "try", "own.toml", "--root", ".", "--on-host"];
+    for (run, said) in [(["nonsense", "--output", "r"], "nonsense"), (["dup", "--output", "file/r"], "file")] {
+        let run = [&["--", "run", "--study", "smoke", "--passes", "1", "--no-report"], &run[..]].concat();
+        let ran = room.landau(&[&first[..], &["--json"], &run].concat());
+        let answer = json(&ran);
+        assert_eq!((ran.status, &answer["changes"][0]["name"]), (Some(2), &"vm.dirty_ratio".into()), "{ran:?}");
+        assert!(answer["error"].as_str().is_some_and(|why| why.contains(said)) && ran.err.contains(said), "{ran:?}");
+        let ran = room.landau(&[&first[..], &run].concat());
+        assert!(ran.status == Some(2) && ran.out.contains("vm.dirty_ratio  20 → 40"), "{ran:?}");
+        assert_eq!(std::fs::read_to_string(room.file("proc/sys/vm/dirty_ratio")).unwrap().trim(), "20");
+        assert!(!room.file("var/lib/landau/tune/journal.json").exists());
+    }
+}
+
 /// Without `/proc` nothing is known: neither that settings have their defaults, nor that they have a profile's values.
 #[test]
 fn a_host_that_shows_nothing_is_not_said_to_have_its_defaults() {

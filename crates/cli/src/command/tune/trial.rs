@@ -9,6 +9,7 @@ use crate::command::run::{self, Tuning, measure_tuned, parse_for_tuning, with_wo
 use crate::status;
 use anyhow::{Context, bail, ensure};
 use landau_engine::HostSwitch;
+use landau_host::Root;
 use landau_lab::sysctl::{self, OF_A_NETWORK};
 use landau_record::schema::EndOutcome;
 use landau_report::tuned::{self, Answer, LeftOut, Part, Tried};
@@ -61,17 +62,41 @@ pub(super) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
     let root = args.common.root();
     let profile = Profile::find(&args.profile)?;
-    let mut request = parse_for_tuning(&args.run)?;
-    if let Some(left) = landau_tune::left(&root)? {
+    let request = parse_for_tuning(&args.run)?;
+    let plan = Plan::of(&root, &profile, OF_A_NETWORK);
+    match attempt(args, words, &root, &plan, request) {
+        Ok(answer) => {
+            let is_done = answer.complete && answer.not_restored.is_empty();
+            let text = if args.common.json { serde_json::to_string_pretty(&answer)? } else { text::answer(&answer) };
+            status::answer(&text, if is_done { status::DONE } else { status::FAILED })
+        }
+        Err(error) if status::is_closed_pipe(&error) => Err(error),
+        // Whatever failed, the answer is what the trial would have changed.
+        Err(error) => {
+            let why = format!("{error:#}");
+            status::tell(&format!("landau: {why}"));
+            let text = if args.common.json { refused_json(&plan, &why)? } else { text::plan(&plan) };
+            status::answer(&text, status::COULD_NOT_RUN)
+        }
+    }
+}
+
+/// Returns the plan of a trial that could not run as JSON, with the reason.
+fn refused_json(plan: &Plan, why: &str) -> anyhow::Result<String> {
+    let mut answer = serde_json::to_value(plan)?;
+    answer["error"] = why.into();
+    Ok(serde_json::to_string_pretty(&answer)?)
+}
+
+/// Makes the trial of a plan, and restores the host.
+fn attempt(args: &Args, words: &[String], root: &Root, plan: &Plan, mut request: run::Args) -> anyhow::Result<Answer> {
+    if let Some(left) = landau_tune::left(root)? {
         status::tell(&text::left(&left));
         bail!("restore the host first, with landau tune restore");
     }
-    let plan = Plan::of(&root, &profile, OF_A_NETWORK);
-    let scope = Scope::of(args, &plan);
-    if let Some(why) = scope.obstacle(&plan) {
-        let text = if args.common.json { serde_json::to_string_pretty(&plan)? } else { text::plan(&plan) };
-        status::tell(&format!("landau: nothing was tried or changed: {why}"));
-        return status::answer(&text, status::COULD_NOT_RUN);
+    let scope = Scope::of(args, plan);
+    if let Some(why) = scope.obstacle(plan) {
+        bail!("nothing was tried or changed: {why}");
     }
     if !scope.local.is_empty() {
         enter_namespace(&scope.local)?;
@@ -81,11 +106,11 @@ pub(super) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     let global = settings(&scope.global);
     // Dropped after the trial, whose journal it waits for.
     let mut guard = if global.is_empty() { None } else { Some(Guard::start(args.common.root.as_deref())?) };
-    let journal = (!global.is_empty()).then(|| Journal::open(&root, &profile.name, Trial::entries(&global)));
+    let journal = (!global.is_empty()).then(|| Journal::open(root, &plan.profile, Trial::entries(&global)));
     let journal = journal.transpose()?;
     let all = [global, settings(&scope.local)].concat();
-    let mut trial = Trial::new(&root, all, journal);
-    let measured = measure(args, &mut request, &profile.name, &mut trial, words);
+    let mut trial = Trial::new(root, all, journal);
+    let measured = measure(args, &mut request, &plan.profile, &mut trial, words);
     let restored = trial.restore();
     if restored.is_ok()
         && let Some(guard) = &mut guard
@@ -93,22 +118,18 @@ pub(super) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         guard.end();
     }
     let (trials, complete, page) = measured.map_err(|error| explain(error, &restored))?;
-    let not_restored: Vec<String> = restored?.iter().filter_map(Restored::complaint).collect();
-    let answer = Answer {
+    Ok(Answer {
         schema: landau_tune::SCHEMA,
-        profile: profile.name,
+        profile: plan.profile.clone(),
         settings: tried,
         not_tried: scope.left_out,
         level: tuned::LEVEL,
         attribution: tuned::attributions(&trials),
         trials,
-        not_restored,
+        not_restored: restored?.iter().filter_map(Restored::complaint).collect(),
         complete,
         page: page.map(|page| page.display().to_string()),
-    };
-    let is_done = answer.complete && answer.not_restored.is_empty();
-    let text = if args.common.json { serde_json::to_string_pretty(&answer)? } else { text::answer(&answer) };
-    status::answer(&text, if is_done { status::DONE } else { status::FAILED })
+    })
 }
 
 /// Adds what was not restored to the error that ended a trial.
