@@ -3,6 +3,7 @@
 //! A file that `landau tune keep` did not write is never replaced, and all are checked before the first is written.
 
 use crate::journal::sync;
+use crate::limit::{self, Pair};
 use crate::name::normalized;
 use crate::plan::{Plan, Present};
 use crate::profile::{Profile, Want};
@@ -28,7 +29,7 @@ pub struct Kept {
     /// What it says.
     pub text: String,
     /// What makes it take effect before the next start.
-    pub effect: &'static str,
+    pub effect: String,
     /// Whether it says this already.
     pub unchanged: bool,
 }
@@ -43,9 +44,17 @@ pub fn keep(root: &Root, profile: &Profile) -> Result<Vec<Kept>, Error> {
     let name = format!("90-landau-{}.conf", profile.name);
     let limits: Vec<&Want> = profile.wants.iter().filter(|want| want.is_limit()).collect();
     let texts = [
-        (SYSCTLS, sysctls(root, profile, &plan, &name), "sysctl --system"),
-        ("etc/security/limits.d", limits_of_sessions(&limits), "it holds for sessions from the next login on"),
-        ("etc/systemd/system.conf.d", limits_of_services(&limits), "systemctl daemon-reexec, then restart services"),
+        (SYSCTLS, sysctls(root, profile, &plan, &name), "sysctl --system".to_owned()),
+        (
+            "etc/security/limits.d",
+            limits_of_sessions(root, &limits, &name),
+            format!("it holds for sessions from the next login on{}", ceiling(root, &limits)),
+        ),
+        (
+            "etc/systemd/system.conf.d",
+            limits_of_services(root, &limits, &name),
+            format!("systemctl daemon-reexec, then restart services{}", ceiling(root, &limits)),
+        ),
     ];
     let mut kept = Vec::new();
     for (folder, body, effect) in texts {
@@ -58,6 +67,19 @@ pub fn keep(root: &Root, profile: &Profile) -> Result<Vec<Kept>, Error> {
         kept.push(Kept { unchanged: before.as_deref() == Some(text.as_str()), path, text, effect });
     }
     Ok(kept)
+}
+
+/// Returns that a limit of descriptors has no effect yet, where it is: `setrlimit()` of more than `fs.nr_open` fails.
+fn ceiling(root: &Root, limits: &[&Want]) -> String {
+    let most: Option<u64> =
+        limits.iter().filter(|want| want.name == "nofile").filter_map(|want| want.value.parse().ok()).max();
+    let ceiling = root.sysctl("fs.nr_open").and_then(|text| text.parse::<u64>().ok());
+    match (most, ceiling) {
+        (Some(most), Some(ceiling)) if most > ceiling => {
+            format!("; it has no effect before fs.nr_open, which is {ceiling}, is at least {most}")
+        }
+        _ => String::new(),
+    }
 }
 
 /// The lines of a file of sysctls. What the host has without us is a comment: a file would pin it.
@@ -83,21 +105,38 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
     text
 }
 
-fn limits_of_sessions(limits: &[&Want]) -> String {
-    // `*` is everybody but root.
-    let lines = limits.iter().flat_map(|want| {
-        let line = |who: &str| format!("{who} - {} {}\n", want.name, want.value);
-        [line("*"), line("root")]
-    });
-    lines.collect()
+/// Returns what a profile makes of limits that exist: of those that are to be at least so high, none is lowered.
+fn raised(want: &Want, present: Option<Pair>) -> Option<Pair> {
+    let value = want.value.parse().ok()?;
+    Some(match present.filter(|_| want.at_least) {
+        Some(present) => present.raised_to(value),
+        None => Pair { soft: value, hard: value },
+    })
 }
 
-fn limits_of_services(limits: &[&Want]) -> String {
-    if limits.is_empty() {
-        return String::new();
+fn limits_of_sessions(root: &Root, limits: &[&Want], own: &str) -> String {
+    let mut text = String::new();
+    for want in limits {
+        let Some(Pair { soft, hard }) = raised(want, limit::of_sessions(root, &want.name, own)) else { continue };
+        let [soft, hard] = [soft, hard].map(|value| limit::written(value, "unlimited"));
+        let kinds = if soft == hard { vec![("-", &soft)] } else { vec![("soft", &soft), ("hard", &hard)] };
+        // `*` is everybody but root.
+        for (who, (kind, value)) in ["*", "root"].iter().flat_map(|who| kinds.iter().map(move |kind| (who, kind))) {
+            text.extend([who, " ", kind, " ", &want.name, " ", value, "\n"]);
+        }
     }
-    let line = |want: &&Want| format!("DefaultLimit{}={}\n", want.name.to_uppercase(), want.value);
-    format!("[Manager]\n{}", limits.iter().map(line).collect::<String>())
+    text
+}
+
+fn limits_of_services(root: &Root, limits: &[&Want], own: &str) -> String {
+    let mut text = String::new();
+    for want in limits {
+        let Some(Pair { soft, hard }) = raised(want, limit::of_services(root, &want.name, own)) else { continue };
+        let [soft, hard] = [soft, hard].map(|value| limit::written(value, "infinity"));
+        let value = if soft == hard { soft } else { format!("{soft}:{hard}") };
+        text.extend(["DefaultLimit", &want.name.to_uppercase(), "=", &value, "\n"]);
+    }
+    if text.is_empty() { text } else { format!("[Manager]\n{text}") }
 }
 
 /// Returns the text of a file that is ours; none if there is no file.
@@ -183,6 +222,29 @@ mod tests {
         // The values take effect; what we keep stays kept.
         plant(room.path(), "net.core.somaxconn", "4096");
         assert!(keep(&root, &own()).unwrap().iter().all(|one| one.unchanged));
+    }
+
+    /// A limit that is to be at least so high is not lowered: neither the hard limit of sessions, nor that of services.
+    #[test]
+    fn no_limit_that_is_higher_already_is_lowered() {
+        let (room, root) = host();
+        fs::create_dir_all(room.path().join("proc/self")).unwrap();
+        let limits = "Max open files            1024                 524288               files\n";
+        fs::write(room.path().join("proc/self/limits"), limits).unwrap();
+        plant(room.path(), "fs.nr_open", "1000000");
+        let kept = |value: &str| {
+            let text = format!("[limits]\nnofile = {value}");
+            keep(&root, &Profile::parse("own", "own.toml", &text).unwrap()).unwrap()
+        };
+        let [sessions, services] = &kept("{ at_least = 65536 }")[..] else { panic!("two files") };
+        let lines = "\n* soft nofile 65536\n* hard nofile 524288\nroot soft nofile 65536\nroot hard nofile 524288\n";
+        assert!(sessions.text.ends_with(lines), "{}", sessions.text);
+        assert!(services.text.ends_with("\nDefaultLimitNOFILE=65536:524288\n"), "{}", services.text);
+        let [sessions, services] = &kept("{ at_least = 2000000 }")[..] else { panic!("two files") };
+        assert!(sessions.text.ends_with("\n* - nofile 2000000\nroot - nofile 2000000\n"), "{}", sessions.text);
+        assert!(services.effect.contains("fs.nr_open, which is 1000000"), "{}", services.effect);
+        // Exactly so high is what it says.
+        assert!(kept("2048")[1].text.ends_with("\nDefaultLimitNOFILE=2048\n"));
     }
 
     #[test]

@@ -10,11 +10,12 @@
 //! | `name`, `knob`, `profile` | vocabulary: names of settings, what is known about them, profiles |
 //! | `plan` | what would change, why, and what cannot |
 //! | `journal`, `trial` | changes for a time, and their end |
-//! | `keep`, `status` | changes for good |
+//! | `limit`, `keep`, `status` | changes for good, and the resource limits that they must not lower |
 
 mod journal;
 mod keep;
 mod knob;
+mod limit;
 mod name;
 mod plan;
 mod profile;

@@ -1,6 +1,7 @@
 //! What a profile would change on a host, and why. Nothing is changed.
 
-use crate::name::{file, normalized};
+use crate::limit;
+use crate::name::file;
 use crate::profile::{Profile, Unmapped, Want};
 use landau_host::Root;
 use serde::Serialize;
@@ -140,8 +141,10 @@ impl Plan {
 /// Returns the present value of a setting, or why there is none.
 fn present(root: &Root, want: &Want) -> Result<String, String> {
     if want.is_limit() {
-        let line = if want.name == "nofile" { "Max open files" } else { "Max processes" };
-        return limit(root, line).ok_or_else(|| "/proc/self/limits cannot be read".to_owned());
+        let present = limit::of_process(root, "self", &want.name);
+        return present
+            .map(|pair| limit::written(pair.soft, "unlimited"))
+            .ok_or_else(|| "/proc/self/limits cannot be read".to_owned());
     }
     if let Some(value) = root.sysctl(&want.name) {
         return Ok(value);
@@ -153,13 +156,6 @@ fn present(root: &Root, want: &Want) -> Result<String, String> {
         }
         Err(_) => "this kernel, or this namespace, does not have it".to_owned(),
     })
-}
-
-/// Returns the soft limit of this process on a line of `/proc/self/limits`.
-fn limit(root: &Root, name: &str) -> Option<String> {
-    let text = root.text("proc/self/limits")?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    Some(normalized(line).split(' ').next()?.to_owned())
 }
 
 /// Returns why this process cannot write a setting.

@@ -18,8 +18,8 @@ pub(super) fn left(left: &Journaled) -> String {
 
 pub(super) fn plan(plan: &Plan) -> String {
     let about = plan.about.trim_end_matches('.');
-    let mut text =
-        if about.is_empty() { format!("{}\n", plan.profile) } else { format!("{}: {about}.\n", plan.profile) };
+    let name = &plan.profile;
+    let mut text = if about.is_empty() { format!("{name}\n") } else { wrapped(&format!("{name}: {about}."), 0) };
     if plan.changes.is_empty() {
         text.push_str("\nNothing would change here.\n");
     } else {
@@ -61,6 +61,12 @@ fn changed(text: &mut String, change: &Change) {
             labelled(text, label, part);
         }
     }
+}
+
+/// Returns a sentence in lines of the terminal's width, the later ones indented.
+fn wrapped(sentence: &str, indent: usize) -> String {
+    let width = usize::from(terminal::layout().width);
+    format!("{}\n", terminal::indented(sentence, indent, width))
 }
 
 fn labelled(text: &mut String, label: &str, part: &str) {
@@ -122,7 +128,7 @@ pub(super) fn kept(kept: &[Kept], is_dry: bool) -> String {
             (true, false) => "would be written",
             (false, false) => "written",
         };
-        let _ = writeln!(text, "{} ({state}; {})", one.path.display(), one.effect);
+        text.push_str(&wrapped(&format!("{} ({state}; {})", one.path.display(), one.effect), 4));
         one.text.lines().for_each(|line| {
             let _ = writeln!(text, "    {line}");
         });
@@ -156,7 +162,9 @@ pub(super) fn status(status: &Status, all: bool) -> String {
     } else if text.is_empty() {
         text.push_str("every setting that Landau knows has its default (--all prints them)\n");
     } else {
-        text.push_str("\n≠ differs from the distribution's default, or from the kernel's where it has none.\n");
+        let legend = "≠ differs from the distribution's default, or from the kernel's where it has none.";
+        text.push('\n');
+        text.push_str(&wrapped(legend, 2));
     }
     if let Some(one) = &status.left {
         let _ = writeln!(text, "\n{}", left(one));
