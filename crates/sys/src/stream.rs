@@ -339,6 +339,11 @@ pub fn set_send_buffer(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes.min(i32::MAX as u32) as libc::c_int)
 }
 
+/// Sets the size of the receive buffer in bytes (`SO_RCVBUF`), within the limits of the system.
+pub fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes.min(i32::MAX as u32) as libc::c_int)
+}
+
 /// Allows binding an address that has connections in `TIME_WAIT` (`SO_REUSEADDR`).
 pub fn set_reuse_address(socket: &impl AsFd) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1 as libc::c_int)
