@@ -23,6 +23,13 @@ pub(crate) const SESSION_BYTES: usize = 4 << 10;
 /// With less than this for each worker, the threads share one arena: two thirds of it are the addresses of an arena.
 const ARENA_BYTES: usize = 96 << 20;
 
+/// The stack of a thread, whose addresses count for `RLIMIT_AS` and `RLIMIT_DATA` from its start on.
+const STACK_BYTES: usize = 2 << 20;
+
+/// The threads of a worker, with those that read from the device and look files up for it. They start after the memory
+/// was divided. Further threads (other file systems, the log, metrics) have what is for none.
+const THREADS: usize = 4;
+
 /// A connection with less than this is not closed to get its memory back, as long as the limit is nearly kept.
 const MUCH_BYTES: usize = 4 << 10;
 
@@ -30,11 +37,12 @@ const MUCH_BYTES: usize = 4 << 10;
 const LEAST_BYTES: usize = 1 << 20;
 
 /// Divides the memory that the process can still allocate, if that is known: at most a quarter is for the caches and
-/// half for the connections, unless the operator has said how much. The rest is for threads, the log and listings.
+/// half for the connections, unless the operator has said how much. The rest is for further threads, the log and
+/// listings.
 /// Returns a note for the operator if memory is so short that the caches would have to become smaller.
 pub(crate) fn settle(config: &mut Config, left_bytes: Option<u64>) -> Option<String> {
-    let left = usize::try_from(left_bytes?).unwrap_or(usize::MAX);
     let workers = config.workers.max(1);
+    let left = usize::try_from(left_bytes?).unwrap_or(usize::MAX).saturating_sub(workers * THREADS * STACK_BYTES);
     if left / workers < ARENA_BYTES {
         landau_sys::memory::share_one_arena();
     }
@@ -136,7 +144,8 @@ mod tests {
 
     #[test]
     fn memory_is_divided_between_caches_and_connections() {
-        let (plenty, little) = (Some(8 << 30), Some(40 << 20));
+        let stacks = (THREADS * STACK_BYTES) as u64;
+        let (plenty, little) = (Some((8 << 30) + stacks), Some((40 << 20) + 2 * stacks));
         let mut config = Config::new(".");
         assert_eq!((settle(&mut config, plenty), config.memory_bytes), (None, Some(4 << 30)));
         let mut config = Config { workers: 2, ..Config::new(".") };

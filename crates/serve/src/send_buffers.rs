@@ -18,6 +18,8 @@ pub(crate) struct SendBuffers {
     /// How many bytes a second the connection may take from now on, if a rule says so. There is a batch then, or no
     /// content.
     pub(crate) pacing: Option<u64>,
+    /// Whether memory is short, so that fewer responses are made at a time: a client then holds less.
+    pub(crate) is_scarce: bool,
 }
 
 impl SendBuffers {
@@ -31,9 +33,18 @@ impl SendBuffers {
 
     /// Returns whether further responses have to wait.
     pub(crate) fn is_full(&self) -> bool {
-        self.close || !self.batch.is_empty() || self.bytes.len() >= FULL_BYTES
+        self.close || !self.batch.is_empty() || self.bytes.len() >= self.full_bytes()
+    }
+
+    /// Returns how many bytes are as many as may be sent at a time.
+    pub(crate) fn full_bytes(&self) -> usize {
+        if self.is_scarce { SCARCE_BYTES } else { FULL_BYTES }
     }
 }
+
+/// The same while memory is short. A worker calls itself for each such part of what the socket takes at once, so it
+/// must not be much less.
+const SCARCE_BYTES: usize = 16 << 10;
 
 /// Further pipelined requests are answered when the client has taken these bytes: what it does not take has to be
 /// copied and kept.

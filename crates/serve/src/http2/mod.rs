@@ -28,7 +28,7 @@ use landau_wire::http2::request::Fields;
 /// How many streams a client may have open at a time; as in nginx.
 const MOST_STREAMS: usize = 128;
 
-/// When so much is to be sent, nothing more is answered until it has left.
+/// When so much is to be sent, nothing more is answered until it has left; while memory is short, when there is less.
 const OUT_BYTES: usize = 64 << 10;
 
 /// The bytes of a connection or stream that are received before the client gets as many again.

@@ -29,6 +29,13 @@ pub(crate) struct Desk<'a> {
     pub(crate) now_ms: u32,
 }
 
+impl Desk<'_> {
+    /// Returns whether what is to be sent has to leave before anything else is done.
+    fn is_full(&self) -> bool {
+        self.buffers.out.len() >= OUT_BYTES.min(self.send_buffers.full_bytes())
+    }
+}
+
 /// A header block that has not ended.
 #[derive(Debug)]
 pub(super) struct Block {
@@ -178,7 +185,7 @@ impl Session {
             }
             self.preface_left -= at;
         }
-        while desk.buffers.out.len() < OUT_BYTES {
+        while !desk.is_full() {
             if self.is_over {
                 return bytes.len();
             }
@@ -404,7 +411,7 @@ impl Session {
 
     /// Writes content until the buffer of what is to be sent is full: a frame of each stream in turn.
     pub(crate) fn fill(&mut self, desk: &mut Desk<'_>) {
-        while desk.buffers.out.len() < OUT_BYTES && self.send_window > 0 {
+        while !desk.is_full() && self.send_window > 0 {
             let Some(stream) = self.streams.next() else { return };
             if must_fetch(stream, desk.fetcher, desk.number) {
                 desk.counters.cold_reads().add(1);

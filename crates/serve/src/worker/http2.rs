@@ -12,7 +12,7 @@ use landau_reactor::batch::TURN_BYTES;
 use landau_reactor::{Interest, Ready};
 use landau_sys::stream;
 use landau_wire::http::{Reject, Status};
-use landau_wire::http2::Code;
+use landau_wire::http2::{Code, frame};
 use std::time::Duration;
 
 /// Why a connection does nothing more for now.
@@ -48,7 +48,7 @@ impl<T: Transport> Worker<T> {
     fn enter_http2(&mut self, number: u32) -> bool {
         let now_ms = self.transport.now_ms();
         if self.memory.is_short() {
-            self.close_for_memory(number);
+            self.refuse_http2(number);
             return false;
         }
         let Some(connection) = self.table.get(number) else { return false };
@@ -59,6 +59,24 @@ impl<T: Transport> Worker<T> {
         self.counters.http2_connections().add(1);
         self.set_deadline(number, self.config.timeouts.head);
         true
+    }
+
+    /// Refuses HTTP/2 when there is no memory for its state. A reset would say nothing.
+    #[cold]
+    fn refuse_http2(&mut self, number: u32) {
+        self.counters.memory_refused().add(1);
+        let out = &mut self.http2.out;
+        out.clear();
+        frame::write_settings(&[], out);
+        frame::write_go_away(0, Code::ENHANCE_YOUR_CALM, out);
+        if let Some(session) = self.sessions.get(number) {
+            session.encrypt(out);
+        } else if let Some(fd) = self.table.fd(number) {
+            // One attempt, as for the alert of TLS.
+            let _ = stream::send(fd, out, false);
+        }
+        out.clear();
+        self.end_session(number);
     }
 
     /// Begins HTTP/2 on a connection without TLS whose client knew that it may (RFC 9113 section 3.3). These are its

@@ -171,6 +171,7 @@ impl<T: Transport> Worker<T> {
         if self.transport.wait(limit, &self.table).is_err() {
             return;
         }
+        self.send_buffers.is_scarce = self.memory.is_short();
         self.site.tick(self.transport.now_ms());
         self.refused.tick(self.transport.now_ms());
         while let Some(event) = self.transport.next_event(&self.table) {

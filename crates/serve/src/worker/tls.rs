@@ -15,6 +15,9 @@ use landau_wire::http::{Reject, Status};
 /// How many bytes are encrypted at once: two records.
 const PART_BYTES: usize = 32 << 10;
 
+/// The same while memory is short.
+const SCARCE_PART_BYTES: usize = 8 << 10;
+
 /// How many bytes one client gets in a turn.
 const TURN_BYTES: u64 = 512 << 10;
 
@@ -60,6 +63,8 @@ impl<T: Transport> Worker<T> {
             Ok(received) => {
                 if let Received::Established(is_resumed) = received {
                     self.established(number, is_resumed);
+                    // There is none any more if HTTP/2 was refused for want of memory.
+                    self.sessions.get(number)?;
                 }
                 if len > 0 && has_room {
                     return Some(len);
@@ -214,8 +219,9 @@ impl<T: Transport> Worker<T> {
                 continue;
             }
             self.plain.clear();
+            let part = if self.send_buffers.is_scarce { SCARCE_PART_BYTES } else { PART_BYTES };
             let file_count = active.batch.file_count();
-            let is_tls = active.batch.read(&mut self.plain, PART_BYTES).is_ok() && session.encrypt(&self.plain);
+            let is_tls = active.batch.read(&mut self.plain, part).is_ok() && session.encrypt(&self.plain);
             if !is_tls {
                 // The file became shorter than the promised length.
                 return self.close(number);

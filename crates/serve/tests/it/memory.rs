@@ -1,7 +1,9 @@
 //! Crowds of clients that would use more memory than the connections may have.
 
+use crate::http2::H2;
 use crate::support::{Client, LONG, Site, kinds, uninterrupted, until};
-use landau_serve::Config;
+use landau_serve::{Accepting, Config};
+use landau_wire::http2::Code;
 use std::io::{ErrorKind, Read, Write};
 
 /// What the connections may hold in these tests.
@@ -249,5 +251,51 @@ fn a_tls_connection_is_ended_for_memory_without_a_reset() {
             }
         }
         assert!(ended > 0, "{kind:?}");
+    }
+}
+
+/// While memory is short, a client that does not read holds a quarter of the responses that it could, and HTTP/2 is
+/// refused by its own words.
+#[test]
+fn new_clients_hold_less_while_memory_is_short() {
+    let content = [b'x'; 8 << 10];
+    for kind in kinds() {
+        let site = Site::new(&[("f", &content)], |config| {
+            (config.memory_bytes, config.accepting, config.timeouts.head) = (Some(MOST), kind, LONG * 50);
+        });
+        let held = || site.server().totals().held_bytes as usize;
+        let head = unfinished();
+        let head = head.strip_suffix(b"\r").unwrap();
+        let mut waiting = Vec::new();
+        until("memory is never short", || {
+            let mut client = site.connect();
+            client.send(head);
+            waiting.push(client);
+            site.server().totals().memory_refused > 0
+        });
+        // Heads that have begun may grow.
+        for client in &mut waiting {
+            if held() >= MOST / 4 * 3 {
+                break;
+            }
+            let before = held();
+            client.send(format!("X: {}\r\n", "y".repeat(8000)).as_bytes());
+            until("a head does not grow", || held() > before);
+        }
+        assert!(held() >= MOST / 4 * 3, "{kind:?}: {}", held());
+        assert_eq!(H2::to(&site).end(), Some(Code::ENHANCE_YOUR_CALM), "{kind:?}");
+        if kind != Accepting::Own {
+            // A ring receives the requests in pieces, of which the last is no whole request and refused.
+            continue;
+        }
+        let before = held();
+        let client = site.connect();
+        landau_sys::stream::set_receive_buffer(&client.stream, 16 << 10).unwrap();
+        client.stream.set_nonblocking(true).unwrap();
+        let _ = (&client.stream).write(&GET.repeat(580));
+        until("nothing is kept", || held() >= before + (8 << 10));
+        // The requests that were received, and responses.
+        let kept = held() - before;
+        assert!(kept <= (16 << 10) + (32 << 10), "{kind:?}: {kept}");
     }
 }
