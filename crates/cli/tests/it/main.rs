@@ -4,7 +4,10 @@
 
 mod adaptive;
 mod against;
+#[path = "../../../../tests/serve/client.rs"]
+mod client;
 mod compare;
+mod deployments;
 mod doctor;
 mod explained;
 mod history;

@@ -18,7 +18,7 @@ struct Need {
     is_installed: fn() -> bool,
 }
 
-const NEEDS: [Need; 18] = [
+const NEEDS: [Need; 19] = [
     Need { package: "gcc", purpose: "linking, and the fork helper", is_installed: || program::find("cc").is_some() },
     Need { package: "libc6-dev", purpose: "the fork helper in static glibc", is_installed: has_static_libc },
     Need {
@@ -38,6 +38,7 @@ const NEEDS: [Need; 18] = [
         purpose: "counting the event library's calls",
         is_installed: || program::find("strace").is_some(),
     },
+    Need { package: "rsync", purpose: "deployments by rsync", is_installed: || program::find("rsync").is_some() },
     Need { package: "python3-dkim", purpose: "verifying signatures of mail", is_installed: || has_module("dkim") },
     Need { package: "python3-nacl", purpose: "verifying Ed25519 signatures", is_installed: || has_module("nacl") },
     Need { package: "swaks", purpose: "a client of sink and relay", is_installed: || program::find("swaks").is_some() },
