@@ -4,12 +4,19 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "chores report on the terminal")]
 
 mod chore;
+#[path = "../../../tests/serve/client.rs"]
+mod client;
 mod collection;
 mod counts;
 mod debian;
+#[path = "../../wire/tests/it/escape.rs"]
+mod escape;
 mod mail_servers;
 mod program;
 mod sink;
+#[path = "../../wire/tests/it/table.rs"]
+#[expect(dead_code, reason = "hostile clients send the requests and judge no answer")]
+mod table;
 mod workspace;
 
 use clap::Parser;

@@ -35,8 +35,11 @@ pub(crate) fn metadata() -> Result<Value> {
     serde_json::from_str(&text).context("parse what cargo metadata printed")
 }
 
-/// Builds the program as users do, and returns its path.
+/// Builds the program as users do, and returns its path. If `LANDAU_PROGRAM` names a program, returns that.
 pub(crate) fn landau() -> Result<PathBuf> {
+    if let Some(program) = std::env::var_os("LANDAU_PROGRAM") {
+        return Ok(program.into());
+    }
     Program::cargo().args(["build", "--release", "--quiet", "--package", "landau"]).run().context("build landau")?;
     Ok(target()?.join("release/landau"))
 }

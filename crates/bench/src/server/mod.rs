@@ -73,6 +73,11 @@ pub(crate) trait WebServer: Sync {
         true
     }
 
+    /// Returns whether the server can be made to speak a protocol.
+    fn speaks(&self, protocol: Protocol<'_>) -> bool {
+        matches!(protocol, Protocol::Http1)
+    }
+
     /// Returns the server's version.
     fn version(&self) -> Option<String>;
 
@@ -95,20 +100,43 @@ pub(crate) struct Start<'a> {
     /// The server's `RLIMIT_NOFILE`, but at most 2^20, for servers whose configuration needs a number of connections.
     pub(crate) descriptors: u64,
     /// The tuning of a [rival]; `None` in a benchmark.
-    pub(crate) tuning: Option<Tuning>,
+    pub(crate) tuning: Option<Tuning<'a>>,
 }
 
 /// What an operator sets who wants throughput.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tuning {
+pub(crate) struct Tuning<'a> {
     /// Whether connections are accepted with their first request.
     pub(crate) defers_accept: bool,
+    /// What the server speaks.
+    pub(crate) protocol: Protocol<'a>,
+}
+
+/// What a server speaks at its port.
+#[derive(Debug, Clone, Copy)]
+pub enum Protocol<'a> {
+    /// HTTP/1.1 without TLS.
+    Http1,
+    /// HTTP/2 without TLS, by clients that know.
+    Http2,
+    /// HTTP/2 and HTTP/1.1 over TLS, as ALPN decides.
+    Tls {
+        /// The certificate.
+        certificate: &'a Path,
+        /// Its key.
+        key: &'a Path,
+    },
 }
 
 impl Start<'_> {
     /// Returns whether connections are accepted with their first request.
     pub(crate) fn defers_accept(&self) -> bool {
         self.tuning.is_some_and(|tuning| tuning.defers_accept)
+    }
+
+    /// Returns what the server shall speak.
+    pub(crate) fn protocol(&self) -> Protocol<'_> {
+        self.tuning.map_or(Protocol::Http1, |tuning| tuning.protocol)
     }
 
     /// Writes the server's configuration and returns its path.

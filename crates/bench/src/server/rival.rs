@@ -1,6 +1,7 @@
 //! The servers of the list as rivals of `landau serve`, for the project's chores, which compare the CPU time of a
 //! request. A rival is configured as an operator would who wants throughput; a benchmark leaves the server's defaults.
 
+pub use super::Protocol;
 use super::{Start, Tuning, list};
 use landau_engine::{Settings, Support};
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ pub struct Rival<'a> {
     pub descriptors: u64,
     /// Whether connections are accepted with their first request (`TCP_DEFER_ACCEPT`), if the server can.
     pub defers_accept: bool,
+    /// What the server speaks at its port.
+    pub protocol: Protocol<'a>,
 }
 
 /// Returns the names of the servers that this program does not contain.
@@ -41,8 +44,11 @@ pub fn command(name: &str, rival: &Rival<'_>) -> Result<Command, String> {
     if !rival.defers_accept && !server.accepts_at_once() {
         return Err(format!("{name} cannot accept connections before their first request"));
     }
-    let Rival { root, directory, port, descriptors, defers_accept } = *rival;
-    let tuning = Some(Tuning { defers_accept });
+    if !server.speaks(rival.protocol) {
+        return Err(format!("{name} was not made to speak {:?}", rival.protocol));
+    }
+    let Rival { root, directory, port, descriptors, defers_accept, protocol } = *rival;
+    let tuning = Some(Tuning { defers_accept, protocol });
     let start = Start { settings: &settings, root, directory, port, descriptors, tuning };
     server.configure(&start).map_err(|error| error.to_string())
 }
@@ -78,8 +84,9 @@ mod tests {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             let directory = folder.path().join(name);
             std::fs::create_dir(&directory).unwrap();
-            let rival =
-                Rival { root: folder.path(), directory: &directory, port, descriptors: 256, defers_accept: true };
+            let protocol = Protocol::Http1;
+            let (root, descriptors) = (folder.path(), 256);
+            let rival = Rival { root, directory: &directory, port, descriptors, defers_accept: true, protocol };
             let Ok(mut command) = command(name, &rival) else { continue };
             command.stdout(Stdio::null()).stderr(Stdio::null());
             let mut server = OwnedChild::spawn(&mut command).unwrap();
@@ -92,7 +99,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path();
         for (name, tuned) in [("nginx", "open_file_cache"), ("lighttpd", "server.defer-accept = 1")] {
-            let rival = Rival { root: directory, directory, port: 1, descriptors: 64, defers_accept: true };
+            let protocol = Protocol::Http1;
+            let rival = Rival { root: directory, directory, port: 1, descriptors: 64, defers_accept: true, protocol };
             if command(name, &rival).is_err() {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! h2o with one thread.
 
 use crate::program::{installed, require, version};
-use crate::server::{IDLE_TIMEOUT_S, Start, WebServer};
+use crate::server::{IDLE_TIMEOUT_S, Protocol, Start, WebServer};
 use landau_engine::{Settings, Stop, Support};
 use std::process::Command;
 
@@ -17,9 +17,18 @@ impl WebServer for H2o {
         let descriptors = start.descriptors;
         // Started by root, h2o becomes `nobody`, which cannot read the document root.
         let user = if landau_sys::process::effective_user() == 0 { "user: root\n" } else { "" };
+        // Without TLS h2o speaks both protocols at one port.
+        let tls = match start.protocol() {
+            Protocol::Http1 | Protocol::Http2 => String::new(),
+            Protocol::Tls { certificate, key } => {
+                let (certificate, key) = (certificate.display(), key.display());
+                format!("  ssl:\n    certificate-file: {certificate}\n    key-file: {key}\n")
+            }
+        };
         let path = start.write(&format!(
-            "listen:\n  host: 127.0.0.1\n  port: {port}\nnum-threads: 1\nmax-connections: {descriptors}\n\
-             http1-request-timeout: {IDLE_TIMEOUT_S}\nerror-log: {own}/error.log\n{user}\
+            "listen:\n  host: 127.0.0.1\n  port: {port}\n{tls}num-threads: 1\nmax-connections: {descriptors}\n\
+             http1-request-timeout: {IDLE_TIMEOUT_S}\nhttp2-idle-timeout: {IDLE_TIMEOUT_S}\n\
+             error-log: {own}/error.log\n{user}\
              hosts:\n  default:\n    paths:\n      \"/\":\n        file.dir: {root}\n"
         ))?;
         let mut command = Command::new(require("h2o")?);
@@ -30,6 +39,10 @@ impl WebServer for H2o {
     /// h2o always sets `TCP_DEFER_ACCEPT`.
     fn accepts_at_once(&self) -> bool {
         false
+    }
+
+    fn speaks(&self, _: Protocol<'_>) -> bool {
+        true
     }
 
     fn version(&self) -> Option<String> {

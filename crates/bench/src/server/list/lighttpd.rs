@@ -1,7 +1,7 @@
 //! lighttpd in the foreground.
 
 use crate::program::{installed, require, version};
-use crate::server::{FULL, IDLE_TIMEOUT_S, Start, WebServer};
+use crate::server::{FULL, IDLE_TIMEOUT_S, Protocol, Start, WebServer};
 use landau_engine::{Settings, Stop, Support};
 use std::process::Command;
 
@@ -34,6 +34,11 @@ impl WebServer for Lighttpd {
     /// lighttpd accepts connections up to half of its descriptors, whatever its configuration says.
     fn capacity(&self, _: &Settings, descriptors: u64) -> (u64, landau_sys::Error) {
         (descriptors / 2, FULL)
+    }
+
+    /// Over TLS it needs a module that is a package of its own.
+    fn speaks(&self, protocol: Protocol<'_>) -> bool {
+        !matches!(protocol, Protocol::Tls { .. })
     }
 
     fn version(&self) -> Option<String> {

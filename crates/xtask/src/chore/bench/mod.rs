@@ -7,6 +7,7 @@ mod architecture;
 mod claims;
 mod crash;
 mod downloads;
+mod endurance;
 mod files;
 mod history;
 mod instrument;
@@ -38,6 +39,8 @@ pub(crate) enum Bench {
     Crash(crash::Words),
     /// Compare the processor time of a download of 100 MB with that of those servers, by congestion control
     Downloads(downloads::Words),
+    /// Keep thousands of mixed clients at `landau serve` for half an hour, under half the memory that they would like
+    Endurance(endurance::Words),
     /// Compare the calls of the benchmark `files` with those of a bare loop in C and of `fs_mark`
     Files(files::Words),
     /// Count false and missed change points of simulated histories, and time a collection of 10,000 records
@@ -69,6 +72,7 @@ impl Bench {
             Self::Claims(words) => claims::run(words),
             Self::Crash(words) => crash::run(words),
             Self::Downloads(words) => downloads::run(words),
+            Self::Endurance(words) => endurance::run(words),
             Self::Files(words) => files::run(words),
             Self::History(words) => history::run(words),
             Self::Serve(words) => serve::run(words),

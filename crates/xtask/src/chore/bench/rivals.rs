@@ -7,7 +7,7 @@
 use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
-use landau_bench::rival::{self, Rival};
+use landau_bench::rival::{self, Protocol, Rival};
 use landau_sys::limits::{Resource, get, raise};
 use landau_sys::system::{cpu_time_ns, private_bytes, process_tree};
 use std::io::{Read, Write};
@@ -33,8 +33,8 @@ pub(super) const LARGE_BYTES: usize = 100_000_000;
 
 /// A running server.
 pub(crate) struct Server {
-    pub(super) name: &'static str,
-    pub(super) port: u16,
+    pub(crate) name: &'static str,
+    pub(crate) port: u16,
     child: Child,
 }
 
@@ -54,7 +54,7 @@ impl Drop for Server {
     }
 }
 
-/// Makes the directory: a small file, one of 8 KB, one of 100 MB.
+/// Makes the directory: a small file, one of 8 KB, one of 10 MB, one of 100 MB.
 pub(super) fn site(folder: &Path) -> Result<PathBuf> {
     let root = folder.join("www");
     std::fs::create_dir(&root).context("make the site")?;
@@ -62,7 +62,7 @@ pub(super) fn site(folder: &Path) -> Result<PathBuf> {
     let piece: Vec<u8> =
         (0..100_000_u32).map(|number| b'a' + (number.wrapping_mul(2_654_435_761) >> 28) as u8).collect();
     let bytes = piece.repeat(1000);
-    for (name, len) in [("f", SMALL_BYTES), ("f8k", 8192), ("f100m", LARGE_BYTES)] {
+    for (name, len) in [("f", SMALL_BYTES), ("f8k", 8192), ("f10m", 10_000_000), ("f100m", LARGE_BYTES)] {
         std::fs::write(root.join(name), &bytes[..len]).with_context(|| format!("write {name}"))?;
     }
     Ok(root)
@@ -100,43 +100,101 @@ pub(super) fn start(folder: &Path, root: &Path, accept: Accept) -> Result<Vec<Se
         started("multishot", 18086, &ours("127.0.0.1:18086", "multishot"))?,
         started("bare", 18085, &[&bare, "18085", &small, HEAD_BYTES])?,
     ];
+    servers.extend(others(folder, root, defers_accept, Protocol::Http1)?);
+    Ok(servers)
+}
+
+/// The servers' certificate, and its key. `h2load` verifies none.
+pub(super) const CERTIFICATE: [&str; 2] =
+    ["crates/serve/tests/it/certificates/one.pem", "crates/serve/tests/it/certificates/one-key.pem"];
+
+/// Starts all servers that speak HTTP/2; prints which cannot, and why. A completion worker speaks no TLS.
+pub(crate) fn start_http2(folder: &Path, root: &Path, is_tls: bool) -> Result<Vec<Server>> {
+    let landau = workspace::landau()?.display().to_string();
+    raise(Resource::Descriptors).context("raise the limit on descriptors")?;
+    let site = root.display().to_string();
+    let [certificate, key] = CERTIFICATE.map(|path| workspace::root().join(path));
+    let tls = ["--tls", &certificate.display().to_string(), &key.display().to_string()].map(str::to_owned);
+    let ours = |name, port: u16, accept| {
+        let listen = format!("127.0.0.1:{port}");
+        let words = [&landau, "serve", &site, "--idle-timeout", "600s", "--listen", &listen, "--accept", accept];
+        let words =
+            [&words[..], &if is_tls { tls.each_ref().map(String::as_str).to_vec() } else { Vec::new() }].concat();
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]);
+        let mut server = spawned(name, port, &command)?;
+        server.wait_until(Server::connects)?;
+        Ok::<_, anyhow::Error>(server)
+    };
+    let mut servers = vec![ours("landau", 18081, "own")?];
+    if !is_tls {
+        servers.push(ours("multishot", 18086, "multishot")?);
+    }
+    let protocol = if is_tls { Protocol::Tls { certificate: &certificate, key: &key } } else { Protocol::Http2 };
+    servers.extend(others(folder, root, true, protocol)?);
+    Ok(servers)
+}
+
+/// Starts the servers of the list that can be compared; prints which cannot, and why.
+pub(crate) fn others(folder: &Path, root: &Path, defers_accept: bool, protocol: Protocol<'_>) -> Result<Vec<Server>> {
+    let mut servers = Vec::new();
     let descriptors = get(Resource::Descriptors).context("read the limit on descriptors")?.0;
     for (name, port) in rival::names().zip(FIRST_PORT..) {
         let directory = folder.join(name);
         std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
-        let rival = Rival { root, directory: &directory, port, descriptors, defers_accept };
+        let rival = Rival { root, directory: &directory, port, descriptors, defers_accept, protocol };
         match rival::command(name, &rival) {
-            Ok(command) => servers.push(started_by(name, port, &command)?),
+            Ok(command) => {
+                let mut server = spawned(name, port, &command)?;
+                let is_http1 = matches!(protocol, Protocol::Http1);
+                server.wait_until(if is_http1 { Server::answers } else { Server::connects })?;
+                servers.push(server);
+            }
             Err(reason) => println!("     without {name}: {reason}"),
         }
     }
     Ok(servers)
 }
 
-/// Starts a server on its processor by words, of which the first is the program.
+/// Starts a server of HTTP/1.1 on its processor by words, of which the first is the program.
 pub(crate) fn started(name: &'static str, port: u16, words: &[&str]) -> Result<Server> {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);
-    started_by(name, port, &command)
+    let mut server = spawned(name, port, &command)?;
+    server.wait_until(Server::answers)?;
+    Ok(server)
 }
 
-/// Starts a server on its processor and waits until it answers.
-fn started_by(name: &'static str, port: u16, server: &Command) -> Result<Server> {
+/// Starts a server on its processor.
+fn spawned(name: &'static str, port: u16, server: &Command) -> Result<Server> {
     let mut command = Command::new("taskset");
     command.args(["-c", SERVER_PROCESSOR]).arg(server.get_program()).args(server.get_args());
     command.envs(server.get_envs().filter_map(|(variable, value)| Some((variable, value?))));
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().with_context(|| format!("start {name}"))?;
-    let mut server = Server { name, port, child };
-    let began = Instant::now();
-    while server.ask("/f").is_err() {
-        let ended = server.child.try_wait().context("look at a server")?;
-        ensure!(ended.is_none() && began.elapsed() < Duration::from_secs(10), "{name} does not serve: {ended:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(server)
+    Ok(Server { name, port, child })
 }
 
 impl Server {
+    /// Waits until the server is ready.
+    fn wait_until(&mut self, is_ready: impl Fn(&Self) -> bool) -> Result<()> {
+        let began = Instant::now();
+        while !is_ready(self) {
+            let ended = self.child.try_wait().context("look at a server")?;
+            let is_late = began.elapsed() > Duration::from_secs(10);
+            ensure!(ended.is_none() && !is_late, "{} does not serve: {ended:?}", self.name);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn answers(&self) -> bool {
+        self.ask("/f").is_ok()
+    }
+
+    fn connects(&self) -> bool {
+        TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+    }
+
     /// Returns a connection that has made one request.
     pub(super) fn ask(&self, target: &str) -> Result<TcpStream> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;

@@ -64,9 +64,21 @@ const BELOW: &[(&str, &[&str])] = &[
             "landau-wire",
         ],
     ),
-    // The chores measure the program as a process; they use its record reader, statistics and resource limits, and its
-    // list of other servers.
-    ("xtask", &["landau-architectures", "landau-bench", "landau-record", "landau-stats", "landau-sys", "landau-units"]),
+    // The chores measure the program as a process; they use its record reader, statistics, resource limits, protocols
+    // and verification of certificates, and its list of other servers.
+    (
+        "xtask",
+        &[
+            "landau-architectures",
+            "landau-bench",
+            "landau-record",
+            "landau-stats",
+            "landau-sys",
+            "landau-trust",
+            "landau-units",
+            "landau-wire",
+        ],
+    ),
 ];
 
 /// Names that a crate's source must not contain outside its tests: directory, names, reason. Printing is left to

@@ -1,12 +1,17 @@
 //! `bench serve`: processor time of our server for each request and connection, beside the bare loop and other servers.
 //!
-//! Every round measures all servers in turn, so that interference affects all of them. The server runs on one processor
-//! and the load generator on the other. The result is the server's processor time for each request.
+//! The parts are: requests over HTTP/1.1 (`requests`), requests over HTTP/2 without and with TLS (`http2`), and the
+//! memory of idle connections (`memory`). Every round measures all servers in turn, so that interference affects all of
+//! them. The server runs on one processor and the load generator on the other. The result is the server's processor
+//! time for each request.
+
+mod http2;
 
 use super::median::median;
 use super::rivals::{self, Accept, CLIENT_PROCESSOR, Server};
 use anyhow::{Context, Result, ensure};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -44,6 +49,8 @@ enum Rival {
     Bare,
     /// The best of the others.
     Others,
+    /// The same, but it need not be better.
+    Shown,
 }
 
 /// Arguments of `bench serve`.
@@ -55,21 +62,39 @@ pub(crate) struct Words {
     /// Measure each server for this many seconds in a round
     #[arg(long, default_value_t = 2)]
     seconds: u32,
+    /// Do these parts only: requests, http2, memory
+    #[arg(long, value_delimiter = ',', default_value = "requests,http2,memory")]
+    parts: Vec<String>,
 }
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
     let folder = tempfile::tempdir().context("make a folder")?;
     let root = rivals::site(folder.path())?;
     let mut is_good = true;
+    for part in &words.parts {
+        is_good &= match part.as_str() {
+            "requests" => requests(words, folder.path(), &root)?,
+            "http2" => http2::run(words, folder.path(), &root)?,
+            // Memory is measured with fresh servers.
+            "memory" => {
+                memory(&rivals::start(folder.path(), &root, Accept::AtOnce)?)? & http2::memory(folder.path(), &root)?
+            }
+            other => anyhow::bail!("--parts {other}: write requests, http2 or memory"),
+        };
+    }
+    Ok(is_good)
+}
+
+/// Measures HTTP/1.1.
+fn requests(words: &Words, folder: &Path, root: &Path) -> Result<bool> {
+    let mut is_good = true;
     for (accept, loads) in [(Accept::Deferred, &LOADS[..]), (Accept::AtOnce, &[ACCEPTED_AT_ONCE])] {
-        let servers = rivals::start(folder.path(), &root, accept)?;
+        let servers = rivals::start(folder, root, accept)?;
         for (name, file, arguments, rival) in loads {
             let cost = |server: &Server| requested_us(server, file, arguments, words.seconds);
             is_good &= load(words, &servers, name, *rival, cost)?;
         }
     }
-    // Memory is measured with fresh servers.
-    is_good &= memory(&rivals::start(folder.path(), &root, Accept::AtOnce)?)?;
     Ok(is_good)
 }
 
@@ -104,6 +129,9 @@ fn load(
     {
         let dearer = ours.iter().zip(theirs).filter(|(ours, theirs)| ours > theirs).count();
         println!("     landau cost more than {} in {dearer} of {} rounds", first.name, words.rounds);
+    }
+    if rival == Rival::Shown {
+        return Ok(true);
     }
     let mut is_good = said("the best of the others", ours / best, 1.0);
     if let (Rival::Bare, Some(bare)) = (rival, cost("bare")) {

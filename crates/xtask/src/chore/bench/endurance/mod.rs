@@ -1,0 +1,219 @@
+//! `bench endurance`: thousands of mixed clients at our server for half an hour, under half the memory that they would
+//! like.
+//!
+//! The clients are met twice. At first memory is not limited, and the most that the server holds for them is what they
+//! would like. Then a new server gets half of that for connections (`--memory`), and as much (`RLIMIT_DATA`) for
+//! everything beyond what it has at rest: an allocation that fails would end it. Meanwhile its memory and descriptors
+//! are read once a second, and every answer is compared with the file. The server and the clients share all processors;
+//! the clients pause, so that both together are far from using them: this is a test of resources, not of speed.
+
+mod clients;
+mod hostile;
+mod samples;
+mod stream;
+mod tally;
+
+use super::rivals::CERTIFICATE;
+use crate::workspace;
+use anyhow::{Context, Result, ensure};
+use clients::Site;
+use landau_sys::process::OwnedChild;
+use samples::{Sample, Samples};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tally::Tally;
+
+/// How long the clients are at the server without a limit.
+const FREE: Duration = Duration::from_secs(90);
+/// How long the server has to forget the clients before its descriptors are counted: longer than a refused connection
+/// stays open, and than the server waits for a client to close.
+const FORGET: Duration = Duration::from_secs(35);
+/// The ports: without and with TLS, and the metrics.
+const PORTS: [u16; 3] = [18_111, 18_112, 18_113];
+/// The descriptors that the server may have opened for itself meanwhile, such as those of threads that start when they
+/// are needed first. A leak would be of one in each of many connections.
+const OWN_DESCRIPTORS: u64 = 4;
+/// The most that resident memory may grow over the run, by the upper end of its interval, relative to its mean.
+const GROWTH: f64 = 0.05;
+
+/// Arguments of `bench endurance`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Words {
+    /// Keep the clients at the limited server for this many minutes
+    #[arg(long, default_value_t = 30.0)]
+    minutes: f64,
+    /// Start this many clients
+    #[arg(long, default_value_t = 5000)]
+    clients: usize,
+    /// Write the samples of the limited server to this file, as CSV
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
+}
+
+/// The cache of each worker of the limited server: room for the small files.
+const CACHE: &str = "512KiB";
+
+/// What a server may have.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// `RLIMIT_DATA`.
+    data_bytes: u64,
+    /// `--memory`.
+    held_bytes: u64,
+}
+
+/// A server under test. It is killed when this value is dropped.
+pub(super) struct Running {
+    child: OwnedChild,
+}
+
+impl Running {
+    /// Starts the server, perhaps with limits.
+    fn start(landau: &Path, site: &Site, limits: Option<Limits>) -> Result<Self> {
+        let [certificate, key] = CERTIFICATE.map(|path| workspace::root().join(path));
+        let mut command = Command::new(if limits.is_some() { Path::new("prlimit") } else { landau });
+        if let Some(Limits { data_bytes, .. }) = limits {
+            command.arg(format!("--data={data_bytes}:{data_bytes}")).arg(landau);
+        }
+        let [plain, tls, metrics] = PORTS;
+        command.arg("serve").arg(&site.root).args(["--workers", "2", "--metrics", &format!("127.0.0.1:{metrics}")]);
+        command.args(["--listen", &format!("127.0.0.1:{plain}"), "--listen", &format!("tls:127.0.0.1:{tls}")]);
+        command.arg("--tls").arg(certificate).arg(key).stdin(Stdio::null()).stdout(Stdio::null());
+        if let Some(Limits { held_bytes, .. }) = limits {
+            command.args(["--memory", &format!("{held_bytes}B"), "--cache", CACHE]);
+        }
+        let child = OwnedChild::spawn(&mut command).context("start the server")?;
+        let mut running = Self { child };
+        let began = Instant::now();
+        while running.sample().is_err() {
+            ensure!(running.is_alive()? && began.elapsed() < Duration::from_secs(20), "the server does not serve");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        // What is cached and kept open is cached and kept open from now on, by each worker.
+        for _ in 0..50 {
+            site.visit_all()?;
+        }
+        Ok(running)
+    }
+
+    fn is_alive(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait().context("look at the server")?.is_none())
+    }
+
+    fn sample(&self) -> Result<Sample> {
+        Sample::take(self.child.id(), PORTS[2])
+    }
+}
+
+pub(crate) fn run(words: &Words) -> Result<bool> {
+    ensure!(words.minutes > 0.0 && words.clients > 0, "--minutes and --clients must be more than 0");
+    landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).context("raise the limit on descriptors")?;
+    let landau = workspace::landau()?;
+    let folder = tempfile::tempdir().context("make a folder")?;
+    // The server's user must enter it.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).context("open the folder to others")?;
+    let site = Arc::new(Site::make(folder.path())?);
+    let mut free = Running::start(&landau, &site, None)?;
+    let at_rest = free.sample()?;
+    let (samples, tally) = attend(&mut free, &site, words.clients, FREE, None)?;
+    let liked = samples.peak(|sample| sample.held_bytes);
+    println!("without a limit, {} s: the server holds at most {:.1} MB for the clients", FREE.as_secs(), mb(liked));
+    tally.print();
+    drop(free);
+    let limits = Limits { data_bytes: at_rest.data_bytes + liked, held_bytes: liked / 2 };
+    println!(
+        "with RLIMIT_DATA of {:.1} MB, {:.1} MB of it at rest, and --memory of {:.1} MB",
+        mb(limits.data_bytes),
+        mb(at_rest.data_bytes),
+        mb(limits.held_bytes)
+    );
+    let mut limited = Running::start(&landau, &site, Some(limits))?;
+    let begin = limited.sample()?;
+    let time = Duration::from_secs_f64(words.minutes * 60.0);
+    let (samples, tally) = attend(&mut limited, &site, words.clients, time, words.samples.as_deref())?;
+    std::thread::sleep(FORGET);
+    ensure!(limited.is_alive()?, "the server has ended");
+    let end = limited.sample()?;
+    site.visit_all().context("ask the server once more")?;
+    tally.print();
+    Ok(judge(&samples, &tally, begin, end))
+}
+
+fn mb(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// Keeps clients at a server for some time, and samples it meanwhile.
+fn attend(
+    running: &mut Running,
+    site: &Arc<Site>,
+    count: usize,
+    time: Duration,
+    file: Option<&Path>,
+) -> Result<(Samples, Tally)> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let clients = clients::start(site, count, &is_over)?;
+    let began = Instant::now();
+    let mut samples = Samples::new(file)?;
+    let mut sampled = Ok(());
+    while sampled.is_ok() && began.elapsed() < time {
+        std::thread::sleep(Duration::from_secs(1));
+        sampled = running.sample().and_then(|sample| samples.add(began.elapsed(), sample));
+        if sampled.is_err() && !running.is_alive()? {
+            sampled = Err(anyhow::anyhow!("the server has ended after {:.0} s", began.elapsed().as_secs_f64()));
+        }
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let mut tally = Tally::default();
+    for client in clients {
+        tally.add(&client.join().map_err(|_| anyhow::anyhow!("a client panicked"))?);
+    }
+    sampled?;
+    println!("{:.1} of two processors' seconds a second: server {:.2}", samples.total_share(), samples.server_share());
+    Ok((samples, tally))
+}
+
+fn judge(samples: &Samples, tally: &Tally, begin: Sample, end: Sample) -> bool {
+    let said = |what: &str, is_good: bool| {
+        println!("{} {what}", if is_good { "ok  " } else { "FAIL" });
+        is_good
+    };
+    let mut is_good = said(&format!("{} answers were lost or wrong", tally.lost()), tally.lost() == 0);
+    let limits = (end.refused - begin.refused, samples.peak(|sample| sample.held_bytes));
+    let words = format!("the limit was met: {} refused, at most {:.1} MB held", limits.0, mb(limits.1));
+    is_good &= said(&words, limits.0 > 0);
+    if let Some(trend) = samples.trend(|sample| sample.resident_bytes) {
+        let words = format!(
+            "resident memory {:.2} MB (mean after the first fifth; {:.2} to {:.2}), {:+.3} MB over the run ({:+.3} to \
+             {:+.3}, 95%; at most {:.0}%)",
+            trend.mean / 1e6,
+            mb(samples.least(|sample| sample.resident_bytes)),
+            mb(samples.peak(|sample| sample.resident_bytes)),
+            trend.growth / 1e6,
+            trend.low / 1e6,
+            trend.high / 1e6,
+            GROWTH * 100.0
+        );
+        is_good &= said(&words, trend.high <= GROWTH * trend.mean);
+    } else {
+        is_good &= said("too few samples to judge the memory", false);
+    }
+    println!(
+        "     resident {:.2} MB before the clients came and {:.2} MB after they left",
+        mb(begin.resident_bytes),
+        mb(end.resident_bytes)
+    );
+    let words = format!(
+        "{} descriptors before, at most {} meanwhile, {} after; {} connections open after",
+        begin.descriptors,
+        samples.peak(|sample| sample.descriptors),
+        end.descriptors,
+        end.connections
+    );
+    is_good & said(&words, end.descriptors <= begin.descriptors + OWN_DESCRIPTORS && end.connections == 0)
+}

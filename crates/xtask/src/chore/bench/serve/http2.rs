@@ -1,0 +1,99 @@
+//! HTTP/2 under `h2load`, with prior knowledge and over TLS, and the memory of its idle connections.
+
+use super::{Rival, Server, Words, load};
+use crate::chore::bench::rivals::{self, CLIENT_PROCESSOR};
+use crate::client::Http2;
+use anyhow::{Context, Result, ensure};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// The number of idle connections.
+const IDLE_COUNT: usize = 4_000;
+/// The most user memory of an idle connection, in bytes.
+const IDLE_BYTES: f64 = 1024.0;
+
+/// Name, file, connections and streams of each, and what ours is compared with.
+const LOADS: [(&str, &str, [&str; 2], Rival); 3] = [
+    ("300 bytes", "f", ["-c64", "-m10"], Rival::Others),
+    ("8 KB", "f8k", ["-c64", "-m10"], Rival::Others),
+    ("10 MB", "f10m", ["-c4", "-m1"], Rival::Shown),
+];
+
+/// Measures requests without and with TLS.
+pub(super) fn run(words: &Words, folder: &Path, root: &Path) -> Result<bool> {
+    let mut is_good = true;
+    for is_tls in [false, true] {
+        let servers = rivals::start_http2(folder, root, is_tls)?;
+        for (name, file, arguments, rival) in LOADS {
+            let tls = if is_tls { "TLS" } else { "prior knowledge" };
+            let name = format!("HTTP/2, {tls}, {name}, {}", arguments.join(" "));
+            let cost = |server: &Server| requested_us(server, is_tls, file, &arguments, words.seconds);
+            is_good &= load(words, &servers, &name, rival, cost)?;
+        }
+    }
+    Ok(is_good)
+}
+
+/// Returns the server's processor time for each request in microseconds, under `h2load`.
+fn requested_us(server: &Server, is_tls: bool, file: &str, arguments: &[&str], seconds: u32) -> Result<f64> {
+    let scheme = if is_tls { "https" } else { "http" };
+    let before = server.processor_ns()?;
+    let output = Command::new("taskset")
+        .args(["-c", CLIENT_PROCESSOR, "h2load", "-t1", "-D", &seconds.to_string()])
+        .args(arguments)
+        .arg(format!("{scheme}://127.0.0.1:{}/{file}", server.port))
+        .output()
+        .context("start h2load (Debian: apt-get install nghttp2-client)")?;
+    let spent = server.processor_ns()? - before;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let protocol = if is_tls { "Application protocol: h2\n" } else { "Application protocol: h2c\n" };
+    ensure!(text.contains(protocol), "{} does not speak HTTP/2: {text}", server.name);
+    let count = |what: &str| {
+        let line = text.lines().find(|line| line.starts_with("requests: "))?;
+        let part = line.split([':', ',']).find(|part| part.ends_with(what))?;
+        part.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let requests = count("succeeded").context("h2load says nothing")?;
+    let is_clean = requests > 0 && count("failed") == Some(0) && count("errored") == Some(0);
+    ensure!(is_clean, "{}: {text}{}", server.name, output.stderr.escape_ascii());
+    Ok(spent as f64 / 1000.0 / requests as f64)
+}
+
+/// Measures the user memory of an idle connection.
+pub(super) fn memory(folder: &Path, root: &Path) -> Result<bool> {
+    println!("user memory of an idle connection of HTTP/2 that made one request, of {IDLE_COUNT}");
+    let mut ours = f64::NAN;
+    for server in rivals::start_http2(folder, root, false)? {
+        let open = |count: usize| (0..count).map(|_| ask(&server)).collect::<Result<Vec<TcpStream>>>();
+        let _first = open(100)?;
+        std::thread::sleep(Duration::from_millis(300));
+        let before = server.private_bytes();
+        let _many = open(IDLE_COUNT)?;
+        std::thread::sleep(Duration::from_millis(300));
+        let bytes = server.private_bytes().saturating_sub(before) as f64 / IDLE_COUNT as f64;
+        println!("     {:9} {bytes:8.0} bytes", server.name);
+        if server.name == "landau" {
+            ours = bytes;
+        }
+    }
+    let is_good = ours <= IDLE_BYTES;
+    println!("{} landau: {ours:.0} bytes (at most {IDLE_BYTES:.0})", if is_good { "ok  " } else { "FAIL" });
+    Ok(is_good)
+}
+
+/// Returns a connection that has made one request, with the fields that a browser sends.
+fn ask(server: &Server) -> Result<TcpStream> {
+    let stream = TcpStream::connect(("127.0.0.1", server.port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut client = Http2::new(stream)?;
+    let fields = [
+        ("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
+        ("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+        ("accept-language", "en-GB,en;q=0.5"),
+    ];
+    let answer = client.get(&[("/f", &fields)]).remove(0).map_err(|lost| anyhow::anyhow!("{}: {lost}", server.name))?;
+    ensure!(answer.status == 200, "{}: {}", server.name, answer.status);
+    Ok(client.stream)
+}
