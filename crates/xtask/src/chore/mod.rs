@@ -31,7 +31,7 @@ pub(crate) enum Chore {
     /// Act as the linker for `targets`; called by rustc
     #[command(hide = true)]
     Link(targets::linker::Words),
-    /// Test `landau serve` with curl, h2load and an independent suite of malformed requests
+    /// Test `landau serve` with curl, h2load and independent suites of requests
     CrossCheck(cross_check::Words),
     /// Fuzz the parsers, an hour of processor time each
     Fuzz(fuzz::Words),

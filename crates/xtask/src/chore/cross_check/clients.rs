@@ -52,7 +52,7 @@ pub(super) fn site(folder: &Path) -> Result<PathBuf> {
     fs::create_dir(&root).context("make the site")?;
     let bytes: Vec<u8> = (0..FILE_BYTES).map(|place| b'a' + (place % 23) as u8).collect();
     fs::write(root.join("file"), &bytes).context("write file")?;
-    for name in ["f", "small"] {
+    for name in ["f", "small", "index.html"] {
         fs::write(root.join(name), "hello").with_context(|| format!("write {name}"))?;
     }
     let packed = Command::new("gzip").arg("-k").arg(root.join("file")).status().context("start gzip")?;

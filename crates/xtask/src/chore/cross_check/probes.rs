@@ -4,7 +4,7 @@
 //! contains statuses. A case whose request is built by code is counted and left out. Only the status of a response is
 //! compared and, where the case demands it, whether the connection is then closed; headers and body are not.
 
-use super::{PORT, said};
+use super::{PORT, Score, said};
 use anyhow::{Context, Result, ensure};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -57,25 +57,44 @@ fn compare(probe: &Probe, answer: &str) -> Agreement {
     }
 }
 
-/// Sends every case. Returns whether the answers are those that the suite expects or that are listed here.
-pub(super) fn check(folder: &Path) -> Result<bool> {
-    let (mut asked, mut by_code) = (Vec::new(), Vec::new());
+/// Reads the cases for the server at a port, and the names of those that are built by code.
+fn read(folder: &Path, port: u16) -> Result<(Vec<Probe>, Vec<String>)> {
+    let (mut probes, mut by_code) = (Vec::new(), Vec::new());
     for suite in SUITES {
         let path = folder.join(format!("src/Http11Probe/TestCases/Suites/{suite}Suite.cs"));
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
         for block in text.split("yield return new TestCase").skip(1) {
             let id = between(block, "Id = \"", "\"").context("a case without a name")?;
-            match probe(id, block) {
-                Some(probe) => asked.push(probe),
+            match probe(id, block, port) {
+                Some(probe) => probes.push(probe),
                 None => by_code.push(id.to_owned()),
             }
         }
     }
-    ensure!(asked.len() > 100, "only {} cases could be read: is this another version of the suite?", asked.len());
+    ensure!(probes.len() > 100, "only {} cases could be read: is this another version of the suite?", probes.len());
+    Ok((probes, by_code))
+}
+
+/// Sends every case to a server of files, which need not take bodies. Returns how many answers the suite expects.
+pub(super) fn score(folder: &Path, port: u16) -> Result<Score> {
+    let probes = read(folder, port)?.0;
+    let mut failed = Vec::new();
+    for probe in &probes {
+        let answer = ask(probe, port)?;
+        if compare(probe, &answer) == Agreement::Differs {
+            failed.push(format!("{}: {answer}", probe.id));
+        }
+    }
+    Ok(Score { passed: probes.len() - failed.len(), failed })
+}
+
+/// Sends every case. Returns whether the answers are those that the suite expects or that are listed here.
+pub(super) fn check(folder: &Path) -> Result<bool> {
+    let (asked, by_code) = read(folder, PORT)?;
     let (mut agreed, mut no_body_taken, mut failures) = (0, 0, Vec::new());
     let mut stale = DIFFERENT.to_vec();
     for probe in &asked {
-        let answer = ask(probe)?;
+        let answer = ask(probe, PORT)?;
         let different = stale.iter().position(|(id, status, _)| probe.id == *id && answer == *status);
         match compare(probe, &answer) {
             Agreement::Agrees => agreed += 1,
@@ -104,13 +123,13 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
 }
 
 /// Reads a case; `None` if code builds its request instead of a string literal.
-fn probe(id: &str, block: &str) -> Option<Probe> {
+fn probe(id: &str, block: &str, port: u16) -> Option<Probe> {
     let payload = between(block, "PayloadFactory = ctx => MakeRequest(", "\n")
         .and_then(|_| block.split_once("PayloadFactory = ctx => MakeRequest("))?
         .1;
     let text = literals(payload)?;
-    let text = text.replace("{ctx.HostHeader}", &format!("127.0.0.1:{PORT}")).replace("{ctx.Host}", "127.0.0.1");
-    let text = text.replace("{ctx.Port}", &PORT.to_string()).replace("{{", "{").replace("}}", "}");
+    let text = text.replace("{ctx.HostHeader}", &format!("127.0.0.1:{port}")).replace("{ctx.Host}", "127.0.0.1");
+    let text = text.replace("{ctx.Port}", &port.to_string()).replace("{{", "{").replace("}}", "}");
     let request = text.chars().map(|letter| u8::try_from(u32::from(letter)).ok()).collect::<Option<Vec<u8>>>()?;
     let expected = block.split_once("Expected = new ExpectedBehavior")?.1;
     let expected = between(expected, "Description = \"", "\"")
@@ -150,8 +169,8 @@ fn literals(text: &str) -> Option<String> {
 
 /// Sends a request. Returns the status of the first response, with `+ close` if the case asks for that and the server
 /// closed the connection; or `close` or `timeout`.
-fn ask(probe: &Probe) -> Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", PORT))?;
+fn ask(probe: &Probe, port: u16) -> Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     // A server that refuses early may have closed the connection before the whole request was sent.
     let _ = stream.write_all(&probe.request);
@@ -223,10 +242,10 @@ mod tests {
                 Description = "400/501 or close",
             }
         };"#;
-        let probe = probe("COMP-X", block).unwrap();
+        let probe = probe("COMP-X", block, 18_095).unwrap();
         assert_eq!(probe.request, b"POST / HTTP/1.1\r\nHost: 127.0.0.1:18095\r\n\r\nhe\"llo");
         assert_eq!(probe.expected, "400/501 or close");
-        assert!(super::probe("COMP-X", &block.replace("\"POST", "Encoding + \"POST")).is_none());
+        assert!(super::probe("COMP-X", &block.replace("\"POST", "Encoding + \"POST"), 18_095).is_none());
     }
 
     #[test]
