@@ -111,6 +111,8 @@ fn dictionary_of(name: &str) -> &'static str {
     match name.split_once('_') {
         Some(("smtp" | "mail", _)) => "smtp.dict",
         Some(("dns", _)) => "dns.dict",
+        Some(("http2", _)) => "http2.dict",
+        _ if name == "hpack" => "http2.dict",
         _ => "http.dict",
     }
 }
