@@ -45,9 +45,9 @@ fn supply_memory(cost: &Cost, context: &Context, report: &mut Report) {
     }
 }
 
-/// Displaces the objects from the caches before the first is destroyed. The newest is destroyed first, at the
-/// largest n, and would be destroyed from the caches: the cost would fall with n, by an amount that depends on what else
-/// uses the last level.
+/// Displaces the objects from the caches before the first is destroyed. The newest is destroyed first, at the largest
+/// n, and would be destroyed from the caches: the cost would fall with n, by an amount that depends on what else uses
+/// the last level.
 fn displace_caches(context: &Context, report: &mut Report) {
     let largest = context.host.caches.iter().map(|cache| cache.bytes).max().unwrap_or(0);
     // Instructions cost the same from any cache.

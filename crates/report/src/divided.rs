@@ -6,9 +6,9 @@ use landau_record::schema::{Branching, Part};
 /// The functions that a sentence names.
 pub(crate) const NAMED: usize = 3;
 
-/// Says where the growth branches and where its largest parts are: "The growth passes through do_sys_poll: 43% (42% to
-/// 44%) is in pipe_poll and 37.6% (37% to 38%) in poll_freewait, each with its callees, and 6.1% (5.7% to 6.5%) in
-/// do_sys_poll itself."
+/// Says where the growth branches and where its largest parts are: "The growth passes through `do_sys_poll`: 43% (42%
+/// to 44%) is in `pipe_poll` and 37.6% (37% to 38%) in `poll_freewait`, each with its callees, and 6.1% (5.7% to 6.5%)
+/// in `do_sys_poll` itself." (without the backticks)
 pub(crate) fn divided(branching: &Branching) -> String {
     let function = &branching.function;
     let certain = branching.parts.iter().filter(|part| is_certain(part));

@@ -171,7 +171,7 @@ pub fn render(explanation: &Explanation, case: &Case, layout: Layout) -> String 
     let mut row = vec![Cell::new(format!("{others} others")), number(percent(*share)), Cell::new("")];
     row.extend(sums.iter().map(|sum| number(sum.to_string())));
     table.add_row(row);
-    let lead: String = lead(explanation).iter().map(|sentence| format!("{sentence}\n")).collect();
+    let lead: String = lead(explanation).into_iter().map(|sentence| sentence + "\n").collect();
     format!("{}\n{lead}{table}\n{}", head(explanation, case), sum(explanation))
 }
 

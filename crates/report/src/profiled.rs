@@ -196,7 +196,7 @@ pub fn render(profile: &Profile, case: &Case, layout: Layout) -> String {
         number(duration(*high)),
         number(signed(*growth)),
     ]);
-    let lead: String = lead(profile).iter().map(|sentence| format!("{sentence}\n")).collect();
+    let lead: String = lead(profile).into_iter().map(|sentence| sentence + "\n").collect();
     format!("{}\n{lead}{table}\n{}", head(profile, case), sum(profile))
 }
 

@@ -97,8 +97,8 @@ pub fn supply(bytes: usize) -> Result<()> {
 const CACHE_LINE_BYTES: usize = 64;
 
 /// Displaces what the caches of this processor hold: takes memory from the kernel, in huge pages where there are any,
-/// writes to each of its cache lines, and gives it back. It writes twice, because not every cache replaces the line that
-/// was used least recently.
+/// writes to each of its cache lines, and gives it back. It writes twice, because not every cache replaces the line
+/// that was used least recently.
 ///
 /// # Errors
 ///
