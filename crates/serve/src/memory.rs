@@ -36,13 +36,19 @@ const MUCH_BYTES: usize = 4 << 10;
 /// The least that the connections of a worker may hold: enough for some requests in parts.
 const LEAST_BYTES: usize = 1 << 20;
 
+/// Returns the addresses of the stacks of threads that are not started yet. They are no memory until they are used, so
+/// no control group counts them.
+pub(crate) fn stack_bytes(config: &Config) -> u64 {
+    (config.workers.max(1) * THREADS * STACK_BYTES) as u64
+}
+
 /// Divides the memory that the process can still allocate, if that is known: at most a quarter is for the caches and
 /// half for the connections, unless the operator has said how much. The rest is for further threads, the log and
 /// listings.
 /// Returns a note for the operator if memory is so short that the caches would have to become smaller.
 pub(crate) fn settle(config: &mut Config, left_bytes: Option<u64>) -> Option<String> {
     let workers = config.workers.max(1);
-    let left = usize::try_from(left_bytes?).unwrap_or(usize::MAX).saturating_sub(workers * THREADS * STACK_BYTES);
+    let left = usize::try_from(left_bytes?).unwrap_or(usize::MAX);
     if left / workers < ARENA_BYTES {
         landau_sys::memory::share_one_arena();
     }
@@ -144,8 +150,7 @@ mod tests {
 
     #[test]
     fn memory_is_divided_between_caches_and_connections() {
-        let stacks = (THREADS * STACK_BYTES) as u64;
-        let (plenty, little) = (Some((8 << 30) + stacks), Some((40 << 20) + 2 * stacks));
+        let (plenty, little) = (Some(8 << 30), Some(40 << 20));
         let mut config = Config::new(".");
         assert_eq!((settle(&mut config, plenty), config.memory_bytes), (None, Some(4 << 30)));
         let mut config = Config { workers: 2, ..Config::new(".") };

@@ -20,6 +20,7 @@ use crate::transport::Completions;
 use crate::transport::Readiness;
 use crate::worker::{AcceptQueue, Start, Worker};
 use landau_reactor::{Reactor, Waker};
+use landau_sys::system::memory_left;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -127,7 +128,7 @@ fn ring() -> Result<(), landau_reactor::Error> {
 
 /// Divides the memory that is left for each of so many processes between the caches and the connections.
 pub(crate) fn settle_memory(config: &mut Config, processes: u64) {
-    if let Some(note) = memory::settle(config, landau_sys::system::memory_left(processes)) {
+    if let Some(note) = memory::settle(config, memory_left(processes, memory::stack_bytes(config))) {
         (config.report)(&note);
     }
 }

@@ -152,6 +152,9 @@ impl Session {
     /// Handles bytes that arrived, until the buffer of what is to be sent is full.
     pub(crate) fn receive(&mut self, desk: &mut Desk<'_>, bytes: &[u8]) {
         if self.input.is_empty() {
+            if self.has_settings {
+                self.frame_began_ms = desk.now_ms;
+            }
             let used = self.handle(desk, bytes);
             self.input.extend_from_slice(&bytes[used..]);
         } else {
@@ -501,9 +504,18 @@ impl Session {
         self.is_over || (self.is_going_away && self.streams.is_empty() && self.block.is_none())
     }
 
-    /// Returns when the oldest thing began that the client has not ended: a frame, a header block, a request.
+    /// Goes on after the client has taken all that was sent. What was not read meanwhile had no time to be ended.
+    pub(crate) fn unblock(&mut self, now_ms: u32) {
+        if std::mem::take(&mut self.is_blocked) && self.has_settings {
+            self.frame_began_ms = now_ms;
+        }
+    }
+
+    /// Returns when the oldest thing began that the client has not ended: a frame, a header block, a request. A frame
+    /// that waits for this side does not count.
     pub(crate) fn began_ms(&self, now_ms: u32) -> Option<u32> {
-        let is_frame = self.preface_left > 0 || !self.has_settings || !self.input.is_empty();
+        let is_part = !self.input.is_empty() && !self.is_blocked && !self.has_whole_frame();
+        let is_frame = self.preface_left > 0 || !self.has_settings || is_part;
         let frame = is_frame.then_some(self.frame_began_ms);
         let block = self.block.as_ref().map(|block| block.began_ms);
         let uploads = self.streams.iter().filter_map(|stream| match &stream.phase {

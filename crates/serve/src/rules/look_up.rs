@@ -10,9 +10,9 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a reload waits for the addresses of a name.
+/// How long a reload waits for the addresses of all names together.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What says how names are looked up. A sandbox permits reading them if an upstream server has a name.
@@ -34,6 +34,8 @@ pub(super) struct Resolver<'a> {
     /// Those of the rules that are in force, if these are to be replaced.
     before: Option<&'a [Arc<Upstream>]>,
     is_sandboxed: bool,
+    /// When it waits no longer, at a reload.
+    until: Instant,
     found: RefCell<Vec<Arc<Upstream>>>,
     /// Why the addresses of others are those that they were.
     kept: RefCell<Vec<String>>,
@@ -42,7 +44,14 @@ pub(super) struct Resolver<'a> {
 impl<'a> Resolver<'a> {
     /// For a start, which waits as long as the system does.
     pub(super) fn new(look_up: LookUp) -> Self {
-        Self { look_up, before: None, is_sandboxed: false, found: RefCell::default(), kept: RefCell::default() }
+        Self {
+            look_up,
+            before: None,
+            is_sandboxed: false,
+            until: Instant::now() + PATIENCE,
+            found: RefCell::default(),
+            kept: RefCell::default(),
+        }
     }
 
     /// For a reload.
@@ -79,7 +88,8 @@ impl<'a> Resolver<'a> {
         // It ends when the system gives up, and nobody listens then.
         let ask = move || drop(tell.send(asked.find_addresses(look_up)));
         std::thread::Builder::new().name("look-up".to_owned()).spawn(ask).map_err(|error| error.to_string())?;
-        told.recv_timeout(PATIENCE).map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?
+        let left = self.until.saturating_duration_since(Instant::now());
+        told.recv_timeout(left).map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?
     }
 
     /// Returns why addresses are those that they were.

@@ -180,6 +180,7 @@ impl<T: Transport> Worker<T> {
     /// others have their turn.
     pub(super) fn advance_http2(&mut self, number: u32, mut session: Box<Session>) {
         let mut turn = 0;
+        let was_blocked = session.is_blocked;
         let pause = loop {
             self.serve_streams(number, &mut session);
             if session.unsent.is_empty() && !session.is_blocked {
@@ -202,8 +203,10 @@ impl<T: Transport> Worker<T> {
                 }
             }
             self.http2.out.clear();
-            session.is_blocked = false;
-            if turn >= TURN_BYTES && session.can_go_on() {
+            session.unblock(self.transport.now_ms());
+            // Behind a full socket nothing was read. A client that takes a large response slowly may have asked for
+            // more meanwhile, or sent content.
+            if (turn >= TURN_BYTES || was_blocked) && session.can_go_on() {
                 break Pause::Turn;
             }
             self.note_peer(number);

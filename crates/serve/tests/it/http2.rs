@@ -826,6 +826,27 @@ fn what_was_begun_has_to_end() {
     }
 }
 
+/// Guards against a deadline that begins with the frame before: after a pause a frame in two segments would be late.
+#[test]
+fn a_frame_has_its_time_from_its_own_first_byte_on() {
+    for (site, clock) in timed(&[("index.html", b"a")]) {
+        let mut client = H2::to(&site);
+        client.ping();
+        clock.advance(Duration::from_secs(30));
+        client.send(&Header::new(Kind::Ping, 0, 0, 8).bytes());
+        // The worker has read that when it has answered another client twice.
+        let mut other = H2::to(&site);
+        other.ping();
+        clock.advance(Duration::from_secs(5));
+        other.ping();
+        assert_eq!(site.server().totals().heads_late, 0);
+        client.send(b"question");
+        client.ping();
+        drop((client, other));
+        assert_eq!(site.end().heads_late, 0);
+    }
+}
+
 /// A client that opens no window, or the window a bit at a time, and one that does not read.
 #[test]
 fn clients_that_take_nothing_are_closed() {

@@ -287,13 +287,14 @@ fn bytes_of(text: &str, name: &str) -> Option<u64> {
 }
 
 /// Returns how many bytes each of so many processes like this one can still allocate: an equal part of what the system
-/// and the control group have, within the limits of a process on the address space and on data (setrlimit(2)).
-pub fn memory_left(processes: u64) -> Option<u64> {
+/// and the control group have, within the limits of a process on the address space and on data (setrlimit(2)). Of these
+/// limits so many bytes are taken off, for addresses that it will have without using them, such as stacks of threads.
+pub fn memory_left(processes: u64, address_bytes: u64) -> Option<u64> {
     use crate::limits::{Resource, UNLIMITED, get};
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let left = |(resource, name)| {
         let (soft, _) = get(resource).ok().filter(|&(soft, _)| soft != UNLIMITED)?;
-        Some(soft.saturating_sub(bytes_of(&status, name)?))
+        Some(soft.saturating_sub(bytes_of(&status, name)?).saturating_sub(address_bytes))
     };
     let limits = [(Resource::AddressSpace, "VmSize"), (Resource::Data, "VmData")];
     limits.into_iter().filter_map(left).chain(memory().map(|shared| shared / processes.max(1))).min()

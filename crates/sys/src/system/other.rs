@@ -117,7 +117,7 @@ pub fn children(_pid: u32) -> Vec<u32> {
 }
 
 /// Returns how many bytes this process can still allocate; unknown here.
-pub fn memory_left(_: u64) -> Option<u64> {
+pub fn memory_left(_: u64, _: u64) -> Option<u64> {
     None
 }
 
