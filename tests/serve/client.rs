@@ -174,7 +174,8 @@ pub(crate) struct Http2<S> {
     next: u32,
     begun: BTreeMap<u32, Begun>,
     block: Vec<u8>,
-    end: Option<Code>,
+    /// The last stream that the server takes, and why it takes no more.
+    end: Option<(u32, Code)>,
 }
 
 impl<S: Read + Write> Http2<S> {
@@ -215,7 +216,9 @@ impl<S: Read + Write> Http2<S> {
             let begun = self.begun.remove(&stream).unwrap_or_default();
             match (&failed, self.end) {
                 _ if begun.is_over() => begun.finish(),
-                (Some(_), Some(code)) if begun.status.is_none() => Err(Lost::Refused(is_refused(code))),
+                (Some(_), Some((last, code))) if begun.status.is_none() && stream > last => {
+                    Err(Lost::Refused(is_refused(code)))
+                }
                 (Some(Lost::Unanswered(why) | Lost::Cut(why)), _) if begun.status.is_some() => {
                     Err(Lost::Cut(format!("{} of {:?} bytes, {why}", begun.body.len(), begun.length)))
                 }
@@ -264,7 +267,7 @@ impl<S: Read + Write> Http2<S> {
                 begun.is_whole = is_end;
             }
             Frame::RstStream(code) => self.begun.entry(header.stream).or_default().refused = Some(code),
-            Frame::GoAway(_, code) => self.end = Some(code),
+            Frame::GoAway(last, code) => self.end = Some((last, code)),
             Frame::Settings(payload) => {
                 let mut settings = Settings::default();
                 settings.apply(payload).map_err(|fault| invalid(&fault))?;

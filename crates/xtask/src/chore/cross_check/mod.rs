@@ -98,7 +98,8 @@ fn compared(suite: &str, servers: &[Server], score: impl Fn(&Server) -> Result<S
             best = best.max(passed);
         }
     }
-    Ok(said(&format!("{suite}: landau passes {ours} cases, the best of the others {best}"), ours >= best))
+    let is_good = ours >= best && best > 0;
+    Ok(said(&format!("{suite}: landau passes {ours} cases, the best of the others {best}"), is_good))
 }
 
 /// Prints a line of the result. Returns whether it is good.

@@ -359,11 +359,9 @@ impl Client {
         self.pause(READ_AFTER);
         for _ in 0..PIPELINED {
             let got = client.answer(&mut || ());
-            let outcome = match self.site.judge(MEDIUM, got) {
-                // When its memory is used up, the server ends connections that do not take what was sent.
-                Outcome::Lost(_) => Outcome::Dropped,
-                other => other,
-            };
+            // When its memory is used up, the server ends connections that do not take what was sent.
+            let is_ended = matches!(got, Err(Lost::Cut(_) | Lost::Unanswered(_)));
+            let outcome = if is_ended { Outcome::Dropped } else { self.site.judge(MEDIUM, got) };
             if !self.count(outcome) {
                 break;
             }

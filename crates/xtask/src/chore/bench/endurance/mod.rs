@@ -124,6 +124,8 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     let liked = samples.peak(|sample| sample.held_bytes);
     println!("without a limit, {} s: the server holds at most {:.1} MB for the clients", FREE.as_secs(), mb(liked));
     tally.print();
+    let is_whole = tally.lost() == 0;
+    println!("{} {} answers were lost or wrong", if is_whole { "ok  " } else { "FAIL" }, tally.lost());
     drop(free);
     let limits = Limits { data_bytes: at_rest.data_bytes + liked, held_bytes: liked / 2 };
     println!(
@@ -141,7 +143,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     let end = limited.sample()?;
     site.visit_all().context("ask the server once more")?;
     tally.print();
-    Ok(judge(&samples, &tally, begin, end))
+    Ok(judge(&samples, &tally, begin, end) && is_whole)
 }
 
 fn mb(bytes: u64) -> f64 {
@@ -184,6 +186,10 @@ fn judge(samples: &Samples, tally: &Tally, begin: Sample, end: Sample) -> bool {
         is_good
     };
     let mut is_good = said(&format!("{} answers were lost or wrong", tally.lost()), tally.lost() == 0);
+    let unanswered = tally.without_answers();
+    if !unanswered.is_empty() {
+        is_good &= said(&format!("no whole answer at all: {}", unanswered.join(", ")), false);
+    }
     let limits = (end.refused - begin.refused, samples.peak(|sample| sample.held_bytes));
     let words = format!("the limit was met: {} refused, at most {:.1} MB held", limits.0, mb(limits.1));
     is_good &= said(&words, limits.0 > 0);

@@ -2,6 +2,7 @@
 
 use super::clients::Kind;
 use crate::client::Lost;
+use landau_wire::http2::Code;
 use std::collections::BTreeMap;
 
 /// How many messages are kept of each kind.
@@ -26,7 +27,8 @@ impl Outcome {
     /// Judges a failure.
     pub(super) fn of(lost: Lost) -> Self {
         match lost {
-            Lost::Refused(_) => Self::Refused,
+            // Any other code says that an answer failed.
+            Lost::Refused(Code::REFUSED_STREAM | Code::ENHANCE_YOUR_CALM) => Self::Refused,
             // The server has no memory for a handshake, or no place for another connection.
             Lost::Unanswered(why) if why.contains("received fatal alert: InternalError") => Self::Refused,
             lost => Self::Lost(lost.to_string()),
@@ -84,6 +86,12 @@ impl Tally {
         self.0.values().map(|counts| counts.lost).sum()
     }
 
+    /// Returns the kinds of clients of which none got a whole answer, those that ask for none left out.
+    pub(super) fn without_answers(&self) -> Vec<&'static str> {
+        let none = self.0.iter().filter(|(kind, counts)| **kind != Kind::Hostile && counts.whole == 0);
+        none.map(|(kind, _)| kind.name()).collect()
+    }
+
     pub(super) fn print(&self) {
         for (kind, counts) in &self.0 {
             let Counts { whole, refused, dropped, hostile, lost, messages } = counts;
@@ -108,6 +116,8 @@ mod tests {
     fn an_alert_before_the_handshake_is_a_refusal_and_a_reset_is_a_loss() {
         let alert = Lost::Unanswered("received fatal alert: InternalError".to_owned());
         assert_eq!(Outcome::of(alert), Outcome::Refused);
+        assert_eq!(Outcome::of(Lost::Refused(Code::REFUSED_STREAM)), Outcome::Refused);
+        assert!(matches!(Outcome::of(Lost::Refused(Code::INTERNAL_ERROR)), Outcome::Lost(_)));
         let mut tally = Tally::default();
         for lost in [Lost::Unanswered("Connection reset by peer".to_owned()), Lost::Cut("x".to_owned()), Lost::Silent] {
             tally.count(Kind::Kept, Outcome::of(lost));
@@ -116,5 +126,8 @@ mod tests {
         sum.add(&tally);
         sum.add(&tally);
         assert_eq!(sum.lost(), 6);
+        assert_eq!(sum.without_answers(), [Kind::Kept.name()]);
+        sum.count(Kind::Kept, Outcome::Whole);
+        assert!(sum.without_answers().is_empty());
     }
 }

@@ -123,6 +123,10 @@ fn load(
     }
     let others = servers.iter().filter(|one| !matches!(one.name, "landau" | "multishot" | "bare"));
     let best = others.filter_map(|one| cost(one.name)).fold(f64::INFINITY, f64::min);
+    if best.is_infinite() {
+        println!("FAIL no other server is installed to compare with");
+        return Ok(false);
+    }
     let rounds_of = |name: &str| servers.iter().position(|one| one.name == name).map(|at| &costs[at]);
     let first = servers.iter().find(|one| !matches!(one.name, "multishot" | "bare") && cost(one.name) == Some(best));
     if let Some((first, (ours, theirs))) = first.zip(rounds_of("landau").zip(first.and_then(|one| rounds_of(one.name))))
