@@ -39,6 +39,11 @@ const NATIVE: Option<u32> = if cfg!(target_arch = "x86_64") {
     None
 };
 
+/// Returns whether the calls of programs for this processor can be read.
+pub const fn reads_calls() -> bool {
+    NATIVE.is_some()
+}
+
 /// Why a thread stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {

@@ -28,6 +28,15 @@ pub fn ignore_file_size() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// Ignores the signals by which a terminal stops this process (SIGTSTP, SIGTTIN, SIGTTOU): whoever stops the tasks of
+/// another program would leave them stopped. Processes that this one starts ignore them too.
+pub fn ignore_terminal_stops() {
+    for number in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
+        // SAFETY: SIG_IGN is a valid disposition.
+        unsafe { libc::signal(number, libc::SIG_IGN) };
+    }
+}
+
 /// Returns the name of the signal that was caught, if one was.
 pub fn interrupted() -> Option<&'static str> {
     match CAUGHT.load(Ordering::Relaxed) {

@@ -68,14 +68,16 @@ pub struct Account {
 pub struct Stopped {
     /// Calls at whose beginning and end a task was stopped.
     pub calls: u64,
-    /// For how many microseconds each was, estimated from the times of the stops.
+    /// For at least how many microseconds each was, estimated from the times of the stops: without the time that a
+    /// stopped task waits for the tracer and for a processor.
     pub each_us: f64,
 }
 
 impl Stopped {
     /// Returns it as a sentence.
     pub(super) fn sentence(&self) -> String {
-        format!("{} system calls were stopped; each stopped the server for about {:.0} µs", self.calls, self.each_us)
+        let Self { calls, each_us } = self;
+        format!("{calls} system calls were stopped; each stopped the server for at least {each_us:.0} µs")
     }
 }
 

@@ -93,6 +93,9 @@ pub enum Error {
         /// The programs with their process identifiers.
         owners: String,
     },
+    /// Only init holds the listening socket, until the first connection starts the service.
+    #[error("process 1 holds the socket for a service that is not running: name the service with --unit or give a PID")]
+    HeldByInit,
     /// System calls cannot be traced as asked.
     #[error("cannot trace system calls: {0}; without --evidence, /proc is read alone")]
     Refused(String),
@@ -432,6 +435,10 @@ fn unseen_by_trace(seen: &Seen, account: &Account, add: &mut impl FnMut(&str, &s
         let why = format!("{lost} tasks or kinds of calls found no place in the tables; use a shorter window");
         add("some tasks", &why);
     }
+    if let Some(unread) = trace.map(|trace| trace.unread).filter(|unread| *unread > 0) {
+        let why = format!("{unread} stops at calls of 32-bit programs, or that this kernel does not describe");
+        add("some system calls", &why);
+    }
     let has_rings = seen.samples.iter().flat_map(|sample| &sample.processes).any(|process| process.rings > 0);
     if has_rings {
         let why = if account.stopped.is_some() {
@@ -511,6 +518,9 @@ impl Server {
     }
 }
 
+/// Programs that hold the sockets of services, as process 1.
+const INITS: [&str; 2] = ["systemd", "init"];
+
 /// Finds the processes that hold the listening sockets of a server.
 fn find(root: &Root, target: Target) -> Result<Server, Error> {
     let table = table(root);
@@ -536,11 +546,15 @@ fn find(root: &Root, target: Target) -> Result<Server, Error> {
     if owners.len() > 1 {
         owners.remove(&1);
     }
+    let program = |pid: &u32| table.get(pid).map_or(String::new(), |entry| entry.program.clone());
+    // All processes of the host descend from it. In a container, process 1 may be the server itself.
+    if owners == BTreeSet::from([1]) && INITS.contains(&program(&1).as_str()) {
+        return Err(Error::HeldByInit);
+    }
     let is_first = |pid: &&u32| !ancestors(**pid, &table).iter().any(|above| owners.contains(above));
     let firsts: Vec<u32> = owners.iter().filter(is_first).copied().collect();
     let port = listeners.first().map_or(0, |listener| listener.port);
     let Some(&pid) = firsts.first() else { return Err(Error::Unreadable(format!("the owner of port {port}"))) };
-    let program = |pid: &u32| table.get(pid).map_or(String::new(), |entry| entry.program.clone());
     if firsts.iter().any(|other| program(other) != program(&pid)) {
         let owners = firsts.iter().map(|pid| format!("{} ({pid})", program(pid))).collect::<Vec<_>>().join(", ");
         return Err(Error::SeveralOwners { port, owners });
@@ -574,4 +588,45 @@ fn ancestors(pid: u32, table: &BTreeMap<u32, sample::Entry>) -> Vec<u32> {
         at = parent;
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plants a host with the processes 1 and 40, of which those that are named hold the listening socket of port 8080.
+    fn planted(init: &str, owners: &[u32]) -> (tempfile::TempDir, Root) {
+        let room = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = room.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let listening = "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:0 0 0 0 77 1 0 100 0 0 10 0";
+        write("proc/self/net/tcp", &format!("  sl  local_address\n{listening}\n"));
+        for (pid, parent, program) in [(1, 0, init), (40, 1, "server")] {
+            write(&format!("proc/{pid}/stat"), &format!("{pid} ({program}) S {parent} 1 1 0 {}", "0 ".repeat(40)));
+            let folder = room.path().join(format!("proc/{pid}/fd"));
+            std::fs::create_dir_all(&folder).unwrap();
+            if owners.contains(&pid) {
+                std::os::unix::fs::symlink("socket:[77]", folder.join("3")).unwrap();
+            }
+        }
+        let root = Root::planted(room.path());
+        (room, root)
+    }
+
+    #[test]
+    fn a_socket_that_only_init_holds_is_no_server() {
+        let found = |init: &str, owners: &[u32]| {
+            let (_room, root) = planted(init, owners);
+            find(&root, Target::Port(8080)).map(|server| server.pid)
+        };
+        assert_eq!(found("systemd", &[1]), Err(Error::HeldByInit));
+        assert_eq!(found("init", &[1]), Err(Error::HeldByInit));
+        assert_eq!(found("systemd", &[1, 40]), Ok(40));
+        // A container's only program.
+        assert_eq!(found("server", &[1]), Ok(1));
+        assert!(matches!(found("systemd", &[]), Err(Error::Unreadable(_))));
+    }
 }

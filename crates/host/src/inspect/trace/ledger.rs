@@ -163,6 +163,14 @@ impl Ledger {
         }
     }
 
+    /// Notes that a task is there again that may have ended: another thread of its process took over its number.
+    pub(super) fn goes_on(&mut self, tid: u32) {
+        if let Some((task, _)) = self.tasks.get_mut(&tid) {
+            task.flags &= !IS_ENDED;
+            task.ended_ns = 0;
+        }
+    }
+
     /// Notes that a task ended.
     pub(super) fn ended(&mut self, tid: u32, now_ns: u64) {
         if let Some((task, _)) = self.tasks.get_mut(&tid).filter(|(task, _)| !task.is(IS_ENDED)) {
@@ -327,6 +335,20 @@ mod tests {
         visited(&mut closed, &[(10, 3)]);
         let task = closed.finish().tasks[&10];
         assert_eq!((task.connections, task.overlaps, task.returns), (3, 0, 0));
+    }
+
+    /// The first thread ended before another one of its process executed a program: that is no fork.
+    #[test]
+    fn a_first_thread_whose_number_is_taken_over_is_there_again() {
+        let mut taken = ledger();
+        taken.ended(10, 5);
+        taken.goes_on(10);
+        taken.goes_on(99);
+        assert!(taken.knows(10) && !taken.knows(99));
+        taken.executed(10, true);
+        let trace = taken.finish();
+        assert_eq!((trace.tasks[&10].flags, trace.tasks[&10].ended_ns), (IS_EXECUTED, 0));
+        assert_eq!((trace.forks, trace.executions), (0, 1));
     }
 
     #[test]

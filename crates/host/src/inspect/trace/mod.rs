@@ -96,6 +96,8 @@ pub(super) struct Trace {
     pub(super) counted_ns: u64,
     /// Whether operations of `io_uring` could be counted.
     pub(super) sees_rings: bool,
+    /// Stops at calls that could not be read.
+    pub(super) unread: u64,
     /// What it cost the server, if calls were stopped to be counted.
     pub(super) cost: Option<Cost>,
 }
@@ -105,7 +107,7 @@ pub(super) struct Trace {
 pub(super) struct Cost {
     /// Calls that were stopped.
     pub(super) calls: u64,
-    /// For about how many microseconds each was.
+    /// For at least how many microseconds each was.
     pub(super) each_us: f64,
 }
 

@@ -5,15 +5,19 @@
 //!
 //! Only the thread that seized a task may make requests for it, and it waits for their stops: so it has the ledger, and
 //! takes orders. When it ends, the kernel lets all tasks go on, without a stop; so it does if this process is killed.
+//! While this process is stopped, so are the tasks, at their next stop: it ignores the signals of a terminal that would
+//! stop it, and leaves the processes alone from which it was started.
 
 use super::descriptors::Descriptors;
 use super::ledger::{Effect, Ledger, meaning};
 use super::{Cost, Trace};
+use crate::inspect::ancestors;
 use crate::inspect::calls::{Action, actions};
-use crate::inspect::sample::{Listener, Process};
+use crate::inspect::sample::{Listener, Process, table};
 use crate::root::{Root, field};
 use landau_sys::clock::monotonic_ns;
 use landau_sys::ptrace::{self, Call, Stop, Waiter};
+use landau_sys::signal::ignore_terminal_stops;
 use landau_sys::syscalls::number_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,6 +61,8 @@ pub(in crate::inspect) struct Stops {
     replies: Receiver<Reply>,
     waiter: Waiter,
     thread: Option<JoinHandle<()>>,
+    /// The processes from which this one was started.
+    above: Vec<u32>,
     is_counting: Arc<AtomicBool>,
     counting_since: Option<Instant>,
     counted_ns: u64,
@@ -74,6 +80,11 @@ impl Stops {
         listeners: &BTreeSet<Listener>,
         processes: &[Process],
     ) -> Result<Self, String> {
+        if !ptrace::reads_calls() {
+            return Err("system calls of this kind of processor cannot be read by ptrace".to_owned());
+        }
+        ignore_terminal_stops();
+        let above = ancestors(std::process::id(), &table(root));
         let (orders, to_do) = channel();
         let (replying, replies) = channel();
         let (naming, named) = channel();
@@ -88,12 +99,14 @@ impl Stops {
         let thread = thread.map_err(|error| format!("no thread could be created: {error}"))?;
         let waiter = named.recv().map_err(|_| DIED.to_owned())?;
         let thread = Some(thread);
-        let mut made = Self { orders, replies, waiter, thread, is_counting, counting_since: None, counted_ns: 0 };
+        let (counting_since, counted_ns) = (None, 0);
+        let mut made = Self { orders, replies, waiter, thread, above, is_counting, counting_since, counted_ns };
         made.follow(processes)?;
         Ok(made)
     }
 
-    /// Follows the tasks of these processes that are not followed yet. Returns whether there was a new one.
+    /// Follows the tasks of these processes that are not followed yet, but not those of this process's ancestors that
+    /// have no listening socket: the shell, or the session of sshd. Returns whether there was a new task.
     ///
     /// # Errors
     ///
@@ -103,7 +116,8 @@ impl Stops {
             let (pid, parent) = (process.pid, process.parent);
             process.threads.iter().map(move |thread| (thread.tid, pid, parent)).collect::<Vec<Member>>()
         };
-        match self.order(Order::Follow(processes.iter().flat_map(of).collect()))? {
+        let members = processes.iter().filter(|process| !is_spared(process, &self.above)).flat_map(of).collect();
+        match self.order(Order::Follow(members))? {
             Reply::Followed(result) => result,
             _ => Err(DIED.to_owned()),
         }
@@ -164,6 +178,11 @@ impl Drop for Stops {
     }
 }
 
+/// Returns whether the tasks of a process are not seized: it is one of these ancestors, and has no listening socket.
+fn is_spared(process: &Process, above: &[u32]) -> bool {
+    process.listeners.is_empty() && above.contains(&process.pid)
+}
+
 /// Why an order is not answered.
 const DIED: &str = "the thread that traces ended early";
 
@@ -193,6 +212,8 @@ struct Tracer {
     /// Calls that were stopped, and for how long stops were worked at.
     calls: u64,
     worked_ns: u64,
+    /// Stops at calls that could not be read.
+    unread: u64,
     /// How long calls that send or close took from one stop to the next.
     times_ns: Vec<u64>,
 }
@@ -209,6 +230,7 @@ impl Tracer {
             is_counting,
             calls: 0,
             worked_ns: 0,
+            unread: 0,
             times_ns: Vec::new(),
         }
     }
@@ -291,6 +313,10 @@ impl Tracer {
     fn stopped(&mut self, tid: u32, stop: Stop) {
         let began_ns = monotonic_ns();
         self.tracees.entry(tid).or_default();
+        if stop == Stop::Executed {
+            // The first thread, whose number it has now, may have ended.
+            self.ledger.goes_on(tid);
+        }
         if stop != Stop::Ended && !self.ledger.knows(tid) {
             self.born(tid, None);
         }
@@ -375,8 +401,14 @@ impl Tracer {
                     self.times_ns.push(began_ns.saturating_sub(went_on_ns));
                 }
             }
-            // It is killed just now, or makes a call of 32 bits.
-            _ => self.go_on(tid, 0),
+            Ok(Call::Entry { .. }) => self.go_on(tid, 0),
+            // It is killed just now.
+            Err(error) if error.is_no_process() => self.go_on(tid, 0),
+            // It makes a call of 32 bits, or the kernel does not say which.
+            Ok(Call::Foreign) | Err(_) => {
+                self.unread += u64::from(self.counts());
+                self.go_on(tid, 0);
+            }
         }
     }
 
@@ -406,12 +438,14 @@ impl Tracer {
 
     fn finish(&mut self) -> Trace {
         let ledger = std::mem::take(&mut self.ledger);
-        Trace { cost: Some(cost(self.calls, self.worked_ns, &mut self.times_ns)), ..ledger.finish() }
+        let cost = cost(self.calls, self.worked_ns, &mut self.times_ns);
+        Trace { cost: Some(cost), unread: self.unread, ..ledger.finish() }
     }
 }
 
-/// Estimates for how long a call stopped its task: the work at both stops, and twice the switch to this thread and
-/// back. The shortest calls that send or close take little more than that switch from one stop to the next.
+/// Estimates for how long a call stopped its task at least: the work at both stops, and twice the switch to this thread
+/// and back. The shortest calls that send or close take little more than that switch from one stop to the next. How
+/// long a stopped task waits for this thread, or for a processor, is not known: longer times may be those of the calls.
 fn cost(calls: u64, worked_ns: u64, times_ns: &mut [u64]) -> Cost {
     times_ns.sort_unstable();
     let switch_ns = times_ns.get(times_ns.len() / 10).copied().unwrap_or(0);
@@ -457,6 +491,15 @@ mod tests {
         let found = cost(20, 80_000, &mut times_ns);
         assert_eq!((found.calls, found.each_us), (20, 10.0));
         assert_eq!((cost(0, 0, &mut []).calls, cost(0, 0, &mut []).each_us), (0, 0.0));
+    }
+
+    #[test]
+    fn ancestors_without_a_listening_socket_are_spared() {
+        let of = |pid: u32, listeners: &[u64]| {
+            let listeners = listeners.iter().copied().collect();
+            is_spared(&Process { pid, listeners, ..Process::default() }, &[7, 1])
+        };
+        assert_eq!((of(7, &[]), of(7, &[77]), of(8, &[])), (true, false, false));
     }
 
     /// A host with process 7, another one with the threads 9 and 10, and this one.
