@@ -104,7 +104,9 @@ fn memory(call: &str) -> (String, String) {
             return found;
         }
     }
-    promises().unwrap_or_else(|| ("the kernel is out of memory for this object".to_owned(), String::new()))
+    // A child begins with all data that its parent has.
+    let more_bytes = if is_process(call) { own_bytes(DATA) } else { 0 };
+    promises(more_bytes).unwrap_or_else(|| ("the kernel is out of memory for this object".to_owned(), String::new()))
 }
 
 /// Room for what a refused call and this explanation need besides, such as a further page of the heap.
@@ -118,15 +120,50 @@ fn address_space(object_bytes: u64) -> Option<(String, String)> {
     Some((format!("the process's {what} the largest size: {name} is {limit} bytes"), raise))
 }
 
-/// Returns that the kernel promises no more memory, where it promises no more than it has.
-fn promises() -> Option<(String, String)> {
-    (setting("vm.overcommit_memory")? == "2").then(|| {
+/// By how much the count of promised memory may be wrong: each processor adds its part later.
+const PROMISE_TOLERANCE_BYTES: u64 = 4 << 20;
+
+/// Returns that the kernel promises no more memory, where it promises no more than it has, if it has promised so much
+/// that an object of so many bytes does not fit.
+fn promises(object_bytes: u64) -> Option<(String, String)> {
+    if setting("vm.overcommit_memory")? != "2" {
+        return None;
+    }
+    // The kernel keeps some from whoever is not root, and some from a process that is large itself.
+    let reserve =
+        |name: &str| setting(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0).saturating_mul(1024);
+    let kept = reserve("vm.admin_reserve_kbytes")
+        .saturating_add(reserve("vm.user_reserve_kbytes").min(own_bytes(SPACE) / 32))
+        .saturating_add(PROMISE_TOLERANCE_BYTES);
+    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let is_reached = promised_all(&meminfo, object_bytes.saturating_add(kept))?;
+    is_reached.then(|| {
         (
             "the kernel promises no more memory: vm.overcommit_memory is 2, and CommitLimit of /proc/meminfo is reached"
                 .to_owned(),
             "sysctl -w vm.overcommit_memory=0".to_owned(),
         )
     })
+}
+
+/// Returns whether the kernel has promised so much that so many bytes more do not fit, by the text of `/proc/meminfo`.
+fn promised_all(meminfo: &str, more_bytes: u64) -> Option<bool> {
+    let of = |name: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024))
+    };
+    Some(of("Committed_AS")?.saturating_add(more_bytes) > of("CommitLimit")?)
+}
+
+/// The number of `/proc/self/statm` that is of the address space, and that of data and stack.
+const SPACE: usize = 0;
+const DATA: usize = 5;
+
+/// Returns a number of `/proc/self/statm` in bytes; 0 if it is not known.
+fn own_bytes(index: usize) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split_ascii_whitespace().nth(index).and_then(|word| word.parse::<u64>().ok());
+    pages.unwrap_or(0).saturating_mul(landau_sys::memory::page_bytes() as u64)
 }
 
 /// Returns whether this process has as many mappings as it may, within the few that a failed call removed again.
@@ -157,19 +194,30 @@ fn processes() -> (String, String) {
             (format!("no further process can be created: {why}"), raise_processes(&why))
         }
         _ if mappings_are_exhausted() => sysctl("vm.max_map_count", MAPPINGS),
-        _ => address_space(stack_bytes()).or_else(promises).unwrap_or_else(|| {
-            (
-                "the kernel does not say which limit: not the number of processes, so memory or a control group"
-                    .to_owned(),
-                String::new(),
-            )
-        }),
+        _ => address_space(stack_bytes())
+            .or_else(|| promises(stack_bytes()))
+            // More than any limit: that which is set.
+            .unwrap_or_else(|| (unknown(met_memory_limit(u64::MAX)), String::new())),
     }
 }
 
-/// Returns the stack that the C library gives a thread, in bytes; 0 if it has no limit.
+/// Says that the kernel does not tell which limit stops processes and threads. A limit on the bytes of the process, if
+/// one is set, is a possible cause: a parameter may ask for larger stacks than [`stack_bytes`].
+fn unknown(limit: Option<(&str, u64)>) -> String {
+    let bytes = match limit {
+        Some(("RLIMIT_DATA", bytes)) => format!("the data (ulimit -d: RLIMIT_DATA is {bytes} bytes), "),
+        Some((name, bytes)) => format!("the address space (ulimit -v: {name} is {bytes} bytes), "),
+        None => String::new(),
+    };
+    format!("the kernel does not say which limit: not the number of processes, so {bytes}memory or a control group")
+}
+
+/// The stack that glibc gives a thread where `RLIMIT_STACK` is unlimited.
+const STACK_UNLIMITED: u64 = 2 << 20;
+
+/// Returns the stack that the C library gives a thread that asks for none, in bytes.
 fn stack_bytes() -> u64 {
-    get(Resource::Stack).map_or(0, |(soft, _)| if soft == UNLIMITED { 0 } else { soft })
+    get(Resource::Stack).map_or(STACK_UNLIMITED, |(soft, _)| if soft == UNLIMITED { STACK_UNLIMITED } else { soft })
 }
 
 /// Returns what raises a limit on processes, by the words in which the system describes it: "NAME is VALUE".
@@ -214,6 +262,24 @@ mod tests {
         for (why, raise) in cases {
             assert_eq!(raise_processes(why), raise);
         }
+    }
+
+    #[test]
+    fn a_limit_on_bytes_is_a_possible_cause_where_it_is_set() {
+        assert!(unknown(None).ends_with("not the number of processes, so memory or a control group"));
+        let text = unknown(Some(("RLIMIT_AS", 7)));
+        assert!(text.contains("so the address space (ulimit -v: RLIMIT_AS is 7 bytes), memory or"), "{text}");
+        assert!(unknown(Some(("RLIMIT_DATA", 7))).contains("so the data (ulimit -d: RLIMIT_DATA is 7 bytes), memory"));
+    }
+
+    #[test]
+    fn all_memory_is_promised_only_where_the_next_object_does_not_fit() {
+        let of = |promised: u64, more| {
+            promised_all(&format!("MemFree: 1 kB\nCommitLimit:  1000 kB\nCommitted_AS:  {promised} kB\n"), more)
+        };
+        assert_eq!((of(500, 0), of(500, 500 << 10)), (Some(false), Some(false)));
+        assert_eq!((of(500, 501 << 10), of(1_001, 0)), (Some(true), Some(true)));
+        assert_eq!(promised_all("CommitLimit: 1000 kB\n", 0), None);
     }
 
     #[test]

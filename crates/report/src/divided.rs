@@ -8,11 +8,14 @@ pub(crate) const NAMED: usize = 3;
 
 /// Says where the growth branches and where its largest parts are: "The growth passes through `do_sys_poll`: 43% (42%
 /// to 44%) is in `pipe_poll` and 37.6% (37% to 38%) in `poll_freewait`, each with its callees, and 6.1% (5.7% to 6.5%)
-/// in `do_sys_poll` itself." (without the backticks)
-pub(crate) fn divided(branching: &Branching) -> String {
+/// in `do_sys_poll` itself." (without the backticks) Says nothing if no part is certain.
+pub(crate) fn divided(branching: &Branching) -> Option<String> {
     let function = &branching.function;
     let certain = branching.parts.iter().filter(|part| is_certain(part));
     let (itself, called): (Vec<&Part>, Vec<&Part>) = certain.partition(|part| part.name == *function);
+    if itself.is_empty() && called.is_empty() {
+        return None;
+    }
     let named = &called[..called.len().min(NAMED)];
     let one = |(index, part): (usize, &&Part)| {
         format!("{}{} in {}", share(part), if index == 0 { " is" } else { "" }, part.name)
@@ -30,7 +33,7 @@ pub(crate) fn divided(branching: &Branching) -> String {
     if 1.0 - told >= 0.01 {
         text.extend(["; the others have ", &percent(1.0 - told)]);
     }
-    text + "."
+    Some(text + ".")
 }
 
 /// Names the parts among the first and behind them whose order is not known, in a sentence each.
@@ -47,10 +50,14 @@ pub(crate) fn undecided(parts: &[(&str, Option<[u32; 2]>)]) -> Vec<String> {
         }
         if to > from {
             let names: Vec<String> = parts[from..=to].iter().map(|(name, _)| (*name).to_owned()).collect();
-            found.push(format!(
-                "The order of {} is not known: the interval of their difference contains 0.",
-                listed(&names)
-            ));
+            // One that cannot have each of these places is certainly before or behind another.
+            let is_open = |places: [u32; 2]| places[0] as usize <= from + 1 && places[1] as usize > to;
+            let said = if parts[from..=to].iter().all(|(_, places)| places.is_some_and(is_open)) {
+                "is not known: the interval of their difference contains 0"
+            } else {
+                "is not wholly known: the interval of the difference of some of them contains 0"
+            };
+            found.push(format!("The order of {} {said}.", listed(&names)));
         }
         from = to + 1;
     }
@@ -104,7 +111,7 @@ mod tests {
         ];
         let branching = Branching { function: "poll".to_owned(), parts };
         assert_eq!(
-            divided(&branching),
+            divided(&branching).unwrap(),
             "The growth passes through poll: 50% (40% to 60%) is in visit, 25% (20% to 30%) in free and 12.5% (10% to \
              15%) in lock, each with its callees, and 12% (10% to 14%) in poll itself."
         );
@@ -122,9 +129,18 @@ mod tests {
         let parts = vec![part("visit", 0.846, None, None), part("wait", 0.154, None, None)];
         let branching = Branching { function: "wait".to_owned(), parts };
         assert_eq!(
-            divided(&branching),
+            divided(&branching).unwrap(),
             "The growth passes through wait: 84.6% is in visit with its callees, and 15.4% in wait itself."
         );
+        assert!(undecided_parts(&branching).is_empty());
+    }
+
+    #[test]
+    fn nothing_is_said_where_no_part_is_certain() {
+        let parts =
+            vec![part("visit", 0.6, Some([-0.1, 1.3]), Some([1, 2])), part("wait", 0.4, Some([0.0, 0.8]), None)];
+        let branching = Branching { function: "wait".to_owned(), parts };
+        assert_eq!(divided(&branching), None);
         assert!(undecided_parts(&branching).is_empty());
     }
 
@@ -137,8 +153,10 @@ mod tests {
         };
         assert!(of(&[[1, 1], [2, 2], [3, 3], [4, 5], [4, 5]]).is_empty(), "only what concerns the first three is said");
         assert_eq!(of(&[[1, 2], [1, 2], [3, 4], [3, 4]]).len(), 2);
-        assert!(of(&[[1, 1], [2, 4], [2, 4], [2, 4], [5, 5]])[0].starts_with("The order of b, c and d is"));
+        assert!(of(&[[1, 1], [2, 4], [2, 4], [2, 4], [5, 5]])[0].starts_with("The order of b, c and d is not known"));
         // One that cannot be among the first three is not named.
-        assert!(of(&[[1, 1], [2, 3], [2, 4], [3, 5], [4, 5]])[0].starts_with("The order of b, c and d is"));
+        let found = of(&[[1, 1], [2, 3], [2, 4], [3, 5], [4, 5]]);
+        // Two exceed d for certain.
+        assert!(found[0].starts_with("The order of b, c and d is not wholly known"), "{found:?}");
     }
 }

@@ -99,7 +99,7 @@ pub fn lead(explanation: &Explanation) -> Vec<String> {
     if explanation.growth() <= 0 {
         return Vec::new();
     }
-    let mut told: Vec<String> = explanation.branching.iter().map(divided::divided).collect();
+    let mut told: Vec<String> = explanation.branching.iter().filter_map(divided::divided).collect();
     let named = explanation.functions.iter().take(NAMED).filter(|function| function.share >= SHOWN);
     let named: Vec<String> = named.map(|one| format!("{} {}", one.name, percent(one.share))).collect();
     if !named.is_empty() {

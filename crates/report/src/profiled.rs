@@ -73,7 +73,7 @@ fn own(profile: &Profile) -> impl Iterator<Item = &ProfiledFunction> {
 pub fn lead(profile: &Profile) -> Vec<String> {
     let mut told = Vec::new();
     if let Some(branching) = profile.branching.as_ref().filter(|_| profile.is_judged()) {
-        told.push(divided::divided(branching));
+        told.extend(divided::divided(branching));
         told.extend(divided::undecided_parts(branching));
     }
     let named: Vec<String> = growing(profile).take(NAMED).map(|one| format!("{} {}", one.name, shares(one))).collect();

@@ -116,13 +116,13 @@ fn raised(want: &Want, present: Option<Pair>) -> Option<Pair> {
 
 fn limits_of_sessions(root: &Root, limits: &[&Want], own: &str) -> String {
     let mut text = String::new();
-    for want in limits {
-        let Some(Pair { soft, hard }) = raised(want, limit::of_sessions(root, &want.name, own)) else { continue };
+    // `*` is everybody but root.
+    for (want, who) in limits.iter().flat_map(|want| ["*", "root"].map(|who| (want, who))) {
+        let Some(Pair { soft, hard }) = raised(want, limit::of_sessions(root, &want.name, who, own)) else { continue };
         let [soft, hard] = [soft, hard].map(|value| limit::written(value, "unlimited"));
         let kinds = if soft == hard { vec![("-", &soft)] } else { vec![("soft", &soft), ("hard", &hard)] };
-        // `*` is everybody but root.
-        for (who, (kind, value)) in ["*", "root"].iter().flat_map(|who| kinds.iter().map(move |kind| (who, kind))) {
-            text.extend([who, " ", kind, " ", &want.name, " ", value, "\n"]);
+        for (kind, value) in kinds {
+            text.extend([who, " ", kind, " ", want.name.as_str(), " ", value.as_str(), "\n"]);
         }
     }
     text
@@ -228,9 +228,6 @@ mod tests {
     #[test]
     fn no_limit_that_is_higher_already_is_lowered() {
         let (room, root) = host();
-        fs::create_dir_all(room.path().join("proc/self")).unwrap();
-        let limits = "Max open files            1024                 524288               files\n";
-        fs::write(room.path().join("proc/self/limits"), limits).unwrap();
         plant(room.path(), "fs.nr_open", "1000000");
         let kept = |value: &str| {
             let text = format!("[limits]\nnofile = {value}");
@@ -245,6 +242,18 @@ mod tests {
         assert!(services.effect.contains("fs.nr_open, which is 1000000"), "{}", services.effect);
         // Exactly so high is what it says.
         assert!(kept("2048")[1].text.ends_with("\nDefaultLimitNOFILE=2048\n"));
+    }
+
+    /// What root has is no reason to give it to everybody.
+    #[test]
+    fn the_limit_of_root_is_not_given_to_everybody() {
+        let (room, root) = host();
+        fs::create_dir_all(room.path().join("etc/security")).unwrap();
+        let lines = "* soft nproc 4096\nroot soft nproc unlimited\n";
+        fs::write(room.path().join("etc/security/limits.conf"), lines).unwrap();
+        let profile = Profile::parse("own", "own.toml", "[limits]\nnproc = { at_least = 8192 }").unwrap();
+        let kept = keep(&root, &profile).unwrap();
+        assert!(kept[0].text.ends_with("\n* - nproc 8192\nroot - nproc unlimited\n"), "{}", kept[0].text);
     }
 
     #[test]
