@@ -104,6 +104,11 @@ pub(crate) fn cell(phase: &PhaseStudy<'_>) -> Markup {
 /// Size of a picture beside a finding, and of its room to the right for labels.
 const PICTURE: (f64, f64, f64) = (300.0, 108.0, 78.0);
 
+/// Width of a character of a label and height of its digits, in the units of a picture.
+const LABEL: (f64, f64) = (6.5, 9.0);
+/// Between a curve and its label.
+const LABEL_GAP: f64 = 5.0;
+
 /// The scale of a picture; none without two different n.
 fn scale<'a>(points: impl Iterator<Item = &'a (f64, f64)> + Clone) -> Option<Scale> {
     let (x, y) = (ends(points.clone().map(|point| point.0)), ends(points.map(|point| point.1)));
@@ -131,9 +136,8 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
     let label = |end: Option<ends::CostAt>, point: (f64, f64)| {
         judged.unit.bare(end.map_or(point.1.exp().round(), |end| end.cost.value))
     };
-    let (start, end) = (scale.at(*first), scale.at(*last));
-    // The label of the start is above a curve that rises from the axis.
-    let lift = if start.1 > 70.0 { -7.0 } else { 15.0 };
+    let start = label(ends::small(judged), *first);
+    let end = scale.at(*last);
     html! {
         svg.picture viewBox="0 0 300 108" aria-hidden="true" focusable="false" {
             (frame(&scale, axis))
@@ -146,12 +150,22 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
                 circle cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r="2.2" {}
             }
             polyline class=(text::class_word(phase.verdict.class())) points=(scale.line(&points)) {}
-            text x="6" y=(format!("{:.0}", start.1 + lift)) { (label(ends::small(judged), *first)) }
+            text x=(scale.room[0]) y=(format!("{:.0}", clear_of(&scale, &points, &start))) { (start) }
             text x=(scale.width - scale.room[1] + 6.0) y=(format!("{:.0}", end.1 + 4.0)) {
                 (label(ends::large(judged), *last))
             }
         }
     }
+}
+
+/// The baseline of a label at the left end that the curve does not cross: above the curve, or below it where there is no
+/// room above.
+fn clear_of(scale: &Scale, points: &[(f64, f64)], label: &str) -> f64 {
+    let end = scale.room[0] + label.chars().count() as f64 * LABEL.0;
+    let beside = points.iter().map(|point| scale.at(*point)).filter(|(x, _)| *x <= end);
+    let (top, bottom) = ends(beside.map(|(_, y)| y));
+    let above = top - LABEL_GAP;
+    if above >= LABEL.1 { above } else { bottom + LABEL_GAP + LABEL.1 }
 }
 
 /// A curve of one of several records.
@@ -200,4 +214,30 @@ fn outliers(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
     calls.sort_by_key(|call| std::cmp::Reverse(call.cost_median));
     calls.truncate(OUTLIERS_MAX);
     calls.iter().map(|call| (f64::from(call.n.max(1)).ln(), (call.cost_median.max(1) as f64).ln())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards against a number that its own curve strikes through.
+    #[test]
+    fn the_label_of_the_start_is_clear_of_the_curve() {
+        let curves = [
+            vec![(0.0, 0.0), (0.5, 2.0), (1.0, 9.0)],
+            vec![(0.0, 9.0), (0.1, 5.0), (1.0, 0.0)],
+            vec![(0.0, 5.0), (1.0, 5.0)],
+            vec![(0.0, 0.0), (0.05, 9.0), (1.0, 9.0)],
+        ];
+        for points in curves {
+            let scale = scale(points.iter()).expect("two different n");
+            let baseline = clear_of(&scale, &points, "811 ns");
+            let label = baseline - LABEL.1..=baseline;
+            let beside = points.iter().map(|point| scale.at(*point)).filter(|(x, _)| *x < 6.0 + 6.0 * LABEL.0);
+            for (_, y) in beside {
+                assert!(!label.contains(&y), "{points:?}: {y} in {label:?}");
+            }
+            assert!(*label.start() >= 0.0 && *label.end() <= PICTURE.1, "{points:?}: {label:?}");
+        }
+    }
 }
