@@ -63,7 +63,9 @@ fn limit(study: &CaseStudy<'_>) -> Option<Finding> {
     );
     let theme = format!("{} {} {} {}", case.benchmark, limit.call, limit.error, limit.meaning);
     let brief = format!("{} (at {at})", case.label);
-    let phase = study.phases.first().map(|phase| phase.phase.name.clone());
+    // The curve of the call that fails, where it has one.
+    let of_call = study.phases.iter().find(|phase| phase.phase.name == limit.call);
+    let phase = of_call.or(study.phases.first()).map(|phase| phase.phase.name.clone());
     let of_case = Finding::of_case(Kind::Limit, study, weight::LIMIT, text, theme, brief);
     Some(Finding { consequence: raise, phase, ..of_case })
 }

@@ -5,7 +5,7 @@ mod counted;
 mod support;
 
 use landau_record::Record;
-use landau_record::schema::{Branching, Interval, Part, Profile, ProfiledFunction};
+use landau_record::schema::{Branching, Direction, Interval, Part, Profile, ProfiledFunction};
 use landau_report::findings::{self, Kind};
 use landau_report::page::{Options, Page, Source, difference, extract};
 use landau_report::quantity::{Unit, count, duration, factor};
@@ -482,6 +482,18 @@ fn every_number_of_a_finding_is_in_the_details() {
         }
     }
     assert!(told > 60, "only {told} numbers were looked for");
+}
+
+/// Guards against the picture of another curve beside a limit: `socket` of the benchmark `bind`.
+#[test]
+fn the_picture_of_a_limit_is_that_of_the_call_that_fails() {
+    let mut cases = support::sketches();
+    let limited = cases.last_mut().unwrap();
+    limited.phases.insert(0, ("open", Direction::Up, |_, _| 3000.0));
+    let (record, _) = support::record_of(&cases, 5, &Bend::default());
+    let found = findings::of(&Analysis::of(&record));
+    let limit = found.iter().find(|one| one.kind == Kind::Limit).unwrap();
+    assert_eq!(limit.phase.as_deref(), Some("mmap"));
 }
 
 /// Guards against a ratio that contradicts the costs beside it.
