@@ -141,7 +141,7 @@ impl Row {
             large,
             class: phase.verdict.class(),
             change: change_of(judged),
-            growth: judged.growth.filter(|growth| text::is_known(*growth)),
+            growth: text::known_growth(judged),
             law: text::symbol_of(judged).map(str::to_owned),
             at_ten_times: judged.at_ten_times,
             p99: phase.verdict.p99.clone(),
@@ -167,13 +167,16 @@ impl RowText {
             sign: text::glyph(&phase.verdict).to_owned(),
             costs: costs(judged.unit, ends),
             confidence: text::sentence(judged),
-            growth: judged.growth.map_or(String::new(), |growth| match judged.unit {
-                _ if !text::is_known(growth) => "not known".to_owned(),
-                Unit::Instructions if growth.low.to_bits() == growth.high.to_bits() => factor(growth.value),
+            growth: match (judged.growth, text::known_growth(judged)) {
+                (None, _) => String::new(),
+                (Some(_), None) => "not known".to_owned(),
+                (_, Some(growth)) if growth.low.to_bits() != growth.high.to_bits() => {
+                    format!("{} ({}–{})", factor(growth.value), digits(growth.low), digits(growth.high))
+                }
+                (_, Some(growth)) if judged.unit == Unit::Instructions => factor(growth.value),
                 // A single pass has no interval.
-                _ if growth.low.to_bits() == growth.high.to_bits() => format!("{} (–)", factor(growth.value)),
-                _ => format!("{} ({}–{})", factor(growth.value), digits(growth.low), digits(growth.high)),
-            }),
+                (_, Some(growth)) => format!("{} (–)", factor(growth.value)),
+            },
             limit: crashed(study, phase).or(limit).unwrap_or_default(),
             details: text::details(&phase.verdict, between_runs(study, phase)),
             events: events(phase),

@@ -66,7 +66,7 @@ fn cliff(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Fi
     let cliff = judged.cliffs.iter().max_by(|a, b| a.factor_over_start.total_cmp(&b.factor_over_start))?;
     let brief = format!("{} at {}", factor(cliff.factor_over_start), count(cliff.n.value));
     let mut text = cliff_text(study, name, cliff, judged);
-    if let (Outcome::Grows { .. }, Some(growth)) = (&judged.outcome, judged.growth.filter(|one| text::is_known(*one))) {
+    if let (Outcome::Grows { .. }, Some(growth)) = (&judged.outcome, text::known_growth(judged)) {
         let law = text::symbol_of(judged).map_or(String::new(), |symbol| format!(" by {symbol}"));
         let end = judged.range.map_or(String::new(), |(_, last)| format!(", up to n = {}", count(last)));
         text.extend([" Before the cliff the cost grows ", &factor(growth.value), &law, &end, "."]);
@@ -179,7 +179,8 @@ fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<F
     };
     let rank = weight::weight(weight::change(&phase.verdict), weight::of_phase(study, phase));
     let consequence = if kind == Kind::Growth { text::consequence(study, phase) } else { String::new() };
-    let brief = if text::is_known(growth) { factor(growth.value) } else { "by an unknown factor".to_owned() };
+    let known = text::known_growth(judged);
+    let brief = known.map_or("by an unknown factor".to_owned(), |growth| factor(growth.value));
     Some(Finding { consequence, ..finding(kind, (study, phase), rank, text, &brief) })
 }
 

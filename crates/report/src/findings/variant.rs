@@ -31,10 +31,10 @@ fn words(kind: Kind, phase: &PhaseStudy<'_>) -> Option<String> {
             Some(highest) => format!("they cost {} at most", judged.unit.cost(highest as f64)),
         }),
         Kind::Cliff | Kind::Growth | Kind::Fall | Kind::Variation if judged.cliffs.is_empty() => {
-            match (&judged.outcome, judged.growth) {
+            match (&judged.outcome, text::known_growth(judged)) {
                 (Outcome::Flat { .. }, _) => Some("it is flat".to_owned()),
                 (Outcome::Small, _) => Some(format!("it {}", text::small())),
-                (Outcome::Grows { .. }, Some(growth)) if kind == Kind::Cliff && text::is_known(growth) => {
+                (Outcome::Grows { .. }, Some(growth)) if kind == Kind::Cliff => {
                     Some(format!("it grows {}, without a cliff", factor(growth.value)))
                 }
                 _ => None,

@@ -130,7 +130,7 @@ impl Cell<'_> {
     /// The outcome in a few words: "cliff ×3,187", "×75.4 O(n)", "flat".
     fn words(&self, growth: f64) -> String {
         let judged = &self.phase.verdict.all;
-        if judged.cliffs.is_empty() && judged.growth.is_none_or(|growth| !text::is_known(growth)) {
+        if judged.cliffs.is_empty() && text::known_growth(judged).is_none() {
             return text::outcome_word(judged).to_owned();
         }
         let by = factor(growth.exp());

@@ -22,7 +22,7 @@ pub use outliers::{caption, recurring};
 pub use timeline::{rate, timeline};
 pub use verdict::sentence;
 pub(crate) use verdict::{
-    cliff_before, growth_text, growth_words, is_known, law_text, more_passes_text, reason_text, small, unresolved,
+    cliff_before, growth_text, growth_words, known_growth, law_text, more_passes_text, reason_text, small, unresolved,
 };
 
 pub use class::class_name;

@@ -87,6 +87,11 @@ pub(crate) fn is_known(growth: Estimate) -> bool {
     !growth.holds(1.0) || growth.high <= SPAN_MAX * growth.low
 }
 
+/// The growth of a judgement, if its interval says anything.
+pub(crate) fn known_growth(judged: &Judgement) -> Option<Estimate> {
+    judged.growth.filter(|growth| is_known(*growth))
+}
+
 /// The growth as the complement of a verb: "grows ×28.9 (90% CI 23.2–36.1)", "grows by a factor that is not known".
 pub(crate) fn growth_words(growth: Estimate, is_exact: bool) -> String {
     if is_known(growth) { growth_text(growth, is_exact) } else { "by a factor that is not known".to_owned() }
