@@ -21,6 +21,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::fs::File;
+use std::io::Seek;
 use std::os::fd::AsFd;
 
 /// State of a pass.
@@ -175,14 +176,23 @@ fn max_map_count() -> Option<u64> {
     setting("vm.max_map_count")?.parse().ok()
 }
 
+/// Times that a file is read until all of it is in the page cache. A kernel that reclaims pages before memory is short
+/// (DAMON) takes some away meanwhile.
+const READS_MAX: usize = 5;
+
 /// Reads the file if it is not in the page cache as a whole, and checks that it is.
 fn ensure_cached(file: &File, pages: u64) -> Result<(), Stop> {
-    if resident_pages(file, pages)? == pages {
-        return Ok(());
+    let mut resident = resident_pages(file, pages)?;
+    for _ in 0..READS_MAX {
+        if resident == pages {
+            return Ok(());
+        }
+        let mut file = file;
+        file.rewind().map_err(|error| Stop::io("lseek", &error))?;
+        let mut reader = std::io::BufReader::with_capacity(1 << 20, file);
+        std::io::copy(&mut reader, &mut std::io::sink()).map_err(|error| Stop::io("read", &error))?;
+        resident = resident_pages(file, pages)?;
     }
-    let mut reader = std::io::BufReader::with_capacity(1 << 20, file);
-    std::io::copy(&mut reader, &mut std::io::sink()).map_err(|error| Stop::io("read", &error))?;
-    let resident = resident_pages(file, pages)?;
     Stop::unless(resident == pages, || format!("only {resident} of the file's {pages} pages stay in the page cache"))
 }
 
