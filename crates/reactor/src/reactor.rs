@@ -232,14 +232,14 @@ impl Reactor {
     }
 
     /// Sets or moves the deadline of a descriptor. It is reported once, in an event of its own or together with
-    /// readiness.
+    /// readiness. One that the last wait found and [`next_event`](Self::next_event) has not returned is not reported.
     #[inline]
     pub fn set_deadline(&mut self, fd: &impl AsFd, delay: Duration) {
         let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
         self.timers.set(fd.as_fd().as_raw_fd() as u32, self.now_ms, delay_ms);
     }
 
-    /// Clears the deadline of a descriptor.
+    /// Clears the deadline of a descriptor, also one that was found and not returned.
     #[inline]
     pub fn clear_deadline(&mut self, fd: &impl AsFd) {
         self.timers.clear(fd.as_fd().as_raw_fd() as u32);
@@ -314,6 +314,10 @@ impl Reactor {
             if !slot.is_registered || slot.generation != key.generation() {
                 continue;
             }
+            // It is an event of its own.
+            if ready.is_deadline() && !self.timers.take_passed(key.fd() as u32) {
+                continue;
+            }
             let wanted = ready.filter(slot.interest);
             // The backend reports what is not of interest: from the next wait on it no longer does.
             if wanted != ready && !slot.is_changed && !slot.interest.contains(slot.armed) {
@@ -343,13 +347,14 @@ impl Reactor {
         true
     }
 
-    /// Sets the deadlines again that the last wait found and that were not returned: timers report a deadline only
-    /// once.
+    /// Sets the deadlines again that the last wait found and that were not returned, unless the caller has set or
+    /// cleared them since: timers report a deadline only once.
     fn keep_deadlines(&mut self) {
         for at in self.returned_count..self.found.len() {
             let Found { key, ready } = self.found[at];
             let slot = &self.slots[key.fd() as usize];
-            if ready.is_deadline() && slot.is_registered && slot.generation == key.generation() {
+            let is_own = slot.is_registered && slot.generation == key.generation();
+            if ready.is_deadline() && is_own && self.timers.take_passed(key.fd() as u32) {
                 self.timers.set(key.fd() as u32, self.now_ms, 0);
             }
         }

@@ -12,6 +12,10 @@ impl Ring {
     /// Returns the next completion, if there is one. Fails if an operation that follows from it cannot be submitted.
     pub fn next_completion(&mut self) -> Result<Option<Completion>> {
         while let Some(key) = self.due.pop_front() {
+            // It may have been set or cleared since it was found.
+            if self.slot(key).is_none() || !self.timers.take_passed(key.fd() as u32) {
+                continue;
+            }
             let Some(slot) = self.slot(key) else { continue };
             let token = Token(slot.token);
             if let Some(fd) = slot.outgoing.as_mut().and_then(|outgoing| outgoing.closing.take()) {

@@ -307,13 +307,14 @@ impl Ring {
         self.timers.clear(key.fd() as u32);
     }
 
-    /// Sets or moves the deadline of a descriptor. It completes once.
+    /// Sets or moves the deadline of a descriptor. It completes once. One that a wait found and
+    /// [`next_completion`](Self::next_completion) has not returned does not complete.
     pub fn set_deadline(&mut self, fd: &impl AsFd, delay: Duration) {
         let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
         self.timers.set(fd.as_fd().as_raw_fd() as u32, self.now_ms, delay_ms);
     }
 
-    /// Clears the deadline of a descriptor.
+    /// Clears the deadline of a descriptor, also one that was found and not returned.
     pub fn clear_deadline(&mut self, fd: &impl AsFd) {
         self.timers.clear(fd.as_fd().as_raw_fd() as u32);
     }

@@ -24,6 +24,17 @@ fn is_past(at: u32, now: u32) -> bool {
     now.wrapping_sub(at) <= u32::MAX / 2
 }
 
+/// What is known of the deadline of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// There is none. The node may stay in its bucket until that is due.
+    Clear,
+    /// It is set.
+    Set,
+    /// It has passed and was reported.
+    Passed,
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Node {
     next: u32,
@@ -32,11 +43,10 @@ struct Node {
     due: u32,
     /// The level and bucket that it is in, or `OUT`.
     place: u16,
-    /// Whether the deadline is set. A cleared node may stay in its bucket until that is due.
-    armed: bool,
+    state: State,
 }
 
-const EMPTY: Node = Node { next: NONE, previous: NONE, due: 0, place: OUT, armed: false };
+const EMPTY: Node = Node { next: NONE, previous: NONE, due: 0, place: OUT, state: State::Clear };
 
 /// Deadlines by key. Times are milliseconds modulo 2³², so a program may run for longer than 49 days.
 #[derive(Debug)]
@@ -47,7 +57,7 @@ pub struct Timers {
     occupied: [u64; LEVELS],
     /// The time up to which all deadlines were reported.
     now: u32,
-    armed_count: usize,
+    set_count: usize,
 }
 
 impl Default for Timers {
@@ -60,17 +70,17 @@ impl Timers {
     /// Creates timers without a deadline, at a time.
     pub fn new(now_ms: u32) -> Self {
         let heads = [[NONE; BUCKETS]; LEVELS];
-        Self { nodes: Vec::new(), heads, occupied: [0; LEVELS], now: now_ms, armed_count: 0 }
+        Self { nodes: Vec::new(), heads, occupied: [0; LEVELS], now: now_ms, set_count: 0 }
     }
 
     /// Returns the number of deadlines that are set.
     pub fn len(&self) -> usize {
-        self.armed_count
+        self.set_count
     }
 
     /// Returns whether no deadline is set.
     pub fn is_empty(&self) -> bool {
-        self.armed_count == 0
+        self.set_count == 0
     }
 
     /// Sets or moves the deadline of a key to `delay_ms` after `now_ms`, at most [`LONGEST_MS`].
@@ -82,9 +92,9 @@ impl Timers {
             self.nodes.resize(index + 1, EMPTY);
         }
         let node = &mut self.nodes[index];
-        if !node.armed {
-            node.armed = true;
-            self.armed_count += 1;
+        if node.state != State::Set {
+            node.state = State::Set;
+            self.set_count += 1;
         }
         // A cleared node, too, is in a bucket that is not later than the time it was last set to.
         if node.place != OUT && due.wrapping_sub(node.due) <= LONGEST_MS {
@@ -99,18 +109,26 @@ impl Timers {
     /// Clears the deadline of a key.
     #[inline]
     pub fn clear(&mut self, key: u32) {
-        if let Some(node) = self.nodes.get_mut(key as usize)
-            && node.armed
-        {
-            node.armed = false;
-            self.armed_count -= 1;
+        if let Some(node) = self.nodes.get_mut(key as usize) {
+            self.set_count -= usize::from(node.state == State::Set);
+            node.state = State::Clear;
         }
+    }
+
+    /// Returns whether the deadline of a key was reported and neither set nor cleared since; true once for each
+    /// report.
+    #[inline]
+    pub fn take_passed(&mut self, key: u32) -> bool {
+        let node = self.nodes.get_mut(key as usize).filter(|node| node.state == State::Passed);
+        let Some(node) = node else { return false };
+        node.state = State::Clear;
+        true
     }
 
     /// Returns the milliseconds from `now_ms` until a deadline may be due, or `None` if none is set. The time may be
     /// too early, since a coarse bucket counts from its start, and is never too late.
     pub fn next(&self, now_ms: u32) -> Option<u32> {
-        if self.armed_count == 0 {
+        if self.set_count == 0 {
             return None;
         }
         let begin = (0..LEVELS).filter_map(|level| self.first(level)).min()?;
@@ -163,8 +181,12 @@ impl Timers {
     fn leap(&mut self, now_ms: u32, mut due: impl FnMut(u32)) {
         (self.heads, self.occupied, self.now) = ([[NONE; BUCKETS]; LEVELS], [0; LEVELS], now_ms);
         for (key, node) in self.nodes.iter_mut().enumerate() {
-            if std::mem::replace(node, EMPTY).armed {
-                self.armed_count -= 1;
+            let before = std::mem::replace(node, EMPTY).state;
+            if before != State::Clear {
+                node.state = State::Passed;
+            }
+            if before == State::Set {
+                self.set_count -= 1;
                 due(key as u32);
             }
         }
@@ -184,11 +206,11 @@ impl Timers {
                 let node = &mut self.nodes[key as usize];
                 let (next, is_due) = (node.next, is_past(node.due, self.now));
                 (node.next, node.previous, node.place) = (NONE, NONE, OUT);
-                if node.armed && is_due {
-                    node.armed = false;
-                    self.armed_count -= 1;
+                if node.state == State::Set && is_due {
+                    node.state = State::Passed;
+                    self.set_count -= 1;
                     due(key);
-                } else if node.armed {
+                } else if node.state == State::Set {
                     self.insert(key);
                 }
                 key = next;

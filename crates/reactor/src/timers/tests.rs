@@ -20,6 +20,24 @@ fn a_deadline_is_reported_once_and_not_early() {
     assert_eq!((advance(&mut timers, 100_000), timers.next(100_000)), (vec![], None));
 }
 
+/// A caller reports what has passed later, and may have set or cleared it by then.
+#[test]
+fn a_deadline_has_passed_until_it_is_set_or_cleared() {
+    let mut timers = Timers::new(0);
+    assert!(!timers.take_passed(3), "there is no such key");
+    (0..3).for_each(|key| timers.set(key, 0, 5));
+    assert!(!timers.take_passed(0));
+    assert_eq!(advance(&mut timers, 5), vec![0, 1, 2]);
+    timers.set(1, 5, 5);
+    timers.clear(2);
+    assert_eq!([0, 1, 2, 0].map(|key| timers.take_passed(key)), [true, false, false, false]);
+    assert_eq!((timers.len(), advance(&mut timers, 10)), (1, vec![1]));
+    // A leap takes nothing back.
+    timers.set(0, 10, 5);
+    assert_eq!(advance(&mut timers, u32::MAX / 2 + 20), vec![0]);
+    assert_eq!([0, 1, 2].map(|key| timers.take_passed(key)), [true, true, false]);
+}
+
 /// After 49 days.
 #[test]
 fn the_clock_may_wrap_around() {

@@ -4,7 +4,7 @@ use crate::child;
 use crate::common::{LONG, alone, among_others, at, own_address, pair, tcp_pair};
 use landau_reactor::batch::Buffer;
 use landau_reactor::completions::{Completion, Features, Options, Ring};
-use landau_reactor::{Backend, Error, Reactor, Token};
+use landau_reactor::{Backend, Error, ManualClock, Reactor, Token};
 use landau_sys::stream;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -489,6 +489,41 @@ fn deadlines_complete_once() {
         ring.set_deadline(&other, Duration::ZERO);
         ring.close(other.into()).unwrap();
         assert!(completions(ring, Duration::from_millis(5)).is_empty());
+    });
+}
+
+/// Takes the completions that are there, which must be deadlines; returns their tokens.
+fn deadlines(ring: &mut Ring) -> Vec<u32> {
+    let token = |completion| match completion {
+        Completion::Deadline { token } => token.0,
+        other => panic!("{other:?}"),
+    };
+    std::iter::from_fn(|| ring.next_completion().unwrap()).map(token).collect()
+}
+
+/// A server that handles one completion of a wait sets deadlines of other connections; the old ones completed then.
+#[test]
+fn a_found_deadline_that_is_set_again_does_not_complete() {
+    each(|ring| {
+        let clock = ManualClock::default();
+        ring.set_clock(&clock);
+        let pairs: Vec<_> = (0..3).map(|_| tcp_pair()).collect();
+        for (number, (here, _)) in (0..).zip(&pairs) {
+            ring.receive(here, Token(number)).unwrap();
+            ring.set_deadline(here, Duration::from_millis(1));
+        }
+        clock.advance(Duration::from_millis(2));
+        ring.wait(Some(LONG)).unwrap();
+        ring.set_deadline(&pairs[0].0, Duration::from_millis(50));
+        ring.clear_deadline(&pairs[1].0);
+        assert_eq!(deadlines(ring), [2]);
+        clock.advance(Duration::from_millis(50));
+        ring.wait(Some(LONG)).unwrap();
+        // It was found twice by then, and set once.
+        ring.set_deadline(&pairs[0].0, Duration::ZERO);
+        clock.advance(Duration::from_millis(1));
+        ring.wait(Some(LONG)).unwrap();
+        assert_eq!(deadlines(ring), [0]);
     });
 }
 

@@ -1,7 +1,7 @@
 //! Deadlines, alone and with events.
 
 use crate::common::{LONG, at, each, each_alone, events, is_null, only, pair, token};
-use landau_reactor::{Event, Interest, Reactor, Token};
+use landau_reactor::{Event, Interest, ManualClock, Reactor, Token};
 use std::io::Write;
 use std::time::Duration;
 
@@ -176,6 +176,38 @@ fn a_deadline_that_was_not_returned_is_reported_again() {
         found.sort_unstable();
         assert_eq!(found, (0..5).map(Token).collect::<Vec<_>>());
         assert_eq!(due(reactor, ms(3)), vec![]);
+    });
+}
+
+/// A server that handles one event of a wait sets deadlines of other descriptors; the old ones were reported then.
+#[test]
+fn a_found_deadline_that_is_set_again_is_not_reported() {
+    each(|reactor| {
+        let clock = ManualClock::default();
+        reactor.set_clock(&clock);
+        let pairs: Vec<_> = (0..3).map(|_| pair()).collect();
+        for (index, (one, _)) in pairs.iter().enumerate() {
+            reactor.register(one, Token(index as u32), Interest::NONE).unwrap();
+            reactor.set_deadline(one, ms(1));
+        }
+        clock.advance(ms(2));
+        reactor.wait(Some(LONG)).unwrap();
+        reactor.set_deadline(&pairs[0].0, ms(50));
+        reactor.clear_deadline(&pairs[1].0);
+        let reported = std::iter::from_fn(|| reactor.next_event()).filter(|event| event.ready.is_deadline());
+        assert_eq!(reported.map(token).collect::<Vec<_>>(), [Token(2)]);
+        clock.advance(ms(49));
+        assert_eq!(due(reactor, Duration::ZERO), vec![]);
+        clock.advance(ms(1));
+        assert_eq!(due(reactor, Duration::ZERO), [0]);
+        // Nor is it reported by the next wait, if this one returned no event.
+        reactor.set_deadline(&pairs[0].0, ms(1));
+        reactor.set_deadline(&pairs[1].0, ms(1));
+        clock.advance(ms(2));
+        reactor.wait(Some(LONG)).unwrap();
+        reactor.set_deadline(&pairs[0].0, ms(50));
+        clock.advance(ms(2));
+        assert_eq!(due(reactor, Duration::ZERO), [1]);
     });
 }
 
