@@ -12,8 +12,12 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long a reload waits for the addresses of all names together.
+/// How long a reload waits for the addresses of all names together, as long as each has [`LEAST_PATIENCE`].
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long it waits for each name in any case: a name server that answers is not to be missed because another one, for
+/// a name before, does not.
+const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What says how names are looked up. A sandbox permits reading them if an upstream server has a name.
 pub(crate) const FILES: [&str; 5] =
@@ -34,8 +38,10 @@ pub(super) struct Resolver<'a> {
     /// Those of the rules that are in force, if these are to be replaced.
     before: Option<&'a [Arc<Upstream>]>,
     is_sandboxed: bool,
-    /// When it waits no longer, at a reload.
+    /// When the time for all names is over, at a reload.
     until: Instant,
+    /// How long it waits for each name, at a reload.
+    least_patience: Duration,
     found: RefCell<Vec<Arc<Upstream>>>,
     /// Why the addresses of others are those that they were.
     kept: RefCell<Vec<String>>,
@@ -49,6 +55,7 @@ impl<'a> Resolver<'a> {
             before: None,
             is_sandboxed: false,
             until: Instant::now() + PATIENCE,
+            least_patience: LEAST_PATIENCE,
             found: RefCell::default(),
             kept: RefCell::default(),
         }
@@ -88,8 +95,8 @@ impl<'a> Resolver<'a> {
         // It ends when the system gives up, and nobody listens then.
         let ask = move || drop(tell.send(asked.find_addresses(look_up)));
         std::thread::Builder::new().name("look-up".to_owned()).spawn(ask).map_err(|error| error.to_string())?;
-        let left = self.until.saturating_duration_since(Instant::now());
-        told.recv_timeout(left).map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?
+        let patience = self.until.saturating_duration_since(Instant::now()).max(self.least_patience);
+        told.recv_timeout(patience).map_err(|_| format!("no answer within {:.1} s", patience.as_secs_f64()))?
     }
 
     /// Returns why addresses are those that they were.
@@ -105,5 +112,39 @@ fn must_read_files() -> Result<(), String> {
     match FILES.iter().find(is_denied) {
         Some(path) => Err(format!("the sandbox does not permit reading {path}; restart the server to look it up")),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new_address(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+        if host == "app.example" {
+            return Ok(vec![SocketAddr::from(([10, 0, 0, 2], port))]);
+        }
+        std::thread::sleep(Duration::from_secs(60));
+        Err("no such name".to_owned())
+    }
+
+    /// Once the time for all names had passed, a name behind a silent one was not waited for at all, and the message
+    /// told the whole time.
+    #[test]
+    fn each_name_has_some_time_of_its_own() {
+        for (name, least_patience, expected) in [
+            ("http://app.example", Duration::from_secs(60), None),
+            ("http://silent.example", Duration::from_millis(100), Some("no answer within 0.1 s")),
+        ] {
+            let before = [Arc::new(Upstream::new(name).unwrap())];
+            before[0].find_addresses(|_, port| Ok(vec![SocketAddr::from(([10, 0, 0, 1], port))])).unwrap();
+            let is_over = Instant::now();
+            let again = Resolver::again(new_address, &before, false);
+            let resolver = Resolver { until: is_over, least_patience, ..again };
+            let upstream = Arc::new(Upstream::new(name).unwrap());
+            resolver.resolve(&upstream).unwrap();
+            assert_eq!(upstream.is_at_same_place(&before[0]), expected.is_some(), "{name}");
+            let expected: Vec<String> = expected.map(|why| format!("{name}: {why}")).into_iter().collect();
+            assert_eq!(resolver.kept(), expected);
+        }
     }
 }
