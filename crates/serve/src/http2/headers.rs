@@ -53,7 +53,8 @@ impl Session {
         if stream.is_multiple_of(2) {
             return connection(Code::PROTOCOL_ERROR, "a stream with an even number");
         }
-        if stream > self.last_stream {
+        let is_new = stream > self.last_stream;
+        if is_new {
             self.last_stream = stream;
         } else {
             match self.streams.get(stream) {
@@ -67,9 +68,9 @@ impl Session {
             }
         }
         if is_whole {
-            return self.end_block(desk, stream, bytes, is_end);
+            return self.end_block(desk, stream, bytes, is_new, is_end);
         }
-        self.block = Some(Block { stream, is_end, bytes: bytes.to_vec(), began_ms: desk.now_ms });
+        self.block = Some(Block { stream, is_new, is_end, bytes: bytes.to_vec(), began_ms: desk.now_ms });
         Ok(())
     }
 
@@ -82,7 +83,7 @@ impl Session {
         }
         block.bytes.extend_from_slice(bytes);
         if is_last && let Some(block) = self.block.take() {
-            return match self.end_block(desk, block.stream, &block.bytes, block.is_end) {
+            return match self.end_block(desk, block.stream, &block.bytes, block.is_new, block.is_end) {
                 Err(Fault::Stream(code, _)) => {
                     self.reset(desk, block.stream, code, block.is_end);
                     Ok(())
@@ -94,25 +95,33 @@ impl Session {
     }
 
     /// Decodes a whole header block and does what it asks for.
-    fn end_block(&mut self, desk: &mut Desk<'_>, stream: u32, block: &[u8], is_end: bool) -> Result<(), Fault> {
-        let is_ignored = self.ignores(stream, is_end);
-        let is_trailer = is_ignored || self.streams.get(stream).is_some();
+    fn end_block(
+        &mut self,
+        desk: &mut Desk<'_>,
+        stream: u32,
+        block: &[u8],
+        is_new: bool,
+        is_end: bool,
+    ) -> Result<(), Fault> {
+        // A stream may be reset, and that be forgotten, while its trailer arrives.
+        let is_ignored = !is_new && (self.ignores(stream, is_end) || self.streams.get(stream).is_none());
         let buffers = &mut *desk.buffers;
         let fields = &mut buffers.fields;
-        fields.begin(desk.limits.head_bytes, is_trailer);
+        fields.begin(desk.limits.head_bytes, !is_new);
         let decoded = self.decoder.decode(block, &mut buffers.scratch, |name, value| fields.add(name, value));
         decoded.map_err(|Malformed(reason)| Fault::Connection(Code::COMPRESSION_ERROR, reason))?;
         if is_ignored {
             return self.pay(desk);
         }
         let malformed = |reason| Fault::Stream(Code::PROTOCOL_ERROR, reason);
-        if is_trailer {
+        if !is_new {
             return match fields.finish_trailer() {
                 Err(Refusal::Malformed(reason)) => Err(malformed(reason)),
                 _ if !is_end => Err(malformed("a trailer that does not end the stream")),
                 _ => self.end_upload_with_trailer(desk, stream),
             };
         }
+        self.idle_since_ms = None;
         if self.is_going_away || self.streams.is_full() {
             return Err(Fault::Stream(Code::REFUSED_STREAM, "too many streams, or the connection ends"));
         }
@@ -147,11 +156,11 @@ impl Session {
         if origin.has_ended && promised.is_some_and(|length| length > 0) {
             return Err(Fault::Stream(Code::PROTOCOL_ERROR, "the content is not as long as promised"));
         }
-        if desk.site.is_forwarded(&request) {
-            return self.answer(desk, origin, &request, head, Some(Early::new()));
-        }
         if origin.has_ended {
             return self.answer(desk, origin, &request, head, None);
+        }
+        if desk.site.is_forwarded(&request) {
+            return self.answer(desk, origin, &request, head, Some(Early::new()));
         }
         if promised.is_some_and(|length| length > SKIPPED_BYTES) {
             self.reject(desk, origin, TOO_LONG);

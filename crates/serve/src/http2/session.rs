@@ -40,6 +40,8 @@ impl Desk<'_> {
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) stream: u32,
+    /// Whether it begins the stream.
+    pub(super) is_new: bool,
     pub(super) is_end: bool,
     pub(super) bytes: Vec<u8>,
     pub(super) began_ms: u32,
@@ -48,7 +50,7 @@ pub(super) struct Block {
 /// What the deadline of a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// The next request, after this stream.
+    /// The next request. Since then, in milliseconds of the transport's clock, there is none.
     Idle(u32),
     /// What the client has begun.
     Head,
@@ -104,8 +106,8 @@ pub(crate) struct Session {
     pub(crate) is_reading: bool,
     /// What the deadline is for.
     pub(crate) timer: Timer,
-    /// When it passes, in milliseconds of the transport's clock.
-    pub(crate) due_ms: u32,
+    /// Since when no request is under way, if none is.
+    pub(super) idle_since_ms: Option<u32>,
     /// A limit of bandwidth that a response has set.
     pub(crate) pacing: Option<u64>,
     share: Share,
@@ -143,7 +145,7 @@ impl Session {
             is_blocked: false,
             is_reading: true,
             timer: Timer::Head,
-            due_ms: now_ms,
+            idle_since_ms: None,
             pacing: None,
             share: Share::new(memory, size_of::<Self>()),
         }
@@ -483,11 +485,6 @@ impl Session {
         true
     }
 
-    /// Returns the last stream that the client began.
-    pub(crate) fn last_stream(&self) -> u32 {
-        self.last_stream
-    }
-
     /// Returns whether more can be written without another frame of the client.
     pub(crate) fn can_go_on(&self) -> bool {
         (self.send_window > 0 && self.streams.any_sendable()) || self.has_whole_frame()
@@ -504,17 +501,32 @@ impl Session {
         self.is_over || (self.is_going_away && self.streams.is_empty() && self.block.is_none())
     }
 
-    /// Goes on after the client has taken all that was sent. What was not read meanwhile had no time to be ended.
+    /// Goes on after the client has taken all that was sent. Nothing was read meanwhile, so the time to end what it has
+    /// begun starts again.
     pub(crate) fn unblock(&mut self, now_ms: u32) {
-        if std::mem::take(&mut self.is_blocked) && self.has_settings {
+        if !std::mem::take(&mut self.is_blocked) {
+            return;
+        }
+        if self.has_settings {
             self.frame_began_ms = now_ms;
+        }
+        if let Some(block) = &mut self.block {
+            block.began_ms = now_ms;
+        }
+        for stream in self.streams.iter_mut() {
+            if let Phase::Receiving(upload) = &mut stream.phase {
+                upload.began_ms = now_ms;
+            }
         }
     }
 
     /// Returns when the oldest thing began that the client has not ended: a frame, a header block, a request. A frame
-    /// that waits for this side does not count.
+    /// that waits for this side does not count, and nothing does while the socket is full: nothing is read then.
     pub(crate) fn began_ms(&self, now_ms: u32) -> Option<u32> {
-        let is_part = !self.input.is_empty() && !self.is_blocked && !self.has_whole_frame();
+        if self.is_blocked {
+            return None;
+        }
+        let is_part = !self.input.is_empty() && !self.has_whole_frame();
         let is_frame = self.preface_left > 0 || !self.has_settings || is_part;
         let frame = is_frame.then_some(self.frame_began_ms);
         let block = self.block.as_ref().map(|block| block.began_ms);
@@ -535,9 +547,14 @@ impl Session {
         !self.unsent.is_empty() || self.streams.iter().any(|stream| has_content(&stream.phase))
     }
 
-    /// Returns whether no stream is kept.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.streams.is_empty()
+    /// Returns since when no request is under way, or `None` if one is. Frames that ask for nothing, and parts of them,
+    /// change nothing about that.
+    pub(crate) fn idle_since_ms(&mut self, now_ms: u32) -> Option<u32> {
+        if !self.streams.is_empty() || self.is_blocked || self.is_sending() {
+            self.idle_since_ms = None;
+            return None;
+        }
+        Some(*self.idle_since_ms.get_or_insert(now_ms))
     }
 
     /// Returns the bytes of content that were written since the last call.

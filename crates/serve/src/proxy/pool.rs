@@ -29,8 +29,6 @@ pub(crate) struct Connection {
     pub(crate) is_connecting: bool,
     /// Whether it has had a request before this one.
     pub(crate) is_reused: bool,
-    /// When its deadline passes, in milliseconds of the transport's clock.
-    pub(crate) due_ms: u32,
 }
 
 /// The connections of a worker, by their numbers in the table of connections.

@@ -278,28 +278,26 @@ impl<T: Transport> Worker<T> {
     /// Sets the deadline of what the client has to do now, if that is something else than before.
     fn set_http2_deadline(&mut self, number: u32, session: &mut Session) {
         let now_ms = self.transport.now_ms();
-        let began_ms = session.began_ms(now_ms);
-        let timer = if session.is_blocked || session.is_sending() || (began_ms.is_none() && !session.is_idle()) {
-            Timer::Send
-        } else if began_ms.is_some() {
-            Timer::Head
-        } else {
-            Timer::Idle(session.last_stream())
+        let (began_ms, idle_since_ms) = (session.began_ms(now_ms), session.idle_since_ms(now_ms));
+        let timer = match began_ms {
+            _ if session.is_blocked || session.is_sending() => Timer::Send,
+            Some(_) => Timer::Head,
+            None => idle_since_ms.map_or(Timer::Send, Timer::Idle),
         };
         if std::mem::replace(&mut session.timer, timer) == timer {
             return;
         }
         let timeouts = &self.config.timeouts;
+        let left = |limit: Duration, since_ms: u32| {
+            let passed = Duration::from_millis(u64::from(now_ms.wrapping_sub(since_ms)));
+            // A deadline of nothing would be none.
+            limit.saturating_sub(passed).max(Duration::from_millis(1))
+        };
         let time = match (timer, began_ms) {
-            (Timer::Idle(_), _) => timeouts.idle,
-            (Timer::Head, Some(began_ms)) => {
-                let passed = Duration::from_millis(u64::from(now_ms.wrapping_sub(began_ms)));
-                // A deadline of nothing would be none.
-                timeouts.head.saturating_sub(passed).max(Duration::from_millis(1))
-            }
+            (Timer::Idle(since_ms), _) => left(timeouts.idle, since_ms),
+            (Timer::Head, Some(began_ms)) => left(timeouts.head, began_ms),
             _ => timeouts.send,
         };
-        session.due_ms = now_ms.wrapping_add(u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
         match timer {
             Timer::Idle(_) => {
                 if let Some(fd) = self.table.fd(number) {
@@ -315,17 +313,14 @@ impl<T: Transport> Worker<T> {
     pub(super) fn expire_http2(&mut self, number: u32) {
         let now_ms = self.transport.now_ms();
         let Some(mut session) = self.take_session(number) else { return self.close(number) };
-        if (1..u32::MAX / 2).contains(&session.due_ms.wrapping_sub(now_ms)) {
-            // It was reported in the same wait as what has set another one since, such as the end of a stream.
-            session.timer = Timer::Passed;
-            self.set_http2_deadline(number, &mut session);
-            return self.put_session(number, session);
-        }
-        let head_ms = self.config.timeouts.head.as_millis();
-        let passed_ms = session.began_ms(now_ms).map(|began| now_ms.wrapping_sub(began));
-        let is_late = passed_ms.is_some_and(|passed| u128::from(passed) >= head_ms);
-        let timer = std::mem::replace(&mut session.timer, Timer::Passed);
-        let is_idle = matches!(timer, Timer::Idle(_)) && session.is_idle();
+        session.timer = Timer::Passed;
+        let is_over = |since_ms: Option<u32>, limit: Duration| {
+            since_ms.is_some_and(|since_ms| u128::from(now_ms.wrapping_sub(since_ms)) >= limit.as_millis())
+        };
+        let timeouts = &self.config.timeouts;
+        let is_late = is_over(session.began_ms(now_ms), timeouts.head);
+        // Also if a part of a frame that asks for nothing has come: there may always be one.
+        let is_idle = is_over(session.idle_since_ms(now_ms), timeouts.idle);
         if is_late || is_idle {
             let counter = if is_late { self.counters.heads_late() } else { self.counters.idle_closed() };
             counter.add(1);

@@ -84,7 +84,7 @@ impl<T: Transport> Worker<T> {
             let step = exchange.end(&mut self.send_buffers.bytes);
             return self.pass_on(number, exchange, step);
         }
-        self.give_time(via, exchange.forward.proxy.response_timeout);
+        self.set_deadline(via, exchange.forward.proxy.response_timeout);
         let (date, close) = (self.site.date(), exchange.forward.close || self.site.closing);
         let step = exchange.advance(&self.scratch[..count], (&date, close), &mut self.send_buffers.bytes);
         self.pass_on(number, exchange, step);
@@ -195,7 +195,7 @@ impl<T: Transport> Worker<T> {
         };
         active.input.extend_from_slice(&self.scratch[used..count]);
         if let Some(via) = exchange.upstream.filter(|via| !self.is_connecting(*via)) {
-            self.give_time(via, exchange.forward.proxy.response_timeout);
+            self.set_deadline(via, exchange.forward.proxy.response_timeout);
         }
         self.send_more(&mut exchange);
         self.put_exchange(number, exchange);
@@ -274,7 +274,7 @@ impl<T: Transport> Worker<T> {
         let time = exchange.forward.proxy.response_timeout;
         exchange.upstream = Some(via);
         self.put_exchange(number, exchange);
-        self.give_time(via, time);
+        self.set_deadline(via, time);
     }
 
     /// Goes on after the connection to an upstream server has failed, or its response cannot be passed on.

@@ -34,16 +34,11 @@ impl<T: Transport> Worker<T> {
         let Some(relay) = session.relay(owner.stream) else { return };
         if std::mem::replace(&mut relay.is_asked, true) {
             self.send_more(&mut relay.exchange);
-        } else {
-            let asked = if self.memory.is_short() {
-                self.counters.memory_refused().add(1);
-                Err(Status::SERVICE_UNAVAILABLE)
-            } else {
-                self.ask(owner, &mut relay.exchange)
-            };
-            if let Err(status) = asked {
-                return self.fail_stream(owner, session, status);
-            }
+        } else if self.memory.is_short() {
+            self.counters.memory_refused().add(1);
+            return self.end_stream(owner, session, Status::SERVICE_UNAVAILABLE);
+        } else if let Err(status) = self.ask(owner, &mut relay.exchange) {
+            return self.fail_stream(owner, session, status);
         }
         session.open_window(owner.stream, &mut self.http2.out);
         let Some(relay) = session.relay(owner.stream) else { return };
@@ -94,7 +89,7 @@ impl<T: Transport> Worker<T> {
                 self.config.timeouts.send
             }
         };
-        self.give_time(via, time);
+        self.set_deadline(via, time);
     }
 
     /// Handles what happened to the connection to the upstream server of a stream.
@@ -145,7 +140,7 @@ impl<T: Transport> Worker<T> {
             }
             let Some(relay) = session.relay(owner.stream) else { return };
             if relay.turn == Some(Turn::Response) {
-                self.give_time(via, relay.exchange.forward.proxy.response_timeout);
+                self.set_deadline(via, relay.exchange.forward.proxy.response_timeout);
             }
             match relay.pending_bytes() {
                 _ if !has_ended => return,
@@ -162,7 +157,7 @@ impl<T: Transport> Worker<T> {
         match relay.turn {
             Some(Turn::Client) => return self.expire_client(via, owner, session),
             // The client takes nothing, and has its own deadline.
-            Some(Turn::Response) if relay.pending_bytes() > 0 => self.give_time(via, proxy.response_timeout),
+            Some(Turn::Response) if relay.pending_bytes() > 0 => self.set_deadline(via, proxy.response_timeout),
             Some(Turn::Connection) if relay.exchange.failed_addresses + 1 < proxy.upstream.addresses().len() => {
                 return self.lose_stream(owner, session);
             }
@@ -174,18 +169,20 @@ impl<T: Transport> Worker<T> {
     /// Decides whether a client has sent enough of its content to get as much time again.
     fn expire_client(&mut self, via: u32, owner: Owner, session: &mut Session) {
         let (now_ms, time) = (self.transport.now_ms(), self.config.timeouts.send);
+        // Behind a full socket nothing is read.
+        let is_blocked = session.is_blocked;
         let Some(relay) = session.relay(owner.stream) else { return };
         let passed = Duration::from_millis(u64::from(now_ms.wrapping_sub(relay.turn_began_ms)));
         // A response that comes meanwhile moves the deadline, and a clock of milliseconds may be one behind.
         let left = time.saturating_sub(passed + Duration::from_millis(1));
         if left.is_zero() {
-            if relay.exchange.take_received_bytes() < SLOWEST_BYTES {
+            if relay.exchange.take_received_bytes() < SLOWEST_BYTES && !is_blocked {
                 self.counters.heads_late().add(1);
                 return self.fail_stream(owner, session, Status::REQUEST_TIMEOUT);
             }
             relay.turn_began_ms = now_ms;
         }
-        self.give_time(via, if left.is_zero() { time } else { left });
+        self.set_deadline(via, if left.is_zero() { time } else { left });
         session.note_work(owner.stream);
     }
 
@@ -200,13 +197,20 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Ends a stream with an error.
+    /// Ends a stream with an error, of its upstream server unless the status blames the client.
     #[cold]
     fn fail_stream(&mut self, owner: Owner, session: &mut Session, status: Status) {
+        let is_of_upstream = status.0 >= 500 && session.relay(owner.stream).is_some();
+        self.counters.upstream_errors().add(u64::from(is_of_upstream));
+        self.end_stream(owner, session, status);
+    }
+
+    /// Ends a stream with an error, whoever has made it.
+    #[cold]
+    fn end_stream(&mut self, owner: Owner, session: &mut Session, status: Status) {
         let Some(mut failed) = session.take_failed(owner.stream) else { return };
         let exchange = &mut failed.exchange;
         self.close_via(exchange);
-        self.counters.upstream_errors().add(u64::from(status.0 >= 500));
         self.send_buffers.clear();
         if failed.has_head {
             let sent = exchange.status().unwrap_or(status);

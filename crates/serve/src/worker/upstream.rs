@@ -53,7 +53,7 @@ impl<T: Transport> Worker<T> {
             (exchange.upstream, exchange.has_ended) = (Some(via), false);
             let is_connecting = self.is_connecting(via);
             let proxy = &exchange.forward.proxy;
-            self.give_time(via, if is_connecting { proxy.connect_timeout } else { proxy.response_timeout });
+            self.set_deadline(via, if is_connecting { proxy.connect_timeout } else { proxy.response_timeout });
             if is_connecting || self.send_request(via, exchange) {
                 return Ok(());
             }
@@ -115,7 +115,6 @@ impl<T: Transport> Worker<T> {
                         owner: Some(owner),
                         is_connecting: !is_connected,
                         is_reused: false,
-                        due_ms: 0,
                     };
                     self.upstreams.put(via, connection);
                     let Some(entry) = self.table.get(via) else { return Err(Status::BAD_GATEWAY) };
@@ -139,27 +138,6 @@ impl<T: Transport> Worker<T> {
     /// Returns whether a connection is being established.
     pub(super) fn is_connecting(&mut self, via: u32) -> bool {
         self.upstreams.get(via).is_some_and(|own| own.is_connecting)
-    }
-
-    /// Sets the deadline of a connection to an upstream server.
-    pub(super) fn give_time(&mut self, via: u32, time: Duration) {
-        let now_ms = self.transport.now_ms();
-        if let Some(own) = self.upstreams.get(via) {
-            own.due_ms = now_ms.wrapping_add(u32::try_from(time.as_millis()).unwrap_or(u32::MAX));
-        }
-        self.set_deadline(via, time);
-    }
-
-    /// Returns whether the deadline that is reported is the current one. What else happened in the same wait may have
-    /// set another one; then that is set again.
-    fn is_due(&mut self, via: u32) -> bool {
-        let now_ms = self.transport.now_ms();
-        let Some(left_ms) = self.upstreams.get(via).map(|own| own.due_ms.wrapping_sub(now_ms)) else { return true };
-        let is_due = left_ms == 0 || left_ms > u32::MAX / 2;
-        if !is_due {
-            self.set_deadline(via, Duration::from_millis(u64::from(left_ms)));
-        }
-        is_due
     }
 
     /// Sends what the upstream server takes; returns false if the connection has failed.
@@ -207,10 +185,10 @@ impl<T: Transport> Worker<T> {
             && let Some(own) = self.upstreams.get(via)
         {
             own.is_connecting = false;
-            self.give_time(via, exchange.forward.proxy.response_timeout);
+            self.set_deadline(via, exchange.forward.proxy.response_timeout);
         }
         if ready.is_deadline() && !ready.is_readable() && !is_over {
-            return if self.is_due(via) { Sending::Late } else { Sending::Going };
+            return Sending::Late;
         }
         if is_over && exchange.has_unsent() {
             let before = exchange.unsent_bytes();
@@ -219,7 +197,7 @@ impl<T: Transport> Worker<T> {
                 return Sending::Failed;
             }
             if exchange.unsent_bytes() < before {
-                self.give_time(via, exchange.forward.proxy.response_timeout);
+                self.set_deadline(via, exchange.forward.proxy.response_timeout);
             }
         }
         Sending::Going
@@ -239,7 +217,7 @@ impl<T: Transport> Worker<T> {
         let idle = kept_for.map_or(proxy.idle_timeout, |kept_for| kept_for.min(proxy.idle_timeout));
         let is_kept = is_reusable && !self.site.closing && !idle.is_zero();
         if is_kept && self.upstreams.keep(via, proxy.idle_connections) {
-            self.give_time(via, idle);
+            self.set_deadline(via, idle);
             self.set_interest(via, landau_reactor::Interest::READABLE);
         } else {
             self.close_upstream(via);

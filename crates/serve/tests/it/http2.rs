@@ -762,6 +762,32 @@ fn timed(files: &[(&str, &[u8])]) -> Vec<(Site, ManualClock)> {
     kinds().into_iter().map(one).collect()
 }
 
+/// Asks for `/a` on two connections, one after the other: the only worker has then read what was sent to it before.
+/// Returns how many bytes were answered.
+pub(crate) fn answer_others(site: &Site) -> u64 {
+    let one = || {
+        let got = site.get("/a", "");
+        assert_eq!(got.status, 200);
+        (got.head.len() + got.body.len()) as u64
+    };
+    one() + one()
+}
+
+/// Asks for a file that no socket's buffer takes whole, and reads nothing until the server can send no more.
+pub(crate) fn fill_socket(site: &Site, client: &mut H2<TcpStream>, id: u32, path: &str) {
+    let sent = || site.server().totals().bytes_sent;
+    let before = sent();
+    client.get(id, path);
+    until("nothing is sent", || sent() > before + (256 << 10));
+    until("there is always room", || {
+        let before = sent();
+        // A server that others had their turn before may wait for more room than there is. It reads meanwhile.
+        client.write(|out| frame::write_window_update(0, 1, out));
+        let to_others = answer_others(site);
+        sent() == before + to_others
+    });
+}
+
 /// Only the test advances the server's clock, so no delay of the machine can exceed a deadline.
 #[test]
 fn idle_connections_end_and_pings_do_not_keep_them() {
@@ -783,6 +809,61 @@ fn idle_connections_end_and_pings_do_not_keep_them() {
         // Otherwise the server would wait for its end.
         drop(client);
         assert_eq!(site.end().idle_closed, 1);
+    }
+}
+
+/// Each first part set the deadline of a frame, and each last part a new one of an idle connection. Where another first
+/// part follows at once, the connection never seemed idle.
+#[test]
+fn pings_in_two_parts_do_not_keep_an_idle_connection() {
+    for overlaps in [false, true] {
+        for (site, clock) in timed(&[("a", b"a")]) {
+            let mut client = H2::to(&site);
+            client.get(1, "/a");
+            client.response(1);
+            let first = Header::new(Kind::Ping, 0, 0, 8).bytes().to_vec();
+            let next: &[u8] = if overlaps { &first } else { b"" };
+            let last = [&b"question"[..], next].concat();
+            for round in 0.. {
+                if site.server().totals().idle_closed > 0 {
+                    break;
+                }
+                assert!(round < 16, "it is kept for {} s", 5 * round);
+                let is_first = round == 0 || (!overlaps && round % 2 == 0);
+                client.send(if is_first { &first } else { &last });
+                answer_others(&site);
+                clock.advance(Duration::from_secs(5));
+                answer_others(&site);
+            }
+            assert_eq!(client.end(), Some(Code::NO_ERROR), "{overlaps}");
+            drop(client);
+            let totals = site.end();
+            assert_eq!((totals.idle_closed, totals.heads_late), (1, 0), "{overlaps}");
+        }
+    }
+}
+
+/// Behind a full socket nothing is read: an upload could not go on, and was late when the client read again.
+#[test]
+fn an_upload_behind_a_full_socket_is_not_late() {
+    let large = vec![b'x'; 20 << 20];
+    for (site, clock) in timed(&[("large", &large), ("a", b"a")]) {
+        let mut client = H2::to(&site);
+        client.ask(1, "POST", "/a", &[("content-length", "5")], false);
+        client.data(1, b"x", false);
+        fill_socket(&site, &mut client, 3, "/large");
+        // The time for the request passes, and that for the client to take more.
+        clock.advance(Duration::from_secs(21));
+        answer_others(&site);
+        assert_eq!(site.server().totals().heads_late, 0);
+        assert!(client.response(3).body == large);
+        client.ping();
+        clock.advance(Duration::from_secs(5));
+        client.ping();
+        client.data(1, b"xxxx", true);
+        assert_eq!(client.response(1).status(), "405");
+        drop(client);
+        assert_eq!(site.end().heads_late, 0);
     }
 }
 

@@ -1,11 +1,11 @@
 //! Requests of HTTP/2 that are passed on to upstream servers, which speak HTTP/1.1.
 
-use crate::http2::{H2, OWN_WINDOW, WINDOW, sites};
-use crate::support::{LONG, Site, set_rules, uninterrupted, until};
+use crate::http2::{H2, OWN_WINDOW, WINDOW, answer_others, fill_socket, sites};
+use crate::support::{LONG, Site, refuses_within, set_rules, uninterrupted, until};
 use crate::upstream::{Upstream, echo, echoes, head, read_exactly, wait_for_end};
 use landau_reactor::ManualClock;
 use landau_serve::{AccessLog, LiveRules, LogFormat, LogTarget};
-use landau_wire::http2::frame;
+use landau_wire::http2::frame::{self, END_HEADERS, END_STREAM, Header, Kind};
 use landau_wire::http2::{Code, Setting};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -364,7 +364,7 @@ fn an_upload_waits_for_its_upstream_server() {
             assert!(sent < BYTES, "nothing holds it back");
         }
         assert!(client.sendable(0) >= 32 << 10, "the window of the connection is for all");
-        let held = site.server().totals().held_bytes as usize;
+        let held = site.held();
         assert!((32 << 10..=160 << 10).contains(&held), "{held}");
         client.get(3, "/api/");
         assert_eq!(client.response(3).body, b"ok");
@@ -403,7 +403,7 @@ fn a_response_waits_for_its_client() {
         assert_eq!(client.responses[&1].body.len(), 100);
         // A ring has received ahead. The figure is that at the end of a turn, which may not have come yet.
         let most = if site.is_ring() { 2 << 20 } else { 160 << 10 };
-        until("the site holds too much", || (site.server().totals().held_bytes as usize) < most);
+        until("the site holds too much", || site.held() < most);
         client.write(|out| frame::write_window_update(1, WINDOW, out));
         let got = client.response(1);
         assert!(got.body.len() == BYTES && got.body.iter().all(|&byte| byte == b'd'));
@@ -419,8 +419,9 @@ fn responses_take_turns() {
     for (site, upstream) in before(3, move |_, mut stream| {
         head(&mut stream).unwrap();
         wait(&gone);
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 65536\r\n\r\n").unwrap();
-        stream.write_all(&vec![b'd'; 1 << 16]).unwrap();
+        // With its head each has content, so that it can have its turn.
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 65536\r\n\r\n";
+        stream.write_all(&[&head[..], &vec![b'd'; 1 << 16]].concat()).unwrap();
     }) {
         // No window until all of them are there.
         let mut client = H2::with(&site, &[(Setting::InitialWindowSize, WINDOW)], 0);
@@ -454,7 +455,7 @@ fn responses_take_turns() {
 #[test]
 fn the_upstream_connection_ends_with_the_stream() {
     for says in [&b""[..], b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nx"] {
-        for way in ["reset", "end", "error"] {
+        for way in ["reset", "end", "half", "error"] {
             let (seen, is_seen) = channel();
             for (site, upstream) in before(1, move |_, mut stream| {
                 head(&mut stream).unwrap();
@@ -469,12 +470,18 @@ fn the_upstream_connection_ends_with_the_stream() {
                     "reset" => client.write(|out| frame::write_rst_stream(1, Code::CANCEL, out)),
                     // An even stream.
                     "error" => client.write(|out| frame::write_window_update(2, 1, out)),
+                    // It could open no window any more.
+                    "half" => client.stream.shutdown(std::net::Shutdown::Write).unwrap(),
                     _ => client.stream.shutdown(std::net::Shutdown::Both).unwrap(),
                 }
                 upstream.end();
-                if way == "reset" {
-                    client.get(3, "/file");
-                    assert_eq!(client.response(3).body, b"hello");
+                match way {
+                    "reset" => {
+                        client.get(3, "/file");
+                        assert_eq!(client.response(3).body, b"hello");
+                    }
+                    "half" => while client.receive() {},
+                    _ => {}
                 }
                 drop(client);
                 let totals = site.end();
@@ -601,6 +608,54 @@ fn many_streams_share_the_kept_connections() {
     }
 }
 
+/// The server remembers a number of streams that it has reset. It forgot one while the trailer of that arrived, and took
+/// the trailer for a request.
+#[test]
+fn a_trailer_of_a_forgotten_stream_is_ignored() {
+    const STREAMS: u32 = 128;
+    const GET: &[u8] = b"\x82\x86\x84\x01\x01x";
+    for kind in crate::support::kinds() {
+        let (seen, is_seen) = channel();
+        let (go, gone) = channel::<()>();
+        let upstream = Upstream::new(STREAMS as usize, move |_, mut stream| {
+            head(&mut stream).unwrap();
+            tell(&seen, ());
+            wait(&gone);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        });
+        let site = Site::new(&[("file", b"hello")], |config| {
+            set_rules(config, &upstream.rule());
+            (config.accepting, config.timeouts.head) = (kind, LONG * 50);
+        });
+        let mut client = H2::to(&site);
+        client.ask(1, "POST", "/file", &[("content-length", "100000")], false);
+        assert_eq!(client.response(1).status(), "413");
+        // Requests that have not ended: their streams are reset behind the responses.
+        let others = (0..STREAMS).map(|number| 2 * number + 3);
+        for id in others.clone() {
+            client.ask(id, "POST", "/api/", &[("content-length", "9")], false);
+            wait(&is_seen);
+        }
+        let (first, last) = GET.split_at(3);
+        client.send(&Header::new(Kind::Headers, END_STREAM, 1, first.len()).bytes());
+        client.send(first);
+        others.clone().for_each(|_| tell(&go, ()));
+        for id in others {
+            assert_eq!(client.response(id).body, b"ok", "{id}");
+        }
+        client.responses.clear();
+        client.send(&Header::new(Kind::Continuation, END_HEADERS, 1, last.len()).bytes());
+        client.send(last);
+        client.get(2 * STREAMS + 3, "/file");
+        assert_eq!(client.response(2 * STREAMS + 3).body, b"hello");
+        client.ping();
+        assert!(!client.responses.contains_key(&1), "{kind:?}: {:?}", client.responses[&1]);
+        drop(client);
+        site.end();
+        upstream.end();
+    }
+}
+
 #[test]
 fn upstream_servers_have_their_time() {
     // One that says nothing, one that says half a head, one that says half a response, and one that never reads.
@@ -698,6 +753,73 @@ fn a_client_that_hardly_sends_gets_408() {
     }
 }
 
+/// A client that reads nothing while its windows are open: the upstream server waits, and what the client asks for
+/// meanwhile is read when it reads again.
+#[test]
+fn requests_behind_a_full_socket_are_answered_when_it_has_room() {
+    const BYTES: usize = 24 << 20;
+    for kind in crate::support::kinds() {
+        let upstream = Upstream::new(2, |_, mut stream| {
+            let head = head(&mut stream).unwrap();
+            let bytes = if head.contains("/large") { BYTES } else { 100 };
+            stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").as_bytes()).unwrap();
+            stream.write_all(&vec![b'd'; bytes]).unwrap();
+        });
+        let site = Site::new(&[("a", b"a")], |config| {
+            set_rules(config, &upstream.rule());
+            (config.accepting, config.timeouts.send) = (kind, LONG * 50);
+        });
+        let mut client = H2::to(&site);
+        fill_socket(&site, &mut client, 1, "/api/large");
+        client.get(3, "/a");
+        client.get(5, "/api/small");
+        answer_others(&site);
+        // A ring has received ahead.
+        let most = if site.is_ring() { 2 << 20 } else { 256 << 10 };
+        until("the site holds too much", || site.held() < most);
+        let got = client.response(1);
+        assert!(got.body.len() == BYTES && got.body.iter().all(|&byte| byte == b'd'), "{kind:?}");
+        assert_eq!(client.response(3).body, b"a", "{kind:?}");
+        assert_eq!(client.response(5).body, [b'd'; 100], "{kind:?}");
+        drop(client);
+        assert_eq!(site.end().upstream_errors, 0, "{kind:?}");
+        upstream.end();
+    }
+}
+
+/// Behind a full socket nothing is read: an upload could not go on, and got a 408.
+#[test]
+fn an_upload_behind_a_full_socket_is_not_late() {
+    let large = vec![b'x'; 20 << 20];
+    for kind in crate::support::kinds() {
+        let (seen, is_seen) = channel();
+        let upstream = Upstream::new(1, move |_, mut stream| {
+            head(&mut stream).unwrap();
+            tell(&seen, ());
+            assert_eq!(read_exactly(&mut stream, 5), b"hello");
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        });
+        let clock = ManualClock::default();
+        let site = Site::new(&[("large", &large), ("a", b"a")], |config| {
+            set_rules(config, &upstream.rule());
+            (config.accepting, config.clock) = (kind, Some(clock.clone()));
+        });
+        let mut client = H2::to(&site);
+        client.ask(1, "POST", "/api/", &[("content-length", "5")], false);
+        client.data(1, b"h", false);
+        wait(&is_seen);
+        fill_socket(&site, &mut client, 3, "/large");
+        clock.advance(Duration::from_secs(21));
+        answer_others(&site);
+        client.data(1, b"ello", true);
+        assert!(client.response(3).body == large, "{kind:?}");
+        assert_eq!(client.response(1).body, b"ok", "{kind:?}");
+        drop(client);
+        assert_eq!(site.end().heads_late, 0, "{kind:?}");
+        upstream.end();
+    }
+}
+
 #[test]
 fn unix_sockets_and_missing_servers() {
     let room = tempfile::tempdir().unwrap();
@@ -739,7 +861,7 @@ fn unix_sockets_and_missing_servers() {
 fn rules_and_the_log_apply() {
     let users = tempfile::NamedTempFile::new().unwrap();
     let hash = crate::upstream::bcrypt_of_test();
-    std::fs::write(users.path(), format!("alice:{hash}\n")).unwrap();
+    std::fs::write(users.path(), format!("alice:{hash}\nbob:{hash}\n")).unwrap();
     for kind in crate::support::kinds() {
         let upstream = echoes(1);
         let rules = format!(
@@ -775,15 +897,19 @@ fn rules_and_the_log_apply() {
             client.get(id, "/api/rare");
             assert_eq!(client.response(id).status(), expected);
         }
+        // A request that had ended when the other thread was asked.
+        client.ask(15, "GET", "/api/login/x", &[("authorization", "Basic Ym9iOnRlc3Q=")], true);
+        let got = client.response(15);
+        assert!(got.body.starts_with(b"GET /api/login/x HTTP/1.1\r\n"), "{got:?}");
         drop(client);
         let totals = site.end();
-        assert_eq!((totals.requests, totals.succeeded, totals.client_errors), (7, 3, 4));
+        assert_eq!((totals.requests, totals.succeeded, totals.client_errors), (8, 4, 4));
         upstream.end();
         let text = std::fs::read_to_string(log).unwrap();
         let lines: Vec<&str> = text.lines().map(|line| line.split_once("] ").unwrap().1).collect();
         assert!(lines[0].starts_with("\"GET /api/x?y HTTP/2.0\" 200 "), "{text}");
         assert_eq!(lines[1], "\"POST /api/no/x HTTP/2.0\" 403 14", "{text}");
-        assert_eq!(lines.len(), 7, "{text}");
+        assert_eq!(lines.len(), 8, "{text}");
     }
 }
 
@@ -873,13 +999,7 @@ fn a_crowd_of_slow_clients_stays_within_the_memory() {
                 client
             })
             .collect();
-        // One window and what one receive brings for a connection beyond the limit.
-        let most = MOST + MOST / 8 + (512 << 10);
-        until("nobody is refused", || {
-            let totals = site.server().totals();
-            assert!(totals.held_bytes as usize <= most, "{kind:?}: {}", totals.held_bytes);
-            totals.memory_refused > 10
-        });
+        refuses_within(&site, MOST);
         drop(clients);
         until("memory is not given back", || {
             let totals = site.server().totals();

@@ -1,16 +1,14 @@
 //! Crowds of clients that would use more memory than the connections may have.
 
-use crate::http2::H2;
-use crate::support::{Client, LONG, Site, kinds, uninterrupted, until};
+use crate::http2::{H2, answer_others};
+use crate::support::{Client, LONG, Site, bound, kinds, set_rules, uninterrupted, until};
+use crate::upstream::echoes;
 use landau_serve::{Accepting, Config};
 use landau_wire::http2::Code;
 use std::io::{ErrorKind, Read, Write};
 
 /// What the connections may hold in these tests.
 const MOST: usize = 1 << 20;
-
-/// What they hold at the very most: an eighth more, and the buffers of one connection.
-const BOUND: usize = MOST + MOST / 8 + (512 << 10);
 
 const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -33,14 +31,13 @@ fn the_newest_unfinished_heads_are_refused() {
         let site = Site::new(&[("f", b"content")], |config| {
             (config.memory_bytes, config.accepting, config.timeouts.head) = (Some(MOST), kind, LONG * 50);
         });
-        let held = || site.server().totals().held_bytes as usize;
         let (mut waiting, mut refused) = (Vec::new(), 0);
         for number in 0..CLIENTS {
             let mut client = site.connect();
-            let (before, refused_before) = (held(), site.server().totals().memory_refused);
+            let (before, refused_before) = (site.held(), site.server().totals().memory_refused);
             client.send(&unfinished());
             let is_refused = || site.server().totals().memory_refused > refused_before;
-            until("neither kept nor refused", || held() >= before + unfinished().len() || is_refused());
+            until("neither kept nor refused", || site.held() >= before + unfinished().len() || is_refused());
             if is_refused() {
                 assert_eq!(client.answer().unwrap().status, 503, "{kind:?}: {number}");
                 assert!(client.is_ended(), "{kind:?}: {number}");
@@ -55,10 +52,10 @@ fn the_newest_unfinished_heads_are_refused() {
             client.send(b"\n\r\n");
             assert_eq!(client.answer().unwrap().status, 200, "{kind:?}: it came in time");
         }
-        until("memory is not given back", || held() == 0);
+        until("memory is not given back", || site.held() == 0);
         let mut late = site.connect();
         late.send(&unfinished());
-        until("refused for ever", || held() >= unfinished().len());
+        until("refused for ever", || site.held() >= unfinished().len());
         late.send(b"\n\r\n");
         assert_eq!(late.answer().unwrap().status, 200, "{kind:?}");
     }
@@ -82,7 +79,7 @@ fn growing_heads_stay_within_the_memory() {
                 client.send(line.as_bytes());
             }
             // Vectors that grow have up to twice their content.
-            let held = site.server().totals().held_bytes as usize;
+            let held = site.held();
             assert!(held <= MOST + (64 << 10), "{kind:?}: {held}");
             assert_eq!(site.get("/f", "").status, 200, "{kind:?}");
         }
@@ -137,7 +134,7 @@ fn many_small_holders_stay_within_an_eighth_more() {
         let change = |config: &mut Config| (config.memory_bytes, config.accepting) = (Some(LITTLE), kind);
         let (site, _clients) = silent_downloads(CLIENTS, change);
         until(format!("{kind:?}: all are kept"), || site.server().totals().memory_refused > 0);
-        let held = site.server().totals().held_bytes as usize;
+        let held = site.held();
         assert!(held <= LITTLE + LITTLE / 8 + (4 << 10), "{kind:?}: {held}");
         assert_eq!(site.get("/f", "").status, 200, "{kind:?}");
     }
@@ -155,12 +152,10 @@ fn requests_behind_a_download_stay_within_the_memory() {
             client.stream.set_nonblocking(true).unwrap();
             // The server may have closed it.
             let _ = (&client.stream).write(&requests);
-            let held = site.server().totals().held_bytes as usize;
-            assert!(held <= BOUND, "{kind:?}: {held}");
+            assert!(site.held() <= bound(MOST), "{kind:?}: {}", site.held());
         }
         assert_eq!(site.get("/f", "").status, 200, "{kind:?}");
-        let held = site.server().totals().held_bytes as usize;
-        assert!(held <= BOUND, "{kind:?}: {held}");
+        assert!(site.held() <= bound(MOST), "{kind:?}: {}", site.held());
     }
 }
 
@@ -179,8 +174,7 @@ fn tls_clients_stay_within_the_memory() {
         for client in &clients {
             // The server may have closed it already.
             let _ = (&client.stream).write_all(&half);
-            let held = site.server().totals().held_bytes as usize;
-            assert!(held <= BOUND, "{kind:?}: {held}");
+            assert!(site.held() <= bound(MOST), "{kind:?}: {}", site.held());
         }
         until("none was refused", || site.server().totals().memory_refused > 0);
     }
@@ -203,8 +197,7 @@ fn tls_clients_that_do_not_read_stay_within_the_memory() {
             // The server may have closed it, or read no more.
             client.sock.set_nonblocking(true).unwrap();
             let _ = client.sock.write(&records);
-            let held = site.server().totals().held_bytes as usize;
-            assert!(held <= BOUND, "{kind:?}: {held}");
+            assert!(site.held() <= bound(MOST), "{kind:?}: {}", site.held());
         }
         until(format!("{kind:?}: none was closed"), || site.server().totals().memory_refused > 0);
         drop(clients);
@@ -254,6 +247,56 @@ fn a_tls_connection_is_ended_for_memory_without_a_reset() {
     }
 }
 
+/// Has clients begin heads, and go on with them, until memory is short. It is as long as they are not dropped.
+fn unfinished_until_short(site: &Site) -> Vec<Client> {
+    let head = unfinished();
+    let head = head.strip_suffix(b"\r").unwrap();
+    let mut waiting = Vec::new();
+    until("memory is never short", || {
+        let mut client = site.connect();
+        client.send(head);
+        waiting.push(client);
+        site.server().totals().memory_refused > 0
+    });
+    // Heads that have begun may grow.
+    for client in &mut waiting {
+        if site.held() >= MOST / 4 * 3 {
+            break;
+        }
+        let before = site.held();
+        client.send(format!("X: {}\r\n", "y".repeat(8000)).as_bytes());
+        until("a head does not grow", || site.held() > before);
+    }
+    assert!(site.held() >= MOST / 4 * 3, "{}", site.held());
+    waiting
+}
+
+/// Over HTTP/2 it was also counted as an error of the upstream server, which nobody had asked.
+#[test]
+fn what_is_not_passed_on_for_memory_is_no_error_of_the_upstream_server() {
+    for kind in kinds() {
+        let upstream = echoes(0);
+        let site = Site::new(&[("a", b"content")], |config| {
+            set_rules(config, &upstream.rule());
+            (config.memory_bytes, config.accepting, config.timeouts.head) = (Some(MOST), kind, LONG * 50);
+        });
+        let mut client = H2::to(&site);
+        client.ping();
+        let _waiting = unfinished_until_short(&site);
+        // Those that have just connected are refused by then.
+        answer_others(&site);
+        let before = site.server().totals().memory_refused;
+        client.get(1, "/api/");
+        assert_eq!(client.response(1).status(), "503", "{kind:?}");
+        assert_eq!(site.get("/api/", "").status, 503, "{kind:?}");
+        client.get(3, "/a");
+        assert_eq!(client.response(3).body, b"content", "{kind:?}");
+        let totals = site.server().totals();
+        assert_eq!((totals.memory_refused - before, totals.upstream_errors), (2, 0), "{kind:?}");
+        upstream.end();
+    }
+}
+
 /// While memory is short, a client that does not read holds a quarter of the responses that it could, and HTTP/2 is
 /// refused by its own words.
 #[test]
@@ -263,39 +306,20 @@ fn new_clients_hold_less_while_memory_is_short() {
         let site = Site::new(&[("f", &content)], |config| {
             (config.memory_bytes, config.accepting, config.timeouts.head) = (Some(MOST), kind, LONG * 50);
         });
-        let held = || site.server().totals().held_bytes as usize;
-        let head = unfinished();
-        let head = head.strip_suffix(b"\r").unwrap();
-        let mut waiting = Vec::new();
-        until("memory is never short", || {
-            let mut client = site.connect();
-            client.send(head);
-            waiting.push(client);
-            site.server().totals().memory_refused > 0
-        });
-        // Heads that have begun may grow.
-        for client in &mut waiting {
-            if held() >= MOST / 4 * 3 {
-                break;
-            }
-            let before = held();
-            client.send(format!("X: {}\r\n", "y".repeat(8000)).as_bytes());
-            until("a head does not grow", || held() > before);
-        }
-        assert!(held() >= MOST / 4 * 3, "{kind:?}: {}", held());
+        let _waiting = unfinished_until_short(&site);
         assert_eq!(H2::to(&site).end(), Some(Code::ENHANCE_YOUR_CALM), "{kind:?}");
         if kind != Accepting::Own {
             // A ring receives the requests in pieces, of which the last is no whole request and refused.
             continue;
         }
-        let before = held();
+        let before = site.held();
         let client = site.connect();
         landau_sys::stream::set_receive_buffer(&client.stream, 16 << 10).unwrap();
         client.stream.set_nonblocking(true).unwrap();
         let _ = (&client.stream).write(&GET.repeat(580));
-        until("nothing is kept", || held() >= before + (8 << 10));
+        until("nothing is kept", || site.held() >= before + (8 << 10));
         // The requests that were received, and responses.
-        let kept = held() - before;
+        let kept = site.held() - before;
         assert!(kept <= (16 << 10) + (32 << 10), "{kind:?}: {kept}");
     }
 }

@@ -20,6 +20,20 @@ pub(crate) fn until(otherwise: impl std::fmt::Display, mut is_so: impl FnMut() -
     }
 }
 
+/// The most that connections hold with this limit of memory: an eighth more, and the buffers of one of them.
+pub(crate) const fn bound(limit: usize) -> usize {
+    limit + limit / 8 + (512 << 10)
+}
+
+/// Waits until a server with this limit of memory has refused some clients; it holds no more than it may meanwhile.
+#[track_caller]
+pub(crate) fn refuses_within(site: &Site, limit: usize) {
+    until("nobody is refused", || {
+        assert!(site.held() <= bound(limit), "{}", site.held());
+        site.server().totals().memory_refused > 10
+    });
+}
+
 /// Repeats a call that a signal interrupts: an event loop in another test may use signals, which are for the process.
 pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
     loop {
@@ -91,6 +105,11 @@ impl Site {
 
     pub(crate) fn server(&self) -> &Server {
         self.server.as_ref().unwrap()
+    }
+
+    /// How much memory its connections hold.
+    pub(crate) fn held(&self) -> usize {
+        self.server().totals().held_bytes as usize
     }
 
     /// Whether its workers have rings.

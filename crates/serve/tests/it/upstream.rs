@@ -1,6 +1,6 @@
 //! Requests that are passed on to upstream servers, sound and hostile ones.
 
-use crate::support::{Client, Got, LONG, Site, kinds, set_rules, uninterrupted, until};
+use crate::support::{Client, Got, LONG, Site, kinds, refuses_within, set_rules, uninterrupted, until};
 use crate::tls;
 use landau_reactor::{Backend, ManualClock};
 use landau_serve::{Accepting, AccessLog, Config, LiveRules, LogFormat, LogTarget, Networks, SandboxMode, Totals};
@@ -432,7 +432,7 @@ fn slow_sides_bound_what_is_held() {
                 .write_all(format!("POST /api/ HTTP/1.1\r\nHost: x\r\nContent-Length: {BYTES}\r\n\r\n").as_bytes())?;
             (0..BYTES >> 14).try_for_each(|_| sender.write_all(&[b'u'; 1 << 14]))
         });
-        let held = || site.server().totals().held_bytes as usize;
+        let held = || site.held();
         until("the upload does not arrive", || held() > 32 << 10);
         go.send(()).unwrap();
         sending.join().unwrap().unwrap();
@@ -588,6 +588,36 @@ fn upstream_servers_have_their_time() {
             drop(end);
             upstream.end();
         }
+    }
+}
+
+/// Its own deadline passed in the same wait as that of the upstream server, and closed it as idle behind the response.
+#[test]
+fn a_client_goes_on_after_a_504() {
+    for kind in kinds() {
+        let (seen, is_seen) = mpsc::channel();
+        let seen = Arc::new(Mutex::new(seen));
+        let upstream = Upstream::new(1, move |_, mut stream| {
+            head(&mut stream).unwrap();
+            seen.lock().unwrap().send(()).unwrap();
+            wait_for_end(&mut stream);
+        });
+        let clock = ManualClock::default();
+        let rules = format!(
+            "[[rule]]\npath = '/api/'\nproxy = {{ to = 'http://{}', response-timeout = '5s' }}\n",
+            upstream.address
+        );
+        let site = site(kind, &rules, |config| config.clock = Some(clock.clone()));
+        let mut client = site.connect();
+        client.send(b"GET /api/ HTTP/1.1\r\nHost: x\r\n\r\n");
+        is_seen.recv().unwrap();
+        // The time for a head, which the client has from its first moment on, passes as well.
+        clock.advance(Duration::from_secs(15));
+        assert_eq!(client.answer().unwrap().status, 504, "{kind:?}");
+        assert_eq!(ask(&mut client, "GET /file", "\r\n").unwrap().body, b"hello", "{kind:?}");
+        drop(client);
+        upstream.end();
+        assert_eq!(site.end().idle_closed, 0, "{kind:?}");
     }
 }
 
@@ -1171,12 +1201,7 @@ fn a_crowd_of_slow_clients_stays_within_the_memory() {
                 client
             })
             .collect();
-        let most = MOST + MOST / 8 + (512 << 10);
-        until("nobody is refused", || {
-            let totals = site.server().totals();
-            assert!(totals.held_bytes as usize <= most, "{kind:?}: {}", totals.held_bytes);
-            totals.memory_refused > 10
-        });
+        refuses_within(&site, MOST);
         assert_eq!(site.get("/file", "").status, 200);
         for client in &clients {
             let _ = client.stream.shutdown(Shutdown::Both);
