@@ -74,7 +74,7 @@ pub(super) enum Kind {
 }
 
 /// Each kind, as often as its share of twenty clients.
-const SHARES: [Kind; 20] = [
+pub(super) const SHARES: [Kind; 20] = [
     Kind::Kept,
     Kind::Kept,
     Kind::Kept,
@@ -179,12 +179,18 @@ impl Site {
     }
 }
 
-/// Starts clients; each returns its counts when it ends.
-pub(super) fn start(site: &Arc<Site>, count: usize, is_over: &Arc<AtomicBool>) -> Result<Vec<JoinHandle<Tally>>> {
+/// Starts clients, with the time from which on losses are timed; each returns its counts when it ends.
+pub(super) fn start(
+    site: &Arc<Site>,
+    count: usize,
+    began: Instant,
+    is_over: &Arc<AtomicBool>,
+) -> Result<Vec<JoinHandle<Tally>>> {
     let start = |number: usize| {
         let mut client = Client {
             kind: SHARES[number % SHARES.len()],
             site: Arc::clone(site),
+            began,
             is_over: Arc::clone(is_over),
             random: ChaCha8Rng::seed_from_u64(number as u64),
             tally: Tally::default(),
@@ -202,6 +208,7 @@ pub(super) fn start(site: &Arc<Site>, count: usize, is_over: &Arc<AtomicBool>) -
 struct Client {
     kind: Kind,
     site: Arc<Site>,
+    began: Instant,
     is_over: Arc<AtomicBool>,
     random: ChaCha8Rng,
     tally: Tally,
@@ -213,7 +220,7 @@ impl Client {
         self.pause(Duration::from_millis(first));
         while !self.is_over() {
             if let Err(error) = self.connection() {
-                self.tally.count(self.kind, Outcome::Lost(format!("{error:#}")));
+                self.count(Outcome::Lost(format!("{error:#}")));
             }
             self.pause_as_people_do();
         }
@@ -241,7 +248,7 @@ impl Client {
 
     fn count(&mut self, outcome: Outcome) -> bool {
         let is_whole = outcome == Outcome::Whole;
-        self.tally.count(self.kind, outcome);
+        self.tally.count(self.kind, outcome, self.began.elapsed());
         is_whole
     }
 
@@ -273,7 +280,7 @@ impl Client {
                 // What becomes of it does not matter: neither does an error of the connection.
                 let port = PORTS[self.random.random_range(0..2)];
                 let _ = connect(port).and_then(|stream| hostile::act(stream, &mut self.random));
-                self.tally.count(self.kind, Outcome::Hostile);
+                self.count(Outcome::Hostile);
             }
         }
         Ok(())

@@ -3,10 +3,11 @@
 use super::clients::Kind;
 use crate::client::Lost;
 use landau_wire::http2::Code;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-/// How many messages are kept of each kind.
-const MESSAGES: usize = 3;
+/// How many losses are kept with their times: the first ones.
+const LOSSES: usize = 20;
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,16 +45,29 @@ struct Counts {
     dropped: u64,
     hostile: u64,
     lost: u64,
-    messages: Vec<String>,
+}
+
+/// An answer that was lost or wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Loss {
+    /// The time since the clients came.
+    at: Duration,
+    kind: Kind,
+    why: String,
 }
 
 /// Counts of all kinds.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tally(BTreeMap<Kind, Counts>);
+pub(super) struct Tally {
+    counts: BTreeMap<Kind, Counts>,
+    /// The first losses, in the order of their times.
+    losses: Vec<Loss>,
+}
 
 impl Tally {
-    pub(super) fn count(&mut self, kind: Kind, outcome: Outcome) {
-        let counts = self.0.entry(kind).or_default();
+    /// Counts an attempt that ended so long after the clients came.
+    pub(super) fn count(&mut self, kind: Kind, outcome: Outcome, at: Duration) {
+        let counts = self.counts.entry(kind).or_default();
         match outcome {
             Outcome::Whole => counts.whole += 1,
             Outcome::Refused => counts.refused += 1,
@@ -61,49 +75,57 @@ impl Tally {
             Outcome::Hostile => counts.hostile += 1,
             Outcome::Lost(why) => {
                 counts.lost += 1;
-                if counts.messages.len() < MESSAGES {
-                    counts.messages.push(why);
+                if self.losses.len() < LOSSES {
+                    self.losses.push(Loss { at, kind, why });
                 }
             }
         }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        for (&kind, from) in &other.0 {
-            let to = self.0.entry(kind).or_default();
+        for (&kind, from) in &other.counts {
+            let to = self.counts.entry(kind).or_default();
             to.whole += from.whole;
             to.refused += from.refused;
             to.dropped += from.dropped;
             to.hostile += from.hostile;
             to.lost += from.lost;
-            let room = MESSAGES.saturating_sub(to.messages.len());
-            to.messages.extend(from.messages.iter().take(room).cloned());
         }
+        self.losses.extend(other.losses.iter().cloned());
+        self.losses.sort_by_key(|loss| loss.at);
+        self.losses.truncate(LOSSES);
     }
 
     /// Returns how many answers were lost or wrong.
     pub(super) fn lost(&self) -> u64 {
-        self.0.values().map(|counts| counts.lost).sum()
+        self.counts.values().map(|counts| counts.lost).sum()
     }
 
-    /// Returns the kinds of clients of which none got a whole answer, those that ask for none left out.
-    pub(super) fn without_answers(&self) -> Vec<&'static str> {
-        let none = self.0.iter().filter(|(kind, counts)| **kind != Kind::Hostile && counts.whole == 0);
-        none.map(|(kind, _)| kind.name()).collect()
+    /// Returns how many answers the server refused, or dropped because their client did not take them.
+    pub(super) fn refused(&self) -> u64 {
+        self.counts.values().map(|counts| counts.refused + counts.dropped).sum()
+    }
+
+    /// Returns which of these kinds of clients got no whole answer, those that ask for none left out.
+    pub(super) fn without_answers(&self, kinds: &[Kind]) -> Vec<&'static str> {
+        let has_none = |kind: &Kind| self.counts.get(kind).is_none_or(|counts| counts.whole == 0);
+        let without = kinds.iter().copied().filter(|kind| *kind != Kind::Hostile && has_none(kind));
+        let without: BTreeSet<Kind> = without.collect();
+        without.into_iter().map(Kind::name).collect()
     }
 
     pub(super) fn print(&self) {
-        for (kind, counts) in &self.0 {
-            let Counts { whole, refused, dropped, hostile, lost, messages } = counts;
+        for (kind, counts) in &self.counts {
+            let Counts { whole, refused, dropped, hostile, lost } = counts;
             let name = kind.name();
             if *kind == Kind::Hostile {
                 println!("     {name:34} {hostile:8} attempts");
                 continue;
             }
             println!("     {name:34} {whole:8} whole {refused:7} refused {dropped:5} not taken {lost:5} lost");
-            for message in messages {
-                println!("          {message}");
-            }
+        }
+        for Loss { at, kind, why } in &self.losses {
+            println!("     lost at {:6.1} s by {}: {why}", at.as_secs_f64(), kind.name());
         }
     }
 }
@@ -120,14 +142,49 @@ mod tests {
         assert!(matches!(Outcome::of(Lost::Refused(Code::INTERNAL_ERROR)), Outcome::Lost(_)));
         let mut tally = Tally::default();
         for lost in [Lost::Unanswered("Connection reset by peer".to_owned()), Lost::Cut("x".to_owned()), Lost::Silent] {
-            tally.count(Kind::Kept, Outcome::of(lost));
+            tally.count(Kind::Kept, Outcome::of(lost), Duration::ZERO);
         }
         let mut sum = Tally::default();
         sum.add(&tally);
         sum.add(&tally);
         assert_eq!(sum.lost(), 6);
-        assert_eq!(sum.without_answers(), [Kind::Kept.name()]);
-        sum.count(Kind::Kept, Outcome::Whole);
-        assert!(sum.without_answers().is_empty());
+    }
+
+    #[test]
+    fn refused_and_dropped_answers_are_counted() {
+        let mut tally = Tally::default();
+        for outcome in [Outcome::Whole, Outcome::Refused, Outcome::Dropped, Outcome::Refused, Outcome::Hostile] {
+            tally.count(Kind::SlowReader, outcome, Duration::ZERO);
+        }
+        assert_eq!((tally.refused(), tally.lost()), (3, 0));
+    }
+
+    /// A kind that is not among the counts, because no attempt of it ever ended, was not missed.
+    #[test]
+    fn a_kind_without_a_whole_answer_is_named() {
+        let kinds = [Kind::Http2, Kind::Kept, Kind::Kept, Kind::Hostile, Kind::Large];
+        let mut tally = Tally::default();
+        tally.count(Kind::Kept, Outcome::Refused, Duration::ZERO);
+        tally.count(Kind::Large, Outcome::Whole, Duration::ZERO);
+        assert_eq!(tally.without_answers(&kinds), [Kind::Kept.name(), Kind::Http2.name()]);
+        tally.count(Kind::Kept, Outcome::Whole, Duration::ZERO);
+        assert_eq!(tally.without_answers(&kinds), [Kind::Http2.name()]);
+    }
+
+    #[test]
+    fn the_first_losses_of_all_clients_are_kept() {
+        let second = |at: usize| Duration::from_secs(at as u64);
+        let mut sum = Tally::default();
+        for client in 0..4 {
+            let mut tally = Tally::default();
+            for at in (client..100).step_by(4) {
+                tally.count(Kind::Fresh, Outcome::Lost(at.to_string()), second(at));
+            }
+            sum.add(&tally);
+        }
+        assert_eq!(sum.lost(), 100);
+        let expected: Vec<Loss> =
+            (0..LOSSES).map(|at| Loss { at: second(at), kind: Kind::Fresh, why: at.to_string() }).collect();
+        assert_eq!(sum.losses, expected);
     }
 }
