@@ -175,6 +175,11 @@ fn spawned(name: &'static str, port: u16, server: &Command) -> Result<Server> {
 }
 
 impl Server {
+    /// Returns whether it is `landau serve`, in either kind.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self.name, "landau" | "multishot")
+    }
+
     /// Waits until the server is ready.
     fn wait_until(&mut self, is_ready: impl Fn(&Self) -> bool) -> Result<()> {
         let began = Instant::now();

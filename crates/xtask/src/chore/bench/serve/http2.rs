@@ -1,6 +1,6 @@
 //! HTTP/2 under `h2load`, with prior knowledge and over TLS, and the memory of its idle connections.
 
-use super::{Rival, Server, Words, load};
+use super::{Idle, Rival, Server, Words, load};
 use crate::chore::bench::rivals::{self, CLIENT_PROCESSOR};
 use crate::client::Http2;
 use anyhow::{Context, Result, ensure};
@@ -9,10 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The number of idle connections.
-const IDLE_COUNT: usize = 4_000;
-/// The most user memory of an idle connection, in bytes.
-const IDLE_BYTES: f64 = 1024.0;
+/// Idle connections.
+const IDLE: Idle = Idle { what: "connection of HTTP/2", count: 4_000, most_bytes: 1024.0 };
 
 /// Name, file, connections and streams of each, and what ours is compared with.
 const LOADS: [(&str, &str, [&str; 2], Rival); 3] = [
@@ -63,24 +61,7 @@ fn requested_us(server: &Server, is_tls: bool, file: &str, arguments: &[&str], s
 
 /// Measures the user memory of an idle connection.
 pub(super) fn memory(folder: &Path, root: &Path) -> Result<bool> {
-    println!("user memory of an idle connection of HTTP/2 that made one request, of {IDLE_COUNT}");
-    let mut ours = f64::NAN;
-    for server in rivals::start_http2(folder, root, false)? {
-        let open = |count: usize| (0..count).map(|_| ask(&server)).collect::<Result<Vec<TcpStream>>>();
-        let _first = open(100)?;
-        std::thread::sleep(Duration::from_millis(300));
-        let before = server.private_bytes();
-        let _many = open(IDLE_COUNT)?;
-        std::thread::sleep(Duration::from_millis(300));
-        let bytes = server.private_bytes().saturating_sub(before) as f64 / IDLE_COUNT as f64;
-        println!("     {:9} {bytes:8.0} bytes", server.name);
-        if server.name == "landau" {
-            ours = bytes;
-        }
-    }
-    let is_good = ours <= IDLE_BYTES;
-    println!("{} landau: {ours:.0} bytes (at most {IDLE_BYTES:.0})", if is_good { "ok  " } else { "FAIL" });
-    Ok(is_good)
+    IDLE.measure(&rivals::start_http2(folder, root, false)?, ask)
 }
 
 /// Returns a connection that has made one request, with the fields that a browser sends.

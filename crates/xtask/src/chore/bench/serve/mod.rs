@@ -17,10 +17,8 @@ use std::time::Duration;
 
 /// The most that ours may cost, relative to the loop that parses nothing.
 const BARE_RATIO: f64 = 1.15;
-/// The most user memory of an idle connection, in bytes.
-const IDLE_BYTES: f64 = 128.0;
-/// The number of idle connections.
-const IDLE_COUNT: usize = 9_000;
+/// Idle connections of HTTP/1.1.
+const IDLE: Idle = Idle { what: "connection", count: 9_000, most_bytes: 128.0 };
 
 /// A kind of load.
 type Load = (&'static str, &'static str, &'static [&'static str], Rival);
@@ -77,7 +75,11 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
             "http2" => http2::run(words, folder.path(), &root)?,
             // Memory is measured with fresh servers.
             "memory" => {
-                memory(&rivals::start(folder.path(), &root, Accept::AtOnce)?)? & http2::memory(folder.path(), &root)?
+                let mut servers = rivals::start(folder.path(), &root, Accept::AtOnce)?;
+                servers.retain(|server| server.name != "bare");
+                let is_small = IDLE.measure(&servers, |server| server.ask("/f"))?;
+                drop(servers);
+                is_small & http2::memory(folder.path(), &root)?
             }
             other => anyhow::bail!("--parts {other}: write requests, http2 or memory"),
         };
@@ -121,14 +123,14 @@ fn load(
         let value = median(costs.clone());
         println!("     {:9} {value:12.3} µs  ×{:.3}", server.name, value / base);
     }
-    let others = servers.iter().filter(|one| !matches!(one.name, "landau" | "multishot" | "bare"));
-    let best = others.filter_map(|one| cost(one.name)).fold(f64::INFINITY, f64::min);
+    let others = || servers.iter().filter(|one| !one.is_ours() && one.name != "bare");
+    let best = others().filter_map(|one| cost(one.name)).fold(f64::INFINITY, f64::min);
     if best.is_infinite() {
         println!("FAIL no other server is installed to compare with");
         return Ok(false);
     }
     let rounds_of = |name: &str| servers.iter().position(|one| one.name == name).map(|at| &costs[at]);
-    let first = servers.iter().find(|one| !matches!(one.name, "multishot" | "bare") && cost(one.name) == Some(best));
+    let first = others().find(|one| cost(one.name) == Some(best));
     if let Some((first, (ours, theirs))) = first.zip(rounds_of("landau").zip(first.and_then(|one| rounds_of(one.name))))
     {
         let dearer = ours.iter().zip(theirs).filter(|(ours, theirs)| ours > theirs).count();
@@ -167,25 +169,38 @@ fn requested_us(server: &Server, file: &str, arguments: &[&str], seconds: u32) -
     Ok(spent as f64 / 1000.0 / requests as f64)
 }
 
-/// Measures the user memory of an idle connection.
-fn memory(servers: &[Server]) -> Result<bool> {
-    println!("user memory of an idle connection that made one request, of {IDLE_COUNT}");
-    landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).context("raise the limit of descriptors")?;
-    let mut ours = f64::NAN;
-    for server in servers.iter().filter(|server| server.name != "bare") {
-        let open = |count: usize| (0..count).map(|_| server.ask("/f")).collect::<Result<Vec<TcpStream>>>();
-        let _first = open(100)?;
-        std::thread::sleep(Duration::from_millis(300));
-        let before = server.private_bytes();
-        let _many = open(IDLE_COUNT)?;
-        std::thread::sleep(Duration::from_millis(300));
-        let bytes = (server.private_bytes() - before) as f64 / IDLE_COUNT as f64;
-        println!("     {:9} {bytes:8.0} bytes", server.name);
-        if server.name == "landau" {
-            ours = bytes;
+/// Connections that have each made a request and are idle.
+struct Idle {
+    /// What one is called.
+    what: &'static str,
+    /// The number of them.
+    count: usize,
+    /// The most user memory that one may cost ours, in bytes.
+    most_bytes: f64,
+}
+
+impl Idle {
+    /// Measures the user memory of one at each server; returns whether ours is within its limit. `ask` returns a
+    /// connection that has made its request.
+    fn measure(&self, servers: &[Server], ask: impl Fn(&Server) -> Result<TcpStream>) -> Result<bool> {
+        let Self { what, count, most_bytes } = *self;
+        println!("user memory of an idle {what} that made one request, of {count}");
+        let mut ours = f64::NAN;
+        for server in servers {
+            let open = |count: usize| (0..count).map(|_| ask(server)).collect::<Result<Vec<TcpStream>>>();
+            let _first = open(100)?;
+            std::thread::sleep(Duration::from_millis(300));
+            let before = server.private_bytes();
+            let _many = open(count)?;
+            std::thread::sleep(Duration::from_millis(300));
+            let bytes = server.private_bytes().saturating_sub(before) as f64 / count as f64;
+            println!("     {:9} {bytes:8.0} bytes", server.name);
+            if server.name == "landau" {
+                ours = bytes;
+            }
         }
+        let is_good = ours <= most_bytes;
+        println!("{} landau: {ours:.0} bytes (at most {most_bytes:.0})", if is_good { "ok  " } else { "FAIL" });
+        Ok(is_good)
     }
-    let is_good = ours <= IDLE_BYTES;
-    println!("{} landau: {ours:.0} bytes (at most {IDLE_BYTES:.0})", if is_good { "ok  " } else { "FAIL" });
-    Ok(is_good)
 }
