@@ -8,7 +8,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `root`, `text`, `row`, `demand` | vocabulary: files, numbers, rows, kinds of load and what an object takes |
-//! | `subject`, `census`, `cgroups` | the process, all processes, its control groups |
+//! | `subject`, `census`, `cgroups`, `systemd` | the process, all processes, its control groups, settings of systemd |
 //! | `context`, `limit`, `conditions`, `process` | the rules |
 //! | `connection`, `noise` | what is measured |
 //! | `report` | the answer |
@@ -28,8 +28,10 @@ mod report;
 mod root;
 mod row;
 mod subject;
+mod systemd;
 mod text;
 
+pub use census::FIRST_PID_NAMESPACE;
 pub use context::Folder;
 pub use demand::{Demand, Error, KINDS, Kind};
 pub use process::{Listener, Process};
@@ -37,4 +39,5 @@ pub use report::{Answer, NoProcess, Report, Request, Reserve, Worker, examine};
 pub use root::Root;
 pub use row::{Bound, Condition, Counter, Effect, Remedy, Row};
 pub use subject::Unread;
+pub use systemd::manager_setting;
 pub use text::{bytes, grouped};

@@ -60,8 +60,8 @@ impl Root {
         names
     }
 
-    /// Returns the target of a link, as it is written.
-    pub(crate) fn link(&self, path: &str) -> Option<String> {
+    /// Returns the target of a link, as it is written; none if it cannot be read.
+    pub fn link(&self, path: &str) -> Option<String> {
         fs::read_link(self.path(path)).ok()?.into_os_string().into_string().ok()
     }
 }

@@ -1,8 +1,8 @@
 //! The journal of a trial on the host: what is changed, written to the disk before the first change.
 //!
 //! It is in a folder that only its owner can read and write, `var/lib/landau/tune`. The trial holds a lock on the
-//! folder while it runs, so whoever gets the lock and finds a journal knows that the trial was killed. A value is
-//! restored only if it is the one that the trial wrote.
+//! folder while it runs, so a process that gets the lock and finds a journal knows that the trial was killed. A value
+//! is restored only if it is the one that the trial wrote.
 
 use crate::Error;
 use crate::name::{check, file, normalized};

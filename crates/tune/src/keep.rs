@@ -10,8 +10,9 @@ use crate::profile::{Profile, Want};
 use crate::{Error, status};
 use landau_host::Root;
 use serde::Serialize;
+use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -58,15 +59,22 @@ pub fn keep(root: &Root, profile: &Profile) -> Result<Vec<Kept>, Error> {
     ];
     let mut kept = Vec::new();
     for (folder, body, effect) in texts {
-        if body.is_empty() {
+        let path = root.path(&format!("{folder}/{name}"));
+        let before = own_text(&path);
+        // One of ours is written nevertheless: by now its lines may lower a limit.
+        if !sets_something(&body) && !matches!(before, Ok(Some(_))) {
             continue;
         }
-        let path = root.path(&format!("{folder}/{name}"));
+        let before = before?;
         let text = format!("{MARK} {}`. To undo it, remove this file.\n{body}", profile.name);
-        let before = own_text(&path)?;
         kept.push(Kept { unchanged: before.as_deref() == Some(text.as_str()), path, text, effect });
     }
     Ok(kept)
+}
+
+/// Returns whether a text has a line that is not a comment.
+fn sets_something(text: &str) -> bool {
+    text.lines().any(|line| !line.starts_with('#'))
 }
 
 /// Returns that a limit of descriptors has no effect yet, where it is: `setrlimit()` of more than `fs.nr_open` fails.
@@ -105,38 +113,58 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
     text
 }
 
-/// Returns what a profile makes of limits that exist: of those that are to be at least so high, none is lowered.
-fn raised(want: &Want, present: Option<Pair>) -> Option<Pair> {
-    let value = want.value.parse().ok()?;
-    Some(match present.filter(|_| want.at_least) {
-        Some(present) => present.raised_to(value),
-        None => Pair { soft: value, hard: value },
-    })
-}
-
+/// The lines of a file of limits.d. A limit that is to be at least so high has a line only if it is known to be lower
+/// here: another one could lower it. What is left alone is a comment.
 fn limits_of_sessions(root: &Root, limits: &[&Want], own: &str) -> String {
     let mut text = String::new();
     // `*` is everybody but root.
     for (want, who) in limits.iter().flat_map(|want| ["*", "root"].map(|who| (want, who))) {
-        let Some(Pair { soft, hard }) = raised(want, limit::of_sessions(root, &want.name, who, own)) else { continue };
-        let [soft, hard] = [soft, hard].map(|value| limit::written(value, "unlimited"));
-        let kinds = if soft == hard { vec![("-", &soft)] } else { vec![("soft", &soft), ("hard", &hard)] };
-        for (kind, value) in kinds {
-            text.extend([who, " ", kind, " ", want.name.as_str(), " ", value.as_str(), "\n"]);
+        let Ok(value) = want.value.parse::<u64>() else { continue };
+        let name = &want.name;
+        let present = limit::of_sessions(root, name, who, own);
+        let is_set = present.map(|one| !want.at_least || one.is_some_and(|one| one < value));
+        let kind = match is_set {
+            [true, true] => Some("-"),
+            [true, false] => Some("soft"),
+            [false, true] => Some("hard"),
+            [false, false] => None,
+        };
+        // Writing to a string cannot fail.
+        if kind != Some("-") {
+            let [soft, hard] = present.map(|one| limit::described(one, "unlimited"));
+            let _ = writeln!(text, "# {who} {name}: soft {soft}, hard {hard} here, at least {value} wanted");
+        }
+        if let Some(kind) = kind {
+            let _ = writeln!(text, "{who} {kind} {name} {}", limit::written(value, "unlimited"));
         }
     }
     text
 }
 
+/// The lines of a drop-in of systemd. A limit that is to be at least so high has a line, which lowers neither its soft
+/// nor its hard part, only if the present one is known and lower; else it is a comment.
 fn limits_of_services(root: &Root, limits: &[&Want], own: &str) -> String {
-    let mut text = String::new();
+    let (mut comments, mut lines) = (String::new(), String::new());
     for want in limits {
-        let Some(Pair { soft, hard }) = raised(want, limit::of_services(root, &want.name, own)) else { continue };
-        let [soft, hard] = [soft, hard].map(|value| limit::written(value, "infinity"));
-        let value = if soft == hard { soft } else { format!("{soft}:{hard}") };
-        text.extend(["DefaultLimit", &want.name.to_uppercase(), "=", &value, "\n"]);
+        let Ok(value) = want.value.parse::<u64>() else { continue };
+        let key = format!("DefaultLimit{}", want.name.to_uppercase());
+        let present = limit::of_services(root, &want.name, own);
+        let pair = if want.at_least {
+            present.map(|present| present.raised_to(value)).filter(|raised| Some(*raised) != present)
+        } else {
+            Some(Pair { soft: value, hard: value })
+        };
+        if let Some(Pair { soft, hard }) = pair {
+            let [soft, hard] = [soft, hard].map(|one| limit::written(one, "infinity"));
+            let value = if soft == hard { soft } else { format!("{soft}:{hard}") };
+            lines.extend([key.as_str(), "=", value.as_str(), "\n"]);
+        } else {
+            let [soft, hard] = limit::halves(present).map(|one| limit::described(one, "infinity"));
+            // Writing to a string cannot fail.
+            let _ = writeln!(comments, "# {key}: soft {soft}, hard {hard} here, at least {value} wanted");
+        }
     }
-    if text.is_empty() { text } else { format!("[Manager]\n{text}") }
+    if lines.is_empty() { comments } else { format!("{comments}[Manager]\n{lines}") }
 }
 
 /// Returns the text of a file that is ours; none if there is no file.
@@ -224,24 +252,88 @@ mod tests {
         assert!(keep(&root, &own()).unwrap().iter().all(|one| one.unchanged));
     }
 
+    fn kept(root: &Root, limit: &str) -> Vec<Kept> {
+        keep(root, &Profile::parse("own", "own.toml", &format!("[limits]\n{limit}")).unwrap()).unwrap()
+    }
+
+    /// Returns the lines of a file that are not comments.
+    fn lines(kept: &Kept) -> Vec<&str> {
+        kept.text.lines().filter(|line| !line.starts_with('#')).collect()
+    }
+
     /// A limit that is to be at least so high is not lowered: neither the hard limit of sessions, nor that of services.
     #[test]
     fn no_limit_that_is_higher_already_is_lowered() {
         let (room, root) = host();
         plant(room.path(), "fs.nr_open", "1000000");
-        let kept = |value: &str| {
-            let text = format!("[limits]\nnofile = {value}");
-            keep(&root, &Profile::parse("own", "own.toml", &text).unwrap()).unwrap()
-        };
-        let [sessions, services] = &kept("{ at_least = 65536 }")[..] else { panic!("two files") };
-        let lines = "\n* soft nofile 65536\n* hard nofile 524288\nroot soft nofile 65536\nroot hard nofile 524288\n";
-        assert!(sessions.text.ends_with(lines), "{}", sessions.text);
-        assert!(services.text.ends_with("\nDefaultLimitNOFILE=65536:524288\n"), "{}", services.text);
-        let [sessions, services] = &kept("{ at_least = 2000000 }")[..] else { panic!("two files") };
-        assert!(sessions.text.ends_with("\n* - nofile 2000000\nroot - nofile 2000000\n"), "{}", sessions.text);
+        let files = kept(&root, "nofile = { at_least = 65536 }");
+        let [sessions, services] = &files[..] else { panic!("two files") };
+        assert_eq!(lines(sessions), ["* soft nofile 65536", "root soft nofile 65536"]);
+        let left = "\n# * nofile: soft 1024, hard 524288 here, at least 65536 wanted\n";
+        assert!(sessions.text.contains(left), "{}", sessions.text);
+        assert_eq!(lines(services), ["[Manager]", "DefaultLimitNOFILE=65536:524288"]);
+        let files = kept(&root, "nofile = { at_least = 2000000 }");
+        let [sessions, services] = &files[..] else { panic!("two files") };
+        assert_eq!(lines(sessions), ["* - nofile 2000000", "root - nofile 2000000"]);
         assert!(services.effect.contains("fs.nr_open, which is 1000000"), "{}", services.effect);
         // Exactly so high is what it says.
-        assert!(kept("2048")[1].text.ends_with("\nDefaultLimitNOFILE=2048\n"));
+        assert_eq!(lines(&kept(&root, "nofile = 2048")[1]), ["[Manager]", "DefaultLimitNOFILE=2048"]);
+        // All are higher: there is nothing to write.
+        assert!(kept(&root, "nofile = { at_least = 512 }").is_empty());
+    }
+
+    /// A limit of which nothing is known was written, and might have been lowered so.
+    #[test]
+    fn a_limit_that_is_not_known_is_left_alone() {
+        let (room, root) = host();
+        fs::create_dir_all(room.path().join("etc/security")).unwrap();
+        fs::write(room.path().join("etc/security/limits.conf"), "* soft nproc 4096\n").unwrap();
+        let files = kept(&root, "nproc = { at_least = 8192 }\nnofile = { at_least = 65536 }");
+        let [sessions, services] = &files[..] else { panic!("two files") };
+        assert_eq!(lines(sessions), ["* soft nofile 65536", "root soft nofile 65536", "* soft nproc 8192"]);
+        let left = "\n# root nproc: soft unknown, hard unknown here, at least 8192 wanted\n";
+        assert!(sessions.text.contains(left), "{}", sessions.text);
+        assert_eq!(lines(services), ["[Manager]", "DefaultLimitNOFILE=65536:524288"]);
+        let left = "\n# DefaultLimitNPROC: soft unknown, hard unknown here, at least 8192 wanted\n";
+        assert!(services.text.contains(left), "{}", services.text);
+        // Those of services are not known.
+        assert_eq!(kept(&root, "nproc = { at_least = 8192 }").len(), 1);
+        // Exactly so many is what is asked for.
+        assert_eq!(lines(&kept(&root, "nproc = 8192")[1]), ["[Manager]", "DefaultLimitNPROC=8192"]);
+    }
+
+    /// What was written once is not left to lower a limit that has been raised since.
+    #[test]
+    fn a_line_of_ours_that_would_lower_a_limit_is_removed() {
+        let (room, root) = host();
+        let write = |limit: &str| kept(&root, limit).iter().try_for_each(Kept::write).unwrap();
+        write("nofile = { at_least = 65536 }");
+        let folder = room.path().join("etc/security/limits.d");
+        fs::write(folder.join("10-x.conf"), "* - nofile 1000000\nroot - nofile 1000000\n").unwrap();
+        write("nofile = { at_least = 65536 }");
+        let text = fs::read_to_string(folder.join("90-landau-own.conf")).unwrap();
+        assert!(text.starts_with(MARK) && text.lines().all(|line| line.starts_with('#')), "{text}");
+    }
+
+    /// A session of root that began after the file was written has what the file says; its line stays.
+    #[test]
+    fn what_is_kept_for_root_stays_kept() {
+        let (room, root) = host();
+        let folder = room.path().join("proc/self");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("status"), "Uid:\t0\t0\t0\t0\n").unwrap();
+        let plant = |soft: u64| {
+            let limits = format!("Max open files {soft} 1048576 files\n");
+            fs::write(folder.join("limits"), limits).unwrap();
+        };
+        plant(1_024);
+        let first = kept(&root, "nofile = { at_least = 65536 }");
+        assert_eq!(lines(&first[0]), ["* soft nofile 65536", "root soft nofile 65536"]);
+        first.iter().try_for_each(Kept::write).unwrap();
+        plant(65_536);
+        assert!(kept(&root, "nofile = { at_least = 65536 }").iter().all(|one| one.unchanged));
+        // The hard limit of this session is none of ours.
+        assert_eq!(lines(&kept(&root, "nofile = { at_least = 1000000 }")[0])[1], "root soft nofile 1000000");
     }
 
     /// What root has is no reason to give it to everybody.
@@ -249,11 +341,9 @@ mod tests {
     fn the_limit_of_root_is_not_given_to_everybody() {
         let (room, root) = host();
         fs::create_dir_all(room.path().join("etc/security")).unwrap();
-        let lines = "* soft nproc 4096\nroot soft nproc unlimited\n";
-        fs::write(room.path().join("etc/security/limits.conf"), lines).unwrap();
-        let profile = Profile::parse("own", "own.toml", "[limits]\nnproc = { at_least = 8192 }").unwrap();
-        let kept = keep(&root, &profile).unwrap();
-        assert!(kept[0].text.ends_with("\n* - nproc 8192\nroot - nproc unlimited\n"), "{}", kept[0].text);
+        let limits = "* soft nproc 4096\n* hard nproc 5000\nroot - nproc unlimited\n";
+        fs::write(room.path().join("etc/security/limits.conf"), limits).unwrap();
+        assert_eq!(lines(&kept(&root, "nproc = { at_least = 8192 }")[0]), ["* - nproc 8192"]);
     }
 
     #[test]

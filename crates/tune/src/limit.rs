@@ -4,12 +4,9 @@
 //! starts them. Services get theirs from `DefaultLimitNOFILE=` and `DefaultLimitNPROC=` of systemd,
 //! and else its defaults.
 
-use landau_host::Root;
-use std::collections::BTreeMap;
+use landau_host::{FIRST_PID_NAMESPACE, Root, manager_setting};
+use landau_sys::limits::UNLIMITED;
 use std::path::Path;
-
-/// The value that means that there is no limit.
-pub(crate) const UNLIMITED: u64 = u64::MAX;
 
 /// A soft and a hard limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,20 +16,25 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Returns the pair of which neither is lower than that of the other pair.
-    fn at_least(self, other: Self) -> Self {
-        Self { soft: self.soft.max(other.soft), hard: self.hard.max(other.hard) }
-    }
-
     /// Returns the pair in which a program can have a soft limit of so much.
     pub(crate) fn raised_to(self, value: u64) -> Self {
-        self.at_least(Self { soft: value, hard: value })
+        Self { soft: self.soft.max(value), hard: self.hard.max(value) }
     }
+}
+
+/// Returns the soft and the hard limit of a pair.
+pub(crate) fn halves(pair: Option<Pair>) -> [Option<u64>; 2] {
+    [pair.map(|pair| pair.soft), pair.map(|pair| pair.hard)]
 }
 
 /// Returns a limit as the files of limits.d and systemd write it, whose word for "no limit" differs.
 pub(crate) fn written(value: u64, unlimited: &str) -> String {
     if value == UNLIMITED { unlimited.to_owned() } else { value.to_string() }
+}
+
+/// Returns a limit as [`written`] does, or that it is not known.
+pub(crate) fn described(value: Option<u64>, unlimited: &str) -> String {
+    value.map_or("unknown".to_owned(), |value| written(value, unlimited))
 }
 
 /// Reads a limit, in the words of `/proc`, limits.conf(5) and systemd.exec(5).
@@ -51,12 +53,23 @@ pub(crate) fn of_process(root: &Root, process: &str, name: &str) -> Option<Pair>
     Some(Pair { soft: words.next()??, hard: words.next()?? })
 }
 
-/// Returns the limits of the sessions of somebody, `*` or `root`, but for the file `own`: as the lines of that domain
-/// say, of which the last one counts, and else as sessions begin. The lines of `*` do not apply to root (`pam_limits`).
-pub(crate) fn of_sessions(root: &Root, name: &str, who: &str, own: &str) -> Option<Pair> {
+/// Returns the soft and the hard limit of the sessions of somebody, `*` or `root`, as far as they are known, but for
+/// the file `own`: as the lines of that domain say, and else as sessions begin. The lines of `*` do not apply to root
+/// (`pam_limits`).
+pub(crate) fn of_sessions(root: &Root, name: &str, who: &str, own: &str) -> [Option<u64>; 2] {
     let folder = "etc/security/limits.d";
     let drop_ins = confs(root, folder).filter(|file| file != own).map(|file| format!("{folder}/{file}"));
     let texts = ["etc/security/limits.conf".to_owned()].into_iter().chain(drop_ins).filter_map(|file| root.text(&file));
+    let [soft, hard] = lines_of(texts, name, who);
+    let ours = lines_of(root.text(&format!("{folder}/{own}")).into_iter(), name, who);
+    let [first_soft, first_hard] = at_begin(root, name, who, own, ours);
+    let (soft, hard) = (soft.or(first_soft), hard.or(first_hard));
+    // A higher soft limit is lowered to the hard one.
+    [soft.map(|soft| soft.min(hard.unwrap_or(UNLIMITED))), hard]
+}
+
+/// Returns the soft and the hard limit that the lines of a domain in these texts set. The last line counts.
+fn lines_of(texts: impl Iterator<Item = String>, name: &str, who: &str) -> [Option<u64>; 2] {
     let (mut soft, mut hard) = (None, None);
     for text in texts {
         for line in text.lines() {
@@ -71,26 +84,25 @@ pub(crate) fn of_sessions(root: &Root, name: &str, who: &str, own: &str) -> Opti
             }
         }
     }
-    let first = at_begin(root, name, who, own);
-    let hard = hard.or(first.map(|pair| pair.hard)).or(soft)?;
-    // A higher soft limit is lowered to the hard one.
-    let soft = soft.or(first.map(|pair| pair.soft)).unwrap_or(hard).min(hard);
-    Some(Pair { soft, hard })
+    [soft, hard]
 }
 
-/// Returns the limits with which a session begins: those of the service that starts it, or of process 1 where that is
-/// not systemd. Of root, also those of this session, if it is root's.
-fn at_begin(root: &Root, name: &str, who: &str, own: &str) -> Option<Pair> {
-    let of_service = || of_services(root, name, own);
-    let first = match root.text("proc/1/comm") {
-        Some(program) if program != "systemd" => of_process(root, "1", name).or_else(of_service),
-        _ => of_service(),
-    };
+/// Returns the soft and the hard limit with which a session begins, as far as they are known: those of the service that
+/// starts it, or of process 1 where that is not systemd. The hard limit is at least that of process 1, because Debian's
+/// `pam_limits` begins with that. Those of root are at least those of this session, if it is root's; but a limit that is
+/// that of the file `own` (`ours`) may come from there.
+fn at_begin(root: &Root, name: &str, who: &str, own: &str, ours: [Option<u64>; 2]) -> [Option<u64>; 2] {
+    let of_process_1 = of_process(root, "1", name);
+    let of_service = of_services(root, name, own);
+    let is_systemd = root.text("proc/1/comm").is_none_or(|program| program == "systemd");
+    let first = if is_systemd { of_service } else { of_process_1.or(of_service) };
     let of_root = of_process(root, "self", name).filter(|_| who == "root" && is_root(root));
-    match (first, of_root) {
-        (Some(first), Some(of_root)) => Some(first.at_least(of_root)),
-        (first, of_root) => first.or(of_root),
-    }
+    let [soft_of_root, hard_of_root] = halves(of_root);
+    let [soft, hard] = halves(first);
+    // What is not known is less than any limit.
+    let soft = soft.max(soft_of_root.filter(|_| soft_of_root != ours[0]));
+    let hard = hard.max(halves(of_process_1)[1]).max(hard_of_root.filter(|_| hard_of_root != ours[1]));
+    [soft, hard]
 }
 
 /// Returns whether this process is root's.
@@ -100,37 +112,29 @@ fn is_root(root: &Root) -> bool {
     ids.and_then(|ids| ids.split_ascii_whitespace().next()) == Some("0")
 }
 
-/// The folders of systemd's configuration. A file hides those of the same name in the folders behind its own.
-const SYSTEMD: [&str; 4] = ["etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd"];
-
-/// Returns the limits that systemd gives to services without their own, but for the file `own`: as its files say, of
-/// which the last one counts, or its defaults. It reads one main file, and then the drop-ins in the order of their
-/// names, whatever their folder.
+/// Returns the limits that systemd gives to services without their own, but for the file `own`: as its files say, or
+/// its defaults. None if they are not known.
 pub(crate) fn of_services(root: &Root, name: &str, own: &str) -> Option<Pair> {
-    let key = format!("DefaultLimit{}", name.to_uppercase());
-    let main = SYSTEMD.iter().find_map(|folder| root.text(&format!("{folder}/system.conf")));
-    let mut drop_ins = BTreeMap::new();
-    for folder in SYSTEMD.iter().rev().map(|folder| format!("{folder}/system.conf.d")) {
-        for file in confs(root, &folder).filter(|file| file != own) {
-            let path = format!("{folder}/{file}");
-            drop_ins.insert(file, path);
-        }
-    }
-    let drop_ins = drop_ins.values().filter_map(|path| root.text(path));
-    let texts: Vec<String> = main.into_iter().chain(drop_ins).collect();
-    // Spaces around the sign are allowed.
-    let assigned = texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.split_once('='));
-    let set = assigned.filter(|(found, _)| found.trim() == key).map(|(_, value)| value.trim()).next_back();
+    let set = manager_setting(root, &format!("DefaultLimit{}", name.to_uppercase()), Some(own));
     let pair = set.and_then(|value| {
-        let (soft, hard) = value.split_once(':').unwrap_or((value, value));
+        let (soft, hard) = value.split_once(':').unwrap_or((&value, &value));
         Some(Pair { soft: parse(soft.trim())?, hard: parse(hard.trim())? })
     });
-    // Since version 240. Of processes, systemd passes on its own limit, which is the kernel's.
-    let default = || match name {
-        "nofile" => Some(Pair { soft: 1_024, hard: 524_288 }),
-        _ => of_process(root, "1", name),
-    };
-    pair.or_else(default)
+    pair.or_else(|| default_of_services(root, name))
+}
+
+/// Returns systemd's defaults. Of processes, it passes on its own limit, which is the kernel's. Of descriptors, it
+/// passes on the hard limit that it was started with, if that is higher than its default, and raises its own further. In
+/// a container it may have been started with all that it has; a kernel starts it with less than the default.
+fn default_of_services(root: &Root, name: &str) -> Option<Pair> {
+    let of_process_1 = of_process(root, "1", name);
+    if name != "nofile" {
+        return of_process_1;
+    }
+    let is_contained = root.link("proc/self/ns/pid").is_some_and(|link| link != FIRST_PID_NAMESPACE);
+    let started_with = of_process_1.filter(|_| is_contained).map_or(0, |pair| pair.hard);
+    // Since version 240.
+    Some(Pair { soft: 1_024, hard: started_with.max(524_288) })
 }
 
 /// Returns the names of the `.conf` files of a folder, sorted.
@@ -167,14 +171,13 @@ mod tests {
             ("etc/security/limits.d/20-x.conf", "* soft nofile 2048\n"),
             ("etc/security/limits.d/90-own.conf", "* - nofile 7000000\nroot - nofile 7000000\n"),
         ]);
-        let of = |name, who| of_sessions(&root, name, who, "90-own.conf").unwrap();
-        assert_eq!(of("nofile", "*"), Pair { soft: 2_048, hard: 524_288 });
-        assert_eq!(of("nofile", "*").raised_to(65_536), Pair { soft: 65_536, hard: 524_288 });
+        let of = |name, who| of_sessions(&root, name, who, "90-own.conf");
+        assert_eq!(of("nofile", "*"), [Some(2_048), Some(524_288)]);
         // Not the lines of `*`, but what this session of root shows.
-        assert_eq!(of("nofile", "root"), Pair { soft: 1_024, hard: 4_096_000 });
+        assert_eq!(of("nofile", "root"), [Some(1_024), Some(4_096_000)]);
         // The files say no hard limit, and no process 1 shows one.
-        assert_eq!(of("nproc", "*"), Pair { soft: 4_096, hard: 4_096 });
-        assert_eq!(of("nproc", "root"), Pair { soft: UNLIMITED, hard: UNLIMITED });
+        assert_eq!(of("nproc", "*"), [Some(4_096), None]);
+        assert_eq!(of("nproc", "root"), [Some(UNLIMITED), None]);
     }
 
     #[test]
@@ -188,57 +191,50 @@ mod tests {
                 ("proc/self/status", "Uid:\t1000\t1000\t1000\t1000\n"),
                 ("etc/security/limits.conf", text),
             ]);
-            ["nofile", "nproc"].map(|name| {
-                let of = |who| of_sessions(&root, name, who, "90-own.conf").map(|pair| (pair.soft, pair.hard)).unwrap();
-                [of("*"), of("root")]
-            })
+            ["nofile", "nproc"]
+                .map(|name| ["*", "root"].map(|who| of_sessions(&root, name, who, "90-own.conf").map(Option::unwrap)))
         };
-        assert_eq!(of("systemd\n", ""), [[(1_024, 524_288); 2], [(300, 400); 2]]);
-        assert_eq!(of("init\n", ""), [[(4_096, 8_192); 2], [(300, 400); 2]]);
+        assert_eq!(of("systemd\n", ""), [[[1_024, 524_288]; 2], [[300, 400]; 2]]);
+        assert_eq!(of("init\n", ""), [[[4_096, 8_192]; 2], [[300, 400]; 2]]);
         // A soft limit is not above the hard one.
-        assert_eq!(of("init\n", "* hard nofile 100\n")[0], [(100, 100), (4_096, 8_192)]);
-        assert_eq!(of("init\n", "* soft nofile 9000\n")[0], [(8_192, 8_192), (4_096, 8_192)]);
+        assert_eq!(of("init\n", "* hard nofile 100\n")[0], [[100, 100], [4_096, 8_192]]);
+        assert_eq!(of("init\n", "* soft nofile 9000\n")[0], [[8_192, 8_192], [4_096, 8_192]]);
+    }
+
+    /// Debian's sessions have the hard limit of process 1, which systemd raises to `fs.nr_open`. A hard limit of
+    /// services was written for them, which lowered theirs.
+    #[test]
+    fn the_hard_limit_of_a_session_is_at_least_that_of_process_1() {
+        let (_room, root) =
+            planted(&[("proc/1/comm", "systemd\n"), ("proc/1/limits", "Max open files   1048576   1048576   files\n")]);
+        assert_eq!(of_sessions(&root, "nofile", "*", "90-own.conf"), [Some(1_024), Some(1_048_576)]);
+        assert_eq!(of_services(&root, "nofile", "90-own.conf"), Some(Pair { soft: 1_024, hard: 524_288 }));
+    }
+
+    /// systemd passes on a higher hard limit that it was started with, as a container's process 1 may be.
+    #[test]
+    fn services_of_a_container_may_have_the_hard_limit_of_process_1() {
+        let of = |namespace: &str, hard: u64| {
+            let limits = format!("Max open files   1024   {hard}   files\n");
+            let (room, root) = planted(&[("proc/1/limits", limits.as_str()), ("proc/self/ns/net", "")]);
+            std::os::unix::fs::symlink(namespace, room.path().join("proc/self/ns/pid")).unwrap();
+            of_services(&root, "nofile", "90-own.conf").unwrap().hard
+        };
+        assert_eq!(of(FIRST_PID_NAMESPACE, 1_048_576), 524_288);
+        assert_eq!(of("pid:[4026532000]", 1_048_576), 1_048_576);
+        assert_eq!(of("pid:[4026532000]", 4_096), 524_288);
     }
 
     #[test]
     fn the_last_file_of_systemd_counts_and_else_its_default() {
         let (_room, root) = planted(&[
             ("etc/systemd/system.conf", "[Manager]\n#DefaultLimitNOFILE=9\nDefaultLimitNOFILE=5\n"),
-            ("etc/systemd/system.conf.d/10-x.conf", "[Manager]\nDefaultLimitNOFILE=2048:infinity\n"),
+            ("etc/systemd/system.conf.d/10-x.conf", "[Manager]\nDefaultLimitNOFILE = 2048 : infinity\n"),
             ("etc/systemd/system.conf.d/90-own.conf", "[Manager]\nDefaultLimitNOFILE=7\n"),
         ]);
         assert_eq!(of_services(&root, "nofile", "90-own.conf"), Some(Pair { soft: 2_048, hard: UNLIMITED }));
         let (_room, root) = planted(&[]);
         assert_eq!(of_services(&root, "nofile", "90-own.conf"), Some(Pair { soft: 1_024, hard: 524_288 }));
         assert_eq!(of_services(&root, "nproc", "90-own.conf"), None);
-    }
-
-    #[test]
-    fn spaces_are_allowed_around_the_sign_of_systemd() {
-        let text = "[Manager]\n# DefaultLimitNOFILE = 9\n DefaultLimitNOFILE = 1048576\nDefaultLimitNOFILESoft=9\n";
-        let (_room, root) = planted(&[("etc/systemd/system.conf", text)]);
-        let of = of_services(&root, "nofile", "90-own.conf");
-        assert_eq!(of, Some(Pair { soft: 1_048_576, hard: 1_048_576 }));
-    }
-
-    #[test]
-    fn drop_ins_count_by_their_name_and_hide_those_of_the_same_name() {
-        let of = |files: &[(&str, u64)]| {
-            let files = files.iter().map(|(path, value)| (*path, format!("[Manager]\nDefaultLimitNOFILE={value}\n")));
-            let files: Vec<(&str, String)> = files.collect();
-            let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-            let (_room, root) = planted(&files);
-            of_services(&root, "nofile", "90-own.conf").unwrap().soft
-        };
-        let mut files = vec![("usr/lib/systemd/system.conf", 1_u64), ("etc/systemd/system.conf", 2)];
-        assert_eq!(of(&files), 2, "there is one main file");
-        files.extend([("usr/lib/systemd/system.conf.d/50-x.conf", 3), ("etc/systemd/system.conf.d/10-x.conf", 4)]);
-        assert_eq!(of(&files), 3, "a name counts more than a folder");
-        files.push(("usr/local/lib/systemd/system.conf.d/50-x.conf", 5));
-        assert_eq!(of(&files), 5, "one of an earlier folder hides another");
-        files.push(("run/systemd/system.conf.d/50-x.conf", 6));
-        assert_eq!(of(&files), 6);
-        files.extend([("etc/systemd/system.conf.d/50-x.conf", 7), ("etc/systemd/system.conf.d/90-own.conf", 8)]);
-        assert_eq!(of(&files), 7);
     }
 }

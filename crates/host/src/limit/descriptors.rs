@@ -3,8 +3,8 @@
 use crate::context::{A_PROCESS, Context};
 use crate::demand::{Needs, SPARE_OF_SERVE};
 use crate::row::{Effect, Remedy, Row};
+use crate::systemd::manager_setting;
 use crate::text::grouped;
-use std::path::Path;
 
 /// The most that the kernel lets `fs.nr_open` be on 64-bit processors (`sysctl_nr_open_max` in its `file.c`).
 const NR_OPEN_MAX: u64 = 2_147_483_584;
@@ -133,26 +133,11 @@ fn of_system(context: &Context) -> Option<Row> {
 
 /// What systemd gives to services that do not set `LimitNOFILE=`.
 fn of_services(context: &Context) -> Option<Row> {
-    let root = context.root;
-    let mut files = vec!["etc/systemd/system.conf".to_owned()];
-    let folder = "etc/systemd/system.conf.d";
-    files.extend(
-        root.names(folder)
-            .iter()
-            .filter(|name| Path::new(name).extension().is_some_and(|end| end == "conf"))
-            .map(|name| format!("{folder}/{name}")),
-    );
-    let texts: Vec<String> = files.iter().filter_map(|file| root.text(file)).collect();
-    let is_running = root.text("proc/1/comm").is_some_and(|name| name == "systemd");
-    if texts.is_empty() || !is_running {
-        return None;
-    }
-    // The last one counts.
-    let lines = texts.iter().flat_map(|text| text.lines());
-    let set = lines.filter_map(|line| line.trim().strip_prefix("DefaultLimitNOFILE=")).next_back();
+    context.root.text("proc/1/comm").filter(|name| name == "systemd")?;
+    let set = manager_setting(context.root, "DefaultLimitNOFILE", None);
     Some(Row {
         limit: "DefaultLimitNOFILE".to_owned(),
-        value: set.map_or("not set: 1024:524288 since systemd 240".to_owned(), str::to_owned),
+        value: set.unwrap_or_else(|| "not set: 1024:524288 since systemd 240".to_owned()),
         in_use: None,
         is_bytes: false,
         owner: "services of systemd".to_owned(),
