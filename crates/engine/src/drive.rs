@@ -35,8 +35,8 @@ pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report
 fn supply_memory(cost: &Cost, context: &Context, report: &mut Report) {
     let expected = cost.memory_bytes_each.saturating_mul(context.n);
     // What is free may have changed since the plan was made, or the record that is resumed.
-    let free = system::headroom().memory_bytes.unwrap_or(0);
-    // Whatever else runs takes memory, too.
+    let free = system::free_memory().unwrap_or(0);
+    // Other programs take memory, too.
     let bytes = expected.saturating_add(expected / 4).min(free / 2) as usize;
     if bytes > 0
         && let Err(error) = memory::supply(bytes)
@@ -54,13 +54,18 @@ fn displace_caches(context: &Context, report: &mut Report) {
     if largest == 0 || context.host.clock.unit != Unit::Ns {
         return;
     }
-    let free = system::headroom().memory_bytes.unwrap_or(0);
-    let bytes = largest.saturating_mul(2).min(free / 2) as usize;
-    if bytes == 0 {
-        report.facts.text("caches", "not displaced before the destruction: no memory is free".to_owned());
-    } else if let Err(error) = memory::displace_caches(bytes) {
-        report.facts.text("caches", format!("not displaced before the destruction: {error}"));
+    let displaced = displacing_bytes(largest, system::free_memory())
+        .and_then(|bytes| memory::displace_caches(bytes).map_err(|error| error.to_string()));
+    if let Err(why) = displaced {
+        report.facts.text("caches", format!("not displaced before the destruction: {why}"));
     }
+}
+
+/// Returns how many bytes displace the objects from a cache of so many bytes, or why none can.
+fn displacing_bytes(cache_bytes: u64, free_bytes: Option<u64>) -> Result<usize, String> {
+    let free_bytes = free_bytes.ok_or("it is not known how much memory is free")?;
+    let bytes = cache_bytes.saturating_mul(2).min(free_bytes / 2);
+    if bytes == 0 { Err("no memory is free".to_owned()) } else { Ok(bytes as usize) }
 }
 
 fn create<B: Benchmark>(benchmark: &mut B, context: &Context, timer: &mut Timer, report: &mut Report) {
@@ -161,6 +166,14 @@ mod tests {
         fn undo(&mut self, _: u64, _: &mut Timer) -> Result<(), Stop> {
             Err(Stop::Wrong((peak_kb() - self.before).to_string()))
         }
+    }
+
+    #[test]
+    fn memory_that_is_not_known_is_not_said_to_be_used_up() {
+        assert_eq!(displacing_bytes(8, Some(100)), Ok(16));
+        assert_eq!(displacing_bytes(8, Some(20)), Ok(10));
+        assert_eq!(displacing_bytes(8, Some(0)), Err("no memory is free".to_owned()));
+        assert_eq!(displacing_bytes(8, None), Err("it is not known how much memory is free".to_owned()));
     }
 
     fn peak_kb() -> u64 {

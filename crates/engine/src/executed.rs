@@ -1,5 +1,5 @@
 //! What a run executes besides this program, as its record names it: commands of the user, another program, and what an
-//! environment may load. Resuming a record executes that again, so whoever wrote the record decides what runs.
+//! environment may load. Resuming a record executes that again, so the author of the record decides what runs.
 //!
 //! The user's register holds what this user's own runs have executed. What it lacks comes from somebody else, or was
 //! executed elsewhere or long ago; then the user must be asked.

@@ -81,7 +81,6 @@ fn describe_with(probes: &[Probe], unit: Unit, pinning: Pinning) -> Result<(Host
     let kernel = system::kernel()?;
     let chosen = probes[0];
     let processors = system::processors();
-    let headroom = system::headroom();
     let host = Host {
         system: kernel.system,
         release: kernel.release,
@@ -93,7 +92,7 @@ fn describe_with(probes: &[Probe], unit: Unit, pinning: Pinning) -> Result<(Host
         pinned_processor: pinning.choose(&processors)?,
         caches: system::caches().into_iter().map(|(level, bytes)| Cache { level, bytes }).collect(),
         memory_bytes: memory_total(),
-        memory_available_bytes: headroom.memory_bytes.unwrap_or(0),
+        memory_available_bytes: system::free_memory().unwrap_or(0),
         page_bytes: memory::page_bytes() as u64,
         virtualization: system::virtualization().unwrap_or_else(|| "unknown".to_owned()),
         clock: Clock {
@@ -132,9 +131,7 @@ fn processor_model() -> String {
 }
 
 fn memory_total() -> u64 {
-    let text = read("/proc/meminfo").unwrap_or_default();
-    let kilobytes = field(&text, "MemTotal", ':').and_then(|text| text.strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    kilobytes.unwrap_or(0) * 1024
+    read("/proc/meminfo").and_then(|text| system::bytes_of(&text, "MemTotal")).unwrap_or(0)
 }
 
 fn mitigations() -> BTreeMap<String, String> {

@@ -1,8 +1,9 @@
 //! What a refused call means: which limit was met, its value, and the command that raises it.
 
 use landau_record::schema::Limit;
-use landau_sys::limits::{Resource, UNLIMITED, get};
-use landau_sys::system::{met_memory_limit, setting};
+use landau_sys::limits::{Resource, UNLIMITED, get, stack_of_thread};
+use landau_sys::memory::page_bytes;
+use landau_sys::system::{bytes_of, met_memory_limit, own_memory, setting};
 use landau_sys::wait::SELECT_CAPACITY;
 use landau_sys::{Error, errno_name};
 use std::io::Read;
@@ -105,7 +106,7 @@ fn memory(call: &str) -> (String, String) {
         }
     }
     // A child begins with all data that its parent has.
-    let more_bytes = if is_process(call) { own_bytes(DATA) } else { 0 };
+    let more_bytes = if is_process(call) { own_memory().map_or(0, |own| own.data_bytes) } else { 0 };
     promises(more_bytes).unwrap_or_else(|| ("the kernel is out of memory for this object".to_owned(), String::new()))
 }
 
@@ -120,21 +121,17 @@ fn address_space(object_bytes: u64) -> Option<(String, String)> {
     Some((format!("the process's {what} the largest size: {name} is {limit} bytes"), raise))
 }
 
-/// By how much the count of promised memory may be wrong: each processor adds its part later.
-const PROMISE_TOLERANCE_BYTES: u64 = 4 << 20;
-
 /// Returns that the kernel promises no more memory, where it promises no more than it has, if it has promised so much
 /// that an object of so many bytes does not fit.
 fn promises(object_bytes: u64) -> Option<(String, String)> {
     if setting("vm.overcommit_memory")? != "2" {
         return None;
     }
-    // The kernel keeps some from whoever is not root, and some from a process that is large itself.
+    // The kernel keeps some memory for root, and from a process that is large itself some for others.
     let reserve =
         |name: &str| setting(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0).saturating_mul(1024);
-    let kept = reserve("vm.admin_reserve_kbytes")
-        .saturating_add(reserve("vm.user_reserve_kbytes").min(own_bytes(SPACE) / 32))
-        .saturating_add(PROMISE_TOLERANCE_BYTES);
+    let of_process = own_memory().map_or(0, |own| own.space_bytes / 32);
+    let kept = reserve("vm.admin_reserve_kbytes").saturating_add(reserve("vm.user_reserve_kbytes").min(of_process));
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
     let is_reached = promised_all(&meminfo, object_bytes.saturating_add(kept))?;
     is_reached.then(|| {
@@ -146,24 +143,17 @@ fn promises(object_bytes: u64) -> Option<(String, String)> {
     })
 }
 
-/// Returns whether the kernel has promised so much that so many bytes more do not fit, by the text of `/proc/meminfo`.
+/// Returns whether the kernel has promised so much, within the tolerance, that so many bytes more do not fit, by the
+/// text of `/proc/meminfo`.
 fn promised_all(meminfo: &str, more_bytes: u64) -> Option<bool> {
-    let of = |name: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()?.saturating_mul(1024))
-    };
-    Some(of("Committed_AS")?.saturating_add(more_bytes) > of("CommitLimit")?)
+    let more_bytes = more_bytes.saturating_add(promise_tolerance_bytes(meminfo));
+    Some(bytes_of(meminfo, "Committed_AS")?.saturating_add(more_bytes) > bytes_of(meminfo, "CommitLimit")?)
 }
 
-/// The number of `/proc/self/statm` that is of the address space, and that of data and stack.
-const SPACE: usize = 0;
-const DATA: usize = 5;
-
-/// Returns a number of `/proc/self/statm` in bytes; 0 if it is not known.
-fn own_bytes(index: usize) -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split_ascii_whitespace().nth(index).and_then(|word| word.parse::<u64>().ok());
-    pages.unwrap_or(0).saturating_mul(landau_sys::memory::page_bytes() as u64)
+/// Returns by how much promised memory may have changed since a call was refused, by the text of `/proc/meminfo`: other
+/// processes give some back meanwhile, and each processor adds its part to the count later.
+fn promise_tolerance_bytes(meminfo: &str) -> u64 {
+    (bytes_of(meminfo, "MemTotal").unwrap_or(0) / 256).max(4 << 20)
 }
 
 /// Returns whether this process has as many mappings as it may, within the few that a failed call removed again.
@@ -212,12 +202,9 @@ fn unknown(limit: Option<(&str, u64)>) -> String {
     format!("the kernel does not say which limit: not the number of processes, so {bytes}memory or a control group")
 }
 
-/// The stack that glibc gives a thread where `RLIMIT_STACK` is unlimited.
-const STACK_UNLIMITED: u64 = 2 << 20;
-
 /// Returns the stack that the C library gives a thread that asks for none, in bytes.
 fn stack_bytes() -> u64 {
-    get(Resource::Stack).map_or(STACK_UNLIMITED, |(soft, _)| if soft == UNLIMITED { STACK_UNLIMITED } else { soft })
+    stack_of_thread(get(Resource::Stack).map_or(UNLIMITED, |(soft, _)| soft), page_bytes() as u64)
 }
 
 /// Returns what raises a limit on processes, by the words in which the system describes it: "NAME is VALUE".
@@ -274,12 +261,19 @@ mod tests {
 
     #[test]
     fn all_memory_is_promised_only_where_the_next_object_does_not_fit() {
-        let of = |promised: u64, more| {
-            promised_all(&format!("MemFree: 1 kB\nCommitLimit:  1000 kB\nCommitted_AS:  {promised} kB\n"), more)
+        // 8 GiB, so the tolerance is 32 MiB.
+        let of = |free_mib: u64, more_mib: u64| {
+            let promised = (4_096 - free_mib) << 10;
+            let meminfo = format!("MemTotal: 8388608 kB\nCommitLimit:  4194304 kB\nCommitted_AS:  {promised} kB\n");
+            promised_all(&meminfo, more_mib << 20)
         };
-        assert_eq!((of(500, 0), of(500, 500 << 10)), (Some(false), Some(false)));
-        assert_eq!((of(500, 501 << 10), of(1_001, 0)), (Some(true), Some(true)));
+        assert_eq!((of(500, 0), of(500, 468)), (Some(false), Some(false)));
+        assert_eq!((of(500, 469), of(0, 1)), (Some(true), Some(true)));
+        // Another process has given some back since the call was refused.
+        assert_eq!((of(31, 0), of(33, 0)), (Some(true), Some(false)));
         assert_eq!(promised_all("CommitLimit: 1000 kB\n", 0), None);
+        let tolerance = |kilobytes: u64| promise_tolerance_bytes(&format!("MemTotal: {kilobytes} kB\n"));
+        assert_eq!((tolerance(8 << 20), tolerance(1 << 19)), (32 << 20, 4 << 20));
     }
 
     #[test]

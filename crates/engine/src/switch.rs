@@ -244,7 +244,7 @@ mod tests {
         assert_eq!((host(room.path()).as_str(), Switched::of(scratch.path())), ("on\noff\n", None));
     }
 
-    /// A command that fails half way has changed something, so it is undone, whoever notices.
+    /// A command that fails half way has changed something, so it is undone.
     #[test]
     fn a_command_that_fails_is_undone_and_says_why() {
         let room = tempfile::tempdir().unwrap();

@@ -311,7 +311,7 @@ mod tests {
             let mut open: Vec<i32> = std::fs::read_dir(format!("/proc/{}/fd", child.pid))
                 .unwrap()
                 .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
-                // Whoever runs the tests may have left others open, far above.
+                // The program that runs the tests may have left others open, far above.
                 .filter(|&number| number < 64)
                 .collect();
             open.sort_unstable();

@@ -53,6 +53,21 @@ pub fn raise(resource: Resource) -> Result<u64> {
     Ok(get(resource)?.0)
 }
 
+/// The stack that glibc gives a thread where the limit is unlimited (`ARCH_STACK_DEFAULT_SIZE`).
+const STACK_UNLIMITED: u64 = 2 << 20;
+
+/// The least that it gives (`PTHREAD_STACK_MIN`).
+const STACK_MIN: u64 = 16 << 10;
+
+/// Returns the stack in bytes that glibc gives a thread that asks for none, without its guard page: the soft limit of
+/// [`Resource::Stack`] in whole pages.
+pub fn stack_of_thread(soft: u64, page_bytes: u64) -> u64 {
+    if soft == UNLIMITED {
+        return STACK_UNLIMITED;
+    }
+    soft.max(STACK_MIN).checked_next_multiple_of(page_bytes).unwrap_or(soft)
+}
+
 #[allow(clippy::unnecessary_cast, reason = "the type is signed on some systems")]
 fn widen(value: libc::rlim_t) -> u64 {
     if value == libc::RLIM_INFINITY { UNLIMITED } else { value as u64 }
@@ -86,5 +101,18 @@ fn number(resource: Resource) -> Option<Number> {
         Resource::Descriptors => Some(libc::RLIMIT_NOFILE),
         Resource::Stack => Some(libc::RLIMIT_STACK),
         Resource::Processes | Resource::LockedMemory => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stack_of_a_thread_is_the_soft_limit_in_pages() {
+        let of = |soft| stack_of_thread(soft, 4_096);
+        assert_eq!((of(8 << 20), of((8 << 20) - 1), of(UNLIMITED)), (8 << 20, 8 << 20, 2 << 20));
+        assert_eq!((of(0), of(UNLIMITED - 1)), (16 << 10, UNLIMITED - 1));
+        assert_eq!(stack_of_thread(20 << 10, 64 << 10), 64 << 10);
     }
 }

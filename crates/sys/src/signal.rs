@@ -28,8 +28,8 @@ pub fn ignore_file_size() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Ignores the signals by which a terminal stops this process (SIGTSTP, SIGTTIN, SIGTTOU): whoever stops the tasks of
-/// another program would leave them stopped. Processes that this one starts ignore them too.
+/// Ignores the signals by which a terminal stops this process (SIGTSTP, SIGTTIN, SIGTTOU). A process that traces
+/// another one must not be stopped: the other one would stay stopped. Processes that this one starts ignore them too.
 pub fn ignore_terminal_stops() {
     for number in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
         // SAFETY: SIG_IGN is a valid disposition.

@@ -1,6 +1,6 @@
 //! Linux.
 
-use super::Headroom;
+use super::{Headroom, OwnMemory, bytes_of};
 use crate::error::{Result, check};
 use std::ffi::{CStr, OsStr};
 use std::fs;
@@ -268,59 +268,61 @@ pub fn virtualization() -> Option<String> {
 
 /// Returns the free resources of this host.
 pub fn headroom() -> Headroom {
-    Headroom { memory_bytes: memory(), processes: processes(), descriptors: descriptors() }
+    Headroom { memory_bytes: free_memory(), processes: processes(), descriptors: descriptors() }
 }
 
 fn number(path: impl AsRef<Path>) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Returns the value of a line of `/proc/meminfo` in bytes.
-pub(super) fn meminfo(name: &str) -> Option<u64> {
-    bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, name)
+/// Returns the memory that is available without swapping, in bytes, within the limit of the control group.
+pub fn free_memory() -> Option<u64> {
+    let available = bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")?;
+    Some(available.min(group_memory().unwrap_or(u64::MAX)))
 }
 
-/// Returns the value of a line `NAME: N kB` in bytes.
-fn bytes_of(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+/// Returns the memory of this process. Allocates nothing: there may be no room for it.
+pub fn own_memory() -> Option<OwnMemory> {
+    let mut buffer = [0_u8; 128];
+    let len = fs::File::open("/proc/self/statm").and_then(|mut file| file.read(&mut buffer)).ok()?;
+    own_memory_of(std::str::from_utf8(&buffer[..len]).ok()?)
+}
+
+/// Reads `/proc/PID/statm`, whose first number is of the address space, and the sixth of data and stack.
+fn own_memory_of(statm: &str) -> Option<OwnMemory> {
+    let mut pages = statm.split_ascii_whitespace().map_while(|word| word.parse::<u64>().ok());
+    let (space, data) = (pages.next()?, pages.nth(4)?);
+    let bytes = |pages: u64| pages.saturating_mul(crate::memory::page_bytes() as u64);
+    Some(OwnMemory { space_bytes: bytes(space), data_bytes: bytes(data) })
+}
+
+/// Returns the limits on the bytes of this process (setrlimit(2)) that are set, by their names, with its use of each:
+/// that on the address space and that on data.
+fn memory_limits() -> impl Iterator<Item = (&'static str, u64, u64)> {
+    use crate::limits::{Resource, UNLIMITED, get};
+    let of = |own: OwnMemory| {
+        [(Resource::AddressSpace, "RLIMIT_AS", own.space_bytes), (Resource::Data, "RLIMIT_DATA", own.data_bytes)]
+    };
+    let limits = own_memory().map(of).into_iter().flatten();
+    limits.filter_map(|(resource, name, used)| {
+        let (soft, _) = get(resource).ok().filter(|&(soft, _)| soft != UNLIMITED)?;
+        Some((name, soft, used))
+    })
 }
 
 /// Returns how many bytes each of so many processes like this one can still allocate: an equal part of what the system
 /// and the control group have, within the limits of a process on the address space and on data (setrlimit(2)). Of these
 /// limits so many bytes are taken off, for addresses that it will have without using them, such as stacks of threads.
 pub fn memory_left(processes: u64, address_bytes: u64) -> Option<u64> {
-    use crate::limits::{Resource, UNLIMITED, get};
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let left = |(resource, name)| {
-        let (soft, _) = get(resource).ok().filter(|&(soft, _)| soft != UNLIMITED)?;
-        Some(soft.saturating_sub(bytes_of(&status, name)?).saturating_sub(address_bytes))
-    };
-    let limits = [(Resource::AddressSpace, "VmSize"), (Resource::Data, "VmData")];
-    limits.into_iter().filter_map(left).chain(memory().map(|shared| shared / processes.max(1))).min()
+    let left = memory_limits().map(|(_, soft, used)| soft.saturating_sub(used).saturating_sub(address_bytes));
+    left.chain(free_memory().map(|shared| shared / processes.max(1))).min()
 }
 
 /// Returns the limit on the bytes of this process that leaves no room for so many more, and its value: that on the
 /// address space or that on data (setrlimit(2)). Allocates nothing: there may be no room for it.
 pub fn met_memory_limit(more_bytes: u64) -> Option<(&'static str, u64)> {
-    use crate::limits::{Resource, UNLIMITED, get};
-    let mut buffer = [0_u8; 128];
-    let len = fs::File::open("/proc/self/statm").and_then(|mut file| file.read(&mut buffer)).ok()?;
-    let words = std::str::from_utf8(&buffer[..len]).ok()?.split_ascii_whitespace();
-    let mut pages = words.map_while(|word| word.parse::<u64>().ok());
-    // The sixth number is of data and stack.
-    let (space, data) = (pages.next()?, pages.nth(4)?);
-    let limits = [(Resource::AddressSpace, "RLIMIT_AS", space), (Resource::Data, "RLIMIT_DATA", data)];
-    limits.into_iter().find_map(|(resource, name, used)| {
-        let (soft, _) = get(resource).ok().filter(|&(soft, _)| soft != UNLIMITED)?;
-        let used = used.saturating_mul(crate::memory::page_bytes() as u64);
-        (used.saturating_add(more_bytes) > soft).then_some((name, soft))
-    })
-}
-
-fn memory() -> Option<u64> {
-    let available = meminfo("MemAvailable")?;
-    Some(available.min(group_memory().unwrap_or(u64::MAX)))
+    let met = memory_limits().find(|(_, soft, used)| used.saturating_add(more_bytes) > *soft);
+    met.map(|(name, soft, _)| (name, soft))
 }
 
 /// Returns the path of this process's control group for a controller (`""` is the unified hierarchy).
@@ -524,6 +526,17 @@ mod tests {
         assert_eq!((left("/a/b"), left("/a"), left("/")), (Some(70), Some(70), None));
         group("a/b", "20", 5);
         assert_eq!(left("/a/b"), Some(15));
+    }
+
+    #[test]
+    fn own_memory_is_that_of_the_address_space_and_of_data() {
+        let page = crate::memory::page_bytes() as u64;
+        let own = own_memory_of("9000 400 300 20 0 1500 0\n").unwrap();
+        assert_eq!((own.space_bytes, own.data_bytes), (9_000 * page, 1_500 * page));
+        assert_eq!(own_memory_of("9000 400 300 20 0"), None);
+        let own = own_memory().unwrap();
+        assert!(0 < own.data_bytes && own.data_bytes < own.space_bytes, "{own:?}");
+        assert!(free_memory().is_some_and(|bytes| bytes > 0));
     }
 
     /// Measured in a process of its own, because other tests in this one allocate, free and fork meanwhile.

@@ -15,10 +15,10 @@ mod other;
 use other as imp;
 
 pub use imp::{
-    caches, children, context_switches, cpu_time_ns, current_processor, descriptor_count, ephemeral_ports, headroom,
-    listen_drops, lists_children, memory_left, met_memory_limit, pin, private_bytes, processors, processors_of,
-    reaped_time_ns, reserved_ports, set_parent_death_signal, setting, steal_centiseconds_of, time_wait_count,
-    trigger_panic, virtualization,
+    caches, children, context_switches, cpu_time_ns, current_processor, descriptor_count, ephemeral_ports, free_memory,
+    headroom, listen_drops, lists_children, memory_left, met_memory_limit, own_memory, pin, private_bytes, processors,
+    processors_of, reaped_time_ns, reserved_ports, set_parent_death_signal, setting, steal_centiseconds_of,
+    time_wait_count, trigger_panic, virtualization,
 };
 
 pub(crate) use imp::{rcu_softirqs_place, this_program};
@@ -125,4 +125,32 @@ pub struct Headroom {
     pub processes: Option<(u64, String)>,
     /// How many descriptors all processes together can still open, and the limit that applies.
     pub descriptors: Option<(u64, String)>,
+}
+
+/// The memory of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnMemory {
+    /// Bytes of its address space.
+    pub space_bytes: u64,
+    /// Bytes of its data, which are private writable mappings, and of its stack.
+    pub data_bytes: u64,
+}
+
+/// Returns the value of a line `NAME: N kB` of a text like `/proc/meminfo` in bytes.
+pub fn bytes_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_kilobytes_is_read_by_its_whole_name() {
+        let text = "MemTotal:  8 kB\nHugePages_Total: 5\nMemFree:\t7 kB\n";
+        let of = |name| bytes_of(text, name);
+        assert_eq!((of("MemTotal"), of("MemFree")), (Some(8192), Some(7168)));
+        assert_eq!((of("Mem"), of("HugePages_Total")), (None, None));
+    }
 }

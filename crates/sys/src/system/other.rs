@@ -1,6 +1,6 @@
 //! Every other Unix: what POSIX has, and "unknown" for the rest.
 
-use super::Headroom;
+use super::{Headroom, OwnMemory};
 use crate::error::{Error, Result};
 
 /// Returns the value of a sysctl: not supported here.
@@ -114,6 +114,16 @@ pub fn lists_children() -> bool {
 /// Returns the children of a process: not reported here.
 pub fn children(_pid: u32) -> Vec<u32> {
     Vec::new()
+}
+
+/// Returns the memory of this process; unknown here.
+pub fn own_memory() -> Option<OwnMemory> {
+    None
+}
+
+/// Returns the memory that is free; unknown here.
+pub fn free_memory() -> Option<u64> {
+    None
 }
 
 /// Returns how many bytes this process can still allocate; unknown here.
