@@ -5,7 +5,7 @@ use crate::terminal::bullet;
 use anyhow::Context;
 use landau_host::Root;
 use landau_host::inspect::{Account, Confidence, Evidence, Inspection, Target, inspect, main_process};
-use landau_sys::signal::{catch_interrupts, interrupted};
+use landau_sys::signal::{catch_interrupts, ignore_terminal_stops, interrupted};
 use landau_units::duration_in;
 use std::fmt::Write;
 use std::process::{Child, Command, Stdio};
@@ -82,6 +82,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         (_, _, unit) => Target::Pid(main_process(&Root::live(), unit.as_deref().unwrap_or_default())?),
     };
     catch_interrupts();
+    if matches!(args.evidence, Some(Kind::Ptrace)) {
+        // The server is stopped while this program is. The load, which starts next, inherits that it goes on, too.
+        ignore_terminal_stops();
+    }
     let load = args.load.as_deref().map(|url| start_load(url, args.window)).transpose()?;
     let found =
         inspect(&Root::live(), target, args.window, args.evidence.map(Evidence::from), || interrupted().is_some());

@@ -162,7 +162,7 @@ pub(super) fn account(trace: &Trace) -> Account {
         is_edge_triggered: (edge + level > 0).then_some(edge >= level),
         accepts: acceptance(trace, &by_call),
         datagrams: of(About::Datagram),
-        stopped: trace.cost.map(|cost| Stopped { calls: cost.calls, each_us: cost.each_us }),
+        stopped: trace.cost,
     }
 }
 

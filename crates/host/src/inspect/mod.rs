@@ -93,9 +93,12 @@ pub enum Error {
         /// The programs with their process identifiers.
         owners: String,
     },
-    /// Only init holds the listening socket, until the first connection starts the service.
-    #[error("process 1 holds the socket for a service that is not running: name the service with --unit or give a PID")]
-    HeldByInit,
+    /// A service manager was named, or it alone holds the listening socket: until a connection starts the service.
+    #[error(
+        "process {0} ({1}) starts services and serves no connection itself; inspect the service, with --unit NAME or \
+         its PID (one that is started by its first connection does not run before)"
+    )]
+    IsManager(u32, String),
     /// System calls cannot be traced as asked.
     #[error("cannot trace system calls: {0}; without --evidence, /proc is read alone")]
     Refused(String),
@@ -201,7 +204,8 @@ struct Seen {
 }
 
 /// Samples a server for the length of the window, or until `is_over`, and says which architecture it has. Without
-/// `evidence`, system calls are traced where this user may.
+/// `evidence`, system calls are traced where this user may. With [`Evidence::Ptrace`], the server is stopped while this
+/// process is: it must ignore the signals by which a terminal stops it.
 ///
 /// # Errors
 ///
@@ -518,9 +522,6 @@ impl Server {
     }
 }
 
-/// Programs that hold the sockets of services, as process 1.
-const INITS: [&str; 2] = ["systemd", "init"];
-
 /// Finds the processes that hold the listening sockets of a server.
 fn find(root: &Root, target: Target) -> Result<Server, Error> {
     let table = table(root);
@@ -530,7 +531,10 @@ fn find(root: &Root, target: Target) -> Result<Server, Error> {
             let ours: BTreeSet<Listener> = all.into_iter().filter(|listener| listener.port == port).collect();
             if ours.is_empty() { Err(Error::NobodyListens(port)) } else { Ok(ours) }
         }
-        Target::Pid(pid) => listeners_of(root, pid, &table),
+        Target::Pid(pid) => match table.get(&pid).filter(|entry| is_manager(entry)) {
+            Some(manager) => Err(Error::IsManager(pid, manager.program.clone())),
+            None => listeners_of(root, pid, &table),
+        },
     }?;
     let inodes: BTreeSet<u64> = listeners.iter().map(|listener| listener.inode).collect();
     let holders = |of_all_threads: bool| -> BTreeSet<u32> {
@@ -538,19 +542,18 @@ fn find(root: &Root, target: Target) -> Result<Server, Error> {
         let holds = |pid: &u32| sockets(*pid).is_some_and(|sockets| !sockets.is_disjoint(&inodes));
         table.keys().copied().filter(holds).collect()
     };
+    let is_of_manager = |pid: &u32| table.get(pid).is_some_and(is_manager);
     let mut owners = holders(false);
-    if owners.is_empty() {
-        owners = holders(true);
+    if owners.iter().all(is_of_manager) {
+        owners.extend(holders(true));
     }
-    // init keeps the sockets that it passed to the server.
-    if owners.len() > 1 {
-        owners.remove(&1);
+    // A manager keeps the sockets that it passes to services, and every process that it has started descends from it.
+    let manager = owners.iter().find(|pid| is_of_manager(pid)).and_then(|pid| table.get(pid));
+    owners.retain(|pid| !is_of_manager(pid));
+    if let Some(manager) = manager.filter(|_| owners.is_empty()) {
+        return Err(Error::IsManager(manager.pid, manager.program.clone()));
     }
     let program = |pid: &u32| table.get(pid).map_or(String::new(), |entry| entry.program.clone());
-    // All processes of the host descend from it. In a container, process 1 may be the server itself.
-    if owners == BTreeSet::from([1]) && INITS.contains(&program(&1).as_str()) {
-        return Err(Error::HeldByInit);
-    }
     let is_first = |pid: &&u32| !ancestors(**pid, &table).iter().any(|above| owners.contains(above));
     let firsts: Vec<u32> = owners.iter().filter(is_first).copied().collect();
     let port = listeners.first().map_or(0, |listener| listener.port);
@@ -560,6 +563,12 @@ fn find(root: &Root, target: Target) -> Result<Server, Error> {
         return Err(Error::SeveralOwners { port, owners });
     }
     Ok(Server { pid, program: program(&pid), owners, listeners })
+}
+
+/// Returns whether a process is a service manager: systemd, also that of a user, or the init of the host. In a
+/// container, process 1 may be the server itself.
+fn is_manager(entry: &sample::Entry) -> bool {
+    entry.program == "systemd" || (entry.pid == 1 && entry.program == "init")
 }
 
 /// Returns the listening sockets of a process, or of its descendants if it has none.
@@ -594,8 +603,9 @@ fn ancestors(pid: u32, table: &BTreeMap<u32, sample::Entry>) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// Plants a host with the processes 1 and 40, of which those that are named hold the listening socket of port 8080.
-    fn planted(init: &str, owners: &[u32]) -> (tempfile::TempDir, Root) {
+    /// Finds a server on a host with these processes: number, parent, program, and whether it holds the listening
+    /// socket of port 8080. Returns its first process, and those that hold the socket.
+    fn found(target: Target, processes: &[(u32, u32, &str, bool)]) -> Result<(u32, Vec<u32>), Error> {
         let room = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = room.path().join(path);
@@ -603,30 +613,51 @@ mod tests {
             std::fs::write(path, text).unwrap();
         };
         let listening = "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:0 0 0 0 77 1 0 100 0 0 10 0";
-        write("proc/self/net/tcp", &format!("  sl  local_address\n{listening}\n"));
-        for (pid, parent, program) in [(1, 0, init), (40, 1, "server")] {
+        let sockets = format!("  sl  local_address\n{listening}\n");
+        write("proc/self/net/tcp", &sockets);
+        for (pid, parent, program, holds) in processes {
             write(&format!("proc/{pid}/stat"), &format!("{pid} ({program}) S {parent} 1 1 0 {}", "0 ".repeat(40)));
+            write(&format!("proc/{pid}/net/tcp"), &sockets);
             let folder = room.path().join(format!("proc/{pid}/fd"));
             std::fs::create_dir_all(&folder).unwrap();
-            if owners.contains(&pid) {
+            if *holds {
                 std::os::unix::fs::symlink("socket:[77]", folder.join("3")).unwrap();
             }
         }
-        let root = Root::planted(room.path());
-        (room, root)
+        let server = find(&Root::planted(room.path()), target)?;
+        Ok((server.pid, server.owners.into_iter().collect()))
     }
 
+    const PORT: Target = Target::Port(8080);
+
     #[test]
-    fn a_socket_that_only_init_holds_is_no_server() {
-        let found = |init: &str, owners: &[u32]| {
-            let (_room, root) = planted(init, owners);
-            find(&root, Target::Port(8080)).map(|server| server.pid)
-        };
-        assert_eq!(found("systemd", &[1]), Err(Error::HeldByInit));
-        assert_eq!(found("init", &[1]), Err(Error::HeldByInit));
-        assert_eq!(found("systemd", &[1, 40]), Ok(40));
-        // A container's only program.
-        assert_eq!(found("server", &[1]), Ok(1));
-        assert!(matches!(found("systemd", &[]), Err(Error::Unreadable(_))));
+    fn a_socket_that_only_a_manager_holds_is_no_server() {
+        let by_init = |program| found(PORT, &[(1, 0, program, true), (40, 1, "server", false)]);
+        for program in ["systemd", "init"] {
+            assert_eq!(by_init(program), Err(Error::IsManager(1, program.to_owned())));
+        }
+        let of_user = [(1, 0, "systemd", false), (30, 1, "systemd", true), (40, 30, "server", false)];
+        assert_eq!(found(PORT, &of_user), Err(Error::IsManager(30, "systemd".to_owned())));
+        let unreadable = found(PORT, &[(1, 0, "systemd", false), (40, 1, "server", false)]);
+        assert!(matches!(unreadable, Err(Error::Unreadable(_))), "{unreadable:?}");
+    }
+
+    /// A manager holds the sockets of all services that it starts by them. A user's was taken for the server, and every
+    /// process that it had started for a part of it.
+    #[test]
+    fn the_manager_that_started_a_server_is_no_part_of_it() {
+        let by_init = [(1, 0, "systemd", true), (40, 1, "server", true), (41, 1, "other", false)];
+        assert_eq!(found(PORT, &by_init), Ok((40, vec![40])));
+        let of_user = [(1, 0, "systemd", false), (30, 1, "systemd", true), (40, 30, "server", true)];
+        assert_eq!(found(PORT, &of_user), Ok((40, vec![40])));
+        assert_eq!(found(Target::Pid(40), &of_user), Ok((40, vec![40])));
+        assert_eq!(found(Target::Pid(30), &of_user), Err(Error::IsManager(30, "systemd".to_owned())));
+    }
+
+    /// In a container, process 1 may be the server: it forks the processes that serve.
+    #[test]
+    fn process_1_of_a_container_is_the_server() {
+        assert_eq!(found(PORT, &[(1, 0, "server", true)]), Ok((1, vec![1])));
+        assert_eq!(found(PORT, &[(1, 0, "server", true), (40, 1, "server", true)]), Ok((1, vec![1, 40])));
     }
 }

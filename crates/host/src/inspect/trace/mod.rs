@@ -1,7 +1,8 @@
 //! What a server's tasks did: their system calls, and the connections on which they made them.
 //!
-//! A [`Trace`] is the same whoever collected it: programs in the kernel ([`probes`]), or stops of the server's threads
-//! ([`stops`]).
+//! A [`Trace`] is the same however it was collected: by programs in the kernel ([`probes`]), or by stops of the
+//! server's threads ([`stops`]).
+//!
 //! A task visits a connection when a call of it receives from the connection or sends to it. Who visits which
 //! connections, and in which order, is what tells architectures apart:
 //!
@@ -16,6 +17,7 @@ pub(super) mod probes;
 mod program;
 pub(super) mod stops;
 
+use super::account::Stopped;
 use super::calls::About;
 use super::sample::Process;
 use std::collections::BTreeMap;
@@ -99,16 +101,7 @@ pub(super) struct Trace {
     /// Stops at calls that could not be read.
     pub(super) unread: u64,
     /// What it cost the server, if calls were stopped to be counted.
-    pub(super) cost: Option<Cost>,
-}
-
-/// What a trace cost the server.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Cost {
-    /// Calls that were stopped.
-    pub(super) calls: u64,
-    /// For at least how many microseconds each was.
-    pub(super) each_us: f64,
+    pub(super) cost: Option<Stopped>,
 }
 
 /// What collects a trace.

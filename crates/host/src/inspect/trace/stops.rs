@@ -5,19 +5,19 @@
 //!
 //! Only the thread that seized a task may make requests for it, and it waits for their stops: so it has the ledger, and
 //! takes orders. When it ends, the kernel lets all tasks go on, without a stop; so it does if this process is killed.
-//! While this process is stopped, so are the tasks, at their next stop: it ignores the signals of a terminal that would
-//! stop it, and leaves the processes alone from which it was started.
+//! While this process is stopped, so are the tasks, at their next stop. So the program ignores the signals of a terminal
+//! that would stop it, and the processes from which it was started are left alone.
 
+use super::Trace;
 use super::descriptors::Descriptors;
 use super::ledger::{Effect, Ledger, meaning};
-use super::{Cost, Trace};
+use crate::inspect::account::Stopped;
 use crate::inspect::ancestors;
 use crate::inspect::calls::{Action, actions};
 use crate::inspect::sample::{Listener, Process, table};
 use crate::root::{Root, field};
 use landau_sys::clock::monotonic_ns;
 use landau_sys::ptrace::{self, Call, Stop, Waiter};
-use landau_sys::signal::ignore_terminal_stops;
 use landau_sys::syscalls::number_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -83,7 +83,6 @@ impl Stops {
         if !ptrace::reads_calls() {
             return Err("system calls of this kind of processor cannot be read by ptrace".to_owned());
         }
-        ignore_terminal_stops();
         let above = ancestors(std::process::id(), &table(root));
         let (orders, to_do) = channel();
         let (replying, replies) = channel();
@@ -446,10 +445,10 @@ impl Tracer {
 /// Estimates for how long a call stopped its task at least: the work at both stops, and twice the switch to this thread
 /// and back. The shortest calls that send or close take little more than that switch from one stop to the next. How
 /// long a stopped task waits for this thread, or for a processor, is not known: longer times may be those of the calls.
-fn cost(calls: u64, worked_ns: u64, times_ns: &mut [u64]) -> Cost {
+fn cost(calls: u64, worked_ns: u64, times_ns: &mut [u64]) -> Stopped {
     times_ns.sort_unstable();
     let switch_ns = times_ns.get(times_ns.len() / 10).copied().unwrap_or(0);
-    Cost { calls, each_us: (worked_ns as f64 / calls.max(1) as f64 + 2.0 * switch_ns as f64) / 1e3 }
+    Stopped { calls, each_us: (worked_ns as f64 / calls.max(1) as f64 + 2.0 * switch_ns as f64) / 1e3 }
 }
 
 /// Says why a task may not be seized, and what to do.
