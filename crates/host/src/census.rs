@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Lower identifiers are not given out again after the first round (`RESERVED_PIDS` in the kernel's `pid.c`).
 pub(crate) const RESERVED_PIDS: u64 = 300;
 
-/// The first pid namespace, whose number the kernel fixes.
-pub(crate) const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+/// The link `/proc/PID/ns/pid` of the first pid namespace, whose number the kernel fixes.
+pub const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// What `/proc` lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -20,6 +20,7 @@ pub(crate) fn conditions(context: &Context) -> Vec<Condition> {
         aslr,
         huge_pages,
         numa,
+        proactive_reclaim,
         durability,
         leftovers,
         tuners,
@@ -44,7 +45,7 @@ fn container(context: &Context) -> Option<Condition> {
     let engine = marks.iter().find(|(path, _)| is_one && root.path(path).exists());
     parts.extend(engine.map(|(_, name)| (*name).to_owned()));
     parts.push(format!("control group {deepest}"));
-    let effect = "limits of the control groups and namespaces are those of whoever started the container";
+    let effect = "limits of the control groups and namespaces are those that the container was started with";
     Some(if is_one {
         Condition::bends("container", parts.join(", "), effect, None)
     } else {
@@ -164,6 +165,33 @@ fn numa(context: &Context) -> Option<Condition> {
     let is_one = nodes == "0";
     let effect = if is_one { "one node" } else { "memory of another node is slower" };
     Some(Condition::when(!is_one, "NUMA", nodes, effect, Some("numactl --cpunodebind=0 --membind=0 PROGRAM")))
+}
+
+const DAMON: &str = "sys/kernel/mm/damon/admin/kdamonds";
+
+/// Whether the kernel takes pages that were not accessed lately away before memory is short (DAMON, admin-guide/mm).
+fn proactive_reclaim(context: &Context) -> Option<Condition> {
+    let root = context.root;
+    let is_reclaiming = |folder: &String| {
+        let contexts = |thread: &str| root.names(&format!("{DAMON}/{thread}/contexts"));
+        let schemes = |of: &str| root.names(&format!("{DAMON}/{folder}/contexts/{of}/schemes"));
+        let is_pageout = |of: &str, scheme: &str| {
+            let action = root.text(&format!("{DAMON}/{folder}/contexts/{of}/schemes/{scheme}/action"));
+            action.is_some_and(|action| action == "pageout")
+        };
+        root.text(&format!("{DAMON}/{folder}/state")).is_some_and(|state| state == "on")
+            && contexts(folder).iter().any(|of| schemes(of).iter().any(|scheme| is_pageout(of, scheme)))
+    };
+    let found = root.names(DAMON).into_iter().find(is_reclaiming);
+    let (value, command) = if let Some(folder) = found {
+        ("DAMON".to_owned(), format!("echo off > /{DAMON}/{folder}/state"))
+    } else if root.text("sys/module/damon_reclaim/parameters/enabled").is_some_and(|value| value == "Y") {
+        ("DAMON_RECLAIM".to_owned(), "echo N > /sys/module/damon_reclaim/parameters/enabled".to_owned())
+    } else {
+        return None;
+    };
+    let effect = "pages not accessed lately leave the memory: their next access waits for the device";
+    Some(Condition::bends("proactive reclaim", value, effect, Some(&command)))
 }
 
 /// Mount options of the folder's file system: whether what is synced survives a loss of power.

@@ -227,7 +227,8 @@ fn unseen_namespaces(context: &Context) -> Vec<Unread> {
 fn of_other_network(row: &mut Row, context: &Context) {
     "its network namespace, which is another than this one".clone_into(&mut row.owner);
     row.remedy.now = row.remedy.now.take().map(|command| format!("nsenter -t {} -n {command}", context.subject.name));
-    row.remedy.for_good = Some("by whoever creates the namespace: --sysctl of docker run and podman run".to_owned());
+    let for_good = "by the program that creates the namespace: --sysctl of docker run and podman run";
+    row.remedy.for_good = Some(for_good.to_owned());
 }
 
 /// Orders rows: those that stop something first, by how soon.

@@ -2,23 +2,19 @@
 
 use crate::context::{A_PROCESS, Context};
 use crate::demand::{Addresses, Demand, Needs, Promised};
-use crate::row::{Effect, Remedy, Row};
+use crate::row::{Bound, Effect, Remedy, Row};
 use crate::text::{bytes, grouped};
+use landau_sys::limits::stack_of_thread;
+use std::cell::LazyCell;
 
 pub(super) fn rows(context: &Context) -> Vec<Row> {
     [count(context), address_space(context), data(context), overcommit(context)].into_iter().flatten().collect()
 }
 
-/// The stack that glibc gives a thread where `RLIMIT_STACK` is unlimited.
-const STACK_UNLIMITED: u64 = 2 << 20;
-
-/// The least that it gives (`PTHREAD_STACK_MIN`).
-const STACK_MIN: u64 = 16 << 10;
-
-/// Returns the stack that glibc gives a thread in bytes, without its guard page: the soft `RLIMIT_STACK` in pages.
+/// Returns the stack that glibc gives a thread in bytes, without its guard page.
 fn stack_bytes(context: &Context) -> u64 {
     let soft = context.subject.limit("Max stack size").map_or(8 << 20, |(soft, _)| soft);
-    if soft == u64::MAX { STACK_UNLIMITED } else { soft.max(STACK_MIN).next_multiple_of(context.page_bytes) }
+    stack_of_thread(soft, context.page_bytes)
 }
 
 fn calls(context: &Context, of: impl Fn(&Needs) -> bool) -> String {
@@ -182,23 +178,14 @@ fn overcommit(context: &Context) -> Option<Row> {
         1 => ("1".to_owned(), "the kernel promises any amount of memory"),
         _ => ("0".to_owned(), "the kernel refuses only single requests beyond all of its memory"),
     };
-    // This process's own share is free again when the program starts, or goes on.
-    let others = if mode == 2 { promised.saturating_sub(accounted(context, "self").unwrap_or(0)) } else { promised };
-    let room = limit.saturating_sub(others).saturating_sub(admin_reserve(context));
-    let at_most = |demand: &Demand| {
-        let needs = &demand.kind.needs;
-        let each = promise(context, needs).filter(|_| mode == 2)?;
-        // Of a process that forks, the objects are other processes.
-        let grows = if needs.tasks.is_some() && needs.addresses == Addresses::None { 0 } else { each };
-        Some(fitting(room, each, |n| user_reserve(context, n.saturating_mul(grows))))
-    };
+    let bounds = if mode == 2 { bounds_of_promises(context, limit, promised) } else { Vec::new() };
     Some(Row {
         limit: "vm.overcommit_memory".to_owned(),
         value,
         in_use: Some(promised),
         is_bytes: true,
         owner: "the host".to_owned(),
-        bounds: context.bounds_of_demands(Effect::Stops, "", at_most),
+        bounds,
         evidence: evidence.to_owned(),
         counters: Vec::new(),
         remedy: if mode == 2 {
@@ -213,19 +200,33 @@ fn overcommit(context: &Context) -> Option<Row> {
     })
 }
 
-/// Returns what the kernel promises for an object.
-fn promise(context: &Context, needs: &Needs) -> Option<u64> {
+/// Returns what promised memory bounds, if the kernel has promised so many bytes of a limit.
+fn bounds_of_promises(context: &Context, limit: u64, promised: u64) -> Vec<Bound> {
     let subject = &context.subject;
-    match needs.promised {
+    // This process's own share is free again when the program starts, or goes on.
+    let others = promised.saturating_sub(accounted(context, "self").unwrap_or(0));
+    let room = limit.saturating_sub(others).saturating_sub(admin_reserve(context));
+    let reserve = context.root.sysctl_number("vm.user_reserve_kbytes").unwrap_or(0).saturating_mul(1024);
+    // The text is long, and only what forks needs it.
+    let copied = LazyCell::new(|| {
+        accounted(context, &subject.name).unwrap_or_else(|| subject.data_bytes.saturating_add(subject.stack_bytes))
+    });
+    let promise = |needs: &Needs| match needs.promised {
         Promised::None => None,
         Promised::Stack => Some(stack_bytes(context)),
         Promised::Page => Some(context.page_bytes),
-        Promised::Copy(_) if subject.is_other => {
-            let bytes = accounted(context, &subject.name).unwrap_or(subject.data_bytes + subject.stack_bytes);
-            Some(bytes).filter(|&bytes| bytes > 0)
-        }
+        Promised::Copy(_) if subject.is_other => Some(*copied).filter(|&bytes| bytes > 0),
         Promised::Copy(bytes) => Some(bytes),
-    }
+    };
+    context.bounds_of_demands(Effect::Stops, "", |demand| {
+        let needs = &demand.kind.needs;
+        let each = promise(needs)?;
+        // Of a process that forks, the objects are other processes.
+        let grows = if needs.tasks.is_some() && needs.addresses == Addresses::None { 0 } else { each };
+        // The kernel keeps a 32nd of the address space of the process that asks for more, and at most the reserve.
+        let kept = |n: u64| (subject.address_bytes.saturating_add(n.saturating_mul(grows)) / 32).min(reserve);
+        Some(fitting(room, each, kept))
+    })
 }
 
 /// Returns what the kernel has promised a process: the mappings that `/proc/PID/smaps` marks `ac`, also those that were
@@ -243,18 +244,11 @@ fn accounted(context: &Context, process: &str) -> Option<u64> {
     Some(total)
 }
 
-/// Returns what the kernel keeps from whoever has no `CAP_SYS_ADMIN` (`__vm_enough_memory()` in its `util.c`).
+/// Returns what the kernel keeps from programs without `CAP_SYS_ADMIN` (`__vm_enough_memory()` in its `util.c`).
 fn admin_reserve(context: &Context) -> u64 {
     let is_admin = context.subject.may_use_admin_reserve();
     let kilobytes = context.root.sysctl_number("vm.admin_reserve_kbytes").filter(|_| !is_admin);
     kilobytes.unwrap_or(0).saturating_mul(1024)
-}
-
-/// Returns what the kernel keeps from a process that takes so many bytes more: a 32nd of its address space, and at most
-/// `vm.user_reserve_kbytes`.
-fn user_reserve(context: &Context, more_bytes: u64) -> u64 {
-    let most = context.root.sysctl_number("vm.user_reserve_kbytes").unwrap_or(0).saturating_mul(1024);
-    (context.subject.address_bytes.saturating_add(more_bytes) / 32).min(most)
 }
 
 #[cfg(test)]

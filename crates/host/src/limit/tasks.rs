@@ -44,7 +44,7 @@ fn refusal(context: &Context) -> String {
 /// `kernel.pid_max`: identifiers from 300 on are given out again and again, those below only in the first round.
 fn identifiers(context: &Context) -> Option<Row> {
     if context.subject.shares_namespace(context.root, "pid") == Some(false) {
-        // The setting is that of whoever reads it.
+        // The setting is that of the namespace of the process that reads it.
         return None;
     }
     let limit = context.root.sysctl_number("kernel.pid_max")?;

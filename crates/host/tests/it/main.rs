@@ -330,6 +330,25 @@ fn counters_and_services_are_read() {
     assert_eq!(host.answer("idle=6000").fits, Some(true));
 }
 
+/// A host on which systemd has its defaults need not have a file of it, and its files may have spaces.
+#[test]
+fn the_limit_of_services_is_that_of_systemd() {
+    let value = |program: &str, file: Option<&str>| {
+        let host = Host::new();
+        host.write("proc/1/comm", program);
+        if let Some(text) = file {
+            host.write("usr/lib/systemd/system.conf", text);
+        }
+        let report = host.report("idle=4001", None);
+        report.limits.into_iter().find(|row| row.limit == "DefaultLimitNOFILE").map(|row| row.value)
+    };
+    let default = "not set: 1024:524288 since systemd 240";
+    assert_eq!(value("systemd\n", None).as_deref(), Some(default));
+    assert_eq!(value("systemd\n", Some("[Manager]\n#DefaultLimitNOFILE=\n")).as_deref(), Some(default));
+    assert_eq!(value("systemd\n", Some("[Manager]\nDefaultLimitNOFILE = 5:6\n")).as_deref(), Some("5:6"));
+    assert_eq!(value("init\n", Some("[Manager]\nDefaultLimitNOFILE=5\n")), None);
+}
+
 /// What bends times is marked, with what changes it.
 #[test]
 fn what_bends_times_is_marked() {
@@ -342,6 +361,10 @@ fn what_bends_times_is_marked() {
         ("sys/devices/system/cpu/vulnerabilities/meltdown", "Mitigation: PTI"),
         ("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
         ("sys/devices/system/node/online", "0-1"),
+        ("sys/kernel/mm/damon/admin/kdamonds/0/state", "off"),
+        ("sys/kernel/mm/damon/admin/kdamonds/1/state", "on"),
+        ("sys/kernel/mm/damon/admin/kdamonds/1/contexts/0/schemes/0/action", "stat"),
+        ("sys/kernel/mm/damon/admin/kdamonds/1/contexts/0/schemes/1/action", "pageout"),
         ("proc/sys/kernel/randomize_va_space", "2"),
         ("proc/4711/status", "Name:\ttuned\nUid:\t0\nThreads:\t4\n"),
         ("proc/self/mountinfo", "1 0 0:1 / / rw - ext4 /dev/vda rw,barrier=0\n"),
@@ -359,12 +382,15 @@ fn what_bends_times_is_marked() {
         "ASLR",
         "transparent huge pages",
         "NUMA",
+        "proactive reclaim",
         "durability",
         "tuners",
     ];
     assert_eq!(bends, expected);
     let turbo = report.conditions.iter().find(|one| one.name == "turbo").unwrap();
     assert_eq!(turbo.now.as_deref(), Some("echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"));
+    let reclaim = report.conditions.iter().find(|one| one.name == "proactive reclaim").unwrap();
+    assert_eq!(reclaim.now.as_deref(), Some("echo off > /sys/kernel/mm/damon/admin/kdamonds/1/state"));
 }
 
 /// The kernel does not limit the processes of root, nor of who may raise limits.
@@ -531,7 +557,7 @@ fn the_root_of_a_user_namespace_is_bound_as_its_user_is() {
 
 /// The root of many containers lacks `CAP_SYS_ADMIN`, which lifts `fs.file-max`; any user may have it.
 #[test]
-fn open_files_of_the_system_bind_whoever_lacks_the_capability() {
+fn open_files_of_the_system_bind_programs_without_the_capability() {
     let host = Host::new();
     host.write("proc/sys/fs/file-nr", "100 0 1200");
     for (user, capabilities, fits) in [(0, "00000000a80425fb", false), (1000, "0000000000200000", true)] {
@@ -570,8 +596,8 @@ fn a_server_with_few_descriptors_keeps_fewer_for_files() {
     assert!(now.starts_with("ulimit -n 66"), "{now}");
 }
 
-/// The settings of a namespace are those of whoever reads them: of another pid namespace the doctor shows none, and of
-/// another network namespace it does not change this one's.
+/// The settings of a namespace are those of the process that reads them: of another pid namespace the doctor shows
+/// none, and of another network namespace it does not change this one's.
 #[test]
 fn settings_of_other_namespaces_are_not_taken_from_this_one() {
     let host = Host::new();
