@@ -170,8 +170,9 @@ impl Collector {
 
     pub(crate) fn take(&mut self, calls: &TimedCalls<'_>, pass: Watched) {
         let absences = Absences::of(&self.switches);
-        for sample in &self.samples {
-            for pair in sample.chain.windows(2) {
+        // No other event delays samples until interrupts are enabled.
+        if self.sampler.event == Event::CpuClock {
+            for pair in self.samples.iter().flat_map(|sample| sample.chain.windows(2)) {
                 self.callees.entry(pair[1]).or_default().insert(self.symbols.lookup(pair[0]));
             }
         }
