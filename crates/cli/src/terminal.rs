@@ -1,6 +1,7 @@
 //! Properties of the terminal: its width, and whether to use colours.
 
 use landau_report::table::Layout;
+use std::fmt::Write;
 use std::io::IsTerminal;
 
 /// The width if standard output is not a terminal.
@@ -35,6 +36,17 @@ pub(crate) fn indented(text: &str, indent: usize, width: usize) -> String {
         column += len;
     }
     lines
+}
+
+/// Returns a text in lines of the terminal's width, the later ones indented.
+pub(crate) fn wrapped(text: &str, indent: usize) -> String {
+    indented(text, indent, usize::from(width()))
+}
+
+/// Appends a line with a label and its text, which is wrapped beside the label.
+pub(crate) fn labelled(text: &mut String, label: &str, part: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "    {label:8}  {}", wrapped(part, 14));
 }
 
 /// Returns a sentence as a bullet, wrapped to the width of the terminal.

@@ -77,6 +77,22 @@ const PERL_BACKLOG: Program = Program::Perl(
 const NET: &str = "unshare -n true || exit 77; \
                    exec unshare -n sh -c 'ip link set lo up; {set} || exit 77; exec \"$@\"' sh \"$@\"";
 
+/// A script that sets `kernel.pid_max` of a pid namespace of its own, runs the second text there, and then executes
+/// `"$@"`. Status 77 where this host grants none, or its value is the host's (before Linux 6.14): a new one has another.
+macro_rules! in_pid_namespace {
+    ($pid_max:literal, $first:literal) => {
+        concat!(
+            "unshare -p -f true || exit 77; \
+             exec env HOST=$(cat /proc/sys/kernel/pid_max) unshare -p -f --mount-proc sh -c \
+             'test $(cat /proc/sys/kernel/pid_max) != $HOST || exit 77; echo ",
+            $pid_max,
+            " > /proc/sys/kernel/pid_max; ",
+            $first,
+            "\"$@\"' sh \"$@\""
+        )
+    };
+}
+
 /// Cases that take a second or so each.
 const FEW: &[Case] = &[
     Case {
@@ -323,12 +339,11 @@ const LOWERED: &[Case] = &[
         lowered: "kernel.pid_max 700 of a pid namespace, 20 daemons",
         kind: "processes",
         size: 5_000,
-        script: "unshare -p -f true || exit 77; \
-                 exec env HOST=$(cat /proc/sys/kernel/pid_max) unshare -p -f --mount-proc sh -c \
-                 'test $(cat /proc/sys/kernel/pid_max) != $HOST || exit 77; echo 700 > /proc/sys/kernel/pid_max; \
-                 i=0; while [ $i -lt 310 ]; do /bin/true; i=$((i + 1)); done; \
-                 i=0; while [ $i -lt 20 ]; do setsid sh -c \"sleep 1000 & :\" & wait $!; i=$((i + 1)); done; \
-                 \"$@\"' sh \"$@\"",
+        script: in_pid_namespace!(
+            700,
+            "i=0; while [ $i -lt 310 ]; do /bin/true; i=$((i + 1)); done; \
+             i=0; while [ $i -lt 20 ]; do setsid sh -c \"sleep 1000 & :\" & wait $!; i=$((i + 1)); done; "
+        ),
         limit: "kernel.pid_max",
         program: PERL_FORKS,
     },
@@ -337,10 +352,7 @@ const LOWERED: &[Case] = &[
         lowered: "kernel.pid_max 6000 of a pid namespace",
         kind: "spawn",
         size: 10_000,
-        script: "unshare -p -f true || exit 77; \
-                 exec env HOST=$(cat /proc/sys/kernel/pid_max) unshare -p -f --mount-proc sh -c \
-                 'test $(cat /proc/sys/kernel/pid_max) != $HOST || exit 77; echo 6000 > /proc/sys/kernel/pid_max; \
-                 \"$@\"' sh \"$@\"",
+        script: in_pid_namespace!(6000, ""),
         limit: "kernel.pid_max, less the reserve",
         program: SPAWN,
     },
@@ -348,11 +360,7 @@ const LOWERED: &[Case] = &[
         lowered: "kernel.pid_max 1500 of a pid namespace",
         kind: "processes",
         size: 5_000,
-        // Written only where it is the namespace's own (Linux 6.14): a new one has another value than the host.
-        script: "unshare -p -f true || exit 77; \
-                 exec env HOST=$(cat /proc/sys/kernel/pid_max) unshare -p -f --mount-proc sh -c \
-                 'test $(cat /proc/sys/kernel/pid_max) != $HOST || exit 77; echo 1500 > /proc/sys/kernel/pid_max; \
-                 \"$@\"' sh \"$@\"",
+        script: in_pid_namespace!(1500, ""),
         limit: "kernel.pid_max",
         program: PERL_FORKS,
     },
@@ -628,7 +636,7 @@ fn a_running_program_is_examined() {
     server.kill().unwrap();
     server.wait().unwrap();
     drop(waiting);
-    // Standard input, output and error, the listening socket, and what it inherited from whoever runs the tests.
+    // Standard input, output and error, the listening socket, and what it inherited from the tests.
     let open = report["process"]["descriptors"].as_u64().unwrap();
     assert!(open >= 4 && report["answers"][0]["at_most"].as_u64() == Some(77 - open), "{report}");
     assert_eq!(report["process"]["listeners"][0]["port"], port);

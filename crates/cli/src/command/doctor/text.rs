@@ -1,6 +1,6 @@
 //! The answer as text: the verdict first, then the limits, then what bends times.
 
-use crate::terminal::{self, bullet};
+use crate::terminal::{self, bullet, labelled, wrapped};
 use landau_host::noise::Noise;
 use landau_host::{Answer, Condition, Counter, Effect, Process, Remedy, Report, Row, bytes, grouped};
 use std::fmt::Write;
@@ -21,7 +21,7 @@ pub(super) fn render(report: &Report, long: bool) -> String {
             grouped(measured.connections),
             measured.source
         );
-        let _ = writeln!(text, "\n{}", wrapped(&sentence));
+        let _ = writeln!(text, "\n{}", wrapped(&sentence, 0));
     }
     if !report.unread.is_empty() {
         text.push_str("\nNot read:\n");
@@ -36,7 +36,7 @@ pub(super) fn render(report: &Report, long: bool) -> String {
 /// Appends the answer to one demand: the sentence, and if the size does not fit what to do.
 fn answered(text: &mut String, answer: &Answer, report: &Report) {
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{}", wrapped(&format!("{}.", answer.sentence)));
+    let _ = writeln!(text, "{}", wrapped(&format!("{}.", answer.sentence), 0));
     let row = report.limits.iter().find(|row| Some(&row.limit) == answer.limit.as_ref());
     if let (Some(false), Some(row)) = (answer.fits, row) {
         labelled(text, "why", &row.evidence);
@@ -56,16 +56,6 @@ fn remedy(text: &mut String, remedy: &Remedy) {
     }
 }
 
-fn labelled(text: &mut String, label: &str, part: &str) {
-    let width = usize::from(terminal::layout().width);
-    let _ = writeln!(text, "    {label:8}  {}", terminal::indented(part, 14, width));
-}
-
-/// Returns a sentence in lines of the terminal's width.
-fn wrapped(sentence: &str) -> String {
-    terminal::indented(sentence, 0, usize::from(terminal::layout().width))
-}
-
 /// Returns a number with what it counts: "1 thread", "2 threads".
 fn counted(number: Option<u64>, one: &str, more: &str) -> String {
     let digits = number.map_or("unknown".to_owned(), grouped);
@@ -82,7 +72,7 @@ fn program(text: &mut String, process: &Process) {
         counted(process.mappings, "mapping", "mappings"),
         counted(process.connections, "established connection", "established connections")
     );
-    let _ = writeln!(text, "\n{}", wrapped(&sentence));
+    let _ = writeln!(text, "\n{}", wrapped(&sentence, 0));
     for listener in &process.listeners {
         let waiting = counted(Some(listener.waiting), "connection waits", "connections wait");
         let _ = writeln!(text, "    port {}: {waiting} for accept()", listener.port);
@@ -157,8 +147,7 @@ fn conditions(text: &mut String, conditions: &[Condition], long: bool) {
     for one in conditions {
         let mark = if one.bends { "!" } else { " " };
         let line = format!("{}: {}", one.value, one.effect);
-        let columns = usize::from(terminal::layout().width);
-        let _ = writeln!(text, "{mark} {:width$}  {}", one.name, terminal::indented(&line, width + 4, columns));
+        let _ = writeln!(text, "{mark} {:width$}  {}", one.name, wrapped(&line, width + 4));
         if let (true, Some(now)) = (long, &one.now) {
             labelled(text, "now", now);
         }
@@ -176,5 +165,5 @@ fn interference(text: &mut String, noise: &Noise) {
         grouped(noise.longest_gap_us.round() as u64),
         noise.taken_percent
     );
-    let _ = writeln!(text, "\n{}", wrapped(&sentence));
+    let _ = writeln!(text, "\n{}", wrapped(&sentence, 0));
 }

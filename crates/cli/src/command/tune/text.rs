@@ -1,6 +1,6 @@
 //! The answers as text.
 
-use crate::terminal::{self, bullet};
+use crate::terminal::{bullet, labelled, wrapped};
 use landau_report::tuned::{Answer, Effect, Trial};
 use landau_tune::{Change, Journaled, Kept, Place, Plan, Status};
 use std::fmt::Write;
@@ -19,7 +19,8 @@ pub(super) fn left(left: &Journaled) -> String {
 pub(super) fn plan(plan: &Plan) -> String {
     let about = plan.about.trim_end_matches('.');
     let name = &plan.profile;
-    let mut text = if about.is_empty() { format!("{name}\n") } else { wrapped(&format!("{name}: {about}."), 0) };
+    let mut text = if about.is_empty() { name.clone() } else { wrapped(&format!("{name}: {about}."), 0) };
+    text.push('\n');
     if plan.changes.is_empty() {
         text.push_str("\nNothing would change here.\n");
     } else {
@@ -61,17 +62,6 @@ fn changed(text: &mut String, change: &Change) {
             labelled(text, label, part);
         }
     }
-}
-
-/// Returns a sentence in lines of the terminal's width, the later ones indented.
-fn wrapped(sentence: &str, indent: usize) -> String {
-    let width = usize::from(terminal::layout().width);
-    format!("{}\n", terminal::indented(sentence, indent, width))
-}
-
-fn labelled(text: &mut String, label: &str, part: &str) {
-    let width = usize::from(terminal::layout().width);
-    let _ = writeln!(text, "    {label:8}  {}", terminal::indented(part, 14, width));
 }
 
 pub(super) fn answer(answer: &Answer) -> String {
@@ -128,7 +118,7 @@ pub(super) fn kept(kept: &[Kept], is_dry: bool) -> String {
             (true, false) => "would be written",
             (false, false) => "written",
         };
-        text.push_str(&wrapped(&format!("{} ({state}; {})", one.path.display(), one.effect), 4));
+        let _ = writeln!(text, "{}", wrapped(&format!("{} ({state}; {})", one.path.display(), one.effect), 4));
         one.text.lines().for_each(|line| {
             let _ = writeln!(text, "    {line}");
         });
@@ -163,8 +153,7 @@ pub(super) fn status(status: &Status, all: bool) -> String {
         text.push_str("every setting that Landau knows has its default (--all prints them)\n");
     } else {
         let legend = "≠ differs from the distribution's default, or from the kernel's where it has none.";
-        text.push('\n');
-        text.push_str(&wrapped(legend, 2));
+        let _ = writeln!(text, "\n{}", wrapped(legend, 2));
     }
     if let Some(one) = &status.left {
         let _ = writeln!(text, "\n{}", left(one));
