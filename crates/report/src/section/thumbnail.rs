@@ -137,6 +137,7 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
         judged.unit.bare(end.map_or(point.1.exp().round(), |end| end.cost.value))
     };
     let start = label(ends::small(judged), *first);
+    let (start_x, start_y) = clear_of(&scale, &points, &start);
     let end = scale.at(*last);
     html! {
         svg.picture viewBox="0 0 300 108" aria-hidden="true" focusable="false" {
@@ -150,7 +151,7 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
                 circle cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r="2.2" {}
             }
             polyline class=(text::class_word(phase.verdict.class())) points=(scale.line(&points)) {}
-            text x=(scale.room[0]) y=(format!("{:.0}", clear_of(&scale, &points, &start))) { (start) }
+            text x=(format!("{start_x:.0}")) y=(format!("{start_y:.0}")) { (start) }
             text x=(scale.width - scale.room[1] + 6.0) y=(format!("{:.0}", end.1 + 4.0)) {
                 (label(ends::large(judged), *last))
             }
@@ -158,14 +159,31 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
     }
 }
 
-/// The baseline of a label at the left end that the curve does not cross: above the curve, or below it where there is no
-/// room above.
-fn clear_of(scale: &Scale, points: &[(f64, f64)], label: &str) -> f64 {
-    let end = scale.room[0] + label.chars().count() as f64 * LABEL.0;
-    let beside = points.iter().map(|point| scale.at(*point)).filter(|(x, _)| *x <= end);
-    let (top, bottom) = ends(beside.map(|(_, y)| y));
-    let above = top - LABEL_GAP;
-    if above >= LABEL.1 { above } else { bottom + LABEL_GAP + LABEL.1 }
+/// The place of a label at the left end that the curve does not cross: above the curve, or between it and the axis; where
+/// neither has room, at the height of the start, to the right of where the curve leaves it.
+fn clear_of(scale: &Scale, points: &[(f64, f64)], label: &str) -> (f64, f64) {
+    let (left, width) = (scale.room[0], label.chars().count() as f64 * LABEL.0);
+    let drawn: Vec<(f64, f64)> = points.iter().map(|point| scale.at(*point)).collect();
+    let beside = |x: f64, y: f64| (x <= left + width).then_some(y);
+    let crossed = drawn.windows(2).filter_map(|pair| at(pair, left + width));
+    let (top, bottom) = ends(drawn.iter().filter_map(|(x, y)| beside(*x, *y)).chain(crossed));
+    let (above, below) = (top - LABEL_GAP, bottom + LABEL_GAP + LABEL.1);
+    if above >= LABEL.1 {
+        (left, above)
+    } else if below <= scale.height - scale.room[3] {
+        (left, below)
+    } else {
+        let middle = f64::midpoint(top, bottom);
+        let rises = drawn.first().is_some_and(|(_, y)| *y > middle);
+        let beyond = drawn.iter().find(|(_, y)| (*y < middle) == rises).map_or(left, |(x, _)| *x);
+        (beyond + LABEL_GAP, if rises { bottom } else { top + LABEL.1 })
+    }
+}
+
+/// The height of a line between two points at a place between them.
+fn at(pair: &[(f64, f64)], x: f64) -> Option<f64> {
+    let ((from, low), (to, high)) = (pair[0], pair[1]);
+    ((from..to).contains(&x)).then(|| low + (high - low) * (x - from) / (to - from))
 }
 
 /// A curve of one of several records.
@@ -228,16 +246,20 @@ mod tests {
             vec![(0.0, 9.0), (0.1, 5.0), (1.0, 0.0)],
             vec![(0.0, 5.0), (1.0, 5.0)],
             vec![(0.0, 0.0), (0.05, 9.0), (1.0, 9.0)],
+            vec![(0.0, 9.0), (0.05, 0.0), (1.0, 0.0)],
         ];
         for points in curves {
             let scale = scale(points.iter()).expect("two different n");
-            let baseline = clear_of(&scale, &points, "811 ns");
-            let label = baseline - LABEL.1..=baseline;
-            let beside = points.iter().map(|point| scale.at(*point)).filter(|(x, _)| *x < 6.0 + 6.0 * LABEL.0);
-            for (_, y) in beside {
-                assert!(!label.contains(&y), "{points:?}: {y} in {label:?}");
+            let (x, baseline) = clear_of(&scale, &points, "811 ns");
+            let (across, label) = (x..=x + 6.0 * LABEL.0, baseline - LABEL.1..=baseline);
+            let drawn: Vec<(f64, f64)> = points.iter().map(|point| scale.at(*point)).collect();
+            for at_x in (0..=300).map(f64::from).filter(|at_x| across.contains(at_x)) {
+                for y in drawn.windows(2).filter_map(|pair| at(pair, at_x)) {
+                    assert!(!label.contains(&y), "{points:?}: {y} in {label:?}");
+                }
             }
-            assert!(*label.start() >= 0.0 && *label.end() <= PICTURE.1, "{points:?}: {label:?}");
+            // Below the axis are the numbers of n.
+            assert!(*label.start() >= 0.0 && *label.end() <= 90.0, "{points:?}: {label:?}");
         }
     }
 }
