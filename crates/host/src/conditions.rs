@@ -172,21 +172,25 @@ const DAMON: &str = "sys/kernel/mm/damon/admin/kdamonds";
 /// Whether the kernel takes pages that were not accessed lately away before memory is short (DAMON, admin-guide/mm).
 fn proactive_reclaim(context: &Context) -> Option<Condition> {
     let root = context.root;
-    let is_reclaiming = |folder: &String| {
-        let contexts = |thread: &str| root.names(&format!("{DAMON}/{thread}/contexts"));
-        let schemes = |of: &str| root.names(&format!("{DAMON}/{folder}/contexts/{of}/schemes"));
-        let is_pageout = |of: &str, scheme: &str| {
-            let action = root.text(&format!("{DAMON}/{folder}/contexts/{of}/schemes/{scheme}/action"));
-            action.is_some_and(|action| action == "pageout")
+    let is_reclaiming = |folder: &str| {
+        let contexts = format!("{DAMON}/{folder}/contexts");
+        let pages_out = |of: &String| {
+            let schemes = format!("{contexts}/{of}/schemes");
+            let action = |scheme: &String| root.text(&format!("{schemes}/{scheme}/action"));
+            root.names(&schemes).iter().any(|scheme| action(scheme).is_some_and(|action| action == "pageout"))
         };
         root.text(&format!("{DAMON}/{folder}/state")).is_some_and(|state| state == "on")
-            && contexts(folder).iter().any(|of| schemes(of).iter().any(|scheme| is_pageout(of, scheme)))
+            && root.names(&contexts).iter().any(pages_out)
     };
-    let found = root.names(DAMON).into_iter().find(is_reclaiming);
+    let threads: Vec<String> = root.names(DAMON).into_iter().filter(|name| name.parse::<u32>().is_ok()).collect();
+    let found = threads.iter().find(|folder| is_reclaiming(folder));
     let (value, command) = if let Some(folder) = found {
         ("DAMON".to_owned(), format!("echo off > /{DAMON}/{folder}/state"))
     } else if root.text("sys/module/damon_reclaim/parameters/enabled").is_some_and(|value| value == "Y") {
         ("DAMON_RECLAIM".to_owned(), "echo N > /sys/module/damon_reclaim/parameters/enabled".to_owned())
+    } else if threads.iter().any(|folder| root.text(&format!("{DAMON}/{folder}/state")).is_none()) {
+        let effect = "DAMON is set up; only root can read whether it pages out what is not in use";
+        return Some(Condition::fine("proactive reclaim", "not known", effect));
     } else {
         return None;
     };

@@ -393,6 +393,21 @@ fn what_bends_times_is_marked() {
     assert_eq!(reclaim.now.as_deref(), Some("echo off > /sys/kernel/mm/damon/admin/kdamonds/1/state"));
 }
 
+/// Only root can read what DAMON does; that it cannot be read is not that it does nothing.
+#[test]
+fn what_only_root_can_read_is_not_known() {
+    let host = Host::new();
+    let reclaim = |host: &Host| {
+        let report = host.report("files", folder(1, 1).into());
+        report.conditions.into_iter().find(|one| one.name == "proactive reclaim").map(|one| (one.value, one.bends))
+    };
+    assert_eq!(reclaim(&host), None);
+    host.write("sys/kernel/mm/damon/admin/kdamonds/0/contexts/nr_contexts", "1");
+    assert_eq!(reclaim(&host), Some(("not known".to_owned(), false)));
+    host.write("sys/kernel/mm/damon/admin/kdamonds/0/state", "off");
+    assert_eq!(reclaim(&host), None);
+}
+
 /// The kernel does not limit the processes of root, nor of who may raise limits.
 #[test]
 fn the_users_processes_bind_only_where_the_kernel_enforces_it() {
