@@ -116,11 +116,9 @@ fn is_root(root: &Root) -> bool {
 /// its defaults. None if they are not known.
 pub(crate) fn of_services(root: &Root, name: &str, own: &str) -> Option<Pair> {
     let set = manager_setting(root, &format!("DefaultLimit{}", name.to_uppercase()), Some(own));
-    let pair = set.and_then(|value| {
-        let (soft, hard) = value.split_once(':').unwrap_or((&value, &value));
-        Some(Pair { soft: parse(soft.trim())?, hard: parse(hard.trim())? })
-    });
-    pair.or_else(|| default_of_services(root, name))
+    let Some(value) = set else { return default_of_services(root, name) };
+    let (soft, hard) = value.split_once(':').unwrap_or((&value, &value));
+    Some(Pair { soft: parse(soft.trim())?, hard: parse(hard.trim())? })
 }
 
 /// Returns systemd's defaults. Of processes, it passes on its own limit, which is the kernel's. Of descriptors, it
@@ -236,5 +234,13 @@ mod tests {
         let (_room, root) = planted(&[]);
         assert_eq!(of_services(&root, "nofile", "90-own.conf"), Some(Pair { soft: 1_024, hard: 524_288 }));
         assert_eq!(of_services(&root, "nproc", "90-own.conf"), None);
+    }
+
+    /// What cannot be read may be more than the default, which would be written over it.
+    #[test]
+    fn a_limit_of_services_that_cannot_be_read_is_not_known() {
+        let text = "[Manager]\nDefaultLimitNOFILE=2097152\nDefaultLimitNOFILE=0x200000\n";
+        let (_room, root) = planted(&[("etc/systemd/system.conf", text)]);
+        assert_eq!(of_services(&root, "nofile", "90-own.conf"), None);
     }
 }
