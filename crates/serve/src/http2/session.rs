@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::stream::{Phase, Streams, must_fetch};
-use super::{Buffers, OUT_BYTES, TABLE_BYTES, WINDOW_STEP};
+use super::{Buffers, OUT_BYTES, TABLE_BYTES, Turn, WINDOW_STEP};
 use crate::counters::Counters;
 use crate::fetch::Fetcher;
 use crate::memory::{Memory, Share};
@@ -514,8 +514,10 @@ impl Session {
             block.began_ms = now_ms;
         }
         for stream in self.streams.iter_mut() {
-            if let Phase::Receiving(upload) = &mut stream.phase {
-                upload.began_ms = now_ms;
+            match &mut stream.phase {
+                Phase::Receiving(upload) => upload.began_ms = now_ms,
+                Phase::Relaying(relay) if relay.turn == Some(Turn::Client) => relay.turn_began_ms = now_ms,
+                _ => {}
             }
         }
     }

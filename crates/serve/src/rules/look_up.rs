@@ -15,9 +15,12 @@ use std::time::{Duration, Instant};
 /// How long a reload waits for the addresses of all names together, as long as each has [`LEAST_PATIENCE`].
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long it waits for each name in any case: a name server that answers is not to be missed because another one, for
-/// a name before, does not.
+/// How long it waits for each name after that: a name server that answers is not to be missed because another one, for a
+/// name before, does not.
 const LEAST_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long it waits for names after [`PATIENCE`], however many they are.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What says how names are looked up. A sandbox permits reading them if an upstream server has a name.
 pub(crate) const FILES: [&str; 5] =
@@ -95,7 +98,9 @@ impl<'a> Resolver<'a> {
         // It ends when the system gives up, and nobody listens then.
         let ask = move || drop(tell.send(asked.find_addresses(look_up)));
         std::thread::Builder::new().name("look-up".to_owned()).spawn(ask).map_err(|error| error.to_string())?;
-        let patience = self.until.saturating_duration_since(Instant::now()).max(self.least_patience);
+        let now = Instant::now();
+        let last = (self.until + LAST_PATIENCE).saturating_duration_since(now);
+        let patience = self.until.saturating_duration_since(now).max(self.least_patience.min(last));
         told.recv_timeout(patience).map_err(|_| format!("no answer within {:.1} s", patience.as_secs_f64()))?
     }
 
