@@ -23,7 +23,10 @@ fn json(ran: &Ran) -> Value {
 fn plant(room: &Path, name: &str, value: &str) {
     let path = room.join("proc/sys").join(name.replace('.', "/"));
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, format!("{value}\n")).unwrap();
+    // As in /proc, nobody reads it half written.
+    let written = room.join("planted");
+    std::fs::write(&written, format!("{value}\n")).unwrap();
+    std::fs::rename(written, path).unwrap();
 }
 
 #[test]
