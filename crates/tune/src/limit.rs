@@ -89,8 +89,8 @@ fn lines_of(texts: impl Iterator<Item = String>, name: &str, who: &str) -> [Opti
 
 /// Returns the soft and the hard limit with which a session begins, as far as they are known: those of the service that
 /// starts it, or of process 1 where that is not systemd. The hard limit is at least that of process 1, because Debian's
-/// `pam_limits` begins with that. Those of root are at least those of this session, if it is root's; but a limit that is
-/// that of the file `own` (`ours`) may come from there.
+/// `pam_limits` begins with that. Those of root are at least those of this session, if it is root's; but a limit that
+/// the file `own` sets (`ours`) may come from there.
 fn at_begin(root: &Root, name: &str, who: &str, own: &str, ours: [Option<u64>; 2]) -> [Option<u64>; 2] {
     let of_process_1 = of_process(root, "1", name);
     let of_service = of_services(root, name, own);
@@ -122,8 +122,8 @@ pub(crate) fn of_services(root: &Root, name: &str, own: &str) -> Option<Pair> {
 }
 
 /// Returns systemd's defaults. Of processes, it passes on its own limit, which is the kernel's. Of descriptors, it
-/// passes on the hard limit that it was started with, if that is higher than its default, and raises its own further. In
-/// a container it may have been started with all that it has; a kernel starts it with less than the default.
+/// passes on the hard limit that it was started with, if that is higher than its default, and raises its own further.
+/// In a container it may have been started with all that it has; a kernel starts it with less than the default.
 fn default_of_services(root: &Root, name: &str) -> Option<Pair> {
     let of_process_1 = of_process(root, "1", name);
     if name != "nofile" {

@@ -78,7 +78,7 @@ const NET: &str = "unshare -n true || exit 77; \
                    exec unshare -n sh -c 'ip link set lo up; {set} || exit 77; exec \"$@\"' sh \"$@\"";
 
 /// A script that sets `kernel.pid_max` of a pid namespace of its own, runs the second text there, and then executes
-/// `"$@"`. Status 77 where this host grants none, or its value is the host's (before Linux 6.14): a new one has another.
+/// `"$@"`. Status 77 where this host grants none, or its value is that of the host (before Linux 6.14).
 macro_rules! in_pid_namespace {
     ($pid_max:literal, $first:literal) => {
         concat!(

@@ -159,8 +159,8 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
     }
 }
 
-/// The place of a label at the left end that the curve does not cross: above the curve, or between it and the axis; where
-/// neither has room, at the height of the start, to the right of where the curve leaves it.
+/// The place of a label at the left end that the curve does not cross: above the curve, or between it and the axis;
+/// where neither has room, at the height of the start, to the right of where the curve leaves it.
 fn clear_of(scale: &Scale, points: &[(f64, f64)], label: &str) -> (f64, f64) {
     let (left, width) = (scale.room[0], label.chars().count() as f64 * LABEL.0);
     let drawn: Vec<(f64, f64)> = points.iter().map(|point| scale.at(*point)).collect();

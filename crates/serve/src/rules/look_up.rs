@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 /// How long a reload waits for the addresses of all names together, as long as each has [`LEAST_PATIENCE`].
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long it waits for each name after that: a name server that answers is not to be missed because another one, for a
-/// name before, does not.
+/// How long it waits for each name after that: a name server that answers is not to be missed because another one, for
+/// a name before, does not.
 const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// How long it waits for names after [`PATIENCE`], however many they are.

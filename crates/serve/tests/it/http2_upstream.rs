@@ -608,8 +608,8 @@ fn many_streams_share_the_kept_connections() {
     }
 }
 
-/// The server remembers a number of streams that it has reset. It forgot one while the trailer of that arrived, and took
-/// the trailer for a request.
+/// The server remembers a number of streams that it has reset. It forgot one while its trailer arrived, and took that
+/// for a request.
 #[test]
 fn a_trailer_of_a_forgotten_stream_is_ignored() {
     const STREAMS: u32 = 128;

@@ -5,8 +5,8 @@
 //!
 //! Only the thread that seized a task may make requests for it, and it waits for their stops: so it has the ledger, and
 //! takes orders. When it ends, the kernel lets all tasks go on, without a stop; so it does if this process is killed.
-//! While this process is stopped, so are the tasks, at their next stop. So the program ignores the signals of a terminal
-//! that would stop it, and the processes from which it was started are left alone.
+//! While this process is stopped, so are the tasks, at their next stop. So the program ignores the signals of a
+//! terminal that would stop it, and the processes from which it was started are left alone.
 
 use super::Trace;
 use super::descriptors::Descriptors;
