@@ -231,8 +231,8 @@ impl Reactor {
         }
     }
 
-    /// Sets or moves the deadline of a descriptor. It is reported once, in an event of its own or together with
-    /// readiness. One that the last wait found and [`next_event`](Self::next_event) has not returned is not reported.
+    /// Sets or moves the deadline of a descriptor. It is reported once, in an event of its own. One that the last wait
+    /// found and [`next_event`](Self::next_event) has not returned is not reported.
     #[inline]
     pub fn set_deadline(&mut self, fd: &impl AsFd, delay: Duration) {
         let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);

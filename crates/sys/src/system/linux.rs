@@ -297,7 +297,8 @@ fn own_memory_of(statm: &str) -> Option<OwnMemory> {
 }
 
 /// Returns the limits on the bytes of this process (setrlimit(2)) that are set, by their names, with its use of each:
-/// that on the address space and that on data.
+/// that on the address space and that on data. The use of data includes the stack, some 100 kB, which the kernel does
+/// not count.
 fn memory_limits() -> impl Iterator<Item = (&'static str, u64, u64)> {
     use crate::limits::{Resource, UNLIMITED, get};
     let of = |own: OwnMemory| {
