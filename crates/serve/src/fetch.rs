@@ -7,17 +7,19 @@
 //! count references to its files.
 
 use landau_reactor::Waker;
-use landau_reactor::batch::TURN_BYTES;
 use landau_sys::{path, stream};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How much is read ahead for a connection: several turns of its response.
+/// How much is read ahead for a connection: a turn of its response at least.
 const PART_BYTES: u64 = 2 << 20;
 
 /// How much a reader reads at once.
 const READ_BYTES: usize = 256 << 10;
+
+/// How far the bytes lie from one another whose presence in memory stands for that of all between them.
+const CHECK_BYTES: usize = 256 << 10;
 
 /// Reader threads of a worker: so many devices, or parts of one, are read at the same time.
 const READERS: usize = 2;
@@ -153,9 +155,10 @@ fn read_all(shared: &Shared, waker: &Waker) {
     }
 }
 
-/// Returns whether the next turn of a file would block on the device; false if the system cannot tell. Its first and
-/// its last byte are checked, 0.3 µs each: files are mostly evicted whole, or in runs far longer than a turn.
-pub(crate) fn is_cold(file: &OwnedFd, offset: u64, left: u64) -> bool {
-    let len = left.min(TURN_BYTES as u64);
-    [offset, offset + len - 1].into_iter().any(|place| path::is_cached(file, place) == Some(false))
+/// Returns whether the next turn of a file, of so many bytes at most, would block on the device; false if the system
+/// cannot tell. Its last byte and one of every [`CHECK_BYTES`] are checked, 0.3 µs each: files are mostly evicted whole,
+/// or in runs far longer than that.
+pub(crate) fn is_cold(file: &OwnedFd, offset: u64, left: u64, turn: usize) -> bool {
+    let end = offset + left.min(turn as u64);
+    (offset..end).step_by(CHECK_BYTES).chain([end - 1]).any(|place| path::is_cached(file, place) == Some(false))
 }

@@ -9,9 +9,9 @@ use std::os::fd::AsFd;
 /// The most buffers that one call sends. The kernel copies the list if it has more than 8.
 pub(super) const IOV_MAX: usize = 16;
 
-/// The most bytes that one turn sends. With more, a fast peer would keep the loop from the other connections. Several
-/// fast peers cost less the more often they take turns: what one was given leaves while the next is given more.
-pub const TURN_BYTES: usize = 256 << 10;
+/// The most bytes that one turn sends. With more, a fast peer would keep the loop from the other connections. With
+/// fewer, a large file costs more, in calls and in the kernel, which then sends it in smaller pieces.
+pub const TURN_BYTES: usize = 2 << 20;
 
 /// How many bytes are read at once if a file has to be read and written.
 const READ_BYTES: usize = 16 << 10;

@@ -31,6 +31,10 @@ const MOST_STREAMS: usize = 128;
 /// When so much is to be sent, nothing more is answered until it has left; while memory is short, when there is less.
 const OUT_BYTES: usize = 64 << 10;
 
+/// How much is written for one connection before the others have their turn, and how much of a file is read after a
+/// check that it is in memory.
+pub(crate) const TURN_BYTES: usize = 256 << 10;
+
 /// The bytes of a connection or stream that are received before the client gets as many again.
 const WINDOW_STEP: u32 = 32 << 10;
 

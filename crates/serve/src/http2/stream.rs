@@ -1,11 +1,11 @@
 //! Streams that are kept: those whose request has not ended, that wait for another thread or for an upstream server, or
 //! that have content to be sent. They take turns in the order of their numbers, a frame each.
 
-use super::MOST_STREAMS;
 use super::relay::{Early, Relay};
+use super::{MOST_STREAMS, TURN_BYTES};
 use crate::fetch::{self, Fetcher};
 use landau_reactor::Batch;
-use landau_reactor::batch::{Buffer, TURN_BYTES};
+use landau_reactor::batch::Buffer;
 use landau_wire::http2::INITIAL_WINDOW;
 
 /// A request whose body has not ended. The body is only read to find its end, as in HTTP/1.1.
@@ -224,7 +224,7 @@ pub(super) fn must_fetch(stream: &mut Stream, fetcher: &mut Fetcher, number: u32
         return false;
     }
     let Some((file, offset, left)) = content.batch.next_file() else { return false };
-    if fetch::is_cold(file, offset, left)
+    if fetch::is_cold(file, offset, left, TURN_BYTES)
         && let Some(ticket) = fetcher.fetch(number, file, offset, left)
     {
         let content = std::mem::replace(content, Content::none());

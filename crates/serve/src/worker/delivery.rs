@@ -7,12 +7,9 @@ use crate::fetch::{self, Ticket};
 use crate::tls;
 use crate::transport::Transport;
 use landau_reactor::Interest;
-use landau_reactor::batch::{Bytes, Progress, Queue};
+use landau_reactor::batch::{Bytes, Progress, Queue, TURN_BYTES};
 use landau_sys::stream;
 use landau_wire::http::{Reject, Status};
-
-/// How many turns of a large answer a fast client gets between two waits. A turn ends when `TURN_BYTES` were sent.
-const TURNS: u32 = 8;
 
 impl<T: Transport> Worker<T> {
     /// Sends what was answered and puts the connection into the state that what is left requires.
@@ -35,8 +32,8 @@ impl<T: Transport> Worker<T> {
             return self.deliver_encrypted(number, rest);
         }
         let Some(fd) = connection.fd.as_ref() else { return };
-        let is_cold =
-            self.send_buffers.batch.next_file().is_some_and(|(file, offset, left)| fetch::is_cold(file, offset, left));
+        let next_file = self.send_buffers.batch.next_file();
+        let is_cold = next_file.is_some_and(|(file, offset, left)| fetch::is_cold(file, offset, left, TURN_BYTES));
         let mut behind: Queue<'_> = std::mem::take(&mut self.send_buffers.batch);
         let mut all: Queue<'_> = Queue::new();
         all.push(Bytes::Borrowed(&self.send_buffers.bytes));
@@ -221,8 +218,9 @@ impl<T: Transport> Worker<T> {
     pub(super) fn go_on(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         let Some(active) = connection.active.as_mut() else { return };
+        let turn = if connection.is_tls { super::tls::TURN_BYTES } else { TURN_BYTES };
         if let Some((file, offset, left)) = active.batch.next_file()
-            && fetch::is_cold(file, offset, left)
+            && fetch::is_cold(file, offset, left, turn)
             && let Some(ticket) = self.fetcher.fetch(number, file, offset, left)
         {
             self.counters.cold_reads().add(1);
@@ -248,30 +246,11 @@ impl<T: Transport> Worker<T> {
         match progress {
             Ok(Progress::Done) => self.sent_all(number),
             Ok(Progress::Blocked(_)) => self.wait_for_room(number),
-            Ok(Progress::Yielded(_)) => {
-                self.fast_readers.push(number);
-                self.wait_with(number, Interest::WRITABLE);
-            }
+            // The others have their turn first.
+            Ok(Progress::Yielded(_)) => self.wait_with(number, Interest::WRITABLE),
             // The client is gone, or the file became shorter than the promised length.
             Err(_) => self.close(number),
         }
-    }
-
-    /// Sends more to the clients that took everything, until each has had [`TURNS`] turns since the last wait.
-    pub(super) fn continue_fast_readers(&mut self) {
-        let mut readers = Vec::new();
-        for _ in 1..TURNS {
-            if self.fast_readers.is_empty() {
-                return;
-            }
-            std::mem::swap(&mut readers, &mut self.fast_readers);
-            for number in readers.drain(..) {
-                if self.table.get(number).is_some_and(|connection| connection.state == State::Sending) {
-                    self.go_on(number);
-                }
-            }
-        }
-        self.fast_readers.clear();
     }
 
     /// Goes on after everything that was kept has left.

@@ -6,9 +6,8 @@
 use super::Worker;
 use crate::config::SLOWEST_BYTES;
 use crate::connection::State;
-use crate::http2::{Desk, Session, Timer};
+use crate::http2::{Desk, Session, TURN_BYTES, Timer};
 use crate::transport::Transport;
-use landau_reactor::batch::TURN_BYTES;
 use landau_reactor::{Interest, Ready};
 use landau_sys::stream;
 use landau_wire::http::{Reject, Status};

@@ -91,8 +91,6 @@ pub(crate) struct Worker<T> {
     memory: Memory,
     /// Bytes that were decrypted, or are to be encrypted.
     plain: Vec<u8>,
-    /// The clients that took everything that was sent to them, and to whom more of a large answer is to be sent.
-    fast_readers: Vec<u32>,
     http2: Buffers,
     /// The worker that got the last connection, if one worker accepts for all.
     last_assigned: usize,
@@ -131,7 +129,6 @@ impl<T: Transport> Worker<T> {
             upstreams: Upstreams::default(),
             memory,
             plain: Vec::new(),
-            fast_readers: Vec::new(),
             http2: Buffers::default(),
             last_assigned: 0,
         })
@@ -185,7 +182,6 @@ impl<T: Transport> Worker<T> {
         }
         self.take_fetched();
         self.take_found();
-        self.continue_fast_readers();
         if self.config.accepting == Accepting::Handed {
             for arrival in self.accept_queues[self.number].take() {
                 self.admit(arrival);

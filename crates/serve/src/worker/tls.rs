@@ -19,7 +19,7 @@ const PART_BYTES: usize = 32 << 10;
 const SCARCE_PART_BYTES: usize = 8 << 10;
 
 /// How many bytes one client gets in a turn.
-const TURN_BYTES: u64 = 512 << 10;
+pub(super) const TURN_BYTES: usize = 512 << 10;
 
 /// The type of a client's first record: handshake.
 const HANDSHAKE: u8 = 0x16;
@@ -205,7 +205,7 @@ impl<T: Transport> Worker<T> {
             if !is_flushed {
                 return self.wait_for_room(number);
             }
-            if turn >= TURN_BYTES {
+            if turn >= TURN_BYTES as u64 {
                 return self.wait_with(number, Interest::WRITABLE);
             }
             let Some(session) = self.sessions.get(number) else { return };
@@ -228,7 +228,7 @@ impl<T: Transport> Worker<T> {
             }
             if active.batch.file_count() < file_count && active.batch.next_file().is_some() {
                 // Before its turn, the worker checks whether the next file is in memory.
-                turn = TURN_BYTES;
+                turn = TURN_BYTES as u64;
             }
         }
     }
