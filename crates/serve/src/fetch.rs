@@ -19,7 +19,7 @@ const PART_BYTES: u64 = 2 << 20;
 const READ_BYTES: usize = 256 << 10;
 
 /// How far the bytes lie from one another whose presence in memory stands for that of all between them.
-const CHECK_BYTES: usize = 256 << 10;
+const CHECK_BYTES: usize = 512 << 10;
 
 /// Reader threads of a worker: so many devices, or parts of one, are read at the same time.
 const READERS: usize = 2;
