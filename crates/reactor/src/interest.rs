@@ -108,6 +108,13 @@ impl Ready {
         Self(self.0 | other.0)
     }
 
+    /// Returns what is in this and not in `other`.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Returns the part that an [`Interest`] can express: readable and writable.
     #[inline]
     pub const fn interest(self) -> Interest {

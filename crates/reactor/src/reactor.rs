@@ -227,16 +227,26 @@ impl Reactor {
         if self.is_edge
             && let Some(slot) = self.slots.get_mut(fd.as_fd().as_raw_fd() as usize)
         {
+            // A short read has not met the end of the stream, which was reported and is not reported again: it is read
+            // next. After that nothing is kept.
+            let has_end = interest.contains(Interest::READABLE) && slot.readiness.is_read_closed();
             slot.readiness = slot.readiness.filter(Interest::BOTH.difference(interest));
+            if has_end {
+                slot.readiness = slot.readiness.without(Ready::READ_CLOSED).union(Ready::READABLE);
+            }
         }
     }
 
     /// Sets or moves the deadline of a descriptor. It is reported once, in an event of its own. One that the last wait
-    /// found and [`next_event`](Self::next_event) has not returned is not reported.
+    /// found and [`next_event`](Self::next_event) has not returned is not reported. A descriptor that is not registered
+    /// has no deadline.
     #[inline]
     pub fn set_deadline(&mut self, fd: &impl AsFd, delay: Duration) {
         let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
-        self.timers.set(fd.as_fd().as_raw_fd() as u32, self.now_ms, delay_ms);
+        let number = fd.as_fd().as_raw_fd();
+        if self.slots.get(number as usize).is_some_and(|slot| slot.is_registered) {
+            self.timers.set(number as u32, self.now_ms, delay_ms);
+        }
     }
 
     /// Clears the deadline of a descriptor, also one that was found and not returned.

@@ -74,7 +74,9 @@ impl Receiver {
         let mut bytes = [0; 16];
         // Nothing to read is not an error: the null backend reports the waker in every wait.
         while matches!((&self.0.0.reading).read(&mut bytes), Ok(count) if count == bytes.len()) {}
-        self.0.0.pending.store(false, Ordering::Release);
+        // Not a store, which the look that follows could overtake: a wake between the two would be taken for this one,
+        // and what it was for not be seen.
+        self.0.0.pending.swap(false, Ordering::AcqRel);
     }
 }
 

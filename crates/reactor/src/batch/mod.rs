@@ -41,7 +41,8 @@ pub enum Progress {
     Done,
     /// The peer accepts no more for now. This many bytes were sent.
     Blocked(usize),
-    /// More could be sent, and other connections should have their turn. This many bytes were sent.
+    /// More could be sent, but other connections should have their turn, or the next file is to be checked first. This
+    /// many bytes were sent.
     Yielded(usize),
 }
 

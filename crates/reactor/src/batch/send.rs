@@ -44,7 +44,7 @@ impl Queue<'_> {
     }
 
     fn send_to(&mut self, to: &impl AsFd, target: Target) -> Result<Progress, Error> {
-        let (mut sent, mut has_sent_file) = (0, false);
+        let (mut sent, mut of_file, mut has_sent_file) = (0, 0, false);
         loop {
             let step = match self.segments.front() {
                 None => return Ok(Progress::Done),
@@ -52,7 +52,8 @@ impl Queue<'_> {
                 Some(Segment::File { .. }) if has_sent_file => return Ok(Progress::Yielded(sent)),
                 Some(Segment::File { .. }) => {
                     let count = self.segments.len();
-                    let step = self.send_file(to, target);
+                    let step = self.send_file(to, target, TURN_BYTES - of_file);
+                    of_file += step.as_ref().map_or(0, |(count, _)| *count);
                     has_sent_file = self.segments.len() < count;
                     step
                 }
@@ -99,11 +100,12 @@ impl Queue<'_> {
         Ok((sent, sent < given && target != Target::Other))
     }
 
-    fn send_file(&mut self, to: &impl AsFd, target: Target) -> Result<(usize, bool), Error> {
+    /// Sends at most so many bytes of the file at the front.
+    fn send_file(&mut self, to: &impl AsFd, target: Target, most: usize) -> Result<(usize, bool), Error> {
         let Some(Segment::File { file, offset, left, is_corked }) = self.segments.front_mut() else {
             return Ok((0, false));
         };
-        let turn = (*left).min(TURN_BYTES as u64) as usize;
+        let turn = (*left).min(most as u64) as usize;
         if target != Target::Other && !*is_corked && (turn as u64) < *left {
             // Only TCP has segments; other sockets refuse.
             *is_corked = set_cork(to, true).is_ok();

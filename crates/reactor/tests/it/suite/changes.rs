@@ -124,7 +124,11 @@ fn misuse_is_an_error() {
         // These have no effect on an unregistered descriptor.
         reactor.clear_readiness(&one, Interest::BOTH);
         reactor.clear_deadline(&one);
-        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
+        reactor.set_deadline(&one, Duration::ZERO);
+        reactor.wait(Some(Duration::from_millis(3))).unwrap();
+        reactor.register(&one, Token(1), Interest::NONE).unwrap();
+        let found = events(reactor, Duration::from_millis(3));
+        assert!(found.iter().all(|event| !event.ready.is_deadline()), "{found:?}");
     });
 }
 

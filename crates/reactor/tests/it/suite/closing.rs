@@ -38,6 +38,24 @@ fn a_closed_peer_makes_writable() {
     });
 }
 
+/// A short read says that the data is read, not that the end of the stream is.
+#[test]
+fn the_end_behind_a_short_read_is_reported() {
+    each(|reactor| {
+        let (mut one, mut two) = pair();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
+        no_events(reactor);
+        two.write_all(b"last").unwrap();
+        drop(two);
+        assert!(only(reactor).ready.is_readable());
+        assert_eq!(one.read(&mut [0; 64]).unwrap(), 4);
+        reactor.clear_readiness(&one, Interest::READABLE);
+        let found = events(reactor, LONG);
+        assert!(found.iter().any(|event| event.ready.is_readable()), "{found:?}");
+        assert_eq!(one.read(&mut [0; 64]).unwrap(), 0);
+    });
+}
+
 /// And the end of the stream is reported until it was read.
 #[test]
 fn data_can_be_read_after_the_peer_closed() {
