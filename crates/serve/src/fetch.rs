@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How much is read ahead for a connection: a turn of its response at least.
-const PART_BYTES: u64 = 2 << 20;
+/// How much is read ahead for a connection: more than a turn of its response. Each turn looks a whole turn ahead, so a
+/// part of that length would be followed by another one as soon as some of it is sent.
+const PART_BYTES: u64 = 4 << 20;
 
 /// How much a reader reads at once.
 const READ_BYTES: usize = 256 << 10;
@@ -155,10 +156,13 @@ fn read_all(shared: &Shared, waker: &Waker) {
     }
 }
 
-/// Returns whether the next turn of a file, of so many bytes at most, would block on the device; false if the system
-/// cannot tell. Its last byte and one of every [`CHECK_BYTES`] are checked, 0.3 µs each: files are mostly evicted whole,
-/// or in runs far longer than that.
-pub(crate) fn is_cold(file: &OwnedFd, offset: u64, left: u64, turn: usize) -> bool {
+/// Returns from where on the next turn of a file, of so many bytes at most, would block on the device; `None` if it
+/// would not, or the system cannot tell. The last byte and one of every [`CHECK_BYTES`] are checked, 0.3 µs each: files
+/// are mostly evicted whole, or in runs far longer than that.
+pub(crate) fn first_cold(file: &OwnedFd, offset: u64, left: u64, turn: usize) -> Option<u64> {
     let end = offset + left.min(turn as u64);
-    (offset..end).step_by(CHECK_BYTES).chain([end - 1]).any(|place| path::is_cached(file, place) == Some(false))
+    let mut places = (offset..end).step_by(CHECK_BYTES).chain([end - 1]);
+    let cold = places.find(|&place| path::is_cached(file, place) == Some(false))?;
+    // What is between it and the place before it may be cold too.
+    Some(offset.max(cold.saturating_sub(CHECK_BYTES as u64)))
 }

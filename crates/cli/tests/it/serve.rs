@@ -577,6 +577,30 @@ fn a_request_costs_one_receive_and_one_send() {
     }
 }
 
+/// A client may send as many requests at once as the server receives at once. Answering each of them from within the
+/// sending of the response before took 780 KiB of the stack.
+#[test]
+fn many_requests_at_once_need_no_deep_stack() {
+    const COUNT: usize = 5_000;
+    let room = room();
+    // A file that is not kept in memory, so that each response is sent by itself.
+    std::fs::write(room.file("www/b"), vec![7; 200_000]).unwrap();
+    let mut command = room.command(&["serve", "www", "--listen", "127.0.0.1:0", "--workers", "1"]);
+    let serving = Serving::new(command.env("RUST_MIN_STACK", "262144"));
+    let stream = TcpStream::connect(serving.address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let mut asking = stream.try_clone().unwrap();
+    let asker = std::thread::spawn(move || {
+        let request = b"GET /b HTTP/1.1\r\nHost: x\r\nRange: bytes=0-0\r\n\r\n";
+        asking.write_all(&request.repeat(COUNT))
+    });
+    let lines = BufReader::new(stream).split(b'\n').map_while(Result::ok);
+    let partial = lines.filter(|line| line.ends_with(b"HTTP/1.1 206 Partial Content\r")).take(COUNT);
+    assert_eq!(partial.count(), COUNT);
+    asker.join().unwrap().unwrap();
+    assert_eq!(serving.end().status, Some(0));
+}
+
 /// Both signals wait while the process is stopped, so that it handles them at once.
 #[test]
 #[cfg(target_os = "linux")]

@@ -224,8 +224,8 @@ pub(super) fn must_fetch(stream: &mut Stream, fetcher: &mut Fetcher, number: u32
         return false;
     }
     let Some((file, offset, left)) = content.batch.next_file() else { return false };
-    if fetch::is_cold(file, offset, left, TURN_BYTES)
-        && let Some(ticket) = fetcher.fetch(number, file, offset, left)
+    if let Some(from) = fetch::first_cold(file, offset, left, TURN_BYTES)
+        && let Some(ticket) = fetcher.fetch(number, file, from, offset + left - from)
     {
         let content = std::mem::replace(content, Content::none());
         stream.phase = Phase::Fetching(content, ticket.serial);

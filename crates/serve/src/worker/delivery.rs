@@ -33,7 +33,8 @@ impl<T: Transport> Worker<T> {
         }
         let Some(fd) = connection.fd.as_ref() else { return };
         let next_file = self.send_buffers.batch.next_file();
-        let is_cold = next_file.is_some_and(|(file, offset, left)| fetch::is_cold(file, offset, left, TURN_BYTES));
+        let is_cold =
+            next_file.is_some_and(|(file, offset, left)| fetch::first_cold(file, offset, left, TURN_BYTES).is_some());
         let mut behind: Queue<'_> = std::mem::take(&mut self.send_buffers.batch);
         let mut all: Queue<'_> = Queue::new();
         all.push(Bytes::Borrowed(&self.send_buffers.bytes));
@@ -51,9 +52,12 @@ impl<T: Transport> Worker<T> {
         }
         all.append(&mut behind);
         self.send_buffers.batch = all.into_owned();
-        let is_blocked = matches!(progress, Ok(Progress::Blocked(_)));
         self.keep_for_later(number, rest);
-        if is_blocked { self.wait_for_room(number) } else { self.go_on(number) }
+        match progress {
+            Ok(Progress::Blocked(_)) => self.wait_for_room(number),
+            Ok(Progress::Yielded(sent)) if sent >= TURN_BYTES => self.wait_with(number, Interest::WRITABLE),
+            _ => self.go_on(number),
+        }
     }
 
     /// Keeps what is still to be sent, and what happens then.
@@ -91,6 +95,8 @@ impl<T: Transport> Worker<T> {
             // The kernel would otherwise keep its buffer for a client that does not read.
             let _ = stream::set_reset_on_close(fd);
         }
+        // Without the end of TLS, which would say that the response is complete.
+        self.sessions.remove(number);
         self.close(number);
     }
 
@@ -166,7 +172,7 @@ impl<T: Transport> Worker<T> {
             }
             Next::Begun | Next::Body => self.transport.set_deadline(number, fd, timeouts.head),
             Next::Waiting => {}
-            Next::More => return self.next_requests(number),
+            Next::More => return self.unanswered.push(number),
             Next::LookUp => return self.wait_for_entry(number),
             Next::Forward => return self.forward(number),
             Next::Relay => return self.go_on_relaying(number),
@@ -174,6 +180,14 @@ impl<T: Transport> Worker<T> {
             Next::Close(_) => return self.close(number),
         }
         self.set_interest(number, Interest::READABLE);
+    }
+
+    /// Answers the requests that arrived behind answered ones: not from within the sending of their responses, or each
+    /// of them would lie deeper in the stack.
+    pub(super) fn answer_further(&mut self) {
+        while let Some(number) = self.unanswered.pop() {
+            self.next_requests(number);
+        }
     }
 
     /// Answers the requests that arrived behind an answered one.
@@ -214,43 +228,55 @@ impl<T: Transport> Worker<T> {
         self.set_interest(number, Interest::READABLE);
     }
 
-    /// Sends more to a client that has room; a part that is not in memory is read by another thread first.
+    /// Sends more to a client that has room, until its turn is over; a part that is not in memory is read by another
+    /// thread first.
     pub(super) fn go_on(&mut self, number: u32) {
-        let Some(connection) = self.table.get(number) else { return };
-        let Some(active) = connection.active.as_mut() else { return };
-        let turn = if connection.is_tls { super::tls::TURN_BYTES } else { TURN_BYTES };
-        if let Some((file, offset, left)) = active.batch.next_file()
-            && fetch::is_cold(file, offset, left, turn)
-            && let Some(ticket) = self.fetcher.fetch(number, file, offset, left)
-        {
-            self.counters.cold_reads().add(1);
-            (active.ticket, connection.state) = (ticket.serial, State::Fetching);
-            return self.wait_with(number, Interest::NONE);
+        let mut turn = 0;
+        while turn < TURN_BYTES {
+            if self.must_fetch(number) {
+                return self.wait_with(number, Interest::NONE);
+            }
+            let Some(sent) = self.send_next(number) else { return };
+            turn += sent;
         }
-        self.go_on_anyway(number);
+        self.wait_with(number, Interest::WRITABLE);
     }
 
-    /// Sends what comes next, even from the device: what was fetched may have been evicted again, and waiting is better
-    /// than fetching for ever.
-    fn go_on_anyway(&mut self, number: u32) {
-        let Some(connection) = self.table.get(number) else { return };
+    /// Has the next part of a file read by another thread if it is not in memory; returns whether the connection waits
+    /// for it.
+    fn must_fetch(&mut self, number: u32) -> bool {
+        let Some(connection) = self.table.get(number) else { return false };
+        let Some(active) = connection.active.as_mut() else { return false };
+        let turn = if connection.is_tls { super::tls::TURN_BYTES } else { TURN_BYTES };
+        let Some((file, offset, left)) = active.batch.next_file() else { return false };
+        let Some(from) = fetch::first_cold(file, offset, left, turn) else { return false };
+        let Some(ticket) = self.fetcher.fetch(number, file, from, offset + left - from) else { return false };
+        self.counters.cold_reads().add(1);
+        (active.ticket, connection.state) = (ticket.serial, State::Fetching);
+        true
+    }
+
+    /// Sends what comes next, even from the device. Returns the number of bytes if more can be sent at once.
+    fn send_next(&mut self, number: u32) -> Option<usize> {
+        let connection = self.table.get(number)?;
         if connection.is_tls {
-            return self.go_on_encrypted(number);
+            self.go_on_encrypted(number);
+            return None;
         }
-        let (Some(fd), Some(active)) = (connection.fd.as_ref(), connection.active.as_mut()) else { return };
+        let (Some(fd), Some(active)) = (connection.fd.as_ref(), connection.active.as_mut()) else { return None };
         let before = active.batch.bytes_left();
         let progress = active.batch.send(fd);
         let sent = before - active.batch.bytes_left();
         active.sent += sent;
         self.counters.bytes_sent().add(sent);
         match progress {
+            Ok(Progress::Yielded(count)) => return Some(count),
             Ok(Progress::Done) => self.sent_all(number),
             Ok(Progress::Blocked(_)) => self.wait_for_room(number),
-            // The others have their turn first.
-            Ok(Progress::Yielded(_)) => self.wait_with(number, Interest::WRITABLE),
             // The client is gone, or the file became shorter than the promised length.
             Err(_) => self.close(number),
         }
+        None
     }
 
     /// Goes on after everything that was kept has left.
@@ -268,7 +294,11 @@ impl<T: Transport> Worker<T> {
                 self.fetched_for_http2(number, serial);
             } else if connection.state == State::Fetching && connection.active().ticket == serial {
                 connection.state = State::Sending;
-                self.go_on_anyway(number);
+                // Without a check: what was fetched may have been evicted again, and waiting is better than fetching
+                // for ever.
+                if self.send_next(number).is_some() {
+                    self.wait_with(number, Interest::WRITABLE);
+                }
             }
         }
     }

@@ -92,6 +92,8 @@ pub(crate) struct Worker<T> {
     /// Bytes that were decrypted, or are to be encrypted.
     plain: Vec<u8>,
     http2: Buffers,
+    /// Connections whose client has sent further requests behind those that are answered.
+    unanswered: Vec<u32>,
     /// The worker that got the last connection, if one worker accepts for all.
     last_assigned: usize,
     drain: Drain,
@@ -130,6 +132,7 @@ impl<T: Transport> Worker<T> {
             memory,
             plain: Vec::new(),
             http2: Buffers::default(),
+            unanswered: Vec::new(),
             last_assigned: 0,
         })
     }
@@ -179,6 +182,7 @@ impl<T: Transport> Worker<T> {
                 Event::Kept(_) => {}
                 Event::OutOfDescriptors => self.counters.descriptors_short().add(1),
             }
+            self.answer_further();
         }
         self.take_fetched();
         self.take_found();
@@ -187,6 +191,7 @@ impl<T: Transport> Worker<T> {
                 self.admit(arrival);
             }
         }
+        self.answer_further();
         self.counters.held_bytes().set(self.memory.used_bytes() as u64);
         if let Some(log) = &mut self.site.log {
             log.flush();
