@@ -56,11 +56,15 @@ pub(crate) struct Exchange {
     is_begun: bool,
     /// What was received from the upstream server and is not passed on.
     input: Vec<u8>,
+    /// Whether the upstream server has sent anything.
+    has_received: bool,
     /// Whether the upstream server has ended the connection behind it.
     pub(crate) has_ended: bool,
     reader: Reader,
     reply: Option<Reply>,
     interim_count: u32,
+    /// Whether the upstream server has said that the client may send its content.
+    has_permission: bool,
     /// The bytes of content that the client was sent.
     pub(crate) content: u64,
 }
@@ -88,10 +92,12 @@ impl Exchange {
             has_sent: false,
             is_begun: false,
             input: Vec::new(),
+            has_received: false,
             has_ended: false,
             reader: Reader::new(),
             reply: None,
             interim_count: 0,
+            has_permission: false,
             content: 0,
         }
     }
@@ -186,6 +192,11 @@ impl Exchange {
         !self.has_body_ended || self.is_tunnel()
     }
 
+    /// Returns whether the client may be waiting until it is told to send its content (`Expect: 100-continue`).
+    pub(crate) fn awaits_permission(&self) -> bool {
+        self.forward.is_expecting && !self.has_permission && !self.has_body
+    }
+
     /// Returns whether the client has to end its body before the connection takes another request.
     pub(crate) fn has_body_ended(&self) -> bool {
         self.has_body_ended
@@ -206,14 +217,10 @@ impl Exchange {
     }
 
     /// Returns whether the request can be sent on another connection if this one, which was kept from an earlier
-    /// request, fails: the upstream server has ended it meanwhile. A request that changes something may have been
-    /// acted on.
+    /// request, fails: the upstream server has ended it meanwhile. One that has sent something has not, and a request
+    /// that changes something may have been acted on.
     pub(crate) fn can_retry(&self) -> bool {
-        !self.is_retry
-            && self.reply.is_none()
-            && self.interim_count == 0
-            && self.input.is_empty()
-            && (self.is_repeatable() || !self.has_sent)
+        !self.is_retry && !self.has_received && (self.is_repeatable() || !self.has_sent)
     }
 
     /// Returns whether the request may be sent again, and all of it is still here.
@@ -223,7 +230,7 @@ impl Exchange {
 
     /// Returns whether nothing went either way.
     pub(crate) fn is_untouched(&self) -> bool {
-        !self.has_sent && self.reply.is_none() && self.input.is_empty()
+        !self.has_sent && !self.has_received
     }
 
     /// Begins again on another connection.
@@ -258,6 +265,7 @@ impl Exchange {
 
     /// Keeps what the upstream server has sent before it ended, until the client has room.
     pub(crate) fn keep(&mut self, bytes: &[u8]) {
+        self.has_received |= !bytes.is_empty();
         self.input.extend_from_slice(bytes);
     }
 
@@ -280,6 +288,7 @@ impl Exchange {
 
     /// Takes what the upstream server has sent; appends what the client gets.
     pub(crate) fn advance(&mut self, bytes: &[u8], framed: (&[u8], bool), out: &mut Vec<u8>) -> Step {
+        self.has_received |= !bytes.is_empty();
         if self.reply.is_some() {
             return self.advance_body(bytes, out);
         }
@@ -329,6 +338,7 @@ impl Exchange {
     fn advance_interim(&mut self, head: &[u8], response: &Response, out: &mut Vec<u8>) -> Result<(), Step> {
         self.reader = Reader::new();
         self.interim_count += 1;
+        self.has_permission |= response.status == Status::CONTINUE;
         if self.interim_count > MOST_INTERIM {
             return Err(Step::Broken);
         }

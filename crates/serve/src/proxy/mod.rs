@@ -17,7 +17,7 @@ mod response;
 
 pub(crate) use exchange::{Exchange, Step};
 pub(crate) use pool::{Connection, Owner, Upstreams};
-pub(crate) use request::{Asking, Forward};
+pub(crate) use request::{Asking, Forward, forwards_left};
 
 /// Fields that are for one connection only (RFC 9110 section 7.6.1), in lower case.
 const HOP_BY_HOP: [&str; 8] = [

@@ -4,7 +4,7 @@ use super::{is_of_connection, line, options, put};
 use crate::rules::{Networks, Policy, Proxy, is_alike};
 use crate::site::Client;
 use landau_wire::http::head::write_decimal;
-use landau_wire::http::{BodyLength, Field, Limits, Method, Parsed, Request, Version, request};
+use landau_wire::http::{BodyLength, Expectation, Field, Limits, Method, Parsed, Request, Version, request};
 use landau_wire::http2;
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use std::sync::Arc;
 const IDENTITY: [&str; 5] = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-IP", "Forwarded"];
 
 /// What the server calls itself in `Via`, behind the version of the request.
-const VIA: &[u8] = b"1.1 landau";
-const VIA_HTTP2: &[u8] = b"2.0 landau";
+const VIA: [(Version, &[u8]); 3] =
+    [(Version::Http10, b"1.0 landau"), (Version::Http11, b"1.1 landau"), (Version::Http2, b"2.0 landau")];
 
 /// A request that is passed on.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct Forward {
     version: Version,
     /// Whether the client's connection ends after the response, as far as the request says.
     pub(crate) close: bool,
+    /// Whether the client waits until it is told to send its content.
+    pub(crate) is_expecting: bool,
     /// Whether the client asks for another protocol.
     pub(crate) is_upgrade: bool,
     pub(crate) body: BodyLength,
@@ -82,6 +84,7 @@ impl Forward {
             method: request.method(),
             version: request.version(),
             close,
+            is_expecting: request.expectation() == Expectation::Continue,
             is_upgrade,
             body: request.body(),
             head,
@@ -143,10 +146,15 @@ fn write_fields(request: &Request<'_>, proxy: &Proxy, asking: Asking<'_>, head: 
             via.extend_from_slice(value);
             via.extend_from_slice(b", ");
         } else if !is_left_out(name, request, is_trusted) && !proxy.removes(name) {
-            line(name, value, head);
+            match forwards_left(name, value, request) {
+                Some(left) => put("Max-Forwards", left.saturating_sub(1).to_string().as_bytes(), head),
+                None => line(name, value, head),
+            }
         }
     }
-    via.extend_from_slice(if request.version() == Version::Http2 { VIA_HTTP2 } else { VIA });
+    for (_, own) in VIA.iter().filter(|(version, _)| *version == request.version()) {
+        via.extend_from_slice(own);
+    }
     let own = |name: &str, value: &[u8], head: &mut Vec<u8>| {
         if !proxy.removes(name.as_bytes()) {
             put(name, value, head);
@@ -166,6 +174,13 @@ fn write_fields(request: &Request<'_>, proxy: &Proxy, asking: Asking<'_>, head: 
     {
         own("X-Forwarded-Host", host, head);
     }
+}
+
+/// Returns how often a request may still be passed on, if the field says that (RFC 9110 section 7.6.2).
+pub(crate) fn forwards_left(name: &[u8], value: &[u8], request: &Request<'_>) -> Option<u64> {
+    let is_it = request.method() == Method::Options && name.eq_ignore_ascii_case(b"Max-Forwards");
+    let digits = std::str::from_utf8(value).ok().filter(|text| is_it && text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits?.parse().ok()
 }
 
 /// Returns whether a field of the client's request is not passed on: it is for one connection only, or written anew.

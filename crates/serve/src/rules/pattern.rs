@@ -36,6 +36,12 @@ impl Pattern {
     }
 }
 
+/// Returns what is behind a directory, without the slash at its end, in a path: nothing, or a path that begins with a
+/// slash; `None` if the path is elsewhere.
+pub(super) fn below<'a>(folder: &str, path: &'a [u8]) -> Option<&'a [u8]> {
+    path.strip_prefix(folder.as_bytes()).filter(|rest| matches!(rest, [] | [b'/', ..]))
+}
+
 /// Refuses a pattern that can match no path: paths are decoded and cleaned before.
 fn check(text: &str) -> Result<(), String> {
     if text.contains("//") {

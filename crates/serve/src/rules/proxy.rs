@@ -1,7 +1,7 @@
 //! Upstream servers that requests are passed on to.
 
 use super::look_up::LookUp;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, below};
 use landau_sys::socket::{Address, Family};
 use landau_sys::stream;
 use landau_wire::http::target;
@@ -213,8 +213,8 @@ impl PathTemplate {
     fn write(&self, clean: &[u8], sent: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(self.before.as_bytes());
         let Some(after) = &self.after else { return };
-        let below = self.folders.iter().filter(|folder| clean.starts_with(folder.as_bytes()));
-        let depth = below.map(|folder| folder.matches('/').count()).max().unwrap_or_default();
+        let around = self.folders.iter().filter(|folder| below(folder, clean).is_some());
+        let depth = around.map(|folder| folder.matches('/').count()).max().unwrap_or_default();
         // Both have the same segments.
         let mut slashes = sent.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         let rest = slashes.nth(depth).map_or(&[][..], |at| &sent[at + 1..]);
@@ -336,8 +336,9 @@ mod tests {
         }
     }
 
-    fn target(path: Option<&str>, pattern: &str, raw: &str) -> String {
-        let patterns = [Pattern::new(pattern).unwrap()];
+    /// `patterns` are separated by spaces.
+    fn target(path: Option<&str>, patterns: &str, raw: &str) -> String {
+        let patterns: Vec<Pattern> = patterns.split(' ').map(|pattern| Pattern::new(pattern).unwrap()).collect();
         let proxy = Proxy {
             upstream: Arc::new(Upstream::new("http://a").unwrap()),
             line: 1,
@@ -377,6 +378,9 @@ mod tests {
             ("/{rest}", "/api/", "/%61pi/./y", "/y"),
             ("/{rest}", "/", "/a/b", "/a/b"),
             ("/fixed", "/api/", "/api/y?z", "/fixed?z"),
+            ("/{rest}", "/app/ /app/v1/", "/app/v1/x", "/x"),
+            ("/{rest}", "/app/ /app/v1/", "/app/v10/x", "/v10/x"),
+            ("/{rest}", "/app/ /app/v1/", "/app/v10", "/v10"),
         ] {
             assert_eq!(target(Some(path), pattern, raw), expected, "{path} {raw}");
         }

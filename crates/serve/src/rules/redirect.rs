@@ -1,6 +1,6 @@
 //! Redirects of paths to others.
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, below};
 use landau_wire::http::{Status, target};
 
 /// What stands for the rest of the path.
@@ -46,8 +46,8 @@ impl Redirect {
 
     /// Returns the target for a clean path.
     pub(crate) fn location(&self, path: &[u8]) -> Vec<u8> {
-        let below = self.folders.iter().filter_map(|folder| path.strip_prefix(folder.as_bytes()));
-        let rest = below.min_by_key(|rest| rest.len()).unwrap_or_default();
+        let rests = self.folders.iter().filter_map(|folder| below(folder, path));
+        let rest = rests.min_by_key(|rest| rest.len()).unwrap_or_default();
         let mut encoded = Vec::new();
         target::encode(rest.strip_prefix(b"/").unwrap_or(rest), &mut encoded);
         let encoded = String::from_utf8_lossy(&encoded);
@@ -59,8 +59,10 @@ impl Redirect {
 mod tests {
     use super::*;
 
-    fn redirect(to: &str, pattern: &str) -> Result<Redirect, String> {
-        Redirect::new(to, Status::FOUND, &[Pattern::new(pattern).unwrap()])
+    /// `patterns` are separated by spaces.
+    fn redirect(to: &str, patterns: &str) -> Result<Redirect, String> {
+        let patterns: Vec<Pattern> = patterns.split(' ').map(|pattern| Pattern::new(pattern).unwrap()).collect();
+        Redirect::new(to, Status::FOUND, &patterns)
     }
 
     #[test]
@@ -72,6 +74,8 @@ mod tests {
         assert_eq!(to("/new/{rest}", "/old/", "/old"), "/new/");
         assert_eq!(to("https://b.example/{rest}", "/", "/a/b"), "https://b.example/a/b");
         assert_eq!(to("/new", "/old", "/old"), "/new");
+        assert_eq!(to("/n/{rest}", "/app/ /app/v1/", "/app/v10/x"), "/n/v10/x");
+        assert_eq!(to("/{rest}", "/ /old/", "/oldies"), "/oldies");
         // Neither a host nor a line can be made of a path.
         assert_eq!(to("/{rest}", "/old/", "/old/\\b.example"), "/%5Cb.example");
         assert_eq!(to("/{rest}", "/old/", "/old/\r\nX: y"), "/%0D%0AX%3A%20y");

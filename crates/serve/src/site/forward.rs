@@ -4,7 +4,7 @@ use super::entry::{Entry, Ruled};
 use super::{Client, Site};
 use crate::answer::{Answer, RuledFailure, value_of};
 use crate::log::Asked;
-use crate::proxy::{Asking, Forward};
+use crate::proxy::{self, Asking, Forward};
 use crate::rules::Policy;
 use crate::send_buffers::SendBuffers;
 use landau_wire::http::{Form, Limits, Method, Request, Status, date, target};
@@ -16,6 +16,9 @@ impl Site {
     pub(crate) fn is_forwarded(&mut self, request: &Request<'_>) -> bool {
         // Nobody else may learn what the fields of a request are (RFC 9110 section 9.3.8), or open a tunnel.
         if matches!(request.method(), Method::Trace | Method::Connect) || request.form() == Form::Asterisk {
+            return false;
+        }
+        if request.fields().any(|(name, value)| proxy::forwards_left(name, value, request) == Some(0)) {
             return false;
         }
         let Some(rules) = self.folder.rules().filter(|rules| rules.forwards()) else { return false };

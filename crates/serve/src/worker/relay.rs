@@ -86,7 +86,12 @@ impl<T: Transport> Worker<T> {
         }
         self.set_deadline(via, exchange.forward.proxy.response_timeout);
         let (date, close) = (self.site.date(), exchange.forward.close || self.site.closing);
+        let was_waiting = exchange.awaits_permission();
         let step = exchange.advance(&self.scratch[..count], (&date, close), &mut self.send_buffers.bytes);
+        if was_waiting && !exchange.awaits_permission() {
+            // The time for the content begins when the client may send it.
+            self.set_deadline(number, self.config.timeouts.send);
+        }
         self.pass_on(number, exchange, step);
     }
 
@@ -190,10 +195,14 @@ impl<T: Transport> Worker<T> {
         let Some(client) = self.table.get(number) else { return };
         let active = client.active();
         let Some(mut exchange) = active.take_exchange() else { return self.close(number) };
+        let was_waiting = exchange.awaits_permission();
         let Ok(used) = exchange.take_body(&self.scratch[..count]) else {
             return self.fail(number, exchange, Status::BAD_REQUEST);
         };
         active.input.extend_from_slice(&self.scratch[used..count]);
+        if was_waiting && !exchange.awaits_permission() {
+            self.set_deadline(number, self.config.timeouts.send);
+        }
         if let Some(via) = exchange.upstream.filter(|via| !self.is_connecting(*via)) {
             self.set_deadline(via, exchange.forward.proxy.response_timeout);
         }
@@ -251,7 +260,8 @@ impl<T: Transport> Worker<T> {
             return self.close(number);
         };
         let is_slow = exchange.take_received_bytes() < SLOWEST_BYTES;
-        let waits_for_client = exchange.wants_body() && exchange.unsent().is_empty() && !exchange.is_tunnel();
+        let has_to_send = exchange.wants_body() && !exchange.awaits_permission() && !exchange.is_tunnel();
+        let waits_for_client = has_to_send && exchange.unsent().is_empty();
         if waits_for_client && is_slow {
             self.counters.heads_late().add(1);
             return self.fail(number, exchange, Status::REQUEST_TIMEOUT);
@@ -264,8 +274,9 @@ impl<T: Transport> Worker<T> {
     fn expire_upstream(&mut self, via: u32, number: u32, mut exchange: Box<Exchange>) {
         let is_connecting = self.is_connecting(via);
         let is_sending = self.table.get(number).is_some_and(|client| client.state == State::Sending);
-        let is_silent = !exchange.wants_body() || exchange.is_tunnel();
-        if is_connecting || !exchange.unsent().is_empty() || (is_silent && !is_sending) {
+        let is_silent = !exchange.wants_body() || exchange.awaits_permission() || exchange.is_tunnel();
+        // While the client is slow nothing is read, and a server that waits for that may take nothing either.
+        if is_connecting || ((is_silent || !exchange.unsent().is_empty()) && !is_sending) {
             if is_connecting && exchange.failed_addresses + 1 < exchange.forward.proxy.upstream.addresses().len() {
                 return self.lose(number, exchange);
             }
@@ -298,16 +309,17 @@ impl<T: Transport> Worker<T> {
             if exchange.ends_by_close() && !exchange.is_tunnel() {
                 // The end of the connection would be that of the content.
                 let _ = client.fd.as_ref().map(stream::set_reset_on_close);
+                self.sessions.remove(number);
             }
             return self.close(number);
         }
         if client.state == State::Sending {
             // Behind an interim response that the client does not take.
+            self.log_exchange(&exchange, status);
             return self.close(number);
         }
         let input = std::mem::take(&mut client.active().input);
-        // Requests behind it would be answered from within this call, each deeper in the stack.
-        let close = !exchange.has_body_ended() || !input.is_empty();
+        let close = !exchange.has_body_ended();
         self.send_buffers.clear();
         let of_client = (&exchange.head[..], limits);
         self.site.fail_forward(&exchange.forward, of_client, (status, close), &mut self.send_buffers);

@@ -71,7 +71,7 @@ impl<T: Transport> Worker<T> {
             Turn::Connection
         } else if relay.exchange.has_unsent() {
             Turn::Taking
-        } else if relay.exchange.wants_body() {
+        } else if relay.exchange.wants_body() && !relay.exchange.awaits_permission() {
             Turn::Client
         } else {
             Turn::Response
@@ -139,7 +139,7 @@ impl<T: Transport> Worker<T> {
                 Passed::More => {}
             }
             let Some(relay) = session.relay(owner.stream) else { return };
-            if relay.turn == Some(Turn::Response) {
+            if matches!(relay.turn, Some(Turn::Response | Turn::Taking)) {
                 self.set_deadline(via, relay.exchange.forward.proxy.response_timeout);
             }
             match relay.pending_bytes() {
@@ -156,8 +156,10 @@ impl<T: Transport> Worker<T> {
         let proxy = &relay.exchange.forward.proxy;
         match relay.turn {
             Some(Turn::Client) => return self.expire_client(via, owner, session),
-            // The client takes nothing, and has its own deadline.
-            Some(Turn::Response) if relay.pending_bytes() > 0 => self.set_deadline(via, proxy.response_timeout),
+            // The client takes nothing, and has its own deadline. A server that waits for it may take nothing either.
+            Some(Turn::Response | Turn::Taking) if relay.pending_bytes() > 0 => {
+                self.set_deadline(via, proxy.response_timeout);
+            }
             Some(Turn::Connection) if relay.exchange.failed_addresses + 1 < proxy.upstream.addresses().len() => {
                 return self.lose_stream(owner, session);
             }

@@ -324,6 +324,29 @@ fn half_a_response_without_a_length_is_reset() {
     }
 }
 
+/// The end of TLS would say that the content is complete.
+#[test]
+fn half_a_response_without_a_length_has_no_end_of_tls() {
+    for kind in kinds() {
+        let (go, gone) = mpsc::channel::<()>();
+        let gone = Arc::new(Mutex::new(gone));
+        let upstream = Upstream::new(1, move |_, mut stream| {
+            head(&mut stream);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n").unwrap();
+            gone.lock().unwrap().recv().unwrap();
+        });
+        let site = tls::site(kind, b"", |config| set_rules(config, &upstream.rule()));
+        let mut client = tls::get_established(&site);
+        client.write_all(b"GET /api/ HTTP/1.0\r\n\r\n").unwrap();
+        assert!(head(&mut client).unwrap().starts_with("HTTP/1.1 200 "));
+        assert_eq!(read_exactly(&mut client, 5), b"hello");
+        go.send(()).unwrap();
+        let end = uninterrupted(|| client.read(&mut [0; 9]));
+        assert!(end.is_err(), "{kind:?}: {end:?}");
+        upstream.end();
+    }
+}
+
 #[test]
 fn bodies_are_passed_on_whole() {
     let body: String = (0..400_000).map(|number| char::from(b'a' + (number % 26) as u8)).collect();
@@ -402,6 +425,42 @@ fn a_client_may_wait_until_it_may_send() {
         assert_eq!((got.status, got.field("Connection")), (413, Some("close")));
         assert!(refused.is_ended());
         upstream.end();
+    }
+}
+
+/// It is the upstream server that is slow, and the client has all of its time once it may send.
+#[test]
+fn a_client_that_waits_until_it_may_send_is_not_late() {
+    for kind in kinds() {
+        let ((seen, is_seen), (go, gone)) = (mpsc::channel(), mpsc::channel::<()>());
+        let both = Arc::new(Mutex::new((seen, gone)));
+        let upstream = Upstream::new(1, move |_, mut stream| {
+            head(&mut stream).unwrap();
+            let (seen, gone) = &*both.lock().unwrap();
+            seen.send(()).unwrap();
+            gone.recv().unwrap();
+            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
+            assert_eq!(read_exactly(&mut stream, 3), b"abc");
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        });
+        let clock = ManualClock::default();
+        let site = site(kind, &upstream.rule(), |config| config.clock = Some(clock.clone()));
+        let mut client = site.connect();
+        client.send(b"POST /api/ HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+        is_seen.recv().unwrap();
+        for seconds in [19, 6, 14] {
+            clock.advance(Duration::from_secs(seconds));
+            // When this is answered, the deadlines that have passed are handled.
+            assert_eq!(site.get("/file", "").status, 200, "{kind:?}");
+        }
+        go.send(()).unwrap();
+        assert_eq!(client.answer().unwrap().head, "HTTP/1.1 100 Continue\r\n\r\n", "{kind:?}");
+        clock.advance(Duration::from_secs(15));
+        assert_eq!(site.get("/file", "").status, 200, "{kind:?}");
+        client.send(b"abc");
+        assert_eq!(client.answer().unwrap().body, b"ok", "{kind:?}");
+        upstream.end();
+        assert_eq!(site.end().heads_late, 0, "{kind:?}");
     }
 }
 
@@ -515,11 +574,32 @@ fn requests_behind_a_failure_at_once_do_not_pile_up() {
         let site = site(kind, "[[rule]]\npath = '/api/'\nproxy = 'unix:/nowhere/app.sock'\n", |_| {});
         let mut client = site.connect();
         client.send(&b"GET /api/ HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1500));
-        let got = client.answer().unwrap();
-        assert_eq!((got.status, got.field("Connection")), (502, Some("close")));
-        assert!(client.is_ended());
-        assert_eq!(site.get("/file", "").status, 200);
-        assert_eq!(site.end().upstream_errors, 1);
+        for _ in 0..1500 {
+            assert_eq!(client.answer().unwrap().status, 502);
+        }
+        assert_eq!(ask(&mut client, "GET /file", "\r\n").unwrap().body, b"hello");
+        assert_eq!(site.end().upstream_errors, 1500);
+    }
+}
+
+/// It was asked again, and what was read of the first response was taken for the beginning of the second one.
+#[test]
+fn a_kept_connection_that_says_something_else_is_not_asked_again() {
+    for kind in kinds() {
+        for bad in [&b"garbage\r\n"[..], b"HTTP/1.1 200 OK\r\nX Y: z\r\nContent-Length: 9\r\n\r\n"] {
+            let upstream = Upstream::new(1, move |_, mut stream| {
+                assert!(echo(&mut stream));
+                head(&mut stream).unwrap();
+                stream.write_all(bad).unwrap();
+                wait_for_end(&mut stream);
+            });
+            let site = site(kind, &upstream.rule(), |_| {});
+            let mut client = site.connect();
+            assert_eq!(ask(&mut client, "GET /api/", "\r\n").unwrap().status, 200, "{kind:?}");
+            assert_eq!(ask(&mut client, "GET /api/", "\r\n").unwrap().status, 502, "{kind:?}");
+            upstream.end();
+            assert_eq!(site.end().upstream_retries, 0, "{kind:?}");
+        }
     }
 }
 
@@ -669,6 +749,24 @@ fn the_upstream_connection_ends_with_the_client() {
             let totals = counted(&site, |totals| totals.closed == 1);
             assert_eq!((totals.upstream_errors, totals.upstream_retries), (0, 0));
         }
+    }
+}
+
+/// RFC 9110 section 7.6.2.
+#[test]
+fn options_are_passed_on_so_many_times() {
+    for kind in kinds() {
+        let upstream = echoes(1);
+        let site = site(kind, &upstream.rule(), |_| {});
+        let mut client = site.connect();
+        assert_eq!(ask(&mut client, "OPTIONS /api/", "Max-Forwards: 0\r\n\r\n").unwrap().status, 204, "{kind:?}");
+        let got = ask(&mut client, "OPTIONS /api/", "Max-Forwards: 5\r\n\r\n").unwrap();
+        let text = String::from_utf8(got.body).unwrap();
+        assert!(text.contains("\r\nMax-Forwards: 4\r\n"), "{kind:?}: {text}");
+        let got = ask(&mut client, "GET /api/", "Max-Forwards: 5\r\n\r\n").unwrap();
+        assert!(String::from_utf8(got.body).unwrap().contains("\r\nMax-Forwards: 5\r\n"), "{kind:?}");
+        drop((client, site));
+        upstream.end();
     }
 }
 
