@@ -82,9 +82,13 @@ impl<'a> Answer<'a> {
     }
 
     /// The response to an invalid request; the connection ends with it.
-    pub(crate) fn without_request(date: [u8; date::DATE_BYTES], send_buffers: &'a mut SendBuffers) -> Self {
+    pub(crate) fn without_request(
+        date: [u8; date::DATE_BYTES],
+        has_content: bool,
+        send_buffers: &'a mut SendBuffers,
+    ) -> Self {
         (send_buffers.close, send_buffers.content) = (true, 0);
-        Self { send_buffers, date, is_old: false, has_content: true, extra: None }
+        Self { send_buffers, date, is_old: false, has_content, extra: None }
     }
 
     /// Completes a prepared head: the fields that depend on the connection, and the empty line.

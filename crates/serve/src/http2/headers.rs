@@ -128,24 +128,25 @@ impl Session {
         let origin = Origin { id: stream, has_ended: is_end, window: i64::from(self.peer.initial_window) };
         let mut head = std::mem::take(&mut buffers.head);
         head.clear();
+        let is_head = fields.is_head();
         let done = match fields.finish(is_end, &mut head) {
             Err(Refusal::Malformed(reason)) => Err(malformed(reason)),
             Err(Refusal::Rejected(reject)) => {
-                self.reject(desk, origin, reject);
+                self.reject(desk, origin, reject, is_head);
                 Ok(())
             }
-            Ok(()) => self.begin_request(desk, origin, &head),
+            Ok(()) => self.begin_request(desk, origin, &head, is_head),
         };
         desk.buffers.head = head;
         done
     }
 
     /// Answers a request, or keeps it until its content has ended.
-    fn begin_request(&mut self, desk: &mut Desk<'_>, origin: Origin, head: &[u8]) -> Result<(), Fault> {
+    fn begin_request(&mut self, desk: &mut Desk<'_>, origin: Origin, head: &[u8], is_head: bool) -> Result<(), Fault> {
         let request = match request::parse(head, desk.limits) {
             Ok(request) => request,
             Err(reject) => {
-                self.reject(desk, origin, reject);
+                self.reject(desk, origin, reject, is_head);
                 return Ok(());
             }
         };
@@ -163,7 +164,7 @@ impl Session {
             return self.answer(desk, origin, &request, head, Some(Early::new()));
         }
         if promised.is_some_and(|length| length > SKIPPED_BYTES) {
-            self.reject(desk, origin, TOO_LONG);
+            self.reject(desk, origin, TOO_LONG, is_head);
         } else if request.expectation() != Expectation::None {
             // The client need not send its content.
             return self.answer(desk, origin, &request, head, None);
@@ -180,8 +181,9 @@ impl Session {
         let origin = Origin::of(own);
         let Phase::Receiving(upload) = &mut own.phase else { return Ok(()) };
         if upload.got > SKIPPED_BYTES {
+            let is_head = upload.head.starts_with(b"HEAD ");
             self.streams.remove(stream);
-            self.reject(desk, origin, TOO_LONG);
+            self.reject(desk, origin, TOO_LONG, is_head);
         } else if is_end {
             let head = std::mem::take(&mut upload.head);
             self.streams.remove(stream);
@@ -267,10 +269,11 @@ impl Session {
         Ok(())
     }
 
-    /// Answers what is no valid request for the parser of HTTP/1.1, or is beyond a limit.
-    fn reject(&mut self, desk: &mut Desk<'_>, origin: Origin, reject: Reject) {
+    /// Answers what is no valid request for the parser of HTTP/1.1, or is beyond a limit. A response to HEAD has no
+    /// content.
+    fn reject(&mut self, desk: &mut Desk<'_>, origin: Origin, reject: Reject, is_head: bool) {
         desk.send_buffers.clear();
-        desk.site.reject(reject, desk.send_buffers);
+        desk.site.reject_request(reject, !is_head, desk.send_buffers);
         self.respond(desk, origin);
     }
 

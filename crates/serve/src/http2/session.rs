@@ -214,16 +214,24 @@ impl Session {
 
     fn frame(&mut self, desk: &mut Desk<'_>, header: Header, payload: &[u8]) -> Result<(), Fault> {
         let protocol = |reason| Err(Fault::Connection(Code::PROTOCOL_ERROR, reason));
+        // What a frame says may be an error of its stream only; that it has come here is one of the connection.
+        if !self.has_settings && header.kind != Kind::Settings as u8 {
+            return protocol("the first frame is not SETTINGS");
+        }
+        let is_next = |block: &Block| header.kind == Kind::Continuation as u8 && block.stream == header.stream;
+        if self.block.as_ref().is_some_and(|block| !is_next(block)) {
+            return protocol("a frame within a header block");
+        }
+        if header.kind == Kind::WindowUpdate as u8 && header.stream != 0 {
+            self.must_be_begun(header.stream)?;
+        }
         let frame = Frame::parse(header, payload)?;
         if !self.has_settings && !matches!(frame, Frame::Settings(_)) {
             return protocol("the first frame is not SETTINGS");
         }
         let stream = header.stream;
-        match (&self.block, frame) {
-            (None, Frame::Continuation { .. }) => return protocol("CONTINUATION without HEADERS"),
-            (Some(block), Frame::Continuation { .. }) if block.stream == stream => {}
-            (Some(_), _) => return protocol("a frame within a header block"),
-            (None, _) => {}
+        if self.block.is_none() && matches!(frame, Frame::Continuation { .. }) {
+            return protocol("CONTINUATION without HEADERS");
         }
         match frame {
             Frame::Headers { block, is_end, is_whole } => self.headers(desk, stream, block, is_end, is_whole),
@@ -365,7 +373,7 @@ impl Session {
         }
         let has_ended = is_end || self.streams.get(stream).is_some_and(|stream| stream.has_ended);
         frame::write_rst_stream(stream, code, &mut desk.buffers.out);
-        if !has_ended {
+        if !has_ended && self.must_be_begun(stream).is_ok() {
             self.note_reset(stream);
         }
         self.forget(desk, stream);

@@ -517,9 +517,21 @@ impl Site {
 
     /// Answers an invalid request; the connection ends with it.
     pub(crate) fn reject(&mut self, reject: Reject, send_buffers: &mut SendBuffers) -> Status {
-        Answer::without_request(self.date, send_buffers).failure(reject.status);
+        self.reject_request(reject, true, send_buffers)
+    }
+
+    /// Answers an invalid request, with content or without.
+    pub(crate) fn reject_request(
+        &mut self,
+        reject: Reject,
+        has_content: bool,
+        send_buffers: &mut SendBuffers,
+    ) -> Status {
+        Answer::without_request(self.date, has_content, send_buffers).failure(reject.status);
         self.count(reject.status);
         if let Some(log) = &mut self.log {
+            // Who asked is not known; the request before it may have been another client's.
+            log.peer = self.client.peer;
             log.line(Asked::Refused(reject), reject.status, send_buffers.content);
         }
         reject.status
@@ -532,7 +544,7 @@ impl Site {
             Full::Server => Status::SERVICE_UNAVAILABLE,
             Full::Address => Status::TOO_MANY_REQUESTS,
         };
-        Answer::without_request(self.date, send_buffers).failure(status);
+        Answer::without_request(self.date, true, send_buffers).failure(status);
     }
 
     /// Answers a request whose head took too long.

@@ -479,6 +479,24 @@ fn limits_of_heads_hold() {
     }
 }
 
+/// A client resets the stream of a response to HEAD that has content, and never sees its status.
+#[test]
+fn a_refused_head_has_no_content() {
+    let many: Vec<(String, String)> = (0..200).map(|number| (format!("x-{number}"), "y".to_owned())).collect();
+    let many: Vec<_> = many.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+    let long = format!("/{}", "x".repeat(9000));
+    for site in sites(&[("small", b"small")], |_| {}) {
+        let mut client = H2::to(&site);
+        client.ask(1, "HEAD", &long, &[], true);
+        client.ask(3, "HEAD", "/small", &many, true);
+        client.ask(5, "HEAD", "/small", &[("content-length", "100000")], false);
+        for (id, status) in [(1, "414"), (3, "431"), (5, "413")] {
+            let got = client.response(id);
+            assert_eq!((got.status(), got.body.len()), (status, 0));
+        }
+    }
+}
+
 /// A header block in frames without end, and one that is too long.
 #[test]
 fn endless_header_blocks_end_the_connection() {
@@ -574,6 +592,9 @@ fn errors_of_the_protocol_end_the_connection() {
         ("an interrupted block", [frame(1, 1, 1, GET), frame(6, 0, 0, &[0; 8])].concat(), Code::PROTOCOL_ERROR),
         ("a block of another stream", [frame(1, 1, 1, GET), frame(9, 4, 3, GET)].concat(), Code::PROTOCOL_ERROR),
         ("the middle of a block", frame(9, 4, 1, GET), Code::PROTOCOL_ERROR),
+        ("a short priority in a block", [frame(1, 1, 1, GET), frame(2, 0, 1, &[0; 4])].concat(), Code::PROTOCOL_ERROR),
+        ("a window of 0 in a block", [frame(1, 1, 1, GET), frame(8, 0, 1, &[0; 4])].concat(), Code::PROTOCOL_ERROR),
+        ("a window of 0 of what was not begun", frame(8, 0, 5, &[0; 4]), Code::PROTOCOL_ERROR),
         ("an invalid block", frame(1, 5, 1, b"\xff\xff\xff"), Code::COMPRESSION_ERROR),
         (
             "a long frame",

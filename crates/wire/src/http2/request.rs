@@ -166,6 +166,11 @@ impl Fields {
         self.places[pseudo as usize].clone().map(|place| &self.values[place])
     }
 
+    /// Returns whether the method is HEAD, whose response has no content.
+    pub fn is_head(&self) -> bool {
+        self.value(Pseudo::Method) == Some(b"HEAD")
+    }
+
     /// Ends the fields of a trailer, which nobody reads.
     pub fn finish_trailer(&self) -> Result<(), Refusal> {
         self.fault.map_or(Ok(()), |reason| Err(Refusal::Malformed(reason)))
