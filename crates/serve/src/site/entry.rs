@@ -103,7 +103,9 @@ impl Form {
     pub(crate) fn new(content: Content, name: &[u8], coding: Coding, varies: bool, policy: Option<&Policy>) -> Self {
         let content_type = policy.map_or_else(|| mime::of_name(name), |policy| policy.media_type(name));
         let varies = varies || policy.is_some_and(|policy| policy.compresses(&content_type, content.status.size));
-        Self::with_type(content, content_type, coding, "", varies, policy)
+        // Forms that lie beside one another often have the same time, and may have the same size.
+        let mark = if coding == Coding::Identity { "" } else { coding.name() };
+        Self::with_type(content, content_type, coding, mark, varies, policy)
     }
 
     /// `mark` is added to the entity tag.

@@ -3,8 +3,10 @@
 use crate::support::{Got, Site, kinds, set_rules};
 use landau_serve::Accepting;
 use landau_sys::path::Links;
+use std::collections::HashSet;
+use std::fs::File;
 use std::os::unix::fs::symlink;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 #[test]
 fn conditional_requests_get_304() {
@@ -29,6 +31,23 @@ fn conditional_requests_get_304() {
     assert_eq!((head.field("Content-Length"), head.field("ETag")), (Some("5"), Some(tag)));
     let options = client.answer().unwrap();
     assert_eq!((options.status, options.field("Allow")), (204, Some("GET, HEAD, OPTIONS")));
+}
+
+/// Files that lie beside one another often have the same time, and may have the same size: a part of one was then
+/// continued with another.
+#[test]
+fn forms_of_a_file_have_different_tags() {
+    let site = Site::new(&[("s.js", b"12345"), ("s.js.br", b"abcde"), ("s.js.gz", b"ABCDE")], |_| ());
+    let time = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    for name in ["s.js", "s.js.br", "s.js.gz"] {
+        File::options().append(true).open(site.path().join(name)).unwrap().set_modified(time).unwrap();
+    }
+    let tag = |coding: &str| {
+        let got = site.get("/s.js", &format!("Accept-Encoding: {coding}\r\n"));
+        got.field("ETag").unwrap().to_owned()
+    };
+    let tags: HashSet<String> = ["identity", "br", "gzip"].map(tag).into();
+    assert_eq!(tags.len(), 3, "{tags:?}");
 }
 
 /// Returns the parts of a multipart response: the offset in the file and the bytes of each. Checks every delimiter.
