@@ -371,16 +371,30 @@ impl<'a> LookUp<'a> {
     }
 
     /// Returns the path of a file without `.html`, or that of the directory of an index file, if the rules say so and
-    /// nothing else is there.
+    /// the same file is sent there.
     fn clean_path(&self, path: &[u8]) -> Option<Vec<u8>> {
         self.policy.as_ref().filter(|policy| policy.clean_urls)?;
         let clean = path.strip_suffix(b".html")?;
-        let name = &path[path.iter().rposition(|&byte| byte == b'/')? + 1..];
-        if self.folder.index.iter().any(|index| index.as_bytes() == name) {
-            return Some(path[..path.len() - name.len()].to_vec());
+        let (folder, name) = path.split_at(path.iter().rposition(|&byte| byte == b'/')? + 1);
+        let policy = |path: &[u8]| self.rules.and_then(|rules| rules.policy(path));
+        let is_of_files = |policy: &Policy| policy.redirect.is_none() && policy.proxy.is_none();
+        if let Some(at) = self.folder.index.iter().position(|index| index.as_bytes() == name)
+            && !self.folder.index[..at].iter().any(|before| self.is_chosen(folder, before))
+        {
+            return policy(folder).is_none_or(|policy| is_of_files(&policy)).then(|| folder.to_vec());
         }
+        let is_clean = policy(clean).is_some_and(|policy| policy.clean_urls && is_of_files(&policy));
         let is_free = self.open(&self.name_of(clean)).is_err_and(|error| status_of(error) == Status::NOT_FOUND);
-        (is_free && name.len() > b".html".len()).then(|| clean.to_vec())
+        (is_clean && is_free && name.len() > b".html".len()).then(|| clean.to_vec())
+    }
+
+    /// Returns whether an index file is sent for its directory, as far as those before it are not there: it is a file,
+    /// or cannot be looked at.
+    fn is_chosen(&self, folder: &[u8], index: &str) -> bool {
+        match self.open(&self.name_of(&[folder, index.as_bytes()].concat())) {
+            Ok((_, status)) => status.kind == Kind::File,
+            Err(error) => status_of(error) != Status::NOT_FOUND,
+        }
     }
 
     fn find_at(&self, path: &[u8], known: Option<&Entry>) -> Result<Found, landau_sys::Error> {

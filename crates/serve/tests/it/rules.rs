@@ -162,6 +162,29 @@ fn what_is_missing_is_looked_for_elsewhere() {
     }
 }
 
+/// A file is not sent to a path where another one is, or none.
+#[test]
+fn clean_urls_lead_to_the_same_file() {
+    let files: &[(&str, &[u8])] = &[("index.html", b"first"), ("home.html", b"other"), ("d/home.html", b"only")];
+    let site = Site::new(files, |config| {
+        config.index = vec!["index.html".to_owned(), "home.html".to_owned()];
+        set_rules(config, "[[rule]]\npath = '/'\nclean-urls = true\n");
+    });
+    let location = |target: &str| site.get(target, "").field("Location").map(str::to_owned);
+    assert_eq!(location("/home.html").as_deref(), Some("/home"));
+    assert_eq!(&site.get("/home", "").body[..], b"other");
+    assert_eq!(location("/d/home.html").as_deref(), Some("/d/"));
+    let about: &[(&str, &[u8])] = &[("about.html", b"about")];
+    for (rules, of_clean) in [
+        ("[[rule]]\npath = '*.html'\nclean-urls = true\n", 404),
+        ("[[rule]]\npath = '/'\nclean-urls = true\n[[rule]]\npath = '/about'\nredirect = '/about.html'\n", 302),
+    ] {
+        let site = Site::new(about, |config| set_rules(config, rules));
+        assert_eq!(site.get("/about.html", "").status, 200, "{rules}");
+        assert_eq!(site.get("/about", "").status, of_clean, "{rules}");
+    }
+}
+
 #[test]
 fn errors_have_their_pages() {
     let site = Site::new(&[("errors/404.html", b"<p>nothing"), ("a", b"hello"), ("sub/b", b"b")], |config| {
