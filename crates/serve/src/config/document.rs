@@ -150,7 +150,7 @@ impl<'a> Entry<'a> {
     pub(super) fn number(&self, range: std::ops::RangeInclusive<u64>) -> Result<u64, Problem> {
         let DeValue::Integer(number) = self.item.value else { return self.expected("a number") };
         let digits = number.as_str().replace('_', "");
-        let number = u64::from_str_radix(digits.trim_start_matches(['+', 'x', 'o', 'b']), number.radix()).ok();
+        let number = u64::from_str_radix(&digits, number.radix()).ok();
         let beyond = || self.problem(format!("expected a number from {} to {}", range.start(), range.end()));
         number.filter(|number| range.contains(number)).ok_or_else(beyond)
     }

@@ -98,6 +98,22 @@ mod tests {
         ];
         assert_eq!(got, expected.map(|(line, key, words)| (line, key, words.to_owned())));
         assert!(ConfigFile::parse("no-listings = false", KNOWN).unwrap().settings[0].occurrences.is_empty());
+        for (written, read) in [("0xbb8", "3000"), ("0b101", "5"), ("0o17", "15"), ("+7", "7"), ("1_000", "1000")] {
+            let file = ConfigFile::parse(&format!("workers = {written}\n"), KNOWN).unwrap();
+            assert_eq!(file.settings[0].occurrences, [[read]], "{written}");
+        }
+    }
+
+    /// It was read, and had no effect.
+    #[test]
+    fn a_part_of_what_a_rule_does_not_set_is_an_error() {
+        for (part, whole) in [("burst = 2", "rate = '1/s'"), ("redirect-status = 301", "redirect = '/b'")] {
+            let rule = format!("[[rule]]\npath = '/'\n{part}\n");
+            let key = part.split(' ').next().unwrap();
+            let found = problems(&rule);
+            assert!(found.len() == 1 && found[0].contains(key), "{found:?}");
+            assert!(ConfigFile::parse(&format!("{rule}{whole}\n"), KNOWN).is_ok(), "{whole}");
+        }
     }
 
     #[test]

@@ -71,13 +71,16 @@ fn redirects(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>
         let is_known = [301, 302, 307, 308].contains(&number);
         is_known.then_some(Status(number as u16)).ok_or_else(|| entry.problem("expected 301, 302, 307 or 308"))
     });
-    let status = status.unwrap_or(Status::FOUND);
-    let patterns = &rule.patterns;
+    let (patterns, before) = (&rule.patterns, problems.len());
     rule.settings.redirect = table
         .read("redirect", problems, |entry| {
+            let status = status.unwrap_or(Status::FOUND);
             unless_false(entry, |entry| entry.parse(|to| Redirect::new(to, status, patterns)).map(Arc::new))
         })
         .unwrap_or_default();
+    if status.is_some() && !matches!(rule.settings.redirect, Change::Set(_)) && problems.len() == before {
+        problems.push(table.problem("redirect-status is part of redirect, which this rule does not set"));
+    }
     rule.settings.https = table
         .read("https", problems, |entry| match entry.flag() {
             Ok(true) => Ok(Change::Set(443)),
@@ -94,11 +97,15 @@ fn access(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
     settings.deny = table.read("deny", problems, |entry| unless_false(entry, networks)).unwrap_or_default();
     settings.auth = part(table, "auth", problems, auth);
     let burst = table.read("burst", problems, |entry| entry.number(0..=1_000_000));
+    let before = problems.len();
     settings.rate = table
         .read("rate", problems, |entry| {
             unless_false(entry, |entry| entry.parse(|text| Rate::new(text, burst)).map(Arc::new))
         })
         .unwrap_or_default();
+    if burst.is_some() && !matches!(settings.rate, Change::Set(_)) && problems.len() == before {
+        problems.push(table.problem("burst is part of rate, which this rule does not set"));
+    }
     settings.bandwidth = table
         .read("bandwidth", problems, |entry| {
             unless_false(entry, |entry| entry.parse(landau_units::size_in(1 << 10..=1 << 40)))

@@ -57,6 +57,10 @@ fn problem(setting: &Setting) -> Option<Problem> {
     if !wants_list && setting.occurrences.len() > 1 {
         return Some(setting.problem("expected one value, got a list"));
     }
+    let takes_one = flag.as_ref().is_some_and(|flag| matches!(flag.get_action(), ArgAction::Set));
+    if takes_one && setting.key != ROOT && setting.occurrences.is_empty() {
+        return Some(setting.problem("expected a value"));
+    }
     if setting.key == ROOT && setting.occurrences.len() != 1 {
         return Some(setting.problem("expected one directory"));
     }
@@ -126,6 +130,15 @@ mod tests {
             let all: Vec<OsString> = given.iter().flat_map(words).chain([".".into()]).collect();
             assert!(is_given(&parser().try_get_matches_from(all).unwrap(), name), "{name}");
         }
+    }
+
+    /// It had no effect, so `symlinks = false` followed links.
+    #[test]
+    fn a_key_that_needs_a_value_takes_no_other() {
+        for text in ["symlinks = false", "head-timeout = false", "workers = []"] {
+            assert!(settings(text).iter().any(|one| problem(one).is_some()), "{text}");
+        }
+        assert!(settings("no-listings = false").iter().all(|one| problem(one).is_none()));
     }
 
     /// Returns a value that a flag takes.
