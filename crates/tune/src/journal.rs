@@ -5,7 +5,7 @@
 //! is restored only if it is the one that the trial wrote.
 
 use crate::Error;
-use crate::name::{check, file, normalized};
+use crate::name::{check, normalized, write};
 use landau_host::Root;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, Metadata};
@@ -34,6 +34,9 @@ pub struct Journaled {
     pub process: u32,
     /// The boot of the kernel: the next one resets every sysctl.
     pub boot: Option<String>,
+    /// The network namespace to which settings below `net` belong; absent if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// The settings, in the order of their changes.
     pub entries: Vec<Entry>,
 }
@@ -47,6 +50,12 @@ pub struct Entry {
     pub old: String,
     /// The value that the trial sets.
     pub new: String,
+}
+
+impl Entry {
+    fn is_of_network(&self) -> bool {
+        self.name.starts_with("net.")
+    }
 }
 
 /// The journal of a trial that runs. Nothing removes it but [`Journal::close`].
@@ -75,8 +84,13 @@ impl Journal {
         if let Some(left) = read(&folder)? {
             return Err(Error::Left(left.profile));
         }
-        let journaled =
-            Journaled { profile: profile.to_owned(), process: std::process::id(), boot: boot(root), entries };
+        let journaled = Journaled {
+            profile: profile.to_owned(),
+            process: std::process::id(),
+            boot: boot(root),
+            network: network(root).filter(|_| entries.iter().any(Entry::is_of_network)),
+            entries,
+        };
         let (path, new_path) = (folder.join(NAME), folder.join(NEW_NAME));
         let text = serde_json::to_vec(&journaled).map_err(|error| Error::file(&path)(error.into()))?;
         remove(&new_path)?;
@@ -181,6 +195,16 @@ pub fn restore(root: &Root, force: bool, wait: bool) -> Result<Vec<Restored>, Er
     let _lock = lock(&folder, wait)?;
     let Some(journaled) = read(&folder)? else { return Ok(Vec::new()) };
     let is_same_boot = journaled.boot == boot(root);
+    if let (Some(theirs), Some(ours)) = (&journaled.network, network(root))
+        && (is_same_boot, force) == (true, false)
+        && *theirs != ours
+    {
+        let reason = format!(
+            "its settings belong to the network namespace {theirs}, and this is {ours}; run landau tune restore there \
+             (ip netns, nsenter), or remove the file if that namespace has ended"
+        );
+        return Err(Error::Refused { path: folder.join(NAME), reason });
+    }
     let undo = |entry: &Entry| if is_same_boot { undo(root, entry, force) } else { rebooted(root, entry) };
     let restored: Vec<Restored> = journaled.entries.iter().rev().map(undo).collect();
     if restored.iter().all(|one| one.outcome.is_done()) {
@@ -197,8 +221,11 @@ pub(crate) fn undo(root: &Root, entry: &Entry, force: bool) -> Restored {
         None => (Outcome::Failed, Some("it cannot be read".to_owned())),
         Some(value) if *value == normalized(&entry.old) => (Outcome::Unchanged, None),
         Some(value) if *value != normalized(&entry.new) && !force => (Outcome::Foreign, None),
-        Some(_) => match fs::write(file(root, &entry.name), &entry.old) {
-            Ok(()) => (Outcome::Restored, None),
+        Some(_) => match write(root, &entry.name, &entry.old) {
+            Ok(()) if root.sysctl(&entry.name).as_deref() == Some(normalized(&entry.old).as_str()) => {
+                (Outcome::Restored, None)
+            }
+            Ok(()) => (Outcome::Failed, Some("the kernel did not take it".to_owned())),
             Err(error) => (Outcome::Failed, Some(error.to_string())),
         },
     };
@@ -218,6 +245,10 @@ fn rebooted(root: &Root, entry: &Entry) -> Restored {
 
 fn boot(root: &Root) -> Option<String> {
     root.text("proc/sys/kernel/random/boot_id")
+}
+
+fn network(root: &Root) -> Option<String> {
+    root.link("proc/self/ns/net")
 }
 
 /// Locks the folder, and waits for a guard that is about to end: it holds the lock until its work is on the disk.
@@ -359,6 +390,26 @@ mod tests {
         assert!(restored.iter().all(|one| one.outcome == Outcome::Rebooted), "{restored:?}");
         assert_eq!(root.sysctl("vm.dirty_ratio").as_deref(), Some("30"));
         assert!(left(&root).unwrap().is_none());
+    }
+
+    /// Elsewhere the same names are other settings.
+    #[test]
+    fn settings_of_another_network_namespace_are_not_restored_here() {
+        let room = tempfile::tempdir().unwrap();
+        plant(room.path(), "net.core.somaxconn", "4096");
+        let link = room.path().join("proc/self/ns/net");
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink("net:[2]", &link).unwrap();
+        let root = Root::planted(room.path());
+        drop(Journal::open(&root, "own", vec![entry("net.core.somaxconn", "4096", "16")]).unwrap());
+        fs::remove_file(&link).unwrap();
+        symlink("net:[1]", &link).unwrap();
+        let refused = restore(&root, false, false).unwrap_err().to_string();
+        assert!(refused.contains("the network namespace net:[2], and this is net:[1]"), "{refused}");
+        assert!(left(&root).unwrap().is_some(), "the journal stays");
+        fs::remove_file(&link).unwrap();
+        symlink("net:[2]", &link).unwrap();
+        assert_eq!(restore(&root, false, false).unwrap()[0].outcome, Outcome::Unchanged);
     }
 
     /// Guards against values of other users: root writes what a journal says.

@@ -4,7 +4,7 @@
 
 use crate::journal::sync;
 use crate::limit::{self, Pair};
-use crate::name::normalized;
+use crate::name::{normalized, twin};
 use crate::plan::{Plan, Present};
 use crate::profile::{Profile, Want};
 use crate::{Error, status};
@@ -105,6 +105,17 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
                 format!("{} = {}\n", want.name, normalized(value))
             }
             (None, Some(Present { now, wanted, .. }), _) => format!("# {}: {now} here, {wanted} wanted\n", want.name),
+            (None, None, _) if twin(root, &want.name).is_some() => {
+                format!("# {}: another setting counts instead\n", want.name)
+            }
+            // A module that is not loaded now.
+            (None, None, Some(value)) if want.target(value).is_none() => {
+                format!("-{} = {}\n", want.name, normalized(value))
+            }
+            // It could be higher than that.
+            (None, None, _) if want.at_least => {
+                format!("# {}: unknown here, at least {} wanted\n", want.name, want.value)
+            }
             // An image, or a module that is not loaded: an error is ignored.
             (None, None, _) => format!("-{} = {}\n", want.name, want.value),
         };
@@ -250,6 +261,17 @@ mod tests {
         // The values take effect; what we keep stays kept.
         plant(room.path(), "net.core.somaxconn", "4096");
         assert!(keep(&root, &own()).unwrap().iter().all(|one| one.unchanged));
+    }
+
+    /// What is to be at least so much was written as exactly that, and lowered it at the next start.
+    #[test]
+    fn a_sysctl_that_is_not_known_is_not_lowered() {
+        let room = tempfile::tempdir().unwrap();
+        let profile = Profile::find("seed-freebsd-2001").unwrap();
+        for one in keep(&Root::planted(room.path()), &profile).unwrap() {
+            let lowers = |line: &&str| line.starts_with("-net.ipv4.tcp_mem") || line.starts_with("-fs.file-max");
+            assert_eq!(one.text.lines().find(lowers), None, "{}", one.text);
+        }
     }
 
     fn kept(root: &Root, limit: &str) -> Vec<Kept> {

@@ -1,12 +1,15 @@
 //! The names of settings, and which of them are not touched.
 
 use landau_host::Root;
+use std::fs;
 use std::path::PathBuf;
 
 /// Settings that a write cannot undo, or that are no state but an action: the beginning of the name, and why.
 const UNTOUCHED: &[(&str, &str)] = &[
     ("kernel.modules_disabled", "it cannot be undone before the next start"),
     ("kernel.kexec_load_disabled", "it cannot be undone before the next start"),
+    ("kernel.kexec_load_limit_", "it can only be lowered before the next start"),
+    ("kernel.tainted", "it cannot be undone before the next start"),
     ("kernel.unprivileged_bpf_disabled", "it cannot be undone before the next start"),
     ("kernel.yama.", "its largest value cannot be undone before the next start"),
     ("kernel.core_pattern", "the kernel executes it as root"),
@@ -23,6 +26,25 @@ const UNTOUCHED: &[(&str, &str)] = &[
     ("vm.overcommit_kbytes", "writing it sets vm.overcommit_ratio to 0; use vm.overcommit_ratio"),
 ];
 
+/// Settings of network interfaces whose write changes others: the end of the name, and why.
+const UNTOUCHED_OF_INTERFACES: &[(&str, &str)] = &[
+    (".forwarding", "writing it changes other settings of the interfaces"),
+    (".disable_ipv6", "it removes addresses, which do not come back"),
+];
+
+/// Settings of which the second, where it is not 0, counts instead of the first: writing the first sets it to 0.
+const TWINS: &[(&str, &str)] = &[
+    ("vm.dirty_ratio", "vm.dirty_bytes"),
+    ("vm.dirty_background_ratio", "vm.dirty_background_bytes"),
+    ("vm.overcommit_ratio", "vm.overcommit_kbytes"),
+];
+
+/// Returns the setting that counts instead of this one on a host, and its value; none if this one counts.
+pub(crate) fn twin(root: &Root, name: &str) -> Option<(&'static str, String)> {
+    let (_, twin) = TWINS.iter().find(|(one, _)| *one == name)?;
+    root.sysctl(twin).filter(|value| value != "0").map(|value| (*twin, value))
+}
+
 /// Checks the name of a sysctl: words of a file below `/proc/sys`, separated by dots.
 ///
 /// # Errors
@@ -36,8 +58,13 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
     if !name.contains('.') || !name.split('.').all(is_word) {
         return Err("write a sysctl as sysctl(8) does, such as net.core.somaxconn".to_owned());
     }
-    match UNTOUCHED.iter().find(|(start, _)| name.starts_with(start)) {
-        Some((_, why)) => Err(format!("it is not changed by landau tune: {why}")),
+    let is_of_interfaces = ["net.ipv4.conf.", "net.ipv6.conf."].iter().any(|start| name.starts_with(start));
+    let of_interfaces = UNTOUCHED_OF_INTERFACES.iter().filter(|(end, _)| is_of_interfaces && name.ends_with(end));
+    let forwarding = [("net.ipv4.ip_forward", UNTOUCHED_OF_INTERFACES[0].1)];
+    let forwarding = forwarding.iter().filter(|(whole, _)| name == *whole);
+    let found = UNTOUCHED.iter().filter(|(start, _)| name.starts_with(start)).chain(of_interfaces).chain(forwarding);
+    match found.map(|(_, why)| why).next() {
+        Some(why) => Err(format!("it is not changed by landau tune: {why}")),
         None => Ok(()),
     }
 }
@@ -60,6 +87,12 @@ pub(crate) fn file(root: &Root, name: &str) -> PathBuf {
     root.path(&format!("proc/sys/{}", name.replace('.', "/")))
 }
 
+/// Writes a value.
+pub(crate) fn write(root: &Root, name: &str, value: &str) -> std::io::Result<()> {
+    // Of an empty text nothing would be written, and the kernel would not see it.
+    fs::write(file(root, name), if value.is_empty() { "\n" } else { value })
+}
+
 /// Returns a value with single spaces between its words: the kernel shows tabs.
 pub(crate) fn normalized(value: &str) -> String {
     value.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
@@ -77,6 +110,10 @@ mod tests {
         for name in ["", "net", "net..core", "net.../etc", "net/core/somaxconn", "a.b\n", ".a", "a. b"] {
             assert!(check(name).is_err(), "{name:?}");
         }
+        for name in ["net.ipv4.ip_forward", "net.ipv6.conf.all.disable_ipv6", "net.ipv4.conf.default.forwarding"] {
+            assert!(check(name).is_err(), "{name}");
+        }
+        assert!(check("net.ipv4.ip_forward_use_pmtu").is_ok() && check("kernel.kexec_load_limit_reboot").is_err());
         let refused = check("vm.dirty_bytes").unwrap_err();
         assert!(refused.contains("vm.dirty_ratio"), "{refused}");
         assert!(

@@ -1,7 +1,7 @@
 //! What a profile would change on a host, and why. Nothing is changed.
 
 use crate::limit;
-use crate::name::file;
+use crate::name::{file, twin};
 use crate::profile::{Profile, Unmapped, Want};
 use landau_host::Root;
 use serde::Serialize;
@@ -146,6 +146,9 @@ fn present(root: &Root, want: &Want) -> Result<String, String> {
             .map(|pair| limit::written(pair.soft, "unlimited"))
             .ok_or_else(|| "/proc/self/limits cannot be read".to_owned());
     }
+    if let Some((twin, value)) = twin(root, &want.name) {
+        return Err(format!("{twin} is {value} and counts instead; writing {} would set it to 0", want.name));
+    }
     if let Some(value) = root.sysctl(&want.name) {
         return Ok(value);
     }
@@ -182,6 +185,21 @@ pub(crate) mod tests {
         let path = room.join("proc/sys").join(name.replace('.', "/"));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, format!("{value}\n")).unwrap();
+    }
+
+    /// A trial of it would leave both 0, and every writer would wait.
+    #[test]
+    fn a_ratio_whose_twin_in_bytes_is_set_is_left_alone() {
+        let room = tempfile::tempdir().unwrap();
+        plant(room.path(), "vm.dirty_ratio", "0");
+        plant(room.path(), "vm.dirty_bytes", "268435456");
+        let profile = Profile::parse("own", "own.toml", "[sysctl]\n\"vm.dirty_ratio\" = 40").unwrap();
+        let root = Root::planted(room.path());
+        let plan = Plan::of(&root, &profile, &[]);
+        assert!(plan.changes.is_empty() && plan.missing[0].why.contains("vm.dirty_bytes is 268435456"), "{plan:?}");
+        assert!(crate::keep::keep(&root, &profile).unwrap().is_empty());
+        plant(room.path(), "vm.dirty_bytes", "0");
+        assert_eq!(Plan::of(&root, &profile, &[]).changes.len(), 1);
     }
 
     #[test]

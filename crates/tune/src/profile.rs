@@ -178,6 +178,10 @@ impl Want {
     /// Returns the value to set where `now` is the present one; none if nothing is to be changed.
     pub fn target(&self, now: &str) -> Option<String> {
         let now = normalized(now);
+        // Where 0 is no limit, nothing is higher.
+        if self.at_least && now == "0" && self.name == "net.netfilter.nf_conntrack_max" {
+            return None;
+        }
         let target = match (self.at_least, numbers(&now), numbers(&self.value)) {
             (true, Some(present), Some(least)) if present.len() == least.len() => {
                 let most = present.iter().zip(&least).map(|(present, least)| present.max(least).to_string());
@@ -228,6 +232,8 @@ mod tests {
         assert_eq!(want("16", false).target("4096").as_deref(), Some("16"));
         assert_eq!(want("16", false).target("16\n"), None);
         assert_eq!(want("16", true).target("unlimited"), None);
+        let tracked = Want { name: "net.netfilter.nf_conntrack_max".to_owned(), ..want("1048576", true) };
+        assert_eq!((tracked.target("0"), tracked.target("65536").as_deref()), (None, Some("1048576")));
     }
 
     #[test]

@@ -2,9 +2,8 @@
 
 use crate::Error;
 use crate::journal::{Entry, Journal, Outcome, Restored, undo};
-use crate::name::{file, normalized};
+use crate::name::{normalized, write};
 use landau_host::Root;
-use std::fs;
 
 /// A setting of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,9 +70,14 @@ impl Trial {
         }
         // A write that fails may have changed it.
         self.is_on[place] = true;
-        fs::write(file(&self.root, &setting.name), to).map_err(|error| failed(format!("set it to {to}: {error}")))?;
+        write(&self.root, &setting.name, to).map_err(|error| failed(format!("set it to {to}: {error}")))?;
         let now = read()?;
         if now != normalized(to) {
+            // Later nobody could tell what the kernel made of it from what somebody else wrote.
+            let is_back = is_on
+                && write(&self.root, &setting.name, from).is_ok()
+                && self.root.sysctl(&setting.name).as_deref() == Some(normalized(from).as_str());
+            self.is_on[place] = !is_back;
             return Err(failed(format!("set it to {to}: the kernel makes {now} of it; write that in the profile")));
         }
         self.is_on[place] = is_on;

@@ -171,6 +171,7 @@ fn an_unprivileged_user_is_told_what_would_change() {
 #[test]
 fn files_are_kept_below_a_root_and_named() {
     let room = Room::new();
+    plant(room.path(), "fs.file-max", "1000");
     let ran = room.landau(&["tune", "keep", "seed-linux-2001", "--root", "."]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(ran.out.contains("etc/sysctl.d/90-landau-seed-linux-2001.conf (written"), "{ran:?}");
@@ -282,6 +283,30 @@ fn a_killed_trial_restores_every_value() {
         assert_eq!(network.dump(&room), before, "after kill {kill}");
     }
     println!("{kills} kills, {journaled} with a journal left: {} sysctls have their values", before.len());
+}
+
+/// A setting whose value is empty before the trial is empty after it, and of one of which the kernel makes something
+/// else nothing is left.
+#[test]
+fn an_empty_value_and_one_that_the_kernel_changes_are_restored() {
+    let Some(network) = is_root().then(Network::create).flatten() else {
+        eprintln!("skipped: this needs root and network namespaces");
+        return;
+    };
+    let room = Room::new();
+    std::os::unix::fs::symlink("/proc", room.file("proc")).unwrap();
+    let before = network.dump(&room);
+    assert_eq!(before.get("/proc/sys/net/ipv4/ip_local_reserved_ports").map_or("", String::as_str), "");
+    let name = "net.ipv4.ip_local_reserved_ports";
+    for (value, status) in [("20000", 0), ("20000,20001", 2)] {
+        std::fs::write(room.file("own.toml"), format!("[sysctl]\n\"{name}\" = \"{value}\"")).unwrap();
+        let words = [LANDAU, "tune", "try", "own.toml", "--root", ".", "--on-host", "--"];
+        let run = ["run", "dup", "--study", "smoke", "--passes", "3", "--no-report", "--quiet", "--output", value];
+        let ran = Ran::of(network.command(&room, &[&words[..], &run].concat()).output().unwrap());
+        assert!(ran.status == Some(status) && !ran.err.contains("somebody else"), "{value}: {ran:?}");
+        assert_eq!(network.dump(&room), before, "{value}: {ran:?}");
+        assert!(!room.file("var/lib/landau/tune/journal.json").exists(), "{value}");
+    }
 }
 
 /// A value that somebody else sets ends the trial and is kept; nobody says that the trial was killed.
