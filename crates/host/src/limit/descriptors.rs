@@ -127,7 +127,13 @@ fn of_system(context: &Context) -> Option<Row> {
         bounds: context.bounds(effect, "", |needs| Some(limit.saturating_sub(used) / each(needs)?)),
         evidence: format!("open() and socket() fail with ENFILE{lifted}"),
         counters: Vec::new(),
-        remedy: Remedy::sysctl("fs.file-max", &target.to_string(), "each open file takes some 256 bytes of the kernel"),
+        remedy: Remedy::sysctl_below(
+            "fs.file-max",
+            limit,
+            target,
+            i64::MAX as u64,
+            "each open file takes some 256 bytes of the kernel",
+        ),
     })
 }
 

@@ -52,9 +52,11 @@ fn count(context: &Context) -> Option<Row> {
         bounds,
         evidence: format!("{}; a thread has two, stack and guard page", refusal(context, |needs| needs.maps > 0)),
         counters: Vec::new(),
-        remedy: Remedy::sysctl(
+        remedy: Remedy::sysctl_below(
             "vm.max_map_count",
-            &target.to_string(),
+            limit,
+            target,
+            i32::MAX as u64,
             "each mapping takes some 220 bytes of the kernel",
         ),
     })

@@ -112,12 +112,12 @@ fn tracked(context: &Context) -> Option<Row> {
     let root = context.root;
     let limit = root.sysctl_number("net.netfilter.nf_conntrack_max")?;
     let count = root.sysctl_number("net.netfilter.nf_conntrack_count").unwrap_or(0);
-    let is_used = count > 0;
+    let is_used = count > 0 && limit > 0;
     let needed = |needs: &crate::demand::Needs| Some(needs.connections.min(1)).filter(|&each| each > 0);
     let target = context.raised(limit, |needs, size| Some(size.saturating_mul(needed(needs)?).saturating_add(count)));
     Some(Row {
         limit: "net.netfilter.nf_conntrack_max".to_owned(),
-        value: grouped(limit),
+        value: if limit == 0 { "0: no limit".to_owned() } else { grouped(limit) },
         in_use: Some(count),
         is_bytes: false,
         owner: "the host".to_owned(),
@@ -125,14 +125,19 @@ fn tracked(context: &Context) -> Option<Row> {
             .bounds(Effect::Stops, "", |needs| Some(limit.saturating_sub(count) / needed(needs)?).filter(|_| is_used)),
         evidence: if is_used {
             "the kernel logs \"nf_conntrack: table full, dropping packet\"".to_owned()
+        } else if limit == 0 {
+            "0 is no limit".to_owned()
         } else {
             "no connection is tracked now: no rule of the packet filter asks for it".to_owned()
         },
         counters: Vec::new(),
-        remedy: Remedy::sysctl(
-            "net.netfilter.nf_conntrack_max",
-            &target.to_string(),
-            "each entry takes some 300 bytes; raise nf_conntrack_buckets too, or exempt the port (NOTRACK)",
-        ),
+        remedy: match limit {
+            0 => Remedy::default(),
+            _ => Remedy::sysctl(
+                "net.netfilter.nf_conntrack_max",
+                &target.to_string(),
+                "each entry takes some 300 bytes; raise nf_conntrack_buckets too, or exempt the port (NOTRACK)",
+            ),
+        },
     })
 }

@@ -10,6 +10,9 @@ use crate::text::grouped;
 /// The most that the kernel lets `kernel.pid_max` be on 64-bit processors (`PID_MAX_LIMIT` in its `threads.h`).
 const PID_MAX_LIMIT: u64 = 4_194_304;
 
+/// The largest value of `kernel.threads-max`: `FUTEX_TID_MASK` in `linux/futex.h`.
+const THREADS_MAX: u64 = 0x3fff_ffff;
+
 pub(super) fn rows(context: &Context) -> Vec<Row> {
     let mut rows: Vec<Row> =
         [identifiers(context), of_system(context), of_user(context)].into_iter().flatten().collect();
@@ -93,9 +96,11 @@ fn of_system(context: &Context) -> Option<Row> {
         bounds: context.bounds(Effect::Stops, "", |needs| fitting(limit.saturating_sub(exist), needs)),
         evidence: refusal(context),
         counters: zombies(context.census.zombies),
-        remedy: Remedy::sysctl(
+        remedy: Remedy::sysctl_below(
             "kernel.threads-max",
-            &target.to_string(),
+            limit,
+            target,
+            THREADS_MAX,
             "each thread takes at least 16 KiB of memory",
         ),
     })

@@ -328,6 +328,27 @@ fn counters_and_services_are_read() {
     assert_eq!((answer.at_most, answer.limit.as_deref()), (Some(4_000), Some("net.netfilter.nf_conntrack_max")));
     host.write("proc/sys/net/netfilter/nf_conntrack_count", "0");
     assert_eq!(host.answer("idle=6000").fits, Some(true));
+    // 0 is no limit.
+    host.write("proc/sys/net/netfilter/nf_conntrack_count", "1000");
+    host.write("proc/sys/net/netfilter/nf_conntrack_max", "0");
+    assert_eq!(host.answer("idle=6000").fits, Some(true));
+    let report = host.report("idle=6000", None);
+    let row = report.limits.iter().find(|row| row.limit == "net.netfilter.nf_conntrack_max").unwrap();
+    assert_eq!((row.value.as_str(), &row.remedy.now), ("0: no limit", &None));
+}
+
+/// systemd raises `fs.file-max` as far as it goes; twice as much is refused.
+#[test]
+fn no_command_sets_a_limit_beyond_what_the_kernel_takes() {
+    let host = Host::new();
+    host.write("proc/sys/fs/file-nr", "100 0 9223372036854775807");
+    host.write("proc/sys/vm/max_map_count", "2147483642");
+    let report = host.report("idle", None);
+    let row = |name: &str| report.limits.iter().find(|row| row.limit == name).unwrap();
+    let remedy = &row("fs.file-max").remedy;
+    assert!(remedy.now.is_none() && remedy.for_good.as_ref().unwrap().contains("no setting of this host reaches it"));
+    let now = row("vm.max_map_count").remedy.now.as_deref();
+    assert_eq!(now, Some("sysctl -w vm.max_map_count=2147483647"));
 }
 
 /// A host on which systemd has its defaults need not have a file of it, and its files may have spaces.
