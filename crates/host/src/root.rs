@@ -30,6 +30,12 @@ impl Root {
         fs::read_to_string(self.path(path)).ok().map(|text| text.trim_end().to_owned())
     }
 
+    /// Returns the text of a file that has the name of a program or of a thread, which may be any bytes: the kernel
+    /// cuts it within a character.
+    pub(crate) fn text_with_name(&self, path: &str) -> Option<String> {
+        fs::read(self.path(path)).ok().map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned())
+    }
+
     /// Returns the number in a file; none if it cannot be read or holds something else, such as `max`.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.trim().parse().ok()
