@@ -307,9 +307,9 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             if due_ns > now_ns || due_ns >= self.times.end_ns || self.left == 0 {
                 return;
             }
-            let Some(schedule) = &mut self.schedule else { return };
             // Requests are sent in the order in which they were due.
-            let connection = if self.backlog.is_empty() { self.idle.take_any() } else { None };
+            let connection = if self.backlog.is_empty() { self.take_free() } else { None };
+            let Some(schedule) = &mut self.schedule else { return };
             if connection.is_none() {
                 self.backlog.push(schedule);
             }
@@ -329,6 +329,18 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             self.connect_for_backlog();
             self.connections.tick();
         }
+    }
+
+    /// Takes a connection that accepts a request: with HTTP/2 the server may have announced the end of one, or fewer
+    /// streams. Such a one comes back after its next response, or is replaced.
+    #[inline]
+    fn take_free(&mut self) -> Option<u32> {
+        while let Some(id) = self.idle.take_any() {
+            if !self.plan.http2 || self.connections.has_room(id) {
+                return Some(id);
+            }
+        }
+        None
     }
 
     /// Sends one request of the schedule.
@@ -358,6 +370,9 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     #[inline]
     fn feed(&mut self, id: u32) {
         if self.schedule.is_some() {
+            if self.plan.http2 && !self.connections.has_room(id) {
+                return;
+            }
             loop {
                 match self.backlog.pop() {
                     Some(due_ns) => self.send(id, self.times.start_ns.saturating_add(due_ns)),
@@ -419,6 +434,9 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             match command {
                 Command::Start { at_ns } => self.times.start_ns = at_ns,
                 Command::Stop => {
+                    if self.stage == Stage::Ready && self.times.start_ns == u64::MAX {
+                        self.connections.fail_opening();
+                    }
                     self.stage = Stage::Draining;
                     self.is_stopped = true;
                     self.times.end_ns = self.times.end_ns.min(self.connections.now_ns());

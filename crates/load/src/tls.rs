@@ -82,7 +82,10 @@ type Result<T, E = Reason> = std::result::Result<T, E>;
 impl TlsSession {
     pub(crate) fn new(config: &TlsConfig) -> Result<Self> {
         let created = ClientConnection::new(Arc::clone(&config.config), config.name.clone());
-        created.map(Self).map_err(|error| (Failure::Tls, error.to_string()))
+        let mut session = created.map_err(|error| (Failure::Tls, error.to_string()))?;
+        // What the socket does not accept is kept, as it is without TLS: at most the requests in flight.
+        session.set_buffer_limit(None);
+        Ok(Self(session))
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {

@@ -53,7 +53,7 @@ impl<C: Clock> Connections<C> {
                     }
                     let has_content = server.method(request.request as usize) != Method::Head && response.status != 304;
                     if has_content && promised.is_some_and(|promised| promised != response.length) {
-                        measurement.fail(Failure::InvalidResponse, || {
+                        measurement.fail_request(&request, Failure::InvalidResponse, || {
                             format!("{} bytes of content, and {promised:?} promised", response.length)
                         });
                     } else {
@@ -61,23 +61,24 @@ impl<C: Clock> Connections<C> {
                     }
                 }
                 Arrived::Reset(stream, code) => {
-                    if take(connection, stream).is_some() {
+                    if let Some(request) = take(connection, stream) {
                         *in_flight -= 1;
                         ended += 1;
                         let detail = || format!("the server reset the stream ({})", code.name());
-                        measurement.fail(Failure::Reset, detail);
+                        measurement.fail_request(&request, Failure::Reset, detail);
                     }
                 }
                 Arrived::GoAway(last_stream) => {
                     connection.is_last = true;
-                    let before = connection.in_flight.len();
-                    connection.in_flight.retain(|request| request.stream <= last_stream);
-                    let lost = before - connection.in_flight.len();
-                    *in_flight -= lost as u64;
-                    ended += lost as u32;
-                    for _ in 0..lost {
-                        measurement.fail(Failure::ClosedBeforeResponse, || CLOSED.to_owned());
-                    }
+                    connection.in_flight.retain(|request| {
+                        let is_answered = request.stream <= last_stream;
+                        if !is_answered {
+                            *in_flight -= 1;
+                            ended += 1;
+                            measurement.fail_request(request, Failure::ClosedBeforeResponse, || CLOSED.to_owned());
+                        }
+                        is_answered
+                    });
                 }
             }
         }

@@ -96,6 +96,14 @@ impl Measurement {
         self.metrics.fail(failure, detail);
     }
 
+    /// Counts a request as failed, if it is measured.
+    #[cold]
+    pub(super) fn fail_request(&mut self, request: &InFlight, failure: Failure, detail: impl FnOnce() -> String) {
+        if self.includes(request.due_ns) {
+            self.fail(failure, detail);
+        }
+    }
+
     /// Records the kernel's handshake of a connection that was started at `start_ns`.
     pub(super) fn connected(&mut self, start_ns: u64, handshake_ns: u64) {
         let is_setup = start_ns < self.handshakes_from_ns;

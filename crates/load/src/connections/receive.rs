@@ -100,14 +100,13 @@ impl<C: Clock> Connections<C> {
             return Event::None;
         }
         // Requests that were sent after the last response are lost with the connection.
-        let lost = connection.in_flight.len();
-        connection.in_flight.clear();
+        let lost = std::mem::take(&mut connection.in_flight);
         connection.state = State::Closing;
         connection.since_ns = self.now_ns;
-        self.in_flight -= lost as u64;
+        self.in_flight -= lost.len() as u64;
         self.table.open -= 1;
-        for _ in 0..lost {
-            self.measurement.fail(Failure::ClosedBeforeResponse, || CLOSED.to_owned());
+        for request in &lost {
+            self.measurement.fail_request(request, Failure::ClosedBeforeResponse, || CLOSED.to_owned());
         }
         Event::Closed { id: Some(id), was_established: true }
     }

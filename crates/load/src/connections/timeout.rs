@@ -68,6 +68,20 @@ impl<C: Clock> Connections<C> {
         events
     }
 
+    /// Fails the connections that are still being opened when the load is given up before its start.
+    pub(crate) fn fail_opening(&mut self) {
+        self.tick();
+        for id in self.table.ids_of(|one| matches!(one.state, State::Connecting | State::Securing)) {
+            let is_securing = self.table.get(id).is_some_and(|one| one.state == State::Securing);
+            let (failure, what) = if is_securing {
+                (Failure::Tls, "no TLS handshake")
+            } else {
+                (Failure::ConnectTimeout, "no handshake")
+            };
+            self.fail(id, (failure, format!("{what} before the load was given up")));
+        }
+    }
+
     /// Fails the requests that are still in flight at the end of a run.
     pub(crate) fn fail_in_flight(&mut self) {
         self.tick();

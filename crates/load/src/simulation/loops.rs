@@ -185,6 +185,23 @@ fn closed_loop_sends_a_request_after_each_response() {
     assert_eq!((phases.latency.count(), phases.schedule_lag.count()), (0, 0));
 }
 
+/// The server closes the first connection behind its first response, with requests behind it.
+#[test]
+fn requests_that_a_close_loses_in_the_warm_up_are_not_measured() {
+    let respond = |number, now_ns| match number {
+        0 => vec![Reply {
+            bytes: b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nab".to_vec(),
+            closes: true,
+            ..Reply::at(now_ns + MS)
+        }],
+        _ => steady(number, now_ns),
+    };
+    let plan =
+        |plan: &mut crate::plan::Plan| (plan.pipeline, plan.warm_up_ns, plan.request_count) = (4, 200 * MS, Some(100));
+    let simulated = Simulation::new(Load::Closed, respond).plan(plan).run();
+    assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (100, Vec::new()));
+}
+
 #[test]
 fn requests_of_the_warm_up_are_not_measured() {
     let requests = Rc::new(Cell::new(0));

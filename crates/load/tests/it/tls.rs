@@ -12,6 +12,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/data").join(name)
@@ -40,11 +41,18 @@ fn serve(name: &str) -> Server {
             let session = ServerConnection::new(Arc::clone(&config)).unwrap();
             let mut stream = StreamOwned::new(session, stream.unwrap());
             std::thread::spawn(move || {
-                let mut buffer = [0; 4096];
-                // Each request of these tests is one TLS record.
-                while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
-                    if stream.write_all(&response(20_000)).is_err() {
-                        return;
+                let (mut buffer, mut matched) = ([0; 4096], 0);
+                while let Ok(count @ 1..) = stream.read(&mut buffer) {
+                    for byte in &buffer[..count] {
+                        let is_next = *byte == b"\r\n\r\n"[matched];
+                        matched = if is_next { matched + 1 } else { usize::from(*byte == b'\r') };
+                        // The end of a request.
+                        if matched == 4 {
+                            matched = 0;
+                            if stream.write_all(&response(20_000)).is_err() {
+                                return;
+                            }
+                        }
                     }
                 }
             });
@@ -68,6 +76,26 @@ fn https_responses_and_handshakes_are_measured() {
     let outcome = run(&LoadSpec { insecure: true, ..spec(&serve("localhost").url) });
     assert_eq!((outcome.metrics.responses, outcome.metrics.phases.setup_tls.count()), (100, 4));
     assert!(failed(&outcome).is_empty(), "{:?} {:?}", outcome.gates, outcome.metrics.failures);
+}
+
+/// The run passed, because no connection was said to have been attempted.
+#[test]
+fn handshakes_that_never_end_fail_the_gate_connect() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    let outcome = run(&LoadSpec { insecure: true, timeout: Duration::from_millis(1500), ..spec(&url) });
+    assert!(failed(&outcome).contains(&"connect"), "{:?}", outcome.gates);
+    assert!(outcome.metrics.failures.contains_key(&Failure::Tls), "{:?}", outcome.metrics.failures);
+}
+
+/// One request of 100 KB at once is more than the library keeps of its own accord.
+#[test]
+fn requests_of_more_than_a_buffer_of_tls_are_sent() {
+    let headers = vec![format!("X-Long: {}", "x".repeat(100_000))];
+    let server = serve("localhost");
+    let spec = LoadSpec { insecure: true, connections: 1, request_count: Some(5), headers, ..spec(&server.url) };
+    let outcome = run(&spec);
+    assert_eq!((outcome.metrics.responses, outcome.metrics.failures.len()), (5, 0), "{:?}", outcome.metrics.failures);
 }
 
 #[test]
