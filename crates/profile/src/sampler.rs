@@ -165,8 +165,10 @@ mod of_linux {
     const OUT: u16 = 1 << 13;
     const OUT_PREEMPTED: u16 = 1 << 14;
 
-    /// The bytes of the ring: what a user without privilege may lock, and the samples of half a second.
-    const RING: usize = 1 << 19;
+    /// The bytes of the ring. A user without privilege may lock fewer, which hold the samples of half a second: a pass
+    /// that takes longer between two collections would lose some.
+    const RING: usize = 1 << 22;
+    const RING_UNPRIVILEGED: usize = 1 << 19;
 
     /// Markers in a call chain (`PERF_CONTEXT_MAX` in `linux/perf_event.h`) are above this. Each says what the entries
     /// behind it are.
@@ -199,7 +201,8 @@ mod of_linux {
             .context_switch(true)
             .clockid(Clock::MONOTONIC);
         let refused = |why| Error::Refused { paranoid: setting("/proc/sys/kernel/perf_event_paranoid"), why };
-        let mut ring = builder.build().and_then(|counter| counter.sampled(RING)).map_err(refused)?;
+        let sampled = |bytes| builder.build().and_then(|counter| counter.sampled(bytes));
+        let mut ring = sampled(RING).or_else(|_| sampled(RING_UNPRIVILEGED)).map_err(refused)?;
         ring.enable().map_err(refused)?;
         Ok(Watch { ring })
     }
