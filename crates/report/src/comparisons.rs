@@ -52,6 +52,14 @@ pub struct Shown {
     pub is_opposite: bool,
 }
 
+impl Shown {
+    /// Returns the part of the ratio that is certain: its logarithm at the end of the interval that is nearer to 1, in
+    /// absolute value; negative where the interval has 1.
+    pub fn certain(&self) -> f64 {
+        if self.ratio.value > 1.0 { self.ratio.low.max(1e-9).ln() } else { -self.ratio.high.max(1e-9).ln() }
+    }
+}
+
 /// Returns the ratio of a comparison as it is told.
 pub fn shown(comparison: &Comparison) -> Option<Shown> {
     let is_proven_there = |ratio: &Estimate| match comparison.change {

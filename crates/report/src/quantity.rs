@@ -113,6 +113,11 @@ pub fn counts(low: f64, high: f64) -> String {
     if low == high { low } else { format!("{low}–{high}") }
 }
 
+/// A number with its noun: "1 pass", "5 passes".
+pub fn numbered(number: usize, one: &str, more: &str) -> String {
+    format!("{} {}", count(number as f64), if number == 1 { one } else { more })
+}
+
 /// A factor: "×1,600", "×3.2", "×1.04".
 pub fn factor(x: f64) -> String {
     format!("×{}", digits(x))

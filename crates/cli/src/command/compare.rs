@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         anyhow::bail!(why);
     }
     let analyses: Vec<Analysis<'_>> = records.iter().map(Analysis::of).collect();
-    let names = names(&files);
+    let names = show::names(&files);
     let mut compared = match analyses.as_slice() {
         [base, new] => Compared::of(base, new, [&names[0], &names[1]]),
         [one, ..] => Compared::of_variants(one, &names[0]),
@@ -74,13 +74,4 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         show::warn_of(record);
     }
     Ok(status::DONE)
-}
-
-/// Names of the records: their file names, or their paths where those are equal.
-fn names(files: &[PathBuf]) -> Vec<String> {
-    let names = show::names(files);
-    match names.as_slice() {
-        [base, new] if base == new => files.iter().map(|path| path.display().to_string()).collect(),
-        _ => names,
-    }
 }

@@ -256,10 +256,15 @@ fn as_json(analyses: &[Analysis], args: &Args) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&value)?)
 }
 
-/// Names of the records: their file names without extension.
+/// Names of the records: their file names without extension, or their paths where those are equal.
 pub(crate) fn names(files: &[PathBuf]) -> Vec<String> {
     let name = |path: &PathBuf| file_name(path).trim_end_matches(".ndjson").trim_end_matches(".landau").to_owned();
-    files.iter().map(name).collect()
+    let short: Vec<String> = files.iter().map(name).collect();
+    let is_shared = |one: &String| short.iter().filter(|other| *other == one).count() > 1;
+    let named = |(path, short): (&PathBuf, &String)| {
+        if is_shared(short) { path.display().to_string() } else { short.clone() }
+    };
+    files.iter().zip(&short).map(named).collect()
 }
 
 /// The name of a record's file once it is decompressed.
@@ -281,6 +286,15 @@ pub(crate) fn warn_of(record: &Record) {
 #[cfg(test)]
 mod tests {
     use landau_bench::REGISTRY;
+
+    /// Guards against a ratio of another record: the table finds comparisons by the names of the records.
+    #[test]
+    fn records_with_equal_file_names_are_told_by_their_paths() {
+        let of = |files: &[&str]| super::names(&files.iter().map(std::path::PathBuf::from).collect::<Vec<_>>());
+        let names = of(&["a/run.landau.ndjson", "b/run.landau.ndjson.gz", "c/new.ndjson"]);
+        assert_eq!(names, ["a/run.landau.ndjson", "b/run.landau.ndjson.gz", "new"]);
+        assert_eq!(of(&["a/run.landau.ndjson"]), ["run"]);
+    }
 
     /// Guards against a sentence about a benchmark or a phase that was renamed: it would never be told again.
     #[test]

@@ -39,7 +39,14 @@ pub fn across(analyses: &[&Analysis<'_>], comparisons: &Comparisons, names: &[St
     let Some(base) = analyses.first() else { return (Vec::new(), 0) };
     for study in &base.cases {
         for phase in &study.phases {
-            changes.extend(change((study, phase), &steps(analyses, comparisons, study, phase), names));
+            let (label, name) = (&study.case.label, &phase.phase.name);
+            let mut own = steps(analyses, comparisons.steps(label, name), (study, phase));
+            if own.is_empty() {
+                // A drift, of which no step is large.
+                let since_base = steps(analyses, comparisons.of_phase(label, name), (study, phase));
+                own.extend(since_base.into_iter().max_by(|a, b| a.certain.total_cmp(&b.certain)));
+            }
+            changes.extend(change((study, phase), &own, names));
             let places = analyses.iter().filter_map(|one| place(one, &study.case.label, &phase.phase.name));
             let places: Vec<Place<'_>> = places.collect();
             shared.extend(in_all(&places, analyses.len()));
@@ -84,21 +91,18 @@ fn place<'a>(analysis: &'a Analysis<'_>, label: &str, phase: &str) -> Option<Pla
     Some(Place { study, phase: study.phases.iter().find(|one| one.phase.name == phase)? })
 }
 
-/// The steps of a curve from record to record that are proven and exceed δ, in order.
+/// The comparisons of a curve that are proven and exceed δ, in order.
 fn steps<'a>(
     analyses: &[&'a Analysis<'_>],
-    comparisons: &'a Comparisons,
-    study: &'a CaseStudy<'_>,
-    phase: &'a PhaseStudy<'_>,
+    comparisons: impl Iterator<Item = &'a PhaseComparison>,
+    (study, phase): (&CaseStudy<'_>, &PhaseStudy<'_>),
 ) -> Vec<Step<'a>> {
     let step = |comparison: &'a PhaseComparison| {
-        let ratio = comparison.proven()?.ratio;
+        let shown = comparison.proven()?;
         let to = place(analyses.get(comparison.other)?, &study.case.label, &phase.phase.name)?;
-        let certain = if ratio.value > 1.0 { ratio.low.max(1e-9).ln() } else { -ratio.high.max(1e-9).ln() };
-        Some(Step { comparison, to, ratio: ratio.value, certain })
+        Some(Step { comparison, to, ratio: shown.ratio.value, certain: shown.certain() })
     };
-    let steps = comparisons.steps(&study.case.label, &phase.phase.name).filter_map(step);
-    steps.filter(|step| step.certain > Options::default().delta.ln_1p()).collect()
+    comparisons.filter_map(step).filter(|step| step.certain > Options::default().delta.ln_1p()).collect()
 }
 
 /// The largest change of one curve, with the later and earlier ones in the same sentence.
@@ -198,7 +202,7 @@ fn unchanged(comparisons: &Comparisons) -> Finding {
     let delta = percent(Options::default().delta);
     let but = match smaller {
         0 => String::new(),
-        one => format!(", {one} by less"),
+        one => format!(", {one} to differ at all"),
     };
     let text = format!("Of {all} comparisons none is shown to differ by more than {delta}{but}{seen}.");
     Finding::new(Kind::Shared, None, 0.0, text)

@@ -145,7 +145,8 @@ pub(crate) fn outlier_share(phase: &PhaseStudy<'_>) -> String {
     let calls = phase.verdict.calls / phase.verdict.passes.max(1);
     let what = if phase.verdict.all.unit == Unit::Instructions { "instructions" } else { "time" };
     let (number, calls) = (count(number as f64), count(calls as f64));
-    format!("{number} of the {calls} calls of a pass take {} of the {what} of all.", percent(share))
+    let take = if number == "1" { "takes" } else { "take" };
+    format!("{number} of the {calls} calls of a pass {take} {} of the {what} of all.", percent(share))
 }
 
 fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Finding> {

@@ -143,7 +143,9 @@ impl Chart {
         let point = |point: &landau_stats::Point| {
             (drawn(point.n), drawn(point.cost.value), drawn(point.cost.low), drawn(point.cost.high), point.passes)
         };
-        let limit = limit(study, phase).filter(|_| self.groups.iter().all(|group| group.limit.is_none()));
+        // The phases of a case end at the same limit; another record may end at another one.
+        let is_new = |note: &Note| self.groups.iter().flat_map(|group| &group.limit).all(|one| one.text != note.text);
+        let limit = limit(study, phase).filter(is_new);
         self.groups.push(Group {
             passes: phase.curve.passes.iter().map(|pass| PassData::of(&columns.keep(pass), finer)).collect(),
             law: law.unwrap_or_default(),

@@ -5,7 +5,7 @@ use crate::facts;
 use crate::findings;
 use crate::loops;
 use crate::page::{Chart, View};
-use crate::quantity::count;
+use crate::quantity::{count, numbered};
 use crate::reduce::Columns;
 use crate::table;
 use crate::text;
@@ -343,7 +343,7 @@ fn notes(study: &CaseStudy<'_>) -> Markup {
             div.limit {
                 b { "Kernel stopped: " } (findings::crash_text(crash, &study.case.axis)) "."
                 details {
-                    summary { "Last " (crash.console.len()) " lines of the console" }
+                    summary { "Last " (numbered(crash.console.len(), "line", "lines")) " of the console" }
                     pre { (crash.console.join("\n")) }
                 }
             }
@@ -372,7 +372,8 @@ fn limit(study: &CaseStudy<'_>, met: &crate::LimitMet<'_>) -> Markup {
     let (command, remark) = text::command_and_remark(&limit.raise);
     html! {
         p.limit {
-            b { "Limit: " } (met.passes) " passes end at " (range(met.range)) " " (study.case.axis) ": "
+            b { "Limit: " } (numbered(met.passes, "pass ends", "passes end")) " at " (range(met.range)) " "
+            (study.case.axis) ": "
             code { (limit.call) } " fails with " code { (limit.error) } ": " (limit.meaning.trim_end_matches('.')) "."
             @if !command.is_empty() { " To raise the limit: " code { (command) } (remark) "." }
         }

@@ -21,6 +21,8 @@ struct Row<'a> {
 /// The curve in one record; without a phase if the record lacks it.
 struct Cell<'a> {
     phase: Option<&'a PhaseStudy<'a>>,
+    /// Whether it is that of the base.
+    is_base: bool,
     limit: Option<String>,
     /// The cost relative to the base where the difference is proven; absent for the base.
     proven: Option<Shown>,
@@ -106,6 +108,7 @@ fn cell<'a>(view: &'a View<'_>, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, i
     let compared = of_phase.into_iter().find(|one| one.other == index);
     Cell {
         phase: found,
+        is_base: index == 0,
         limit: met.map(|met| format!("{} at {}", met.limit.error, met.at())),
         proven: compared.and_then(PhaseComparison::proven),
         words: compared.map_or(String::new(), |one| one.text(&view.names)),
@@ -156,7 +159,9 @@ fn of_timeline(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
             th scope="row" { a href={ "#case-" (study.case.case) } { b { (study.case.label) } " · rate" } }
             @for index in 0..view.sources.len() {
                 @let rate = timelines.iter().find(|one| one.tone == index).and_then(|one| one.study.rate());
-                td.number data-value=(rate.map_or(-1.0, |rate| rate.median.round())) {
+                // Rates are not compared.
+                @let value = rate.map_or(-1.0, |rate| if index == 0 { rate.median.round() } else { 1.0 });
+                td.number data-value=(value) {
                     (rate.map_or("not measured".to_owned(), text::rate))
                 }
             }
@@ -172,7 +177,9 @@ impl Cell<'_> {
         let cost = ends::large(&verdict.all).map(|large| large.cost.value);
         let ratio = self.proven.map(|shown| shown.ratio.value);
         let shade = self.proven.filter(|shown| !shown.is_opposite).map(|shown| shade(shown.ratio.value));
-        let value = ratio.or(cost).unwrap_or(-1.0);
+        // A column is sorted by its values: that of the base by costs, the others by ratios. What is not shown to
+        // differ is as the base.
+        let value = cost.map_or(-1.0, |cost| if self.is_base { cost } else { ratio.unwrap_or(1.0) });
         html! {
             td.number.shade[shade.is_some()].(shade.as_deref().unwrap_or_default()) data-value=(format!("{value:.4}"))
                 title=[(!self.words.is_empty()).then_some(&self.words)]
@@ -198,15 +205,19 @@ fn shade(ratio: f64) -> String {
     }
 }
 
-/// The cases that only one record has.
+/// The cases that only the base has, and those that it lacks, which have no row.
 fn unmatched(view: &View<'_>) -> Markup {
     let labels = |index: usize| view.sources[index].analysis.cases.iter().map(|study| study.case.label.as_str());
     html! {
-        @for index in 0..view.sources.len() {
-            @let others: Vec<&str> = (0..view.sources.len()).filter(|other| *other != index).flat_map(labels).collect();
-            @let only: Vec<&str> = labels(index).filter(|label| !others.contains(label)).collect();
-            @if !only.is_empty() {
-                p.note { "Only in " (view.names[index]) ": " (only.join(", ")) "." }
+        @let others: Vec<&str> = (1..view.sources.len()).flat_map(labels).collect();
+        @let only: Vec<&str> = labels(0).filter(|label| !others.contains(label)).collect();
+        @if !only.is_empty() {
+            p.note { "Only in " (view.names[0]) ": " (only.join(", ")) "." }
+        }
+        @for index in 1..view.sources.len() {
+            @let new: Vec<&str> = labels(index).filter(|label| !labels(0).any(|own| own == *label)).collect();
+            @if !new.is_empty() {
+                p.note { "Not in " (view.names[0]) ", so in no row: " (view.names[index]) " has " (new.join(", ")) "." }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::words;
 use crate::page::{Source, View};
-use crate::quantity::{bytes, count, percent};
+use crate::quantity::{bytes, count, numbered, percent};
 use crate::{Analysis, Comparisons, PhaseComparison};
 use landau_record::schema::Unit;
 use landau_stats::{Class, Options};
@@ -76,12 +76,12 @@ fn outcomes(analysis: &Analysis<'_>) -> String {
     let (delta, (least, most)) = (percent(options.delta), options.small_change());
     let little = format!("change by {} to {}", percent(least), percent(most));
     let parts = [
-        (number(Class::Limit), "jump at a cliff"),
-        (number(Class::Material), "grow, fall or vary"),
-        (number(Class::Small), &little),
+        (number(Class::Limit), "jumps at a cliff", "jump at a cliff"),
+        (number(Class::Material), "grows, falls or varies", "grow, fall or vary"),
+        (number(Class::Small), &*little.replace("change", "changes"), &little),
     ];
     let parts: Vec<String> =
-        parts.iter().filter(|part| part.0 > 0).map(|part| format!("{} {}", part.0, part.1)).collect();
+        parts.iter().filter(|part| part.0 > 0).map(|(many, one, more)| numbered(*many, one, more)).collect();
     let others = if parts.is_empty() { String::new() } else { format!(" {}.", parts.join(", ")) };
     let open = match number(Class::Unresolved) {
         0 => String::new(),
@@ -96,7 +96,7 @@ fn changes(comparisons: &Comparisons, names: &[String]) -> String {
     let delta = Options::default().delta;
     let beyond = |one: &PhaseComparison| {
         let shown = one.proven().filter(|shown| !shown.is_opposite)?;
-        Some(shown.ratio.value).filter(|ratio| ratio.ln().abs() > delta.ln_1p())
+        Some(shown.ratio.value).filter(|_| shown.certain() > delta.ln_1p())
     };
     let of_record = |(index, name): (usize, &String)| {
         let own = || comparisons.all.iter().filter(move |one| one.other == index);
@@ -147,6 +147,6 @@ fn machine(source: &Source<'_>) -> String {
 fn calls(source: &Source<'_>) -> String {
     let (analysis, record) = (&source.analysis, source.analysis.record);
     let date = record.header.started.split('T').next().unwrap_or_default();
-    let (calls, passes) = (count(analysis.call_count() as f64), count(record.passes.len() as f64));
-    format!("{calls} calls in {passes} passes, {date}")
+    let (calls, passes) = (count(analysis.call_count() as f64), numbered(record.passes.len(), "pass", "passes"));
+    format!("{calls} calls in {passes}, {date}")
 }

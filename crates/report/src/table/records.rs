@@ -38,10 +38,10 @@ pub fn render_records(rows: &[Vec<Row>], comparisons: &[ComparisonRow], names: &
     }
     let is_exact = base.rows.iter().any(|row| row.unit == Unit::Instructions);
     let proven = if is_exact { "from 2% on" } else { "if proven at 95%" };
-    let limits = limits(&columns);
+    let (limits, lacking) = (limits(&columns), lacking(base, others));
     let legend = format!(
-        "{limits}Outcome; cost at the largest n; difference from {}, {proven}; ø: the mean over the common range of n. \
-         {}.",
+        "{limits}{lacking}Outcome; cost at the largest n; difference from {}, {proven}; ø: the mean over the common \
+         range of n. {}.",
         plain(base.name),
         text::SIGNS.map(|(sign, words)| format!("{sign} {words}")).join(", ")
     );
@@ -99,6 +99,18 @@ fn table(lines: &[(Vec<String>, &str)], widths: &[usize], layout: Layout) -> Str
     let Some(((head, _), body)) = lines.split_first() else { return String::new() };
     let body = body.iter().map(|(cells, color)| colored(&line(cells, widths), color, layout));
     [bold(&line(head, widths), layout), rule(widths, layout)].into_iter().chain(body).collect::<Vec<_>>().join("\n")
+}
+
+/// The cases that other records have and the base lacks, which have no line. Empty if there are none.
+fn lacking(base: &Column<'_>, others: &[Column<'_>]) -> String {
+    let of_column = |column: &Column<'_>| {
+        let is_new = |row: &&Row| !base.rows.iter().any(|own| own.case == row.case);
+        let mut cases: Vec<&str> = column.rows.iter().filter(is_new).map(|row| row.case.as_str()).collect();
+        cases.dedup();
+        let [base, name, cases] = [base.name, column.name, &cases.join(", ")].map(plain);
+        (!cases.is_empty()).then(|| format!("Not in {base}, so in no line: {name} has {cases}. "))
+    };
+    others.iter().filter_map(of_column).collect()
 }
 
 /// Where calls failed, with the records: "Limits: bind: EADDRINUSE at 28,232 (old, new). ". Empty if nowhere.

@@ -1,6 +1,6 @@
 //! Outliers in words: the recurring ones by their pattern, the isolated ones by their number.
 
-use crate::quantity::{FormatCost, Unit, count, digits};
+use crate::quantity::{FormatCost, Unit, count, digits, numbered};
 use landau_stats::{Exact, Outliers, Pattern, PatternRule, Verdict};
 
 /// Positions named of a group.
@@ -121,7 +121,7 @@ pub fn caption(verdict: &Verdict) -> String {
             parts.push(format!("recurring: {recurring}"));
         }
         if isolated > 0 {
-            parts.push(format!("an interrupt hit {} calls", count(isolated as f64)));
+            parts.push(format!("an interrupt hit {}", numbered(isolated, "call", "calls")));
         }
         parts.retain(|part| !part.is_empty());
         return format!("{}.", parts.join("; "));
