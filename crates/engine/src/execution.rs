@@ -288,7 +288,9 @@ impl<'a> Execution<'a> {
                 if made > 0 || unresolved > 0 {
                     let reasons = choice.reasons(limits);
                     self.note_everywhere(&format!(
-                        "{made} adaptive passes; {unresolved} of {of} curves are not resolved{reasons}"
+                        "{made} adaptive {}; {unresolved} of {of} curves {} not resolved{reasons}",
+                        if made == 1 { "pass" } else { "passes" },
+                        if unresolved == 1 { "is" } else { "are" }
                     ))?;
                 }
                 return Ok(EndOutcome::Complete);

@@ -17,6 +17,14 @@ pub(crate) fn explain(error: Error, n: u64) -> Option<Limit> {
             format!("every ephemeral port is in use ({})", setting_or("net.ipv4.ip_local_port_range", "range unknown")),
             "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"".to_owned(),
         ),
+        // At n = 1 there is no such address.
+        libc::EADDRNOTAVAIL if error.call == "connect" && n > 1 => (
+            format!(
+                "every ephemeral port is in use for connections to this address ({})",
+                setting_or("net.ipv4.ip_local_port_range", "range unknown")
+            ),
+            "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"".to_owned(),
+        ),
         libc::EAGAIN if is_process(error.call) => processes(),
         libc::EINVAL if error.call == "select" => (
             format!(
@@ -232,6 +240,13 @@ mod tests {
         assert!(limit.meaning.contains("RLIMIT_NOFILE") && limit.raise.starts_with("ulimit -n "));
         assert_eq!((limit.n, limit.error.as_str()), (7, "EMFILE"));
         assert_eq!(explain(Error { call: "socket", errno: libc::EAFNOSUPPORT }, 7), None);
+    }
+
+    #[test]
+    fn connections_that_find_no_port_have_met_a_limit() {
+        let error = Error { call: "connect", errno: libc::EADDRNOTAVAIL };
+        assert!(explain(error, 401).unwrap().raise.contains("ip_local_port_range"));
+        assert_eq!(explain(error, 1), None);
     }
 
     /// Guards against a command that raises another limit than the one that was met.

@@ -26,6 +26,9 @@ const FLUSH: Duration = Duration::from_millis(500);
 /// A worker that takes no sample for this long hangs. Setting up the largest benchmark takes a twentieth of it.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
+/// The same for one that has taken all its samples, and removes what it has made: files on a slow device.
+const CLEAN_UP: Duration = Duration::from_secs(1_800);
+
 /// How a worker ended.
 enum Verdict {
     /// It reported.
@@ -292,7 +295,8 @@ impl Supervisor<'_> {
                 (count, progressed) = (now, Instant::now());
             }
             observer.event(&Event::Progress { samples: count, of: self.expected });
-            if let Some((outcome, reason)) = stop(bounds, progressed.elapsed()) {
+            let patience = if count >= self.expected { CLEAN_UP } else { TIMEOUT };
+            if let Some((outcome, reason)) = stop(bounds, progressed.elapsed(), patience) {
                 return Ok(Verdict::Stopped(outcome, reason));
             }
         }
@@ -300,15 +304,15 @@ impl Supervisor<'_> {
 }
 
 /// Returns why a worker must be stopped that took its last sample `silent` ago.
-fn stop(bounds: &Ends, silent: Duration) -> Option<(Outcome, Option<String>)> {
+fn stop(bounds: &Ends, silent: Duration, patience: Duration) -> Option<(Outcome, Option<String>)> {
     if (bounds.interrupted)() {
         return Some((Outcome::Interrupted, None));
     }
     if bounds.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
         return Some((Outcome::Cut, Some("the time limit ended it".to_owned())));
     }
-    (silent > TIMEOUT).then(|| {
-        let reason = format!("the worker took no sample for {} s and was killed", TIMEOUT.as_secs());
+    (silent > patience).then(|| {
+        let reason = format!("the worker took no sample for {} s and was killed", patience.as_secs());
         (Outcome::Failed, Some(reason))
     })
 }
@@ -316,6 +320,18 @@ fn stop(bounds: &Ends, silent: Duration) -> Option<(Outcome, Option<String>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Removing many files of a slow device took longer than a worker may be silent.
+    #[test]
+    fn a_worker_that_removes_its_files_is_given_time() {
+        let silent = TIMEOUT + Duration::from_secs(1);
+        let outcome = |interrupted: &dyn Fn() -> bool, patience| {
+            stop(&Ends { deadline: None, interrupted }, silent, patience).map(|(outcome, _)| outcome)
+        };
+        assert_eq!(outcome(&|| false, TIMEOUT), Some(Outcome::Failed));
+        assert_eq!(outcome(&|| false, CLEAN_UP), None);
+        assert_eq!(outcome(&|| true, CLEAN_UP), Some(Outcome::Interrupted));
+    }
 
     /// On two processors the controller shares one with the server, and each of its wake-ups would delay a response.
     #[test]

@@ -3,7 +3,7 @@
 use crate::file::is_compressed;
 use crate::{Error, Line, Record, SCHEMA_VERSION, chain};
 use std::fs::{File, OpenOptions};
-use std::io::{BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Appends lines to a record. Lines are buffered: call [`Writer::flush`] at least once a second, so that a kill loses
@@ -75,8 +75,8 @@ impl Writer {
     }
 
     /// Opens a record to append after its last complete line; a torn line is removed. `record` must have been read from
-    /// the same path. Fails without touching the file if the record has an older schema, is compressed, or another run
-    /// is writing it.
+    /// the same path. Fails without touching the file if the record has an older schema, is compressed, has changed
+    /// since it was read, or another run is writing it.
     pub fn resume(path: &Path, record: &Record) -> Result<Self, Error> {
         if record.header.schema < SCHEMA_VERSION {
             return Err(Error::OldSchema { path: path.display().to_string(), schema: record.header.schema });
@@ -87,6 +87,15 @@ impl Writer {
             return Err(Error::Compressed { path: path.display().to_string() });
         }
         lock(&file, path)?;
+        // It was read before it was locked: another run may have written it meanwhile, and ended.
+        let len = file.metadata().map_err(|source| io("stat", path, source))?.len();
+        file.seek(SeekFrom::Start(record.complete_bytes)).map_err(|source| io("seek in", path, source))?;
+        let mut torn = Vec::new();
+        (&file).read_to_end(&mut torn).map_err(|source| io("read", path, source))?;
+        if len < record.complete_bytes || torn.contains(&b'\n') {
+            let changed = std::io::Error::other("another run has written it since it was read; try again");
+            return Err(io("resume", path, changed));
+        }
         file.set_len(record.complete_bytes).map_err(|source| io("truncate", path, source))?;
         file.seek(SeekFrom::End(0)).map_err(|source| io("seek in", path, source))?;
         Ok(Self {

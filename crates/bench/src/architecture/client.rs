@@ -195,17 +195,20 @@ impl Client {
         let socket = stream::stream(Family::V4)?;
         stream::set_reset_on_close(&socket)?;
         let began_ns = monotonic_ns();
-        self.opened += 1;
         match stream::connect(&socket, &self.address) {
             Ok(()) => {}
             Err(error) if error.is_in_progress() => {}
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => return self.fail("refused"),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                self.opened += 1;
+                return self.fail("refused");
+            }
             Err(error) => return Err(error.into()),
         }
         let place = self.free.pop().unwrap_or(self.connections.len() as u32);
         // A request has to wait until the connection is established; a reply without one only has to be read.
         let interest = if self.workload == Workload::Work { Interest::WRITABLE } else { Interest::READABLE };
         self.reactor.register_nonblocking(&socket, Token(place), interest).map_err(stop)?;
+        self.opened += 1;
         let connection = Some(Connection { socket, began_ns, received: 0, is_waiting: true });
         match self.connections.get_mut(place as usize) {
             Some(slot) => *slot = connection,

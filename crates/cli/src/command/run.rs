@@ -302,7 +302,8 @@ fn conclude(args: &Args, paths: &[PathBuf], outcome: EndOutcome, verdicts: Vec<V
         report::write_page(paths, &bytes, analyses, &page)?;
     }
     if !args.quiet {
-        status::print(&summary)?;
+        // A reader that has gone away changes neither the status nor what standard error is told.
+        status::answer(&summary, status::DONE)?;
         let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         status::tell(&format!("\nrecord{}: {}", if paths.len() == 1 { "" } else { "s" }, paths.join(" ")));
         if has_report {

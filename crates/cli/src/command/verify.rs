@@ -183,7 +183,10 @@ fn check(record: &Record, analysis: Option<&Analysis>, stored: &[PhaseResult]) -
             .push(format!("line {} is truncated after {} bytes; everything before it is valid", torn.line, torn.bytes));
     }
     match &record.end {
-        None => remarks.push("the run did not end; `landau run --resume` continues it".to_owned()),
+        None => {
+            let lab = if record.lab.is_some() { "lab " } else { "" };
+            remarks.push(format!("the run did not end; `landau {lab}run --resume` continues it"));
+        }
         Some(end) if end.outcome != EndOutcome::Complete => {
             remarks.push(format!("outcome of the run: {}", end.outcome.name()));
         }

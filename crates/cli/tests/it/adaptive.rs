@@ -37,7 +37,8 @@ fn until_resolved_adds_passes_and_says_for_what() {
     assert_eq!(record.header.adaptive, Adaptive::UntilResolved);
     assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Complete);
     let count = made.len() - 1;
-    assert!(record.notes.iter().any(|note| note.starts_with(&format!("{count} adaptive passes; "))), "{record:?}");
+    let note = format!("{count} adaptive {}; ", if count == 1 { "pass" } else { "passes" });
+    assert!(record.notes.iter().any(|one| one.starts_with(&note)), "{:?}", record.notes);
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
 }
 

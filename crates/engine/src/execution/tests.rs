@@ -227,7 +227,7 @@ fn the_cap_ends_the_passes_of_a_curve_that_does_not_settle() {
     measure(&path, &plan(Adaptive::UntilResolved, None), None, Outcome::Done, |case, _| (case == 2).then_some(1));
     // Two planned passes, and the others.
     assert_eq!(passes(&path).iter().filter(|pass| pass.1 == 2).count(), 100);
-    let note = "98 adaptive passes; 1 of 4 curves are not resolved: 1 would need more than 100 passes";
+    let note = "98 adaptive passes; 1 of 4 curves is not resolved: 1 would need more than 100 passes";
     assert_eq!(notes(&path), [note]);
 }
 
@@ -242,7 +242,7 @@ fn the_time_limit_ends_adaptive_passes_and_the_run_is_complete() {
     assert_eq!((end.outcome, end.elapsed_ms), (EndOutcome::Complete, 28_000));
     let record = Record::read(&path).unwrap();
     assert!(record.cuts.is_empty(), "{:?}", record.cuts);
-    assert_eq!(record.notes, ["2 adaptive passes; 1 of 4 curves are not resolved: 1 had no time left"]);
+    assert_eq!(record.notes, ["2 adaptive passes; 1 of 4 curves is not resolved: 1 had no time left"]);
 }
 
 /// Adaptive passes take at most three quarters of the time of the planned ones, and those before an interruption count.

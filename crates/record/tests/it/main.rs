@@ -139,6 +139,23 @@ fn the_reason_of_a_pass_and_the_last_plan_are_read_back() {
     assert_eq!(record.passes.iter().map(|pass| pass.start.is_adaptive()).collect::<Vec<_>>(), [false, true]);
 }
 
+/// Guards against the loss of what another run wrote between the reading and the lock.
+#[test]
+fn a_record_that_has_grown_since_it_was_read_is_not_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let mut writer = Writer::create(&path).unwrap();
+    writer.append(&header()).unwrap();
+    writer.sync().unwrap();
+    let stale = Record::read(&path).unwrap();
+    writer.append(&Line::Note(Note { text: "later".to_owned() })).unwrap();
+    writer.sync().unwrap();
+    drop(writer);
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(Writer::resume(&path, &stale).is_err());
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "the file is not touched");
+}
+
 #[test]
 fn a_second_writer_of_a_record_is_refused() {
     let folder = tempfile::tempdir().unwrap();
