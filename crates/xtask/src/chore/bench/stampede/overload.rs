@@ -154,9 +154,16 @@ impl Found {
             self.share * 100.0,
             self.failed.join(" ")
         );
-        let is_overload = self.failed.iter().any(|gate| gate == "rate");
-        let words = format!("not a valid overload at {rate:.0}/s; unexpected failed gates: {}", unexpected.join(" "));
-        (is_overload && unexpected.is_empty() && self.share <= GENERATOR) || said(&words, false)
+        let reason = if !unexpected.is_empty() {
+            format!("unexpected failed gates: {}", unexpected.join(" "))
+        } else if !self.failed.iter().any(|gate| gate == "rate") {
+            "the generator kept its rate, so the server had too little to do".to_owned()
+        } else if self.share > GENERATOR {
+            format!("the generator used more than {:.0}% of its processor", GENERATOR * 100.0)
+        } else {
+            return true;
+        };
+        said(&format!("not a valid overload at {rate:.0}/s; {reason}"), false)
     }
 }
 
