@@ -306,7 +306,6 @@ impl Session {
             let is_valid = self.send_window <= LARGEST_WINDOW;
             return is_valid.then_some(()).ok_or(Fault::Connection(Code::FLOW_CONTROL_ERROR, reason));
         }
-        self.must_be_begun(stream)?;
         if let Some(stream) = self.streams.get(stream) {
             stream.window += increment;
             if stream.window > LARGEST_WINDOW {

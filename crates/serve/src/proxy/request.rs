@@ -12,8 +12,13 @@ use std::sync::Arc;
 const IDENTITY: [&str; 5] = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-IP", "Forwarded"];
 
 /// What the server calls itself in `Via`, behind the version of the request.
-const VIA: [(Version, &[u8]); 3] =
-    [(Version::Http10, b"1.0 landau"), (Version::Http11, b"1.1 landau"), (Version::Http2, b"2.0 landau")];
+const fn via(version: Version) -> &'static [u8] {
+    match version {
+        Version::Http10 => b"1.0 landau",
+        Version::Http11 => b"1.1 landau",
+        Version::Http2 => b"2.0 landau",
+    }
+}
 
 /// A request that is passed on.
 #[derive(Debug)]
@@ -140,11 +145,11 @@ fn is_upgrade(request: &Request<'_>) -> bool {
 /// Writes the client's fields that are for the upstream server, and those that say who asks.
 fn write_fields(request: &Request<'_>, proxy: &Proxy, asking: Asking<'_>, head: &mut Vec<u8>) {
     let is_trusted = asking.trusted.is_some_and(|trusted| trusted.has(asking.peer.peer));
-    let mut via = Vec::new();
+    let mut chain_of_proxies = Vec::new();
     for (name, value) in request.fields() {
         if name.eq_ignore_ascii_case(b"Via") {
-            via.extend_from_slice(value);
-            via.extend_from_slice(b", ");
+            chain_of_proxies.extend_from_slice(value);
+            chain_of_proxies.extend_from_slice(b", ");
         } else if !is_left_out(name, request, is_trusted) && !proxy.removes(name) {
             match forwards_left(name, value, request) {
                 Some(left) => put("Max-Forwards", left.saturating_sub(1).to_string().as_bytes(), head),
@@ -152,15 +157,13 @@ fn write_fields(request: &Request<'_>, proxy: &Proxy, asking: Asking<'_>, head: 
             }
         }
     }
-    for (_, own) in VIA.iter().filter(|(version, _)| *version == request.version()) {
-        via.extend_from_slice(own);
-    }
+    chain_of_proxies.extend_from_slice(via(request.version()));
     let own = |name: &str, value: &[u8], head: &mut Vec<u8>| {
         if !proxy.removes(name.as_bytes()) {
             put(name, value, head);
         }
     };
-    own("Via", &via, head);
+    own("Via", &chain_of_proxies, head);
     let said = |name: &str| is_trusted && request.fields().any(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
     let chain = chain(request, is_trusted, asking.peer);
     if !chain.is_empty() {
@@ -178,8 +181,10 @@ fn write_fields(request: &Request<'_>, proxy: &Proxy, asking: Asking<'_>, head: 
 
 /// Returns how often a request may still be passed on, if the field says that (RFC 9110 section 7.6.2).
 pub(crate) fn forwards_left(name: &[u8], value: &[u8], request: &Request<'_>) -> Option<u64> {
-    let is_it = request.method() == Method::Options && name.eq_ignore_ascii_case(b"Max-Forwards");
-    let digits = std::str::from_utf8(value).ok().filter(|text| is_it && text.bytes().all(|byte| byte.is_ascii_digit()));
+    if request.method() != Method::Options || !name.eq_ignore_ascii_case(b"Max-Forwards") {
+        return None;
+    }
+    let digits = std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     digits?.parse().ok()
 }
 

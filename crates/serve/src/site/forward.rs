@@ -18,10 +18,10 @@ impl Site {
         if matches!(request.method(), Method::Trace | Method::Connect) || request.form() == Form::Asterisk {
             return false;
         }
+        let Some(rules) = self.folder.rules().filter(|rules| rules.forwards()) else { return false };
         if request.fields().any(|(name, value)| proxy::forwards_left(name, value, request) == Some(0)) {
             return false;
         }
-        let Some(rules) = self.folder.rules().filter(|rules| rules.forwards()) else { return false };
         let Ok(target) = target::clean(request.path(), &mut self.buffer) else { return false };
         rules.policy(target.path).is_some_and(|policy| policy.forwards() && !is_preflight(request, &policy))
     }

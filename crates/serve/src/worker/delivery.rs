@@ -91,11 +91,16 @@ impl<T: Transport> Worker<T> {
     #[cold]
     pub(super) fn close_for_memory(&mut self, number: u32) {
         self.counters.memory_refused().add(1);
+        self.reset(number);
+    }
+
+    /// Closes a connection with a reset: the kernel would otherwise keep its buffer for a client that does not read.
+    /// There is no end of TLS either, which would say that a response is complete.
+    #[cold]
+    pub(super) fn reset(&mut self, number: u32) {
         if let Some(fd) = self.table.fd(number) {
-            // The kernel would otherwise keep its buffer for a client that does not read.
             let _ = stream::set_reset_on_close(fd);
         }
-        // Without the end of TLS, which would say that the response is complete.
         self.sessions.remove(number);
         self.close(number);
     }

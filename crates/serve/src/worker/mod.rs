@@ -377,10 +377,7 @@ impl<T: Transport> Worker<T> {
                     return self.set_deadline(number, self.config.timeouts.send);
                 }
                 self.counters.slow_closed().add(1);
-                // The kernel would otherwise keep its buffer for a client that does not read.
-                if let Some(fd) = &connection.fd {
-                    let _ = stream::set_reset_on_close(fd);
-                }
+                return self.reset(number);
             }
             // The device is slow, not the client.
             State::Fetching | State::LookingUp => return self.set_deadline(number, self.config.timeouts.send),

@@ -11,7 +11,6 @@ use crate::exchange::{After, Remainder};
 use crate::proxy::{Exchange, Owner, Step};
 use crate::transport::Transport;
 use landau_reactor::{Interest, Ready};
-use landau_sys::stream;
 use landau_wire::http::{Scan, Status};
 
 impl<T: Transport> Worker<T> {
@@ -308,8 +307,7 @@ impl<T: Transport> Worker<T> {
         if exchange.status().is_some() {
             if exchange.ends_by_close() && !exchange.is_tunnel() {
                 // The end of the connection would be that of the content.
-                let _ = client.fd.as_ref().map(stream::set_reset_on_close);
-                self.sessions.remove(number);
+                return self.reset(number);
             }
             return self.close(number);
         }
