@@ -26,9 +26,10 @@ const UNTOUCHED: &[(&str, &str)] = &[
     ("vm.overcommit_kbytes", "writing it sets vm.overcommit_ratio to 0; use vm.overcommit_ratio"),
 ];
 
-/// Settings of network interfaces whose write changes others: the end of the name, and why.
-const UNTOUCHED_OF_INTERFACES: &[(&str, &str)] = &[
-    (".forwarding", "writing it changes other settings of the interfaces"),
+/// The same for settings of the network, by the end of the name.
+const UNTOUCHED_OF_THE_NETWORK: &[(&str, &str)] = &[
+    (".ip_forward", "writing it changes settings of the interfaces"),
+    (".forwarding", "writing it changes settings of the interfaces"),
     (".disable_ipv6", "it removes addresses, which do not come back"),
 ];
 
@@ -58,13 +59,11 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
     if !name.contains('.') || !name.split('.').all(is_word) {
         return Err("write a sysctl as sysctl(8) does, such as net.core.somaxconn".to_owned());
     }
-    let is_of_interfaces = ["net.ipv4.conf.", "net.ipv6.conf."].iter().any(|start| name.starts_with(start));
-    let of_interfaces = UNTOUCHED_OF_INTERFACES.iter().filter(|(end, _)| is_of_interfaces && name.ends_with(end));
-    let forwarding = [("net.ipv4.ip_forward", UNTOUCHED_OF_INTERFACES[0].1)];
-    let forwarding = forwarding.iter().filter(|(whole, _)| name == *whole);
-    let found = UNTOUCHED.iter().filter(|(start, _)| name.starts_with(start)).chain(of_interfaces).chain(forwarding);
-    match found.map(|(_, why)| why).next() {
-        Some(why) => Err(format!("it is not changed by landau tune: {why}")),
+    let of_the_network =
+        UNTOUCHED_OF_THE_NETWORK.iter().filter(|(end, _)| name.starts_with("net.") && name.ends_with(end));
+    let mut found = UNTOUCHED.iter().filter(|(start, _)| name.starts_with(start)).chain(of_the_network);
+    match found.next() {
+        Some((_, why)) => Err(format!("it is not changed by landau tune: {why}")),
         None => Ok(()),
     }
 }

@@ -74,10 +74,8 @@ impl Trial {
         let now = read()?;
         if now != normalized(to) {
             // Later nobody could tell what the kernel made of it from what somebody else wrote.
-            let is_back = is_on
-                && write(&self.root, &setting.name, from).is_ok()
-                && self.root.sysctl(&setting.name).as_deref() == Some(normalized(from).as_str());
-            self.is_on[place] = !is_back;
+            let entry = || Self::entries(std::slice::from_ref(setting)).remove(0);
+            self.is_on[place] = !(is_on && undo(&self.root, &entry(), true).outcome.is_done());
             return Err(failed(format!("set it to {to}: the kernel makes {now} of it; write that in the profile")));
         }
         self.is_on[place] = is_on;
