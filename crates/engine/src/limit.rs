@@ -13,18 +13,9 @@ pub(crate) fn explain(error: Error, n: u64) -> Option<Limit> {
     let (meaning, raise) = match error.errno {
         libc::EMFILE => descriptors(),
         libc::ENFILE => sysctl("fs.file-max", "the system has the largest number of open files"),
-        libc::EADDRINUSE | libc::EADDRNOTAVAIL if error.call == "bind" => (
-            format!("every ephemeral port is in use ({})", setting_or("net.ipv4.ip_local_port_range", "range unknown")),
-            "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"".to_owned(),
-        ),
+        libc::EADDRINUSE | libc::EADDRNOTAVAIL if error.call == "bind" => ports(""),
         // At n = 1 there is no such address.
-        libc::EADDRNOTAVAIL if error.call == "connect" && n > 1 => (
-            format!(
-                "every ephemeral port is in use for connections to this address ({})",
-                setting_or("net.ipv4.ip_local_port_range", "range unknown")
-            ),
-            "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"".to_owned(),
-        ),
+        libc::EADDRNOTAVAIL if error.call == "connect" && n > 1 => ports(" for connections to this address"),
         libc::EAGAIN if is_process(error.call) => processes(),
         libc::EINVAL if error.call == "select" => (
             format!(
@@ -71,6 +62,14 @@ fn is_process(call: &str) -> bool {
     matches!(
         call,
         "fork" | "vfork" | "fork-exec" | "vfork-exec" | "posix_spawn" | "clone" | "clone3" | "pthread_create"
+    )
+}
+
+fn ports(use_of_them: &str) -> (String, String) {
+    let range = setting_or("net.ipv4.ip_local_port_range", "range unknown");
+    (
+        format!("every ephemeral port is in use{use_of_them} ({range})"),
+        "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"".to_owned(),
     )
 }
 
