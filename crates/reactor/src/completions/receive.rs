@@ -139,6 +139,25 @@ impl Ring {
         Ok(())
     }
 
+    /// Returns whether something has come on a connection that [`Ring::next_completion`] has not returned yet, the end
+    /// of the stream included. What is still in the socket does not count.
+    pub fn has_arrived(&mut self, connection: &impl AsFd) -> bool {
+        let Ok(key) = self.key(connection) else { return true };
+        match self.slots[key.fd() as usize].reading {
+            // The stream has ended.
+            Reading::Idle => true,
+            Reading::Receiving(Some(id)) | Reading::ReceivingOnce(id) | Reading::Parking(id) | Reading::Pausing(id) => {
+                self.operations.has_completed(id)
+            }
+            // Nothing is being received.
+            Reading::Receiving(None)
+            | Reading::Parked
+            | Reading::Paused
+            | Reading::Stopping
+            | Reading::Accepting(_) => false,
+        }
+    }
+
     /// Returns the data in a buffer.
     pub fn bytes<'a>(&'a self, buffer: &'a ProvidedBuffer) -> &'a [u8] {
         self.operations.bytes(buffer)

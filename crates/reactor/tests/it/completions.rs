@@ -176,6 +176,30 @@ fn received_data_can_be_answered() {
 }
 
 /// Four buffers of 64 bytes for three fast senders, and buffers that are recycled late: a starved connection continues.
+/// What is in the queue of completions is no longer in the socket, and whoever looks only there misses it.
+#[test]
+fn what_has_arrived_is_seen_before_it_is_taken() {
+    each(|ring| {
+        let (here, mut peer) = UnixStream::pair().unwrap();
+        ring.receive(&here, Token(1)).unwrap();
+        assert!(completions(ring, Duration::ZERO).is_empty());
+        assert!(!ring.has_arrived(&here));
+        peer.write_all(b"stray").unwrap();
+        while !ring.has_arrived(&here) {
+            ring.wait(Some(Duration::from_millis(10))).unwrap();
+        }
+        assert!(stream::is_silent(&here), "the kernel has moved it");
+        assert_eq!(arrived(ring, 1), b"stray");
+        assert!(!ring.has_arrived(&here));
+        drop(peer);
+        while !ring.has_arrived(&here) {
+            ring.wait(Some(Duration::from_millis(10))).unwrap();
+        }
+        while !matches!(next(ring), Completion::Ended { .. }) {}
+        assert!(ring.has_arrived(&here), "the stream has ended");
+    });
+}
+
 #[test]
 fn starved_connections_lose_no_data() {
     each(|ring| {

@@ -325,6 +325,14 @@ impl Transport for Completions {
         Ok(Some(count))
     }
 
+    fn is_silent(&mut self, number: u32, fd: &OwnedFd) -> bool {
+        // The socket first: looking at it may let the kernel move what is in it to the ring.
+        stream::is_silent(fd)
+            && self.current.as_ref().is_none_or(|(of, _)| *of != number)
+            && self.entry(number).is_some_and(|entry| entry.ahead.is_none())
+            && !self.ring.has_arrived(fd)
+    }
+
     fn kept_bytes(&self, number: u32) -> usize {
         let ahead = self.entries.get(number as usize).and_then(|entry| entry.ahead.as_ref());
         ahead.map_or(0, |ahead| ahead.share.bytes())
@@ -366,6 +374,10 @@ impl Transport for Completions {
     }
 
     fn close(&mut self, number: u32, fd: OwnedFd) {
+        // It would be kept for whoever has the number next.
+        if let Some((_, buffer)) = self.current.take_if(|(of, _)| *of == number) {
+            self.ring.recycle(buffer);
+        }
         if let Some(entry) = self.entries.get_mut(number as usize) {
             *entry = Entry::default();
         }

@@ -83,6 +83,9 @@ pub(crate) trait Transport: Sized {
     /// Copies what has arrived into `into`: 0 bytes at the end of the stream, `None` if nothing has arrived.
     fn receive(&mut self, number: u32, fd: &OwnedFd, into: &mut [u8]) -> landau_sys::Result<Option<usize>>;
 
+    /// Returns whether nothing has come on a connection that the worker has not received, the end included.
+    fn is_silent(&mut self, number: u32, fd: &OwnedFd) -> bool;
+
     /// Returns how many bytes the transport keeps for a connection until the worker receives them.
     fn kept_bytes(&self, number: u32) -> usize;
 

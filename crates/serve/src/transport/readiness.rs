@@ -213,6 +213,10 @@ impl Transport for Readiness {
         Ok(received)
     }
 
+    fn is_silent(&mut self, _: u32, fd: &OwnedFd) -> bool {
+        stream::is_silent(fd)
+    }
+
     /// What has arrived stays in the kernel.
     fn kept_bytes(&self, _: u32) -> usize {
         0

@@ -91,7 +91,8 @@ impl<T: Transport> Worker<T> {
     fn take_kept(&mut self, owner: Owner, exchange: &Exchange) -> Option<u32> {
         loop {
             let via = self.upstreams.take_idle(&exchange.forward.proxy.upstream, owner)?;
-            if self.table.fd(via).is_some_and(stream::is_silent) {
+            let is_silent = self.table.fd(via).is_some_and(|fd| self.transport.is_silent(via, fd));
+            if is_silent {
                 return Some(via);
             }
             self.close_upstream(via);

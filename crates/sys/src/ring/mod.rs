@@ -175,6 +175,12 @@ impl Ring {
         self.overflow.len() > before
     }
 
+    /// Returns whether a completion of this number waits to be taken.
+    pub fn has_completion(&mut self, user_data: u64) -> bool {
+        self.make_room();
+        self.overflow.iter().any(|entry| entry.user_data == user_data)
+    }
+
     /// Returns the next completion, if there is one.
     #[inline]
     pub fn next_completion(&mut self) -> Option<Entry> {

@@ -322,6 +322,11 @@ impl Operations {
         self.ring.push(&opcode::AsyncCancel::new(id.0).build().user_data(IGNORED))
     }
 
+    /// Returns whether an operation has a completion that [`Operations::next_completion`] has not returned yet.
+    pub fn has_completed(&mut self, id: OperationId) -> bool {
+        self.ring.has_completion(id.0)
+    }
+
     /// Submits what is queued and waits for a completion, for at most so many milliseconds; -1 waits for ever.
     pub fn wait(&mut self, timeout_ms: i32) -> Result<()> {
         self.ring.wait(timeout_ms)
