@@ -258,7 +258,9 @@ impl<T: Transport> Worker<T> {
         session.count_memory();
         if session.is_over() && pause != Pause::Blocked {
             self.put_session(number, session);
-            return if self.drain.has_begun() { self.close(number) } else { self.end_session(number) };
+            // Also at the end of the server: what the client still sends (it opens windows as it reads) would discard
+            // what it has not read yet.
+            return self.end_session(number);
         }
         self.set_http2_deadline(number, &mut session);
         let was_reading = std::mem::replace(&mut session.is_reading, pause == Pause::Nothing);

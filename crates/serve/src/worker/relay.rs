@@ -173,7 +173,8 @@ impl<T: Transport> Worker<T> {
         let must_close = exchange.must_close() || self.site.closing;
         let after = match (exchange.has_body_ended(), must_close) {
             (false, _) => After::Close(true),
-            (true, true) => After::Close(!input.is_empty()),
+            // In a tunnel the client may send at any time.
+            (true, true) => After::Close(exchange.is_tunnel() || !input.is_empty()),
             (true, false) if input.is_empty() => After::Idle,
             (true, false) => After::More,
         };

@@ -773,6 +773,36 @@ fn the_end_of_the_server_lets_streams_end() {
     }
 }
 
+/// A client opens windows as it reads. At the end of the server such a frame met a closed connection, and what the client
+/// had not read yet was discarded.
+#[test]
+fn the_end_of_the_server_loses_nothing_that_was_sent() {
+    let large = vec![b'x'; 800_000];
+    for site in sites(&[("large", &large)], |_| {}) {
+        let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 100_000)], WINDOW);
+        client.get(1, "/large");
+        while client.responses.get(&1).is_none_or(|response| response.body.len() < 100_000) {
+            assert!(client.receive());
+        }
+        site.server().drain();
+        while client.end.is_none() {
+            assert!(client.receive());
+        }
+        client.write(|out| frame::write_window_update(1, WINDOW, out));
+        until("not all is sent", || site.server().totals().bytes_sent >= 800_000);
+        // The connection is closed by now, if it is.
+        std::thread::sleep(Duration::from_millis(50));
+        for _ in 0..2 {
+            client.write(|out| frame::write_window_update(0, 1, out));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(client.response(1).body == large);
+        assert_eq!(client.end(), Some(Code::NO_ERROR));
+        drop(client);
+        site.end();
+    }
+}
+
 /// A site whose clock the test advances.
 fn timed(files: &[(&str, &[u8])]) -> Vec<(Site, ManualClock)> {
     let one = |kind| {

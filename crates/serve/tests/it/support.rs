@@ -166,6 +166,11 @@ impl Client {
         let _ = self.stream.write_all(bytes);
     }
 
+    /// Forgets what was read with an answer and follows it; how many bytes that were.
+    pub(crate) fn take_unread(&mut self) -> usize {
+        std::mem::take(&mut self.unread).len()
+    }
+
     /// Reads what is there; 0 at the end of the stream.
     pub(crate) fn read_some(&mut self, buffer: &mut [u8]) -> usize {
         uninterrupted(|| self.stream.read(buffer)).unwrap()

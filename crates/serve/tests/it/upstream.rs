@@ -901,6 +901,42 @@ fn a_websocket_is_a_tunnel() {
     }
 }
 
+/// A client of a WebSocket may be sending when the other side ends: its frame met a closed connection, and what it had
+/// not read yet was discarded.
+#[test]
+fn the_last_words_of_a_websocket_arrive() {
+    const LAST: usize = 600_000;
+    for kind in kinds() {
+        let upstream = Upstream::new(1, |_, mut stream| {
+            head(&mut stream).unwrap();
+            let switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+            stream.write_all(switched.as_bytes()).unwrap();
+            stream.write_all(&vec![b'x'; LAST]).unwrap();
+        });
+        let site = site(kind, &upstream.rule(), |_| {});
+        let mut client = site.connect();
+        let got = ask(&mut client, "GET /api/", "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n").unwrap();
+        assert_eq!(got.status, 101);
+        upstream.end();
+        counted(&site, |totals| totals.bytes_sent > LAST as u64);
+        std::thread::sleep(Duration::from_millis(50));
+        for _ in 0..2 {
+            client.send(b"ping");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let mut buffer = vec![0; 64 << 10];
+        let mut count = client.take_unread();
+        loop {
+            // A reset is an error here.
+            match client.read_some(&mut buffer) {
+                0 => break,
+                more => count += more,
+            }
+        }
+        assert_eq!(count, LAST, "{kind:?}");
+    }
+}
+
 /// A client may send frames before it has read the response, and they stayed here until the connection ended.
 #[test]
 fn what_a_websocket_sends_early_is_passed_on() {
