@@ -58,7 +58,7 @@ impl Active {
         if let Some(unwanted) = &mut self.body {
             match unwanted.skip(new) {
                 Err(reject) => {
-                    site.reject(reject, send_buffers);
+                    site.reject_head(reject, &self.input, send_buffers);
                     return Some(Remainder::end());
                 }
                 Ok((_, false)) => return None,
@@ -73,7 +73,7 @@ impl Active {
                 if site.forward.take().is_some() {
                     // The rules were replaced since the request began, and what is behind it here is the next one.
                     let reason = "it is to be passed on now, and its content was discarded";
-                    site.reject(Reject { status: Status::SERVICE_UNAVAILABLE, reason }, send_buffers);
+                    site.reject_head(Reject { status: Status::SERVICE_UNAVAILABLE, reason }, &head, send_buffers);
                     return Some(Remainder::end());
                 }
                 let input = [&head, &behind, new].concat();

@@ -129,7 +129,7 @@ pub(crate) fn answer(
         }
         match scan.parse(&input[at..], &config.limits) {
             Err(_) if at == 0 && config.http2 && input.starts_with(PREFACE_LINE) => return (0, After::Http2),
-            Err(reject) => return refuse(site, reject, input, send_buffers),
+            Err(reject) => return refuse(site, reject, input, at, send_buffers),
             Ok(Parsed::Partial) => return (at, After::Head),
             Ok(Parsed::Complete { request, consumed }) => {
                 *scan = Scan::default();
@@ -141,7 +141,7 @@ pub(crate) fn answer(
                     continue;
                 }
                 match with_body(site, &request, consumed, &input[at + consumed..], send_buffers) {
-                    Err(reject) => return refuse(site, reject, input, send_buffers),
+                    Err(reject) => return refuse(site, reject, input, at, send_buffers),
                     Ok(Ok(skipped)) => at += consumed + skipped,
                     Ok(Err(after)) => return (at, after),
                 }
@@ -207,15 +207,16 @@ pub(crate) fn answer_head(site: &mut Site, limits: &Limits, head: &[u8], send_bu
         // The head was complete and valid when the body began.
         Ok(Parsed::Partial) | Err(_) => {
             let reject = Reject { status: Status::INTERNAL_SERVER_ERROR, reason: "a head that changed" };
-            site.reject(reject, send_buffers);
+            site.reject_head(reject, head, send_buffers);
             true
         }
     }
 }
 
+/// Refuses the request that begins at `at`.
 #[cold]
-fn refuse(site: &mut Site, reject: Reject, input: &[u8], send_buffers: &mut SendBuffers) -> (usize, After) {
-    site.reject(reject, send_buffers);
+fn refuse(site: &mut Site, reject: Reject, input: &[u8], at: usize, send_buffers: &mut SendBuffers) -> (usize, After) {
+    site.reject_head(reject, &input[at..], send_buffers);
     (input.len(), After::Close(true))
 }
 

@@ -520,6 +520,11 @@ impl Site {
         self.reject_request(reject, true, send_buffers)
     }
 
+    /// Answers an invalid request whose head begins so. The response to HEAD has no content, whatever it says.
+    pub(crate) fn reject_head(&mut self, reject: Reject, head: &[u8], send_buffers: &mut SendBuffers) -> Status {
+        self.reject_request(reject, !head.starts_with(b"HEAD "), send_buffers)
+    }
+
     /// Answers an invalid request, with content or without.
     pub(crate) fn reject_request(
         &mut self,
@@ -547,10 +552,10 @@ impl Site {
         Answer::without_request(self.date, true, send_buffers).failure(status);
     }
 
-    /// Answers a request whose head took too long.
-    pub(crate) fn time_out(&mut self, send_buffers: &mut SendBuffers) {
+    /// Answers a request of which the head, or the body, took too long; so much of its head has come.
+    pub(crate) fn time_out(&mut self, head: &[u8], send_buffers: &mut SendBuffers) {
         let reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the head did not come in time" };
-        self.reject(reject, send_buffers);
+        self.reject_head(reject, head, send_buffers);
     }
 
     #[inline]

@@ -123,11 +123,11 @@ impl<T: Transport> Worker<T> {
     fn refuse_for_memory(&mut self, number: u32) {
         self.counters.memory_refused().add(1);
         let Some(connection) = self.table.get(number) else { return };
-        connection.active = None;
+        let head = connection.active.take().map_or_else(Vec::new, |active| active.input);
         self.send_buffers.clear();
         self.note_peer(number);
         let reject = Reject { status: Status::SERVICE_UNAVAILABLE, reason: "no memory for a request in parts" };
-        self.site.reject(reject, &mut self.send_buffers);
+        self.site.reject_head(reject, &head, &mut self.send_buffers);
         self.deliver(number, Remainder::end());
     }
 

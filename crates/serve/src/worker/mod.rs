@@ -366,9 +366,10 @@ impl<T: Transport> Worker<T> {
             State::Fresh | State::Preface => self.counters.heads_late().add(1),
             State::Head | State::Body => {
                 self.counters.heads_late().add(1);
+                let head = connection.active.take().map_or_else(Vec::new, |active| active.input);
                 self.send_buffers.clear();
                 self.note_peer(number);
-                self.site.time_out(&mut self.send_buffers);
+                self.site.time_out(&head, &mut self.send_buffers);
                 return self.deliver(number, Remainder::end());
             }
             State::Sending if connection.is_tls && is_handshaking => self.counters.heads_late().add(1),

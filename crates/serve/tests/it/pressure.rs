@@ -38,6 +38,30 @@ fn clients_that_half_close_get_everything() {
     }
 }
 
+/// What follows the head of a response to HEAD is the next response for the client.
+#[test]
+fn a_refused_head_has_no_content() {
+    for kind in kinds() {
+        let site = Site::new(&[("f", b"content")], |config| {
+            config.accepting = kind;
+            config.timeouts.head = Duration::from_millis(200);
+        });
+        for (fields, status) in [
+            ("Content-Length: 70000\r\n\r\n", 413),
+            ("Transfer-Encoding: chunked\r\n\r\nx", 400),
+            // The body is awaited.
+            ("Content-Length: 9\r\n\r\nx", 408),
+            ("A b: c\r\n\r\n", 400),
+        ] {
+            let mut client = site.connect();
+            client.send(format!("HEAD /f HTTP/1.1\r\nHost: x\r\n{fields}").as_bytes());
+            let got = client.answer_of(false).unwrap();
+            assert_eq!(got.status, status, "{kind:?} {fields}");
+            assert!(client.is_ended(), "{kind:?} {fields}");
+        }
+    }
+}
+
 /// Many more requests than the server buffers arrive while it sends the first responses.
 #[test]
 fn deep_pipelines_are_answered_in_order() {
