@@ -92,7 +92,7 @@ impl Folder {
     pub(super) fn shows_hidden(&self, path: &[u8]) -> bool {
         self.rules()
             .and_then(|rules| rules.policy(path))
-            .is_some_and(|policy| policy.dotfiles || policy.proxy.is_some())
+            .is_some_and(|policy| policy.dotfiles || policy.proxy.is_some() || policy.redirect.is_some())
     }
 
     /// Returns what a path stands for at which nothing is served.

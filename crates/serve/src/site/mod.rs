@@ -271,7 +271,12 @@ impl Site {
         }
         let page = match self.page(entry, request) {
             Ok(page) => page?,
-            Err(status) => return Some(Answer::new(request, self.date, close, send_buffers).failure(status)),
+            Err(status) => {
+                return Some(match &**entry {
+                    Entry::Ruled(ruled) => self.fail_by_rules(status, &ruled.policy, request, close, send_buffers),
+                    _ => Answer::new(request, self.date, close, send_buffers).failure(status),
+                });
+            }
         };
         match &*page {
             Entry::Ruled(ruled) if Rc::ptr_eq(&page, entry) => {
@@ -447,11 +452,28 @@ impl Site {
             let target = target::clean(request.path(), &mut self.buffer).ok()?;
             rules.policy(target.path)
         });
-        let mut answer = Answer::new(request, self.date, close, send_buffers);
-        match policy {
-            Some(policy) => answer.ruled_other_method(&policy, request, client),
-            None => answer.other_method(request),
+        let Some(policy) = policy else {
+            return Answer::new(request, self.date, close, send_buffers).other_method(request);
+        };
+        match request.method().refusal() {
+            Some(status) => self.fail_by_rules(status, &policy, request, close, send_buffers),
+            None => Answer::new(request, self.date, close, send_buffers).ruled_other_method(&policy, request, client),
         }
+    }
+
+    /// Answers with an error that is not the client's rights: with the page and the fields that the rules have for it.
+    #[cold]
+    fn fail_by_rules(
+        &mut self,
+        status: Status,
+        policy: &Policy,
+        request: &Request<'_>,
+        close: bool,
+        send_buffers: &mut SendBuffers,
+    ) -> Status {
+        let (client, page) = (self.visitor(request), self.error_page(status, policy, request));
+        let failure = RuledFailure { status, page: page.as_deref(), realm: None };
+        Answer::new(request, self.date, close, send_buffers).ruled_failure(&failure, policy, request, client)
     }
 
     /// Returns the page of an error, if there is one and it need not be waited for.

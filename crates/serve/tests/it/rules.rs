@@ -93,7 +93,8 @@ fn redirects_keep_the_rest_and_the_query() {
             "[[rule]]\npath = '/old/'\nredirect = '/new/{rest}'\nredirect-status = 308\n\
              [[rule]]\npath = '/old/kept'\nredirect = false\n\
              [[rule]]\npath = '/b'\nredirect = 'https://b.example/?a=1'\n\
-             [[rule]]\npath = '/secure/'\nhttps = 8443\n",
+             [[rule]]\npath = '/secure/'\nhttps = 8443\n\
+             [[rule]]\npath = '/moved/'\nredirect = 'https://b.example/{rest}'\n",
         );
     });
     for (target, status, location) in [
@@ -104,6 +105,8 @@ fn redirects_keep_the_rest_and_the_query() {
         ("/b?c=2", 302, "https://b.example/?a=1"),
         ("/secure/a?b", 308, "https://x:8443/secure/a?b"),
         ("/secure", 308, "https://x:8443/secure"),
+        // A path that is hidden where files are served.
+        ("/moved/.a", 302, "https://b.example/.a"),
     ] {
         for method in ["GET", "HEAD"] {
             let got = ask(&site, &format!("{method} {target}"), "");
@@ -190,7 +193,8 @@ fn errors_have_their_pages() {
     let site = Site::new(&[("errors/404.html", b"<p>nothing"), ("a", b"hello"), ("sub/b", b"b")], |config| {
         set_rules(
             config,
-            "[[rule]]\npath = '/'\nerror-pages = { 404 = '/errors/404.html', 403 = '/none' }\nlistings = false\n\
+            "[[rule]]\npath = '/'\nlistings = false\n\
+             error-pages = { 404 = '/errors/404.html', 403 = '/none', 405 = '/errors/404.html' }\n\
              set-headers = { X-A = '1', Cache-Control = 'max-age=60' }\n",
         );
     });
@@ -203,6 +207,9 @@ fn errors_have_their_pages() {
             assert_eq!((got.field("Cache-Control"), got.field("ETag")), (None, None));
         }
     }
+    let got = ask(&site, "POST /a", "Content-Length: 0\r\n");
+    assert_eq!((got.status, &got.body[..], got.field("X-A")), (405, &b"<p>nothing"[..], Some("1")));
+    assert_eq!(got.field("Allow"), Some("GET, HEAD, OPTIONS"));
     // Its page does not exist.
     let got = site.get("/sub/", "");
     assert_eq!((got.status, &got.body[..]), (403, &b"403 Forbidden\n"[..]));
