@@ -41,6 +41,8 @@ pub(super) struct Resolver<'a> {
     /// Those of the rules that are in force, if these are to be replaced.
     before: Option<&'a [Arc<Upstream>]>,
     is_sandboxed: bool,
+    /// Whether names are looked up at a reload, which takes threads; if not, their addresses are those of before.
+    asks: bool,
     /// When the time for all names is over, at a reload.
     until: Instant,
     /// How long it waits for each name, at a reload.
@@ -57,6 +59,7 @@ impl<'a> Resolver<'a> {
             look_up,
             before: None,
             is_sandboxed: false,
+            asks: true,
             until: Instant::now() + PATIENCE,
             least_patience: LEAST_PATIENCE,
             found: RefCell::default(),
@@ -67,6 +70,11 @@ impl<'a> Resolver<'a> {
     /// For a reload.
     pub(super) fn again(look_up: LookUp, before: &'a [Arc<Upstream>], is_sandboxed: bool) -> Self {
         Self { before: Some(before), is_sandboxed, ..Self::new(look_up) }
+    }
+
+    /// Sets whether names are looked up.
+    pub(super) fn asking(self, asks: bool) -> Self {
+        Self { asks, ..self }
     }
 
     /// Finds the addresses of an upstream server. Fails with the reason if none are known.
@@ -89,6 +97,9 @@ impl<'a> Resolver<'a> {
     fn find(&self, upstream: &Arc<Upstream>) -> Result<(), String> {
         if self.before.is_none() || !upstream.has_name() {
             return upstream.find_addresses(self.look_up);
+        }
+        if !self.asks {
+            return Err("it is not looked up here".to_owned());
         }
         if self.is_sandboxed {
             must_read_files()?;
