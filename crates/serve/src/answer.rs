@@ -300,12 +300,10 @@ impl<'a> Answer<'a> {
     }
 
     fn conditional(&mut self, form: &Form, request: &Request<'_>, now_s: u64) -> Status {
-        let modified_s = u64::try_from(form.status.modified_s).ok();
-        let validators = Validators {
-            tag: &form.tag,
-            modified_s,
-            is_modified_strong: modified_s.is_some_and(|modified_s| now_s >= modified_s + SETTLED_S),
-        };
+        let modified_s = form.sent_modified_s;
+        let is_old = |modified_s| now_s >= modified_s + SETTLED_S;
+        let is_modified_strong = !form.is_ahead && modified_s.is_some_and(is_old);
+        let validators = Validators { tag: &form.tag, modified_s, is_modified_strong };
         match condition::decide(request, &validators) {
             Decision::Failed => return self.failure(Status::PRECONDITION_FAILED),
             Decision::NotModified => {

@@ -8,6 +8,7 @@ use landau_wire::http::{Status, date, mime};
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a path stands for.
 #[derive(Debug)]
@@ -71,6 +72,10 @@ pub(crate) struct Form {
     /// Whether the content cannot have changed since without the metadata: the last change was a while before it was
     /// read.
     pub(crate) is_settled: bool,
+    /// The time of the last change, in seconds since 1970, as it is sent.
+    pub(crate) sent_modified_s: Option<u64>,
+    /// Whether that time was still to come, so that an earlier one is sent.
+    pub(crate) is_ahead: bool,
     pub(crate) body: Body,
     /// The head of a whole response up to the empty line, with a placeholder for the date.
     pub(crate) head: Box<[u8]>,
@@ -122,10 +127,16 @@ impl Form {
         let tag = format!("\"{nanoseconds:x}-{:x}{mark}\"", status.size).into_bytes();
         let hidden = policy.map(|policy| policy.hidden).unwrap_or_default();
         let mut validators = if hidden.tag { Vec::new() } else { line("ETag", &tag) };
-        if let Ok(modified_s) = u64::try_from(status.modified_s)
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let modified_s = u64::try_from(status.modified_s).ok();
+        let is_ahead = modified_s.is_some_and(|modified_s| modified_s > now_s);
+        // A time to come would be later than the response's own (RFC 9110 section 8.8.2.1), which is that of the last
+        // wait and may be of the second before.
+        let sent_modified_s = if is_ahead { Some(now_s.saturating_sub(1)) } else { modified_s };
+        if let Some(sent) = sent_modified_s
             && !hidden.time
         {
-            validators.extend(line("Last-Modified", &date::format(modified_s)));
+            validators.extend(line("Last-Modified", &date::format(sent)));
         }
         if varies {
             validators.extend(line("Vary", b"Accept-Encoding"));
@@ -139,7 +150,7 @@ impl Form {
         let head = [&HEAD[..], &validators, &content, &kind, &length].concat();
         let (validators, content) = (validators.into_boxed_slice(), content.into_boxed_slice());
         let (head, tag) = (head.into_boxed_slice(), tag.into_boxed_slice());
-        Self { status, is_settled, body, head, validators, content, tag, content_type }
+        Self { status, is_settled, sent_modified_s, is_ahead, body, head, validators, content, tag, content_type }
     }
 
     /// Prepares a form that was made here, of a file with this media type. Its tag must not be that of the plain form.

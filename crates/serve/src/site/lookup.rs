@@ -524,7 +524,7 @@ fn is_same(known: &Entry, opened: &[Option<Opened>; 4]) -> bool {
         .iter()
         .zip(opened)
         .all(|(form, opened)| form.as_ref().map(|form| form.status) == opened.as_ref().map(|(_, status)| *status))
-        && forms.iter().flatten().all(|form| form.is_settled)
+        && forms.iter().flatten().all(|form| form.is_settled && !form.is_ahead)
 }
 
 /// Before Linux 6.13 the times of a file advance in steps of the kernel's clock, of at most 10 ms (100 Hz): two changes

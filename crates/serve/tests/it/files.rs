@@ -3,10 +3,11 @@
 use crate::support::{Got, Site, kinds, set_rules};
 use landau_serve::Accepting;
 use landau_sys::path::Links;
+use landau_wire::http::date;
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::symlink;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[test]
 fn conditional_requests_get_304() {
@@ -31,6 +32,26 @@ fn conditional_requests_get_304() {
     assert_eq!((head.field("Content-Length"), head.field("ETag")), (Some("5"), Some(tag)));
     let options = client.answer().unwrap();
     assert_eq!((options.status, options.field("Allow")), (204, Some("GET, HEAD, OPTIONS")));
+}
+
+/// A response must not say that its file was changed after the response itself (RFC 9110 section 8.8.2.1).
+#[test]
+fn a_change_to_come_is_not_told() {
+    for hidden in ["", "remove-headers = 'Last-Modified'\n"] {
+        let site =
+            Site::new(&[("f", b"hello")], |config| set_rules(config, &format!("[[rule]]\npath = '/'\n{hidden}")));
+        let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+        File::options().append(true).open(site.path().join("f")).unwrap().set_modified(tomorrow).unwrap();
+        let got = site.get("/f", "");
+        let seconds = |name: &str| date::parse(got.field(name)?.as_bytes());
+        let modified = got.field("Last-Modified").map(str::to_owned);
+        assert_eq!((got.status, modified.is_none()), (200, !hidden.is_empty()));
+        assert!(seconds("Last-Modified") <= seconds("Date"), "{}", got.head);
+        let tag = format!("If-None-Match: {}\r\n", got.field("ETag").unwrap());
+        assert_eq!(site.get("/f", &tag).status, 304);
+        let date = modified.unwrap_or_else(|| got.field("Date").unwrap().to_owned());
+        assert_eq!(site.get("/f", &format!("Range: bytes=0-0\r\nIf-Range: {date}\r\n")).status, 200);
+    }
 }
 
 /// Files that lie beside one another often have the same time, and may have the same size: a part of one was then
