@@ -215,7 +215,8 @@ impl Session {
     fn frame(&mut self, desk: &mut Desk<'_>, header: Header, payload: &[u8]) -> Result<(), Fault> {
         let protocol = |reason| Err(Fault::Connection(Code::PROTOCOL_ERROR, reason));
         // What a frame says may be an error of its stream only; that it has come here is one of the connection.
-        if !self.has_settings && header.kind != Kind::Settings as u8 {
+        let is_settings = header.kind == Kind::Settings as u8 && header.flags & frame::ACK == 0;
+        if !self.has_settings && !is_settings {
             return protocol("the first frame is not SETTINGS");
         }
         let is_next = |block: &Block| header.kind == Kind::Continuation as u8 && block.stream == header.stream;
@@ -226,9 +227,6 @@ impl Session {
             self.must_be_begun(header.stream)?;
         }
         let frame = Frame::parse(header, payload)?;
-        if !self.has_settings && !matches!(frame, Frame::Settings(_)) {
-            return protocol("the first frame is not SETTINGS");
-        }
         let stream = header.stream;
         if self.block.is_none() && matches!(frame, Frame::Continuation { .. }) {
             return protocol("CONTINUATION without HEADERS");

@@ -611,6 +611,14 @@ fn errors_of_the_protocol_end_the_connection() {
             client.send(bytes);
             assert_eq!(client.end(), Some(*code), "{name}");
         }
+        // An acknowledgement of settings is no settings.
+        let mut first = TcpStream::connect(site.address).unwrap();
+        first.write_all(&[&PREFACE[..], &frame(4, frame::ACK, 0, b"")[..]].concat()).unwrap();
+        let mut got = Vec::new();
+        first.read_to_end(&mut got).unwrap();
+        // GOAWAY for no stream, with its code.
+        let goaway = [&[7, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &(Code::PROTOCOL_ERROR.0).to_be_bytes()].concat();
+        assert!(got.windows(goaway.len()).any(|bytes| bytes == goaway), "{got:?}");
         let mut client = H2::with(&site, &[], 0);
         client.get(1, "/");
         client.data(1, b"x", false);
@@ -620,7 +628,7 @@ fn errors_of_the_protocol_end_the_connection() {
         // The window of the connection is 65,535 bytes, whatever became of the streams.
         client.get(3, "/");
         assert_eq!(client.response(3).status(), "200");
-        assert_eq!(site.end().http2_failed, cases.len() as u64);
+        assert_eq!(site.end().http2_failed, cases.len() as u64 + 1);
     }
 }
 
