@@ -78,10 +78,10 @@ fn problem(setting: &Setting) -> Option<Problem> {
 /// Returns the arguments of the settings and of the command line, which overrides them.
 fn merged(settings: &[Setting], own: Vec<OsString>) -> anyhow::Result<Args> {
     let given = parser().try_get_matches_from(own.clone())?;
-    let mut all = own;
-    for setting in settings.iter().filter(|setting| !is_given(&given, &setting.key)) {
-        all.extend(words(setting));
-    }
+    // In front, for behind `--` everything is a directory.
+    let of_file = settings.iter().filter(|setting| !is_given(&given, &setting.key));
+    let mut all: Vec<OsString> = of_file.flat_map(words).collect();
+    all.extend(own);
     let args = Args::from_arg_matches(&parser().try_get_matches_from(all)?)?;
     anyhow::ensure!(
         args.root.is_some(),
@@ -162,6 +162,8 @@ mod tests {
         assert!(of_file.no_listings);
         let both = args(file, "/other --listen 127.0.0.1:3");
         assert_eq!((both.root.unwrap().to_str().unwrap(), both.workers, both.listen.len()), ("/other", 3, 1));
+        let behind = args(file, "-- /other");
+        assert_eq!((behind.root.unwrap().to_str().unwrap(), behind.workers), ("/other", 3));
     }
 
     #[test]
