@@ -1,8 +1,8 @@
 //! HTTP/2 as its client speaks it: requests on streams, and what arrives for each. No descriptor is involved.
 //!
-//! Windows are as large as they can be, so that the generator does not slow a server down; that of the connection is
-//! opened again long before it closes. Fields that are the same in each request are a byte each from the second on, as
-//! with other clients.
+//! Windows are as large as they can be, so that the generator does not slow a server down; those of the connection and
+//! of each stream are opened again long before they close. Fields that are the same in each request are a byte each
+//! from the second on, as with other clients.
 
 use crate::failure::{Failure, Reason};
 use crate::response::Response;
@@ -11,7 +11,7 @@ use landau_wire::http2::hpack::{Decoder, Encoder};
 use landau_wire::http2::response::Fields;
 use landau_wire::http2::{Code, Fault, INITIAL_WINDOW, LARGEST_WINDOW, PREFACE, Setting, Settings};
 
-/// A window of the connection is opened again after so many bytes.
+/// A window, of the connection or of a stream, is opened again after so many bytes.
 const WINDOW_STEP: u32 = 1 << 30;
 
 /// The table for header blocks that the server may use.
@@ -43,6 +43,8 @@ struct Begun {
     stream: u32,
     fields: Fields,
     length: u64,
+    /// Bytes by which the window of the stream has shrunk.
+    unannounced: u32,
 }
 
 /// A header block that has not ended.
@@ -60,6 +62,8 @@ pub(crate) struct Http2 {
     decoder: Decoder,
     peer: Settings,
     has_settings: bool,
+    /// Whether the server accepts more streams than before, and nobody has asked since.
+    has_grown: bool,
     next_stream: u32,
     /// A part of a frame.
     input: Vec<u8>,
@@ -83,6 +87,7 @@ impl Http2 {
             decoder: Decoder::new(TABLE_BYTES),
             peer: Settings::default(),
             has_settings: false,
+            has_grown: false,
             next_stream: 1,
             input: Vec::new(),
             scratch: Vec::new(),
@@ -96,6 +101,11 @@ impl Http2 {
     /// Returns how many streams the server accepts at a time.
     pub(crate) fn most_streams(&self) -> usize {
         if self.has_settings { self.peer.max_concurrent_streams as usize } else { FIRST_STREAMS }
+    }
+
+    /// Returns whether the server accepts more streams than at the last call.
+    pub(crate) fn take_growth(&mut self) -> bool {
+        std::mem::take(&mut self.has_grown)
     }
 
     /// Writes a request without content, and returns its stream.
@@ -188,7 +198,13 @@ impl Http2 {
                 let Some(place) = self.begun.iter().position(|begun| begun.stream == stream) else {
                     return Err(Fault::Stream(Code::PROTOCOL_ERROR, "content without a response"));
                 };
-                self.begun[place].length += content.len() as u64;
+                let begun = &mut self.begun[place];
+                begun.length += content.len() as u64;
+                begun.unannounced += header.length as u32;
+                // A stream that ends needs no window.
+                if begun.unannounced >= WINDOW_STEP && !is_end {
+                    frame::write_window_update(stream, std::mem::take(&mut begun.unannounced), &mut self.replies);
+                }
                 Ok(is_end.then(|| self.end(place)))
             }
             Frame::Headers { block, is_end, is_whole: true } => self.end_block(stream, block, is_end),
@@ -214,8 +230,10 @@ impl Http2 {
                 Ok(Some(Arrived::Reset(stream, code)))
             }
             Frame::Settings(payload) => {
+                let before = self.most_streams();
                 self.peer.apply(payload)?;
                 self.has_settings = true;
+                self.has_grown |= self.most_streams() > before;
                 self.encoder.resize(self.peer.header_table_size);
                 frame::write_settings_ack(&mut self.replies);
                 Ok(None)
@@ -244,12 +262,12 @@ impl Http2 {
         if fields.is_interim() {
             return Ok(None);
         }
-        self.begun.push(Begun { stream, fields, length: 0 });
+        self.begun.push(Begun { stream, fields, length: 0, unannounced: 0 });
         Ok(Some(if is_end { self.end(self.begun.len() - 1) } else { Arrived::Head(stream) }))
     }
 
     fn end(&mut self, place: usize) -> Arrived {
-        let Begun { stream, fields, length } = self.begun.swap_remove(place);
+        let Begun { stream, fields, length, .. } = self.begun.swap_remove(place);
         let response = Response { status: fields.status, length, is_reusable: true };
         Arrived::End(stream, response, fields.content_length)
     }
@@ -329,6 +347,46 @@ mod tests {
             }
             assert_eq!(arrived, expected, "{step}");
             assert_eq!((client.most_streams(), client.replies.len()), (7, 9 + 17));
+        }
+    }
+
+    /// Only the window of the connection was once opened again, so that a response of more than 2 GiB stalled.
+    #[test]
+    fn windows_of_connection_and_stream_are_opened_again() {
+        let (mut client, mut start) = (Http2::new(&mut Vec::new()), Vec::new());
+        headers(1, 200, None, false, &mut start);
+        assert_eq!(client.read(&mut &start[..]).unwrap(), Some(Arrived::Head(1)));
+        let content = vec![0; MOST_BYTES];
+        let (mut part, mut last) = (Vec::new(), Vec::new());
+        data(1, &content, false, &mut part);
+        data(1, &content, true, &mut last);
+        let count = WINDOW_STEP as usize / MOST_BYTES;
+        for _ in 0..count {
+            assert_eq!(client.read(&mut &part[..]).unwrap(), None);
+        }
+        let mut expected = Vec::new();
+        frame::write_window_update(0, WINDOW_STEP, &mut expected);
+        frame::write_window_update(1, WINDOW_STEP, &mut expected);
+        assert_eq!(std::mem::take(&mut client.replies), expected);
+        // The frame that ends the stream opens only the window of the connection.
+        for _ in 1..count {
+            assert_eq!(client.read(&mut &part[..]).unwrap(), None);
+        }
+        let response = Response { status: 200, length: 2 * u64::from(WINDOW_STEP), is_reusable: true };
+        assert_eq!(client.read(&mut &last[..]).unwrap(), Some(Arrived::End(1, response, None)));
+        expected.clear();
+        frame::write_window_update(0, WINDOW_STEP, &mut expected);
+        assert_eq!(client.replies, expected);
+    }
+
+    #[test]
+    fn only_a_higher_limit_of_streams_is_growth() {
+        let mut client = Http2::new(&mut Vec::new());
+        for (most, grows) in [(0, false), (100, true), (100, false), (7, false), (8, true)] {
+            let mut out = Vec::new();
+            frame::write_settings(&[(Setting::MaxConcurrentStreams, most)], &mut out);
+            assert_eq!(client.read(&mut &out[..]).unwrap(), None);
+            assert_eq!((client.take_growth(), client.take_growth()), (grows, false), "{most}");
         }
     }
 

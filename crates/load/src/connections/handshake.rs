@@ -36,11 +36,15 @@ impl<C: Clock> Connections<C> {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
         let Some(session) = &mut connection.tls else { return Event::None };
         let received = session.flush(&connection.fd).and_then(|()| session.receive(&connection.fd, &mut self.buffer));
+        // With HTTP/2 a server may speak first: its SETTINGS may arrive with the end of the handshake. Readiness is not
+        // cleared then, so that what follows is read in the next turn.
+        let mut early = 0;
         match received {
             Err((_, reason)) => return self.fail(id, (Failure::Tls, reason)),
             Ok(Received::End) => {
                 return self.fail(id, (Failure::Tls, "the server closed during the handshake".to_owned()));
             }
+            Ok(Received::Bytes(count)) if self.http2 && !session.is_handshaking() => early = count,
             Ok(Received::Bytes(count)) => {
                 let detail = describe_unsolicited(&self.buffer[..count]);
                 return self.fail(id, (Failure::UnsolicitedResponse, detail));
@@ -60,17 +64,31 @@ impl<C: Clock> Connections<C> {
         let (start_ns, since_ns) = (connection.start_ns, connection.since_ns);
         let handshake_ns = self.tick() - since_ns;
         self.measurement.secured(start_ns, handshake_ns);
-        self.opened(id)
+        let event = self.opened(id);
+        if early > 0 && event == Event::Open(id) { self.read_early(id, early) } else { event }
+    }
+
+    /// Reads what arrived with the end of the handshake: the first `count` bytes of the buffer.
+    fn read_early(&mut self, id: u32, count: usize) -> Event {
+        if let Err(reason) = self.read_streams(id, count, true) {
+            return self.fail(id, reason);
+        }
+        match self.after_streams(id, 0) {
+            // The server has announced the end already.
+            closed @ Event::Closed { .. } => closed,
+            _ => Event::Open(id),
+        }
     }
 
     fn opened(&mut self, id: u32) -> Event {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
-        connection.state = State::Open;
+        // If this fails, the connection still counts as one that is being opened.
         if self.http2
             && let Err(reason) = http2::begin(connection)
         {
             return self.fail(id, reason);
         }
+        connection.state = State::Open;
         let wants_write = connection.tls.as_ref().is_some_and(|session| session.wants_write());
         let _ =
             self.reactor.set_interest(&connection.fd, if wants_write { Interest::BOTH } else { Interest::READABLE });

@@ -91,11 +91,14 @@ impl<C: Clock> Connections<C> {
         Ok(ended)
     }
 
-    /// Returns whether the connection accepts another request; after its last response it waits for the server's end.
+    /// Returns whether the connection accepts another request: after a response, and if the server accepts more streams
+    /// than before, which may be the only event of a connection without requests in flight. After its last response the
+    /// connection waits for the server's end.
     pub(super) fn after_streams(&mut self, id: u32, ended: u32) -> Event {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
+        let has_grown = connection.http2.as_mut().is_some_and(|http2| http2.take_growth());
         if !connection.is_last {
-            return if ended > 0 { Event::Ready(id) } else { Event::None };
+            return if ended > 0 || has_grown { Event::Ready(id) } else { Event::None };
         }
         if !connection.in_flight.is_empty() {
             return Event::None;
@@ -105,7 +108,8 @@ impl<C: Clock> Connections<C> {
         }
         connection.state = State::Closing;
         connection.since_ns = self.now_ns;
+        let was_established = connection.sent > 0;
         self.table.open -= 1;
-        Event::Closed { id: Some(id), was_established: true }
+        Event::Closed { id: Some(id), was_established }
     }
 }

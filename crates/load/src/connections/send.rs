@@ -22,6 +22,9 @@ impl<C: Clock> Connections<C> {
         let most = self.pipeline.min(connection.most_streams());
         let room = most.saturating_sub(connection.in_flight.len()) as u64;
         let count = room.min(at_most).min(self.per_connection - connection.sent);
+        if count == 0 {
+            return Ok(0);
+        }
         // A single request is sent from where it is, several are put together.
         let mut single: Option<(usize, bool)> = None;
         batch.clear();

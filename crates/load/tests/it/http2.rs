@@ -12,17 +12,17 @@ use std::sync::{Arc, Mutex};
 
 /// What the server has seen.
 #[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
     connections: AtomicU64,
     most_at_once: AtomicU64,
     fields: Mutex<Vec<String>>,
 }
 
 /// How the server answers a stream of a number, from 0 on.
-type Respond = fn(u64, u32, &mut Vec<u8>);
+pub(crate) type Respond = fn(u64, u32, &mut Vec<u8>);
 
 /// A response with seven bytes of content.
-fn respond(_: u64, stream: u32, out: &mut Vec<u8>) {
+pub(crate) fn respond(_: u64, stream: u32, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_BYTES]);
     write_status(200, out);
@@ -53,7 +53,7 @@ fn serve(at_once: usize, settings: &'static [(Setting, u32)], respond: Respond) 
     (url, seen)
 }
 
-fn serve_connection(
+pub(crate) fn serve_connection(
     stream: &mut (impl Read + Write),
     at_once: usize,
     settings: &[(Setting, u32)],

@@ -2,6 +2,7 @@
 //! `openssl req -x509` creates them: `authority` for 127.0.0.1, `elsewhere` for `elsewhere.example`, and `expired` for
 //! 127.0.0.1 until 2021.
 
+use crate::http2;
 use crate::server::{failed, response, run, run_until, spec};
 use landau_load::{Failure, LoadSpec};
 use rustls::pki_types::pem::PemObject;
@@ -24,13 +25,18 @@ struct Server {
     accepted: Arc<AtomicU64>,
 }
 
-fn serve(name: &str) -> Server {
+/// Returns the settings of a server with one of the certificates.
+fn config(name: &str) -> ServerConfig {
     let certificate = CertificateDer::pem_file_iter(file(&format!("{name}.pem"))).unwrap();
     let certificates = certificate.map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_file(file(&format!("{name}.key.pem"))).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = Arc::new(versions.with_no_client_auth().with_single_cert(certificates, key).unwrap());
+    versions.with_no_client_auth().with_single_cert(certificates, key).unwrap()
+}
+
+fn serve(name: &str) -> Server {
+    let config = Arc::new(config(name));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://127.0.0.1:{}/", listener.local_addr().unwrap().port());
     let accepted = Arc::new(AtomicU64::new(0));
@@ -126,4 +132,30 @@ fn other_certificates_are_rejected_with_a_reason() {
         let message = rejection(certificate, ca_file);
         assert!(message.contains(expected), "{certificate}: {message}");
     }
+}
+
+/// The SETTINGS of a server of HTTP/2 may arrive with its last message of the handshake (0.5-RTT data). They were once
+/// bytes without a request.
+#[test]
+fn settings_may_arrive_with_the_end_of_the_handshake() {
+    let mut config = config("localhost");
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.send_half_rtt_data = true;
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut session = ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut settings = Vec::new();
+            landau_wire::http2::frame::write_settings(&[], &mut settings);
+            session.writer().write_all(&settings).unwrap();
+            let mut stream = StreamOwned::new(session, stream.unwrap());
+            std::thread::spawn(move || {
+                http2::serve_connection(&mut stream, 2, &[], http2::respond, &http2::Seen::default())
+            });
+        }
+    });
+    let outcome = run(&LoadSpec { insecure: true, http2: true, pipeline: 2, connections: 2, ..spec(&url) });
+    assert_eq!((outcome.metrics.responses, outcome.metrics.failures.len()), (100, 0), "{:?}", outcome.metrics.failures);
 }
