@@ -83,11 +83,41 @@ impl Connection {
         self.http2.as_ref().map_or(usize::MAX, |http2| http2.most_streams())
     }
 
+    /// Frees the memory of the requests in flight and of unsent bytes, if there are none: a queue of one request keeps
+    /// 176 bytes, for each of a million idle connections.
+    pub(crate) fn rest(&mut self) {
+        if self.in_flight.is_empty() {
+            self.in_flight = VecDeque::new();
+        }
+        if self.unsent.is_empty() {
+            self.unsent = Vec::new();
+        }
+    }
+
     /// Returns when the current wait for the server began, if there is one.
     pub(crate) fn waiting_since_ns(&self) -> Option<u64> {
         match self.state {
             State::Open => self.in_flight.front().map(|request| request.sent_ns),
             _ => Some(self.since_ns),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resting_connection_keeps_no_memory_of_its_requests() {
+        let mut connection = Connection::new(landau_sys::stream::unix_stream().unwrap(), 0, 0);
+        let request = InFlight { request: 0, stream: 0, is_first: true, due_ns: 0, sent_ns: 0, first_byte_ns: 0 };
+        connection.in_flight.push_back(request);
+        connection.unsent.push(0);
+        connection.rest();
+        assert_eq!((connection.in_flight.len(), connection.unsent.len()), (1, 1));
+        connection.in_flight.clear();
+        connection.unsent.clear();
+        connection.rest();
+        assert_eq!((connection.in_flight.capacity(), connection.unsent.capacity()), (0, 0));
     }
 }

@@ -4,7 +4,7 @@ use crate::clock::nanoseconds;
 use crate::counters::{Counters, LOSSES, Memory, OVERFLOWS};
 use crate::error::{Error, Result};
 use crate::gate;
-use crate::job::{Job, share};
+use crate::job::{Job, openers, share};
 use crate::message::{Command, Progress, Report, SampleCounts};
 use crate::metrics::Metrics;
 use crate::outcome::{Outcome, Step};
@@ -229,20 +229,36 @@ impl Run<'_> {
         Ok(Some(step))
     }
 
-    /// Opens idle connections up to `n`. Returns false if the user interrupts.
+    /// Opens idle connections up to `n`: few workers at a time, and another one when one has opened its share. Returns
+    /// false if the user interrupts.
+    ///
+    /// If a worker cannot open its share, the step is not reached, and no other worker begins: each could take twice
+    /// the timeout to find that out.
     fn open(&mut self, workers: &mut Workers, n: u32, before: u32) -> Result<bool> {
         let count = workers.len() as u32;
         let share = |worker: u32, n: u32| share(n.into(), worker, count) as u32;
-        for worker in 0..count {
-            workers.send(worker as usize, &Command::Open { to: share(worker, n) })?;
-        }
-        let mut open = u64::from(before);
-        for _ in 0..count {
+        let start = |workers: &mut Workers, worker: u32, from_ns: u64| {
+            workers.send(worker as usize, &Command::Open { to: share(worker, n), from_ns })
+        };
+        let mut running = openers(count);
+        (0..running).try_for_each(|worker| start(workers, worker, 0))?;
+        let (mut waiting, mut open) = (running..count, u64::from(before));
+        while running > 0 {
             let is_it = |report: &Report| matches!(report, Report::Opened { .. });
-            let Some((worker, Report::Opened { open: own })) = self.await_report(workers, is_it)? else {
+            let Some((worker, Report::Opened { open: own, next_connect_ns })) = self.await_report(workers, is_it)?
+            else {
                 return Ok(false);
             };
-            open += u64::from(own.saturating_sub(share(worker as u32, before)));
+            let worker = worker as u32;
+            if own < share(worker, n) {
+                waiting = count..count;
+            }
+            match waiting.next() {
+                // It continues at the pace of the worker that has ended.
+                Some(next) => start(workers, next, next_connect_ns)?,
+                None => running -= 1,
+            }
+            open += u64::from(own.saturating_sub(share(worker, before)));
             self.observer.opening(open, n);
         }
         Ok(true)

@@ -2,7 +2,8 @@
 //!
 //! Each connection makes one request when it is opened, which proves that the server accepted and served it. It is
 //! watched from then on, so that one that the server closes is noticed. The number of connections before their first
-//! response is limited, so that the generator does not overflow the server's queues.
+//! response is limited, so that the generator does not overflow the server's queues. Few workers open connections at a
+//! time; the controller tells each when it is its turn.
 
 use crate::clock::Clock;
 use crate::connections::{Connections, Event};
@@ -10,14 +11,19 @@ use crate::error::{Error, Result};
 use crate::idle_set::IdleSet;
 use crate::link::Link;
 use crate::message::{Command, Report, SampleCounts, SampleTimes};
+use crate::pace::Pace;
 use crate::plan::Plan;
 use std::time::Duration;
 
 /// Time until the next attempt after a connection failed.
 const RETRY_NS: u64 = 100_000_000;
 
-/// The longest wait: timeouts and retries must be looked at.
+/// The longest wait: timeouts must be looked at.
 const LONGEST_WAIT: Duration = Duration::from_millis(20);
+
+/// The longest wait of a worker that only holds idle connections, which must not disturb the samples of another one.
+/// Commands and connections that are closed wake it.
+const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// The sample in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +43,7 @@ struct Opening {
     to: Option<u32>,
     /// Connections that wait for their first response.
     first_requests: u32,
-    next_connect_ns: u64,
+    pace: Pace,
     last_progress_ns: u64,
 }
 
@@ -72,7 +78,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
             connections,
             link,
             idle: IdleSet::new(plan.seed ^ u64::from(plan.share.0)),
-            opening: Opening { to: None, first_requests: 0, next_connect_ns: 0, last_progress_ns: 0 },
+            opening: Opening { to: None, first_requests: 0, pace: Pace::new(plan.connect_gap_ns), last_progress_ns: 0 },
             sampling: Sampling {
                 left: None,
                 subject: Subject::None,
@@ -90,7 +96,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
         self.link.send(&Report::Ready { open: 0 })?;
         while !self.is_done {
             let was_counting = self.is_counting;
-            self.connections.wait(u64::MAX, if was_counting { Duration::ZERO } else { LONGEST_WAIT })?;
+            self.connections.wait(self.next_connect_ns(), self.longest_wait())?;
             self.connections.tick();
             let mut is_quiet = true;
             while let Some(event) = self.connections.next_event() {
@@ -114,29 +120,53 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
         Ok(self.link.send(&Report::Done(Box::new(metrics)))?)
     }
 
+    /// Returns the number of connections that were started and not yet proved.
+    fn coming(&self) -> u32 {
+        self.connections.opening_count() + self.opening.first_requests
+    }
+
+    /// Returns when a missing connection may be started; never if there is none, or no room in the window.
+    fn next_connect_ns(&self) -> u64 {
+        let coming = self.coming();
+        let is_missing = self.opening.to.is_some_and(|to| self.idle.len() as u32 + coming < to);
+        if is_missing && coming < self.plan.window { self.opening.pace.next_ns() } else { u64::MAX }
+    }
+
+    fn longest_wait(&self) -> Duration {
+        let is_resting = self.opening.to.is_none() && self.sampling.left.is_none() && !self.connections.is_waiting();
+        if self.is_counting {
+            Duration::ZERO
+        } else if is_resting {
+            LONGEST_REST
+        } else {
+            LONGEST_WAIT
+        }
+    }
+
     /// Opens connections until there are as many as asked for, or none succeeded for a while.
     fn open(&mut self) -> Result<()> {
         let Some(to) = self.opening.to else { return Ok(()) };
         let open = self.idle.len() as u32;
         let progress_ns = self.opening.last_progress_ns;
         let elapsed_ns = self.connections.now_ns().saturating_sub(progress_ns);
-        let is_stuck = elapsed_ns > self.plan.timeout_ns.saturating_mul(2) || self.connections.is_refused(progress_ns);
-        let coming = self.connections.opening_count() + self.opening.first_requests;
+        let limit_ns = self.plan.timeout_ns.saturating_mul(2).saturating_add(self.plan.connect_gap_ns);
+        let is_stuck = elapsed_ns > limit_ns || self.connections.is_refused(progress_ns);
+        let coming = self.coming();
         if (open >= to && coming == 0) || is_stuck {
             self.opening.to = None;
-            return Ok(self.link.send(&Report::Opened { open })?);
+            let next_connect_ns = self.opening.pace.next_ns();
+            return Ok(self.link.send(&Report::Opened { open, next_connect_ns })?);
         }
         let missing = to.saturating_sub(open + coming);
         let room = self.plan.window.saturating_sub(coming);
         for _ in 0..missing.min(room) {
             let now_ns = self.connections.now_ns();
-            if now_ns < self.opening.next_connect_ns {
+            if !self.opening.pace.is_due(now_ns) {
                 break;
             }
-            let next_ns = now_ns.max(self.opening.next_connect_ns).saturating_add(self.plan.connect_gap_ns);
-            self.opening.next_connect_ns = next_ns;
+            self.opening.pace.advance(now_ns);
             if let Event::Closed { .. } = self.connections.connect() {
-                self.opening.next_connect_ns = self.connections.now_ns() + RETRY_NS;
+                self.opening.pace.delay(self.connections.now_ns() + RETRY_NS);
             }
         }
         Ok(())
@@ -180,6 +210,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
                 if is_reported {
                     times.on_idle_ns.push([last.first_byte_ns, last.last_byte_ns]);
                 }
+                self.connections.rest(id);
                 self.idle.add(id);
                 self.next_sample()
             }
@@ -191,6 +222,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
             _ => {
                 self.opening.first_requests = self.opening.first_requests.saturating_sub(1);
                 self.opening.last_progress_ns = self.connections.now_ns();
+                self.connections.rest(id);
                 self.idle.add(id);
                 self.open()
             }
@@ -203,7 +235,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
             Subject::Idle { id: sampled, .. } if Some(sampled) == id => self.next_sample(),
             Subject::New if !was_idle => self.next_sample(),
             Subject::None if !was_established => {
-                self.opening.next_connect_ns = self.connections.now_ns() + RETRY_NS;
+                self.opening.pace.delay(self.connections.now_ns() + RETRY_NS);
                 Ok(())
             }
             Subject::None if !was_idle => {
@@ -221,8 +253,9 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
         self.connections.controller_was_read(self.link);
         while let Some(command) = self.link.next::<Command>()? {
             match command {
-                Command::Open { to } => {
+                Command::Open { to, from_ns } => {
                     self.opening.to = Some(to);
+                    self.opening.pace.delay(from_ns);
                     self.opening.last_progress_ns = self.connections.tick();
                     self.open()?;
                 }

@@ -18,8 +18,15 @@ use std::time::Duration;
 /// connection of a sample, and some spare ones. The controller keeps as many besides its links.
 const RESERVED_DESCRIPTORS: u64 = 24;
 
-/// Connections that may be in their handshake at the same time, over all workers: far below any usual backlog.
+/// Connections that may be in their handshake at the same time, over all workers: far below any usual backlog. With an
+/// idle load, those that wait for their first response are among them.
 const WINDOW: u32 = 128;
+
+/// Workers of an idle load that open connections at the same time, each with its part of [`WINDOW`]; the others wait
+/// for their turn. Many workers with a small window each would handle small batches, and take turns on few CPUs.
+const OPENERS: u32 = 4;
+
+const _: () = assert!(1 <= OPENERS && OPENERS <= WINDOW, "each of the workers that open connections needs a window");
 
 /// The smallest window of a worker: with less, many workers would mostly wait.
 const WINDOW_LEAST: u32 = 8;
@@ -73,6 +80,8 @@ impl Job {
         let connections = spec.idle.as_ref().map_or(spec.connections, |idle| idle.n);
         let worker_count = worker_count(get(Resource::Descriptors)?.1, connections, spec.workers)?;
         let window = if spec.per_connection.is_some() { spec.connections } else { WINDOW };
+        let is_idle = spec.idle.is_some();
+        let opener_count = if is_idle { openers(worker_count) } else { worker_count };
         let (backend, fallback) = Reactor::resolve_backend(spec.backend.parse()?)?;
         notes.extend(fallback);
         let sources = source::divide(&endpoints, connections, worker_count, spec, &mut notes)?;
@@ -94,8 +103,12 @@ impl Job {
             request_count: spec.request_count.map(|count| share(count, worker, worker_count)),
             warm_up_ns: nanoseconds(spec.warm_up),
             timeout_ns: nanoseconds(spec.timeout),
-            window: (share(window.into(), worker, worker_count) as u32).max(WINDOW_LEAST),
-            connect_gap_ns: spec.connect_rate.map_or(0, |rate| (1e9 * f64::from(worker_count) / rate) as u64),
+            window: if is_idle {
+                WINDOW / opener_count
+            } else {
+                (share(window.into(), worker, worker_count) as u32).max(WINDOW_LEAST)
+            },
+            connect_gap_ns: spec.connect_rate.map_or(0, |rate| (1e9 * f64::from(opener_count) / rate) as u64),
             seed: spec.seed,
             cpu: spec.cpus.get(worker as usize % spec.cpus.len().max(1)).copied(),
             backend: backend.to_string(),
@@ -115,6 +128,11 @@ impl Job {
     pub(crate) fn connects_per_request(&self) -> bool {
         self.plans.first().is_some_and(Plan::connects_per_request)
     }
+}
+
+/// Returns how many workers of an idle load open connections at the same time.
+pub(crate) fn openers(worker_count: u32) -> u32 {
+    OPENERS.min(worker_count)
 }
 
 /// Returns a worker's share of a total; the first workers get what is left over.
@@ -201,6 +219,15 @@ mod tests {
             let error = worker_count(limit, connections, asked).unwrap_err().to_string();
             assert!(error.starts_with(&expected), "{error}");
         }
+    }
+
+    /// Each of many workers once had a window of eight, far more than the window of all.
+    #[test]
+    fn window_and_connect_rate_of_an_idle_load_are_those_of_the_workers_that_open() {
+        for count in [1, 3, 40] {
+            assert!((1..=WINDOW).contains(&(WINDOW / openers(count) * openers(count))), "{count}");
+        }
+        assert_eq!((openers(1), openers(OPENERS + 1)), (1, OPENERS));
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod message;
 mod metrics;
 mod origin;
 pub mod outcome;
+mod pace;
 pub mod plan;
 pub mod record;
 pub mod replay;

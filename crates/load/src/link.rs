@@ -100,9 +100,9 @@ mod tests {
     fn messages_arrive_complete_and_other_bytes_are_an_error() {
         let (one, other) = UnixStream::pair().unwrap();
         let (mut one, mut other) = (Link::new(one), Link::new(other));
-        one.send(&Command::Open { to: 5 }).unwrap();
+        one.send(&Command::Open { to: 5, from_ns: 0 }).unwrap();
         one.send(&Command::Stop).unwrap();
-        assert!(matches!(other.receive().unwrap(), Some(Command::Open { to: 5 })));
+        assert!(matches!(other.receive().unwrap(), Some(Command::Open { to: 5, .. })));
         assert!(matches!(other.receive().unwrap(), Some(Command::Stop)));
         other.send(&"not a report").unwrap();
         assert!(one.receive::<Report>().is_err());

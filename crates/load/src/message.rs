@@ -19,6 +19,9 @@ pub(crate) enum Command {
     Open {
         /// Number of idle connections.
         to: u32,
+        /// The earliest start of the next one by `CLOCK_MONOTONIC`, in nanoseconds: the pace of the worker whose turn
+        /// to open connections ended.
+        from_ns: u64,
     },
     /// Take samples on idle and on new connections.
     Sample(SampleCounts),
@@ -50,6 +53,8 @@ pub(crate) enum Report {
     Opened {
         /// Number of open idle connections.
         open: u32,
+        /// When the connect rate permits another one.
+        next_connect_ns: u64,
     },
     /// Samples on idle and on new connections.
     Sampled(Box<SampleTimes>),

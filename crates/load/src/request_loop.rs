@@ -13,6 +13,7 @@ use crate::idle_set::IdleSet;
 use crate::link::Link;
 use crate::message::{Command, Progress, Report};
 use crate::metrics::Metrics;
+use crate::pace::Pace;
 use crate::plan::{Load, Plan};
 use crate::schedule::Schedule;
 use landau_sys::process::ProcessorTime;
@@ -80,7 +81,10 @@ struct Openings {
     missing: u32,
     /// When connections that failed are tried again.
     retries: VecDeque<u64>,
-    next_connect_ns: u64,
+    pace: Pace,
+    /// The largest number of connections that were open at a time, and when it was reached.
+    most_open: u32,
+    opened_ns: u64,
 }
 
 /// CPU time at two times of the measured time.
@@ -131,7 +135,13 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             link,
             stage: Stage::Connecting,
             times: Times::NEVER,
-            openings: Openings { missing, retries: VecDeque::new(), next_connect_ns: 0 },
+            openings: Openings {
+                missing,
+                retries: VecDeque::new(),
+                pace: Pace::new(plan.connect_gap_ns),
+                most_open: 0,
+                opened_ns: began_ns,
+            },
             idle: IdleSet::new(plan.seed ^ u64::from(plan.share.0)),
             schedule,
             backlog: Backlog::default(),
@@ -178,7 +188,8 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
                 self.send_due();
                 self.note_half(now_ns);
                 self.note_cpu(now_ns, SECOND_NS);
-                if (now_ns >= self.times.end_ns && self.next_due_ns() >= self.times.end_ns) || self.left == 0 {
+                let is_past_end = now_ns >= self.times.end_ns && self.next_due_ns() >= self.times.end_ns;
+                if is_past_end || self.left == 0 || self.is_gone(now_ns) {
                     self.stage = Stage::Draining;
                     self.times.end_ns = self.times.end_ns.min(now_ns);
                     self.metrics.pending_at_end = self.pending();
@@ -195,6 +206,22 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         let is_drained = self.connections.in_flight_count() == 0 && self.backlog.is_empty();
         let deadline_ns = self.times.end_ns.saturating_add(self.plan.timeout_ns.saturating_mul(2));
         Ok(self.stage == Stage::Draining && (is_drained || self.is_stopped || now_ns >= deadline_ns))
+    }
+
+    /// Returns whether a closed loop without a duration has lost its server: no connection is open, and no response
+    /// came for longer than any request or attempt to connect may take. Without this the loop would never end.
+    fn is_gone(&self, now_ns: u64) -> bool {
+        let heard_ns = self.connections.last_response_ns().max(self.times.start_ns);
+        let limit_ns = self.patience_ns().saturating_add(self.plan.timeout_ns);
+        self.schedule.is_none()
+            && self.times.end_ns == u64::MAX
+            && self.connections.open_count() == 0
+            && now_ns.saturating_sub(heard_ns) > limit_ns
+    }
+
+    /// Returns how long the next connection may take: until it is started, and then until it is established.
+    fn patience_ns(&self) -> u64 {
+        self.plan.timeout_ns.saturating_add(self.plan.connect_gap_ns)
     }
 
     /// Notes the number of pending requests once, at half of the schedule.
@@ -224,17 +251,23 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     /// Returns when the loop must act next without an event.
     fn next_ns(&self) -> u64 {
         let now_ns = self.connections.now_ns();
-        let openings = &self.openings;
-        match self.stage {
-            Stage::Connecting if openings.missing > 0 && openings.next_connect_ns > now_ns => openings.next_connect_ns,
+        let stage_ns = match self.stage {
             Stage::Ready => self.times.start_ns,
             Stage::Running => {
                 let Times { measure_ns, end_ns, .. } = self.times;
                 let stage_ns = if now_ns < measure_ns { measure_ns } else { end_ns };
                 stage_ns.min(self.next_due_ns())
             }
-            _ => u64::MAX,
-        }
+            Stage::Connecting | Stage::Draining => u64::MAX,
+        };
+        stage_ns.min(self.next_connect_ns())
+    }
+
+    /// Returns when a missing connection may be started; never if there is none, or no room in the window.
+    #[inline]
+    fn next_connect_ns(&self) -> u64 {
+        let is_next = self.openings.missing > 0 && self.connections.opening_count() < self.plan.window;
+        if is_next { self.openings.pace.next_ns() } else { u64::MAX }
     }
 
     /// Returns when the next request of the schedule is due; never without a schedule.
@@ -250,20 +283,22 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             openings.retries.pop_front();
             openings.missing += 1;
         }
-        while openings.missing > 0 && connections.opening_count() < plan.window && now_ns >= openings.next_connect_ns {
+        while openings.missing > 0 && connections.opening_count() < plan.window && openings.pace.is_due(now_ns) {
             openings.missing -= 1;
-            openings.next_connect_ns = now_ns.max(openings.next_connect_ns).saturating_add(plan.connect_gap_ns);
+            openings.pace.advance(now_ns);
             if let Event::Closed { .. } = connections.connect() {
                 openings.retries.push_back(now_ns + RETRY_NS);
             }
         }
     }
 
+    /// Reports that the connections are open, or that no further one was for too long. The limit does not hold for all
+    /// of them together: many connections at a low rate take longer.
     fn report_ready(&mut self, now_ns: u64) -> Result<()> {
-        let Openings { missing, retries, .. } = &self.openings;
+        let Openings { missing, retries, opened_ns, .. } = &self.openings;
         let is_complete = *missing == 0 && retries.is_empty() && self.connections.opening_count() == 0;
         let is_refused = self.connections.is_refused(self.began_ns);
-        if is_complete || is_refused || now_ns >= self.began_ns.saturating_add(self.plan.timeout_ns) {
+        if is_complete || is_refused || now_ns >= opened_ns.saturating_add(self.patience_ns()) {
             self.stage = Stage::Ready;
             self.link.send(&Report::Ready { open: self.connections.open_count() })?;
         }
@@ -332,7 +367,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     }
 
     /// Takes a connection that accepts a request: with HTTP/2 the server may have announced the end of one, or fewer
-    /// streams. Such a one comes back after its next response, or is replaced.
+    /// streams. Such a one comes back after its next response, when the server accepts more streams, or is replaced.
     #[inline]
     fn take_free(&mut self) -> Option<u32> {
         while let Some(id) = self.idle.take_any() {
@@ -400,12 +435,26 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     #[inline]
     fn on_event(&mut self, event: Event) -> Result<()> {
         match event {
-            Event::Ready(id) | Event::Open(id) => self.feed(id),
+            Event::Open(id) => {
+                self.note_open();
+                self.feed(id);
+            }
+            Event::Ready(id) => self.feed(id),
             Event::Closed { .. } => self.on_closed(event),
             Event::None => {}
             Event::Command => return self.on_command(),
         }
         Ok(())
+    }
+
+    /// Notes that more connections are open than ever before. One that replaces another is no progress: a server may
+    /// accept and close all of them.
+    fn note_open(&mut self) {
+        let open = self.connections.open_count();
+        if open > self.openings.most_open {
+            self.openings.most_open = open;
+            self.openings.opened_ns = self.connections.now_ns();
+        }
     }
 
     /// Replaces a connection that was closed.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
-use crate::plan::{Origin, Plan, Ports, Request, Sources};
+use crate::plan::{Load, Origin, Plan, Ports, Request, Sources};
 use crate::response::{HeadCache, Response};
 use crate::target::Endpoint;
 use crate::tls::TlsConfig;
@@ -13,6 +13,9 @@ use landau_wire::http::Method;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+/// The payload that a segment of TCP has room for on any path (RFC 9293 section 3.7.1).
+const LEAST_SEGMENT: usize = 536;
+
 /// The servers, used round-robin.
 #[derive(Debug)]
 pub(crate) struct Servers {
@@ -22,17 +25,19 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Prepares the servers of a plan: reads certificates, and starts their requests at the worker's share.
+    /// Prepares the servers of a plan: reads certificates, and starts their requests at the worker's share. The workers
+    /// begin with different servers, so that a few connections of many workers do not all go to the first one.
     pub(crate) fn new(plan: &Plan) -> Result<Self> {
         let (mut list, mut tls_configs) = (Vec::new(), Vec::new());
         for (number, origin) in plan.origins.iter().enumerate() {
-            let mut server = Server::new(number, origin, &plan.sources)?;
+            let mut server = Server::new(number, origin, &plan.sources, &plan.load)?;
             server.skip_to(plan.share);
             list.push(server);
             tls_configs
                 .push(origin.tls.as_ref().map(|tls| TlsConfig::new(tls, plan.http2)).transpose().map_err(Error::Plan)?);
         }
-        Ok(Self { list, tls_configs, next: 0 })
+        let next = plan.share.0 as usize % list.len().max(1);
+        Ok(Self { list, tls_configs, next })
     }
 
     #[inline]
@@ -71,6 +76,8 @@ pub(crate) struct Server {
     address: Address,
     /// `None` for a Unix socket.
     family: Option<Family>,
+    /// Whether the sockets need `TCP_NODELAY`.
+    needs_no_delay: bool,
     sources: Vec<Address>,
     ports: Ports,
     /// Number of connections started, which selects the source address and port.
@@ -84,7 +91,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn new(number: usize, origin: &Origin, sources: &Sources) -> SystemResult<Self> {
+    fn new(number: usize, origin: &Origin, sources: &Sources, load: &Load) -> SystemResult<Self> {
         let (address, family) = match &origin.endpoint {
             Endpoint::Inet(address) => (Address::from(*address), Some(family_of(*address))),
             Endpoint::Unix(path) => (Address::unix(path)?, None),
@@ -94,6 +101,7 @@ impl Server {
             number,
             address,
             family,
+            needs_no_delay: needs_no_delay(origin, load),
             sources: addresses.filter(|&one| Some(family_of(one)) == family).map(Address::from).collect(),
             ports: sources.ports,
             turn: 0,
@@ -147,7 +155,9 @@ impl Server {
     fn socket(&mut self) -> SystemResult<OwnedFd> {
         let Some(family) = self.family else { return stream::unix_stream() };
         let socket = stream::stream(family)?;
-        stream::set_no_delay(&socket)?;
+        if self.needs_no_delay {
+            stream::set_no_delay(&socket)?;
+        }
         self.bind(&socket)?;
         Ok(socket)
     }
@@ -218,6 +228,13 @@ impl Server {
     }
 }
 
+/// Returns whether a request could wait for the acknowledgement of earlier bytes (RFC 896). Those of idle connections
+/// follow a response, which acknowledges everything, and fit into a segment; each of a million saves a system call.
+fn needs_no_delay(origin: &Origin, load: &Load) -> bool {
+    let is_short = |request: &Request| request.bytes.len().max(request.last_bytes.len()) <= LEAST_SEGMENT;
+    *load != Load::Idle || origin.tls.is_some() || !origin.requests.iter().all(is_short)
+}
+
 fn ignore_in_progress(result: SystemResult<()>) -> SystemResult<()> {
     result.or_else(|error: SystemError| if error.is_in_progress() { Ok(()) } else { Err(error) })
 }
@@ -259,7 +276,7 @@ mod tests {
         let endpoint = Endpoint::Inet(listener.local_addr().unwrap());
         let origin = Origin { endpoint, tls: None, requests: Vec::new(), order: vec![0] };
         let sources = Sources { addresses: vec![Ipv4Addr::from(SOURCE).into()], ports: Ports::Explicit { low, high } };
-        Server::new(0, &origin, &sources).unwrap()
+        Server::new(0, &origin, &sources, &Load::Closed).unwrap()
     }
 
     /// The search for a free port was once part of the handshake.

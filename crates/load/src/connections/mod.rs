@@ -49,7 +49,8 @@ pub(crate) enum Event {
     Closed {
         /// Its ID; `None` if it never had one.
         id: Option<u32>,
-        /// Whether it had been established.
+        /// Whether it had been established and used. One that a server accepts and closes at once was not: the next
+        /// attempt must wait, as after a refusal.
         was_established: bool,
     },
     /// The controller sent a message.
@@ -255,10 +256,17 @@ impl<C: Clock> Connections<C> {
         })
     }
 
-    /// Closes a failed connection and counts its requests in flight, or the connection itself, as failed.
+    /// Closes a failed connection and counts its requests in flight, or the connection itself, as failed. One that is
+    /// reset without a request in flight was closed while idle, as with an orderly end.
     #[cold]
     fn fail(&mut self, id: u32, (failure, detail): Reason) -> Event {
         let Some(connection) = self.table.get(id) else { return Event::None };
+        if failure == Failure::Reset && connection.state == State::Open && connection.in_flight.is_empty() {
+            if !connection.is_last {
+                self.measurement.closed_while_idle();
+            }
+            return self.close(id, true);
+        }
         let measured = connection.in_flight.iter().filter(|request| self.measurement.includes(request.due_ns)).count();
         let count = if connection.in_flight.is_empty() { 1 } else { measured };
         if failure == Failure::Timeout {
@@ -283,10 +291,17 @@ impl<C: Clock> Connections<C> {
             let _ = stream::set_reset_on_close(&connection.fd);
         }
         self.in_flight -= connection.in_flight.len() as u64;
-        let was_established = matches!(connection.state, State::Open | State::Closing);
+        let was_established = matches!(connection.state, State::Open | State::Closing) && connection.sent > 0;
         // The descriptor is free even if `close` reports an error.
         let _ = self.reactor.close(connection.fd);
         Event::Closed { id: Some(id), was_established }
+    }
+
+    /// Frees the memory that a connection needs only while requests are in flight.
+    pub(crate) fn rest(&mut self, id: u32) {
+        if let Some(connection) = self.table.get_mut(id) {
+            connection.rest();
+        }
     }
 
     /// Closes all connections with resets.

@@ -14,6 +14,12 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// Returns the number of connections in state `Closing`.
+    #[inline]
+    pub(super) fn closing(&self) -> u32 {
+        (self.slots.len() - self.free.len()) as u32 - self.open - self.opening
+    }
+
     /// Returns the ID of the next connection that will be inserted.
     pub(super) fn next_id(&self) -> u32 {
         self.free.last().copied().unwrap_or(self.slots.len() as u32)
@@ -53,5 +59,34 @@ impl Table {
     /// Returns the IDs of the connections that `which` accepts.
     pub(super) fn ids_of(&self, which: impl Fn(&Connection) -> bool) -> Vec<u32> {
         (0..self.slots.len() as u32).filter(|&id| self.get(id).is_some_and(&which)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_sys::stream::unix_stream;
+
+    #[test]
+    fn connections_that_are_neither_open_nor_in_a_handshake_are_closing() {
+        let mut table = Table::default();
+        for id in 0..3 {
+            table.insert(Connection::new(unix_stream().unwrap(), 0, 0));
+            assert_eq!((table.opening, table.closing()), (id + 1, 0));
+        }
+        for id in [0, 1] {
+            table.get_mut(id).unwrap().state = State::Open;
+            table.opening -= 1;
+            table.open += 1;
+        }
+        assert_eq!(table.closing(), 0);
+        table.get_mut(1).unwrap().state = State::Closing;
+        table.open -= 1;
+        assert_eq!(table.closing(), 1);
+        table.remove(0);
+        assert_eq!(table.closing(), 1);
+        table.remove(1);
+        table.remove(2);
+        assert_eq!((table.open, table.opening, table.closing()), (0, 0, 0));
     }
 }

@@ -39,10 +39,17 @@ impl Timeouts {
 }
 
 impl<C: Clock> Connections<C> {
-    /// Fails the connections that exceeded the timeout and returns their events. Does nothing if it looked recently.
+    /// Fails the connections that exceeded the timeout and returns their events. Does nothing if it looked recently, or
+    /// if none waits: idle connections have no timeout, and looking at many thousands of them takes time.
     #[inline]
     pub(crate) fn expire(&mut self, now_ns: u64) -> Vec<Event> {
-        if self.timeouts.is_due(now_ns) { self.expire_now() } else { Vec::new() }
+        if self.timeouts.is_due(now_ns) && self.is_waiting() { self.expire_now() } else { Vec::new() }
+    }
+
+    /// Returns whether any connection waits for its server: for a handshake, for a response, or for the end.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.in_flight > 0 || self.table.opening > 0 || self.table.closing() > 0
     }
 
     fn expire_now(&mut self) -> Vec<Event> {

@@ -21,15 +21,22 @@ fn run(simulation: Simulation, commands: Vec<Command>) -> (Simulated, Vec<Report
     (simulated, reports.take())
 }
 
+fn open_to(to: u32) -> Command {
+    Command::Open { to, from_ns: 0 }
+}
+
 fn opened(reports: &[Report]) -> Vec<u32> {
-    reports.iter().filter_map(|report| if let Report::Opened { open } = report { Some(*open) } else { None }).collect()
+    reports
+        .iter()
+        .filter_map(|report| if let Report::Opened { open, .. } = report { Some(*open) } else { None })
+        .collect()
 }
 
 #[test]
 fn samples_have_the_latency_of_the_server() {
     let simulation = Simulation::new(Load::Idle, |_, now_ns| vec![Reply::at(now_ns + 2 * MS)]);
     let counts = SampleCounts { on_idle: 3, on_new: 3, discarded: 2 };
-    let commands = vec![Command::Open { to: 10 }, Command::Sample(counts), Command::Count];
+    let commands = vec![open_to(10), Command::Sample(counts), Command::Count];
     let (simulated, reports) = run(simulation, commands);
     assert_eq!(opened(&reports), [10]);
     let samples =
@@ -50,7 +57,7 @@ fn samples_have_the_latency_of_the_server() {
 fn opening_ends_when_no_more_connections_succeed() {
     let respond = |number, now_ns| vec![Reply { closes: number >= 15, bytes: Vec::new(), ..Reply::at(now_ns + MS) }];
     let respond = move |number, now_ns| if number < 15 { vec![Reply::at(now_ns)] } else { respond(number, now_ns) };
-    let commands = vec![Command::Open { to: 10 }, Command::Open { to: 20 }, Command::Count];
+    let commands = vec![open_to(10), open_to(20), Command::Count];
     let (simulated, reports) =
         run(Simulation::new(Load::Idle, respond).plan(|plan| plan.timeout_ns = 300 * MS), commands);
     assert_eq!(opened(&reports), [10, 15]);
@@ -62,8 +69,51 @@ fn opening_ends_when_no_more_connections_succeed() {
 /// A server that may be starting has a second, whatever the timeout.
 #[test]
 fn absent_server_is_reported_after_a_second() {
-    let (simulated, reports) = run(Simulation::without_server(Load::Idle), vec![Command::Open { to: 2 }]);
+    let (simulated, reports) = run(Simulation::without_server(Load::Idle), vec![open_to(2)]);
     assert_eq!(opened(&reports), [0]);
     assert_eq!(simulated.failed_gates(), ["connect"]);
     assert!((1000 * MS..1200 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
+}
+
+/// Without a deadline for the next connection, a wait once took 20 ms for each.
+#[test]
+fn connections_are_opened_at_the_connect_rate() {
+    let simulation = Simulation::new(Load::Idle, |_, now_ns| vec![Reply::at(now_ns)]);
+    let simulation = simulation.plan(|plan| plan.connect_gap_ns = 2 * MS);
+    let (simulated, reports) = run(simulation, vec![open_to(10)]);
+    assert_eq!(opened(&reports), [10]);
+    assert!((15 * MS..40 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
+}
+
+/// A gap of more than twice the timeout was once a sign that no connection succeeds.
+#[test]
+fn slow_connect_rate_is_not_a_lack_of_progress() {
+    let simulation = Simulation::new(Load::Idle, |_, now_ns| vec![Reply::at(now_ns)]);
+    let simulation = simulation.plan(|plan| (plan.connect_gap_ns, plan.timeout_ns) = (500 * MS, 100 * MS));
+    let (_, reports) = run(simulation, vec![open_to(4)]);
+    assert_eq!(opened(&reports), [4]);
+}
+
+/// The pace goes over from a worker to the next one.
+#[test]
+fn first_connection_waits_for_its_turn() {
+    let simulation = Simulation::new(Load::Idle, |_, now_ns| vec![Reply::at(now_ns)]);
+    let from_ns = super::START_NS + 30 * MS;
+    let (simulated, reports) = run(simulation, vec![Command::Open { to: 1, from_ns }]);
+    assert_eq!(opened(&reports), [1]);
+    assert!((30 * MS..40 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
+}
+
+/// A worker with idle connections once woke fifty times a second, and looked at all of them twice a second, during the
+/// samples of other workers.
+#[test]
+fn worker_that_only_holds_idle_connections_sleeps() {
+    let simulation = Simulation::new(Load::Idle, |_, now_ns| vec![Reply::at(now_ns)]).stop_at(10_000 * MS);
+    let mut commands = vec![open_to(10)].into_iter();
+    let direct = move |report: &Report| if matches!(report, Report::Ready { .. }) { commands.next() } else { None };
+    let simulated = simulation.direct(direct).run();
+    assert_eq!(simulated.outcome.metrics.responses, 10);
+    // The command ends the last wait.
+    assert!((10_000 * MS..10_001 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
+    assert!(simulated.wait_count < 50, "{}", simulated.wait_count);
 }

@@ -5,6 +5,9 @@ use crate::failure::Failure;
 use crate::histogram::Histogram;
 use crate::message::{Command, Report};
 use crate::plan::{Arrivals, Load};
+use landau_wire::http2::Setting;
+use landau_wire::http2::frame::{self, HEADER_BYTES};
+use landau_wire::http2::hpack::write_status;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -302,4 +305,66 @@ fn unsolicited_bytes_are_quoted() {
     let simulated = simulated.plan(|plan| plan.share = (1, 2)).run();
     let details = &simulated.outcome.metrics.failure_details;
     assert_eq!(details[&Failure::UnsolicitedResponse], "40 bytes, beginning with: HTTP/1.1 503 Full");
+}
+
+/// A server of HTTP/2 that at first accepts no stream. Nothing was in flight when it accepted some, so nothing woke the
+/// connection, and the run never ended.
+#[test]
+fn higher_limit_of_streams_wakes_a_connection_without_requests() {
+    let settings = |most| {
+        let mut bytes = Vec::new();
+        frame::write_settings(&[(Setting::MaxConcurrentStreams, most)], &mut bytes);
+        bytes
+    };
+    let mut responses = Vec::new();
+    for stream in [1, 3, 5, 7] {
+        let start = responses.len();
+        responses.extend_from_slice(&[0; HEADER_BYTES]);
+        write_status(200, &mut responses);
+        frame::finish_headers(start, stream, true, &mut responses);
+    }
+    // The server takes the beginning of the preface for its first request.
+    let respond = move |number, _| {
+        let reply = |at_ns, bytes: Vec<u8>| Reply { at_ns, bytes, closes: false };
+        if number > 0 {
+            return Vec::new();
+        }
+        vec![reply(0, settings(0)), reply(50 * MS, settings(100)), reply(60 * MS, responses.clone())]
+    };
+    let plan = |plan: &mut crate::Plan| {
+        (plan.http2, plan.pipeline, plan.connections, plan.request_count) = (true, 4, 1, Some(4));
+        plan.timeout_ns = 500 * MS;
+    };
+    let simulated = Simulation::new(Load::Closed, respond).plan(plan).run();
+    assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (4, Vec::new()));
+}
+
+/// A connection that was due once waited for the next event, or for 100 ms.
+#[test]
+fn connections_of_a_running_loop_are_replaced_at_the_connect_rate() {
+    let plan = |plan: &mut crate::Plan| {
+        (plan.connections, plan.per_connection) = (1, Some(1));
+        (plan.connect_gap_ns, plan.duration_ns) = (10 * MS, Some(1000 * MS));
+    };
+    let simulated = Simulation::new(Load::Closed, steady).plan(plan).run();
+    let responses = simulated.outcome.metrics.responses;
+    assert!((81..=102).contains(&responses), "{responses}");
+}
+
+/// The timeout once was that of the whole set-up, and the loop began with two connections.
+#[test]
+fn set_up_may_take_longer_than_the_timeout() {
+    let open = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&open);
+    let direct = move |report: &Report| {
+        if let Report::Ready { open } = report {
+            seen.set(*open);
+        }
+        None
+    };
+    let plan = |plan: &mut crate::Plan| {
+        (plan.connect_gap_ns, plan.timeout_ns, plan.request_count) = (100 * MS, 150 * MS, Some(4));
+    };
+    Simulation::new(Load::Closed, steady).plan(plan).direct(direct).run();
+    assert_eq!(open.get(), 4);
 }

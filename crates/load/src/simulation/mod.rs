@@ -139,13 +139,19 @@ impl Peer {
 struct Controller {
     link: Link,
     direct: Direct,
+    /// When it stops the load, in nanoseconds of the clock.
+    stop_ns: u64,
 }
 
 impl Controller {
-    /// Answers the reports that have arrived. Returns whether there was any.
-    fn act(&mut self) -> bool {
+    /// Answers the reports that have arrived, and stops the load in time. Returns whether there was anything to do.
+    fn act(&mut self, now_ns: u64) -> bool {
         self.link.fill().unwrap();
-        let mut has_acted = false;
+        let mut has_acted = now_ns >= self.stop_ns;
+        if has_acted {
+            self.stop_ns = u64::MAX;
+            self.link.send(&Command::Stop).unwrap();
+        }
         while let Some(report) = self.link.next::<Report>().unwrap() {
             has_acted = true;
             if let Some(command) = (self.direct)(&report) {
@@ -172,6 +178,7 @@ struct VirtualClock {
     controller: Rc<RefCell<Controller>>,
     /// Whether the last wait returned an event.
     had_event: bool,
+    wait_count: Rc<Cell<u64>>,
     /// The time that handling an event takes.
     handling_ns: u64,
     cpu_time: CpuTime,
@@ -182,7 +189,7 @@ impl VirtualClock {
     fn others_act(&mut self) -> bool {
         let now_ns = self.now_ns.get();
         let has_acted = self.server.as_mut().is_some_and(|server| server.act(now_ns));
-        self.controller.borrow_mut().act() || has_acted
+        self.controller.borrow_mut().act(now_ns) || has_acted
     }
 }
 
@@ -196,11 +203,13 @@ impl Clock for VirtualClock {
     }
 
     fn wait(&mut self, reactor: &mut Reactor, now_ns: u64, until_ns: u64, longest: Duration) -> Result<()> {
+        self.wait_count.set(self.wait_count.get() + 1);
         let has_acted = self.others_act();
         if !has_acted && !std::mem::take(&mut self.had_event) {
             let limit_ns = until_ns.min(now_ns.saturating_add(nanoseconds(longest)));
             let server_ns = self.server.as_ref().map_or(u64::MAX, Server::next_ns);
-            self.now_ns.set(limit_ns.min(server_ns).max(now_ns));
+            let stop_ns = self.controller.borrow().stop_ns;
+            self.now_ns.set(limit_ns.min(server_ns).min(stop_ns).max(now_ns));
             self.others_act();
         }
         Ok(reactor.wait(Some(Duration::ZERO))?)
@@ -219,6 +228,7 @@ struct Simulation {
     respond: Option<Respond>,
     greeting: Vec<u8>,
     direct: Direct,
+    stop_ns: u64,
     handling_ns: u64,
     cpu_time: CpuTime,
 }
@@ -228,6 +238,8 @@ struct Simulated {
     outcome: Outcome,
     /// The end of the load, in nanoseconds from its start.
     end_ns: u64,
+    /// How often the load waited for events.
+    wait_count: u64,
 }
 
 impl Simulation {
@@ -270,6 +282,7 @@ impl Simulation {
             respond: Some(Box::new(respond)),
             greeting: Vec::new(),
             direct: Box::new(|_| None),
+            stop_ns: u64::MAX,
             handling_ns: 0,
             cpu_time: Box::new(|_| 0),
         }
@@ -306,6 +319,11 @@ impl Simulation {
         Self { direct: Box::new(direct), ..self }
     }
 
+    /// Stops the load at a time from its start.
+    fn stop_at(self, ns: u64) -> Self {
+        Self { stop_ns: START_NS + ns, ..self }
+    }
+
     fn run(mut self) -> Simulated {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
@@ -317,16 +335,19 @@ impl Simulation {
             Server { listener, peers: Vec::new(), respond, greeting, requests: 0 }
         });
         let (own, other) = UnixStream::pair().unwrap();
-        let (mut link, mut controller) = (Link::new(own), Controller { link: Link::new(other), direct: self.direct });
+        let mut link = Link::new(own);
+        let mut controller = Controller { link: Link::new(other), direct: self.direct, stop_ns: self.stop_ns };
         controller.link.send(&Command::Start { at_ns: START_NS }).unwrap();
         // A loop opens its connections before the start, an idle load has no start.
         let began_ns = if self.plan.load == Load::Idle { START_NS } else { 1 };
         let (now_ns, controller) = (Rc::new(Cell::new(began_ns)), Rc::new(RefCell::new(controller)));
+        let wait_count = Rc::new(Cell::new(0));
         let clock = VirtualClock {
             now_ns: Rc::clone(&now_ns),
             server,
             controller: Rc::clone(&controller),
             had_event: false,
+            wait_count: Rc::clone(&wait_count),
             handling_ns: self.handling_ns,
             cpu_time: self.cpu_time,
         };
@@ -340,7 +361,7 @@ impl Simulation {
         let mut outcome = Outcome::new(self.plan.load);
         outcome.metrics = controller.borrow_mut().metrics();
         outcome.gates = crate::gate::judge(&outcome, &[]);
-        Simulated { outcome, end_ns: now_ns.get().saturating_sub(START_NS) }
+        Simulated { outcome, end_ns: now_ns.get().saturating_sub(START_NS), wait_count: wait_count.get() }
     }
 }
 

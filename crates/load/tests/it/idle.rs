@@ -4,7 +4,7 @@ use crate::server::{failed, response, run, serve, spec};
 use landau_load::{IdleSpec, Job, Launch, LoadSpec, Observer};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -105,4 +105,67 @@ fn settling_can_be_interrupted() {
     let interrupted = || is_open.load(Ordering::SeqCst);
     let outcome = landau_load::run(&job, &Launch::Thread, &mut observer, &interrupted).unwrap();
     assert_eq!((outcome.is_interrupted, outcome.steps), (true, Vec::new()));
+}
+
+/// A server that answers the first request of each connection after 20 ms. Returns its URL, and the largest number of
+/// connections that waited for their first response at a time.
+fn server_of_slow_first_responses() -> (String, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (waiting, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let seen = Arc::clone(&most);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, waiting) = (stream.unwrap(), Arc::clone(&waiting));
+            seen.fetch_max(waiting.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::spawn(move || {
+                let (mut buffer, mut is_first) = ([0; 4096], true);
+                while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
+                    if std::mem::take(&mut is_first) {
+                        std::thread::sleep(Duration::from_millis(20));
+                        waiting.fetch_sub(1, Ordering::SeqCst);
+                    }
+                    if stream.write_all(&response(10)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    (url, most)
+}
+
+/// Each of many workers once opened eight at a time, and all of them at once.
+#[test]
+fn many_workers_open_no_more_connections_at_a_time_than_one() {
+    let (url, most) = server_of_slow_first_responses();
+    let steps = IdleSpec { steps: vec![10, 400], ..idle(400) };
+    let outcome = run(&LoadSpec { idle: Some(steps), request_count: None, workers: Some(40), ..spec(&url) });
+    let steps: Vec<(u32, u64)> = outcome.steps.iter().map(|step| (step.n, step.open)).collect();
+    assert_eq!(steps, [(10, 10), (400, 400)]);
+    assert!(failed(&outcome).is_empty(), "{:?}", outcome.gates);
+    let most = most.load(Ordering::SeqCst);
+    assert!((2..=128).contains(&most), "{most}");
+}
+
+/// Counts the workers that have opened their connections, or have failed to.
+struct CountReports(u32);
+
+impl Observer for CountReports {
+    fn opening(&mut self, _: u64, _: u32) {
+        self.0 += 1;
+    }
+}
+
+/// A worker that finds no server takes a second to say so. Others must not find out one after another.
+#[test]
+fn no_further_worker_opens_connections_after_one_that_could_not() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let steps = IdleSpec { steps: vec![40], ..idle(40) };
+    let absent = LoadSpec { idle: Some(steps), request_count: None, ..spec(&format!("http://{address}/")) };
+    let mut reports = CountReports(0);
+    let job = Job::resolve(&LoadSpec { workers: Some(40), ..absent }).unwrap();
+    let outcome = landau_load::run(&job, &Launch::Thread, &mut reports, &|| false).unwrap();
+    assert!(failed(&outcome).contains(&"connect"), "{:?}", outcome.gates);
+    assert!((1..40).contains(&reports.0), "{}", reports.0);
 }

@@ -3,8 +3,11 @@
 use crate::server::{failed, response, run, run_until, serve, spec};
 use landau_load::plan::Arrivals;
 use landau_load::{Failure, LoadSpec, Outcome};
+use landau_sys::stream::set_reset_on_close;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A run that only an interrupt ends.
@@ -172,7 +175,6 @@ fn unreachable_rate_can_be_interrupted() {
 
 #[test]
 fn unix_socket_is_a_target() {
-    use std::io::{Read, Write};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -189,4 +191,91 @@ fn unix_socket_is_a_target() {
     });
     let outcome = run(&spec(&format!("unix:{}:/x", path.display())));
     assert_eq!((outcome.metrics.responses, failures(&outcome)), (100, Vec::new()));
+}
+
+/// Every worker once began with the first server.
+#[test]
+fn workers_begin_with_different_servers() {
+    let servers = [serve(|_| (response(10), false)), serve(|_| (response(10), false))];
+    let urls = servers.iter().map(crate::server::Server::url).collect();
+    let outcome = run(&LoadSpec { urls, connections: 2, workers: Some(2), ..spec("") });
+    assert_eq!(outcome.metrics.responses, 100);
+    assert_eq!(servers.map(|server| server.connections.load(Ordering::SeqCst)), [1, 1]);
+}
+
+/// Answers each read with a response, until the client closes.
+fn answer(mut stream: TcpStream) {
+    let mut buffer = [0; 4096];
+    while stream.read(&mut buffer).is_ok_and(|count| count > 0) && stream.write_all(&response(3)).is_ok() {}
+}
+
+/// A closed loop without a duration once waited for ever for requests that it could not send.
+#[test]
+fn closed_loop_without_a_duration_ends_when_the_server_is_gone() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut buffer = [0; 4096];
+        let _ = stream.read(&mut buffer);
+        drop(listener);
+        stream.write_all(&response(3)).unwrap();
+    });
+    // Only the end without a response waits for the timeout; a response may be late on a busy machine.
+    let outcome = run(&LoadSpec { connections: 1, timeout: Duration::from_secs(5), ..spec(&url) });
+    assert_eq!(outcome.metrics.responses, 1);
+    assert!(outcome.metrics.failures.contains_key(&Failure::ConnectRefused), "{:?}", outcome.metrics.failures);
+    assert!(failed(&outcome).contains(&"connect"), "{:?}", outcome.gates);
+}
+
+/// The connections of a server that closes them at once were once replaced without a pause.
+#[test]
+fn connections_that_are_closed_at_once_are_retried_after_a_pause() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let accepted = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&accepted);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            counter.fetch_add(1, Ordering::SeqCst);
+            drop(stream);
+        }
+    });
+    let open = LoadSpec { rate: Some(1.0), request_count: None, duration: Some(Duration::from_secs(1)), ..spec(&url) };
+    run(&LoadSpec { connections: 1, timeout: Duration::from_millis(500), ..open });
+    let accepted = accepted.load(Ordering::SeqCst);
+    assert!((1..100).contains(&accepted), "{accepted}");
+}
+
+/// A reset was once a failed request, although none was in flight.
+#[test]
+fn reset_of_an_idle_connection_is_not_a_failure() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut first = Vec::from([listener.accept().unwrap().0, listener.accept().unwrap().0]);
+        for stream in &first {
+            stream.set_nonblocking(true).unwrap();
+        }
+        let is_used = |stream: &TcpStream| stream.peek(&mut [0]).is_ok_and(|count| count > 0);
+        let used = loop {
+            match first.iter().position(is_used) {
+                Some(used) => break first.remove(used),
+                None => std::thread::yield_now(),
+            }
+        };
+        // Nothing is answered before the other connection is reset, and the next request is due much later.
+        for idle in &first {
+            set_reset_on_close(idle).unwrap();
+        }
+        drop(first);
+        used.set_nonblocking(false).unwrap();
+        std::thread::spawn(move || answer(used));
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(stream));
+        }
+    });
+    let outcome = run(&LoadSpec { rate: Some(4.0), connections: 2, request_count: Some(3), ..spec(&url) });
+    assert_eq!((outcome.metrics.responses, failures(&outcome)), (3, Vec::new()));
+    assert_eq!(outcome.metrics.closed_while_idle, 1);
 }
