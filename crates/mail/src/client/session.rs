@@ -158,9 +158,11 @@ pub(crate) struct Session {
     sizes: VecDeque<u32>,
     /// The index in `recipients` of the next one whose RCPT is answered.
     next_rcpt: usize,
+    /// How many recipients of the first transaction the server accepted.
+    accepted_count: u32,
     /// Whether the server may still hold a transaction that failed.
     needs_clear: bool,
-    /// The number of transactions that have ended.
+    /// The number of transactions that have ended, without one that a 421 ended.
     ended: u64,
     /// Recipients that have an outcome, and were not reported.
     resolved: VecDeque<(u32, Verdict)>,
@@ -194,6 +196,7 @@ impl Session {
             recipients: VecDeque::new(),
             sizes: VecDeque::new(),
             next_rcpt: 0,
+            accepted_count: 0,
             needs_clear: false,
             ended: 0,
             resolved: VecDeque::new(),
@@ -243,7 +246,7 @@ impl Session {
         self.awaited.front().map(|(stage, _)| *stage)
     }
 
-    /// Returns the number of transactions that have ended.
+    /// Returns the number of transactions that have ended. One that a 421 ended is not counted.
     pub(crate) fn ended(&self) -> u64 {
         self.ended
     }
@@ -373,7 +376,7 @@ impl Session {
                 return Ok(());
             }
             Stage::Mail => self.mail_answered(class),
-            Stage::Rcpt => self.rcpt_answered(class),
+            Stage::Rcpt => self.rcpt_answered(code, class),
             Stage::Data => self.data_answered(code, class, now_ns)?,
             Stage::Content | Stage::Chunk => {
                 self.needs_clear |= stage == Stage::Chunk && class != Class::Success;
@@ -430,8 +433,13 @@ impl Session {
         }
     }
 
-    fn rcpt_answered(&mut self, class: Class) {
+    fn rcpt_answered(&mut self, code: Code, class: Class) {
         let is_asked = self.mode == Mode::Rset;
+        // After others were accepted, 552 means that the transaction has too many recipients: it is to be taken as 452
+        // (RFC 5321 section 4.5.3.1.10).
+        let is_excess = code == Code::TOO_LARGE && self.accepted_count > 0;
+        let class = if is_excess { Class::Transient } else { class };
+        self.accepted_count += u32::from(class == Class::Success);
         if let Some((id, standing)) = self.recipients.get_mut(self.next_rcpt)
             && *standing == Standing::Open
         {
@@ -486,7 +494,9 @@ impl Session {
         self.recipients.drain(..size);
         self.sizes.pop_front();
         self.next_rcpt = self.next_rcpt.saturating_sub(size);
-        self.ended += 1;
+        // One that ends with the connection (421) shows no willingness.
+        self.ended += u64::from(self.code != Some(Code::UNAVAILABLE));
+        self.accepted_count = 0;
         if self.sizes.is_empty() {
             self.pending = Some(Event::Ready);
         }

@@ -1,4 +1,4 @@
-//! Tests of STARTTLS. The simulation and the tests of deliveries run sessions as a whole.
+//! Tests of STARTTLS and of single replies. The simulation and the tests of deliveries run sessions as a whole.
 
 use super::*;
 
@@ -21,6 +21,35 @@ impl Talk {
         let sent = String::from_utf8(self.session.outgoing.commands().clone()).unwrap();
         self.session.outgoing.advance(sent.len());
         Ok((events, sent))
+    }
+
+    /// Brings a session of a mode to the point where the server, which offers this, is willing to take mail.
+    fn greeted(mode: Mode, offer: &str) -> Self {
+        let envelope = Envelope { chunking: true, ..Envelope::new("", mode) };
+        let mut talk = Self { session: Session::new(mode, Security::Plain, 0), envelope };
+        talk.hear("220 a\r\n").unwrap();
+        assert_eq!(talk.hear(offer).unwrap().0, [Event::Greeted]);
+        talk
+    }
+
+    /// Begins a transaction with these recipients.
+    fn begin(&mut self, ids: std::ops::Range<u32>) {
+        let chunk = (Content::Shared(Transfer::Bdat), 0);
+        let needs = Needs { size: None, is_8bit: false, is_utf8: false, chunk };
+        let rcpt = || Rcpt::new(landau_wire::smtp::Recipient::Mailbox(Mailbox::parse(b"a@b.test").unwrap()));
+        self.session.begin(&self.envelope, needs, ids.map(|id| (id, rcpt())), 8);
+    }
+
+    /// Receives replies one by one, and sends a content where one is wanted. Returns the events after the last one.
+    fn hear_all(&mut self, replies: &[&str]) -> Vec<Event> {
+        let mut events = Vec::new();
+        for reply in replies {
+            events = self.hear(&format!("{reply}\r\n")).unwrap().0;
+            if events == [Event::ContentWanted] {
+                self.session.send_content(Content::Own, 0, 9);
+            }
+        }
+        events
     }
 
     /// Brings the session to STARTTLS.
@@ -95,5 +124,53 @@ fn a_sender_beyond_ascii_is_converted_where_smtputf8_is_not_offered() {
         let recipient = Rcpt::new(landau_wire::smtp::Recipient::Mailbox(Mailbox::parse(b"a@b.test").unwrap()));
         talk.session.begin(&talk.envelope, needs, std::iter::once((0, recipient)), 8);
         assert_eq!(talk.hear("").unwrap().1, expected);
+    }
+}
+
+/// It counted as a transaction that the server had finished, so that the recipients were put back without an attempt,
+/// and the site was asked again at once, for ever.
+#[test]
+fn a_transaction_that_a_421_ends_is_no_success_of_the_connection() {
+    let (plain, chunked) = ("250 a\r\n", "250-a\r\n250 CHUNKING\r\n");
+    for (offer, replies) in [
+        (plain, &["421 no"][..]),
+        (plain, &["250 mail", "421 no"]),
+        (plain, &["250 mail", "250 rcpt", "421 no"]),
+        (plain, &["250 mail", "250 rcpt", "354 go", "421 no"]),
+        (chunked, &["250 mail", "250 rcpt", "421 no"]),
+        ("250-a\r\n250 PIPELINING\r\n", &["250 mail", "250 rcpt", "354 go", "421 no"]),
+    ] {
+        let mut talk = Talk::greeted(Mode::Data, offer);
+        talk.begin(0..1);
+        let expected = [Event::Resolved(0, Verdict::Transient), Event::Closing];
+        assert_eq!(talk.hear_all(replies), expected, "{replies:?}");
+        assert_eq!(talk.session.ended(), 0, "{replies:?}");
+    }
+    // After one that was finished, it is the end of a connection that was of use.
+    let mut talk = Talk::greeted(Mode::Data, plain);
+    talk.begin(0..1);
+    talk.hear_all(&["250 mail", "250 rcpt", "354 go", "250 ok"]);
+    talk.begin(1..2);
+    assert_eq!(talk.hear_all(&["421 no"]), [Event::Resolved(1, Verdict::Transient), Event::Closing]);
+    assert_eq!(talk.session.ended(), 1);
+}
+
+/// RFC 5321 section 4.5.3.1.10: before 452 was the code for it, 552 said that a transaction had too many recipients.
+#[test]
+fn a_552_after_recipients_that_were_accepted_is_transient() {
+    let resolved = Event::Resolved;
+    for (mode, accepted) in [(Mode::Data, None), (Mode::Rset, Some(resolved(0, Verdict::Success)))] {
+        let mut talk = Talk::greeted(mode, "250 a\r\n");
+        talk.begin(0..3);
+        assert_eq!(talk.hear_all(&["250 mail", "250 rcpt"]), accepted.into_iter().collect::<Vec<_>>(), "{mode:?}");
+        assert_eq!(talk.hear_all(&["552 too many"]), [resolved(1, Verdict::Transient)], "{mode:?}");
+        assert_eq!(talk.hear_all(&["550 who"]), [resolved(2, Verdict::Permanent)], "{mode:?}");
+        match mode {
+            Mode::Data => talk.hear_all(&["354 go", "250 ok"]),
+            _ => talk.hear_all(&["250 rset"]),
+        };
+        // The first recipient of the next transaction is not too many.
+        talk.begin(3..5);
+        assert_eq!(talk.hear_all(&["250 mail", "552 over quota"]), [resolved(3, Verdict::Permanent)], "{mode:?}");
     }
 }
