@@ -13,6 +13,7 @@ use crate::domain::address_to_ascii;
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::input::Letter;
+use crate::ledger::{Sync, sync_parent};
 use crate::list::Record;
 use crate::message::Message;
 use jiff::Timestamp;
@@ -21,7 +22,7 @@ use landau_wire::smtp::data::Transfer;
 use landau_wire::smtp::parameter::{OriginalRecipient, Ret, Xtext};
 use std::borrow::Cow;
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -99,16 +100,23 @@ pub(crate) enum Returned {
 #[derive(Debug)]
 pub(crate) struct Bounces {
     folder: PathBuf,
+    /// Whether a report is on the device before the ledger has its recipient as failed.
+    is_synced: bool,
 }
 
 impl Bounces {
-    /// Opens a Maildir, and creates what it lacks.
-    pub(crate) fn open(folder: &Path) -> Result<Self> {
+    /// Opens a Maildir, and creates what it lacks. `sync` is that of the ledger.
+    pub(crate) fn open(folder: &Path, sync: Sync) -> Result<Self> {
         for part in ["tmp", "new", "cur"] {
             let path = folder.join(part);
             fs::create_dir_all(&path).map_err(|error| Error::file(&path, error.to_string()))?;
         }
-        Ok(Self { folder: folder.to_owned() })
+        let is_synced = sync == Sync::Always;
+        if is_synced {
+            let synced = sync_parent(&folder.join("new")).and_then(|()| sync_parent(folder));
+            synced.map_err(|error| Error::file(folder, error.to_string()))?;
+        }
+        Ok(Self { folder: folder.to_owned(), is_synced })
     }
 
     /// Writes the report about the failure of the recipient of a number, to whom `record` was to be sent.
@@ -133,8 +141,13 @@ impl Bounces {
         let report = report(&subject, &[*failure]);
         let name = format!("{digest:.16}.R{number}.landau");
         let (written, delivered) = (self.folder.join("tmp").join(&name), self.folder.join("new").join(&name));
-        fs::write(&written, report)?;
-        fs::rename(&written, &delivered)
+        let mut file = File::create(&written)?;
+        io::Write::write_all(&mut file, &report)?;
+        if self.is_synced {
+            file.sync_data()?;
+        }
+        fs::rename(&written, &delivered)?;
+        if self.is_synced { sync_parent(&delivered) } else { Ok(()) }
     }
 }
 

@@ -231,7 +231,7 @@ impl Delivery {
             batch: self.batch,
             timeouts: Timeouts::new(self.timeout),
             tls: TlsConfig::new(&self.encryption).map_err(Error::Spec)?,
-            bounces: self.bounces.as_deref().map(Bounces::open).transpose()?.map(Rc::new),
+            bounces: self.bounces.as_deref().map(|folder| Bounces::open(folder, self.sync)).transpose()?.map(Rc::new),
             keeps_double_bounces: false,
         })
     }

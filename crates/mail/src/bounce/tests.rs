@@ -161,8 +161,8 @@ fn a_report_that_is_written_again_replaces_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let message = Message::parse(b"Subject: a\n\nb\n", &[], None).unwrap();
     let letter = Letter::new(Envelope::new("s@a.test", Mode::Data), message);
-    for _ in 0..2 {
-        let bounces = Bounces::open(folder.path()).unwrap();
+    for sync in [Sync::Never, Sync::Always] {
+        let bounces = Bounces::open(folder.path(), sync).unwrap();
         bounces.write(&letter, 7, &Record::default(), &failure("u@b.test", Some(550), b"no"), 1).unwrap();
     }
     assert_eq!(fs::read_dir(folder.path().join("new")).unwrap().count(), 1);

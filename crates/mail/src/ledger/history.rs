@@ -6,6 +6,9 @@
 use super::{Header, Line, State};
 use std::io::{BufRead, BufReader, Read};
 
+/// Why a file of something else is refused.
+const NO_LEDGER: &str = "not a ledger; name a file that does not exist yet";
+
 /// The states of the recipients of earlier runs.
 #[derive(Debug, Default)]
 pub(crate) struct History {
@@ -69,7 +72,8 @@ fn tag(address: &str) -> u32 {
     address.bytes().fold(0x811c_9dc5, hash) >> 2
 }
 
-/// Reads a ledger. An incomplete last line is dropped; any other line that cannot be understood is an error.
+/// Reads a ledger. An incomplete last line is dropped; any other line that cannot be understood is an error, and so is
+/// an incomplete first line that is not the beginning of the expected one.
 pub(super) fn read(input: &mut impl Read, expected: &Header) -> Result<History, String> {
     let mut input = BufReader::with_capacity(256 << 10, input);
     let (mut history, mut line, mut number) = (History::default(), Vec::new(), 0_u64);
@@ -78,7 +82,9 @@ pub(super) fn read(input: &mut impl Read, expected: &Header) -> Result<History, 
         number += 1;
         let count = input.read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
         if count == 0 || !line.ends_with(b"\n") {
-            return Ok(history);
+            // What follows the complete lines is cut off: of a file that is no ledger, that would be everything.
+            let header = serde_json::to_vec(expected).map_err(|error| error.to_string())?;
+            return if number > 1 || header.starts_with(&line) { Ok(history) } else { Err(NO_LEDGER.to_owned()) };
         }
         if number == 1 {
             check_header(&line, expected)?;
@@ -98,8 +104,7 @@ pub(super) fn read(input: &mut impl Read, expected: &Header) -> Result<History, 
 }
 
 fn check_header(line: &[u8], expected: &Header) -> Result<(), String> {
-    let found: Header =
-        serde_json::from_slice(line).map_err(|_| "not a ledger; name a file that does not exist yet".to_owned())?;
+    let found: Header = serde_json::from_slice(line).map_err(|_| NO_LEDGER.to_owned())?;
     if found.landau_ledger != expected.landau_ledger {
         return Err(format!(
             "version {} of the format; this program knows {}",

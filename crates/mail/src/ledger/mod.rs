@@ -16,6 +16,7 @@ pub(crate) use journal::Journal;
 pub(crate) use storage::FileStorage;
 pub(crate) use storage::Storage;
 pub use storage::Sync;
+pub(crate) use storage::sync_parent;
 
 use crate::envelope::Mode;
 use crate::error::{Error, Result};
@@ -104,10 +105,15 @@ pub(crate) struct Ledger<S> {
 /// Opens the ledger of a file, or begins it. Returns it with what it says about recipients of earlier runs.
 pub(crate) fn open(path: &Path, mode: Mode, message: &Message, sync: Sync) -> Result<(Ledger<FileStorage>, History)> {
     let storage = FileStorage::open(path).map_err(|error| Error::file(path, error.to_string()))?;
-    open_storage(storage, mode, message, sync).map_err(|error| match error {
+    let (ledger, history) = open_storage(storage, mode, message, sync).map_err(|error| match error {
         Error::Spec(reason) => Error::file(path, reason),
         other => other,
-    })
+    })?;
+    // A new file is lost in a crash of the system unless its name is on the device, whatever else is.
+    if history.bytes() == 0 && sync != Sync::Never {
+        sync_parent(path).map_err(|error| Error::file(path, format!("cannot sync its folder: {error}")))?;
+    }
+    Ok((ledger, history))
 }
 
 /// Opens or begins a ledger. One that cannot be continued is an [`Error::Spec`].

@@ -26,6 +26,12 @@ impl Sync {
     }
 }
 
+/// Waits until the name of a file is on the device, in the folder that has it.
+pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
 /// Bytes that are appended.
 pub(crate) trait Storage {
     /// Drops everything from this place on.

@@ -59,6 +59,17 @@ fn a_ledger_of_something_else_is_refused() {
     assert!(refusal(Mode::Data, "b\n").contains("another message"));
     std::fs::write(&path, "a@b\nc@d\n").unwrap();
     assert!(refusal(Mode::Data, "a\n").contains("not a ledger"));
+    // Without a line end it looked like a line that a crash had cut off, and was emptied.
+    for text in ["a@b", "{", "{\"landau_ledger\":1,\"mode\":\"quit\""] {
+        std::fs::write(&path, text).unwrap();
+        let error = open(&path, Mode::Data, &first, Sync::Never).map(drop).map_err(|error| error.to_string());
+        if text == "{" {
+            assert_eq!(error, Ok(()), "the beginning of the first line");
+        } else {
+            assert!(error.is_err_and(|error| error.contains("not a ledger")), "{text}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+    }
 }
 
 #[test]
