@@ -2,6 +2,7 @@
 
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
+use landau_wire::smtp::Mailbox;
 use std::borrow::Cow;
 
 /// Returns a domain in lower case and in ASCII: `Bücher.example` is `xn--bcher-kva.example` (RFC 5891, with the mapping
@@ -15,14 +16,15 @@ pub(crate) fn to_ascii(domain: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Returns an address in ASCII. `None` if there is none: its local part belongs to the server, and cannot be converted
-/// (RFC 6531 section 3.2).
+/// (RFC 6531 section 3.2), or the address is too long in that form.
 pub(crate) fn address_to_ascii(address: &str) -> Option<Cow<'_, str>> {
     if address.is_ascii() {
         return Some(Cow::Borrowed(address));
     }
     let (local, domain) = address.rsplit_once('@')?;
     local.is_ascii().then_some(())?;
-    Some(Cow::Owned(format!("{local}@{}", to_ascii(domain)?)))
+    let ascii = format!("{local}@{}", to_ascii(domain)?);
+    Mailbox::parse(ascii.as_bytes()).is_ok().then_some(Cow::Owned(ascii))
 }
 
 #[cfg(test)]
@@ -58,5 +60,13 @@ mod tests {
         assert_eq!(address_to_ascii("\"a@b\"@bücher.example").as_deref(), Some("\"a@b\"@xn--bcher-kva.example"));
         assert_eq!(address_to_ascii("ä@bücher.example"), None);
         assert_eq!(address_to_ascii("a@bü cher"), None);
+    }
+
+    /// It was dropped from its transaction without an outcome, and a run with it did not end.
+    #[test]
+    fn an_address_that_is_too_long_in_ascii_has_no_such_form() {
+        let address = format!("{}@{}test", "a".repeat(64), "ü.".repeat(30));
+        assert!(Mailbox::parse(address.as_bytes()).is_ok(), "it is short enough as it is written");
+        assert_eq!(address_to_ascii(&address), None);
     }
 }

@@ -34,6 +34,8 @@ pub struct Message {
     shape: Shape,
     /// Whether the header has a byte beyond ASCII, so that the message needs SMTPUTF8 (RFC 6532).
     has_8bit_header: bool,
+    /// The columns of the list whose fields are in the header.
+    header_columns: Vec<usize>,
     /// The parts of a template; empty for a message without fields.
     parts: Vec<Part>,
     /// Who signs what is rendered; a message without fields is signed already.
@@ -71,9 +73,11 @@ impl Message {
             // The bytes passed the encoder a moment ago, so they pass it again.
             encode(Transfer::Bdat, literal.iter().copied(), &mut chunk).map_err(|error| unsendable(&error))?;
         }
-        let has_8bit_header = !header_of(text).is_ascii();
+        let header = header_of(text);
+        let has_8bit_header = !header.is_ascii();
+        let header_columns = parts_of(header, columns)?.iter().filter_map(Part::column).collect();
         let (parts, signer) = if is_template { (parts, signer) } else { (Vec::new(), None) };
-        Ok(Self { data, chunk, shape, has_8bit_header, parts, signer, digest })
+        Ok(Self { data, chunk, shape, has_8bit_header, header_columns, parts, signer, digest })
     }
 
     /// Reads a message that was received: its lines end with CR LF, and braces are text. It is encoded for BDAT only if
@@ -92,7 +96,8 @@ impl Message {
             encode(Transfer::Bdat, parts(), &mut chunk).map_err(|error| unsendable(&error))?;
         }
         let has_8bit_header = shape.is_8bit && !header_of(content).is_ascii();
-        Ok(Self { data, chunk, shape, has_8bit_header, parts: Vec::new(), signer: None, digest: String::new() })
+        let (header_columns, parts, signer, digest) = (Vec::new(), Vec::new(), None, String::new());
+        Ok(Self { data, chunk, shape, has_8bit_header, header_columns, parts, signer, digest })
     }
 
     /// Returns whether each recipient has a text of its own.
@@ -115,9 +120,10 @@ impl Message {
         self.shape.is_8bit
     }
 
-    /// Returns whether the header has bytes beyond ASCII, so that it needs SMTPUTF8.
-    pub fn has_8bit_header(&self) -> bool {
-        self.has_8bit_header
+    /// Returns whether the header has bytes beyond ASCII when it is sent to the recipient of a record, so that it needs
+    /// SMTPUTF8.
+    pub fn needs_utf8(&self, record: &Record) -> bool {
+        self.has_8bit_header || self.header_columns.iter().any(|&column| !record.field(column).is_ascii())
     }
 
     /// Returns what to send to every recipient.
@@ -166,6 +172,13 @@ impl Part {
         match self {
             Part::Literal(text) => Some(text),
             Part::Field(_) => None,
+        }
+    }
+
+    fn column(&self) -> Option<usize> {
+        match self {
+            Part::Literal(_) => None,
+            Part::Field(column) => Some(*column),
         }
     }
 }
@@ -276,9 +289,26 @@ mod tests {
     #[test]
     fn only_bytes_of_the_header_need_smtputf8() {
         let parsed = |text: &str| Message::parse(text.as_bytes(), &[], None).unwrap();
+        let record = Record::default();
         let header = parsed("Subject: \u{e9}\r\n\r\na\n");
-        assert!(header.has_8bit_header() && header.is_8bit());
+        assert!(header.needs_utf8(&record) && header.is_8bit());
         let body = parsed("Subject: e\n\n\u{e9}\n");
-        assert!(!body.has_8bit_header() && body.is_8bit());
+        assert!(!body.needs_utf8(&record) && body.is_8bit());
+    }
+
+    #[test]
+    fn a_field_of_the_header_needs_smtputf8_if_it_is_beyond_ascii() {
+        let columns = columns(&["email", "name", "city"]);
+        let message = Message::parse(b"To: {{email}}\nSubject: {{name}}\n\n{{city}}\n", &columns, None).unwrap();
+        let mut record = Record::default();
+        for (fields, expected) in [
+            (["a@b", "e", "e"], false),
+            (["a@b", "e", "\u{e9}"], false),
+            (["a@b", "\u{e9}", "e"], true),
+            (["\u{e9}@b", "e", "e"], true),
+        ] {
+            record.set(fields);
+            assert_eq!(message.needs_utf8(&record), expected, "{fields:?}");
+        }
     }
 }

@@ -60,14 +60,14 @@ impl<N: Network, I: Input> Engine<N, I> {
         let mut needs = Needs {
             size: message.bytes(),
             is_8bit: message.is_8bit(),
-            is_utf8: message.has_8bit_header() || !letter.envelope.from.is_ascii(),
+            is_utf8: !letter.envelope.from.is_ascii(),
             chunk: (Content::Shared(Transfer::Bdat), message.encoded(Transfer::Bdat).len()),
         };
         for &id in &self.batch {
             let entry = self.schedule.recipients.get(id);
             self.stats.domains.note_time(entry.domain, self.now_ns);
             let record = &entry.record;
-            needs.is_utf8 |= !record.address().is_ascii();
+            needs.is_utf8 |= message.needs_utf8(record) || !record.address().is_ascii();
             needs.is_8bit |= is_template && !record.is_ascii();
         }
         if connection.session.is_chunked() {
@@ -153,7 +153,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             return None;
         }
         let capabilities = connection.session.capabilities();
-        if message.has_8bit_header() && !capabilities.extensions.has(Extension::SmtpUtf8) {
+        if message.needs_utf8(record) && !capabilities.extensions.has(Extension::SmtpUtf8) {
             let reason = "5.6.9 the header has bytes beyond ASCII, and the server does not offer SMTPUTF8";
             return Some(reason.to_owned());
         }

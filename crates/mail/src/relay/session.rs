@@ -2,6 +2,7 @@
 
 use super::receiver::{EXTENSIONS, Receiver};
 use super::trace::{MOST_HOPS, Trace, hops};
+use crate::domain::to_ascii;
 use crate::envelope::Request;
 use crate::queue::{self, Meta};
 use crate::sink::chunks::{Chunk, End, Received};
@@ -376,7 +377,10 @@ impl Session {
             (false, false, false) => "SMTP",
         };
         let Transaction { sender, recipients, content, ret, envid, requests, .. } = &self.transaction;
-        let trace = Trace { hello: &self.hello, peer: self.peer, by: &relay.limits.name, with, id, date: &date };
+        // A name beyond ASCII in the header would make every message need SMTPUTF8.
+        let hello = if self.hello.is_ascii() { Some(Cow::Borrowed(&*self.hello)) } else { to_ascii(&self.hello) };
+        let hello = hello.as_deref().unwrap_or("unknown");
+        let trace = Trace { hello, peer: self.peer, by: &relay.limits.name, with, id, date: &date };
         let asks_nothing = requests.iter().all(|request| *request == Request::default());
         let at_ms = u64::try_from(now.as_millisecond()).unwrap_or_default();
         let to = recipients.iter().map(|address| Cow::Borrowed(address.as_str())).collect();

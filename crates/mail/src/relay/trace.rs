@@ -9,7 +9,7 @@ pub(super) const MOST_HOPS: usize = 100;
 /// What the field says.
 #[derive(Debug)]
 pub(super) struct Trace<'a> {
-    /// The name in EHLO.
+    /// The name in EHLO, in ASCII.
     pub(super) hello: &'a str,
     pub(super) peer: IpAddr,
     /// This host's name.

@@ -52,6 +52,19 @@ fn a_server_without_smtputf8_gets_domains_in_ascii_and_no_local_part_beyond_it()
     assert!(outcome.reasons.iter().any(|(reason, _)| reason.contains("5.6.7 the sender's")), "{:?}", outcome.reasons);
 }
 
+/// Such a recipient was left out of its transaction, and had no outcome; such a sender became the null sender.
+#[test]
+fn an_address_that_is_too_long_in_ascii_cannot_be_converted() {
+    let long = format!("{}@{}test", "a".repeat(64), "\u{fc}.".repeat(30));
+    let (outcome, found) = sent(ASCII_ONLY, "s@b.example", &[&long, "a@b.example"]);
+    assert_eq!((outcome.recipients.done, outcome.recipients.failed), (1, 1), "{:?}", outcome.reasons);
+    assert!(outcome.reasons[0].0.contains("5.6.7 the recipient's address"), "{:?}", outcome.reasons);
+    assert_eq!(found, ["a@b.example".to_owned()].into());
+    let (outcome, found) = sent(ASCII_ONLY, &long, &["a@b.example"]);
+    assert_eq!((outcome.recipients.failed, found.len()), (1, 0), "{:?}", outcome.reasons);
+    assert!(outcome.reasons[0].0.contains("5.6.7 the sender's address"), "{:?}", outcome.reasons);
+}
+
 /// The name server knows ASCII only: `d1` in full-width characters is `d1` to IDNA.
 #[test]
 fn domains_are_looked_up_in_ascii() {

@@ -235,6 +235,35 @@ fn mail_beyond_ascii_fails_where_it_is_not_offered() {
     assert!(reports.iter().any(|text| text.contains("\r\nStatus: 5.6.3\r\n")), "{reports:?}");
 }
 
+/// As it was written, the name of the client made every message need SMTPUTF8.
+#[test]
+fn the_name_of_a_client_beyond_ascii_is_converted_in_the_trace() {
+    let room = tempfile::tempdir().unwrap();
+    let mail = room.path().join("mail");
+    let profile = "[default]\nextensions = [\"PIPELINING\"]".parse::<Profiles>().unwrap();
+    let smtp = Smtp::new("sink.example", profile, 1).with_mailboxes(Mailboxes::create(&mail).unwrap());
+    let sink = Running::smtp(smtp);
+    let relay =
+        Relaying::start(&room.path().join("queue"), |relay| relay.delivery.via = Some(sink.address.to_string()));
+    for (number, (hello, expected)) in
+        [("b\u{fc}cher.test", "xn--bcher-kva.test"), ("\u{301}a.test", "unknown"), ("C.Test", "C.Test")]
+            .into_iter()
+            .enumerate()
+    {
+        let mut client = Client::connect(relay.address);
+        assert_eq!([client.reply(), client.command(&format!("EHLO {hello}"))], [220, 250]);
+        let commands = ["MAIL FROM:<>", &format!("RCPT TO:<u{number}@y>"), "DATA", "Subject: a\r\n\r\nb\r\n."];
+        assert_eq!(commands.map(|command| client.command(command)), [250, 250, 354, 250]);
+        let began = Instant::now();
+        while relay.total("recipients_sent") <= number as u64 {
+            assert!(began.elapsed() < LONG, "{hello}: {} failed", relay.total("recipients_failed"));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let text = mailbox(&mail, &format!("u{number}@y")).remove(0);
+        assert!(text.is_ascii() && text.starts_with(&format!("Received: from {expected} ([")), "{text}");
+    }
+}
+
 /// What a server hears, whose answer to EHLO is given.
 fn heard(listener: TcpListener, offer: &'static str) -> std::sync::mpsc::Receiver<String> {
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -306,7 +335,9 @@ fn the_relay_signs_for_its_domain_only() {
         assert_eq!(commands.map(|command| client.command(&command)), [250, 250, 354]);
         assert_eq!(client.command(&format!("From: a@{from}\r\n\r\n..b\r\n.")), 250);
     }
+    let began = Instant::now();
     while sink.remote.total("messages") < 2 {
+        assert!(began.elapsed() < LONG, "{} of 2 messages", sink.remote.total("messages"));
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let [own, other] = ["own.example@y", "other.example@y"].map(|address| mailbox(&mail, address).remove(0));

@@ -1,16 +1,16 @@
 //! What a delivery does by the rules, over real sockets: modes, merge fields, reuse of connections, limits of a site,
 //! answers 421, 4yz and 5yz, and what the mailboxes have in the end.
 
-use crate::support::{Names, Running, Silent, delivery};
+use crate::support::{LONG, Names, Running, Silent, delivery};
 use landau_mail::sink::dns::{Layout, Service};
 use landau_mail::sink::mailbox::{Mailboxes, directory_name};
 use landau_mail::sink::smtp::Smtp;
 use landau_mail::sink::smtp::profile::Profiles;
 use landau_mail::synthetic::Shape;
-use landau_mail::{Delivery, Envelope, Mode, Outcome, Source, deliver};
+use landau_mail::{Delivery, Envelope, Mode, Outcome, Source, Tally, deliver};
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn shape(recipients: u64) -> Source {
     Source::Synthetic(Shape { recipients, domains: 10, zipf: 0.0, seed: 1 })
@@ -134,6 +134,22 @@ fn a_421_ends_the_connection_and_is_no_attempt() {
     assert!(outcome.connections >= 15 && sink.remote.total("message_limit") >= 14, "{}", outcome.connections);
 }
 
+/// Such a 421 was taken for the end of a connection that had been of use: the run did not end.
+#[test]
+fn a_421_to_the_first_message_of_a_connection_is_an_attempt() {
+    let (sink, folder) = (Running::profile("[default]\nextensions = []\nmessages = 0"), tempfile::tempdir().unwrap());
+    let mut delivery = delivery(folder.path(), shape(30));
+    delivery.via = Some(sink.address.to_string());
+    with_message(folder.path(), &mut delivery, "Subject: a\n\nb\n");
+    (delivery.limits.sessions, delivery.limits.initial, delivery.limits.attempts) = (1, 1, 1);
+    let began = Instant::now();
+    let outcome = deliver(&delivery, &mut Silent, &|| began.elapsed() > LONG).unwrap();
+    assert!(!outcome.is_interrupted, "{:?}", outcome.lost);
+    let Tally { done, deferred, .. } = outcome.recipients;
+    assert_eq!((done, deferred, outcome.attempts, outcome.connections), (0, 1, 1, 1), "{:?}", outcome.lost);
+    assert_eq!(recipients_in(folder.path(), "deferred").len(), 1);
+}
+
 /// A server that takes fewer connections than the client wants gets fewer in the end, and all mail.
 #[test]
 fn connections_that_are_refused_with_421_are_tried_again() {
@@ -184,5 +200,28 @@ fn a_message_that_the_server_does_not_take_is_not_sent() {
         let outcome = run(folder.path(), &sink, |delivery| with_message(folder.path(), delivery, &text));
         assert_eq!((outcome.recipients.failed, reasons(&outcome, reason)), (30, 30), "{:?}", outcome.reasons);
         assert_eq!((sink.remote.total("messages"), sink.remote.total("errors")), (0, 0), "{profile}");
+    }
+}
+
+/// A field is known with the recipient only: in the header it needs SMTPUTF8, as the text of the header does.
+#[test]
+fn a_field_beyond_ascii_in_the_header_needs_smtputf8() {
+    let list = "email,name\na@d.example,Zo\u{eb}\nb@d.example,Bo\n";
+    for (offered, text, done) in [
+        ("\"8BITMIME\"", "Subject: {{name}}\n\nb\n", 1),
+        ("\"8BITMIME\"", "Subject: a\n\n{{name}}\n", 2),
+        ("\"8BITMIME\", \"SMTPUTF8\"", "Subject: {{name}}\n\nb\n", 2),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let sink = Running::profile(&format!("[default]\nextensions = [{offered}]"));
+        let path = folder.path().join("list.csv");
+        std::fs::write(&path, list).unwrap();
+        let outcome = run(folder.path(), &sink, |delivery| {
+            delivery.source = Source::File(path);
+            with_message(folder.path(), delivery, text);
+        });
+        let Tally { done: sent, failed, .. } = outcome.recipients;
+        assert_eq!((sent, failed, reasons(&outcome, "5.6.9 ")), (done, 2 - done, 2 - done), "{:?}", outcome.reasons);
+        assert_eq!((sink.remote.total("messages"), sink.remote.total("errors")), (done, 0), "{offered} {text}");
     }
 }
