@@ -12,8 +12,9 @@ const NEGATIVE_TTL_S: u32 = 60;
 pub(super) enum Reading {
     /// Records are missing: ask again over TCP.
     Truncated,
-    /// The name is an alias, and the message does not say what for: ask for this name.
-    Alias(NameBuf),
+    /// The name is an alias, and the message does not say what for: ask for this name. The number is how long the alias
+    /// may be kept, in seconds.
+    Alias(NameBuf, u32),
     /// The answer.
     Answer(Answer),
 }
@@ -57,7 +58,7 @@ pub(super) fn read(message: &Message<'_>, asked: &NameBuf, kind: Kind) -> Readin
         }
     }
     if records.mx.is_empty() && records.addresses.is_empty() {
-        return nothing(message, name, links, rcode);
+        return nothing(message, name, links, ttl_s, rcode);
     }
     for record in message.additionals().filter(|_| kind == Kind::Mx) {
         let address = match record.data {
@@ -79,19 +80,20 @@ fn alias(message: &Message<'_>, name: &Name<'_>) -> Option<(NameBuf, u32)> {
     })
 }
 
-/// Returns what a message without the wanted records means.
-fn nothing(message: &Message<'_>, name: NameBuf, links: u32, rcode: Rcode) -> Reading {
+/// Returns what a message without the wanted records means. It has so many aliases, which may be kept for
+/// `alias_ttl_s`.
+fn nothing(message: &Message<'_>, name: NameBuf, links: u32, alias_ttl_s: u32, rcode: Rcode) -> Reading {
     let header = message.header();
     let soa = message.authorities().find_map(|record| match record.data {
         Data::Soa(soa) => Some(record.ttl_s.min(soa.negative_ttl_s)),
         _ => None,
     });
-    let ttl_s = soa.unwrap_or(NEGATIVE_TTL_S).clamp(*TTL_S.start(), *TTL_S.end());
+    let ttl_s = soa.unwrap_or(NEGATIVE_TTL_S).min(alias_ttl_s).clamp(*TTL_S.start(), *TTL_S.end());
     if rcode == Rcode::NAME_ERROR {
         return Reading::Answer(Answer { records: Err(Problem::NoName), ttl_s });
     }
     if links > 0 && soa.is_none() {
-        return Reading::Alias(name);
+        return Reading::Alias(name, alias_ttl_s.clamp(*TTL_S.start(), *TTL_S.end()));
     }
     if soa.is_none() && !header.is_authoritative && !header.offers_recursion {
         return Reading::Answer(Answer::problem(Problem::Lame));
@@ -151,7 +153,7 @@ mod tests {
                 add(builder, "a.test", 50, Data::Cname(name("b.test").as_name()));
             },
         );
-        assert_eq!(found, Reading::Alias(name("b.test")));
+        assert_eq!(found, Reading::Alias(name("b.test"), 50));
         let found = reading(
             Rcode::NO_ERROR,
             |_| {},
@@ -169,6 +171,35 @@ mod tests {
             },
         );
         assert_eq!(problem(found), Problem::NoName);
+    }
+
+    #[test]
+    fn nothing_is_kept_for_longer_than_an_alias() {
+        let origin = name("test");
+        let soa = Soa {
+            server: origin.as_name(),
+            mailbox: origin.as_name(),
+            serial: 1,
+            refresh_s: 1,
+            retry_s: 1,
+            expire_s: 1,
+            negative_ttl_s: 300,
+        };
+        for (rcode, alias_ttl_s, expected) in
+            [(Rcode::NO_ERROR, 7, 7), (Rcode::NAME_ERROR, 7, 7), (Rcode::NAME_ERROR, 900, 300), (Rcode::NO_ERROR, 0, 1)]
+        {
+            let found = reading(
+                rcode,
+                |_| {},
+                |builder| {
+                    add(builder, "a.test", alias_ttl_s, Data::Cname(name("b.test").as_name()));
+                    let soa = Record::new(origin.as_name(), 600, Data::Soa(soa));
+                    assert!(builder.record(Section::Authority, &soa));
+                },
+            );
+            let Reading::Answer(answer) = found else { panic!("{found:?}") };
+            assert_eq!(answer.ttl_s, expected, "{rcode:?} {alias_ttl_s}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A client of one name server: UDP, with repetitions, and TCP for answers that are truncated.
 
 use super::answer::{Reading, read};
-use super::{Answer, Kind, MOST_ALIASES, Problem};
+use super::{Answer, Kind, MOST_ALIASES, Problem, TTL_S};
 use crate::network::{Network, Ready};
 use landau_wire::dns::{Builder, Class, Edns, Header, Message, NameBuf, Question, Rcode, frame};
 use rand::RngExt;
@@ -42,6 +42,8 @@ struct Query {
     sent: usize,
     /// The aliases that were followed.
     aliases: u32,
+    /// How long all of them may be kept, in seconds.
+    ttl_s: u32,
 }
 
 /// A question over TCP.
@@ -96,7 +98,7 @@ impl Stub {
 
     /// Asks a question. `number` comes back with the answer.
     pub(crate) fn ask(&mut self, number: u32, name: NameBuf, kind: Kind) {
-        self.waiting.push_back(Query { number, name, kind, sent: 0, aliases: 0 });
+        self.waiting.push_back(Query { number, name, kind, sent: 0, aliases: 0, ttl_s: *TTL_S.end() });
     }
 
     /// Returns the next answer.
@@ -213,15 +215,18 @@ impl Stub {
     fn act(&mut self, reading: Reading, mut query: Query) {
         match reading {
             Reading::Truncated => self.long.push_back(query),
-            Reading::Alias(_) if query.aliases >= MOST_ALIASES => {
+            Reading::Alias(..) if query.aliases >= MOST_ALIASES => {
                 self.answers.push_back((query.number, Answer::problem(Problem::Aliases)));
             }
-            Reading::Alias(name) => {
-                (query.name, query.sent) = (name, 0);
+            Reading::Alias(name, ttl_s) => {
+                (query.name, query.sent, query.ttl_s) = (name, 0, query.ttl_s.min(ttl_s));
                 query.aliases += 1;
                 self.waiting.push_back(query);
             }
-            Reading::Answer(answer) => self.answers.push_back((query.number, answer)),
+            Reading::Answer(answer) => {
+                let ttl_s = answer.ttl_s.min(query.ttl_s);
+                self.answers.push_back((query.number, Answer { ttl_s, ..answer }));
+            }
         }
     }
 
@@ -316,4 +321,30 @@ fn write(out: &mut Vec<u8>, id: u16, query: &Query) {
     let mut builder = Builder::new(out, Header::query(id), Some(Edns::new(UDP_BYTES)), usize::from(UDP_BYTES));
     builder.question(&Question { name: query.name.as_name(), kind: query.kind.record(), class: Class::IN });
     builder.finish();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lookup::Records;
+
+    /// What was found at the end of a chain was kept for as long as the last answer said.
+    #[test]
+    fn an_answer_is_kept_no_longer_than_the_aliases_that_lead_to_it() {
+        let name = |text| NameBuf::parse(text).unwrap();
+        for (records, ttl_s, expected) in
+            [(Ok(Records::default()), 900, 20), (Ok(Records::default()), 10, 10), (Err(Problem::NoName), 900, 20)]
+        {
+            let mut stub = Stub::new(SocketAddr::from(([127, 0, 0, 1], 53)), 1);
+            stub.ask(7, name("a.test"), Kind::Mx);
+            for (alias, ttl_s) in [("b.test", 20), ("c.test", 600)] {
+                let query = stub.waiting.pop_front().unwrap();
+                stub.act(Reading::Alias(name(alias), ttl_s), query);
+            }
+            let query = stub.waiting.pop_front().unwrap();
+            assert_eq!((query.name, query.aliases), (name("c.test"), 2));
+            stub.act(Reading::Answer(Answer { records: records.clone(), ttl_s }), query);
+            assert_eq!(stub.next_answer(), Some((7, Answer { records, ttl_s: expected })));
+        }
+    }
 }

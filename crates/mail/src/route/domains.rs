@@ -275,8 +275,15 @@ impl Domains {
         mx.retain(|(_, name)| **name != *".");
         mx.sort();
         mx.dedup_by(|a, b| a.1 == b.1);
-        let own = mx.iter().find(|(_, name)| **name == *self.lookups.own_name).map(|(preference, _)| *preference);
-        if let Some(own) = own {
+        let is_implicit = mx.is_empty();
+        if is_implicit {
+            // Without MX records the domain is its own host (RFC 5321 section 5.1).
+            mx.push((0, domain.name.clone()));
+        }
+        let own_name = &*self.lookups.own_name;
+        let own = mx.iter().find(|(_, name)| **name == *own_name).map(|(preference, _)| *preference);
+        // A client without a name of its own calls itself localhost, and so does the server beside it.
+        if let Some(own) = own.filter(|_| !is_implicit || own_name != "localhost") {
             mx.retain(|(preference, _)| *preference < own);
             if mx.is_empty() {
                 let text = "5.4.6 this host is the domain's best MX host: mail would go in a circle";
@@ -284,11 +291,9 @@ impl Domains {
             }
         }
         mx.truncate(MOST_EXCHANGES);
-        if mx.is_empty() {
-            // Without MX records the domain is its own host (RFC 5321 section 5.1).
-            mx.push((0, domain.name.clone()));
-        }
-        for (name, address) in additional {
+        // Addresses of other names are not what was asked about: they are not believed.
+        let is_exchange = |name: &str| mx.iter().any(|(_, host)| **host == *name);
+        for (name, address) in additional.into_iter().filter(|(name, _)| is_exchange(name)) {
             self.note_additional(&name, address, until_ns, now_ns);
         }
         let exchanges: Vec<(u16, u32)> =

@@ -37,7 +37,8 @@ struct Address {
 /// The servers of a site.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    /// By preference, the best first.
+    /// By name: a site has the same hosts for all its domains, and each domain its own preferences. So the index of a
+    /// host, which connections keep, stays the same.
     hosts: Vec<Host>,
 }
 
@@ -51,7 +52,7 @@ impl Hosts {
 
     /// Returns the name of the best host.
     pub(crate) fn name(&self) -> &str {
-        self.hosts.first().map_or("", |host| &host.name)
+        self.hosts.iter().min_by_key(|host| host.preference).map_or("", |host| &host.name)
     }
 
     /// Returns the name of a host.
@@ -73,7 +74,7 @@ impl Hosts {
                 Host { preference, name: name.into(), addresses }
             })
             .collect();
-        self.hosts.sort_by_key(|host| host.preference);
+        self.hosts.sort_by(|a, b| (&a.name, a.preference).cmp(&(&b.name, b.preference)));
     }
 
     /// Notes that a connection to an address failed: for a while it is tried after the others.
@@ -132,6 +133,17 @@ mod tests {
         }
         assert!(first[1..].iter().all(|&count| count > 50), "{first:?}");
         assert_eq!(hosts.candidates(2, 0, &mut rng).len(), 2);
+    }
+
+    /// The name that TLS verifies is that of an index, which a connection holds while domains are looked up.
+    #[test]
+    fn the_index_of_a_host_stays_when_another_domain_has_other_preferences() {
+        let mut hosts = hosts();
+        assert_eq!((hosts.name(), [0, 1, 2].map(|host| hosts.host_name(host))), ("a", ["a", "b", "c"]));
+        hosts.set([(5, "c", vec![address(5)]), (7, "b", vec![address(3)]), (9, "a", vec![address(1)])].into_iter());
+        assert_eq!((hosts.name(), [0, 1, 2].map(|host| hosts.host_name(host))), ("c", ["a", "b", "c"]));
+        let order = hosts.candidates(5, 0, &mut ChaCha8Rng::seed_from_u64(1));
+        assert_eq!(order.iter().map(|one| one.host).collect::<Vec<_>>(), [2, 1, 0]);
     }
 
     /// A host with two addresses gets no more mail than one with one.

@@ -16,9 +16,14 @@ struct Asked {
 
 impl Asked {
     fn new(allowed: &[&str]) -> Self {
+        Self::named("Relay.Example", allowed)
+    }
+
+    /// Asks for a host of this name.
+    fn named(own_name: &str, allowed: &[&str]) -> Self {
         let server = SocketAddr::from(([127, 0, 0, 1], 53));
         let allowed = allowed.iter().map(|&name| name.to_owned()).collect();
-        let lookups = Lookups { server: Some(server), port: 25, allowed, own_name: "Relay.Example".to_owned() };
+        let lookups = Lookups { server: Some(server), port: 25, allowed, own_name: own_name.to_owned() };
         let resolver = Resolver::new(Some(server), 1).unwrap();
         Self { domains: Domains::new(lookups), sites: Vec::new(), resolver, answered: 0, now_ns: 1 }
     }
@@ -177,6 +182,27 @@ fn addresses_that_come_with_the_mx_records_are_not_asked_for() {
     let mut records = mx(&[(1, "a"), (2, "b")]).unwrap();
     records.additional = vec![("a".into(), IpAddr::from([127, 0, 0, 1])), ("b".into(), IpAddr::from([127, 0, 0, 2]))];
     assert_eq!(asked.look_up("one.test", vec![Ok(records)]), Place::Site(0));
+}
+
+/// The answer about one domain must not say where the mail for others goes.
+#[test]
+fn addresses_of_other_hosts_that_come_with_the_mx_records_are_not_believed() {
+    let mut asked = Asked::new(&[]);
+    let mut records = mx(&[(1, "a")]).unwrap();
+    records.additional = vec![("a".into(), IpAddr::from([127, 0, 0, 1])), ("b".into(), IpAddr::from([127, 0, 0, 2]))];
+    assert_eq!(asked.look_up("one.test", vec![Ok(records)]), Place::Site(0));
+    assert_eq!(asked.look_up("two.test", vec![mx(&[(1, "b")]), address(3), nothing()]), Place::Site(1));
+}
+
+/// Mail for such a domain came back to the relay a hundred times.
+#[test]
+fn a_domain_without_mx_that_is_this_host_is_a_circle() {
+    let (kind, text) = refusal(Asked::new(&[]).look_up("RELAY.example", vec![nothing()]));
+    assert!(kind == RefusalKind::Final && text.starts_with("5.4.6 "), "{text}");
+    // Everybody without another name is called localhost.
+    let mut asked = Asked::named("localhost", &[]);
+    assert_eq!(asked.look_up("localhost", vec![nothing(), address(1), nothing()]), Place::Site(0));
+    assert!(refusal(asked.look_up("one.test", vec![mx(&[(1, "localhost")])])).1.starts_with("5.4.6 "));
 }
 
 /// An answer has as many additional addresses as fit.
