@@ -100,9 +100,10 @@ impl<N: Network, I: Input> Engine<N, I> {
                 }
                 Err(End::Failed(error)) if is_own_limit(error) && self.schedule.open_count() > 1 => {
                     self.free.push(id);
-                    self.own_limit = Some(error);
-                    let limit = self.schedule.lose_connection(site);
-                    self.notes.push(format!("{error}: no more than {limit} connections at a time"));
+                    let limit = self.schedule.lose_connection(site, self.now_ns);
+                    if self.own_limit.replace(error).is_none() {
+                        self.notes.push(format!("{error}: no more than {limit} connections at a time for a minute"));
+                    }
                 }
                 Err(end) => self.end(id, &mut connection, end),
             }

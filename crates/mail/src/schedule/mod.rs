@@ -21,6 +21,10 @@ use std::collections::{BinaryHeap, VecDeque};
 /// The site of a recipient whose domain was not looked up successfully.
 pub(crate) const NO_SITE: u32 = u32::MAX;
 
+/// How long the limit holds that follows from a connection which this host could not open, in nanoseconds: other
+/// programs give descriptors and ports back.
+const LOST_NS: u64 = 60_000_000_000;
+
 /// The limits of a schedule.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -58,6 +62,8 @@ pub(crate) struct Schedule {
     /// The connections in all, and those of them that were not greeted yet.
     open: u32,
     opening: u32,
+    /// The most connections that this host could open, and until when that is the limit.
+    lost: Option<(u32, u64)>,
 }
 
 impl Schedule {
@@ -73,6 +79,7 @@ impl Schedule {
             unplaced: Vec::new(),
             open: 0,
             opening: 0,
+            lost: None,
         }
     }
 
@@ -131,6 +138,7 @@ impl Schedule {
             self.sites[site as usize].revive();
             self.note(site);
         }
+        self.lost = self.lost.filter(|&(_, until_ns)| until_ns > now_ns);
     }
 
     /// Takes the recipients whose domain is to be looked up again.
@@ -141,12 +149,13 @@ impl Schedule {
     /// Returns when something changes without an event.
     pub(crate) fn next_ns(&self) -> u64 {
         let first = |heap: &BinaryHeap<Reverse<(u64, u32)>>| heap.peek().map_or(u64::MAX, |Reverse((at_ns, _))| *at_ns);
-        first(&self.delayed).min(first(&self.blocked))
+        let lost_ns = self.lost.map_or(u64::MAX, |(_, until_ns)| until_ns);
+        first(&self.delayed).min(first(&self.blocked)).min(lost_ns)
     }
 
     /// Returns a site that can use another connection, and counts the connection.
     pub(crate) fn next_connection(&mut self) -> Option<u32> {
-        while self.open < self.limits.sessions {
+        while self.open < self.sessions() {
             let site = *self.starved.front()?;
             let one = &mut self.sites[site as usize];
             if one.wants_connection() {
@@ -182,13 +191,19 @@ impl Schedule {
 
     /// Changes the most connections in all.
     pub(crate) fn set_sessions(&mut self, sessions: u32) {
-        self.limits.sessions = sessions;
+        (self.limits.sessions, self.lost) = (sessions, None);
     }
 
-    /// Notes that this host cannot open a connection more than it has, and returns how many those are.
-    pub(crate) fn lose_connection(&mut self, site: u32) -> u32 {
+    /// Returns the most connections in all for now.
+    fn sessions(&self) -> u32 {
+        self.lost.map_or(self.limits.sessions, |(most, _)| most.min(self.limits.sessions))
+    }
+
+    /// Notes that this host cannot open a connection more than it has, which are the limit for [`LOST_NS`]. Returns how
+    /// many those are.
+    pub(crate) fn lose_connection(&mut self, site: u32, now_ns: u64) -> u32 {
         self.closed(site, false);
-        self.limits.sessions = self.open;
+        self.lost = Some((self.open, now_ns.saturating_add(LOST_NS)));
         self.open
     }
 
@@ -272,4 +287,50 @@ fn pop_due(heap: &mut BinaryHeap<Reverse<(u64, u32)>>, now_ns: u64) -> Option<u3
     }
     heap.pop();
     Some(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::envelope::{Envelope, Mode};
+    use crate::input::{Letter, Offer};
+    use crate::list::Record;
+    use crate::message::Message;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    /// A schedule with a site at which ten recipients wait.
+    fn schedule() -> Schedule {
+        let backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
+        let feedback = Feedback::Inverse;
+        let limits = Limits { sessions: 4, per_site: 10, initial: 10, feedback, backoff, attempts: 1, seed: 1 };
+        let mut schedule = Schedule::new(limits);
+        schedule.add_sites(1);
+        let message = Message::parse(b"a\n", &[], None).unwrap();
+        let letter = Rc::new(Letter::new(Envelope::new("", Mode::Rset), message));
+        for number in 0..10 {
+            let offer = Offer { number, letter: Rc::clone(&letter), state: None, is_again: false };
+            let id = schedule.recipients.add(offer, &mut Record::default(), 0, 0);
+            schedule.queue(id);
+        }
+        schedule
+    }
+
+    /// It held for ever, so that a relay had as few connections as it had when descriptors were short once.
+    #[test]
+    fn the_limit_of_this_host_holds_for_a_minute() {
+        let mut schedule = schedule();
+        assert_eq!([(); 3].map(|()| schedule.next_connection()), [Some(0); 3]);
+        assert_eq!((schedule.lose_connection(0, 5), schedule.next_connection()), (2, None));
+        assert_eq!(schedule.next_ns(), 5 + LOST_NS);
+        schedule.advance(4 + LOST_NS);
+        assert_eq!(schedule.next_connection(), None);
+        schedule.advance(5 + LOST_NS);
+        assert_eq!((schedule.next_connection(), schedule.next_ns()), (Some(0), u64::MAX));
+        // The limit of the user still holds, and another one is in force at once.
+        assert_eq!([schedule.next_connection(), schedule.next_connection()], [Some(0), None]);
+        assert_eq!(schedule.lose_connection(0, 7), 3);
+        schedule.set_sessions(5);
+        assert_eq!([(); 3].map(|()| schedule.next_connection()), [Some(0), Some(0), None]);
+    }
 }
