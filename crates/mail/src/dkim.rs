@@ -83,10 +83,7 @@ impl Signer {
     pub(crate) fn covers(&self, message: &[u8]) -> bool {
         let Some(from) = from_field(message) else { return false };
         let text = without_quotes(&String::from_utf8_lossy(&from));
-        let address = match text.split_once('<') {
-            Some((_, rest)) => rest.split('>').next().unwrap_or_default(),
-            None => text.split(',').next().unwrap_or_default(),
-        };
+        let address = first_address(&text);
         let host = address.trim().rsplit_once('@').map_or("", |(_, host)| host).to_ascii_lowercase();
         let domain = self.domain.to_ascii_lowercase();
         host == domain || host.strip_suffix(domain.as_str()).is_some_and(|rest| rest.ends_with('.'))
@@ -133,19 +130,33 @@ fn is_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
-/// Returns a text without its quoted strings: a display name may look like an address.
+/// Returns a text without its quoted strings and comments: a display name may look like an address.
 fn without_quotes(text: &str) -> String {
-    let (mut out, mut is_quoted, mut is_escaped) = (String::new(), false, false);
+    let (mut out, mut is_quoted, mut is_escaped, mut depth) = (String::new(), false, false, 0_u32);
     for one in text.chars() {
         match one {
             _ if is_escaped => is_escaped = false,
-            '\\' if is_quoted => is_escaped = true,
-            '"' => is_quoted = !is_quoted,
-            _ if is_quoted => {}
+            '\\' if is_quoted || depth > 0 => is_escaped = true,
+            '"' if depth == 0 => is_quoted = !is_quoted,
+            '(' if !is_quoted => depth += 1,
+            ')' if depth > 0 => depth -= 1,
+            _ if is_quoted || depth > 0 => {}
             _ => out.push(one),
         }
     }
     out
+}
+
+/// Returns the first address of a list that has no quoted strings.
+fn first_address(list: &str) -> &str {
+    // In angle brackets a comma may separate the hosts of a route (RFC 5322 section 4.4).
+    match (list.find('<'), list.find(',')) {
+        (Some(open), comma) if comma.is_none_or(|comma| open < comma) => {
+            list[open + 1..].split('>').next().unwrap_or_default()
+        }
+        (_, Some(comma)) => &list[..comma],
+        (_, None) => list,
+    }
 }
 
 /// Returns the value of the header field From, its lines joined; `None` if the header has no such field.

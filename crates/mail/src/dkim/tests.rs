@@ -78,6 +78,12 @@ fn a_relay_signs_for_its_domain_and_those_below_it() {
         ("a@notexample.org", false),
         ("a@example.org.test", false),
         ("a@other.test, b@example.org", false),
+        ("a@other.test, B <b@example.org>", false),
+        ("a@example.org, C <c@other.test>", true),
+        ("a@example.org (x, <c@other.test>)", true),
+        ("(a@example.org, (b) \\) ) A <c@other.test>", false),
+        ("\"(\" <a@example.org>, c@other.test", true),
+        ("<@example.org,@b.test:c@other.test>", false),
         ("", false),
     ] {
         assert_eq!(signer.covers(format!("X: y\r\nFrom: {from}\r\n\r\nb\r\n").as_bytes()), covers, "{from}");
