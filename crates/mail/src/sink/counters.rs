@@ -1,17 +1,25 @@
 //! Counters of a sink, readable while it works.
 //!
-//! The worker is the only writer, so that a plain load and store is enough.
+//! Most have one writer, the worker, so that a plain load and store is enough. The others are added to by
+//! [`Count::add_shared`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that one thread writes and others read.
+/// A number that one thread writes, or several, and others read.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
+    /// Adds to a number of which this thread is the only writer.
     #[inline]
     pub(crate) fn add(&self, more: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+
+    /// Adds to a number that other threads write too.
+    #[inline]
+    pub(crate) fn add_shared(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> u64 {

@@ -72,13 +72,9 @@ fn a_connection_is_half_closed() {
     assert_eq!(client.reply(), 0);
     let before = sink.remote.total("bytes_received");
     client.send(&[b'x'; 1000]);
-    while sink.remote.total("bytes_received") < before + 1000 {
-        std::thread::yield_now();
-    }
+    received(&sink, before + 1000);
     client.end();
-    while sink.remote.total("closed") == 0 {
-        std::thread::yield_now();
-    }
+    closed(&sink, 1);
     assert_eq!(sink.remote.total("half_closes"), 1);
 }
 
@@ -87,9 +83,7 @@ fn a_silent_host_takes_everything_and_says_nothing() {
     let sink = Running::profile("[default]\nsilent = 1.0");
     let mut client = sink.connect();
     client.send(b"HELO c\r\n");
-    while sink.remote.total("bytes_received") < 8 {
-        std::thread::yield_now();
-    }
+    received(&sink, 8);
     assert_eq!((client.receive_briefly(), sink.remote.total("silent")), (Vec::new(), 1));
 }
 
@@ -100,9 +94,7 @@ fn a_connection_over_the_limit_is_told_421_until_another_ends() {
     assert_eq!([first.reply(), second.reply(), third.reply(), third.reply()], [220, 220, 421, 0]);
     drop(third);
     assert_eq!([first.command("QUIT"), first.reply()], [221, 0]);
-    while sink.remote.total("closed") < 2 {
-        std::thread::yield_now();
-    }
+    closed(&sink, 2);
     assert_eq!(sink.connect().reply(), 220);
     assert_eq!(sink.remote.total("busy"), 1);
 }
@@ -156,6 +148,15 @@ fn answers_to_requests_and_bytes_are_late_and_leave_in_pieces() {
         assert_eq!(pieces.concat(), answer);
         // Two pieces may arrive in one read, on a busy machine.
         assert!(pieces.len() > 1, "{pieces:?}");
+    }
+}
+
+/// Waits until so many connections of a sink have closed.
+fn closed(sink: &Running, count: u64) {
+    let began = Instant::now();
+    while sink.remote.total("closed") < count {
+        assert!(began.elapsed() < LONG, "{} of {count} connections have closed", sink.remote.total("closed"));
+        std::thread::yield_now();
     }
 }
 

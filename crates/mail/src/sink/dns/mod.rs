@@ -23,7 +23,7 @@ pub use udp::{Datagrams, bind};
 pub use zone::{HOSTS, Layout};
 
 counters! {
-    /// What a name server counts over UDP.
+    /// What a name server counts over UDP, in all its threads: one for each address.
     UdpCounters {
         udp_queries "queries over UDP",
         udp_lost "queries over UDP that were dropped on purpose",
@@ -104,22 +104,22 @@ impl Dns {
     /// Answers a datagram: appends the answer and returns how late it leaves; `None` if there is none.
     fn answer_datagram(&mut self, message: &[u8], out: &mut Vec<u8>) -> Option<Duration> {
         let counters = Arc::clone(&self.udp);
-        counters.udp_queries.add(1);
+        counters.udp_queries.add_shared(1);
         // The draw is about what follows the header's number, which differs in every query.
         let query = key(&[message.get(2..).unwrap_or_default()]);
         let attempt = self.attempts.entry(query, 0);
         *attempt += 1;
         let attempt = *attempt;
         if self.loss > 0.0 && self.draws.uniform(Purpose::Loss, query, attempt) < self.loss {
-            counters.udp_lost.add(1);
+            counters.udp_lost.add_shared(1);
             return None;
         }
         let Some(answered) = self.responder.answer(message, Transport::Udp, out) else {
-            counters.udp_ignored.add(1);
+            counters.udp_ignored.add_shared(1);
             return None;
         };
-        counters.udp_truncated.add(u64::from(answered.is_truncated));
-        counters.udp_failed.add(u64::from(answered.rcode != Rcode::NO_ERROR));
+        counters.udp_truncated.add_shared(u64::from(answered.is_truncated));
+        counters.udp_failed.add_shared(u64::from(answered.rcode != Rcode::NO_ERROR));
         Some(self.latency.draw(self.draws, query, attempt))
     }
 }

@@ -89,3 +89,22 @@ fn answers_over_udp_are_late_and_queries_are_lost_by_the_seed() {
     assert!(total(&lossy, "udp_lost") > 0 && total(&lossy, "udp_queries") > 40);
     assert_eq!(total(&late, "udp_lost"), 0);
 }
+
+/// Each address has a thread. Two of them overwrote each other's counts.
+#[test]
+fn threads_lose_no_count() {
+    const EACH: u64 = 500_000;
+    let dns = dns(Latency::default(), 0.0);
+    let begin = std::sync::Barrier::new(4);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (mut own, begin) = (dns.clone(), &begin);
+            scope.spawn(move || {
+                begin.wait();
+                // No query, so that counting is most of the work.
+                (0..EACH).for_each(|_| assert_eq!(own.answer_datagram(b"", &mut Vec::new()), None));
+            });
+        }
+    });
+    assert_eq!(["udp_queries", "udp_ignored"].map(|name| total(&dns, name)), [4 * EACH; 2]);
+}

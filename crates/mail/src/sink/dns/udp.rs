@@ -104,7 +104,7 @@ fn answer(mut dns: Dns, socket: &UdpSocket, must_end: &AtomicBool) {
         match dns.answer_datagram(&buffer[..len], &mut out) {
             None => {}
             Some(Duration::ZERO) => drop(socket.send_to(&out, client)),
-            Some(_) if late.len() >= MOST_LATE => dns.udp.udp_overflow.add(1),
+            Some(_) if late.len() >= MOST_LATE => dns.udp.udp_overflow.add_shared(1),
             Some(delay) => {
                 count += 1;
                 late.push(Reverse((Instant::now() + delay, count, client, out.clone())));

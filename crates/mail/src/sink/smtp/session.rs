@@ -217,6 +217,10 @@ impl Session {
         if !self.transaction.is_open || self.transaction.chunks.is_some() {
             return refuse(&Reject::BAD_SEQUENCE, out);
         }
+        let needs_utf8 = rcpt.to.needs_utf8() || rcpt.orcpt.is_some_and(|orcpt| orcpt.needs_utf8());
+        if needs_utf8 && !self.transaction.is_utf8 {
+            return refuse(&Reject::RECIPIENT_NEEDS_UTF8, out);
+        }
         let counters = Arc::clone(&sink.counters);
         if sink.profiles.host(self.host).recipients.is_some_and(|most| self.transaction.recipient_count >= most) {
             counters.recipients_excess.add(1);
@@ -252,7 +256,7 @@ impl Session {
     }
 
     fn data(&mut self, out: &mut Vec<u8>) -> Outcome {
-        if !self.transaction.is_open || self.transaction.chunks.is_some() {
+        if !self.transaction.is_open || self.transaction.chunks.is_some() || self.transaction.is_binary {
             return refuse(&Reject::BAD_SEQUENCE, out);
         }
         if self.transaction.recipient_count == 0 {
@@ -293,7 +297,8 @@ impl Session {
     /// Accepts or refuses a message whose content has ended.
     fn finish(&mut self, sink: &mut Smtp, shape: &Shape, out: &mut Vec<u8>) -> Outcome {
         let counters = Arc::clone(&sink.counters);
-        let refusal = shape.refusal();
+        // A bare CR or LF in binary content is a byte like others.
+        let refusal = shape.refusal().filter(|_| !self.transaction.is_binary);
         if refusal.is_some() {
             counters.bare_line_ends.add(1);
         }

@@ -134,6 +134,32 @@ fn a_message_over_the_limit_of_size_is_refused_after_its_end() {
     assert_eq!((talk.total("messages"), talk.total("messages_refused")), (1, 1));
 }
 
+/// RFC 3030 section 3: content in binary has no lines, and comes by BDAT only.
+#[test]
+fn binary_content_comes_by_bdat_and_has_no_lines() {
+    let mut talk = Talk::new("");
+    let begin = "MAIL FROM:<> BODY=BINARYMIME|RCPT TO:<a@y>|";
+    assert_eq!(talk.codes(&format!("EHLO c|{begin}DATA|")), [250, 250, 250, 503]);
+    assert_eq!(talk.codes(&format!("RSET|{begin}BDAT 3|")), [250, 250, 250]);
+    assert_eq!(talk.send(b"\n\r\0BDAT 2 LAST\r\na\n").into_iter().map(|one| one.0).collect::<Vec<_>>(), [250, 250]);
+    assert_eq!(["messages", "message_bytes", "bare_line_ends"].map(|name| talk.total(name)), [1, 5, 0]);
+    // The next transaction is not binary.
+    assert_eq!(talk.codes("MAIL FROM:<>|RCPT TO:<a@y>|"), [250, 250]);
+    assert_eq!(talk.send(b"BDAT 2 LAST\r\na\n")[0].0, 550);
+    assert_eq!((talk.total("messages"), talk.total("bare_line_ends")), (1, 1));
+}
+
+/// RFC 6531 section 3.5.
+#[test]
+fn a_recipient_beyond_ascii_needs_smtputf8() {
+    let mut talk = Talk::new("");
+    let rcpts = "RCPT TO:<\u{e9}@y>|RCPT TO:<b@y> ORCPT=utf-8;\u{e9}@y|RCPT TO:<a@y>|";
+    assert_eq!(talk.codes(&format!("EHLO c|MAIL FROM:<>|{rcpts}")), [250, 250, 553, 553, 250]);
+    assert_eq!(talk.codes(&format!("RSET|MAIL FROM:<> SMTPUTF8|{rcpts}")), [250, 250, 250, 250, 250]);
+    // What a transaction may have ends with it.
+    assert_eq!(talk.codes(&format!("RSET|MAIL FROM:<>|{rcpts}")), [250, 250, 553, 553, 250]);
+}
+
 #[test]
 fn latencies_are_those_of_each_command_and_of_the_seed() {
     let ms = Duration::from_millis;

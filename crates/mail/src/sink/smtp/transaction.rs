@@ -1,12 +1,17 @@
 //! The mail transaction that a session is in.
 
 use crate::sink::chunks::Received;
+use landau_wire::smtp::parameter::Body;
 use landau_wire::smtp::{Mail, Recipient};
 
 /// A mail transaction: from MAIL to the end of the content, or to RSET.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     pub(super) is_open: bool,
+    /// Whether MAIL had SMTPUTF8.
+    pub(super) is_utf8: bool,
+    /// Whether MAIL had BODY=BINARYMIME: the content has no lines, and comes by BDAT (RFC 3030 section 3).
+    pub(super) is_binary: bool,
     /// The sender; empty for the null path.
     pub(super) sender: String,
     /// The accepted recipients; empty unless messages are stored.
@@ -22,7 +27,8 @@ impl Transaction {
     /// Begins a transaction.
     pub(super) fn begin(&mut self, mail: &Mail<'_>) {
         self.clear();
-        self.is_open = true;
+        (self.is_open, self.is_utf8) = (true, mail.is_utf8);
+        self.is_binary = mail.body == Some(Body::BinaryMime);
         if let Some(mailbox) = mail.from.mailbox() {
             self.sender.push_str(mailbox.as_str());
         }
@@ -30,7 +36,7 @@ impl Transaction {
 
     /// Ends the transaction. Its buffers stay for the next one.
     pub(super) fn clear(&mut self) {
-        self.is_open = false;
+        (self.is_open, self.is_utf8, self.is_binary) = (false, false, false);
         self.sender.clear();
         self.recipients.clear();
         self.recipient_count = 0;
