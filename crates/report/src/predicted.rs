@@ -233,13 +233,15 @@ fn beyond(judged: &Judgement, n: f64) -> Result<(Estimate, String), String> {
         return Err(format!("its law ({}) has no cost there", fit.law));
     }
     let decades = (n / last).log10().max(0.0);
-    let spread = |of: fn(&Estimate) -> f64| {
+    // The interval of a law, which rests on all points, may be narrower than that of the end, which is one of them. Then
+    // the latter keeps its width.
+    let spread = |of: fn(&Estimate) -> f64, wider: fn(f64, f64) -> f64| {
         let relative = |estimate: &Estimate| (of(estimate) / estimate.value).max(1e-9).ln();
-        (relative(&end) + (relative(&ten_times) - relative(&end)) * decades).exp() * value
+        (relative(&end) + wider(relative(&ten_times) - relative(&end), 0.0) * decades).exp() * value
     };
     let rivals = judged.rivals.iter().map(|rival| rival.at(n)).filter(|cost| cost.is_finite());
-    let (low, high) =
-        rivals.fold((spread(|e| e.low), spread(|e| e.high)), |(low, high), cost| (low.min(cost), high.max(cost)));
+    let ends = (spread(|e| e.low, f64::min), spread(|e| e.high, f64::max));
+    let (low, high) = rivals.fold(ends, |(low, high), cost| (low.min(cost), high.max(cost)));
     Ok((Estimate { value, low: low.min(value), high: high.max(value) }, fit.law.clone()))
 }
 

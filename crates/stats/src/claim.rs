@@ -196,7 +196,10 @@ impl Subject<'_> {
         let judged = self.judged(to, &Options { delta: within, ..self.options.clone() });
         let judgement = &judged.judgement;
         let decision = Decision::of_cliff(Answer::Fail, judgement).unwrap_or_else(|| {
-            let answer = self.answer_of_constant(judgement, within);
+            if let Some(decision) = self.constant_counts(judgement, within) {
+                return decision;
+            }
+            let answer = answer_of_constant(judgement, within);
             let evidence = match judgement.outcome {
                 Outcome::Unresolved { reason, .. } => Evidence::NotResolved { reason },
                 _ => Evidence::Interval,
@@ -206,21 +209,19 @@ impl Subject<'_> {
         self.by_passes(judged.unless_short(decision))
     }
 
-    fn answer_of_constant(&self, judgement: &Judgement, within: f64) -> Answer {
-        let is_inside = |ratio: f64| ratio >= 1.0 - within && ratio <= 1.0 + within;
-        if self.options.unit == Unit::Instructions && judgement.points.len() >= 2 {
-            // Counts are exact: each point says whether it is within the margin.
-            let start = judgement.start.map_or(1.0, |cost| cost.value.max(1.0));
-            let is_flat = judgement.points.iter().filter(|point| point.judged).all(|p| is_inside(p.cost.value / start));
-            return if is_flat { Answer::Pass } else { Answer::Fail };
+    /// Counts are exact: each judged point says whether it is within the margin, over a short range and in few points
+    /// too. `None` for times, for fewer than two judged points, and if the canary revoked the judgement.
+    fn constant_counts(&self, judgement: &Judgement, within: f64) -> Option<Decision> {
+        let is_revoked = matches!(judgement.outcome, Outcome::Unresolved { reason: Reason::CanaryMoved, .. });
+        let judged = judgement.points.iter().filter(|point| point.judged);
+        let costs: Vec<f64> = judged.map(|point| point.cost.value.max(1.0)).collect();
+        if self.options.unit != Unit::Instructions || is_revoked || costs.len() < 2 {
+            return None;
         }
-        match judgement.outcome {
-            Outcome::Flat { .. } => Answer::Pass,
-            // A change that is certain and within the margin is within the margin.
-            Outcome::Small if judgement.growth.is_some_and(|g| is_inside(g.low) && is_inside(g.high)) => Answer::Pass,
-            Outcome::Grows { .. } | Outcome::Falls | Outcome::Varies => Answer::Fail,
-            Outcome::Small | Outcome::Unresolved { .. } => Answer::Inconclusive,
-        }
+        let is_flat = costs.iter().all(|cost| is_inside(cost / costs[0], within));
+        let growth = judgement.growth.or_else(|| costs.last().map(|cost| Estimate::bare(cost / costs[0])));
+        let answer = if is_flat { Answer::Pass } else { Answer::Fail };
+        Some(Decision::new(answer, growth, Evidence::Interval))
     }
 
     /// Whether the curve follows a law; `family` holds the names in the dictionary that count as that law.
@@ -354,8 +355,8 @@ impl Subject<'_> {
         if is_whole && options == self.options {
             return Judged { judgement: self.verdict.all.clone(), short };
         }
-        let curve = up_to(self.curve, end);
-        let canary = self.canary.map(|canary| up_to(canary, end));
+        let curve = self.curve.up_to(end);
+        let canary = self.canary.map(|canary| canary.up_to(end));
         Judged { judgement: judge(&curve, canary.as_ref(), options).all, short }
     }
 }
@@ -395,19 +396,20 @@ pub fn reached(curve: &Curve) -> f64 {
     ends.get(ends.len().saturating_sub(1) / 2).copied().map_or(0.0, f64::from)
 }
 
-/// The calls up to an n.
-fn up_to(curve: &Curve, end: f64) -> Curve {
-    let pass = |pass: &crate::Pass| {
-        let mut kept = crate::Pass::default();
-        let clean = pass.clean.iter().copied().chain(std::iter::repeat(true));
-        for ((n, cost), clean) in pass.n.iter().zip(&pass.costs).zip(clean).filter(|call| f64::from(*call.0.0) <= end) {
-            kept.n.push(*n);
-            kept.costs.push(*cost);
-            kept.clean.push(clean);
-        }
-        kept
-    };
-    Curve { passes: curve.passes.iter().map(pass).collect(), annotations: curve.annotations.clone() }
+/// Whether a ratio is within a margin of 1.
+fn is_inside(ratio: f64, within: f64) -> bool {
+    ratio >= 1.0 - within && ratio <= 1.0 + within
+}
+
+fn answer_of_constant(judgement: &Judgement, within: f64) -> Answer {
+    let is_inside = |growth: Estimate| is_inside(growth.low, within) && is_inside(growth.high, within);
+    match judgement.outcome {
+        Outcome::Flat { .. } => Answer::Pass,
+        // A change that is certain and within the margin is within the margin.
+        Outcome::Small if judgement.growth.is_some_and(is_inside) => Answer::Pass,
+        Outcome::Grows { .. } | Outcome::Falls | Outcome::Varies => Answer::Fail,
+        Outcome::Small | Outcome::Unresolved { .. } => Answer::Inconclusive,
+    }
 }
 
 /// The laws that the curve may follow; none if no law is named.

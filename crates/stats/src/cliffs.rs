@@ -265,18 +265,78 @@ fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
 /// Keeps the jumps after which the cost stays high to the end.
 fn lasting(one: &Series, found: &[Jump]) -> Vec<Jump> {
     let mut kept: Vec<Jump> = Vec::new();
+    // The medians of all blocks that begin at an index with one remainder, as a jump may follow every few calls.
+    let mut medians: [Option<Vec<f64>>; BLOCK] = Default::default();
     for jump in found {
-        let is_repeat = kept.last().is_some_and(|last| jump.index < last.index + WINDOW.0);
+        if kept.last().is_some_and(|last| jump.index < last.index + WINDOW.0) {
+            continue;
+        }
         // Blocks, so that single calls do not count.
+        let (block, offset) = (jump.index / BLOCK, jump.index % BLOCK);
+        let medians = medians[offset].get_or_insert_with(|| medians_from(one, offset));
+        let later = &medians[block..];
         // Before an early jump the calls may be cold, and later ones cost less than them.
         let reach = if is_cold_before(one, jump.index) { EARLY } else { FACTOR.sqrt() };
         let floor = reach * jump.before;
-        let blocks = one.costs[jump.index..].chunks_exact(WINDOW.0 / 2);
-        let count = blocks.len();
-        let low = blocks.filter(|block| median_of_costs(&mut block.to_vec()).unwrap_or(0.0) < floor).count();
-        if !is_repeat && low as f64 <= RETURN_MAX * count as f64 {
+        let most = (RETURN_MAX * later.len() as f64) as usize;
+        if later.iter().filter(|median| **median < floor).take(most + 1).count() <= most {
             kept.push(*jump);
         }
     }
     kept
+}
+
+/// Calls of a block after a jump.
+const BLOCK: usize = WINDOW.0 / 2;
+
+/// The medians of successive blocks of a pass from a call on.
+fn medians_from(one: &Series, first: usize) -> Vec<f64> {
+    let blocks = one.costs[first..].as_chunks::<BLOCK>().0;
+    blocks.iter().map(|block| median_of_block(*block)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// Guards against other jumps than those that a count of all later blocks keeps.
+    #[test]
+    fn lasting_jumps_are_those_by_a_plain_count() {
+        let plain = |one: &Series, jump: &Jump| {
+            let reach = if is_cold_before(one, jump.index) { EARLY } else { FACTOR.sqrt() };
+            let blocks = one.costs[jump.index..].chunks_exact(BLOCK);
+            let count = blocks.len();
+            let low = blocks.filter(|block| median_of_costs(&mut block.to_vec()).unwrap() < reach * jump.before);
+            low.count() as f64 <= RETURN_MAX * count as f64
+        };
+        let mut random = Random::new(7);
+        let (mut lasted, mut returned) = (0, 0);
+        for calls in [100, 1_003, 4_000] {
+            let cost = |random: &mut Random| 500 + random.below(1_000) as u64;
+            let costs: Vec<u64> = (0..calls).map(|_| cost(&mut random)).collect();
+            let one = Series { n: (1..=calls).collect(), costs, is_down: false };
+            let mut index = 0;
+            while index + 20 < calls as usize {
+                index += 1 + random.below(20);
+                // The low blocks are about a tenth where these floors are.
+                let before = (600.0 + 250.0 * random.uniform()) / if index <= 256 { EARLY } else { FACTOR.sqrt() };
+                let jump = Jump { index, n: f64::from(one.n[index]), before, after: 4.0 * before };
+                let is_kept = !lasting(&one, &[jump]).is_empty();
+                assert_eq!(is_kept, plain(&one, &jump), "{calls} calls, call {index}");
+                (lasted, returned) = (lasted + usize::from(is_kept), returned + usize::from(!is_kept));
+            }
+        }
+        assert!(lasted > 50 && returned > 50, "{lasted} and {returned}");
+    }
+
+    /// Guards against a search whose time is the number of jumps times the number of calls: each rise of a square wave of
+    /// a million calls is a jump.
+    #[test]
+    fn a_square_wave_has_no_cliff() {
+        let calls = 1_000_000;
+        let wave = |n: u32| if n % 1_200 < 600 { 1_000 } else { 3_000 };
+        let one = Series { n: (1..=calls).collect(), costs: (1..=calls).map(wave).collect(), is_down: false };
+        assert!(find(&[one], &[]).is_empty());
+    }
 }

@@ -2,6 +2,7 @@
 //! passes.
 
 use crate::cliffs;
+use crate::judgement::is_enough_from;
 use crate::points::{
     Layout, Window, capacities_of, chosen_points, paired_series_of, reduce, series_of, start, start_of_chosen, windows,
 };
@@ -44,8 +45,7 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     // The points end at the end of the shorter curve or at the earlier cliff.
     let limit = if cliff < end { cliff } else { end + 1.0 };
     series.extend(of_b);
-    let mut capacities = capacities_of(a);
-    capacities.extend(capacities_of(b));
+    let capacities = capacities_of_both(a, b);
     // Curves that both run to the same n have the points of their own judgements.
     let is_whole = end_a == end_b && cliff >= end;
     let cliff = (!is_whole).then_some(limit);
@@ -53,16 +53,19 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     let chosen = windows(&layout, options);
     let grid = reduce(&series, &chosen, options);
     let is_chosen = chosen_points(&series).is_some();
-    let first = if is_chosen { start_of_chosen(end) } else { start(end, options) };
+    let is_before = |window: &Window| window.centre + window.half < limit;
+    // As in the judgement of one curve, the start follows from the end of the judged range.
+    let first = if is_chosen { start_of_chosen(end) } else { start(end.min(limit), options) };
+    let before: Vec<f64> = chosen.iter().filter(|window| is_before(window)).map(|window| window.centre).collect();
+    let first = if is_enough_from(first, &before) { first } else { 1.0 };
     let keep: Vec<bool> = (0..chosen.len())
         .map(|j| {
             let enough = |rows: &[Vec<Option<f64>>]| {
                 let present = rows.iter().filter(|row| row[j].is_some()).count();
                 present >= rows.len().div_ceil(2).max(1)
             };
-            let is_before = chosen[j].centre + chosen[j].half < limit;
             let (rows_a, rows_b) = grid.cells.split_at(count_a);
-            is_before && chosen[j].centre >= first && enough(rows_a) && enough(rows_b)
+            is_before(&chosen[j]) && chosen[j].centre >= first && enough(rows_a) && enough(rows_b)
         })
         .collect();
     let mut grid = grid.filtered(&keep);
@@ -80,10 +83,35 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     Some(Pair { a: judge.level(&grid), b: judge.level(&of_b), raw_a, raw_b, capacities })
 }
 
+/// The capacities of two curves. Curves of one host share theirs, and each is fitted and charged once.
+fn capacities_of_both(a: &Curve, b: &Curve) -> Vec<f64> {
+    let mut all = capacities_of(a);
+    for capacity in capacities_of(b) {
+        if !all.iter().any(|known| known.total_cmp(&capacity).is_eq()) {
+            all.push(capacity);
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::dense::{Noise, simulate, truths};
+    use crate::{Annotation, AnnotationKind};
+
+    /// Guards against capacities of one host that are charged twice.
+    #[test]
+    fn shared_capacities_are_taken_once() {
+        let capacity = |n: f64| Annotation { name: "a capacity".to_owned(), n, kind: AnnotationKind::Capacity };
+        let curve = |seed, capacities: &[f64]| Curve {
+            annotations: capacities.iter().map(|n| capacity(*n)).collect(),
+            ..simulate(&truths(2_000)[0], &Noise::of_call(0.05), 2_000, 3, seed)
+        };
+        let of = |a: &[f64], b: &[f64]| pair(&curve(1, a), &curve(2, b), &Options::default()).unwrap().capacities;
+        assert_eq!(of(&[14_116.0, 32_768.0], &[14_116.0, 32_768.0]), [14_116.0, 32_768.0]);
+        assert_eq!(of(&[14_116.0], &[32_768.0, 14_116.0]), [14_116.0, 32_768.0]);
+    }
 
     /// Guards against a comparison of laws by other cells than those that the verdicts rest on.
     #[test]

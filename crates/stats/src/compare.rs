@@ -9,7 +9,7 @@ use crate::common::{Pair, pair};
 use crate::crossing;
 use crate::growth::{student, top_over_bottom};
 use crate::judgement::{Judgement, Outcome};
-use crate::polish::trimmed;
+use crate::polish::{trimmed, trimmed_freedom};
 use crate::select::{both, coefficient_ratios};
 use crate::{Curve, Estimate, Options, Verdict, judge};
 use serde::{Deserialize, Serialize};
@@ -328,7 +328,7 @@ fn mean(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
     let count = values.len();
     if count >= TRIMMED_FROM {
         let (mean, error) = trimmed(&mut values)?;
-        return Some((mean, error?, (count - 2 * (count / 5)) as f64 - 1.0));
+        return Some((mean, error?, trimmed_freedom(count)));
     }
     if count < 2 {
         return None;

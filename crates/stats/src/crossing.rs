@@ -10,22 +10,25 @@ use crate::{Estimate, Options};
 /// Smallest share of draws that must show a crossing.
 const SHARE_MIN: f64 = 0.5;
 
-/// Finds the crossing of two curves.
+/// Finds the crossing of two curves. Without draws nothing is random: it is where the levels cross.
 pub(crate) fn find(pair: &Pair, options: &Options) -> Option<Crossing> {
+    if options.draws == 0 {
+        let difference: Vec<f64> = pair.b.mean.iter().zip(&pair.a.mean).map(|(b, a)| b - a).collect();
+        return place(&pair.a.n, &difference).map(|n| Crossing { n: Estimate::bare(n), share: 1.0 });
+    }
     let whole = |cells: &[Vec<Option<f64>>]| (0..cells.len()).collect::<Vec<usize>>();
     let (all_a, all_b) = (whole(&pair.raw_a), whole(&pair.raw_b));
     let value = place(&pair.a.n, &difference(pair, &all_a, &all_b))?;
     let mut random = Random::new(options.seed);
     let mut drawn = Vec::new();
-    let draws = options.draws.max(1);
-    for _ in 0..draws {
+    for _ in 0..options.draws {
         let mut pick = |count: usize| (0..count).map(|_| random.below(count)).collect::<Vec<usize>>();
         let a = pick(all_a.len());
         // Passes that ran side by side are drawn together.
         let b = if options.paired && all_a.len() == all_b.len() { a.clone() } else { pick(all_b.len()) };
         drawn.extend(place(&pair.a.n, &difference(pair, &a, &b)));
     }
-    let share = drawn.len() as f64 / draws as f64;
+    let share = drawn.len() as f64 / options.draws as f64;
     drawn.sort_by(f64::total_cmp);
     let end = |q: f64| quantile(&drawn, q).unwrap_or(value);
     let n = Estimate { value, low: end(0.025).min(value), high: end(0.975).max(value) };

@@ -18,6 +18,22 @@ pub struct Curve {
 const CLEAN_MIN: f64 = 0.5;
 
 impl Curve {
+    /// Returns the calls up to an n.
+    pub(crate) fn up_to(&self, end: f64) -> Self {
+        let pass = |pass: &Pass| {
+            let mut kept = Pass::default();
+            let clean = pass.clean.iter().copied().chain(std::iter::repeat(true));
+            let calls = pass.n.iter().zip(&pass.costs).zip(clean);
+            for ((n, cost), clean) in calls.filter(|call| f64::from(*call.0.0) <= end) {
+                kept.n.push(*n);
+                kept.costs.push(*cost);
+                kept.clean.push(clean);
+            }
+            kept
+        };
+        Self { passes: self.passes.iter().map(pass).collect(), annotations: self.annotations.clone() }
+    }
+
     /// The calls without interference, and all.
     fn clean_and_all(&self) -> (usize, usize) {
         let tags = self.passes.iter().flat_map(|pass| &pass.clean);

@@ -344,8 +344,12 @@ fn first_judged(grid: &Grid, layout: &Layout<'_>, options: &Options) -> f64 {
     let last = grid.n.last().copied().unwrap_or(1.0);
     let is_chosen = chosen_points(layout.series).is_some();
     let first = if is_chosen { start_of_chosen(last) } else { start(layout.cliff.unwrap_or(last).min(last), options) };
-    let left = grid.n.iter().filter(|n| **n >= first).count();
-    if left >= POINTS_MIN { first } else { 1.0 }
+    if is_enough_from(first, &grid.n) { first } else { 1.0 }
+}
+
+/// Whether enough of these n are left from a first one on.
+pub(crate) fn is_enough_from(first: f64, all: &[f64]) -> bool {
+    all.iter().filter(|n| **n >= first).count() >= POINTS_MIN
 }
 
 fn points_of(grid: &Grid, judged: &[bool], options: &Options) -> Vec<Point> {

@@ -7,6 +7,7 @@
 use crate::bimodality::{Bimodality, BimodalityKind, Mode, Shares};
 use crate::branches::{Branches, Change};
 use crate::judgement::{Class, Judgement, Outcome, Reach, Reason, elasticity, judge_series};
+use crate::judges::MORE_MAX;
 use crate::points::Series;
 use crate::{Cliff, Curve, Estimate, Options};
 
@@ -471,14 +472,19 @@ impl Effect {
         self.change.interval(confidence).map(|change| mean(self.first + change) / mean(self.first))
     }
 
-    /// Further passes after which the share is known well enough, if it does not change.
+    /// Further passes after which the share is known well enough, if the change stays what it seems. `None` if that is
+    /// beyond the margin, as no number of passes settles it then, and if too many would be needed.
     fn more_passes(&self, options: &Options) -> Option<u32> {
-        let (rise, allowed) = (self.of_confidence(TOLD), tolerance(options).1 - 1.0);
-        let half = (rise.high - rise.low) / 2.0;
-        let left = allowed - (rise.value - 1.0).abs();
-        let times = (half / left.max(1e-9)).powi(2);
+        let (rise, (low, high)) = (self.of_confidence(TOLD), tolerance(options));
+        if (rise.value - 1.0).abs() > options.delta {
+            return None;
+        }
+        // The end of the interval on each side, in distances of the tolerance on that side.
+        let below = (rise.value - rise.low) / (rise.value - low).max(1e-9);
+        let above = (rise.high - rise.value) / (high - rise.value).max(1e-9);
+        let times = below.max(above).powi(2);
         let more = (self.passes as f64 * (times - 1.0)).ceil();
-        (1.0..=500.0).contains(&more).then_some(more as u32)
+        (1.0..=MORE_MAX as f64).contains(&more).then_some(more as u32)
     }
 }
 
@@ -503,5 +509,37 @@ mod tests {
         let judged = judge(&found, &Curve::default(), &Options::default()).unwrap();
         assert!(matches!(judged.judgement.outcome, Outcome::Flat { .. }), "{:?}", judged.judgement.outcome);
         assert_eq!(judged.bimodality, None);
+    }
+
+    /// Guards against promises that are not kept, beyond what is promised elsewhere, or of what no pass settles.
+    #[test]
+    fn promised_passes_make_the_share_known_well_enough() {
+        let options = Options::default();
+        let (low, high) = tolerance(&options);
+        let effect = |value: f64, error: f64, passes: usize| {
+            let change = crate::branches::Change { value, error, freedom: 8.0 };
+            Effect { first: 0.3, change, low: 1000.0, high: 3000.0, passes }
+        };
+        let (mut promised, mut beyond) = (0, 0);
+        for (i, j) in (-20..=20).flat_map(|i| (1..=15).map(move |j| (i, j))) {
+            let (value, error) = (0.005 * f64::from(i), 0.01 * f64::from(j));
+            let found = effect(value, error, 5);
+            let is_known = |more: u32| {
+                let error = error * (5.0 / (5.0 + f64::from(more))).sqrt();
+                let rise = effect(value, error, 5).of_confidence(TOLD);
+                rise.low >= low && rise.high <= high
+            };
+            let rise = found.of_confidence(TOLD).value;
+            match found.more_passes(&options) {
+                Some(more) => {
+                    promised += 1;
+                    assert!((1..=15).contains(&more) && (rise - 1.0).abs() <= 0.1 + 1e-9, "{value} {error}: {more}");
+                    assert!(is_known(more) && !is_known(more - 1), "{value} {error}: {more}");
+                }
+                None if (rise - 1.0).abs() > options.delta => beyond += 1,
+                None => assert!(is_known(0) || !is_known(15), "{value} {error}"),
+            }
+        }
+        assert!(promised > 50 && beyond > 50, "{promised} promised, {beyond} beyond the margin");
     }
 }

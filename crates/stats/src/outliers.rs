@@ -244,7 +244,7 @@ fn describe(found: &Found, series: &[Series], locals: &[Vec<f64>]) -> Option<Rec
 fn isolated(series: &[Series], locals: &[Vec<f64>], found: &[Found]) -> (usize, f64) {
     let is_recurring = |n: u32| {
         let next = found.partition_point(|f| f.n + f.slack < n);
-        found.get(next).is_some_and(|f| f.n - f.slack <= n)
+        found.get(next).is_some_and(|f| f.n.saturating_sub(f.slack) <= n)
     };
     let mut sum = (0, 0.0);
     for (one, locals) in series.iter().zip(locals) {

@@ -25,8 +25,6 @@ pub(crate) struct Level {
     pub(crate) error: Vec<f64>,
     /// Its standard error with the offsets of passes: for costs.
     pub(crate) error_absolute: Vec<f64>,
-    /// Degrees of freedom behind each error, after pooling.
-    pub(crate) freedom: f64,
     /// Passes.
     pub(crate) passes: usize,
     /// The variance of a cell of each point that the spread of its calls explains.
@@ -104,6 +102,12 @@ pub(crate) fn trimmed(values: &mut [f64]) -> Option<(f64, Option<f64>)> {
     let centre = winsorised(&|x| x) / count as f64;
     let square = winsorised(&|x| (x - centre).powi(2));
     Some((mean, Some((square / (h * (h - 1.0).max(1.0))).sqrt())))
+}
+
+/// Degrees of freedom of the error of [`trimmed`]: one less than the values that trimming keeps (Yuen). Five values
+/// have two; with the four of a plain mean, an interval of 95% would hold 88%.
+pub(crate) fn trimmed_freedom(count: usize) -> f64 {
+    ((count - 2 * (count / 5)).max(2) - 1) as f64
 }
 
 /// Removes the offsets of the passes from the cells; returns both.
@@ -360,7 +364,6 @@ fn reduced(grid: &Grid, has_walk: bool) -> Level {
         mean: (0..grid.n.len()).map(mean).collect(),
         error: (0..grid.n.len()).map(error).collect(),
         error_absolute,
-        freedom: freedom + POOLING.min(freedom * (points - 1.0)),
         passes,
         within: variance.first().cloned().unwrap_or_default(),
         components: Components {
@@ -397,6 +400,13 @@ mod tests {
         // Winsorised: 2 2 3 4 5 6 7 8 8, squares about 5: 9 9 4 1 0 1 4 9 9 = 46; 46 / (7 · 6) = 1.0952.
         assert!((mean - 5.0).abs() < 1e-12);
         assert!((error.unwrap().powi(2) - 46.0 / 42.0).abs() < 1e-12);
+    }
+
+    /// Guards against degrees of freedom of values that are trimmed.
+    #[test]
+    fn trimmed_values_have_no_freedom() {
+        let of = [1, 2, 4, 5, 9, 10].map(|count| trimmed_freedom(count) as usize);
+        assert_eq!(of, [1, 1, 3, 2, 6, 5]);
     }
 
     /// Guards against a point at which two of four passes are in an episode: without cells, its cost was 1 ns.

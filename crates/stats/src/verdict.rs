@@ -60,7 +60,7 @@ pub enum Flag {
 /// The change of the canary, a fixed cheap call timed beside the measured one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Canary {
-    /// Its growth over the same range, with a 90% confidence interval.
+    /// Its growth over the same range, which ends at the first cliff of the curve, with a 90% confidence interval.
     pub growth: Estimate,
     /// Whether the interval excludes 1.
     pub moved: bool,
@@ -106,9 +106,14 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
     }
 }
 
-/// Returns the change of the canary and whether it vetoes the verdict.
+/// Returns the change of the canary over the judged range and whether it vetoes the verdict. `None` if it has too few
+/// readings there.
 fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canary> {
-    let growth = growth_of(canary, options)?;
+    // What the canary does beyond the first cliff explains nothing that is judged.
+    let growth = match all.cliffs.first() {
+        Some(cliff) => growth_of(&canary.up_to(cliff.n.low - 1.0), options)?,
+        None => growth_of(canary, options)?,
+    };
     let tolerated = options.judge().canary_tolerance();
     let moved = growth.low > tolerated || growth.high < 1.0 / tolerated;
     let vetoes = moved && explains(growth, &all.outcome, all.growth, options);

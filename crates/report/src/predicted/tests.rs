@@ -50,7 +50,10 @@ fn beyond_the_range_the_law_is_continued() {
     assert_eq!(found.law.as_deref(), Some("linear"));
     let near = at(&linear, 4_000.0, 8_000.0).unwrap().cost;
     let width = |cost: Estimate| (cost.high - cost.low) / cost.value;
-    assert!(width(found.cost) > width(near), "{found:?} {near:?}");
+    // The passes differ by a factor each, so that no n is known better than another.
+    let far = at(&linear, 4_000.0, 10_000_000.0).unwrap().cost;
+    let is_wider = |a: Estimate, b: Estimate| width(a) > width(b) * (1.0 - 1e-9);
+    assert!(is_wider(found.cost, near) && is_wider(far, found.cost), "{near:?} {found:?} {far:?}");
     let mut nameless = linear;
     nameless.at_ten_times = None;
     let found = at(&nameless, 4_000.0, 8_000.0).unwrap();

@@ -112,7 +112,6 @@ impl Judge for Counted {
             mean: (0..points).map(|j| lower_median(&mut column(j)).unwrap_or(0.0)).collect(),
             error: vec![0.0; points],
             error_absolute: vec![0.0; points],
-            freedom: 1.0,
             passes,
         }
     }

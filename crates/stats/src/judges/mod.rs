@@ -17,6 +17,7 @@ use crate::polish::Level;
 use crate::select::Selection;
 use crate::warm_up::Reduced;
 use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outliers, Tail, Unit};
+pub(crate) use timed::MORE_MAX;
 
 /// What differs between timed and counted costs.
 pub(crate) trait Judge: Sync {

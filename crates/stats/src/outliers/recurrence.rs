@@ -130,7 +130,7 @@ pub(super) fn add_predicted(hits: &Hits, rule: &Rule, all: &mut Vec<Found>) {
     for place in shown {
         let n = hits.first + place;
         let next = all.partition_point(|found| found.n + found.slack < n);
-        if all.get(next).is_some_and(|found| found.n - found.slack <= n) {
+        if all.get(next).is_some_and(|found| found.n.saturating_sub(found.slack) <= n) {
             continue;
         }
         let (of, passes) = (hits.calls[place as usize], counts[place as usize]);

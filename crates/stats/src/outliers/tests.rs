@@ -242,3 +242,17 @@ fn table_of_recurring_outliers() {
     }
     println!("{false_count} of {} curves with false positions", trials as usize * ROWS.len() * SHAPES.len());
 }
+
+/// Guards against positions below zero: an outlier that is at n = 0 in some passes and at n = 1 in others recurs, and
+/// none of its calls is isolated.
+#[test]
+fn a_first_call_recurs_within_one_call() {
+    let pass = |first: usize| {
+        let mut costs = vec![1_000; 2_000];
+        costs[first] = 5_000_000;
+        Pass { n: (0..2_000).collect(), costs, clean: vec![true; 2_000] }
+    };
+    let found = find(&Curve { passes: [0, 0, 0, 1, 1, 1].map(pass).to_vec(), annotations: Vec::new() });
+    let places: Vec<u32> = found.recurring.iter().map(|one| one.n).collect();
+    assert_eq!((places, found.isolated), (vec![0], 0));
+}

@@ -4,7 +4,7 @@
 use crate::comparisons::side_by_side;
 use landau_stats::claim::{Answer, Decision, Evidence, LOGARITHM, Side, Subject, compares, cost_at};
 use landau_stats::dense::{Noise, Truth, simulate, truths};
-use landau_stats::{Curve, Options, Pass, Unit, Verdict, judge};
+use landau_stats::{Curve, Estimate, Options, Pass, Reason, Unit, Verdict, judge};
 
 const CALLS: u32 = 10_000;
 
@@ -165,7 +165,6 @@ fn few_passes_refute_nothing() {
 /// Guards against an interval that is decided by its middle.
 #[test]
 fn an_interval_that_holds_the_bound_is_inconclusive() {
-    use landau_stats::Estimate;
     let interval = Estimate { value: 1.0, low: 0.9, high: 1.1 };
     for (side, low, high) in [
         (Side::Below, Answer::Fail, Answer::Pass),
@@ -253,6 +252,47 @@ fn counts_are_decided_by_one_pass() {
     assert_eq!(ask(&flat, &|one| one.no_cliff(Some(4_000))), Answer::Pass);
     let half = compares(&steep, &flat, 3_000, Side::Below, 0.2, &options);
     assert!(half.answer == Answer::Pass && half.value.is_some_and(|v| (v.value - 2.0 / 11.0).abs() < 2e-3), "{half:?}");
+}
+
+/// Guards against equal counts that are not constant where the range is too short for a verdict, and against counts
+/// that are constant by no point at all.
+#[test]
+fn counts_over_a_short_range_are_decided_by_their_points() {
+    let options = Options { unit: Unit::Instructions, ..Options::default() };
+    let pass = |n: std::ops::RangeInclusive<u32>, cost: fn(u32) -> u64| {
+        let n: Vec<u32> = n.collect();
+        Pass { costs: n.iter().map(|n| cost(*n)).collect(), clean: vec![true; n.len()], n }
+    };
+    let constant = |passes: Vec<Pass>, to| {
+        let curve = Curve { passes, ..Curve::default() };
+        decided(&curve, &options, |one| one.constant(0.1, to))
+    };
+    for (n, to) in [(1..=40, None), (1..=4_000, Some(40)), (1_000..=4_000, None)] {
+        let equal = constant(vec![pass(n.clone(), |_| 4_122)], to);
+        let expected = (Answer::Pass, Evidence::Interval, Some(Estimate::bare(1.0)));
+        assert_eq!((equal.answer, equal.evidence, equal.value), expected, "{n:?}");
+        let steep = constant(vec![pass(n.clone(), |n| 4_122 + 100 * u64::from(n))], to);
+        assert_eq!((steep.answer, steep.evidence), (Answer::Fail, Evidence::Interval), "{n:?}");
+        assert!(steep.value.is_some_and(|growth| growth.value > 1.1), "{n:?}: {:?}", steep.value);
+    }
+    let few = constant(vec![pass(1..=8, |_| 4_122)], None);
+    let apart = constant([1, 1_001, 2_001].map(|first| pass(first..=first + 899, |_| 4_122)).to_vec(), None);
+    for decision in [few, apart] {
+        let is_open = matches!(decision.evidence, Evidence::NotResolved { .. });
+        assert!(decision.answer == Answer::Inconclusive && is_open, "{decision:?}");
+    }
+}
+
+/// Guards against counts that are constant although the canary says that something else took another path.
+#[test]
+fn counts_beside_a_canary_that_changed_are_not_decided() {
+    let options = Options { unit: Unit::Instructions, ..Options::default() };
+    let (curve, canary) = (counted(|_| 4_122.0), counted(|n| if n < 2_000.0 { 146.0 } else { 73.0 }));
+    let verdict = judge(&curve, Some(&canary), &options);
+    let decision =
+        Subject { curve: &curve, canary: Some(&canary), verdict: &verdict, options: &options }.constant(0.1, None);
+    let evidence = Evidence::NotResolved { reason: Reason::CanaryMoved };
+    assert_eq!((decision.answer, decision.evidence), (Answer::Inconclusive, evidence));
 }
 
 /// Guards against a cost, a ratio or a growth that is decided by calls on the other side of a cliff.

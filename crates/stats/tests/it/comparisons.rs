@@ -1,5 +1,6 @@
 //! Comparisons of two curves.
 
+use crate::synthetic::dense;
 use landau_stats::simulate::{Noise, Truth, simulate};
 use landau_stats::{Agreement, Change, Comparison, Curve, Nature, Options, Pass, Unit, compare, holm};
 
@@ -133,6 +134,18 @@ fn five_passes_detect_a_quarter_among_a_hundred() {
     holm(&mut all);
     assert_eq!(all[99].change, Change::Slower, "{:?} {}", all[99].ratio, all[99].p_adjusted);
     assert!(all[..99].iter().all(is_none));
+}
+
+/// Guards against curves with an early cliff that have no common point: the range that is compared ends at the cliff,
+/// so it starts as early as that of their verdicts.
+#[test]
+fn curves_are_compared_before_an_early_cliff() {
+    let curve = |factor: f64| dense(5, 20_000, |_, n| factor * if n < 400 { 1_000.0 } else { 10_000.0 });
+    let found = compare(&curve(1.0), &curve(1.5), &Options::default());
+    assert_eq!(found.a.all.cliffs[0].n.value.to_bits(), 400_f64.to_bits());
+    assert!(found.ratio.is_some_and(|ratio| ratio.holds(1.5)), "{:?}", found.ratio);
+    assert!(found.n.is_some_and(|[first, _, last]| first < 100.0 && last < 400.0), "{:?}", found.n);
+    assert_eq!(found.change, Change::Slower);
 }
 
 /// Guards against "costs 98% less" where only the last point does.

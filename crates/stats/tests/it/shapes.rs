@@ -126,6 +126,28 @@ fn a_drifting_canary_vetoes_growth() {
     assert!(matches!(vetoed.all.outcome, Outcome::Unresolved { reason: Reason::CanaryMoved, .. }));
 }
 
+/// Guards against a canary that vetoes by what it does beyond the first cliff, where nothing is judged, and against one
+/// that is not heard because it is calm there.
+#[test]
+fn the_canary_counts_only_before_the_first_cliff() {
+    let vetoes = |cliff: u32, cost: &dyn Fn(u32) -> f64| {
+        let curve = dense(5, 10_000, |_, n| if n < cliff { 1000.0 } else { 10_000.0 });
+        let mut canary = dense(5, 10_000, |_, n| 1500.0 * cost(n));
+        // A reading for every 32 calls.
+        for pass in &mut canary.passes {
+            let of_calls = pass.n.iter().zip(&pass.costs).filter(|call| call.0 % 32 == 0);
+            (pass.n, pass.costs) = of_calls.map(|(n, cost)| (*n, *cost)).unzip();
+        }
+        let found = judge(&curve, Some(&canary), &Options::default());
+        assert_eq!(found.all.cliffs.len(), 1);
+        found.canary.is_some_and(|canary| canary.vetoes)
+    };
+    let later = |cliff: u32| move |n: u32| if n < cliff { 1.0 } else { 1.25 };
+    assert!(!vetoes(5_000, &later(5_000)));
+    assert!(!vetoes(400, &later(400)));
+    assert!(vetoes(5_000, &|n| 1.0 + 0.2 * f64::from(n.min(5_000)) / 5_000.0));
+}
+
 /// Guards against growth of tagged calls only being reported without a flag, and against judging too few clean calls.
 #[test]
 fn clean_samples_are_judged_separately() {
