@@ -64,7 +64,6 @@ impl IdlePoll {
 
     /// Returns how the processors idle.
     pub(crate) fn describe(&mut self) -> String {
-        let spins = |child: &mut OwnedChild| matches!(child.try_wait(), Ok(None));
         if self.processors.is_empty() || self.children.len() < self.processors.len() {
             return "the kernel's default".to_owned();
         }
@@ -76,9 +75,14 @@ impl IdlePoll {
     }
 }
 
+fn spins(child: &mut OwnedChild) -> bool {
+    matches!(child.try_wait(), Ok(None))
+}
+
 impl Drop for IdlePoll {
     fn drop(&mut self) {
-        for child in &self.children {
+        // The number of one that was reaped may belong to a stranger.
+        for child in self.children.iter_mut().filter_map(|child| spins(child).then_some(child)) {
             // Without the permission it ends later.
             let _ = process::set_normal_priority(child.id());
         }

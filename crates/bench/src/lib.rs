@@ -3,6 +3,7 @@
 //! A benchmark describes an experiment; the engine plans, drives and records it. `cargo xtask registry` generates the
 //! list from the directory, and CI checks it.
 
+mod affinity;
 pub mod architecture;
 mod backend;
 mod extents;

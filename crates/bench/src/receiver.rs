@@ -3,7 +3,8 @@
 //!
 //! They belong to the worker's process group, and the kernel kills them when the worker ends for any reason.
 
-use crate::server::{Usage, on_other_processor};
+use crate::affinity::on_other_processor;
+use crate::server::Usage;
 use landau_engine::{Context, Facts, Stop};
 use landau_sys::process::{OwnedChild, terminate, this_program};
 use landau_sys::system;

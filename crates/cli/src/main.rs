@@ -17,6 +17,7 @@ use clap::error::ContextKind;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    landau_sys::signal::keep_children();
     // Workers and guests skip the parser: its allocations would precede the benchmark in their address space.
     if let Some(status) = landau_engine::worker_main(landau_bench::REGISTRY) {
         return ExitCode::from(status);

@@ -128,7 +128,7 @@ impl WorkerProcess {
             return Message::Window;
         }
         let report = serde_json::from_str(&line).ok();
-        let status = self.child.wait().map_or("unknown".to_owned(), |status| status.to_string());
+        let status = self.child.wait_and_end_group().map_or("unknown".to_owned(), |status| status.to_string());
         report.map_or(Message::Gone(status), Message::Report)
     }
 

@@ -26,6 +26,8 @@ unsafe extern "C" {
     fn fork() -> c_int;
     fn kill(pid: c_int, signal: c_int) -> c_int;
     fn mmap(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, off: c_long) -> *mut c_void;
+    #[cfg(target_os = "linux")]
+    fn madvise(at: *mut c_void, len: usize, advice: c_int) -> c_int;
     fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c_int;
     fn pipe(fds: *mut c_int) -> c_int;
     fn posix_spawn(
@@ -475,6 +477,14 @@ fn grow_resident(bytes: u64) -> u64 {
     let at = map(bytes as usize);
     if at.is_null() {
         return errno();
+    }
+    // Each page has an entry of its own, which it would not have in a huge page. A kernel without those refuses the
+    // advice, and does not need it.
+    #[cfg(target_os = "linux")]
+    {
+        const MADV_NOHUGEPAGE: c_int = 15;
+        // SAFETY: the range is that of the mapping, and the advice leaves its content alone.
+        unsafe { madvise(at.cast(), bytes as usize, MADV_NOHUGEPAGE) };
     }
     let mut offset = 0;
     while offset < bytes as usize {

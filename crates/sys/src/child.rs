@@ -1,11 +1,11 @@
 //! Children: those that do nothing, for benchmarks of waiting for children, and those that run a function.
 
-use crate::descriptor::{pipe, wait_readable};
+use crate::descriptor::{pipe, wait_readable_over_signals};
 use crate::error::{Error, Result, check};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// How long to wait until a new child runs, in milliseconds; as in `fork_helper.rs`.
-const TIMEOUT_MS: i32 = 20_000;
+const TIMEOUT_MS: u32 = 20_000;
 
 /// Creates children that sleep until they are killed or this process ends, however it ends.
 #[derive(Debug)]
@@ -18,11 +18,9 @@ pub struct ChildPool {
 }
 
 impl ChildPool {
-    /// Creates a pool, and resets SIGCHLD to its default: if the parent of this process ignored it, children would
-    /// leave nothing to wait for.
+    /// Creates a pool, and lets its children be waited for.
     pub fn new() -> Result<Self> {
-        // SAFETY: SIG_DFL is a valid disposition.
-        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+        crate::signal::keep_children();
         let ((life, keep), (listen, report)) = (pipe()?, pipe()?);
         Ok(Self { life, keep, listen, report })
     }
@@ -40,7 +38,7 @@ impl ChildPool {
             unsafe { libc::write(self.report.as_raw_fd(), c"r".as_ptr().cast(), 1) };
             crate::process::hold(&self.life);
         }
-        if !wait_readable(&self.listen, TIMEOUT_MS)? {
+        if !wait_readable_over_signals(&self.listen, TIMEOUT_MS)? {
             return Err(Error { call: "fork", errno: libc::ETIMEDOUT });
         }
         let mut byte = 0_u8;
@@ -151,7 +149,7 @@ pub fn kill_without_reaping(pid: i32) -> Result<()> {
 }
 
 /// Returns the child's identifier if it has ended, else 0, without reaping it. Without WNOHANG it waits for the end.
-fn state(pid: i32, flags: libc::c_int) -> Result<i32> {
+pub(crate) fn state(pid: i32, flags: libc::c_int) -> Result<i32> {
     // SAFETY: `siginfo_t` is plain data for which all zeroes is a value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let flags = flags | libc::WEXITED | libc::WNOWAIT;

@@ -1,5 +1,6 @@
 //! Descriptors: opening, duplicating and closing them, and the descriptor table.
 
+use crate::clock::monotonic_ns;
 use crate::error::{Error, Result, check};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -112,6 +113,21 @@ pub fn set_pipe_capacity(_: &impl AsRawFd, _: u32) -> Result<()> {
 /// Waits until `fd` is readable (or has ended) or `timeout_ms` has passed; -1 waits for ever. Returns whether it is.
 pub fn wait_readable(fd: &impl AsRawFd, timeout_ms: i32) -> Result<bool> {
     wait_any_readable([Some(fd)], timeout_ms).map(|[ready]| ready)
+}
+
+/// Waits as [`wait_readable`] until the timeout has passed, also if signals are caught meanwhile: whoever starts a
+/// process and waits for its first sign must not take Ctrl-C for a process that does not start.
+pub fn wait_readable_over_signals(fd: &impl AsRawFd, timeout_ms: u32) -> Result<bool> {
+    let end_ns = monotonic_ns() + u64::from(timeout_ms) * 1_000_000;
+    loop {
+        let left_ms = end_ns.saturating_sub(monotonic_ns()).div_ceil(1_000_000) as i32;
+        if wait_readable(fd, left_ms)? {
+            return Ok(true);
+        }
+        if left_ms == 0 {
+            return Ok(false);
+        }
+    }
 }
 
 /// Waits until one of several descriptors is readable (or has ended) or `timeout_ms` has passed. Returns which are.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 
 /// Disturbances of this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -218,6 +218,23 @@ impl OwnedChild {
         child.leads_group = true;
         Ok(child)
     }
+
+    /// Waits until the child has ended, kills what is left of the group that it leads, and reaps it. In this order,
+    /// because only until it is reaped no other process can have its number.
+    pub fn wait_and_end_group(&mut self) -> io::Result<ExitStatus> {
+        let pid = self.child.id();
+        let ended = loop {
+            match crate::child::state(pid.cast_signed(), 0) {
+                Ok(0) => {}
+                other => break other,
+            }
+        };
+        // ECHILD: it was reaped before.
+        if self.leads_group && ended.is_ok() {
+            let _ = kill_group(pid);
+        }
+        self.child.wait()
+    }
 }
 
 impl std::ops::Deref for OwnedChild {
@@ -361,6 +378,25 @@ mod tests {
             drop(child);
             assert!(!exists(pid));
         }
+    }
+
+    /// A worker that dies by itself may have started a server.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_an_ended_child_has_started_is_killed() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & echo $!"]).stdout(std::process::Stdio::piped());
+        let mut child = OwnedChild::spawn_group(&mut command).unwrap();
+        let mut line = String::new();
+        io::BufRead::read_line(&mut io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+        let sleeper = line.trim();
+        assert_eq!(child.wait_and_end_group().unwrap().code(), Some(0));
+        // Whoever adopted it has reaped it, or not yet.
+        let state = || std::fs::read_to_string(format!("/proc/{sleeper}/stat")).unwrap_or_default();
+        while !(state().is_empty() || state().contains(") Z ")) {
+            std::thread::yield_now();
+        }
+        assert_eq!(child.wait_and_end_group().unwrap().code(), Some(0));
     }
 
     /// For the kernel, the parent is the thread that started the child.

@@ -21,6 +21,13 @@ pub fn catch_interrupts() {
     }
 }
 
+/// Lets ended children be waited for: whoever started this process may have ignored SIGCHLD, and then they leave neither
+/// a status nor their processor time.
+pub fn keep_children() {
+    // SAFETY: SIG_DFL is a valid disposition.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Makes a write beyond the limit of a file's size (`ulimit -f`) fail with EFBIG. By default SIGXFSZ ends the process
 /// before it sees that error. Processes that this one starts ignore the signal too.
 pub fn ignore_file_size() {

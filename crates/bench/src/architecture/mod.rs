@@ -8,8 +8,9 @@ mod client;
 mod meter;
 mod pace;
 
+use crate::affinity::on_other_processors;
 use crate::backend;
-use crate::server::{Usage, on_other_processors};
+use crate::server::Usage;
 use landau_architectures::{Architecture, Arguments, Workload};
 use landau_engine::{Context, Facts, Settings, Stop};
 use landau_sys::clock::monotonic_ns;
@@ -166,7 +167,7 @@ impl Server {
         facts.text("client_processor", client.map_or("any".to_owned(), |number| number.to_string()));
         self.baseline.report(end, (replies, "reply"), facts);
         facts.count("server_processes", system::process_tree(self.child.id()).len() as u64);
-        Some((time_ns? - self.baseline.server_ns()?) / replies.max(1))
+        Some(time_ns?.saturating_sub(self.baseline.server_ns()?) / replies.max(1))
     }
 }
 

@@ -530,7 +530,7 @@ impl Files {
             cached += cached_pages(file).unwrap_or(0);
             Ok(())
         })?;
-        let pages = asked * self.content.len().div_ceil(PAGE) as u64;
+        let pages = asked * pages_of(self.content.len(), landau_sys::memory::page_bytes());
         let share = cached as f64 / pages as f64;
         facts.number("cached_before_reading", share, FactUnit::Share);
         let is_as_wanted = if self.is_cold { cached == 0 } else { share >= WARM_SHARE };
@@ -549,6 +549,11 @@ impl Files {
         }
         Ok(count)
     }
+}
+
+/// Returns how many pages of the page cache hold so many bytes of a file.
+fn pages_of(bytes: usize, page_bytes: usize) -> u64 {
+    bytes.div_ceil(page_bytes) as u64
 }
 
 /// Returns the name of file n.
@@ -651,6 +656,15 @@ mod tests {
         for changes in [&[][..], &[("order", "phase")], &[("durability", "fsync-directory")]] {
             assert!(names(changes).iter().all(|name| Files::PHASES.iter().any(|phase| phase.name == *name)));
         }
+    }
+
+    /// The page cache's pages are the system's, of up to 64 KiB.
+    #[test]
+    fn pages_are_those_of_the_system() {
+        assert_eq!(
+            [(8192, 4096), (8192, 65536), (131_072, 16384)].map(|(bytes, page)| pages_of(bytes, page)),
+            [2, 1, 8]
+        );
     }
 
     /// Every page of every file differs from that page of every other file.

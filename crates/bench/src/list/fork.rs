@@ -12,11 +12,11 @@
 //! of which wrote one byte); destruction as suggested by Niels Provos (23 October 2003), who ended the oldest child
 //! first (`order=creation`).
 
+use crate::affinity::pin_to_all;
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Stop, Support, Timer, Variant,
 };
 use landau_sys::fork_helper::{ForkHelper, LINKAGES, METHODS, image};
-use landau_sys::system::pin;
 
 /// State of a pass.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl Benchmark for Fork {
     fn setup(context: &Context) -> Result<Self, Stop> {
         let settings = context.settings;
         if settings.is("processors", "all") {
-            pin(&(0..1024).collect::<Vec<u32>>())?;
+            pin_to_all()?;
         }
         let mut helper = ForkHelper::start(settings.text("linkage"))?;
         if settings.bytes("resident") > 0 {

@@ -8,9 +8,9 @@
 //!
 //! Source: the thread benchmark that came with the 2003 study's programs, whose threads were never joined.
 
+use crate::affinity::pin_to_all;
 use landau_engine::{Benchmark, Context, Cost, Facts, Kind, Parameter, Phase, Settings, Stop, Timer, Variant};
 use landau_sys::descriptor::pipe;
-use landau_sys::system::pin;
 use landau_sys::thread::{Sleeper, has_stray_byte};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Benchmark for Thread {
 
     fn setup(context: &Context) -> Result<Self, Stop> {
         if context.settings.is("processors", "all") {
-            pin(&(0..1024).collect::<Vec<u32>>())?;
+            pin_to_all()?;
         }
         let (listen, report) = pipe()?;
         let stack_bytes = context.settings.bytes("stack") as usize;

@@ -19,7 +19,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(crate) use process::{Server, on_other_processor, on_other_processors};
+pub(crate) use process::Server;
 pub(crate) use usage::Usage;
 
 /// How long a server keeps an idle connection, in seconds: longer than any pass, so that no connection is closed while

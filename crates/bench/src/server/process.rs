@@ -2,6 +2,7 @@
 //!
 //! It belongs to the worker's process group, and the kernel kills it when the worker ends for any reason.
 
+use crate::affinity::on_other_processor;
 use crate::backend;
 use crate::server::usage::Usage;
 use crate::server::{FILE, Readiness, Selection, Start, document_root, loopback_or_private_address, select};
@@ -192,7 +193,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
+        // The number of one that was reaped may belong to a stranger.
+        if let Some(child) = &mut self.child
+            && matches!(child.try_wait(), Ok(None))
+        {
             let tree = system::process_tree(child.id());
             let _ = child.kill();
             for &pid in &tree[1..] {
@@ -210,31 +214,4 @@ fn request(host: &str, path: &str) -> Vec<u8> {
 fn free_port() -> Result<u16, Stop> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| Stop::io("bind", &error))?;
     Ok(listener.local_addr().map_err(|error| Stop::io("getsockname", &error))?.port())
-}
-
-/// Runs `call` with this process pinned to all processors but `own`, so that a process which it starts inherits that;
-/// returns the processors; none if there is no choice.
-pub(crate) fn on_other_processors<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Vec<u32>) {
-    let Some(own) = own else { return (call(), Vec::new()) };
-    let allowed = system::processors_of(landau_sys::process::parent_id().unsigned_abs()).unwrap_or_default();
-    let others: Vec<u32> = allowed.into_iter().filter(|&processor| processor != own).collect();
-    let moved = !others.is_empty() && system::pin(&others).is_ok();
-    let value = call();
-    // This process was allowed on that processor before, so the call does not fail.
-    let _ = system::pin(&[own]);
-    (value, if moved { others } else { vec![own] })
-}
-
-/// Runs `call` with this process pinned to a different processor than `own`, so that a process which it starts inherits
-/// that; returns the processor.
-pub(crate) fn on_other_processor<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Option<u32>) {
-    let Some(own) = own else { return (call(), None) };
-    // The worker may run on one processor only; its parent, the controller, has the affinity that the user gave.
-    let allowed = system::processors_of(landau_sys::process::parent_id().unsigned_abs()).unwrap_or_default();
-    let other = allowed.into_iter().find(|&processor| processor != own).unwrap_or(own);
-    let moved = system::pin(&[other]).is_ok();
-    let value = call();
-    // This process was allowed on that processor before, so the call does not fail.
-    let _ = system::pin(&[own]);
-    (value, moved.then_some(other))
 }

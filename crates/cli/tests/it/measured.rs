@@ -1,6 +1,6 @@
 //! Every benchmark runs at smoke size; its record, limits and orders are as documented.
 
-use crate::support::{LANDAU, Room};
+use crate::support::{LANDAU, Ran, Room, eventually};
 use landau_record::schema::{Direction, Outcome};
 
 /// Covers the whole registry: each case ends without failure, and each phase has one sample for each step.
@@ -173,6 +173,75 @@ fn the_controller_sleeps_while_a_server_is_measured() {
     if let Some(switches) = fact(&record, 0, "controller_context_switches") {
         assert!(switches <= (end.elapsed_ms / 10_000) as f64, "{switches} in {} ms", end.elapsed_ms);
     }
+}
+
+/// An ignored SIGCHLD survives `execve`. The children of a run would then leave neither a status nor their processor
+/// time.
+#[test]
+#[cfg(target_os = "linux")]
+fn children_are_waited_for_whoever_starts_the_program() {
+    let time = |words: &[&str]| {
+        let room = Room::new();
+        let settings = ["--set", "architecture.architecture=fork", "--set", "architecture.workload=busy"];
+        let fixed = [LANDAU, "run", "mmap", "architecture", "--study", "smoke", "--seed", "1", "--output", "r"];
+        let words = [words, &fixed, &["--no-report"], &settings].concat();
+        let ran = Ran::of(room.other(words[0], &words[1..]).output().unwrap());
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let record = room.record("r");
+        let is_of_server = |name: &&str| name.starts_with("server_processor_time_per_reply_at_");
+        let of_pass = |pass: usize| {
+            let facts = &record.passes[pass].end.as_ref().unwrap().facts;
+            let names = facts.iter().map(|(name, _)| name);
+            names.filter(is_of_server).filter_map(|name| fact(&record, pass, name)).fold(0.0, f64::max)
+        };
+        (0..record.passes.len()).map(of_pass).fold(0.0, f64::max)
+    };
+    let (usual, ignored) = (time(&["env"]), time(&["env", "--ignore-signal=CHLD"]));
+    // Without its children, the server that forks them accounts for a small part.
+    assert!(usual > 0.0 && ignored > usual / 4.0, "{usual} and {ignored} ns");
+}
+
+/// `vm.memfd_noexec` = 1 forbids to execute a file in memory that was not made for it. Each namespace of process
+/// identifiers has the setting for itself.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_hardened_host_lets_the_fork_helper_be_executed() {
+    if landau_sys::process::effective_user() != 0 || !std::path::Path::new("/proc/sys/vm/memfd_noexec").exists() {
+        return;
+    }
+    let room = Room::new();
+    let script = format!(
+        "echo 1 > /proc/sys/vm/memfd_noexec && exec {LANDAU} run fork --study smoke --output r --no-report --quiet"
+    );
+    let ran = Ran::of(room.other("unshare", &["--pid", "--fork", "sh", "-c", &script]).output().unwrap());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(room.record("r").passes.iter().all(|pass| pass.end.as_ref().unwrap().outcome == Outcome::Done));
+}
+
+/// A user who keeps the program off some processors means all of it.
+#[test]
+#[cfg(target_os = "linux")]
+fn all_processors_are_those_that_the_user_allows() {
+    let affinity = landau_sys::system::processors_of(std::process::id()).unwrap();
+    let Some(last) = affinity.get(1..).and_then(<[u32]>::last).map(u32::to_string) else { return };
+    let room = Room::new();
+    let words = ["-c", &last, LANDAU, "run", "fork", "--set", "fork.processors=all", "--set", "fork.n=3000"];
+    let more = ["--study", "smoke", "--output", "r", "--no-report", "--quiet"];
+    let mut child = room.other("taskset", &[&words[..], &more].concat()).spawn().unwrap();
+    let allowed = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        list.map(|list| list.trim().to_owned())
+    };
+    // `taskset` itself begins on all.
+    assert!(eventually(|| allowed(child.id()).as_ref() == Some(&last)));
+    // Whatever it starts: the worker, the fork helper and its children.
+    let mut seen = std::collections::BTreeSet::new();
+    while child.try_wait().unwrap().is_none() {
+        seen.extend(landau_sys::system::process_tree(child.id()).into_iter().filter_map(allowed));
+    }
+    assert!(child.wait().unwrap().success());
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [last]);
 }
 
 #[test]
