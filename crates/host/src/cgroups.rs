@@ -39,6 +39,10 @@ pub(crate) fn groups(root: &Root, process: &str, controller: &str) -> Vec<Group>
         let Some((mount_point, top)) = mount_of(&mounts, is_unified.then_some("cgroup2"), controller) else { continue };
         // In a container the mount shows a part of the hierarchy, and the path may be from its own top.
         let below = path.strip_prefix(top.trim_end_matches('/')).unwrap_or(path);
+        // It is outside of what the mount shows, and nothing there contains it.
+        if below.split('/').any(|name| name == "..") {
+            continue;
+        }
         found.extend(levels(&mount_point, below, is_unified));
     }
     found
@@ -62,9 +66,7 @@ fn mount_of(mounts: &str, kind: Option<&str>, controller: &str) -> Option<(Strin
 
 /// Returns a group and those that contain it, up to the mount point.
 fn levels(mount_point: &str, path: &str, is_unified: bool) -> Vec<Group> {
-    let mut names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
-    // A process outside of what the mount shows has a path that begins with `/..`.
-    names.retain(|name| *name != "..");
+    let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
     let level = |count: usize| {
         let name = format!("/{}", names[..count].join("/"));
         let folder = format!("{}{}", mount_point, if count == 0 { "" } else { &name });
@@ -117,5 +119,8 @@ mod tests {
         let mounts = "30 23 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw";
         let (_room, root) = planted("0::/\n", mounts);
         assert_eq!(folders(&root, "pids"), ["/sys/fs/cgroup"]);
+        // A program of the host: no group that is seen here contains it, this container's own the least.
+        let (_room, root) = planted("0::/../../init.scope\n", mounts);
+        assert_eq!(folders(&root, "pids"), [""; 0]);
     }
 }

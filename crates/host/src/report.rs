@@ -66,6 +66,13 @@ impl Request {
         (self.subject.shares_namespace(root, "net") == Some(false)).then_some(pid)
     }
 
+    /// Returns whether it may not be read how much of what objects of a kind need the examined program has in use.
+    fn hides_use(&self, demand: &Demand) -> bool {
+        let (subject, needs) = (&self.subject, &demand.kind.needs);
+        let hides_descriptors = needs.descriptors.is_some() && subject.descriptors.is_none();
+        subject.is_other && (hides_descriptors || (needs.maps > 0 && subject.maps.is_none()))
+    }
+
     /// Returns how many more descriptors this process may open, whichever one is examined.
     pub fn free_descriptors(&self) -> u64 {
         self.free_descriptors
@@ -191,7 +198,7 @@ pub fn examine(root: &Root, request: &Request) -> Report {
     let process = context.subject.is_other.then(|| describe(&context, &mut unread));
     Report {
         schema: SCHEMA,
-        answers: request.demands.iter().map(|demand| answer(demand, &limits)).collect(),
+        answers: request.demands.iter().map(|demand| answer(demand, &limits, request.hides_use(demand))).collect(),
         conditions: conditions(&context),
         process,
         connection: measured.cloned(),
@@ -270,7 +277,9 @@ fn of_reserve(reserve: &Reserve, demands: &[Demand], limits: &[Row]) -> Option<R
 /// The name of what `landau run` keeps free.
 const RESERVE: &str = "the reserve of landau run";
 
-fn answer(demand: &Demand, limits: &[Row]) -> Answer {
+/// `hides_use`: what the program has in use may not be read, so that a size which fits a program that has nothing open
+/// need not fit this one.
+fn answer(demand: &Demand, limits: &[Row], hides_use: bool) -> Answer {
     let of = |effect: Effect| {
         limits.iter().flat_map(move |row| {
             let is_it = move |bound: &&Bound| bound.kind == demand.kind.name && bound.effect == effect;
@@ -280,6 +289,7 @@ fn answer(demand: &Demand, limits: &[Row]) -> Answer {
     let binding = of(Effect::Stops).min_by_key(|(_, bound)| bound.at_most);
     let asked = demand.size;
     let fits = binding.zip(asked).map(|((_, bound), asked)| asked <= bound.at_most);
+    let fits = fits.filter(|fits| !(hides_use && *fits));
     let warning = |(row, bound): (&Row, &Bound)| {
         format!("beyond {} {} ({}): {}", grouped(bound.at_most), bound.unit, row.limit, row.evidence)
     };

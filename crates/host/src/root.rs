@@ -25,14 +25,9 @@ impl Root {
         self.prefix.join(path.trim_start_matches('/'))
     }
 
-    /// Returns the text of a file, without white space at its end; none if it cannot be read.
+    /// Returns the text of a file, without white space at its end; none if it cannot be read. The names in it, of
+    /// programs, paths and sockets, may be any bytes: the kernel cuts that of a program within a character.
     pub fn text(&self, path: &str) -> Option<String> {
-        fs::read_to_string(self.path(path)).ok().map(|text| text.trim_end().to_owned())
-    }
-
-    /// Returns the text of a file that has the name of a program or of a thread, which may be any bytes: the kernel
-    /// cuts it within a character.
-    pub(crate) fn text_with_name(&self, path: &str) -> Option<String> {
         fs::read(self.path(path)).ok().map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned())
     }
 

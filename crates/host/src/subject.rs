@@ -73,9 +73,10 @@ impl Subject {
         // The descriptor by which the folder is read is listed with the others.
         let own = u64::from(pid.is_none());
         let descriptors = count("its descriptors", listed(&at("fd")).map(|count| count.saturating_sub(own)));
-        let maps = std::fs::read_to_string(root.path(&at("maps"))).map(|text| {
+        let maps = std::fs::read(root.path(&at("maps"))).map(|text| {
             // The last line is of the processor's vsyscall page, which is not a mapping of the process.
-            text.lines().filter(|line| !line.ends_with("[vsyscall]")).count() as u64
+            let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+            lines.filter(|line| !line.ends_with(b"[vsyscall]")).count() as u64
         });
         let maps = count("its mappings", maps).filter(|&count| count > 0);
         Some(Self {

@@ -154,7 +154,7 @@ pub(super) struct Entry {
 pub(super) fn table(root: &Root) -> BTreeMap<u32, Entry> {
     let names = root.names("proc");
     let pids = names.iter().filter_map(|name| name.parse::<u32>().ok());
-    let entries = pids.filter_map(|pid| entry(pid, &root.text_with_name(&format!("proc/{pid}/stat"))?));
+    let entries = pids.filter_map(|pid| entry(pid, &root.text(&format!("proc/{pid}/stat"))?));
     entries.map(|entry| (entry.pid, entry)).collect()
 }
 
@@ -311,7 +311,7 @@ impl<'a> Sampler<'a> {
             pid,
             parent: entry.parent,
             started: entry.started,
-            command: self.root.text_with_name(&format!("proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " "),
+            command: self.root.text(&format!("proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " "),
             image: self.root.link(&format!("proc/{pid}/exe")).map(|file| (file, entry.stack)),
             threads: self.threads(pid, links.as_ref().unwrap_or(&Tables::new()), accepted),
             connections: links.is_some().then(|| sockets.intersection(accepted).copied().collect()),
@@ -327,7 +327,7 @@ impl<'a> Sampler<'a> {
         let tids = names.iter().filter_map(|name| name.parse::<u32>().ok());
         tids.filter_map(|tid| {
             let folder = format!("proc/{pid}/task/{tid}");
-            let file = |name: &str| self.root.text_with_name(&format!("{folder}/{name}"));
+            let file = |name: &str| self.root.text(&format!("{folder}/{name}"));
             // Workers of the kernel for io_uring are listed among the threads.
             (!file("comm")?.starts_with("iou-")).then_some(())?;
             let is_stopped = || self.has_stops && file("stat").is_some_and(|text| is_traced(&text));

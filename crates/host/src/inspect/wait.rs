@@ -90,9 +90,12 @@ pub(super) fn of_call(text: &str) -> Option<(Wait, Option<u32>)> {
         _ if is(NUMBERS.accept) => (Wait::Accept, descriptor),
         _ if is(NUMBERS.read) => (Wait::Read, descriptor),
         _ if is(NUMBERS.write) => (Wait::Write, descriptor),
-        // The one descriptor is in the memory of the program.
-        _ if is(NUMBERS.poll) => (if second == 1 { Wait::PollOne } else { Wait::Poll }, None),
-        // `select` of no descriptors sleeps.
+        // The one descriptor is in the memory of the program. `poll` and `select` of no descriptors sleep.
+        _ if is(NUMBERS.poll) => match second {
+            0 => (Wait::Other, None),
+            1 => (Wait::PollOne, None),
+            _ => (Wait::Poll, None),
+        },
         _ if is(NUMBERS.select) => (if first == 0 { Wait::Other } else { Wait::Select }, None),
         _ if is(NUMBERS.epoll) => (Wait::Epoll, descriptor),
         _ if is(NUMBERS.futex) => (Wait::Futex, None),
@@ -127,6 +130,7 @@ mod tests {
         assert_eq!(call("288 0x3 0x0"), Some((Wait::Accept, Some(3))));
         assert_eq!(call("7 0x7f00 0x1"), Some((Wait::PollOne, None)));
         assert_eq!(call("7 0x7f00 0x40"), Some((Wait::Poll, None)));
+        assert_eq!(call("7 0x0 0x0"), Some((Wait::Other, None)), "a sleep");
         assert_eq!(call("23 0x0 0x0"), Some((Wait::Other, None)));
         assert_eq!(call("23 0x9 0x7f00"), Some((Wait::Select, None)));
         assert_eq!(of_call("running"), Some((Wait::Running, None)));

@@ -75,6 +75,7 @@ fn address_space(context: &Context) -> Option<Row> {
             name: "Max address space",
             used: context.subject.address_bytes,
             flag: "-v",
+            option: "as",
             directive: "LimitAS",
             each: &each,
             beside: &|demand, n| context.worker_bytes(demand, n),
@@ -93,6 +94,7 @@ fn data(context: &Context) -> Option<Row> {
             name: "Max data size",
             used: context.subject.data_bytes,
             flag: "-d",
+            option: "data",
             directive: "LimitDATA",
             each: &each,
             beside: &|_, _| 0,
@@ -106,6 +108,8 @@ struct Bytes<'a> {
     name: &'static str,
     used: u64,
     flag: &'static str,
+    /// That of `prlimit`.
+    option: &'static str,
     directive: &'static str,
     /// What an object takes.
     each: &'a dyn Fn(&Needs) -> Option<u64>,
@@ -143,6 +147,12 @@ fn bytes_of_process(context: &Context, of: &Bytes) -> Option<Row> {
         let each = (of.each)(&demand.kind.needs)?;
         Some(fitting(soft.saturating_sub(of.used), each, |n| (of.beside)(demand, n)))
     };
+    let now = if context.subject.is_other {
+        let most = if hard == u64::MAX { "unlimited".to_owned() } else { target.max(hard).to_string() };
+        format!("prlimit --pid {} --{}={target}:{most}", context.subject.name, of.option)
+    } else {
+        format!("ulimit {} {}", of.flag, target.div_ceil(1024))
+    };
     let hard = if hard == u64::MAX { "none".to_owned() } else { bytes(hard) };
     Some(Row {
         limit: of.limit.to_owned(),
@@ -158,7 +168,7 @@ fn bytes_of_process(context: &Context, of: &Bytes) -> Option<Row> {
         ),
         counters: Vec::new(),
         remedy: Remedy {
-            now: Some(format!("ulimit {} {}", of.flag, target.div_ceil(1024))),
+            now: Some(now),
             for_good: Some(format!("service: {}=infinity by `systemctl edit UNIT`", of.directive)),
             risk: Some("a program that leaks memory is stopped later".to_owned()),
         },

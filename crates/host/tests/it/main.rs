@@ -632,6 +632,77 @@ fn a_server_with_few_descriptors_keeps_fewer_for_files() {
     assert!(now.starts_with("ulimit -n 66"), "{now}");
 }
 
+/// Another user's program, of which neither `fd` nor what is mapped may be read.
+fn with_other(host: &Host, limits: &[(&str, &str)]) {
+    host.limit(limits);
+    for file in ["status", "comm", "limits", "cgroup"] {
+        let text = fs::read_to_string(host.path().join("proc/self").join(file)).unwrap();
+        host.write(&format!("proc/4711/{file}"), &text);
+    }
+    host.limit(&[]);
+}
+
+fn of_other(host: &Host, demand: &str) -> Report {
+    let root = Root::planted(host.path());
+    examine(&root, &Request::new(&root, Some(4711), vec![Demand::parse(demand).unwrap()]).unwrap())
+}
+
+/// With 1,000 of 1,024 descriptors open, 500 more were said to fit.
+#[test]
+fn what_is_in_use_but_cannot_be_read_may_not_fit() {
+    let host = Host::new();
+    with_other(&host, &[]);
+    assert_eq!(of_other(&host, "idle=10").answers[0].fits, None);
+    with_other(&host, &[("NOFILE", "5"), ("SOFT", "5")]);
+    assert_eq!(of_other(&host, "idle=10").answers[0].fits, Some(false));
+}
+
+/// `ulimit` would change the shell.
+#[test]
+fn the_limits_of_a_program_that_runs_are_changed_in_it() {
+    let host = Host::new();
+    with_other(&host, &[("AS", "1073741824")]);
+    let row = of_other(&host, "threads=5000").limits.into_iter().find(|row| row.limit == "RLIMIT_AS").unwrap();
+    let now = row.remedy.now.unwrap();
+    assert!(now.starts_with("prlimit --pid 4711 --as="), "{now}");
+}
+
+/// The kernel cuts the name of a program within a character, and a path may be in any encoding. The process, or all
+/// mounts, were missing then.
+#[test]
+fn names_may_be_any_bytes() {
+    let host = Host::new();
+    let before = host.report("threads=10", None);
+    let name = &"почтовыйсервер".as_bytes()[..15];
+    let status = [b"Name:\t", name, b"\nUid:\t1000\t1000\nThreads:\t50\n"].concat();
+    fs::create_dir_all(host.path().join("proc/4712")).unwrap();
+    fs::write(host.path().join("proc/4712/status"), status).unwrap();
+    let mounts = host.path().join("proc/self/mountinfo");
+    let text = [&fs::read(&mounts).unwrap()[..], b"50 31 0:40 / /mnt/\xff rw - ext4 /dev/vdb rw\n"].concat();
+    fs::write(&mounts, text).unwrap();
+    host.write("cg/pids/a/b/pids.max", "100");
+    host.write("cg/pids/a/b/pids.current", "1");
+    let after = host.report("threads=10", None);
+    let in_use = |report: &Report| report.limits.iter().find(|row| row.limit == "RLIMIT_NPROC").unwrap().in_use;
+    assert_eq!(in_use(&after), in_use(&before).map(|count| count + 50));
+    assert!(after.limits.iter().any(|row| row.limit == "pids.max of /a/b"));
+    let root = Root::planted(host.path());
+    assert!(Request::new(&root, Some(4712), Vec::new()).is_ok());
+}
+
+/// systemd escapes names with a backslash, which the shell would take.
+#[test]
+fn the_commands_for_control_groups_are_quoted() {
+    let host = Host::new();
+    host.write("proc/self/cgroup", "8:pids:/a\\x2db\n");
+    host.write("cg/pids/a\\x2db/pids.max", "100");
+    host.write("cg/pids/a\\x2db/pids.current", "1");
+    let row =
+        host.report("threads=200", None).limits.into_iter().find(|row| row.limit.starts_with("pids.max")).unwrap();
+    let now = row.remedy.now.unwrap();
+    assert!(now.ends_with("> '/cg/pids/a\\x2db/pids.max'"), "{now}");
+}
+
 /// The settings of a namespace are those of the process that reads them: of another pid namespace the doctor shows
 /// none, and of another network namespace it does not change this one's.
 #[test]

@@ -177,9 +177,14 @@ pub fn listen_drops() -> Option<(u64, u64)> {
     Some((of("ListenOverflows")?, of("ListenDrops")?))
 }
 
+/// Reads a file with the name of a program, which the kernel may cut within a character.
+fn text(path: impl AsRef<Path>) -> std::io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Returns the processors that a process may run on.
 pub fn processors_of(pid: u32) -> Option<Vec<u32>> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let text = text(format!("/proc/{pid}/status")).ok()?;
     let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     let mut found = Vec::new();
     for part in list.trim().split(',') {
@@ -203,7 +208,7 @@ pub fn cpu_time_ns(pid: u32) -> Option<u64> {
 /// Returns the processor time of the children that a process has reaped, and of theirs, in nanoseconds. The kernel
 /// tells it in hundredths of a second.
 pub fn reaped_time_ns(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let text = text(format!("/proc/{pid}/stat")).ok()?;
     // The name of the program is in brackets, and may have spaces and brackets itself. The 16th and 17th fields of
     // proc_pid_stat(5); the text continues with the third.
     let rest = &text[text.rfind(')')? + 1..];
@@ -215,7 +220,7 @@ pub fn reaped_time_ns(pid: u32) -> Option<u64> {
 pub fn context_switches(pid: u32) -> Option<u64> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let of = |task: fs::DirEntry| {
-        let text = fs::read_to_string(task.path().join("status")).ok()?;
+        let text = text(task.path().join("status")).ok()?;
         let lines = text.lines().filter_map(|line| line.split_once("ctxt_switches:"));
         Some(lines.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).sum::<u64>())
     };
@@ -414,7 +419,7 @@ fn tasks_of_user(folder: &Path) -> u64 {
         let rest = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         rest.split_ascii_whitespace().next()?.parse::<u64>().ok()
     };
-    let status_of = |path: &Path| fs::read_to_string(path.join("status"));
+    let status_of = |path: &Path| text(path.join("status"));
     let own = status_of(&folder.join("self")).ok().and_then(|status| line(&status, "Uid"));
     let processes = fs::read_dir(folder).into_iter().flatten().flatten();
     let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());

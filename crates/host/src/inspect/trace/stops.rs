@@ -287,15 +287,15 @@ impl Tracer {
     }
 
     fn has_ended(&self, tid: u32) -> bool {
-        let text = self.root.text_with_name(&format!("proc/{tid}/status"));
+        let text = self.root.text(&format!("proc/{tid}/status"));
         text.is_none_or(|text| text.lines().any(|line| line.starts_with("State:\tZ") || line.starts_with("State:\tX")))
     }
 
     fn tracer_of(&self, tid: u32) -> Option<u32> {
-        let text = self.root.text_with_name(&format!("proc/{tid}/status"))?;
+        let text = self.root.text(&format!("proc/{tid}/status"))?;
         let tracer = u32::try_from(field(&text, "TracerPid")?).ok().filter(|tracer| *tracer > 0)?;
         // The kernel names the thread.
-        self.root.text_with_name(&format!("proc/{tracer}/status")).and_then(|text| Some(field(&text, "Tgid")? as u32))
+        self.root.text(&format!("proc/{tracer}/status")).and_then(|text| Some(field(&text, "Tgid")? as u32))
     }
 
     /// Begins a time slice: every task is interrupted once, so that it stops at its calls from then on.
@@ -362,7 +362,7 @@ impl Tracer {
         if self.ledger.knows(tid) {
             return;
         }
-        let text = self.root.text_with_name(&format!("proc/{tid}/status")).unwrap_or_default();
+        let text = self.root.text(&format!("proc/{tid}/status")).unwrap_or_default();
         let of = |name: &str| field(&text, name).map(|value| value as u32);
         // If it has been killed already, its maker's process is all that is known.
         let process = of("Tgid").unwrap_or(tid);
@@ -453,7 +453,7 @@ fn cost(calls: u64, worked_ns: u64, times_ns: &mut [u64]) -> Stopped {
 
 /// Says why a task may not be seized, and what to do.
 fn refused(root: &Root, tid: u32, error: &landau_sys::Error) -> String {
-    let status = |tid: u64| root.text_with_name(&format!("proc/{tid}/status")).unwrap_or_default();
+    let status = |tid: u64| root.text(&format!("proc/{tid}/status")).unwrap_or_default();
     let of_task = status(u64::from(tid));
     let pid = field(&of_task, "Tgid").unwrap_or(u64::from(tid));
     let name = |text: &str| text.lines().find_map(|line| Some(line.strip_prefix("Name:")?.trim().to_owned()));
