@@ -84,6 +84,12 @@ impl Journal {
         if let Some(left) = read(&folder)? {
             return Err(Error::Left(left.profile));
         }
+        // The plan may be from before the lock, when another trial still had its values.
+        let is_stale = |one: &&Entry| root.sysctl(&one.name).is_some_and(|now| now != normalized(&one.old));
+        if let Some(one) = entries.iter().find(is_stale) {
+            let reason = format!("it was {} when the trial was planned and is another now; try again", one.old);
+            return Err(Error::Setting { name: one.name.clone(), reason });
+        }
         let journaled = Journaled {
             profile: profile.to_owned(),
             process: std::process::id(),
@@ -379,6 +385,18 @@ mod tests {
         assert!(matches!(Journal::open(&root, "files", Vec::new()), Err(Error::Busy)));
         journal.close().unwrap();
         assert!(restore(&root, false, false).unwrap().is_empty());
+    }
+
+    /// A trial that had waited for the end of another one took its values for those of the host.
+    #[test]
+    fn values_that_changed_since_the_plan_are_not_journaled() {
+        let room = tempfile::tempdir().unwrap();
+        plant(room.path(), "vm.dirty_ratio", "20");
+        let root = Root::planted(room.path());
+        let opened = Journal::open(&root, "own", vec![entry("vm.dirty_ratio", "40", "30")]);
+        assert!(matches!(opened, Err(Error::Setting { .. })), "{opened:?}");
+        assert!(left(&root).unwrap().is_none());
+        assert_eq!(root.sysctl("vm.dirty_ratio").as_deref(), Some("20"));
     }
 
     #[test]

@@ -30,6 +30,9 @@ const UNTOUCHED: &[(&str, &str)] = &[
 const UNTOUCHED_OF_THE_NETWORK: &[(&str, &str)] = &[
     (".ip_forward", "writing it changes settings of the interfaces"),
     (".forwarding", "writing it changes settings of the interfaces"),
+    (".force_forwarding", "writing it changes settings of the interfaces"),
+    (".addr_gen_mode", "writing it changes settings of the interfaces"),
+    (".ignore_routes_with_linkdown", "writing it changes settings of the interfaces"),
     (".disable_ipv6", "it removes addresses, which do not come back"),
 ];
 
@@ -109,7 +112,14 @@ mod tests {
         for name in ["", "net", "net..core", "net.../etc", "net/core/somaxconn", "a.b\n", ".a", "a. b"] {
             assert!(check(name).is_err(), "{name:?}");
         }
-        for name in ["net.ipv4.ip_forward", "net.ipv6.conf.all.disable_ipv6", "net.ipv4.conf.default.forwarding"] {
+        for name in [
+            "net.ipv4.ip_forward",
+            "net.ipv6.conf.all.disable_ipv6",
+            "net.ipv4.conf.default.forwarding",
+            "net.ipv6.conf.all.force_forwarding",
+            "net.ipv6.conf.all.addr_gen_mode",
+            "net.ipv6.conf.all.ignore_routes_with_linkdown",
+        ] {
             assert!(check(name).is_err(), "{name}");
         }
         assert!(check("net.ipv4.ip_forward_use_pmtu").is_ok() && check("kernel.kexec_load_limit_reboot").is_err());

@@ -50,9 +50,16 @@ impl Trial {
     /// Fails if a setting has neither of the values, because somebody else has changed it meanwhile; if it cannot be
     /// written; or if the kernel makes another value of it.
     pub fn set(&mut self, is_on: &[bool]) -> Result<(), Error> {
-        for (place, &is_on) in is_on.iter().enumerate().take(self.settings.len()) {
-            if self.is_on[place] != is_on {
-                self.change(place, is_on)?;
+        let count = self.settings.len().min(is_on.len());
+        // Backwards, as they are restored: one may be possible only while an earlier one is on.
+        for place in (0..count).rev().filter(|&place| !is_on[place]) {
+            if self.is_on[place] {
+                self.change(place, false)?;
+            }
+        }
+        for place in (0..count).filter(|&place| is_on[place]) {
+            if !self.is_on[place] {
+                self.change(place, true)?;
             }
         }
         Ok(())
@@ -159,6 +166,18 @@ mod tests {
 
     fn values(root: &Root) -> [String; 2] {
         ["vm.dirty_ratio", "net.ipv4.ip_local_port_range"].map(|name| root.sysctl(name).unwrap())
+    }
+
+    /// A setting may be possible only while an earlier one is on, as `kernel.sched_rt_runtime_us`.
+    #[test]
+    fn settings_are_turned_off_from_the_last_on() {
+        let room = tempfile::tempdir().unwrap();
+        let (mut trial, root) = trial(room.path());
+        trial.set(&[true, true]).unwrap();
+        // Somebody else's value stops it at the first one.
+        plant(room.path(), "vm.dirty_ratio", "30");
+        trial.set(&[false, false]).unwrap_err();
+        assert_eq!(values(&root), ["30", "32768 60999"]);
     }
 
     #[test]

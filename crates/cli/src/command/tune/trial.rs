@@ -221,6 +221,10 @@ fn enter_namespace(changes: &[Change]) -> anyhow::Result<()> {
             unlike.insert(name, error);
         }
     }
+    // One may have been refused for another that came later.
+    unlike.retain(|name, error| {
+        std::fs::write(sysctl::path(name), &host[*name]).map_err(|again| *error = again).is_err()
+    });
     for (name, error) in &unlike {
         let is_tried = changes.iter().any(|change| change.name == *name);
         ensure!(!is_tried, "{name} cannot be set in a network namespace: {error}; nothing was changed");
