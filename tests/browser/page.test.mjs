@@ -4,7 +4,9 @@
 // of one record that lies inside it for the download to be checked; otherwise that part checks the link beside it.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { readFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { addressOf, broken, complaints, launch, requests, visit as open, widths } from "./browser.mjs";
 
@@ -138,6 +140,32 @@ test("the keyboard reads values and zooms", async () => {
   assert.ok(near[1] - near[0] < whole[1] - whole[0]);
   await page.keyboard.press("Escape");
   assert.equal(await figure.locator(".tip").isVisible(), false);
+  await page.context().close();
+});
+
+// Beyond the precision of a double the ticks of an axis never end. A tab that hangs answers no key, so there is a limit.
+test("a chart zooms in and out only as far as its axes have ticks", { timeout: 120_000 }, async () => {
+  const page = await visit();
+  const figure = await curve(page);
+  const range = async () => (await figure.getAttribute("data-range")).split(" ").map(Number);
+  const press = async (key, times) => {
+    for (let i = 0; i < times; i += 1) await page.keyboard.press(key);
+  };
+  for (const name of [null, "log n", "log cost"]) {
+    if (name) await figure.getByRole("button", { name }).click();
+    await figure.locator(".plot").focus();
+    await press("0", 1);
+    const whole = await range();
+    // Around the last n, which is the farthest from the zero of a logarithmic axis.
+    await press("End", 1);
+    for (const [key, times] of [["+", 80], ["-", 200]]) {
+      await press(key, times);
+      const [low, high] = await range();
+      assert.ok(Number.isFinite(low) && Number.isFinite(high) && low <= high, `${key}: ${low} to ${high}`);
+      await press("0", 1);
+      assert.deepEqual(await range(), whole, `${key}: the range did not come back`);
+    }
+  }
   await page.context().close();
 });
 
@@ -325,6 +353,21 @@ test("a chart's data is a file of comma-separated values", async () => {
   assert.ok(lines.length > 10 && lines.every((line) => line.length === lines[0].length));
   assert.ok(lines.slice(1).every((line) => Number(line[4]) > 0 && Number(line[5]) <= Number(line[4])));
   await page.context().close();
+});
+
+test("no cell of a file becomes a formula or ends its line", async () => {
+  // A page with a table as a stranger's record may fill it.
+  const cells = ["=1+1", "+1", "-1", "@a", "&#9;a", "&#13;b", "c&#13;d", "a=b"].map((cell) => `<td>${cell}</td>`).join("");
+  const table = `<table id="foreign"><tr>${cells}</tr></table><button type="button" class="csv" data-table="foreign">Foreign</button>`;
+  const folder = await mkdtemp(join(tmpdir(), "landau-page-"));
+  const path = join(folder, "page.html");
+  await writeFile(path, (await readFile(new URL(address), "utf8")).replace("</h1>", () => `</h1>${table}`));
+  const page = await visit({ acceptDownloads: true }, addressOf(path));
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Foreign" }).click()]);
+  const text = await readFile(await download.path(), "utf8");
+  assert.equal(text, `'=1+1,'+1,'-1,'@a,'\ta,"'\rb","c\rd",a=b\n`);
+  await page.context().close();
+  await rm(folder, { recursive: true });
 });
 
 test("up and down are one loop, whose distance halfway is told", async () => {

@@ -233,13 +233,14 @@ impl<'a> Draft<'a> {
 
     /// One line with a value for each name: the median of its records.
     fn over_names(&self, names: &dyn Fn(&Entry) -> Vec<String>) -> Vec<Line> {
-        let mut groups: BTreeMap<Vec<Vec<Part>>, (String, Vec<f64>)> = BTreeMap::new();
+        // The name belongs to the key: 6.1-01 and 6.1-1 have the same numbers.
+        let mut groups: BTreeMap<(Vec<Vec<Part>>, String), Vec<f64>> = BTreeMap::new();
         for value in &self.values {
             let parts = names(value.held.entry);
-            let key = parts.iter().map(|part| natural(part)).collect();
-            groups.entry(key).or_insert_with(|| (parts.join(", "), Vec::new())).1.push(value.value.value);
+            let key = (parts.iter().map(|part| natural(part)).collect(), parts.join(", "));
+            groups.entry(key).or_default().push(value.value.value);
         }
-        let point = |(name, mut values): (String, Vec<f64>)| {
+        let point = |((_, name), mut values): ((Vec<Vec<Part>>, String), Vec<f64>)| {
             values.sort_by(f64::total_cmp);
             let at = |share: f64| landau_stats::quantile::quantile(&values, share).unwrap_or_default();
             Point {
@@ -250,7 +251,7 @@ impl<'a> Draft<'a> {
                 record_count: values.len(),
             }
         };
-        let points = groups.into_values().map(point).collect();
+        let points = groups.into_iter().map(point).collect();
         vec![Line { name: String::new(), points, is_searched: false, changes: Vec::new() }]
     }
 }
@@ -411,6 +412,17 @@ mod tests {
         let found = trends(&collection(&[("a", 1.0, "6.12"), ("b", 2.0, "6.12")]), &[COST], Over::Kernels);
         let told: Vec<&str> = found[0].lines[0].points.iter().map(|point| point.name.as_str()).collect();
         assert_eq!(told, ["Linux 6.12, a", "Linux 6.12, b"]);
+    }
+
+    /// Guards against two kernels whose names differ only in the zeros of a number being told as one.
+    #[test]
+    fn names_with_equal_numbers_are_told_apart() {
+        let records = [("a", 1.0, "6.1-1"), ("a", 2.0, "6.1-01"), ("a", 3.0, "6.1-1"), ("a", 9.0, "6.1-2")];
+        let found = trends(&collection(&records), &[COST], Over::Kernels);
+        let points = found[0].lines[0].points.iter();
+        let told: Vec<(&str, f64, usize)> =
+            points.map(|point| (point.name.as_str(), point.value, point.record_count)).collect();
+        assert_eq!(told, [("Linux 6.1-01", 2.0, 1), ("Linux 6.1-1", 2.0, 2), ("Linux 6.1-2", 9.0, 1)]);
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl Delivery {
             count(self.done_now as f64),
             self.success,
             duration(self.elapsed_ns as f64),
-            count((self.done_now as f64 / seconds).round()),
+            digits(self.done_now as f64 / seconds),
             count(self.connections.0 as f64),
             count(self.connections.1 as f64),
             bytes(self.sent_bytes)
@@ -187,7 +187,7 @@ impl Delivery {
                             @for point in &points {
                                 tr {
                                     td { (digits(point.at_s)) }
-                                    td { (count(point.per_second.round())) }
+                                    td { (digits(point.per_second)) }
                                     td { (count(point.open)) }
                                 }
                             }
@@ -300,6 +300,16 @@ mod tests {
         let points = delivery.points();
         assert!(points.len() <= POINTS_MAX && points.iter().all(|point| (point.per_second - 70.0).abs() < 0.5));
         assert!((points.last().unwrap().at_s - 100.1).abs() < 1e-9);
+    }
+
+    /// Guards against "0 a second" of a slow delivery.
+    #[test]
+    fn slow_rates_keep_their_fractions() {
+        let samples = vec![sample(5_000, 2), sample(10_000, 3)];
+        let delivery = Delivery { samples, done_now: 3, elapsed_ns: 10_000_000_000, ..Delivery::default() };
+        let page = delivery.page();
+        assert!(page.contains(" in 10 s, 0.3 a second"), "{page}");
+        assert!(page.contains("<td>0.4</td>") && page.contains("<td>0.2</td>"), "{page}");
     }
 
     #[test]

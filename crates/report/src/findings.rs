@@ -15,6 +15,7 @@ mod record;
 mod variant;
 pub(crate) mod weight;
 
+use crate::quantity::numbered;
 use crate::{Analysis, CaseStudy, PhaseStudy};
 pub use across::across;
 use landau_record::schema::Direction;
@@ -197,7 +198,7 @@ impl Finding {
 
 /// A number of curves: "1 curve", "71 curves".
 pub(crate) fn curves(number: usize) -> String {
-    if number == 1 { "1 curve".to_owned() } else { format!("{number} curves") }
+    numbered(number, "curve", "curves")
 }
 
 /// The findings of an analysis, the most important first.

@@ -129,7 +129,7 @@ pub fn change(ratio: f64) -> String {
         ratio if (ratio - 1.0).abs() < 0.0005 => "=".to_owned(),
         ratio if ratio >= 2.0 => factor(ratio),
         ratio if ratio >= 1.0 => format!("+{}", percent(ratio - 1.0)),
-        ratio => format!("−{}", percent(1.0 - ratio)),
+        ratio => format!("−{}", saved(ratio)),
     }
 }
 
@@ -138,12 +138,25 @@ pub fn percent(fraction: f64) -> String {
     format!("{}%", digits(fraction * 100.0))
 }
 
+/// What a ratio of costs below one saves: "12%". As many digits as it takes to differ from "100%": "99.97%".
+pub fn saved(ratio: f64) -> String {
+    let (saved, left) = ((1.0 - ratio) * 100.0, ratio * 100.0);
+    // Three digits of this and of more are "100".
+    if saved < 99.95 || left <= 0.0 {
+        return percent(1.0 - ratio);
+    }
+    let places = (-left.log10()).ceil().clamp(2.0, 12.0) as usize;
+    format!("{}%", format!("{saved:.places$}").trim_end_matches('0'))
+}
+
 /// A size in bytes: "31.3 GiB".
 pub fn bytes(size: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = size as f64;
     let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
+    // Bytes are whole; a larger unit is rounded, from 1,023.5 on to 1,024.
+    let limit = |unit: usize| if unit == 0 { 1024.0 } else { 1023.5 };
+    while value >= limit(unit) && unit + 1 < units.len() {
         value /= 1024.0;
         unit += 1;
     }
@@ -165,6 +178,22 @@ mod tests {
         assert_eq!(factor(1602.0), "×1,602");
         assert_eq!(percent(0.025), "2.5%");
         assert_eq!(bytes(2 << 30), "2 GiB");
+    }
+
+    /// Guards against "1,024 KiB".
+    #[test]
+    fn a_size_just_below_a_unit_is_told_in_that_unit() {
+        assert_eq!([1023, 1024].map(bytes), ["1,023 B", "1 KiB"]);
+        assert_eq!([(1 << 20) - 1, (1 << 20) - 512, (1 << 20) - 700].map(bytes), ["1 MiB", "1 MiB", "1,023 KiB"]);
+        assert_eq!([(1 << 40) - 1, 1 << 50].map(bytes), ["1 TiB", "1,024 TiB"]);
+    }
+
+    /// Guards against "100% less" of a cost that is not zero.
+    #[test]
+    fn a_small_ratio_saves_less_than_everything() {
+        let ratios = [0.88, 0.02, 0.0006, 0.0005, 0.0003, 9.9e-6, 1e-6];
+        assert_eq!(ratios.map(saved), ["12%", "98%", "99.9%", "99.95%", "99.97%", "99.999%", "99.9999%"]);
+        assert_eq!([0.0003, 0.0].map(change), ["−99.97%", "−100%"]);
     }
 
     #[test]

@@ -160,9 +160,8 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     let (names, every) = (names(&args.files), analyses.iter().collect::<Vec<_>>());
     let comparisons = Comparisons::of(&every);
     let compared = table::comparison_rows(&comparisons, &names);
-    let mut rows: Vec<_> = analyses.iter().map(table::rows).collect();
-    rows[0] = args.rows(base);
-    text.push_str(&table::render_records(&rows, &compared, &names, layout));
+    let rows: Vec<_> = analyses.iter().map(table::rows).collect();
+    text.push_str(&table::render_records(&rows, &args.rows(base), &compared, &names, layout));
     for (analysis, name) in analyses.iter().zip(&names) {
         for timeline in analysis.cases.iter().filter_map(|study| study.timeline.as_ref()) {
             text.extend(["\n", name, ", ", timeline.case, ": ", &landau_report::text::timeline(timeline)]);
@@ -279,7 +278,8 @@ pub(crate) fn warn_of(record: &Record) {
         status::tell(&format!("{}: line {} was altered: {}", record.path, fault.line, fault.reason));
     }
     if record.end.is_none() {
-        status::tell(&format!("{0}: the run did not end; to continue it: landau run --resume {0}", record.path));
+        let how = record.continuation().map_or_else(String::new, |how| format!("; to continue it: {how}"));
+        status::tell(&format!("{}: the run did not end{how}", record.path));
     }
 }
 

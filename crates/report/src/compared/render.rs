@@ -1,6 +1,7 @@
 //! A comparison as text: what changed in detail, a line for each other curve, then what was not compared.
 
 use super::{CliffChange, Compared, CurveComparison, LEVEL, Quantity, Side};
+use crate::findings::curves;
 use crate::quantity::{Unit, count, factor, percent};
 use crate::table::grid::{self, bold};
 use crate::table::{Layout, plain, wrapped};
@@ -93,10 +94,6 @@ fn summary(one: &Compared) -> String {
     )
 }
 
-fn curves(number: usize) -> String {
-    if number == 1 { "1 curve".to_owned() } else { format!("{number} curves") }
-}
-
 /// The name of a curve: "bind · ↓ close".
 fn name(curve: &CurveComparison) -> String {
     let arrow = if curve.direction == Direction::Down { "↓ " } else { "" };
@@ -186,7 +183,14 @@ fn cliff(change: &CliffChange, [from, to]: [&str; 2]) -> String {
 
 fn outliers(change: &OutlierChange, [from, to]: [&str; 2]) -> String {
     let place = change.rule.map_or_else(
-        || format!("at {} n, the first n = {}", change.positions, count(f64::from(change.first_n))),
+        || {
+            let first = format!("n = {}", count(f64::from(change.first_n)));
+            if change.positions == 1 {
+                format!("at {first}")
+            } else {
+                format!("at {} n, the first {first}", count(change.positions as f64))
+            }
+        },
         |rule| text::rule(rule, change.first_n),
     );
     let [a, b] = change.shares.map(percent);
@@ -222,4 +226,21 @@ fn unchanged(curves: &[&CurveComparison], one: &Compared, layout: Layout) -> Str
     let body = cells.iter().map(|cells| grid::line(cells, &widths));
     let head = [bold(title, layout), grid::line(&header, &widths), grid::rule(&widths, layout)];
     head.into_iter().chain(body).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards against "at 1 n".
+    #[test]
+    fn a_single_position_is_told_by_its_n() {
+        let told = |positions| {
+            let change = OutlierChange { came: true, rule: None, first_n: 1_256, positions, shares: [0.0, 0.8] };
+            outliers(&change, ["old", "new"])
+        };
+        assert_eq!(told(1), "recur in new and not in old, at n = 1,256 (80% of these calls against 0%)");
+        let several = "recur in new and not in old, at 5 n, the first n = 1,256 (80% of these calls against 0%)";
+        assert_eq!(told(5), several);
+    }
 }

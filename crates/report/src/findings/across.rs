@@ -6,7 +6,7 @@
 //! and whether the law changed are those of the [comparison](Comparisons) of the two.
 
 use super::{Finding, Kind, Tier, merged, of, subject, told, weight};
-use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
+use crate::quantity::{FormatCost, Unit, count, digits, factor, numbered, percent};
 use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, ends, text};
 use landau_stats::{Class, Judgement, Options, Outcome};
 
@@ -73,12 +73,19 @@ pub fn across(analyses: &[&Analysis<'_>], comparisons: &Comparisons, names: &[St
     (found, leading)
 }
 
-/// Failures and crashes, with the name of their record.
+/// Failures and crashes, with the name of their record. Their cases are those of the base, whose numbers may differ;
+/// none where the base lacks the case.
 fn alarms(analyses: &[&Analysis<'_>], names: &[String]) -> Vec<Finding> {
     let mut found = Vec::new();
+    let Some(base) = analyses.first() else { return found };
     for (analysis, name) in analyses.iter().zip(names) {
         for mut one in of(analysis).into_iter().filter(|one| one.kind.tier() == Tier::Alarm) {
             one.text = format!("{name}: {}", one.text);
+            one.case = one.case.and_then(|case| {
+                let own = analysis.cases.iter().find(|study| study.case.case == case)?;
+                let same = base.cases.iter().find(|study| study.case.label == own.case.label)?;
+                Some(same.case.case)
+            });
             found.push(one);
         }
     }
@@ -195,7 +202,8 @@ fn unchanged(comparisons: &Comparisons) -> Finding {
     let is_exact = comparisons.all.first().is_some_and(|one| one.comparison.a.all.unit == Unit::Instructions);
     let seen = match detectable.get(detectable.len() / 2) {
         Some(middle) if !is_exact => {
-            format!("; a difference of {} would have been seen in half of them", percent(*middle))
+            let place = if all == 1 { "" } else { " in half of them" };
+            format!("; a difference of {} would have been seen{place}", percent(*middle))
         }
         _ => String::new(),
     };
@@ -204,6 +212,7 @@ fn unchanged(comparisons: &Comparisons) -> Finding {
         0 => String::new(),
         one => format!(", {one} to differ at all"),
     };
-    let text = format!("Of {all} comparisons none is shown to differ by more than {delta}{but}{seen}.");
+    let all = numbered(all, "comparison", "comparisons");
+    let text = format!("Of {all} none is shown to differ by more than {delta}{but}{seen}.");
     Finding::new(Kind::Shared, None, 0.0, text)
 }

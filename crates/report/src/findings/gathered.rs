@@ -13,11 +13,17 @@ fn every<'a, 'r>(analysis: &'a Analysis<'r>) -> impl Iterator<Item = (&'a CaseSt
     analysis.cases.iter().flat_map(|study| study.phases.iter().map(move |phase| (study, phase)))
 }
 
+/// The curves without a cliff. The outcome of a curve with a cliff is that before the cliff, and the finding about the
+/// cliff tells it.
+fn smooth<'a, 'r>(analysis: &'a Analysis<'r>) -> impl Iterator<Item = (&'a CaseStudy<'r>, &'a PhaseStudy<'r>)> {
+    every(analysis).filter(|(_, phase)| phase.verdict.all.cliffs.is_empty())
+}
+
 /// All flat curves in one finding.
 pub(super) fn flat(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     let mut within: f64 = 0.0;
     let mut items = Vec::new();
-    for (study, phase) in every(analysis) {
+    for (study, phase) in smooth(analysis) {
         let judged = &phase.verdict.all;
         let Outcome::Flat { within: delta } = judged.outcome else { continue };
         within = within.max(delta);
@@ -33,7 +39,7 @@ pub(super) fn flat(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
 
 /// All curves that certainly change, by about δ, in one finding.
 pub(super) fn small(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
-    let items = every(analysis).filter_map(|(study, phase)| {
+    let items = smooth(analysis).filter_map(|(study, phase)| {
         let judged = &phase.verdict.all;
         let growth = judged.growth.filter(|_| judged.outcome == Outcome::Small)?;
         Some(format!("{} ({})", subject(study, phase), factor(growth.value)))
@@ -60,7 +66,7 @@ pub(super) fn unresolved(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
             Outcome::Unresolved { reason: other, more_passes } => (other == reason).then_some(more_passes),
             _ => None,
         };
-        let curves = every(analysis).filter_map(|(study, phase)| Some((subject(study, phase), more_passes(phase)?)));
+        let curves = smooth(analysis).filter_map(|(study, phase)| Some((subject(study, phase), more_passes(phase)?)));
         let curves: Vec<(String, Option<u32>)> = curves.collect();
         let Some((_, first)) = curves.first() else { continue };
         // A number that all curves share is stated once.

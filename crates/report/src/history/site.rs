@@ -5,7 +5,7 @@
 use super::drawing::{over_dates, over_names, spark};
 use super::{LeftOut, Line, Over, Row, Trend, date, day};
 use crate::page::{STYLE, head, sha256};
-use crate::quantity::count;
+use crate::quantity::numbered;
 use crate::section::scrolling;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeSet;
@@ -64,7 +64,7 @@ impl Site {
 
 /// Returns the page of the collection: changes, curves, records, and what was left out.
 pub fn index_page(site: &Site) -> String {
-    let title = format!("{}: {}", site.name, counted(site.rows.len(), "record"));
+    let title = format!("{}: {}", site.name, numbered(site.rows.len(), "record", "records"));
     document(
         &title,
         &html! {
@@ -96,7 +96,7 @@ pub fn subject_page(site: &Site, benchmark: &str) -> String {
                 (brand())
                 nav.places { a href="../index.html" { "All curves" } }
                 h1 { (benchmark) }
-                p.lead { (counted(curves.len(), "curve")) " in " (site.name) "." }
+                p.lead { (numbered(curves.len(), "curve", "curves")) " in " (site.name) "." }
             }
             main {
                 @for (index, curve) in curves.iter().enumerate() {
@@ -137,15 +137,10 @@ fn lead(site: &Site) -> String {
     let span = span.map_or(String::new(), |(first, last)| format!(" From {first} to {last} (UTC)."));
     format!(
         "{}, {}, {}.{span}",
-        counted(distinct(|row| &row.host), "host"),
-        counted(distinct(|row| &row.kernel), "kernel"),
-        counted(site.subjects().len(), "benchmark")
+        numbered(distinct(|row| &row.host), "host", "hosts"),
+        numbered(distinct(|row| &row.kernel), "kernel", "kernels"),
+        numbered(site.subjects().len(), "benchmark", "benchmarks")
     )
-}
-
-/// A number with its noun.
-fn counted(number: usize, noun: &str) -> String {
-    format!("{} {noun}{}", count(number as f64), if number == 1 { "" } else { "s" })
 }
 
 /// Every change of the collection, newest first.
@@ -274,7 +269,7 @@ fn figure(site: &Site, trend: &Trend) -> Markup {
         @if trend.lines.is_empty() { p.note { "No record has this value." } }
         @if !trend.refused.is_empty() {
             details.points {
-                summary { (counted(trend.refused.len(), "record")) " not comparable with these" }
+                summary { (numbered(trend.refused.len(), "record", "records")) " not comparable with these" }
                 (left_out(&trend.refused))
             }
         }

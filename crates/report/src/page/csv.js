@@ -1,6 +1,11 @@
 // The data of a chart, or a table of the page, as a file of comma-separated values. Nothing leaves the page: a click makes
 // the file.
-const quoted = (value) => (/[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? ""));
+function quoted(value) {
+  let text = String(value ?? "");
+  // A spreadsheet evaluates such a text as a formula, and a record may come from a stranger.
+  if (typeof value === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
 const csv = (rows) => `${rows.map((cells) => cells.map(quoted).join(",")).join("\n")}\n`;
 const costUnit = isCounted ? "instructions" : "ns";
 const exact = (value) => (value === null || value === undefined ? "" : Number(value.toPrecision(6)));

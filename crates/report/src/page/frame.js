@@ -176,7 +176,14 @@ class Frame {
     this.move(next);
   }
 
+  // Whether an axis can show a range: numbers near the precision of a double have no ticks, and a logarithm needs
+  // positive values.
+  isDrawable(key, [low, high]) {
+    return Number.isFinite(high - low) && high - low > 1e-6 * Math.abs(high) && (low > 0 || !this.log[key]);
+  }
+
   move(range) {
+    if (!["x", "y"].every((key) => this.isDrawable(key, range[key]))) return;
     this.range = range;
     this.plot.batch(() => {
       for (const key of ["x", "y"]) this.plot.setScale(key, { min: range[key][0], max: range[key][1] });

@@ -4,6 +4,7 @@ use super::histogram::Histogram;
 use super::thumbnail;
 use crate::findings::{self, Finding, Kind, across, leading};
 use crate::page::View;
+use crate::quantity::numbered;
 use crate::{Analysis, CaseStudy, PhaseStudy};
 use maud::{Markup, html};
 
@@ -27,22 +28,24 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
         section #findings.findings aria-labelledby="findings-heading" {
             h2 #findings-heading { "Findings" }
             ol.lead-findings { @for finding in lead { (leader(view, finding)) } }
-            (more(view, view.base(), "more", rest))
+            (more(view, view.base(), &format!("{} more", rest.len()), rest))
             @if view.comparisons.is_some() {
                 @for (analysis, name) in analyses.iter().zip(&view.names) {
-                    (more(view, Some(*analysis), &format!("findings of {name} alone"), &findings::of(analysis)))
+                    @let own = findings::of(analysis);
+                    @let number = numbered(own.len(), "finding", "findings");
+                    (more(view, Some(*analysis), &format!("{number} of {name} alone"), &own))
                 }
             }
         } "\n"
     }
 }
 
-/// Findings that are folded at first; nothing if there are none.
-fn more(view: &View<'_>, analysis: Option<&Analysis<'_>>, what: &str, found: &[Finding]) -> Markup {
+/// Findings that are folded at first, below their summary; nothing if there are none.
+fn more(view: &View<'_>, analysis: Option<&Analysis<'_>>, summary: &str, found: &[Finding]) -> Markup {
     html! {
         @if !found.is_empty() {
             details.more {
-                summary { (found.len()) " " (what) }
+                summary { (summary) }
                 ul { @for finding in found { (follower(view, analysis, finding)) } }
             }
         }

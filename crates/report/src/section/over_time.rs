@@ -1,6 +1,6 @@
 //! A rate or a number over the seconds of a run, drawn as lines.
 
-use crate::quantity::{count, duration};
+use crate::quantity::{digits, duration};
 use maud::{Markup, html};
 
 /// Size of the drawing, and its room: left, right, top, bottom.
@@ -21,7 +21,8 @@ pub(crate) fn drawing(name: &str, lines: &[Line]) -> Markup {
     let (width, height) = (SIZE.0 - left - right, SIZE.1 - above - below);
     let every = || lines.iter().flat_map(|line| &line.points);
     let last = every().map(|point| point.0).fold(1e-9, f64::max);
-    let top = every().map(|point| point.1).fold(0.0, f64::max).max(1e-9) * 1.08;
+    let highest = every().map(|point| point.1).fold(0.0, f64::max);
+    let top = highest.max(1e-9) * 1.08;
     let at = |(seconds, value): &(f64, f64)| {
         format!("{:.1},{:.1}", left + seconds / last * width, above + height * (1.0 - value / top))
     };
@@ -32,7 +33,7 @@ pub(crate) fn drawing(name: &str, lines: &[Line]) -> Markup {
                 @let y = format!("{:.1}", above + height * (1.0 - share / 1.08));
                 line.axis x1=(left) x2=(left + width) y1=(y) y2=(y) {}
                 text x=(left - 6.0) y=(y) text-anchor="end" dominant-baseline="middle" {
-                    (count((top / 1.08 * share).round()))
+                    (digits(highest * share))
                 }
             }
             @for share in [0.0, 0.5, 1.0] {
@@ -46,5 +47,27 @@ pub(crate) fn drawing(name: &str, lines: &[Line]) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The labels of the vertical axis for values up to `highest`.
+    fn labels(highest: f64) -> Vec<String> {
+        let line = Line { name: "a".to_owned(), tone: 0, points: vec![(0.5, 0.0), (1.0, highest)] };
+        let drawn = drawing("mails a second", &[line]).into_string();
+        let labels = drawn.split("dominant-baseline=\"middle\">").skip(1);
+        labels.map(|rest| rest.split('<').next().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Guards against "0, 1, 1" beside an axis, and against a label for the height of an empty drawing.
+    #[test]
+    fn small_values_keep_their_fractions_on_the_axis() {
+        assert_eq!(labels(1.0), ["0", "0.5", "1"]);
+        assert_eq!(labels(0.4), ["0", "0.2", "0.4"]);
+        assert_eq!(labels(12_000.0), ["0", "6,000", "12,000"]);
+        assert_eq!(labels(0.0), ["0", "0", "0"]);
     }
 }

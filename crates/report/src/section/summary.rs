@@ -8,6 +8,9 @@ use landau_record::schema::Unit;
 use landau_stats::{Class, Options};
 use maud::{Markup, html};
 
+/// The part of the memory, one of so many, by which the sizes that two kernels state for one machine may differ.
+const MEMORY_KEPT: u64 = 32;
+
 /// The title, unless the user gave one.
 pub(crate) fn title(view: &View<'_>) -> String {
     match (view.sources.len(), view.base()) {
@@ -112,11 +115,14 @@ fn changes(comparisons: &Comparisons, names: &[String]) -> String {
 /// Where it was measured: one sentence for all records that share their machine.
 fn lead(view: &View<'_>) -> Markup {
     let machines: Vec<String> = view.sources.iter().map(machine).collect();
-    let memory = view.base().map_or(0, |base| base.record.host.memory_bytes);
-    let is_one = machines.iter().all(|machine| Some(machine) == machines.first());
+    let memory: Vec<u64> = view.sources.iter().map(|source| source.analysis.record.host.memory_bytes).collect();
+    let is_one = machines.iter().all(|machine| Some(machine) == machines.first())
+        && memory.iter().all(|size| memory.first().is_some_and(|first| is_same_memory(*size, *first)));
     html! {
         @if is_one {
-            @if let Some(machine) = machines.first() { (machine) ", " (bytes(memory)) " of memory. " }
+            @if let (Some(machine), Some(size)) = (machines.first(), memory.first()) {
+                (machine) ", " (bytes(*size)) " of memory. "
+            }
             @for (index, source) in view.sources.iter().enumerate() {
                 @if index > 0 { ", " }
                 @if view.sources.len() > 1 { (view.names[index]) ": " }
@@ -125,10 +131,16 @@ fn lead(view: &View<'_>) -> Markup {
             "."
         } @else {
             @for (index, source) in view.sources.iter().enumerate() {
-                br; b { (view.names[index]) } ": " (machines[index]) "; " (calls(source)) "."
+                br; b { (view.names[index]) } ": " (machines[index]) ", " (bytes(memory[index])) " of memory; "
+                (calls(source)) "."
             }
         }
     }
+}
+
+/// Whether two sizes are those of one machine: each kernel keeps a little of the memory for itself.
+fn is_same_memory(size: u64, other: u64) -> bool {
+    size.abs_diff(other) <= size.max(other) / MEMORY_KEPT
 }
 
 fn machine(source: &Source<'_>) -> String {

@@ -6,7 +6,7 @@ use super::benchmark::TONES;
 use super::over_time::{Line, drawing};
 use super::scrolling;
 use crate::page::View;
-use crate::quantity::{count, digits};
+use crate::quantity::digits;
 use crate::{CaseStudy, PhaseStudy};
 use maud::{Markup, html};
 
@@ -84,7 +84,7 @@ fn table(id: &str, lines: &[Line]) -> Markup {
             tbody {
                 @for line in lines {
                     @for (until_s, rate) in &line.points {
-                        tr { td { (line.name) } td { (digits(*until_s)) } td { (count(rate.round())) } }
+                        tr { td { (line.name) } td { (digits(*until_s)) } td { (digits(*rate)) } }
                     }
                 }
             }
@@ -104,5 +104,13 @@ mod tests {
         assert!((points[0].1 - 1_000.0).abs() < 1e-6 && (points[59].1 - 250.0).abs() < 1e-6);
         assert!((points[29].0 - 0.3).abs() < 1e-9 && (points[59].0 - 1.5).abs() < 1e-9);
         assert!(rates(&[]).is_empty());
+    }
+
+    /// Guards against a rate of "0" for a recipient that took more than two seconds.
+    #[test]
+    fn a_rate_below_one_keeps_its_fraction() {
+        let lines = [Line { name: "pass 1".to_owned(), tone: 0, points: rates(&[2_500_000_000, 5_000_000_000]) }];
+        let table = table("throughput", &lines).into_string();
+        assert!(table.contains("<td>2.5</td><td>0.4</td>") && table.contains("<td>7.5</td><td>0.2</td>"), "{table}");
     }
 }

@@ -16,14 +16,20 @@ struct Column<'a> {
     rows: &'a [Row],
 }
 
-/// Lays out the rows of several records, the first of which is the base. `comparisons` are those of the same records;
-/// a difference that they do not prove is not stated. Records that do not fit side by side follow below, each time
-/// beside the base.
-pub fn render_records(rows: &[Vec<Row>], comparisons: &[ComparisonRow], names: &[String], layout: Layout) -> String {
+/// Lays out the rows of several records, the first of which is the base. `rows` are all rows of each record; `shown`
+/// are those of the base that have a line, in this order. `comparisons` are those of the same records; a difference
+/// that they do not prove is not stated. Records that do not fit side by side follow below, each time beside the base.
+pub fn render_records(
+    rows: &[Vec<Row>],
+    shown: &[Row],
+    comparisons: &[ComparisonRow],
+    names: &[String],
+    layout: Layout,
+) -> String {
     let columns = rows.iter().zip(names).map(|(rows, name)| Column { name, rows });
     let columns: Vec<Column<'_>> = columns.collect();
     let Some((base, others)) = columns.split_first() else { return String::new() };
-    let lines = |columns: &[&Column<'_>]| lines(base, columns, comparisons);
+    let lines = |columns: &[&Column<'_>]| lines(base, shown, columns, comparisons);
     let mut texts = Vec::new();
     let mut from = 0;
     while from < others.len() || texts.is_empty() {
@@ -48,15 +54,16 @@ pub fn render_records(rows: &[Vec<Row>], comparisons: &[ComparisonRow], names: &
     format!("{}\n\n{}", texts.join("\n\n"), wrapped(&legend, layout))
 }
 
-/// The head, and a line for each curve of the base with its code of colour.
+/// The head, and a line for each row to show with its code of colour.
 fn lines(
     base: &Column<'_>,
+    shown: &[Row],
     columns: &[&Column<'_>],
     comparisons: &[ComparisonRow],
 ) -> Vec<(Vec<String>, &'static str)> {
     let head = std::iter::once("Curve".to_owned()).chain(columns.iter().map(|column| plain(column.name)));
     let mut lines = vec![(head.collect(), "")];
-    for row in base.rows {
+    for row in shown {
         let arrow = if row.direction == Direction::Down { "↓ " } else { "" };
         let mut cells = vec![plain(&format!("{} · {arrow}{}", row.case, row.phase))];
         let mut color = "";

@@ -3,7 +3,7 @@
 
 use super::law::symbol_of;
 use crate::Shown;
-use crate::quantity::{change, count, digits, factor, percent};
+use crate::quantity::{change, count, digits, factor, percent, saved};
 use landau_stats::{Agreement, Comparison, Estimate, Nature, Unit};
 
 /// The result with the names of both sides: "new costs 12% less than old at n = 980 (95% CI 10%–14%), by a constant
@@ -26,7 +26,7 @@ fn relative(ratio: f64) -> String {
     match ratio {
         ratio if ratio >= 2.0 => format!("{} times as much as", digits(ratio)),
         ratio if ratio >= 1.0 => format!("{} more than", percent(ratio - 1.0)),
-        ratio => format!("{} less than", percent(1.0 - ratio)),
+        ratio => format!("{} less than", saved(ratio)),
     }
 }
 
@@ -59,7 +59,7 @@ fn interval(ratio: Estimate) -> String {
     let (low, high) = match ratio.value {
         value if value >= 2.0 => (digits(ratio.low), digits(ratio.high)),
         value if value >= 1.0 => (percent((ratio.low - 1.0).max(0.0)), percent(ratio.high - 1.0)),
-        _ => (percent((1.0 - ratio.high).max(0.0)), percent(1.0 - ratio.low)),
+        _ => (saved(ratio.high.min(1.0)), saved(ratio.low)),
     };
     format!("{low}–{high}")
 }
@@ -185,6 +185,11 @@ mod tests {
         assert_eq!(exact[1], "new executes 23% more instructions than old at n = 980");
         assert_eq!(exact[2], "new executes 6.5 times as many instructions as old at n = 980");
         assert_eq!([0.02, 1.23, 6.5].map(by), ["98% less", "23% more", "6.5 times as much"]);
+        let tiny = interval(0.000_2, 0.000_3, 0.000_4);
+        assert_eq!(
+            told(Unit::Time, tiny, Some(980.0)),
+            "new costs 99.97% less than old at n = 980 (95% CI 99.96%–99.98%)"
+        );
     }
 
     /// Guards against a sentence, a cell and a finding that say different things of one difference.

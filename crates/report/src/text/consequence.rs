@@ -1,7 +1,7 @@
 //! What a cost at the largest n means for a program: "A program that watches 1,961 descriptors pays 280 µs for each
 //! wait, so it waits at most 3,570 times a second."
 
-use crate::quantity::{FormatCost, Unit, count};
+use crate::quantity::{FormatCost, Unit, count, digits};
 use crate::{CaseStudy, PhaseStudy, ends};
 
 /// Who pays, by benchmark and phase; `{n}` and `{cost}` are replaced. A curve that is not listed has its axis: "With
@@ -46,14 +46,14 @@ fn words(benchmark: &str, phase: &str, axis: &str, unit: Unit, (n, cost): (f64, 
     let text = template.replace("{n}", &count(n)).replace("{cost}", &unit.cost(cost));
     let rate = 1e9 / cost.max(1.0);
     match unit {
-        Unit::Time if rate < RATE_MAX => format!("{text}: at most {} a second.", count(rounded(rate))),
+        Unit::Time if rate < RATE_MAX => format!("{text}: at most {} a second.", digits(rounded(rate))),
         _ => format!("{text}."),
     }
 }
 
 /// Three significant digits.
 fn rounded(x: f64) -> f64 {
-    let unit = 10f64.powf(x.abs().max(1.0).log10().floor() - 2.0);
+    let unit = 10f64.powf(x.abs().max(f64::MIN_POSITIVE).log10().floor() - 2.0);
     (x / unit).round() * unit
 }
 
@@ -65,6 +65,10 @@ mod tests {
     fn a_cost_becomes_a_rate_where_it_limits_a_program() {
         let bind = words("bind", "bind", "bound sockets", Unit::Time, (14_254.0, 2.77e6));
         assert_eq!(bind, "A program that has bound 14,254 ports pays 2.77 ms for the next one: at most 361 a second.");
+        let slow = words("waitpid", "reap", "children", Unit::Time, (9_000.0, 3e9));
+        assert_eq!(slow, "A server with 9,000 child processes pays 3 s to reap one: at most 0.333 a second.");
+        let slowest = words("waitpid", "reap", "children", Unit::Time, (9_000.0, 2.5e11));
+        assert_eq!(slowest, "A server with 9,000 child processes pays 250 s to reap one: at most 0.004 a second.");
         let open = words("open", "open", "open files", Unit::Time, (980.0, 1200.0));
         assert_eq!(open, "With 980 open files, a call takes 1.2 µs.");
         assert_eq!(words("pids", "allocate", "sleeping processes", Unit::Time, (3_000.0, 2e5)), "");

@@ -47,7 +47,7 @@ fn lab() -> Lab {
     }
 }
 
-fn stopped(pass: u32) -> Crash {
+pub(super) fn stopped(pass: u32) -> Crash {
     Crash {
         pass: Some(pass),
         crash: CrashKind::Panic,
@@ -183,10 +183,10 @@ fn several_kernels_stand_side_by_side() {
     let rows = table::rows(&analysis);
     let mut compared = table::comparison_rows(&Comparisons::of(&[&analysis, &analysis]), &names);
     let layout = Layout { width: 100, color: false };
-    let equal = table::render_records(&[rows.clone(), rows.clone()], &compared, &names, layout);
+    let equal = table::render_records(&[rows.clone(), rows.clone()], &rows, &compared, &names, layout);
     assert!(!equal.contains('×') && equal.contains("5.10"), "{equal}");
     let ratio = compared[0].ratio.map(|ratio| ratio.map(|_| 6.46)).unwrap();
     compared[0].shown = Some(landau_report::Shown { ratio, n: Some(3000.0), is_opposite: false });
-    let text = table::render_records(&[rows.clone(), rows], &compared, &names, layout);
+    let text = table::render_records(&[rows.clone(), rows.clone()], &rows, &compared, &names, layout);
     assert!(text.contains(" ×6.46") && text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }

@@ -11,7 +11,7 @@ use landau_report::page::{Options, Page, Source, difference, extract};
 use landau_report::quantity::{Unit, count, duration, factor};
 use landau_report::table::{self, Layout, Only, Sort};
 use landau_report::{Analysis, Comparisons, VariantComparison, check_results, svg};
-use landau_stats::Nature;
+use landau_stats::{Class, Nature};
 use std::sync::OnceLock;
 use support::{Bend, record};
 
@@ -534,15 +534,32 @@ fn four_records_fit_the_terminal() {
     let rows = vec![table::rows(analysis()); 4];
     let names = ["landau-2026-11-22T15-10-00-before", "landau-2026-11-22T15-20-00-after", "c", "d"].map(str::to_owned);
     for width in [80, 100] {
-        let text = table::render_records(&rows, &[], &names, Layout { width, color: false });
+        let text = table::render_records(&rows, &rows[0], &[], &names, Layout { width, color: false });
         assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
         let curves = text.lines().filter(|line| line.contains("linkage=static · fork")).count();
         assert_eq!(curves, 1, "{text}");
         assert!(text.contains("Limits: mmap: ENOMEM at 2,501 (landau-"), "{text}");
     }
-    let narrow = table::render_records(&rows, &[], &names, Layout { width: 60, color: false });
+    let narrow = table::render_records(&rows, &rows[0], &[], &names, Layout { width: 60, color: false });
     assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
     assert!(narrow.lines().filter(|line| line.contains("fork")).count() >= 4, "{narrow}");
+}
+
+/// Guards against cases that are told to be missing from the base because `--only` does not show them.
+#[test]
+fn rows_that_are_not_shown_are_not_missing() {
+    let rows = vec![table::rows(analysis()); 2];
+    let names = ["old", "new"].map(str::to_owned);
+    let text = |only| {
+        let shown = table::arranged(rows[0].clone(), &[only], Sort::Case);
+        table::render_records(&rows, &shown, &[], &names, Layout { width: 100, color: false })
+    };
+    let growing = text(Only::Growing);
+    assert_eq!(growing.lines().filter(|line| line.contains(" · ")).count(), 3, "{growing}");
+    assert!(!growing.contains("Not in old"), "{growing}");
+    // The limits are those of the whole records.
+    let none = text(Only::Unresolved);
+    assert!(!none.contains("Not in old") && none.contains("Limits: mmap: ENOMEM at 2,501 (old, new)."), "{none}");
 }
 
 #[test]
@@ -556,6 +573,99 @@ fn every_setting_has_its_meaning() {
 
 fn sketch(benchmark: &'static str, label: &'static str, n: u32, phase: support::Shape) -> support::Sketch {
     support::Sketch { benchmark, label, n, phases: vec![phase], marks: vec![], limit: false }
+}
+
+/// Guards against a curve with a cliff that is told to be O(1), to change a little or not to be resolved, which is its
+/// outcome before the cliff.
+#[test]
+fn a_curve_with_a_cliff_is_not_gathered_by_its_outcome_before_it() {
+    let up = landau_record::schema::Direction::Up;
+    let flat: support::Shape = ("flat", up, |n, _| if n >= 1400 { 1.75e6 } else { 1000.0 });
+    let small: support::Shape = ("small", up, |n, _| if n >= 1400 { 1.75e6 } else { 1000.0 + 0.075 * f64::from(n) });
+    let unclear: support::Shape = ("unclear", up, |n, pass| {
+        let slope = [0.4, -0.3, 0.3, -0.4, 0.1][pass as usize % 5];
+        if n >= 1400 { 1.75e6 } else { 1000.0 + slope * f64::from(n) }
+    });
+    let cases = [
+        sketch("open", "open", 1800, flat),
+        sketch("socket", "socket", 1800, small),
+        sketch("dup", "dup", 1800, unclear),
+    ];
+    let (record, _) = support::record_of(&cases, 5, &Bend::default());
+    let analysis = Analysis::of(&record);
+    let judged = analysis.cases.iter().map(|case| &case.phases[0].verdict.all);
+    let before: Vec<Class> = judged.clone().map(|judged| judged.outcome.class()).collect();
+    assert_eq!(before, [Class::Flat, Class::Small, Class::Unresolved]);
+    assert!(judged.clone().all(|judged| judged.class() == Class::Limit));
+    let found = findings::of(&analysis);
+    assert_eq!(found.iter().filter(|one| one.kind == Kind::Cliff).count(), 3, "{found:#?}");
+    assert!(!found.iter().any(|one| one.kind.is_gathered()), "{found:#?}");
+}
+
+/// Guards against a crash in a later record that leads to another benchmark of the base.
+#[test]
+fn an_alarm_of_a_later_record_leads_to_its_case_in_the_base() {
+    let flat: support::Shape = ("call", Direction::Up, |_, _| 3000.0);
+    let record_of = |names: &[&'static str]| {
+        let cases: Vec<support::Sketch> = names.iter().map(|name| sketch(name, name, 500, flat)).collect();
+        support::record_of(&cases, 2, &Bend::default())
+    };
+    let (base, base_bytes) = record_of(&["open", "bind"]);
+    let (mut other, bytes) = record_of(&["bind", "open", "mmap"]);
+    // In the first passes of bind and mmap, the cases 0 and 2.
+    other.crashes = vec![counted::stopped(0), counted::stopped(2)];
+    let sources = [source("old", &base, &base_bytes), source("new", &other, &bytes)];
+    let analyses: Vec<&Analysis<'_>> = sources.iter().map(|one| &one.analysis).collect();
+    let names = ["old", "new"].map(str::to_owned);
+    let (found, _) = findings::across(&analyses, &Comparisons::of(&analyses), &names);
+    let crashes = found.iter().filter(|one| one.kind == Kind::Crash);
+    let crashes: Vec<(bool, Option<u32>)> =
+        crashes.map(|one| (one.text.starts_with("new: bind: "), one.case)).collect();
+    assert_eq!(crashes, [(true, Some(1)), (false, None)], "{found:#?}");
+    let html = Page::render(&sources, &Options::default()).html;
+    let lead = html.split_once("<ol class=\"lead-findings\">").unwrap().1.split_once("</ol>").unwrap().0;
+    assert!(lead.contains("href=\"#case-1\">Details of bind<") && !lead.contains("Details of open"), "{lead}");
+}
+
+/// Guards against the memory of the first record being stated for all.
+#[test]
+fn the_head_states_the_memory_of_each_record_where_it_differs() {
+    let (old, old_bytes) = record(2, &Bend::default());
+    let lead = |memory_bytes: u64| {
+        let (mut new, bytes) = record(2, &Bend { seed: 2, ..Bend::default() });
+        new.host.memory_bytes = memory_bytes;
+        let sources = [source("old", &old, &old_bytes), source("new", &new, &bytes)];
+        let html = Page::render(&sources, &Options::default()).html;
+        text_of(&html, "<p class=\"lead\">", "</p>")
+    };
+    let unlike = lead(16 << 30);
+    assert!(unlike.contains("8 GiB of memory") && unlike.contains("16 GiB of memory"), "{unlike}");
+    // Another kernel keeps 50 MiB more for itself.
+    let alike = lead((8 << 30) - (50 << 20));
+    assert_eq!(alike.matches(" of memory").count(), 1, "{alike}");
+    assert!(alike.contains("8 GiB of memory"), "{alike}");
+}
+
+/// Guards against "1 findings" and "Of 1 comparisons".
+#[test]
+fn a_single_finding_and_a_single_comparison_are_singular() {
+    let flat: support::Shape = ("open", Direction::Up, |_, _| 3000.0);
+    let record_of = |seed| {
+        let cases = [sketch("open", "open", 2000, flat)];
+        let (mut record, bytes) = support::record_of(&cases, 5, &Bend { seed, ..Bend::default() });
+        record.skips.clear();
+        record.cuts.clear();
+        (record, bytes)
+    };
+    let (old, new) = (record_of(1), record_of(2));
+    let sources = [source("old", &old.0, &old.1), source("new", &new.0, &new.1)];
+    let analyses: Vec<&Analysis<'_>> = sources.iter().map(|one| &one.analysis).collect();
+    let (found, _) = findings::across(&analyses, &Comparisons::of(&analyses), &["old", "new"].map(str::to_owned));
+    let text = &found[0].text;
+    assert!(text.starts_with("Of 1 comparison none is shown to differ by more than 10%"), "{text}");
+    assert!(text.ends_with(" would have been seen."), "{text}");
+    let html = Page::render(&sources, &Options::default()).html;
+    assert!(html.contains("<summary>1 finding of new alone</summary>"), "{:#?}", findings::of(analyses[1]));
 }
 
 /// Guards against the timelines of all records but the first being left out.
