@@ -56,11 +56,14 @@ fn unsound(record: &Record) -> String {
     if let Some(fault) = &record.fault {
         return format!("line {} was altered: {}", fault.line, fault.reason);
     }
+    // Without the record's own name: files with the same reason share a line.
+    let generic = |how: String| how.strip_suffix(&record.path).map_or(how.clone(), |command| format!("{command}FILE"));
+    let how = || record.continuation().map_or_else(String::new, |how| format!("; to continue it: {}", generic(how)));
     if let Some(torn) = &record.torn {
-        return format!("line {} is torn, so the run was killed; landau run --resume continues it", torn.line);
+        return format!("line {} is torn, so the run was killed{}", torn.line, how());
     }
     if record.end.is_none() {
-        return "the run did not end; landau run --resume continues it".to_owned();
+        return format!("the run did not end{}", how());
     }
     String::new()
 }
@@ -257,6 +260,6 @@ mod tests {
         assert!(reason(text.replacen("\"schema\":3", "\"schema\":99", 1).as_bytes()).contains("schema is 99"));
         assert!(reason(text.replacen("\"first\":1,", "\"first\":2,", 1).as_bytes()).contains("altered"));
         let without_end = text.rsplit_once("{\"kind\":\"end\"").unwrap().0;
-        assert!(reason(without_end.as_bytes()).contains("did not end"));
+        assert_eq!(reason(without_end.as_bytes()), "the run did not end; to continue it: landau run --resume FILE");
     }
 }

@@ -214,20 +214,6 @@ fn check_works(
 
 /// Checks that the platform can run these kernels; a remote kernel may be measured beside the running one.
 fn check_kinds(platform: &dyn Platform, kernels: &[Kernel]) -> Result<(), Error> {
-    for kernel in kernels {
-        let fits = platform.runs(&kernel.kind) || (kernel.kind == Kind::Remote && platform.runs(&Kind::Running));
-        if !fits {
-            let is = match kernel.kind {
-                Kind::Uml => "user-mode Linux",
-                Kind::DiskImage(_) => "a disk image",
-                Kind::Running => "the running kernel",
-                Kind::Remote => "the kernel of another machine",
-                _ => "a kernel to boot",
-            };
-            let (name, names) = (platform.name(), platform::names_for(&kernel.kind));
-            let origin = &kernel.origin;
-            return refuse(format!("the platform `{name}` cannot run {origin}, {is}; use --platform {names}"));
-        }
-    }
-    Ok(())
+    let is_beside = |kernel: &Kernel| kernel.kind == Kind::Remote && platform.runs(&Kind::Running);
+    kernels.iter().filter(|kernel| !is_beside(kernel)).try_for_each(|kernel| platform.check_kind(kernel))
 }

@@ -217,12 +217,14 @@ pub fn extract(path: &Path, into: &Path) -> Result<Contents, Error> {
 }
 
 /// The side of a copy that failed.
-enum Copying {
+#[derive(Debug)]
+pub(crate) enum Copying {
     Read(io::Error),
     Write(io::Error),
 }
 
-fn copy(from: &mut impl Read, to: &mut impl io::Write) -> Result<(), Copying> {
+/// Copies everything that can be read; the error says which side failed.
+pub(crate) fn copy(from: &mut impl Read, to: &mut impl io::Write) -> Result<(), Copying> {
     let mut piece = vec![0; 1 << 16];
     loop {
         match from.read(&mut piece).map_err(Copying::Read)? {

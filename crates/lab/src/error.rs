@@ -46,6 +46,17 @@ impl Error {
     pub(crate) fn unusable(platform: &str, reason: impl Into<String>) -> Self {
         Self::Platform { platform: platform.to_owned(), reason: reason.into() }
     }
+
+    /// Returns the error with its causes, as `cli` prints one.
+    pub(crate) fn with_causes(&self) -> String {
+        let mut messages = vec![self.to_string()];
+        let mut cause = std::error::Error::source(self);
+        while let Some(inner) = cause {
+            messages.push(inner.to_string());
+            cause = inner.source();
+        }
+        messages.join(": ")
+    }
 }
 
 pub(crate) fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {

@@ -1,7 +1,7 @@
 //! Measures several kernels, some at a time, each with its own machine and record. One that fails does not affect the
 //! others.
 
-use crate::error::{Error, io};
+use crate::error::Error;
 use crate::job::Job;
 use crate::kernel::Kernel;
 use crate::launch::{Ending, Timeouts};
@@ -11,8 +11,8 @@ use crate::outcome::KernelOutcome;
 use crate::platform::Platform;
 use crate::session::{Measured, RunSpec, crash_of, measure};
 use landau_engine::Scratch;
-use landau_record::schema::{End, EndOutcome};
-use landau_record::{Record, Writer};
+use landau_record::schema::{CrashKind, End, EndOutcome};
+use landau_record::{Record, Writer, read_file};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +42,8 @@ pub struct Matrix<'a> {
     pub timeouts: Timeouts,
     /// How many machines run at a time.
     pub parallel: usize,
-    /// Whether complete records that exist are kept, and incomplete ones measured again.
+    /// Whether records that exist are kept if they are complete or their kernel panicked, and the others are measured
+    /// again.
     pub resume: bool,
     /// The command line of the run.
     pub command: &'a [String],
@@ -90,7 +91,7 @@ impl Matrix<'_> {
                     while let Some((index, kernel)) = self.take(&next) {
                         let outcome = self
                             .run_one(kernel, close, interrupted, observer)
-                            .unwrap_or_else(|error| KernelOutcome::Failed(with_causes(&error)));
+                            .unwrap_or_else(|error| KernelOutcome::Failed(error.with_causes()));
                         observer.ended(kernel, &outcome);
                         if let Ok(mut outcomes) = outcomes.lock() {
                             outcomes[index] = Some(outcome);
@@ -120,16 +121,15 @@ impl Matrix<'_> {
             return Ok(KernelOutcome::Interrupted(None));
         }
         let path = self.record_of(kernel);
-        if self.resume && path.exists() {
-            let is_complete = Record::read(&path).is_ok_and(|record| record.end.is_some_and(|end| is_final(&end)));
-            if is_complete {
-                return Ok(KernelOutcome::Kept(path));
-            }
-            std::fs::remove_file(&path).map_err(|source| io("replace", &path, source))?;
+        let is_replaced = self.resume && path.exists();
+        let earlier = if is_replaced { read_earlier(&path)? } else { None };
+        if let Some(outcome) = earlier.as_ref().and_then(|record| final_outcome(&path, record)) {
+            return Ok(outcome);
         }
         observer.started(kernel);
         let scratch = Scratch::create(self.temporary)?;
-        let mut writer = Writer::create(&path)?;
+        let mut writer = if is_replaced { Writer::replace(&path, earlier.as_ref())? } else { Writer::create(&path)? };
+        drop(earlier);
         let spec = RunSpec {
             kernel,
             platform: self.platform.for_kernel(kernel),
@@ -147,17 +147,33 @@ impl Matrix<'_> {
         match measure(&spec, &mut writer, interrupted, observer) {
             Ok(measured) => conclude(&spec, measured, &path, writer, close),
             Err(error) => {
+                let is_interrupted = writer.line_count() == 0 && interrupted();
                 drop(writer);
                 remove_empty(&path);
-                Err(error)
+                if is_interrupted { Ok(KernelOutcome::Interrupted(None)) } else { Err(error) }
             }
         }
     }
 }
 
-/// Whether measuring again would change nothing: a kernel that crashed crashes again.
-fn is_final(end: &End) -> bool {
-    matches!(end.outcome, EndOutcome::Complete | EndOutcome::Crashed)
+/// Reads the record of an earlier run. `None` if the file has no complete line: that run was killed before it measured
+/// anything. A file that is no record, or that this version cannot read, is an error, so that it is kept.
+fn read_earlier(path: &Path) -> Result<Option<Record>, Error> {
+    let bytes = read_file(path)?;
+    let is_header_torn = !bytes.contains(&b'\n') && (bytes.is_empty() || bytes.starts_with(b"{"));
+    if is_header_torn { Ok(None) } else { Ok(Some(Record::parse(&path.display().to_string(), &bytes)?)) }
+}
+
+/// Returns what became of a kernel whose record says it finally; `None` if it must be measured again. A kernel that
+/// panicked panics again, but a guest that hung or exited may have been stopped by this host.
+fn final_outcome(path: &Path, record: &Record) -> Option<KernelOutcome> {
+    match (record.end.as_ref()?.outcome, record.crashes.last()) {
+        (EndOutcome::Complete, _) => Some(KernelOutcome::Kept(path.to_owned())),
+        (EndOutcome::Crashed, Some(crash)) if crash.crash == CrashKind::Panic => {
+            Some(KernelOutcome::Crashed(path.to_owned(), Box::new(crash.clone())))
+        }
+        _ => None,
+    }
 }
 
 /// Closes a record, or removes it if it is empty.
@@ -183,7 +199,7 @@ fn conclude(
         (Some(crash), _) => KernelOutcome::Crashed(path, Box::new(crash)),
         (None, EndOutcome::Interrupted) => KernelOutcome::Interrupted(Some(path)),
         (None, EndOutcome::Complete) => KernelOutcome::Measured(path),
-        (None, _) => KernelOutcome::Incomplete(path),
+        (None, _) => KernelOutcome::Incomplete(path, measured.failed),
     })
 }
 
@@ -216,13 +232,39 @@ fn remove_empty(path: &Path) {
     }
 }
 
-/// Returns an error with its causes, as `cli` prints one.
-fn with_causes(error: &Error) -> String {
-    let mut messages = vec![error.to_string()];
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        messages.push(inner.to_string());
-        cause = inner.source();
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_record::schema::Crash;
+
+    fn record(outcome: EndOutcome, crash: Option<CrashKind>) -> Record {
+        let crash = crash.map(|crash| Crash {
+            pass: None,
+            crash,
+            last_n: None,
+            console: Vec::new(),
+            boots: 1,
+            same_place: None,
+            every_last_n: Vec::new(),
+            meaning: String::new(),
+        });
+        let end = Some(End { outcome, line_count: 0, elapsed_ms: 0 });
+        Record { end, crashes: crash.into_iter().collect(), ..Record::default() }
     }
-    messages.join(": ")
+
+    /// Guards against a guest that a time limit of a busy host stopped, whose record `--resume` took for final and for
+    /// a success.
+    #[test]
+    fn only_complete_records_and_panics_are_final() {
+        let outcome = |outcome, crash| final_outcome(Path::new("r"), &record(outcome, crash));
+        assert!(matches!(outcome(EndOutcome::Complete, None), Some(KernelOutcome::Kept(_))));
+        assert!(matches!(outcome(EndOutcome::Crashed, Some(CrashKind::Panic)), Some(KernelOutcome::Crashed(..))));
+        for crash in [CrashKind::Hang, CrashKind::Exit, CrashKind::Other] {
+            assert!(outcome(EndOutcome::Crashed, Some(crash)).is_none(), "{crash:?}");
+        }
+        for other in [EndOutcome::Crashed, EndOutcome::Cut, EndOutcome::Interrupted, EndOutcome::Failed] {
+            assert!(outcome(other, None).is_none(), "{other:?}");
+        }
+        assert!(final_outcome(Path::new("r"), &Record::default()).is_none());
+    }
 }

@@ -1,5 +1,6 @@
 //! Obtains the kernel that a value of `--kernel` names: from a file, a package, or Debian's archive.
 
+use crate::deb::Copying;
 use crate::kernel::{Error, Kernel, Kind, Source};
 use crate::unpacked::{self, Draft, kernel_in_file, sha256};
 use crate::{deb, debian, image};
@@ -64,7 +65,10 @@ fn in_file(path: &Path, cache: &Path) -> Result<Kernel, Error> {
             .unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()));
         let mut reader = reader.map_err(|error| Error::io(path, error))?;
         let mut file = File::create(&target).map_err(|error| Error::io(&target, error))?;
-        io::copy(&mut reader, &mut file).map_err(|error| Error::io(path, error))?;
+        deb::copy(&mut reader, &mut file).map_err(|error| match error {
+            Copying::Read(error) => Error::io(path, error),
+            Copying::Write(error) => Error::io(&target, error),
+        })?;
         std::fs::rename(&target, &image).map_err(|error| Error::io(&image, error))?;
     }
     kernel_in_file(&image, origin)

@@ -10,8 +10,8 @@ pub enum KernelOutcome {
     Measured(PathBuf),
     /// The complete record existed already.
     Kept(PathBuf),
-    /// Some passes failed.
-    Incomplete(PathBuf),
+    /// Some passes failed, or the guest could not go on, for the reason that it gave.
+    Incomplete(PathBuf, Option<String>),
     /// The kernel stopped; the record contains what was measured until then.
     Crashed(PathBuf, Box<Crash>),
     /// Nothing was measured; the reason, with the console's last lines if there were any.
@@ -24,7 +24,7 @@ impl KernelOutcome {
     /// Returns the record, if there is one.
     pub fn record(&self) -> Option<&Path> {
         match self {
-            Self::Measured(path) | Self::Kept(path) | Self::Incomplete(path) | Self::Crashed(path, _) => Some(path),
+            Self::Measured(path) | Self::Kept(path) | Self::Incomplete(path, _) | Self::Crashed(path, _) => Some(path),
             Self::Interrupted(path) => path.as_deref(),
             Self::Failed(_) => None,
         }
@@ -35,7 +35,10 @@ impl KernelOutcome {
         match self {
             Self::Measured(path) => format!("record {}", path.display()),
             Self::Kept(path) => format!("record {} exists already", path.display()),
-            Self::Incomplete(path) => format!("some passes failed; record {}", path.display()),
+            Self::Incomplete(path, None) => format!("some passes failed; record {}", path.display()),
+            Self::Incomplete(path, Some(reason)) => {
+                format!("its guest could not go on: {reason}; record {}", path.display())
+            }
             Self::Crashed(path, crash) => format!("{}; record {}", crash_text(crash), path.display()),
             Self::Interrupted(Some(path)) => format!("interrupted; record {}", path.display()),
             Self::Interrupted(None) => "interrupted before anything was measured".to_owned(),

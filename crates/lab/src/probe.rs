@@ -55,6 +55,8 @@ fn kept(platform: &dyn Platform, cache: &Path, key: &[String]) -> Option<Outcome
 
 /// Returns whether the platform works: from an earlier probe, or by booting this kernel.
 ///
+/// A kernel of a kind that the platform does not run is an error, and says nothing about the platform.
+///
 /// A kernel that boots nowhere looks like a platform that does not work; the outcome names the kernel. It is asked
 /// again after the next boot of the host, or when the file in the cache is removed.
 pub fn probe(
@@ -64,6 +66,7 @@ pub fn probe(
     cache: &Path,
     report: &mut dyn FnMut(&str),
 ) -> Result<Outcome, Error> {
+    platform.check_kind(kernel)?;
     let key = match platform.check(program) {
         Ok(version) => key(platform, version),
         Err(error) => return Ok(Outcome { works: false, why: error.to_string(), key: Vec::new() }),
@@ -115,4 +118,24 @@ fn boot(platform: &dyn Platform, kernel: &Kernel, program: &Path) -> Result<(boo
     };
     let device = platform.unproven_device().unwrap_or(platform.name());
     Ok((false, format!("{device} opens, but a guest with {} does not boot: {how} ({last})", kernel.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
+    use super::*;
+    use crate::kernel::Kind;
+    use crate::platform::named;
+
+    /// Guards against user-mode Linux as proof that kvm does not work.
+    #[test]
+    fn a_kernel_that_the_platform_does_not_run_is_an_error_and_no_outcome() {
+        let cache = tempfile::tempdir().unwrap();
+        let kernel = Kernel::without_file("6.1".to_owned(), Kind::Uml, "linux.uml".to_owned());
+        let program = Path::new("/proc/self/exe");
+        let error = probe(named("kvm").unwrap(), &kernel, program, cache.path(), &mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains("linux.uml, user-mode Linux, which needs the platform uml"), "{error}");
+        assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 0);
+    }
 }

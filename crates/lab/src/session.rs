@@ -12,7 +12,9 @@ use crate::progress::Progress;
 use crate::supervise::{Ended, supervise};
 use crate::{pack, sysctl};
 use landau_engine::StepWindows;
-use landau_record::schema::{Crash, CrashKind, End, EndOutcome, Header, Lab, Line, Note, Outcome, PassEnd, Unit};
+use landau_record::schema::{
+    Crash, CrashKind, End, EndOutcome, Facts, Header, Lab, Line, Note, Outcome, PassEnd, Unit,
+};
 use landau_record::{SCHEMA_VERSION, Writer};
 use std::path::Path;
 
@@ -129,14 +131,22 @@ pub fn measure(
         return Err(Error::Guest(format!("sysctls of the host changed during the run; they were {before:?}")));
     }
     for what in &boot.ended.corrupt {
-        append(&Line::Note(Note { text: format!("a message on the serial line was corrupt: {what}") }))?;
+        append(&note(format!("a message on the serial line was corrupt: {what}")))?;
     }
     let mut crash = None;
-    let end = match (&boot.ended.how, boot.done) {
-        (Ending::Done, done) => done,
+    let end = match (&boot.ended.how, &boot.failed) {
+        (Ending::Done, _) => boot.done,
         _ if !boot.progress.has_plan() => None,
         (Ending::Interrupted, _) => Some(unfinished(EndOutcome::Interrupted)),
-        (how, _) => {
+        // The guest said why it ended. The kernel did not stop, and another start would show nothing about it.
+        (_, Some(reason)) => {
+            if let Some(pass) = boot.progress.pass() {
+                append(&ended_pass(pass, Outcome::Failed, boot.progress.last_n(), Some(reason.clone())))?;
+            }
+            append(&note(format!("the guest could not go on: {reason}")))?;
+            Some(unfinished(EndOutcome::Failed))
+        }
+        (how, None) => {
             let found = restart(spec, &boot.progress, how, &boot.ended.console, interrupted, observer, &mut append)?;
             append(&Line::Crash(found.clone()))?;
             crash = Some(found);
@@ -156,6 +166,16 @@ pub fn measure(
 
 fn unfinished(outcome: EndOutcome) -> End {
     End { outcome, line_count: 0, elapsed_ms: 0 }
+}
+
+fn note(text: String) -> Line {
+    Line::Note(Note { text })
+}
+
+/// Returns the last line of a pass that the guest did not end.
+fn ended_pass(pass: u32, outcome: Outcome, last_n: Option<u64>, error: Option<String>) -> Line {
+    let steps = last_n.unwrap_or(0);
+    Line::PassEnd(PassEnd { pass, outcome, steps, elapsed_ms: 0, limit: None, error, facts: Facts::new() })
 }
 
 /// Starts the machine once, and waits until it ends.
@@ -210,7 +230,8 @@ fn parse_line(text: &str, spec: &RunSpec) -> Result<Line, Error> {
 }
 
 /// Starts a machine that stopped again, with windows of one step near that place. If the platform repeats a run
-/// exactly, the samples of the second boot continue the interrupted pass, and go into the record.
+/// exactly, the samples of the second boot continue the interrupted pass, and go into the record. A machine that cannot
+/// be started again, or whose guest cannot measure, gives a note: what the first boot showed is recorded in any case.
 fn restart(
     spec: &RunSpec,
     first: &Progress,
@@ -238,28 +259,25 @@ fn restart(
             }
             Ok(())
         };
-        let second = boot(spec, &job, interrupted, observer, &mut collect)?;
-        // The first boot may have done up to a window of steps that it could not report.
-        let is_same = second.progress.pass() == Some(pass)
-            && std::mem::discriminant(&second.ended.how) == std::mem::discriminant(how)
-            && second.progress.last_n() >= Some(last);
-        same_place = Some(is_same);
-        places.push(second.progress.last_n());
-        if is_same && spec.platform.unit() == Unit::Instructions {
-            further.iter().try_for_each(&mut *append)?;
+        let second = boot(spec, &job, interrupted, observer, &mut collect).map_err(|error| error.with_causes());
+        match second.and_then(|second| second.failed.clone().map_or(Ok(second), Err)) {
+            Err(reason) => append(&note(format!("the machine could not be started again: {reason}")))?,
+            Ok(second) => {
+                // The first boot may have done up to a window of steps that it could not report.
+                let is_same = second.progress.pass() == Some(pass)
+                    && std::mem::discriminant(&second.ended.how) == std::mem::discriminant(how)
+                    && second.progress.last_n() >= Some(last);
+                same_place = Some(is_same);
+                places.push(second.progress.last_n());
+                if is_same && spec.platform.unit() == Unit::Instructions {
+                    further.iter().try_for_each(&mut *append)?;
+                }
+            }
         }
     }
     let last_n = places.iter().flatten().copied().max();
     if let Some(pass) = first.pass() {
-        append(&Line::PassEnd(PassEnd {
-            pass,
-            outcome: Outcome::Crashed,
-            steps: last_n.unwrap_or(0),
-            elapsed_ms: 0,
-            limit: None,
-            error: None,
-            facts: landau_record::schema::Facts::new(),
-        }))?;
+        append(&ended_pass(pass, Outcome::Crashed, last_n, None))?;
     }
     let (crash, meaning) = crash_of(how, &spec.timeouts);
     Ok(Crash {

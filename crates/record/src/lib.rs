@@ -61,8 +61,10 @@ pub enum Error {
         schema: u32,
     },
     /// gzip compressed the record, so that no line can be appended.
-    #[error("cannot resume {path}: it is compressed; decompress it first (gunzip)")]
+    #[error("cannot {action} {path}: it is compressed; decompress it first (gunzip)")]
     Compressed {
+        /// What was tried: `resume` or `replace`.
+        action: &'static str,
         /// The record's path as the user gave it.
         path: String,
     },

@@ -134,6 +134,17 @@ impl Record {
         self.resumes.iter().rev().find_map(|resume| resume.adaptive).unwrap_or(self.header.adaptive)
     }
 
+    /// Returns how the user continues the run if it did not end; `None` if its command cannot continue it. Of the
+    /// commands that write records, only `landau run` and `landau lab run` can.
+    pub fn continuation(&self) -> Option<String> {
+        let words: Vec<&str> = self.header.command.iter().skip(1).take(2).map(String::as_str).collect();
+        match (words.as_slice(), &self.lab) {
+            ([] | ["run", ..], None) => Some(format!("landau run --resume {}", self.path)),
+            (["lab", "run"], _) => Some("repeat its `landau lab run` command with --resume".to_owned()),
+            _ => None,
+        }
+    }
+
     /// Returns the unit of every sample of the record.
     pub fn unit(&self) -> Unit {
         self.host.clock.unit

@@ -14,6 +14,9 @@ pub struct Writer {
     path: PathBuf,
     seal: String,
     line_count: u64,
+    /// The length to cut the file to before the first line is appended. Until then a run may still be refused, and the
+    /// file stays as it is.
+    cut_to: Option<u64>,
 }
 
 /// The destination of a run's lines: a file, or a channel to one.
@@ -66,49 +69,43 @@ impl Writer {
         let file =
             OpenOptions::new().write(true).create_new(true).open(path).map_err(|source| refused(path, &source))?;
         lock(&file, path)?;
-        Ok(Self {
-            file: BufWriter::with_capacity(1 << 20, file),
-            path: path.to_owned(),
-            seal: chain::START.to_owned(),
-            line_count: 0,
-        })
+        Ok(Self::of(file, path, chain::START, 0, None))
     }
 
-    /// Opens a record to append after its last complete line; a torn line is removed. `record` must have been read from
-    /// the same path. Fails without touching the file if the record has an older schema, is compressed, has changed
-    /// since it was read, or another run is writing it.
+    /// Opens a record to append after its last complete line; a torn line is removed with the first line that is
+    /// appended. `record` must have been read from the same path. Fails without touching the file if the record has an
+    /// older schema, is compressed, has changed since it was read, or another run is writing it.
     pub fn resume(path: &Path, record: &Record) -> Result<Self, Error> {
         if record.header.schema < SCHEMA_VERSION {
             return Err(Error::OldSchema { path: path.display().to_string(), schema: record.header.schema });
         }
-        let mut file =
-            OpenOptions::new().read(true).write(true).open(path).map_err(|source| io("open", path, source))?;
-        if is_compressed(&mut BufReader::new(&file), path)? {
-            return Err(Error::Compressed { path: path.display().to_string() });
-        }
-        lock(&file, path)?;
-        // It was read before it was locked: another run may have written it meanwhile, and ended.
-        let len = file.metadata().map_err(|source| io("stat", path, source))?.len();
-        file.seek(SeekFrom::Start(record.complete_bytes)).map_err(|source| io("seek in", path, source))?;
-        let mut torn = Vec::new();
-        (&file).read_to_end(&mut torn).map_err(|source| io("read", path, source))?;
-        if len < record.complete_bytes || torn.contains(&b'\n') {
-            let changed = std::io::Error::other("another run has written it since it was read; try again");
-            return Err(io("resume", path, changed));
-        }
-        file.set_len(record.complete_bytes).map_err(|source| io("truncate", path, source))?;
-        file.seek(SeekFrom::End(0)).map_err(|source| io("seek in", path, source))?;
-        Ok(Self {
-            file: BufWriter::with_capacity(1 << 20, file),
-            path: path.to_owned(),
-            seal: record.last_seal.clone(),
-            line_count: record.line_count,
-        })
+        let file = open_unchanged("resume", path, record.complete_bytes)?;
+        Ok(Self::of(file, path, &record.last_seal, record.line_count, Some(record.complete_bytes)))
+    }
+
+    /// Opens an existing file to write another record in its place. What the file contains is removed with the first
+    /// line that is appended. `record` must have been read from the same path; it is `None` for a file without a
+    /// complete line. Fails without touching the file if it is compressed, has changed since it was read, or another
+    /// run is writing it.
+    pub fn replace(path: &Path, record: Option<&Record>) -> Result<Self, Error> {
+        let file = open_unchanged("replace", path, record.map_or(0, |record| record.complete_bytes))?;
+        Ok(Self::of(file, path, chain::START, 0, Some(0)))
+    }
+
+    fn of(file: File, path: &Path, seal: &str, line_count: u64, cut_to: Option<u64>) -> Self {
+        let file = BufWriter::with_capacity(1 << 20, file);
+        Self { file, path: path.to_owned(), seal: seal.to_owned(), line_count, cut_to }
     }
 
     /// Appends a line. It reaches the file with the next [`Writer::flush`], or earlier.
     pub fn append(&mut self, line: &Line) -> Result<(), Error> {
         let body = serde_json::to_string(line).map_err(|error| io("write", &self.path, error.into()))?;
+        if let Some(len) = self.cut_to {
+            let file = self.file.get_mut();
+            file.set_len(len).map_err(|source| io("truncate", &self.path, source))?;
+            file.seek(SeekFrom::Start(len)).map_err(|source| io("seek in", &self.path, source))?;
+            self.cut_to = None;
+        }
         self.seal = chain::seal(&self.seal, &body);
         let mut sealed = chain::attach(&body, &self.seal);
         sealed.push('\n');
@@ -141,6 +138,26 @@ impl Writer {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Opens and locks a file of which `complete_bytes` were read as complete lines. Fails if it is compressed, has changed
+/// since it was read, or another run is writing it.
+fn open_unchanged(action: &'static str, path: &Path, complete_bytes: u64) -> Result<File, Error> {
+    let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(|source| io("open", path, source))?;
+    if is_compressed(&mut BufReader::new(&file), path)? {
+        return Err(Error::Compressed { action, path: path.display().to_string() });
+    }
+    lock(&file, path)?;
+    // It was read before it was locked: another run may have written it meanwhile, and ended.
+    let len = file.metadata().map_err(|source| io("stat", path, source))?.len();
+    file.seek(SeekFrom::Start(complete_bytes)).map_err(|source| io("seek in", path, source))?;
+    let mut torn = Vec::new();
+    (&file).read_to_end(&mut torn).map_err(|source| io("read", path, source))?;
+    if len < complete_bytes || torn.contains(&b'\n') {
+        let changed = std::io::Error::other("another run has written it since it was read; try again");
+        return Err(io(action, path, changed));
+    }
+    Ok(file)
 }
 
 /// Prevents a second run from appending to the same record. The kernel releases the lock when the process ends.

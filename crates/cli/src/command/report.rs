@@ -6,7 +6,7 @@ use anyhow::Context;
 use landau_record::Record;
 use landau_report::page::{Options, Page, Source};
 use landau_report::{Analysis, svg};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -149,12 +149,35 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes a file that must not exist: records are beside a page, and they are never overwritten.
+/// Writes a file that must not exist: records are beside a page, and they are never overwritten. It appears under its
+/// name only when it is complete: a part of a record would block the page for ever.
 fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    use std::io::Write;
-    let context = || format!("write {} next to the report", path.display());
-    let mut file = std::fs::File::create_new(path).with_context(context)?;
-    file.write_all(bytes).with_context(context)
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.part", std::process::id()));
+    let linked = create_whole(Path::new(&beside), bytes).and_then(|()| {
+        // Unlike a rename, this replaces nothing.
+        let linked = std::fs::hard_link(&beside, path);
+        let _ = std::fs::remove_file(&beside);
+        linked
+    });
+    let written = match linked {
+        // The file system has no links.
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => {
+            create_whole(path, bytes)
+        }
+        linked => linked,
+    };
+    written.with_context(|| format!("write {} next to the report", path.display()))
+}
+
+/// Creates a file, and removes it again if not all of it can be written.
+fn create_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = std::fs::File::create_new(path)?;
+    let written = file.write_all(bytes);
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written
 }
 
 fn write_charts(analysis: &Analysis, folder: &Path) -> anyhow::Result<usize> {

@@ -184,8 +184,8 @@ fn check(record: &Record, analysis: Option<&Analysis>, stored: &[PhaseResult]) -
     }
     match &record.end {
         None => {
-            let lab = if record.lab.is_some() { "lab " } else { "" };
-            remarks.push(format!("the run did not end; `landau {lab}run --resume` continues it"));
+            let how = record.continuation().map_or_else(String::new, |how| format!("; to continue it: {how}"));
+            remarks.push(format!("the run did not end{how}"));
         }
         Some(end) if end.outcome != EndOutcome::Complete => {
             remarks.push(format!("outcome of the run: {}", end.outcome.name()));

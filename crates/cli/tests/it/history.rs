@@ -279,6 +279,25 @@ fn a_site_with_links_is_refused() {
     }
 }
 
+/// Guards against a part of a record beside its page, which blocks the page for ever.
+#[test]
+fn a_full_disk_is_an_error_and_leaves_no_part_of_a_record_beside_its_page() {
+    let room = runs(&["linux-kernels/6.1.0.landau.ndjson"]);
+    let words = ["report", "runs/6.1.0.landau.ndjson", "-o", "pages/page.html"];
+    std::fs::create_dir(room.file("pages")).unwrap();
+    // A limit on the file size acts like a full disk, and needs no root.
+    let script = format!("ulimit -f 100; trap '' XFSZ; exec '{LANDAU}' {}", words.join(" "));
+    let ran = Ran::of(room.other("sh", &["-c", &script]).output().unwrap());
+    assert!(ran.status == Some(2) && ran.err.contains("next to the report"), "{ran:?}");
+    assert_eq!(tree(&room.file("pages")), BTreeMap::new());
+    let ran = room.landau(&words);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let copy = std::fs::read(room.file("pages/6.1.0.landau.ndjson")).unwrap();
+    assert!(copy == std::fs::read(kept("linux-kernels/6.1.0.landau.ndjson")).unwrap());
+    assert_eq!(tree(&room.file("pages")).len(), 2);
+    assert_eq!(room.landau(&["verify", "pages/page.html"]).status, Some(0));
+}
+
 /// Guards against a large record whose copy beside its page has the name of another one's, so that the site cannot be
 /// written.
 #[test]

@@ -130,6 +130,10 @@ fn a_panic_is_recorded_up_to_its_last_step() {
     assert_eq!(lane.n, (1..=2030).collect::<Vec<u32>>(), "the record contains every step before it once");
     assert_eq!(room.landau(&["verify", &path.display().to_string()]).status, Some(0));
     assert_eq!(emulators(&room), Vec::<i32>::new());
+    let before = std::fs::read(&path).unwrap();
+    let (again, _) = run(&room, kernel, &["socket", "--resume"]);
+    assert!(again.status == Some(1) && again.err.contains("panicked"), "the kernel panics again: {again:?}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
 #[test]
@@ -145,6 +149,9 @@ fn a_hanging_guest_is_killed_after_the_timeout() {
     assert!(ran.err.contains("the guest sent nothing for 40 s"), "{ran:?}");
     assert_eq!(Record::read(&path).unwrap().crashes[0].last_n, Some(699));
     assert_eq!(emulators(&room), Vec::<i32>::new());
+    let (again, _) = run(&room, kernel, &["socket", "--set", "socket.n=200", "--resume"]);
+    assert_eq!(again.status, Some(0), "perhaps this host stopped it: {again:?}");
+    assert_eq!(Record::read(&path).unwrap().end.unwrap().outcome, EndOutcome::Complete);
 }
 
 #[test]

@@ -57,6 +57,18 @@ fn an_invalid_metric_ends_a_bisection() {
     assert!(ran.status == Some(255) && ran.err.contains("unexpected argument"), "{ran:?}");
 }
 
+/// Guards against a full disk that makes `git bisect run` blame a commit.
+#[test]
+fn an_answer_that_cannot_be_written_ends_a_bisection() {
+    let room = Room::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = room.command(&["lab", "test", "-k", "nothing", "--metric", "syscall.instructions@5 < 3"]);
+    let ran = Ran::of(command.stdout(full).output().unwrap());
+    assert_eq!(ran.status, Some(255), "{ran:?}");
+    let has_no_emulator = ran.err.contains("cannot be used here");
+    assert!(has_no_emulator || ran.err.contains("write to standard output: No space left"), "{ran:?}");
+}
+
 #[test]
 fn a_missing_emulator_is_answered_with_the_package_to_install() {
     let Some(kernel) = kernel() else { return };

@@ -197,6 +197,33 @@ fn verify_names_the_first_altered_line() {
     }
 }
 
+/// Guards against advice that fails: only `landau run` continues a run, and only its own.
+#[test]
+fn the_record_of_a_load_is_not_to_be_resumed() {
+    let room = Room::new();
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/records/network/crowd-1000000.landau.ndjson");
+    let text = std::fs::read_to_string(kept).unwrap();
+    let (without_end, _) = text.trim_end().rsplit_once('\n').unwrap();
+    std::fs::write(room.file("load.ndjson"), format!("{without_end}\n")).unwrap();
+    let (shown, verified) = (room.landau(&["show", "load.ndjson"]), room.landau(&["verify", "load.ndjson"]));
+    assert!(shown.err.contains("the run did not end") && !shown.err.contains("--resume"), "{shown:?}");
+    assert!(verified.out.contains("the run did not end") && !verified.out.contains("--resume"), "{verified:?}");
+}
+
+/// Guards against a torn line that a refused resumption removes.
+#[test]
+fn a_refused_resumption_does_not_change_the_record() {
+    let room = Room::new();
+    room.smoke(&["nop"]);
+    let text = std::fs::read_to_string(room.file("run.ndjson")).unwrap();
+    let (without_end, end) = text.trim_end().rsplit_once('\n').unwrap();
+    let torn = format!("{without_end}\n{}", &end[..20]).replacen("\"ns\":[", "\"ns\":[1", 1);
+    std::fs::write(room.file("run.ndjson"), &torn).unwrap();
+    let ran = room.landau(&["run", "--resume", "run.ndjson", "--no-report"]);
+    assert!(ran.status == Some(2) && ran.err.contains("was altered"), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(room.file("run.ndjson")).unwrap(), torn);
+}
+
 #[test]
 fn a_report_never_overwrites_a_record() {
     let room = Room::new();

@@ -1,10 +1,10 @@
 //! The platforms that need no emulator: they measure, do not change the host and leave nothing behind.
 
-use crate::support::{Ran, Room, eventually, install};
-use landau_record::Record;
-use landau_record::schema::{EndOutcome, Unit};
+use crate::support::{LANDAU, Ran, Room, eventually, install};
+use landau_record::schema::{CrashKind, EndOutcome, Outcome, Unit};
+use landau_record::{Record, SCHEMA_VERSION};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
 /// Runs a smoke study of the lab in this folder.
 fn lab(room: &Room, arguments: &[&str]) -> Ran {
@@ -14,13 +14,17 @@ fn lab(room: &Room, arguments: &[&str]) -> Ran {
 
 /// Returns the only record that a run left.
 fn record(room: &Room, ran: &Ran) -> Record {
-    let paths: Vec<PathBuf> = std::fs::read_dir(room.path())
+    Record::read(&record_path(room, ran)).unwrap()
+}
+
+fn record_path(room: &Room, ran: &Ran) -> PathBuf {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(room.path())
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.to_string_lossy().ends_with(".landau.ndjson"))
         .collect();
     assert_eq!(paths.len(), 1, "{paths:?} {ran:?}");
-    Record::read(&paths[0]).unwrap()
+    paths.remove(0)
 }
 
 /// Returns the processes whose working directory is a folder, as it is for everything that a test starts.
@@ -56,6 +60,49 @@ fn native_measures_the_running_kernel() {
     assert!(record.passes.iter().all(landau_record::Pass::is_complete));
     assert_eq!(room.leftovers(), Vec::<String>::new());
     assert_eq!(processes_in(room.path()), Vec::<String>::new());
+}
+
+/// Guards against the loss of a record that a newer landau wrote, or that another run is writing.
+#[test]
+fn resume_replaces_only_unfinished_records_that_it_can_read() {
+    let room = Room::new();
+    let again = || lab(&room, &["--kernel", "host", "dup", "--resume"]);
+    let ran = again();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let path = record_path(&room, &ran);
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let newer = whole.replacen(&format!("\"schema\":{SCHEMA_VERSION}"), "\"schema\":99", 1);
+    std::fs::write(&path, &newer).unwrap();
+    let ran = again();
+    assert!(ran.status == Some(2) && ran.err.contains("its schema is 99"), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), newer);
+
+    let (without_end, _) = whole.trim_end().rsplit_once('\n').unwrap();
+    std::fs::write(&path, format!("{without_end}\n")).unwrap();
+    let other = std::fs::File::open(&path).unwrap();
+    other.try_lock().unwrap();
+    let ran = again();
+    assert!(ran.status == Some(2) && ran.err.contains("another run is writing it"), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{without_end}\n"));
+    drop(other);
+    for unfinished in [&format!("{without_end}\n"), "{\"kind\":\"head", ""] {
+        std::fs::write(&path, unfinished).unwrap();
+        let ran = again();
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let record = record(&room, &ran);
+        assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Complete);
+        assert_eq!((record.fault, record.torn), (None, None));
+    }
+}
+
+/// Guards against a name that is searched in PATH, while the record has the checksum of the file here.
+#[test]
+fn a_program_without_a_slash_is_the_file_here() {
+    let room = Room::new();
+    install(LANDAU, &room.file("landau-here"));
+    let ran = lab(&room, &["--kernel", "host", "--program", "landau-here", "dup"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(record(&room, &ran).end.unwrap().outcome, EndOutcome::Complete);
 }
 
 #[test]
@@ -121,21 +168,45 @@ fn sigkill_leaves_no_guest() {
 /// Writes a program called `ssh` that runs its command on this machine; returns a PATH that finds it first.
 fn stub_of_ssh(room: &Room, text: &str) -> String {
     let folder = room.file("bin");
-    std::fs::create_dir(&folder).unwrap();
+    std::fs::create_dir_all(&folder).unwrap();
     let script = room.file("script");
     std::fs::write(&script, text).unwrap();
     install(&script, &folder.join("ssh"));
     format!("{}:{}", folder.display(), std::env::var("PATH").unwrap())
 }
 
-/// Runs a benchmark over a stub of ssh; returns the program's process ID too.
-fn by_ssh(room: &Room, path: &str) -> (Ran, u32) {
-    let words = ["lab", "run", "--study", "smoke", "--no-report", "--cache", "cache"];
-    let mut command = room.command(&[&words[..], &["-k", "ssh:me@elsewhere:2222", "bind"]].concat());
+/// Starts a benchmark over a stub of ssh.
+fn start_by_ssh(room: &Room, path: &str, benchmark: &[&str]) -> Child {
+    let words = ["lab", "run", "--study", "smoke", "--no-report", "--cache", "cache", "-k", "ssh:me@elsewhere:2222"];
+    let mut command = room.command(&[&words[..], benchmark].concat());
     command.env("PATH", path).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
+    command.spawn().unwrap()
+}
+
+/// Runs a benchmark over a stub of ssh; returns the program's process ID too.
+fn by_ssh(room: &Room, path: &str, benchmark: &[&str]) -> (Ran, u32) {
+    let child = start_by_ssh(room, path, benchmark);
     let id = child.id();
     (Ran::of(child.wait_with_output().unwrap()), id)
+}
+
+/// Returns a stub of ssh that counts its calls in the file `calls`. The first call copies the program, the second runs
+/// it, further ones start it again.
+fn counting_stub(copy: &str, run: &str, again: &str) -> String {
+    format!(
+        "#!/bin/sh\n[ \"$1\" = -V ] && {{ echo OpenSSH_stub; exit 0; }}\nfor last; do :; done\necho call >> calls\n\
+         case $(wc -l < calls) in\n1) {copy};;\n2) {run};;\n*) {again};;\nesac\n"
+    )
+}
+
+/// Does on this machine what ssh would do on the other one.
+const CALL: &str = "exec sh -c \"$last\"";
+
+/// Returns how many copies of the program a run has left.
+fn copies_of(id: u32) -> usize {
+    let name = format!("landau-{id}-");
+    let entries = std::fs::read_dir("/tmp").unwrap().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&name)).count()
 }
 
 #[test]
@@ -144,7 +215,7 @@ fn over_ssh_the_program_is_copied_measures_and_is_removed() {
     let stub = "#!/bin/sh\n[ \"$1\" = -V ] && { echo OpenSSH_stub; exit 0; }\necho \"$@\" >> arguments\n\
                 for last; do :; done\nexec sh -c \"$last\"\n";
     let path = stub_of_ssh(&room, stub);
-    let (ran, id) = by_ssh(&room, &path);
+    let (ran, id) = by_ssh(&room, &path, &["bind"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let record = record(&room, &ran);
     assert_eq!(record.lab.as_ref().unwrap().platform, "ssh");
@@ -152,12 +223,72 @@ fn over_ssh_the_program_is_copied_measures_and_is_removed() {
     let calls = std::fs::read_to_string(room.file("arguments")).unwrap();
     assert!(calls.lines().count() == 2 && calls.contains("-p 2222 -- me@elsewhere"), "{calls}");
     assert!(calls.lines().all(|line| line.contains("BatchMode=yes")), "{calls}");
-    let left = std::fs::read_dir("/tmp")
-        .unwrap()
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("landau-{id}-")));
-    assert_eq!(left.count(), 0, "the program was left on the remote machine");
+    assert_eq!(copies_of(id), 0, "the program was left on the remote machine");
     assert_eq!(processes_in(room.path()), Vec::<String>::new());
+}
+
+/// Guards against a part of the program that is run, and that is left on the remote machine.
+#[test]
+fn a_copy_that_was_cut_short_is_an_error_and_removed() {
+    let room = Room::new();
+    let path = stub_of_ssh(&room, &counting_stub("head -c 100000 | sh -c \"$last\"", CALL, CALL));
+    let (ran, id) = by_ssh(&room, &path, &["bind"]);
+    assert!(ran.status == Some(2) && ran.err.contains("the copy is incomplete"), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(room.file("calls")).unwrap(), "call\n");
+    assert_eq!(copies_of(id), 0, "the copy was left on the remote machine");
+    let records = || std::fs::read_dir(room.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(records().all(|name| !name.to_string_lossy().ends_with("ndjson")), "{:?}", records().collect::<Vec<_>>());
+}
+
+#[test]
+fn copying_the_program_can_be_interrupted() {
+    let room = Room::new();
+    let path = stub_of_ssh(&room, &counting_stub("exec sleep 30", CALL, CALL));
+    let child = start_by_ssh(&room, &path, &["bind"]);
+    assert!(eventually(|| room.file("calls").exists()), "nothing was copied");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert!(ran.status == Some(1) && ran.err.contains("interrupted before anything was measured"), "{ran:?}");
+}
+
+/// Guards against a machine that crashed for good, of which an unfinished record without a crash was left.
+#[test]
+fn a_machine_that_cannot_be_started_again_has_crashed() {
+    let room = Room::new();
+    // It is cut off after the third message, in which a pass has begun.
+    let run = "sh -c \"$last\" | while IFS= read -r line; do printf '%s\\n' \"$line\"; \
+               case $line in *'LANDAU-FRAME 2 '*) exit;; esac; done";
+    let again = "echo no route to host >&2; exit 255";
+    let path = stub_of_ssh(&room, &counting_stub(CALL, run, again));
+    let (ran, _) = by_ssh(&room, &path, &["fork", "--set", "fork.n=6000"]);
+    assert!(ran.status == Some(1) && ran.err.contains("the machine ended without a message"), "{ran:?}");
+    let record = record(&room, &ran);
+    assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Crashed);
+    let crash = &record.crashes[0];
+    assert_eq!((crash.crash, crash.boots, crash.same_place), (CrashKind::Exit, 1, None));
+    assert_eq!(record.passes.last().unwrap().end.as_ref().unwrap().outcome, Outcome::Crashed);
+    let is_told = |note: &String| note.contains("could not be started again") && note.contains("no route to host");
+    assert!(record.notes.iter().any(is_told), "{:?}", record.notes);
+    // Perhaps this host stopped it, so it is measured again.
+    let path = stub_of_ssh(&room, &counting_stub(CALL, CALL, CALL));
+    let (ran, _) = by_ssh(&room, &path, &["dup", "--resume"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+}
+
+/// Guards against a full disk of the remote machine that is recorded as a crash of its kernel.
+#[test]
+fn a_guest_that_cannot_go_on_has_not_crashed() {
+    let room = Room::new();
+    // A limit on the file size acts like a full disk: the guest has no memory for its samples.
+    let run = format!("ulimit -f 0; trap '' XFSZ; {CALL}");
+    let path = stub_of_ssh(&room, &counting_stub(CALL, &run, CALL));
+    let (ran, _) = by_ssh(&room, &path, &["bind"]);
+    assert!(ran.status == Some(1) && ran.err.contains("its guest could not go on: "), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(room.file("calls")).unwrap(), "call\ncall\n", "it was started again");
+    let record = record(&room, &ran);
+    assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Failed);
+    assert!(record.crashes.is_empty(), "{:?}", record.crashes);
+    assert!(record.notes.iter().any(|note| note.contains("the guest could not go on: ")), "{:?}", record.notes);
 }
 
 #[test]
@@ -166,7 +297,7 @@ fn the_error_message_of_ssh_is_shown() {
     let stub =
         "#!/bin/sh\n[ \"$1\" = -V ] && exit 0\necho 'me@elsewhere: Permission denied (publickey).' >&2\nexit 255\n";
     let path = stub_of_ssh(&room, stub);
-    let (ran, _) = by_ssh(&room, &path);
+    let (ran, _) = by_ssh(&room, &path, &["bind"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.err.contains("Permission denied (publickey)"), "{ran:?}");
 }

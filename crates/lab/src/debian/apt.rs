@@ -2,11 +2,13 @@
 //!
 //! It installs nothing, and runs none of the host's hooks.
 
-use super::sources;
+use super::{INDEX, sources};
 use crate::kernel::Error;
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long one call of apt may take.
 const LONGEST: Duration = Duration::from_secs(900);
@@ -66,8 +68,8 @@ pub(super) struct Update {
 }
 
 impl Apt {
-    /// Creates the private root in a directory; also returns whether the sources have changed.
-    pub(super) fn new(root: &Path) -> Result<(Self, bool), Error> {
+    /// Creates the private root in a directory. If the sources have changed, the index there becomes old.
+    pub(super) fn new(root: &Path) -> Result<Self, Error> {
         let text = root.to_str().filter(|text| !text.contains(['"', '\n', ';', '{', '}']));
         let text = text.ok_or_else(|| {
             Error::Apt(format!("apt cannot use the directory {}; choose another name with --cache", root.display()))
@@ -83,10 +85,8 @@ impl Apt {
         }
         write(&root.join("apt.conf"), &configuration)?;
         write(&root.join("state/status"), "")?;
-        let apt = Self { root: root.to_owned() };
-        let sources = private_sources()?;
-        let is_new = write(&root.join("sources/landau.sources"), &sources)?;
-        Ok((apt, is_new))
+        put_sources(root, &private_sources()?)?;
+        Ok(Self { root: root.to_owned() })
     }
 
     /// Runs a program of apt with the private root.
@@ -116,7 +116,11 @@ impl Apt {
         let mut packages = String::new();
         for list in lists.iter().filter(|list| list.contains("_binary-amd64_Packages")) {
             let Some(archive) = sources::archive_of(&sources, list) else { continue };
-            let text = self.run(HELPER, &["cat-file", list], &self.root)?.out;
+            let answer = self.run(HELPER, &["cat-file", list], &self.root)?;
+            if !answer.is_success {
+                return Err(Error::Apt(format!("cannot read {list}: {}", reasons(&answer.err))));
+            }
+            let text = answer.out;
             let is_wanted = |stanza: &&str| {
                 let name = stanza.trim_start().strip_prefix("Package: ").and_then(|rest| rest.lines().next());
                 let begins = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
@@ -140,17 +144,42 @@ impl Apt {
         if answer.is_success && into.exists() {
             return Ok(());
         }
-        let file = uri.rsplit('/').next().unwrap_or(uri).to_owned();
-        Err(Error::Fetch { file, why: problems(&answer.err).join("; ") })
+        Err(refused(uri.rsplit('/').next().unwrap_or(uri), &answer.err))
     }
 }
 
-/// Writes a file if its content differs; returns whether it did.
-fn write(path: &Path, text: &str) -> Result<bool, Error> {
-    if std::fs::read_to_string(path).is_ok_and(|old| old == text) {
-        return Ok(false);
+/// Returns why a file could not be fetched: whether the mirror does not have it, which concerns this file only, or
+/// something else failed.
+fn refused(file: &str, err: &str) -> Error {
+    // What apt reports for HTTP (404 Not Found, 410 Gone) and for an archive in a folder.
+    const IS_MISSING: [&str; 3] = [" 404 ", " 410 ", "File not found"];
+    let why = reasons(err);
+    if IS_MISSING.iter().any(|word| why.contains(word)) {
+        return Error::Fetch { file: file.to_owned(), why };
     }
-    std::fs::write(path, text).map_err(|error| Error::io(path, error)).map(|()| true)
+    Error::Apt(format!("cannot fetch {file}: {why}"))
+}
+
+/// Puts the sources into the private root. If they have changed, the index there becomes old: it is of other archives.
+fn put_sources(root: &Path, sources: &str) -> Result<(), Error> {
+    let path = root.join("sources/landau.sources");
+    if std::fs::read_to_string(&path).is_ok_and(|old| old == sources) {
+        return Ok(());
+    }
+    // The index first: after a failure in between, the next call repeats both.
+    let index = root.join(INDEX);
+    match File::options().write(true).open(&index).and_then(|file| file.set_modified(SystemTime::UNIX_EPOCH)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(&index, error)),
+        _ => write(&path, sources),
+    }
+}
+
+/// Writes a file if its content differs.
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    if std::fs::read_to_string(path).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    std::fs::write(path, text).map_err(|error| Error::io(path, error))
 }
 
 /// Returns the sources for the private root, from those of the host.
@@ -186,7 +215,7 @@ fn answer(command: &mut Command, name: &str) -> Result<Answer, Error> {
     command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
+        ErrorKind::NotFound => {
             Error::Apt(format!("{name} is missing, and debian:VERSION needs apt; give a kernel as --kernel FILE"))
         }
         _ => Error::Apt(format!("cannot start {name}: {error}")),
@@ -225,6 +254,12 @@ fn wait(child: &mut Child) -> std::io::Result<bool> {
     }
 }
 
+/// Returns apt's errors and warnings in one line.
+fn reasons(err: &str) -> String {
+    let problems = problems(err);
+    if problems.is_empty() { "no reason was given".to_owned() } else { problems.join("; ") }
+}
+
 /// Returns apt's errors and warnings as text for the user, each once.
 fn problems(err: &str) -> Vec<String> {
     let mut problems = Vec::new();
@@ -249,7 +284,49 @@ fn problems(err: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
     use super::*;
+
+    /// Guards against a host without network or with a full disk whose kernels count as missing from the archive.
+    #[test]
+    fn only_a_file_that_the_mirror_lacks_is_missing() {
+        for missing in [
+            "E: Failed to fetch http://m.example/a.deb  404  Not Found [IP: 192.0.2.1 80]\nE: Download Failed\n",
+            "E: Failed to fetch http://m.example/a.deb  410  Gone [IP: 192.0.2.1 80]\nE: Download Failed\n",
+            "E: Failed to fetch file:/m/a.deb  File not found - /m/a.deb (2: No such file or directory)\n",
+        ] {
+            let error = refused("a.deb", missing);
+            assert!(matches!(error, Error::Fetch { .. }), "{error}");
+        }
+        for (other, expected) in [
+            ("E: Failed to fetch http://m.example/404/a.deb  Could not resolve 'm.example'\n", "Could not resolve"),
+            ("E: Failed to fetch http://m.example/a.deb  Could not connect to m.example:410 ()\n", "not connect"),
+            ("E: Write error - write (28: No space left on device)\n", "cannot fetch a.deb: Write error"),
+            ("", "cannot fetch a.deb: no reason was given"),
+        ] {
+            let error = refused("a.deb", other);
+            assert!(matches!(&error, Error::Apt(why) if why.contains(expected)), "{error}");
+        }
+    }
+
+    /// Guards against changed sources that are forgotten if the next update fails, or if a package was fetched first.
+    #[test]
+    fn changed_sources_make_the_index_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let (root, index) = (folder.path(), folder.path().join(INDEX));
+        std::fs::create_dir(root.join("sources")).unwrap();
+        put_sources(root, "one").unwrap();
+        assert!(!index.exists());
+        std::fs::write(&index, "packages").unwrap();
+        let modified = || index.metadata().unwrap().modified().unwrap();
+        put_sources(root, "one").unwrap();
+        assert_ne!(modified(), SystemTime::UNIX_EPOCH);
+        put_sources(root, "two").unwrap();
+        assert_eq!(modified(), SystemTime::UNIX_EPOCH);
+        assert_eq!(std::fs::read_to_string(root.join("sources/landau.sources")).unwrap(), "two");
+        assert_eq!(std::fs::read_to_string(&index).unwrap(), "packages");
+    }
 
     #[test]
     fn a_missing_key_is_explained() {

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The maximum age of the index.
 const INDEX_AGE: Duration = Duration::from_secs(24 * 3600);
+/// The name of the file with the index, in the private directory.
+const INDEX: &str = "index";
 /// How long to wait for another landau that is fetching.
 const LONGEST_WAIT: Duration = Duration::from_secs(1800);
 /// The beginnings of the names of packages with kernels and their companions.
@@ -93,7 +95,7 @@ impl Store {
     }
 
     fn index_path(&self) -> PathBuf {
-        self.root.join("index")
+        self.root.join(INDEX)
     }
 
     /// Returns the packages of the last update.
@@ -110,7 +112,7 @@ impl Store {
     /// Returns the index, updated if it is old and the archive can be reached.
     fn refreshed(&self, report: &mut dyn FnMut(&str)) -> Result<Vec<Entry>, Error> {
         let old = self.index();
-        let (apt, is_new) = match Apt::new(&self.root) {
+        let apt = match Apt::new(&self.root) {
             Ok(ready) => ready,
             Err(error) if old.is_empty() => return Err(error),
             Err(error) => {
@@ -118,7 +120,7 @@ impl Store {
                 return Ok(old);
             }
         };
-        if self.is_fresh() && !is_new && !old.is_empty() {
+        if self.is_fresh() && !old.is_empty() {
             return Ok(old);
         }
         report("updating the index of Debian's archive (once a day, about 40 MB the first time)");
@@ -202,7 +204,7 @@ impl Store {
         report(&format!("fetching {} {} ({:.1} MB)", package.name, package.version, entry.bytes as f64 / 1e6));
         let incoming = file.with_extension("incoming");
         let _ = std::fs::remove_file(&incoming);
-        Apt::new(&self.root)?.0.download(&entry.uri, &entry.sha256, &incoming)?;
+        Apt::new(&self.root)?.download(&entry.uri, &entry.sha256, &incoming)?;
         if sha256(&incoming)? != entry.sha256 {
             let what = "its checksum is not that of the signed index; try again".to_owned();
             return Err(Error::Package { path: incoming, what });

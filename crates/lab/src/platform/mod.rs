@@ -125,6 +125,24 @@ impl dyn Platform {
     }
 }
 
+impl dyn Platform + '_ {
+    /// Refuses a kernel of a kind that the platform cannot run.
+    pub fn check_kind(&self, kernel: &Kernel) -> Result<(), Error> {
+        if self.runs(&kernel.kind) {
+            return Ok(());
+        }
+        let is = match kernel.kind {
+            Kind::Uml => "user-mode Linux",
+            Kind::DiskImage(_) => "a disk image",
+            Kind::Running => "the running kernel",
+            Kind::Remote => "the kernel of another machine",
+            _ => "a kernel to boot",
+        };
+        let (name, names, origin) = (self.name(), names_for(&kernel.kind), &kernel.origin);
+        Err(Error::Guest(format!("the platform `{name}` cannot run {origin}, {is}, which needs the platform {names}")))
+    }
+}
+
 impl PartialEq for dyn Platform {
     fn eq(&self, other: &Self) -> bool {
         self.name() == other.name()

@@ -16,6 +16,7 @@ use crate::tool::version_of;
 use crate::unpacked::sha256;
 use landau_record::schema::{Emulator, Lab, Unit};
 use landau_sys::process::OwnedChild;
+use landau_sys::signal::interrupted;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -74,14 +75,23 @@ fn unique_name() -> String {
     format!("landau-{}-{:x}", std::process::id(), landau_sys::clock::monotonic_ns())
 }
 
+/// Returns what the remote shell does to receive a program of this length. A copy that was cut short is removed: the
+/// shell survives the signals of a broken connection.
+fn receiver(path: &str, len: u64) -> String {
+    format!(
+        "trap : HUP TERM PIPE; umask 077 && cat > {path} && if test $(wc -c < {path}) -eq {len}; then chmod 700 \
+         {path}; else echo \"the copy is incomplete\" >&2; false; fi || {{ rm -f {path}; exit 1; }}"
+    )
+}
+
 /// Copies the program to the remote machine and returns its path there.
 fn copy_program(machine: &Machine) -> Result<String, Error> {
     let target = &machine.kernel.origin;
     let failed = |reason: String| Err(Error::unusable(Ssh.name(), reason));
     let path = format!("/tmp/{}", unique_name());
     let program = File::open(machine.program).map_err(|source| io("read", machine.program, source))?;
-    let shell = format!("umask 077 && cat > {path} && chmod 700 {path} || {{ rm -f {path}; exit 1; }}");
-    let mut command = command(target, &shell);
+    let len = program.metadata().map_err(|source| io("stat", machine.program, source))?.len();
+    let mut command = command(target, &receiver(&path, len));
     command.stdin(Stdio::from(program)).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = match OwnedChild::spawn_group(&mut command) {
         Ok(child) => child,
@@ -96,7 +106,10 @@ fn copy_program(machine: &Machine) -> Result<String, Error> {
             let mut message = String::new();
             // If this fails, the message lacks the reason.
             let _ = child.stderr.as_mut().map(|errors| errors.read_to_string(&mut message));
-            return failed(format!("cannot reach {target}: {}", message.trim().replace('\n', "; ")));
+            return failed(format!("cannot copy the program to {target}: {}", message.trim().replace('\n', "; ")));
+        }
+        if interrupted().is_some() {
+            return failed(format!("interrupted while the program was copied to {target}"));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -96,6 +96,74 @@ fn a_resumed_writer_continues_the_chain() {
     assert_eq!((record.fault, record.torn, record.notes), (None, None, vec!["resumed".to_owned()]));
 }
 
+/// Guards against a resumption that is refused later and has removed the torn line already.
+#[test]
+fn a_torn_line_stays_until_a_line_is_appended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let whole = example();
+    std::fs::write(&path, &whole[..whole.len() - 400]).unwrap();
+    let torn = Record::read(&path).unwrap();
+    let mut writer = Writer::resume(&path, &torn).unwrap();
+    writer.sync().unwrap();
+    drop(writer);
+    assert_eq!(std::fs::read(&path).unwrap(), whole[..whole.len() - 400]);
+}
+
+/// Guards against the loss of a record that another run is writing or has written.
+#[test]
+fn a_record_is_replaced_only_if_it_is_the_one_that_was_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let mut other = Writer::create(&path).unwrap();
+    other.append(&header()).unwrap();
+    other.sync().unwrap();
+    let (bytes, record) = (std::fs::read(&path).unwrap(), Record::read(&path).unwrap());
+    let why = |refused: landau_record::Error| std::error::Error::source(&refused).unwrap().to_string();
+    assert!(why(Writer::replace(&path, Some(&record)).unwrap_err()).contains("another run is writing it"));
+    drop(other);
+    assert!(why(Writer::replace(&path, None).unwrap_err()).contains("has written it since it was read"));
+    drop(Writer::replace(&path, Some(&record)).unwrap());
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "nothing was appended");
+
+    let mut writer = Writer::replace(&path, Some(&record)).unwrap();
+    writer.append(&header()).unwrap();
+    writer.append(&Line::Note(Note { text: "again".to_owned() })).unwrap();
+    writer.sync().unwrap();
+    let record = Record::read(&path).unwrap();
+    assert_eq!((record.fault, record.torn, record.line_count), (None, None, 2));
+    std::fs::write(folder.path().join("torn"), "{\"kind\":\"head").unwrap();
+    let mut writer = Writer::replace(&folder.path().join("torn"), None).unwrap();
+    writer.append(&header()).unwrap();
+    writer.sync().unwrap();
+    assert_eq!(std::fs::read(folder.path().join("torn")).unwrap(), bytes);
+}
+
+/// Guards against `landau run --resume` for a record that only another command can continue, or none.
+#[test]
+fn a_run_is_continued_by_the_command_that_began_it() {
+    let (run, lab) = (Some("landau run --resume r"), Some("repeat its `landau lab run` command with --resume"));
+    for (command, is_of_lab, expected) in [
+        (&[][..], false, run),
+        (&["landau"], false, run),
+        (&["/usr/bin/landau", "run", "bind"], false, run),
+        (&["landau", "run", "bind"], true, None),
+        (&["landau", "lab", "run", "-k", "host"], true, lab),
+        (&["landau", "lab", "run"], false, lab),
+        (&["landau", "lab", "test", "-k", "x"], true, None),
+        (&["landau", "explain", "bind", "--kernel", "x"], true, None),
+        (&["landau", "explain", "bind"], false, None),
+        (&["landau", "load", "http://127.0.0.1/"], false, None),
+        (&["landau", "tune", "try", "x"], false, None),
+        (&[], true, None),
+    ] {
+        let header = Header { command: command.iter().map(|&word| word.to_owned()).collect(), ..Header::default() };
+        let lab = is_of_lab.then(Lab::default);
+        let record = Record { path: "r".to_owned(), header, lab, ..Record::default() };
+        assert_eq!(record.continuation().as_deref(), expected, "{command:?}, lab: {is_of_lab}");
+    }
+}
+
 /// Whatever part of the file is there when it is looked at, a follower ends with the record as read at once.
 #[test]
 fn a_follower_reads_what_was_added() {

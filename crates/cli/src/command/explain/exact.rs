@@ -30,6 +30,7 @@ pub(super) fn measure(args: &Args, kernel: &str, path: &Path, words: &[String]) 
     let platform = platform::for_unit(Unit::Instructions).context("no platform counts instructions")?;
     let cache = args.cache.directory()?;
     let kernel = obtain::obtain(kernel, &cache, &mut |text| status::tell(text))?;
+    platform.check_kind(&kernel)?;
     let scratch = Scratch::create(&std::env::temp_dir())?;
     let job = Job {
         names: vec![args.benchmark.clone()],

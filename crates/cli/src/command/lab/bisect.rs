@@ -191,5 +191,9 @@ pub(crate) fn test(args: &Test) -> anyhow::Result<u8> {
         Answer::Fails(_) => status::FAILED,
         Answer::Unknown(_) => UNTESTABLE,
     };
-    status::answer(&format!("{}: {}", args.metric, answer_text(&answer)), status)
+    status::answer(&format!("{}: {}", args.metric, answer_text(&answer)), status).or_else(|error| {
+        // The status of any other command that fails would tell git that the commit is bad.
+        status::tell(&format!("landau: {error:#}"));
+        Ok(status::NO_ANSWER)
+    })
 }

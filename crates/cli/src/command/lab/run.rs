@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         return list_debian(args);
     }
     args.measurement.check(&[])?;
-    let program = args.program.clone().map_or_else(own_program, Ok)?;
+    let program = program(args)?;
     let choice = choose(args, &program)?;
     let (platform, kernels) = (choice.platform, &choice.kernels);
     std::fs::create_dir_all(&args.output).with_context(|| {
@@ -179,6 +179,15 @@ fn parallel(platform: &dyn Platform) -> usize {
 /// The path of this program, for the programs that read or start it.
 pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
     Ok(landau_sys::process::this_program_for_others()?)
+}
+
+/// Returns the program of the guests, with a path that names the same file to every program: a name without a slash
+/// would be searched in `PATH` when it is started.
+fn program(args: &Args) -> anyhow::Result<PathBuf> {
+    match &args.program {
+        Some(path) => std::path::absolute(path).with_context(|| format!("--program {}", path.display())),
+        None => own_program(),
+    }
 }
 
 fn list_debian(args: &Args) -> anyhow::Result<u8> {

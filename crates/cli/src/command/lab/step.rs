@@ -86,9 +86,11 @@ impl<'a> Step<'a> {
         Ok(Self { claim, machinery, platform, job, program, scratch })
     }
 
-    /// Obtains a kernel.
+    /// Obtains a kernel that the platform can boot.
     pub(super) fn obtain(&self, word: &str) -> anyhow::Result<Kernel> {
-        Ok(obtain::obtain(word, &self.machinery.cache.directory()?, &mut |text| status::tell(text))?)
+        let kernel = obtain::obtain(word, &self.machinery.cache.directory()?, &mut |text| status::tell(text))?;
+        self.platform.check_kind(&kernel)?;
+        Ok(kernel)
     }
 
     /// Boots a kernel and tests the claim.
@@ -120,12 +122,10 @@ impl<'a> Step<'a> {
         let Some(path) = outcome.record() else {
             return Ok(Answer::Unknown(outcome.text()));
         };
-        let answer = match outcome {
-            KernelOutcome::Crashed(..) => match self.answer(&Record::read(path)?) {
-                Answer::Unknown(_) => Answer::Unknown(outcome.text()),
-                answer => answer,
-            },
-            _ => self.answer(&Record::read(path)?),
+        let is_unfinished = matches!(outcome, KernelOutcome::Crashed(..) | KernelOutcome::Incomplete(_, Some(_)));
+        let answer = match self.answer(&Record::read(path)?) {
+            Answer::Unknown(_) if is_unfinished => Answer::Unknown(outcome.text()),
+            answer => answer,
         };
         std::fs::remove_file(path).with_context(|| format!("remove {}", path.display()))?;
         Ok(answer)
