@@ -85,6 +85,8 @@ impl Client {
     /// Fetches packages and unpacks them over one another into a folder.
     pub(crate) fn unpack(&self, names: &BTreeSet<String>, into: &Path) -> Result<()> {
         let packages = self.folder.join("packages");
+        // An earlier call may have failed before it unpacked what it had fetched.
+        remove_files(&packages)?;
         let download = self.apt("apt-get").args(["--quiet=2", "download"]).args(names);
         download.within(&packages).run().context("fetch Debian packages")?;
         for entry in fs::read_dir(&packages).with_context(|| format!("list {}", packages.display()))? {
@@ -94,6 +96,15 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// Removes the files of a folder.
+fn remove_files(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
+        let path = entry.with_context(|| format!("list {}", folder.display()))?.path();
+        fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// The packages that the host has.
@@ -137,6 +148,18 @@ mod unit {
     const CARGO: &str = "Package: cargo-web\nSource: rustc-web\nVersion: 1.96.0+dfsg1-1~deb12u2\n\
         Depends: libc6 (>= 2.34), libgit2-1.5:any (>= 1.5.0), rustc-web (= 1.96), gcc | clang | c-compiler\n\
         Description: x\n\nPackage: other\nVersion: 2.0\n";
+
+    /// Guards against packages of one server that are unpacked into the next.
+    #[test]
+    fn what_an_earlier_call_has_fetched_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["postfix_3.deb", "partial.deb"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        remove_files(folder.path()).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(remove_files(&folder.path().join("missing")).is_err());
+    }
 
     #[test]
     fn a_paragraph_is_read_and_the_next_is_not() {

@@ -1,14 +1,14 @@
 //! `landau sink` and `landau mail --relay` as processes, with their counters.
 
 use anyhow::{Context, Result, ensure};
-use landau_sys::process::terminate;
+use landau_sys::process::{OwnedChild, terminate};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 /// A running sink or relay.
 pub(crate) struct Sink {
-    child: Child,
+    child: OwnedChild,
     output: BufReader<ChildStdout>,
     /// The port on 127.0.0.1.
     pub(crate) port: u16,
@@ -17,8 +17,8 @@ pub(crate) struct Sink {
 impl Sink {
     /// Starts one with the arguments of `landau`; returns when it listens.
     pub(crate) fn start(landau: &mut Command, arguments: &[&str]) -> Result<Self> {
-        let child = landau.args(arguments).arg("--json").stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = child.spawn().context("start landau")?;
+        let command = landau.args(arguments).arg("--json").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = OwnedChild::spawn(command).context("start landau")?;
         let mut output = BufReader::new(child.stdout.take().context("it has no standard output")?);
         let ready = line(&mut output)?;
         let address = ready["listening"][0]["address"].as_str().unwrap_or_default();

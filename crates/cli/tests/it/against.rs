@@ -1,6 +1,6 @@
 //! `landau run --against`: two sides in turn, their records, the host switched and restored, and what is refused.
 
-use crate::support::{LANDAU, Ran, Room, eventually, install};
+use crate::support::{LANDAU, Process, Ran, Room, eventually, install};
 use landau_record::schema::{EndOutcome, Role};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -227,10 +227,10 @@ fn the_host_is_switched_for_the_new_side_and_restored() {
 const HELD: &str = "echo on >> host; while test -e hold; do touch held; sleep 0.05; done";
 
 /// Starts a run and returns while it switches the host over, after its first passes.
-fn switched(room: &Room) -> Child {
+fn switched(room: &Room) -> Process {
     let words = ["run", "dup", "pipe", "--study", "smoke", "--passes", "40", "--output", "r", "--no-report"];
     let switch = ["--switch", HELD, "--restore", RESTORE];
-    let child = room.command(&[&words[..], &switch].concat()).stderr(Stdio::null()).spawn().unwrap();
+    let child = Process::spawn(room.command(&[&words[..], &switch].concat()).stderr(Stdio::null())).unwrap();
     let has_measured = || std::fs::read_to_string(room.file("r.new")).is_ok_and(|text| text.contains("pass_end"));
     assert!(eventually(has_measured), "no pass ended");
     std::fs::write(room.file("hold"), "").unwrap();
@@ -357,7 +357,7 @@ fn a_program_that_does_not_answer_can_be_interrupted() {
     std::fs::write(room.file("script.txt"), "#!/bin/sh\nprintf x; touch asked; exec sleep 300\n").unwrap();
     install(room.file("script.txt"), &room.file("half"));
     let words = ["run", "dup", "--study", "smoke", "--output", "r", "--against", "./half"];
-    let child = room.command(&words).stderr(Stdio::piped()).spawn().unwrap();
+    let child = Process::spawn(room.command(&words).stderr(Stdio::piped())).unwrap();
     assert!(eventually(|| room.file("asked").exists()), "the program was not asked");
     signal(&child, "-TERM");
     // Without a look at the signal it waits 10 s and ends with the same status.
@@ -371,6 +371,7 @@ fn a_program_that_does_not_answer_can_be_interrupted() {
 #[test]
 fn a_full_disk_restores_the_host_and_both_sides_can_be_resumed() {
     if landau_sys::process::effective_user() != 0 {
+        eprintln!("skipped: only root can mount a file system");
         return;
     }
     let room = Room::new();
@@ -379,7 +380,7 @@ fn a_full_disk_restores_the_host_and_both_sides_can_be_resumed() {
          {LANDAU} run fork --set fork.n=500 --passes 5 --output full/r --no-report --quiet \\
              --switch '{SWITCH}' --restore '{RESTORE}' &
          landau=$!
-         while ! grep -q pass_end full/r.new 2>/dev/null; do :; done
+         while kill -0 $landau && ! grep -q pass_end full/r.new 2>/dev/null; do sleep 0.05; done
          dd if=/dev/zero of=full/fill bs=1M 2>/dev/null
          wait $landau; echo run $?
          for side in base new; do {LANDAU} verify full/r.$side; echo verify $?; done

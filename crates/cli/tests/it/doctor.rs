@@ -6,7 +6,7 @@
 //! other limits, `LANDAU_DOCTOR_ALL=whole` also the ends on this host, which takes minutes; both print the rows of
 //! docs/doctor.md.
 
-use crate::support::{LANDAU, Ran, Room, install};
+use crate::support::{LANDAU, Process, Ran, Room, install};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -29,6 +29,13 @@ struct Case {
     /// The limit that must be named.
     limit: &'static str,
     program: Program,
+}
+
+impl Case {
+    /// Returns whether every user can lower the limit.
+    fn is_for_all(&self) -> bool {
+        self.script.starts_with("ulimit ")
+    }
 }
 
 /// What meets the limit.
@@ -436,18 +443,22 @@ impl<'a> Trial<'a> {
         Some(trial)
     }
 
-    /// Makes a control group of version 1 with a limit, in which the script runs; or one inside it. The first words of
-    /// its command may be given.
+    /// Makes a control group with a limit, in which the script runs; or one inside it. The first words of its command
+    /// may be given.
     fn join_group(&mut self, is_above: bool, controller: &str, file: &str, value: &str, first: &str) -> Option<()> {
-        let root = Path::new("/sys/fs/cgroup").join(controller);
+        let all = Path::new("/sys/fs/cgroup");
+        // Version 2 has no folders of controllers.
+        let root = Some(all.join(controller)).filter(|folder| folder.exists()).unwrap_or_else(|| all.to_owned());
         let name = self.room.path().file_name()?.to_string_lossy().replace('.', "");
         let outer = root.join(format!("landau-doctor-{name}"));
         fs::create_dir(&outer).ok()?;
         self.groups.push(outer.clone());
+        // Version 2 has the file only where the group above passes its controller on.
+        outer.join(file).exists().then_some(())?;
         fs::write(outer.join(file), value).ok()?;
         if is_above {
-            self.groups.push(outer.join("inner"));
             fs::create_dir(outer.join("inner")).ok()?;
+            self.groups.push(outer.join("inner"));
         }
         let group = self.groups.last()?.join("cgroup.procs");
         self.script = format!("echo $$ > {}; exec {first} \"$@\"", group.display());
@@ -512,12 +523,17 @@ impl<'a> Trial<'a> {
 /// Runs the cases, and prints their table.
 fn compare(cases: &[Case]) {
     for case in cases {
+        let skip = |why: &str| eprintln!("skipped: {} of {}: {why}", case.lowered, case.kind);
+        if !is_root() && !case.is_for_all() {
+            skip("only root can lower this limit");
+            continue;
+        }
         let Some(trial) = Trial::new(case) else {
-            eprintln!("{} of {}: skipped, because this host lacks what it needs", case.lowered, case.kind);
+            skip("this host lacks what it needs");
             continue;
         };
         let Some(predicted) = trial.predicted() else {
-            eprintln!("{} of {}: skipped, because a namespace has no limit of its own here", case.lowered, case.kind);
+            skip("a namespace has no limit of its own here");
             continue;
         };
         let met = trial.met();
@@ -537,9 +553,6 @@ fn compare(cases: &[Case]) {
 
 #[test]
 fn the_end_of_programs_is_predicted_within_one_percent() {
-    if !is_root() {
-        return;
-    }
     compare(FEW);
     let chosen = std::env::var("LANDAU_DOCTOR_ALL").unwrap_or_default();
     if !chosen.is_empty() {
@@ -623,8 +636,9 @@ fn a_running_program_is_examined() {
     let script = "use Socket; socket L, PF_INET, SOCK_STREAM, 0; bind L, sockaddr_in(0, INADDR_LOOPBACK); listen L, 9; \
                   my ($port) = sockaddr_in(getsockname L); $| = 1; print \"$port\\n\"; <STDIN>";
     let limited = format!("ulimit -n 77; exec perl -e '{script}'");
-    let mut server =
-        Command::new("sh").args(["-c", &limited]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", &limited]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut server = Process::spawn(&mut command).unwrap();
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stdout.take().unwrap()), &mut line).unwrap();
     let port: u16 = line.trim().parse().unwrap();
@@ -648,10 +662,13 @@ fn a_running_program_is_examined() {
 /// The settings of a program's network are those of its namespace, which the kernel shows only inside it.
 #[test]
 fn a_program_in_another_network_has_its_settings() {
+    if !is_root() {
+        return eprintln!("skipped: only root can create a network namespace");
+    }
     let script = "echo 40000 40099 > /proc/sys/net/ipv4/ip_local_port_range && echo ready && read _";
-    let started =
-        Command::new("unshare").args(["-n", "sh", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let Some(mut server) = started.ok().filter(|_| is_root()) else { return };
+    let mut command = Command::new("unshare");
+    command.args(["-n", "sh", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let Ok(mut server) = Process::spawn(&mut command) else { return eprintln!("skipped: unshare is missing") };
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stdout.take().unwrap()), &mut line).unwrap();
     let pid = server.id().to_string();
@@ -670,6 +687,7 @@ fn a_program_in_another_network_has_its_settings() {
 #[test]
 fn a_user_without_rights_is_told_what_could_not_be_read() {
     if !is_root() {
+        eprintln!("skipped: only root can become somebody else");
         return;
     }
     let room = Room::new();

@@ -1,13 +1,13 @@
 //! Interrupted runs (Ctrl-C, kill -9, truncated files, full disks): the record is valid and `--resume` continues it.
 
-use crate::support::{LANDAU, Ran, Room, eventually, processes_with};
+use crate::support::{LANDAU, Process, Ran, Room, eventually, processes_with};
 use landau_record::schema::EndOutcome;
 use std::process::{Child, Command, Stdio};
 
 /// Starts a run of several seconds and returns once its first pass has ended.
-fn measuring(room: &Room) -> Child {
+fn measuring(room: &Room) -> Process {
     let words = ["run", "fork", "map_files", "--passes", "9", "--output", "r", "--no-report", "--seed", "1"];
-    let child = room.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    let child = Process::spawn(room.command(&words).stderr(Stdio::null())).unwrap();
     let begun =
         eventually(|| std::fs::read_to_string(room.file("r")).is_ok_and(|text| text.contains("\"kind\":\"pass_end\"")));
     assert!(begun, "no pass ended");
@@ -115,13 +115,14 @@ fn a_complete_or_altered_record_is_not_resumed() {
 #[test]
 fn a_run_whose_disk_fills_up_can_be_resumed() {
     if landau_sys::process::effective_user() != 0 {
+        eprintln!("skipped: only root can mount a file system");
         return;
     }
     let room = Room::new();
     let script = format!(
         "mkdir full && mount -t tmpfs -o size=24m none full || exit 9
          {LANDAU} run fork dup --passes 20 --output full/r --no-report --quiet & landau=$!
-         while ! grep -q pass_end full/r 2>/dev/null; do :; done
+         while kill -0 $landau && ! grep -q pass_end full/r 2>/dev/null; do sleep 0.05; done
          dd if=/dev/zero of=full/fill bs=1M 2>/dev/null
          wait $landau; echo run $?
          {LANDAU} verify full/r; echo verify $?

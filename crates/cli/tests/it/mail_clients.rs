@@ -7,8 +7,8 @@ use landau_sys::process::OwnedChild;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::ops::RangeInclusive;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -23,18 +23,28 @@ fn bounded(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Returns a port below those that the system gives to whoever asks for any, and a file whose lock keeps it from other
-/// tests. The search begins elsewhere in each process.
-fn own_port() -> (u16, File) {
-    const PORTS: RangeInclusive<u16> = 30_000..=31_999;
+/// Returns a port below those that the system gives to whoever asks for any, and a socket that keeps it from other
+/// tests. The name of the socket is abstract: the kernel removes it with the process. The search begins elsewhere in
+/// each process.
+#[cfg(target_os = "linux")]
+fn own_port() -> (u16, UnixDatagram) {
+    use std::os::linux::net::SocketAddrExt;
+    const PORTS: std::ops::RangeInclusive<u16> = 30_000..=31_999;
     let count = PORTS.len() as u32;
     let free = (0..count).find_map(|at| {
         let port = PORTS.start() + ((std::process::id() + at) % count) as u16;
-        let lock = File::create(std::env::temp_dir().join(format!("landau-test-port-{port}"))).ok()?;
-        lock.try_lock().ok()?;
-        TcpListener::bind(("127.0.0.1", port)).ok().map(|_| (port, lock))
+        let name = std::os::unix::net::SocketAddr::from_abstract_name(format!("landau-test-port-{port}"));
+        let lock = UnixDatagram::bind_addr(&name.unwrap()).ok()?;
+        std::net::TcpListener::bind(("127.0.0.1", port)).ok().map(|_| (port, lock))
     });
     free.unwrap()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn tests_at_the_same_time_get_different_ports() {
+    let ((first, _lock), (second, _other)) = (own_port(), own_port());
+    assert_ne!(first, second);
 }
 
 /// Returns whether swaks can do STARTTLS; says that this part is skipped if not.
@@ -176,9 +186,10 @@ fn greets(port: u16, name: &str) -> bool {
     was_read && greeting.starts_with(&format!("220 {name} "))
 }
 
-/// Starts Postfix, which sends all mail on to a port; `None` if that is not possible here, which is said. The file
-/// keeps its port.
-fn start_postfix(packages: &Path, shared: &Path, to: SocketAddr) -> Option<(OwnedChild, u16, File)> {
+/// Starts Postfix, which sends all mail on to a port; `None` if that is not possible here, which is said. The
+/// socket keeps its port.
+#[cfg(target_os = "linux")]
+fn start_postfix(packages: &Path, shared: &Path, to: SocketAddr) -> Option<(OwnedChild, u16, UnixDatagram)> {
     if landau_sys::process::effective_user() != 0 {
         eprintln!("skipped: postfix needs root for a mount namespace");
         return None;
@@ -207,6 +218,7 @@ fn start_postfix(packages: &Path, shared: &Path, to: SocketAddr) -> Option<(Owne
 
 /// Mail for 200 recipients goes through Postfix to the sink or the relay, encrypted, and arrives once and whole.
 #[test]
+#[cfg(target_os = "linux")]
 fn postfix_is_satisfied() {
     const MESSAGES: usize = 200;
     let Some(packages) = postfix() else { return };

@@ -1,13 +1,13 @@
 //! `landau serve` as an operator uses it: messages, privileges, signals.
 
-use crate::support::{LANDAU, Ran, Room, eventually, install};
+use crate::support::{LANDAU, Process, Ran, Room, eventually, install};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Longer than anything takes; a test that reaches it has failed.
@@ -30,7 +30,7 @@ pub(crate) fn room() -> Room {
 
 /// A server that is running.
 pub(crate) struct Serving {
-    pub(crate) child: Child,
+    pub(crate) child: Process,
     pub(crate) address: SocketAddr,
     /// What it reported when it was ready.
     pub(crate) ready: serde_json::Value,
@@ -39,7 +39,9 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts a server; `--json` is added to the command.
     pub(crate) fn new(command: &mut Command) -> Self {
-        let mut child = command.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let command = command.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A tracer and what it traces are a group.
+        let mut child = Process::spawn_group(command).unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let Ok(ready) = serde_json::from_str::<serde_json::Value>(&line) else {
@@ -164,7 +166,7 @@ fn an_unprivileged_user_needs_no_privileges() {
 fn json_has_the_addresses_and_the_counters() {
     let room = room();
     let words = ["serve", "www", "--listen", "127.0.0.1:0", "--listen", "unix:socket", "--json"];
-    let mut child = room.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = Process::spawn(room.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let mut line = || {
         let mut line = String::new();

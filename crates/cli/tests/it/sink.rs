@@ -1,9 +1,9 @@
 //! `landau sink` as an operator uses it: addresses, signals, counters, profiles.
 
-use crate::support::{Ran, Room};
+use crate::support::{Process, Ran, Room, eventually};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 /// Longer than anything takes; a test that reaches it has failed.
@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// A sink that is running.
 struct Serving {
-    child: Child,
+    child: Process,
     out: BufReader<ChildStdout>,
     address: SocketAddr,
 }
@@ -19,7 +19,7 @@ struct Serving {
 impl Serving {
     fn new(room: &Room, words: &[&str]) -> Self {
         let words = [&["sink"], words, &["--listen", "127.0.0.1:0", "--json"]].concat();
-        let mut child = room.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = Process::spawn(room.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let ready = line(&mut out);
         assert_eq!(ready["pid"], child.id());
@@ -163,7 +163,7 @@ fn bytes_are_sent_back() {
 #[test]
 fn clients_beyond_the_limit_of_descriptors_wait() {
     let script = format!("ulimit -n 40; exec {} sink tcp --echo --listen 127.0.0.1:0 --json", crate::support::LANDAU);
-    let mut child = Command::new("bash").args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Process::spawn(Command::new("bash").args(["-c", &script]).stdout(Stdio::piped())).unwrap();
     let mut out = BufReader::new(child.stdout.take().unwrap());
     let ready = line(&mut out);
     let capacity = ready["capacity"].as_u64().unwrap() as usize;
@@ -182,10 +182,12 @@ fn clients_beyond_the_limit_of_descriptors_wait() {
     served(&mut clients[..capacity]);
     // The pauses of accepting go on for as long as no descriptor is free.
     let mut totals = serde_json::Value::Null;
-    while totals["descriptors_short"].as_u64().is_none_or(|count| count == 0) {
+    let is_short = eventually(|| {
         sink.signal("-USR1");
         totals = line(&mut sink.out);
-    }
+        totals["descriptors_short"].as_u64().is_some_and(|count| count > 0)
+    });
+    assert!(is_short, "{totals}");
     assert!(totals["connections"].as_u64().unwrap() < capacity as u64 + 10, "{totals}");
     let mut late = clients.split_off(capacity);
     drop(clients);

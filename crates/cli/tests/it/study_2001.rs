@@ -1,6 +1,6 @@
 //! The benchmarks `architecture` and `files`: limits are results, and nothing is left behind.
 
-use crate::support::{LANDAU, Ran, Room, eventually, processes_with};
+use crate::support::{LANDAU, Process, Ran, Room, eventually, processes_with};
 use landau_record::schema::{EndOutcome, Outcome};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,7 +11,8 @@ use std::process::{Command, Stdio};
 fn a_killed_run_leaves_no_server() {
     let room = Room::new();
     let words = ["run", "architecture", "--study", "full", "--set", "architecture.architecture=prefork", "--no-report"];
-    let mut child = room.command(&[&words[..], &["--output", "r"]].concat()).stderr(Stdio::null()).spawn().unwrap();
+    let words = [&words[..], &["--output", "r"]].concat();
+    let mut child = Process::spawn(room.command(&words).stderr(Stdio::null())).unwrap();
     let servers = || -> Vec<i32> {
         let is_ours = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == room.path());
         processes_with("__architecture").into_iter().filter(is_ours).collect()
@@ -32,7 +33,7 @@ fn a_server_of_any_architecture_ends_with_its_run() {
         let setting = format!("architecture.architecture={architecture}");
         let words = ["run", "architecture", "--study", "full", "--set", &setting, "--no-report", "--output", "r"];
         let words = [&words[..], &["--set", "architecture.workload=work"]].concat();
-        let mut child = room.command(&words).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = Process::spawn(room.command(&words).stderr(Stdio::null())).unwrap();
         let is_ours = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == room.path());
         let count =
             || ["__architecture", "landau-fork-helper"].into_iter().flat_map(processes_with).filter(is_ours).count();
@@ -210,11 +211,11 @@ fn a_folder_whose_name_is_no_text_is_found_again() {
 }
 
 /// Starts a run that fills a directory for a long time, and returns it when the directory has names.
-fn filling(room: &Room) -> std::process::Child {
+fn filling(room: &Room) -> Process {
     let words = ["run", "files", "--study", "smoke", "--set", "files.size=0B", "--set", "files.n=1000000"];
     let words = [&words[..], &["--set", "files.order=file", "--dir", "names", "--output", "r", "--no-report"]].concat();
     std::fs::create_dir(room.file("names")).unwrap();
-    let child = room.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    let child = Process::spawn(room.command(&words).stderr(Stdio::null())).unwrap();
     let has_names = || {
         let first = |folder: PathBuf| std::fs::read_dir(folder).ok()?.flatten().next().map(|entry| entry.path());
         let pass = first(room.file("names")).and_then(|folder| first(folder.join("files")));
@@ -269,7 +270,8 @@ fn what_a_killed_run_of_files_leaves_is_named_and_removed() {
 fn files_are_in_the_current_directory() {
     let room = Room::new();
     let (words, temporary) = (["run", "files", "--study", "smoke", "--no-report", "--output", "r"], Room::new());
-    let mut child = room.command(&words).env("TMPDIR", temporary.path()).stderr(Stdio::null()).spawn().unwrap();
+    let mut command = room.command(&words);
+    let mut child = Process::spawn(command.env("TMPDIR", temporary.path()).stderr(Stdio::null())).unwrap();
     let is_there = eventually(|| !room.leftovers().is_empty() || child.try_wait().unwrap().is_some());
     assert!(is_there && temporary.leftovers().is_empty());
     assert!(child.wait().unwrap().success());

@@ -1,10 +1,10 @@
 //! `landau tune`: what would change, a trial and its end, whatever kills it, and what unprivileged users get.
 
-use crate::support::{LANDAU, Ran, Room, eventually, install};
+use crate::support::{LANDAU, Process, Ran, Room, eventually, install};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Settings of a network namespace, far from their defaults.
@@ -183,11 +183,13 @@ fn files_are_kept_below_a_root_and_named() {
 }
 
 /// A network namespace whose sysctls stand for those of a host. Ends with the value.
-struct Network(Child);
+struct Network(Process);
 
 impl Network {
     fn create() -> Option<Self> {
-        let child = Command::new("unshare").args(["-n", "sleep", "10000"]).stdin(Stdio::null()).spawn().ok()?;
+        let mut command = Command::new("unshare");
+        command.args(["-n", "sleep", "10000"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = Process::spawn(&mut command).ok()?;
         let own = std::fs::read_link("/proc/self/ns/net").ok()?;
         let network = Self(child);
         let path = format!("/proc/{}/ns/net", network.0.id());
@@ -204,11 +206,13 @@ impl Network {
 
     /// Every sysctl that can be read, but for those that change by themselves.
     fn dump(&self, room: &Room) -> BTreeMap<String, String> {
-        const COUNTERS: [&str; 13] = [
+        const COUNTERS: [&str; 14] = [
             "kernel/random/",
             "fs/file-nr",
             "fs/inode-",
             "fs/dentry-state",
+            // Another test may synchronize a file system.
+            "fs/quota/",
             "kernel/ns_last_pid",
             "kernel/pty/nr",
             "nf_conntrack_count",
@@ -229,13 +233,6 @@ impl Network {
             }
         }
         dump
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -262,7 +259,10 @@ fn a_killed_trial_restores_every_value() {
         let run = ["run", "dup", "--study", "smoke", "--passes", "900", "--no-report", "--quiet", "--output"];
         let output = format!("r{kill}");
         let words = [&words, &run[..], &[&output]].concat();
-        let start = || network.command(&room, &words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let start = || {
+            let mut command = network.command(&room, &words);
+            Process::spawn(command.stdout(Stdio::null()).stderr(Stdio::null())).unwrap()
+        };
         let mut landau = start();
         // Every fourth moment is before or while the journal is written; the others are among the passes. A trial is
         // refused while the guard of the one before still writes to a slow disk.
@@ -318,7 +318,7 @@ fn a_value_that_somebody_else_sets_during_a_trial_is_kept() {
     let run = ["run", "dup", "--study", "smoke", "--passes", "900", "--output", "r.ndjson", "--no-report", "--quiet"];
     let words = [&["tune", "try", "own.toml", "--root", ".", "--on-host", "--"], &run[..]].concat();
     let mut command = room.command(&words);
-    let landau = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let landau = Process::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
     let pid = landau.id();
     assert!(eventually(|| room.file("var/lib/landau/tune/journal.json").exists()), "no journal");
     let ended = std::thread::spawn(move || landau.wait_with_output().unwrap());

@@ -1,28 +1,36 @@
 //! Slow clients: each costs one table entry and does not delay others.
 
-use crate::support::{Site, kinds};
+use crate::support::{Site, kinds, until};
 use landau_reactor::ManualClock;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
 
+/// Only the test advances the server's clock, so no delay of the machine can exceed the deadline of the last request.
 #[test]
 fn a_head_that_never_ends_times_out() {
-    let site = Site::new(&[("f", b"content")], |config| config.timeouts.head = Duration::from_millis(300));
+    const LIMIT: Duration = Duration::from_millis(600);
+    let clock = ManualClock::default();
+    let site = Site::new(&[("f", b"content")], |config| {
+        (config.timeouts.head, config.clock) = (LIMIT, Some(clock.clone()));
+    });
+    let late = || site.server().totals().heads_late;
     let mut client = site.connect();
-    client.send(b"GET /f HTTP/1.1\r\n");
-    let began = Instant::now();
-    let mut stream = client.stream.try_clone().unwrap();
-    let drip = std::thread::spawn(move || {
-        while began.elapsed() < crate::support::LONG && stream.write_all(b"X: y\r\n").is_ok() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+    client.send(b"GET /f HTTP/1.1\r\nX: ");
+    until("a head that comes byte by byte has no deadline", || {
+        client.send(b"y");
+        clock.advance(LIMIT / 30);
+        late() == 1
     });
     assert_eq!(client.answer().unwrap().status, 408);
     assert!(client.is_ended());
     drop(client);
-    drip.join().unwrap();
     let mut silent = site.connect();
+    until("a connection that never says anything has no deadline", || {
+        clock.advance(LIMIT / 30);
+        late() == 2
+    });
     assert!(silent.is_ended(), "a connection that never says anything ends as well");
+    drop(silent);
     assert_eq!(site.get("/f", "").status, 200);
     assert_eq!(site.end().heads_late, 2);
 }

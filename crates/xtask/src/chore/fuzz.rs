@@ -10,10 +10,11 @@ use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use landau_sys::process::OwnedChild;
 use landau_sys::system::cpu_time_ns;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The directories of the targets, relative to the root of the workspace.
 const FOLDERS: [&str; 2] = ["crates/wire/fuzz", "crates/mail/fuzz"];
@@ -43,8 +44,14 @@ struct Running {
     child: OwnedChild,
     log: PathBuf,
     findings: PathBuf,
+    /// The findings of earlier runs.
+    known: Files,
     busy_ns: u64,
 }
+
+/// Files with the times at which they were last written. The name of a finding is a hash of its content, so that an
+/// input which is found once more is written again under its name.
+type Files = BTreeMap<PathBuf, SystemTime>;
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
     let known = known()?;
@@ -148,8 +155,26 @@ fn start(folder: &Path, Target { name, sources }: &Target) -> Result<Running> {
         .args([LONGEST, "-timeout=20", "-rss_limit_mb=1500"])
         .command();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+    let known = files_in(&findings)?;
     let child = OwnedChild::spawn(&mut command).context("start `nice`")?;
-    Ok(Running { name: name.to_owned(), child, log, findings, busy_ns: 0 })
+    Ok(Running { name: name.to_owned(), child, log, findings, known, busy_ns: 0 })
+}
+
+/// Returns the files of a directory.
+fn files_in(folder: &Path) -> Result<Files> {
+    let mut files = Files::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
+        let path = entry.with_context(|| format!("list {}", folder.display()))?.path();
+        let written = path.metadata().and_then(|metadata| metadata.modified());
+        files.insert(path.clone(), written.with_context(|| format!("examine {}", path.display()))?);
+    }
+    Ok(files)
+}
+
+/// Returns the files that were made or written since `known`.
+fn new_files(folder: &Path, known: &Files) -> Result<Vec<PathBuf>> {
+    let is_new = |(path, written): &(PathBuf, SystemTime)| known.get(path) != Some(written);
+    Ok(files_in(folder)?.into_iter().filter(is_new).map(|(path, _)| path).collect())
 }
 
 /// How a target ended.
@@ -173,17 +198,18 @@ impl Running {
         Ok(Some(Ended::InTime))
     }
 
-    /// Prints the result of a target. Returns whether it found nothing.
+    /// Prints the result of a target. Returns whether it found nothing; the findings of earlier runs are only counted.
     fn tell(&self, ended: &Ended) -> Result<bool> {
         let said = fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))?;
         let reached = said.lines().rfind(|line| line.starts_with('#')).unwrap_or("nothing was run");
-        let mut findings = Vec::new();
-        for entry in fs::read_dir(&self.findings)? {
-            findings.push(entry?.path().display().to_string());
-        }
+        let mut findings: Vec<String> =
+            new_files(&self.findings, &self.known)?.iter().map(|path| path.display().to_string()).collect();
         let minutes = self.busy_ns as f64 / 60e9;
         let is_clean = findings.is_empty();
         println!("{}: {minutes:.1} minutes of processor time, {} found; {reached}", self.name, findings.len());
+        if !self.known.is_empty() {
+            println!("  {} has {} findings of earlier runs", self.findings.display(), self.known.len());
+        }
         if let Ended::Early(status) = ended {
             println!("  ended early, {status}; the last lines of {}:", self.log.display());
             let lines: Vec<_> = said.lines().collect();
@@ -193,5 +219,26 @@ impl Running {
             println!("  {line}");
         }
         Ok(is_clean && matches!(ended, Ended::InTime))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards against a target that fails for ever because of an input that an earlier run has found.
+    #[test]
+    fn findings_of_earlier_runs_are_not_judged() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name);
+        for name in ["crash-1", "crash-2"] {
+            fs::write(file(name), "").unwrap();
+        }
+        let known = files_in(folder.path()).unwrap();
+        assert_eq!(new_files(folder.path(), &known).unwrap(), Vec::<PathBuf>::new());
+        fs::write(file("crash-3"), "").unwrap();
+        let again = File::options().write(true).open(file("crash-1")).unwrap();
+        again.set_modified(known[&file("crash-1")] + Duration::from_secs(1)).unwrap();
+        assert_eq!(new_files(folder.path(), &known).unwrap(), [file("crash-1"), file("crash-3")]);
     }
 }

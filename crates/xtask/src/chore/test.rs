@@ -3,7 +3,7 @@
 //! Everything is built once, in the profile `ci`: as released. The browser tests use the
 //! program that cargo's integration tests use. The exit status is 1 if a test failed or none ran.
 
-use crate::counts::Counts;
+use crate::counts::{CargoOutput, Counts};
 use crate::mail_servers;
 use crate::program::{self, Program};
 use crate::sink::Sink;
@@ -55,17 +55,17 @@ const NEEDS: [Need; 19] = [
     Need {
         package: "iproute2",
         purpose: "mail in networks of its own",
-        is_installed: || program::find("ip").is_some(),
+        is_installed: || program::find_for_root("ip").is_some(),
     },
     Need {
         package: "xfsprogs",
         purpose: "files in an image with xfs",
-        is_installed: || program::find("mkfs.xfs").is_some(),
+        is_installed: || program::find_for_root("mkfs.xfs").is_some(),
     },
     Need {
         package: "btrfs-progs",
         purpose: "files in an image with btrfs",
-        is_installed: || program::find("mkfs.btrfs").is_some(),
+        is_installed: || program::find_for_root("mkfs.btrfs").is_some(),
     },
     Need { package: "nodejs", purpose: "browser tests", is_installed: || program::find("node").is_some() },
     Need { package: "npm", purpose: "browser tests", is_installed: || program::find("npm").is_some() },
@@ -127,11 +127,16 @@ pub(crate) fn install_needs() {
     }
 }
 
-/// Runs the unit, integration and documentation tests of the workspace.
+/// Runs the unit, integration and documentation tests of the workspace, and says which were skipped and why.
 fn of_cargo() -> Result<Counts> {
     let cargo = Program::cargo().args(["test", "--workspace", "--profile", "ci", "--no-fail-fast"]);
-    let (status, lines) = cargo.watch()?;
-    Ok(Counts::of_cargo(&lines, status.success()))
+    let mut output = CargoOutput::default();
+    // Without this the output of a passed test is lost, and with it the reason for which it was skipped.
+    let (status, _) = cargo.args(["--", "--show-output"]).watch(|line| output.read(line))?;
+    for skip in output.skips() {
+        println!("{skip}");
+    }
+    Ok(output.counts(status.success()))
 }
 
 /// Runs the browser tests on the report of a new smoke run.
@@ -141,12 +146,16 @@ fn of_browser() -> Result<Counts> {
         println!("skipped: tests/browser contains no tests");
         return Ok(Counts::default());
     }
-    if let Some(name) = ["node", "npm", "chromium"].iter().find(|name| program::find(name).is_none()) {
+    let skipped = |name: &str| {
         println!("skipped: the browser tests need {name}");
-        return Ok(Counts { skipped: 1, ..Counts::default() });
+        Ok(Counts { skipped: 1, ..Counts::default() })
+    };
+    if let Some(name) = ["node", "npm"].iter().find(|name| program::find(name).is_none()) {
+        return skipped(name);
     }
+    let Some(chromium) = program::find("chromium") else { return skipped("chromium") };
     let scratch = tempfile::tempdir().context("create a temporary directory")?;
-    match pages(scratch.path()).and_then(|pages| in_browser(&folder, &pages)) {
+    match pages(scratch.path()).and_then(|pages| in_browser(&folder, &chromium, &pages)) {
         Ok(counts) => Ok(counts),
         Err(error) => {
             println!("the browser tests could not start: {error:#}");
@@ -206,13 +215,23 @@ fn delivery_page(landau: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(page)
 }
 
-fn in_browser(folder: &Path, [page, compared, delivery, site]: &[PathBuf; 4]) -> Result<Counts> {
-    if !folder.join("node_modules").exists() {
-        Program::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).within(folder).run()?;
+/// Installs the packages of `package-lock.json`, unless they are those of an installation that was completed.
+fn install_modules(folder: &Path) -> Result<()> {
+    let (lock, stamp) = (folder.join("package-lock.json"), folder.join("node_modules/.landau-lock"));
+    let wanted = std::fs::read(&lock).with_context(|| format!("read {}", lock.display()))?;
+    if std::fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(());
     }
+    // It removes `node_modules` first, and the stamp with it.
+    Program::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).within(folder).run()?;
+    std::fs::write(&stamp, wanted).with_context(|| format!("write {}", stamp.display()))
+}
+
+fn in_browser(folder: &Path, chromium: &Path, [page, compared, delivery, site]: &[PathBuf; 4]) -> Result<Counts> {
+    install_modules(folder)?;
     let node = Program::new("node").args(["--test", "--test-reporter=tap"]).within(folder);
     let node = node.env("LANDAU_PAGE", page).env("LANDAU_COMPARED", compared).env("LANDAU_DELIVERY", delivery);
-    let node = node.env("LANDAU_SITE", site);
-    let (status, lines) = node.watch()?;
+    let node = node.env("LANDAU_SITE", site).env("CHROMIUM", chromium);
+    let (status, lines) = node.watch(|_| true)?;
     Ok(Counts::of_node(&lines, status.success()))
 }
