@@ -118,17 +118,11 @@ pub struct Process {
     counters: Vec<Counters>,
     commands: PipeReader,
     ready: PipeWriter,
-    /// Whether the rules are to be read again first, and then whether in a sandbox.
-    must_reload: Option<bool>,
 }
 
 impl Process {
     /// Starts its server.
     pub fn start(&self) -> Result<Server, Error> {
-        if let (Some(is_sandboxed), Some(rules)) = (self.must_reload, &self.config.rules) {
-            // If the file is wrong now, the rules of the last good one are in force, as in the other processes.
-            let _ = rules.reload(&self.config.reader, is_sandboxed);
-        }
         Server::start_with(self.config.clone(), self.counters.clone())
     }
 
@@ -196,8 +190,6 @@ pub struct Supervisor {
     /// Whether the processes were told to end.
     is_ending: bool,
     is_sandboxed: bool,
-    /// Whether the rules are no longer those of the start, so that a new process looks names up by itself.
-    has_reloaded: bool,
     /// When those that are left are killed.
     kill_at: Option<Instant>,
     started_s: u64,
@@ -250,7 +242,6 @@ impl Supervisor {
             children,
             is_ending: false,
             is_sandboxed: false,
-            has_reloaded: false,
             kill_at: None,
             started_s: now_s(),
         };
@@ -312,8 +303,7 @@ impl Supervisor {
                     // The CPUs go round over all workers of all processes.
                     let first = number * config.workers.max(1) % config.processors.len().max(1);
                     config.processors.rotate_left(first);
-                    let must_reload = self.has_reloaded.then_some(self.is_sandboxed);
-                    (self.run)(Process { config, counters, commands, ready, must_reload })
+                    (self.run)(Process { config, counters, commands, ready })
                 }
                 (Role::Metrics, Some(metrics)) => {
                     std::mem::forget(self.bound.drain(..).map(Bound::close).collect::<Vec<_>>());
@@ -359,10 +349,8 @@ impl Supervisor {
     /// Tells all worker processes what to do. After a command that ends them, no other is started.
     pub fn command(&mut self, command: Command) {
         if let (Command::Reload, Some(rules)) = (command, &self.config.rules) {
-            // For the processes that are started later. Those of now tell how it went. A thread that looks a name up
-            // may outlive this, and a process that is forked meanwhile would have a copy of the locks that it holds.
-            let _ = rules.reload_without_asking(&self.config.reader, self.is_sandboxed);
-            self.has_reloaded = true;
+            // For the processes that are started later. Those of now tell how it went.
+            let _ = rules.reload_without_threads(&self.config.reader, self.is_sandboxed);
         }
         if !matches!(command, Command::Reload | Command::ReopenLog) {
             self.is_ending = true;

@@ -247,7 +247,7 @@ impl Responder {
 /// Makes a program executable; its path, and the file that must stay open until it is executed.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
-    // MFD_EXEC, Linux 6.3: without it, `vm.memfd_noexec` = 1 forbids to execute the file. Older kernels refuse the flag.
+    // MFD_EXEC, Linux 6.3: without it, `vm.memfd_noexec` = 1 forbids executing the file. Older kernels refuse the flag.
     const MAY_EXECUTE: libc::c_uint = 0x10;
     // SAFETY: the name is a C string; the call returns a new descriptor.
     let make = |flags| unsafe { libc::memfd_create(c"landau-fork-helper".as_ptr(), flags) };

@@ -21,8 +21,8 @@ pub fn catch_interrupts() {
     }
 }
 
-/// Lets ended children be waited for: whoever started this process may have ignored SIGCHLD, and then they leave neither
-/// a status nor their processor time.
+/// Lets ended children be waited for: whoever started this process may have ignored SIGCHLD, and then they leave
+/// neither a status nor their processor time.
 pub fn keep_children() {
     // SAFETY: SIG_DFL is a valid disposition.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };

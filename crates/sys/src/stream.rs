@@ -397,6 +397,21 @@ pub fn set_defer_accept(_: &impl AsFd, _: u32) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
+/// Returns whether the peer has acknowledged all that was sent (`SIOCOUTQ`); for a Unix socket, whether it has read it.
+#[cfg(target_os = "linux")]
+pub fn is_all_acknowledged(socket: &impl AsFd) -> bool {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the descriptor is borrowed and therefore open; TIOCOUTQ, which is SIOCOUTQ, writes one integer.
+    let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+    asked == 0 && count == 0
+}
+
+/// Returns whether the peer has acknowledged all that was sent: not reported here.
+#[cfg(not(target_os = "linux"))]
+pub fn is_all_acknowledged(_: &impl AsFd) -> bool {
+    false
+}
+
 /// Returns how many bytes the peer has acknowledged since the connection was established (`TCP_INFO`); sent data may
 /// stay in the send buffer for long. `None` if it is not a TCP socket, and before Linux 4.1.
 #[cfg(target_os = "linux")]

@@ -259,6 +259,34 @@ fn signals_are_passed_on() {
     assert!(!said.iter().any(|line| line.contains("worker process")), "{said:?}");
 }
 
+/// A thread that looks a name up may outlive a reload in the supervisor, which forks. A process that is started later
+/// has the rules of the others.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_reload_reaches_the_processes_that_are_started_later() {
+    let room = room();
+    let write = |rules: &str| std::fs::write(room.file("serve.toml"), rules).unwrap();
+    write("[[rule]]\npath = '/'\nset-headers = { X-A = 'one' }\n");
+    let serving = serving(&room, "2", &["--config", "serve.toml", "--sandbox", "never"]);
+    assert!(serving.get("/a").contains("X-A: one\r\n"));
+    // The name is new, and nobody listens there.
+    write(
+        "[[rule]]\npath = '/'\nset-headers = { X-A = 'two' }\n[[rule]]\npath = '/b/'\nproxy = 'http://localhost:9'\n",
+    );
+    serving.signal("-HUP");
+    let has_rules = || serving.get("/a").contains("X-A: two\r\n") && serving.get("/b/").starts_with("HTTP/1.1 502 ");
+    let all_have_them = || (0..30).all(|_| has_rules());
+    assert!(eventually(all_have_them));
+    let threads = std::fs::read_dir(format!("/proc/{}/task", serving.child.id())).unwrap().count();
+    assert_eq!(threads, 1, "the supervisor has other threads");
+    for pid in processes(&serving) {
+        signal(pid, "-KILL");
+    }
+    assert!(eventually(|| metric(&serving, "process_ends_total") == 2 && metric(&serving, "processes") == 2));
+    assert!(all_have_them());
+    assert_eq!(serving.end().status, Some(0));
+}
+
 /// The second SIGTERM ends processes that wait for busy connections.
 #[test]
 fn the_second_signal_ends_all_processes_at_once() {

@@ -175,7 +175,6 @@ fn received_data_can_be_answered() {
     });
 }
 
-/// Four buffers of 64 bytes for three fast senders, and buffers that are recycled late: a starved connection continues.
 /// What is in the queue of completions is no longer in the socket, and whoever looks only there misses it.
 #[test]
 fn what_has_arrived_is_seen_before_it_is_taken() {
@@ -200,6 +199,7 @@ fn what_has_arrived_is_seen_before_it_is_taken() {
     });
 }
 
+/// Four buffers of 64 bytes for three fast senders, and buffers that are recycled late: a starved connection continues.
 #[test]
 fn starved_connections_lose_no_data() {
     each(|ring| {

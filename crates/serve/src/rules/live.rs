@@ -102,19 +102,18 @@ impl LiveRules {
     /// Reads the file again, and looks the names of upstream servers up again; if anything is wrong, what was in force
     /// stays. In a sandbox it names the upstream servers of the start.
     pub(crate) fn reload(&self, reader: &Reader, is_sandboxed: bool) -> Reload {
-        self.reload_with(reader, is_sandboxed, true)
-    }
-
-    /// Reads the file again, and starts no thread: an upstream server whose name is known has the addresses that it
-    /// had, and a new one is an error.
-    pub(crate) fn reload_without_asking(&self, reader: &Reader, is_sandboxed: bool) -> Reload {
         self.reload_with(reader, is_sandboxed, false)
     }
 
-    fn reload_with(&self, reader: &Reader, is_sandboxed: bool, asks: bool) -> Reload {
+    /// The same in a process that has one thread and forks: another process looks names up.
+    pub(crate) fn reload_without_threads(&self, reader: &Reader, is_sandboxed: bool) -> Reload {
+        self.reload_with(reader, is_sandboxed, true)
+    }
+
+    fn reload_with(&self, reader: &Reader, is_sandboxed: bool, forks: bool) -> Reload {
         let in_force: Vec<_> = self.current().proxies().map(|proxy| proxy.upstream.clone()).collect();
         let before = [in_force, self.upstreams.clone()].concat();
-        let resolver = Resolver::again(self.look_up, &before, is_sandboxed).asking(asks);
+        let resolver = Resolver::again(self.look_up, &before, is_sandboxed).forking(forks);
         let resolve = |proxy: &Proxy| {
             let upstream = &proxy.upstream;
             if is_sandboxed && !self.upstreams.iter().any(|known| known == upstream) {
@@ -250,33 +249,6 @@ mod tests {
         let why = "http://app.example: no such name; its previous addresses stay in use";
         assert_eq!(told, format!("rules reloaded; {why}"));
         assert!(upstream().is_at_same_place(&second) && !Arc::ptr_eq(&upstream(), &second));
-    }
-
-    /// Threads that looked names up lived on in the supervisor, which forks.
-    #[test]
-    fn a_supervisor_asks_nobody() {
-        static ASKED: AtomicUsize = AtomicUsize::new(0);
-        let look_up: LookUp = |_, port| {
-            ASKED.fetch_add(1, Ordering::Relaxed);
-            Ok(vec![SocketAddr::from(([10, 0, 0, 1], port))])
-        };
-        let room = tempfile::tempdir().unwrap();
-        let path = room.path().join("serve.toml");
-        let write = |rules: &str| std::fs::write(&path, rules).unwrap();
-        write("[[rule]]\npath = '/a/'\nproxy = 'http://app.example'\n");
-        let live = LiveRules::read_with(&path, &[], |_| Vec::new(), look_up).unwrap();
-        let first = live.current().proxies().next().unwrap().upstream.clone();
-        write("[[rule]]\npath = '/b/'\nproxy = 'http://app.example'\n");
-        assert!(matches!(live.reload_without_asking(&Reader::default(), false), Reload::Done { .. }));
-        assert!(live.current().policy(b"/b/").is_some());
-        assert!(live.current().proxies().next().unwrap().upstream.is_at_same_place(&first));
-        // A name that is new: the process that is started next takes it.
-        write("[[rule]]\npath = '/c/'\nproxy = 'http://new.example'\n");
-        assert!(matches!(live.reload_without_asking(&Reader::default(), false), Reload::Failed(_)));
-        assert!(live.current().policy(b"/b/").is_some());
-        assert_eq!(ASKED.load(Ordering::Relaxed), 1);
-        assert!(matches!(live.reload(&Reader::default(), false), Reload::Done { .. }));
-        assert!(live.current().policy(b"/c/").is_some());
     }
 
     #[test]

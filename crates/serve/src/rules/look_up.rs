@@ -5,9 +5,12 @@
 //! use, and the operator is told.
 
 use super::Upstream;
+use landau_sys::child::{self, Forker};
+use landau_sys::descriptor::wait_readable_over_signals;
+use landau_sys::process;
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -41,8 +44,8 @@ pub(super) struct Resolver<'a> {
     /// Those of the rules that are in force, if these are to be replaced.
     before: Option<&'a [Arc<Upstream>]>,
     is_sandboxed: bool,
-    /// Whether names are looked up at a reload, which takes threads; if not, their addresses are those of before.
-    asks: bool,
+    /// Whether another process looks names up at a reload, because this one must not have threads: it forks.
+    forks: bool,
     /// When the time for all names is over, at a reload.
     until: Instant,
     /// How long it waits for each name, at a reload.
@@ -59,7 +62,7 @@ impl<'a> Resolver<'a> {
             look_up,
             before: None,
             is_sandboxed: false,
-            asks: true,
+            forks: false,
             until: Instant::now() + PATIENCE,
             least_patience: LEAST_PATIENCE,
             found: RefCell::default(),
@@ -72,9 +75,9 @@ impl<'a> Resolver<'a> {
         Self { before: Some(before), is_sandboxed, ..Self::new(look_up) }
     }
 
-    /// Sets whether names are looked up.
-    pub(super) fn asking(self, asks: bool) -> Self {
-        Self { asks, ..self }
+    /// Sets whether another process looks names up at a reload instead of a thread.
+    pub(super) fn forking(self, forks: bool) -> Self {
+        Self { forks, ..self }
     }
 
     /// Finds the addresses of an upstream server. Fails with the reason if none are known.
@@ -98,21 +101,21 @@ impl<'a> Resolver<'a> {
         if self.before.is_none() || !upstream.has_name() {
             return upstream.find_addresses(self.look_up);
         }
-        if !self.asks {
-            return Err("it is not looked up here".to_owned());
-        }
         if self.is_sandboxed {
             must_read_files()?;
+        }
+        let now = Instant::now();
+        let last = (self.until + LAST_PATIENCE).saturating_duration_since(now);
+        let patience = self.until.saturating_duration_since(now).max(self.least_patience.min(last));
+        if self.forks {
+            return upstream.find_addresses(|host, port| ask_in_process(self.look_up, (host, port), patience));
         }
         let (tell, told) = mpsc::channel();
         let (look_up, asked) = (self.look_up, upstream.clone());
         // It ends when the system gives up, and nobody listens then.
         let ask = move || drop(tell.send(asked.find_addresses(look_up)));
         std::thread::Builder::new().name("look-up".to_owned()).spawn(ask).map_err(|error| error.to_string())?;
-        let now = Instant::now();
-        let last = (self.until + LAST_PATIENCE).saturating_duration_since(now);
-        let patience = self.until.saturating_duration_since(now).max(self.least_patience.min(last));
-        told.recv_timeout(patience).map_err(|_| format!("no answer within {:.1} s", patience.as_secs_f64()))?
+        told.recv_timeout(patience).map_err(|_| no_answer(patience))?
     }
 
     /// Returns why addresses are those that they were.
@@ -120,6 +123,43 @@ impl<'a> Resolver<'a> {
         self.kept.into_inner()
     }
 }
+
+fn no_answer(patience: Duration) -> String {
+    format!("no answer within {:.1} s", patience.as_secs_f64())
+}
+
+/// Asks in a process of its own, which is killed if it does not answer in time. A thread might still be asking when
+/// this process forks, and the child would have a copy of the locks that it holds.
+fn ask_in_process(look_up: LookUp, (host, port): (&str, u16), patience: Duration) -> Result<Vec<SocketAddr>, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let (mut answer, mut tell) = std::io::pipe().map_err(failed)?;
+    let forker = Forker::new().map_err(|error| error.to_string())?;
+    let asking = forker.fork(|| {
+        let text = match look_up(host, port) {
+            Ok(found) => found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+            Err(reason) => format!("{NO}{reason}"),
+        };
+        // It is less than a pipe holds. If nobody listens any more, nobody needs it.
+        let _ = tell.write_all(text.as_bytes());
+    });
+    let pid = asking.map_err(|error| error.to_string())?;
+    drop(tell);
+    let milliseconds = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+    let is_told = wait_readable_over_signals(&answer, milliseconds).unwrap_or(false);
+    let mut text = String::new();
+    let read = if is_told { answer.read_to_string(&mut text) } else { Ok(0) };
+    let _ = process::kill(pid.cast_unsigned());
+    let _ = child::wait(pid);
+    match (read, text.strip_prefix(NO)) {
+        _ if !is_told => Err(no_answer(patience)),
+        (Err(error), _) => Err(failed(error)),
+        (_, Some(reason)) => Err(reason.to_owned()),
+        (_, None) => Ok(text.lines().filter_map(|line| line.parse().ok()).collect()),
+    }
+}
+
+/// What precedes the reason in the answer of a process that has found no address.
+const NO: char = '!';
 
 /// Without these files, which may have been replaced since the sandbox was made, a name could have other addresses than
 /// it has for everybody else.

@@ -1,6 +1,5 @@
 //! Upstream servers that requests are passed on to.
 
-use super::look_up::LookUp;
 use super::pattern::{Pattern, below};
 use landau_sys::socket::{Address, Family};
 use landau_sys::stream;
@@ -106,7 +105,10 @@ impl Upstream {
     }
 
     /// Finds its addresses, once. Fails with the reason.
-    pub(super) fn find_addresses(&self, look_up: LookUp) -> Result<(), String> {
+    pub(super) fn find_addresses(
+        &self,
+        look_up: impl Fn(&str, u16) -> Result<Vec<SocketAddr>, String>,
+    ) -> Result<(), String> {
         let addresses = self.place.addresses(look_up)?;
         let _ = self.addresses.set(addresses);
         Ok(())
@@ -142,7 +144,10 @@ impl Upstream {
 }
 
 impl Place {
-    fn addresses(&self, look_up: LookUp) -> Result<Vec<Destination>, String> {
+    fn addresses(
+        &self,
+        look_up: impl Fn(&str, u16) -> Result<Vec<SocketAddr>, String>,
+    ) -> Result<Vec<Destination>, String> {
         match self {
             Self::Unix(path) => unix_address(path).map(|address| vec![address]),
             Self::Tcp { host, port } => {

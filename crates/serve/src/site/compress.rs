@@ -33,7 +33,8 @@ pub(super) fn key_of(form: &Form, policy: &Policy) -> Vec<u8> {
         identity: (device, inode), size, modified_s, modified_ns, changed: (changed_s, changed_ns), ..
     } = form.status;
     let numbers = [device, inode, size, modified_s.cast_unsigned(), changed_s.cast_unsigned()].map(u64::to_le_bytes);
-    let hidden = u8::from(policy.hidden.tag) | u8::from(policy.hidden.time) << 1;
+    // A form whose time was to come has another one in its field.
+    let hidden = u8::from(policy.hidden.tag) | u8::from(policy.hidden.time) << 1 | u8::from(form.is_ahead) << 2;
     [
         &[0, hidden][..],
         numbers.as_flattened(),

@@ -162,9 +162,17 @@ impl<T: Transport> Worker<T> {
     #[cold]
     pub(super) fn drain_http2(&mut self) {
         for number in self.table.http2() {
-            if let Some(session) = self.take_session(number) {
+            let has_all = self.table.fd(number).is_some_and(stream::is_all_acknowledged);
+            let now_ms = self.transport.now_ms();
+            if let Some(mut session) = self.take_session(number) {
+                let is_idle = has_all && session.idle_since_ms(now_ms).is_some();
                 self.http2.out.clear();
                 self.advance_http2(number, session);
+                let is_lingering = self.table.get(number).is_some_and(|entry| entry.state == State::Lingering);
+                if is_idle && is_lingering {
+                    // It has nothing to lose but the end itself.
+                    self.close(number);
+                }
             }
         }
     }

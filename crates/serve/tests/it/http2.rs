@@ -781,8 +781,8 @@ fn the_end_of_the_server_lets_streams_end() {
     }
 }
 
-/// A client opens windows as it reads. At the end of the server such a frame met a closed connection, and what the client
-/// had not read yet was discarded.
+/// A client opens windows as it reads. At the end of the server such a frame met a closed connection, and what the
+/// client had not read yet was discarded.
 #[test]
 fn the_end_of_the_server_loses_nothing_that_was_sent() {
     let large = vec![b'x'; 800_000];

@@ -175,10 +175,13 @@ impl Ring {
         self.overflow.len() > before
     }
 
-    /// Returns whether a completion of this number waits to be taken.
+    /// Returns whether a completion of this number waits to be taken that is neither a cancellation nor a shortage of
+    /// buffers: those say nothing about what the operation is for.
     pub fn has_completion(&mut self, user_data: u64) -> bool {
         self.make_room();
-        self.overflow.iter().any(|entry| entry.user_data == user_data)
+        let is_it =
+            |entry: &Entry| entry.user_data == user_data && ![-libc::ECANCELED, -libc::ENOBUFS].contains(&entry.result);
+        self.overflow.iter().any(is_it)
     }
 
     /// Returns the next completion, if there is one.
