@@ -240,7 +240,8 @@ impl Run<'_> {
         let start = |workers: &mut Workers, worker: u32, from_ns: u64| {
             workers.send(worker as usize, &Command::Open { to: share(worker, n), from_ns })
         };
-        let mut running = openers(count);
+        let has_rate = self.job.plans.iter().any(|plan| plan.connect_gap_ns > 0);
+        let mut running = openers(count, has_rate);
         (0..running).try_for_each(|worker| start(workers, worker, 0))?;
         let (mut waiting, mut open) = (running..count, u64::from(before));
         while running > 0 {

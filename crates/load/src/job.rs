@@ -81,7 +81,7 @@ impl Job {
         let worker_count = worker_count(get(Resource::Descriptors)?.1, connections, spec.workers)?;
         let window = if spec.per_connection.is_some() { spec.connections } else { WINDOW };
         let is_idle = spec.idle.is_some();
-        let opener_count = if is_idle { openers(worker_count) } else { worker_count };
+        let opener_count = if is_idle { openers(worker_count, spec.connect_rate.is_some()) } else { worker_count };
         let (backend, fallback) = Reactor::resolve_backend(spec.backend.parse()?)?;
         notes.extend(fallback);
         let sources = source::divide(&endpoints, connections, worker_count, spec, &mut notes)?;
@@ -130,9 +130,11 @@ impl Job {
     }
 }
 
-/// Returns how many workers of an idle load open connections at the same time.
-pub(crate) fn openers(worker_count: u32) -> u32 {
-    OPENERS.min(worker_count)
+/// Returns how many workers of an idle load open connections at the same time. With a rate of new connections, of which
+/// each has an equal part, it is a divisor of the number of workers: fewer at the end would not keep the rate.
+pub(crate) fn openers(worker_count: u32, has_rate: bool) -> u32 {
+    let most = OPENERS.min(worker_count);
+    (1..=most).rev().find(|&count| !has_rate || worker_count.is_multiple_of(count)).unwrap_or(1)
 }
 
 /// Returns a worker's share of a total; the first workers get what is left over.
@@ -224,10 +226,12 @@ mod tests {
     /// Each of many workers once had a window of eight, far more than the window of all.
     #[test]
     fn window_and_connect_rate_of_an_idle_load_are_those_of_the_workers_that_open() {
-        for count in [1, 3, 40] {
-            assert!((1..=WINDOW).contains(&(WINDOW / openers(count) * openers(count))), "{count}");
+        for (count, has_rate) in [1, 3, 5, 6, 40, 51].into_iter().flat_map(|count| [(count, false), (count, true)]) {
+            let openers = openers(count, has_rate);
+            assert!((1..=WINDOW).contains(&(WINDOW / openers * openers)), "{count}");
+            assert!(!has_rate || count.is_multiple_of(openers), "{count}: the last ones would not keep the rate");
         }
-        assert_eq!((openers(1), openers(OPENERS + 1)), (1, OPENERS));
+        assert_eq!((openers(1, false), openers(OPENERS + 1, false), openers(51, true)), (1, OPENERS, 3));
     }
 
     #[test]

@@ -383,7 +383,11 @@ impl Session {
                 self.resolve_front(class);
                 self.end_transaction();
             }
-            Stage::Reset => self.end_transaction(),
+            Stage::Reset => {
+                self.end_transaction();
+                // Its recipients had their answers before.
+                self.ended += u64::from(code == Code::UNAVAILABLE);
+            }
             Stage::Clear => {}
         }
         if is_closing {
