@@ -233,8 +233,8 @@ fn beyond(judged: &Judgement, n: f64) -> Result<(Estimate, String), String> {
         return Err(format!("its law ({}) has no cost there", fit.law));
     }
     let decades = (n / last).log10().max(0.0);
-    // The interval of a law, which rests on all points, may be narrower than that of the end, which is one of them. Then
-    // the latter keeps its width.
+    // The interval of a law, which rests on all points, may be narrower than that of the end, which is one of them.
+    // Then the latter keeps its width.
     let spread = |of: fn(&Estimate) -> f64, wider: fn(f64, f64) -> f64| {
         let relative = |estimate: &Estimate| (of(estimate) / estimate.value).max(1e-9).ln();
         (relative(&end) + wider(relative(&ten_times) - relative(&end), 0.0) * decades).exp() * value

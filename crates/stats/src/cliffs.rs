@@ -330,8 +330,7 @@ mod tests {
         assert!(lasted > 50 && returned > 50, "{lasted} and {returned}");
     }
 
-    /// Guards against a search whose time is the number of jumps times the number of calls: each rise of a square wave of
-    /// a million calls is a jump.
+    /// Each rise of a square wave of a million calls is a jump, and none lasts.
     #[test]
     fn a_square_wave_has_no_cliff() {
         let calls = 1_000_000;

@@ -309,8 +309,8 @@ mod tests {
     use crate::points::{Layout, reduce, series_of, windows};
     use crate::simulate::{Noise, Truth, simulate};
 
-    /// Guards against intervals by more degrees of freedom than trimming leaves: with four for five passes, intervals of
-    /// 95% hold the cost in 88%.
+    /// Guards against intervals by more degrees of freedom than trimming leaves: with four for five passes, intervals
+    /// of 95% hold the cost in 88%.
     #[test]
     fn costs_of_five_passes_are_in_their_intervals() {
         let options = Options::default();

@@ -140,12 +140,13 @@ fn the_canary_counts_only_before_the_first_cliff() {
         }
         let found = judge(&curve, Some(&canary), &Options::default());
         assert_eq!(found.all.cliffs.len(), 1);
-        found.canary.is_some_and(|canary| canary.vetoes)
+        found.canary.map(|canary| canary.vetoes)
     };
     let later = |cliff: u32| move |n: u32| if n < cliff { 1.0 } else { 1.25 };
-    assert!(!vetoes(5_000, &later(5_000)));
-    assert!(!vetoes(400, &later(400)));
-    assert!(vetoes(5_000, &|n| 1.0 + 0.2 * f64::from(n.min(5_000)) / 5_000.0));
+    assert_eq!(vetoes(5_000, &later(5_000)), Some(false));
+    // Of an early cliff there may be too few readings.
+    assert_ne!(vetoes(400, &later(400)), Some(true));
+    assert_eq!(vetoes(5_000, &|n| 1.0 + 0.2 * f64::from(n.min(5_000)) / 5_000.0), Some(true));
 }
 
 /// Guards against growth of tagged calls only being reported without a flag, and against judging too few clean calls.
