@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::listener::{Bound, Place};
 use crate::metrics::{Counted, Metrics, now_s};
 use crate::privilege::{Sandbox, User, switch_user};
+use crate::rules::Reload;
 use crate::server::{Remote, Server, settle_memory};
 use landau_sys::child::{self, End, Forker};
 use landau_sys::{process, shared, signal};
@@ -190,6 +191,8 @@ pub struct Supervisor {
     /// Whether the processes were told to end.
     is_ending: bool,
     is_sandboxed: bool,
+    /// Whether the last reload failed here.
+    must_reload: bool,
     /// When those that are left are killed.
     kill_at: Option<Instant>,
     started_s: u64,
@@ -242,6 +245,7 @@ impl Supervisor {
             children,
             is_ending: false,
             is_sandboxed: false,
+            must_reload: false,
             kill_at: None,
             started_s: now_s(),
         };
@@ -348,10 +352,6 @@ impl Supervisor {
 
     /// Tells all worker processes what to do. After a command that ends them, no other is started.
     pub fn command(&mut self, command: Command) {
-        if let (Command::Reload, Some(rules)) = (command, &self.config.rules) {
-            // For the processes that are started later. Those of now tell how it went.
-            let _ = rules.reload_without_threads(&self.config.reader, self.is_sandboxed);
-        }
         if !matches!(command, Command::Reload | Command::ReopenLog) {
             self.is_ending = true;
             // New connections are refused from now on, as soon as the last process has closed its sockets.
@@ -366,7 +366,19 @@ impl Supervisor {
             // One that has ended is reaped soon.
             let _ = commands.write_all(&[command.byte()]);
         }
+        if command == Command::Reload && !self.is_ending {
+            self.reload();
+        }
         self.set_alarm();
+    }
+
+    /// Reloads the rules of the processes that are started later. Those of now tell how it went; if a name server
+    /// answers them and not this process, it is to ask again before it starts another one.
+    fn reload(&mut self) {
+        if let Some(rules) = &self.config.rules {
+            let reload = rules.reload_without_threads(&self.config.reader, self.is_sandboxed);
+            self.must_reload = matches!(reload, Reload::Failed(_));
+        }
     }
 
     /// Looks after the processes when one may have ended or the alarm has come: starts others for those that have
@@ -377,9 +389,13 @@ impl Supervisor {
         }
         let now = Instant::now();
         for number in 0..self.children.len() {
-            if self.children[number].due.is_some_and(|due| due <= now)
-                && let Err(error) = self.fork(number)
-            {
+            if self.children[number].due.is_none_or(|due| due > now) {
+                continue;
+            }
+            if self.must_reload {
+                self.reload();
+            }
+            if let Err(error) = self.fork(number) {
                 (self.config.report)(&format!("{error}; trying again in {LONGEST_PAUSE:?}"));
                 self.children[number].due = Some(now + LONGEST_PAUSE);
             }

@@ -253,12 +253,15 @@ impl std::ops::DerefMut for OwnedChild {
 
 impl Drop for OwnedChild {
     fn drop(&mut self) {
+        if self.leads_group {
+            // The number of a child that has ended is that of its group until it is reaped.
+            if crate::child::state(self.child.id().cast_signed(), libc::WNOHANG).is_ok() {
+                let _ = kill_group(self.child.id());
+            }
+        }
         // Once the child was reaped, its number may belong to another process.
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
-        }
-        if self.leads_group {
-            let _ = kill_group(self.child.id());
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -397,6 +400,24 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(child.wait_and_end_group().unwrap().code(), Some(0));
+    }
+
+    /// A group whose leader has ended was left.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_dropped_group_is_killed_though_its_leader_has_ended() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & echo $!"]).stdout(std::process::Stdio::piped());
+        let mut child = OwnedChild::spawn_group(&mut command).unwrap();
+        let mut line = String::new();
+        io::BufRead::read_line(&mut io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+        let leader = child.id().cast_signed();
+        while crate::child::state(leader, 0).unwrap() != leader {}
+        drop(child);
+        let state = || std::fs::read_to_string(format!("/proc/{}/stat", line.trim())).unwrap_or_default();
+        while !(state().is_empty() || state().contains(") Z ")) {
+            std::thread::yield_now();
+        }
     }
 
     /// For the kernel, the parent is the thread that started the child.

@@ -339,7 +339,7 @@ fn deployments_under_load() {
     let workers = &WORKERS[..if has_ring { 2 } else { 1 }];
     let has_rsync = Command::new("rsync").arg("--version").output().is_ok_and(|output| output.status.success());
     if !has_rsync {
-        eprintln!("rsync is not installed: deployments by rsync are skipped");
+        eprintln!("skipped: deployments by rsync, which is not installed");
     }
     let ways = WAYS.into_iter().filter(|way| has_rsync || *way != Way::Rsync).count();
     let each = asked.unwrap_or(DEPLOYMENTS).div_ceil(ways * workers.len());

@@ -49,6 +49,7 @@ fn an_exhausted_port_range_is_a_limit_at_its_size() {
     if record.cases.is_empty() {
         // Before Linux 6.3 there is no range for single sockets, and the record says so.
         assert!(record.skips.iter().all(|skip| skip.reason.contains("Linux 6.3")));
+        eprintln!("skipped: {}", record.skips[0].reason);
         return;
     }
     for pass in &record.passes {
@@ -207,6 +208,7 @@ fn children_are_waited_for_whoever_starts_the_program() {
 #[cfg(target_os = "linux")]
 fn a_hardened_host_lets_the_fork_helper_be_executed() {
     if landau_sys::process::effective_user() != 0 || !std::path::Path::new("/proc/sys/vm/memfd_noexec").exists() {
+        eprintln!("skipped: this needs root and vm.memfd_noexec (Linux 6.3)");
         return;
     }
     let room = Room::new();
@@ -223,7 +225,10 @@ fn a_hardened_host_lets_the_fork_helper_be_executed() {
 #[cfg(target_os = "linux")]
 fn all_processors_are_those_that_the_user_allows() {
     let affinity = landau_sys::system::processors_of(std::process::id()).unwrap();
-    let Some(last) = affinity.get(1..).and_then(<[u32]>::last).map(u32::to_string) else { return };
+    let Some(last) = affinity.get(1..).and_then(<[u32]>::last).map(u32::to_string) else {
+        eprintln!("skipped: this needs two processors");
+        return;
+    };
     let room = Room::new();
     let words = ["-c", &last, LANDAU, "run", "fork", "--set", "fork.processors=all", "--set", "fork.n=3000"];
     let more = ["--study", "smoke", "--output", "r", "--no-report", "--quiet"];

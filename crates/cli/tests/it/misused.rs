@@ -105,6 +105,7 @@ fn an_unwritable_place_is_an_error_before_measuring() {
 #[test]
 fn too_little_disk_space_is_an_error_before_measuring() {
     if !is_root() {
+        eprintln!("skipped: this needs root");
         return;
     }
     let room = Room::new();
@@ -137,6 +138,7 @@ fn a_low_descriptor_limit_is_a_result() {
 #[test]
 fn an_unprivileged_user_can_run_the_study() {
     if !is_root() {
+        eprintln!("skipped: this needs root");
         return;
     }
     let folder = std::env::temp_dir().join(format!("landau-unprivileged-{}", std::process::id()));

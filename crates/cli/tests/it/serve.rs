@@ -371,7 +371,9 @@ const WITHOUT_RING: [&str; 6] =
 /// This program, traced as `strace` is told.
 fn under_strace(room: &Room, strace: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new("strace");
-    command.args(["-f", "-qq"]).args(strace).arg(LANDAU).args(words).current_dir(room.path());
+    // What it traces outlives a tracer that is killed.
+    let with_it = ["setpriv", "--pdeathsig", "KILL", "--", LANDAU];
+    command.args(["-f", "-qq"]).args(strace).args(with_it).args(words).current_dir(room.path());
     command
 }
 

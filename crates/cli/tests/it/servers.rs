@@ -18,7 +18,7 @@ fn every_installed_server_starts_answers_and_is_killed() {
         let ran = room.landau(&[&words, &settings[..]].concat());
         // A run with nothing to measure leaves no record.
         if ran.status == Some(2) && ran.err.contains("is not installed") {
-            eprintln!("{name} skipped: {}", ran.err);
+            eprintln!("skipped: {name}: {}", ran.err);
             continue;
         }
         assert_eq!(ran.status, Some(0), "{name}: {ran:?}");

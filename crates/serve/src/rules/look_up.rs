@@ -134,7 +134,10 @@ fn ask_in_process(look_up: LookUp, (host, port): (&str, u16), patience: Duration
     let failed = |error: std::io::Error| error.to_string();
     let (mut answer, mut tell) = std::io::pipe().map_err(failed)?;
     let forker = Forker::new().map_err(|error| error.to_string())?;
+    let parent = std::process::id().cast_signed();
     let asking = forker.fork(|| {
+        // It has copies of pipes by whose end others notice the end of this process.
+        let _ = landau_sys::system::set_parent_death_signal(parent);
         let text = match look_up(host, port) {
             Ok(found) => found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
             Err(reason) => format!("{NO}{reason}"),
