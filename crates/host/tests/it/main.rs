@@ -79,6 +79,14 @@ impl Host {
         fs::write(path, text).unwrap();
     }
 
+    /// Plants process 4711, of which these files are like those of this one.
+    fn copy_to_other(&self, files: &[&str]) {
+        for file in files {
+            let text = fs::read_to_string(self.path().join("proc/self").join(file)).unwrap();
+            self.write(&format!("proc/4711/{file}"), &text);
+        }
+    }
+
     /// Plants the resource limits, of which some are not ample.
     fn limit(&self, changed: &[(&str, &str)]) {
         let text = AMPLE.iter().fold(LIMITS.to_owned(), |text, (name, ample)| {
@@ -635,10 +643,7 @@ fn a_server_with_few_descriptors_keeps_fewer_for_files() {
 /// Another user's program, of which neither `fd` nor what is mapped may be read.
 fn with_other(host: &Host, limits: &[(&str, &str)]) {
     host.limit(limits);
-    for file in ["status", "comm", "limits", "cgroup"] {
-        let text = fs::read_to_string(host.path().join("proc/self").join(file)).unwrap();
-        host.write(&format!("proc/4711/{file}"), &text);
-    }
+    host.copy_to_other(&["status", "comm", "limits", "cgroup"]);
     host.limit(&[]);
 }
 
@@ -708,10 +713,7 @@ fn the_commands_for_control_groups_are_quoted() {
 #[test]
 fn settings_of_other_namespaces_are_not_taken_from_this_one() {
     let host = Host::new();
-    for file in ["status", "comm", "limits", "maps", "cgroup"] {
-        let text = fs::read_to_string(host.path().join("proc/self").join(file)).unwrap();
-        host.write(&format!("proc/4711/{file}"), &text);
-    }
+    host.copy_to_other(&["status", "comm", "limits", "maps", "cgroup"]);
     let link = |process: &str, kind: &str, number: u32| {
         let folder = host.path().join("proc").join(process).join("ns");
         fs::create_dir_all(&folder).unwrap();

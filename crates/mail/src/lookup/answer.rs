@@ -173,18 +173,15 @@ mod tests {
         assert_eq!(problem(found), Problem::NoName);
     }
 
+    /// The record of a zone whose negative answers may be kept for so long.
+    fn soa(origin: &NameBuf, negative_ttl_s: u32) -> Soa<'_> {
+        let (server, mailbox) = (origin.as_name(), origin.as_name());
+        Soa { server, mailbox, serial: 1, refresh_s: 1, retry_s: 1, expire_s: 1, negative_ttl_s }
+    }
+
     #[test]
     fn nothing_is_kept_for_longer_than_an_alias() {
         let origin = name("test");
-        let soa = Soa {
-            server: origin.as_name(),
-            mailbox: origin.as_name(),
-            serial: 1,
-            refresh_s: 1,
-            retry_s: 1,
-            expire_s: 1,
-            negative_ttl_s: 300,
-        };
         for (rcode, alias_ttl_s, expected) in
             [(Rcode::NO_ERROR, 7, 7), (Rcode::NAME_ERROR, 7, 7), (Rcode::NAME_ERROR, 900, 300), (Rcode::NO_ERROR, 0, 1)]
         {
@@ -193,7 +190,7 @@ mod tests {
                 |_| {},
                 |builder| {
                     add(builder, "a.test", alias_ttl_s, Data::Cname(name("b.test").as_name()));
-                    let soa = Record::new(origin.as_name(), 600, Data::Soa(soa));
+                    let soa = Record::new(origin.as_name(), 600, Data::Soa(soa(&origin, 300)));
                     assert!(builder.record(Section::Authority, &soa));
                 },
             );
@@ -220,21 +217,12 @@ mod tests {
     #[test]
     fn a_negative_answer_is_kept_as_long_as_its_soa_says() {
         let origin = name("test");
-        let soa = |negative_ttl_s| Soa {
-            server: origin.as_name(),
-            mailbox: origin.as_name(),
-            serial: 1,
-            refresh_s: 1,
-            retry_s: 1,
-            expire_s: 1,
-            negative_ttl_s,
-        };
         for (record, negative, expected) in [(300, 70, 70), (20, 70, 20), (0, 70, 1)] {
             let found = reading(
                 Rcode::NO_ERROR,
                 |_| {},
                 |builder| {
-                    let record = Record::new(origin.as_name(), record, Data::Soa(soa(negative)));
+                    let record = Record::new(origin.as_name(), record, Data::Soa(soa(&origin, negative)));
                     assert!(builder.record(Section::Authority, &record));
                 },
             );

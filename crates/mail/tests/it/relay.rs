@@ -197,16 +197,21 @@ fn recipients_count_as_memory_of_the_message() {
     }
 }
 
+/// A relay whose next server has these extensions only, and keeps its mail in `mail`.
+fn relaying_to_a_sink_with(extensions: &str, room: &Path) -> (Running, Relaying) {
+    let profile = format!("[default]\nextensions = [{extensions}]").parse::<Profiles>().unwrap();
+    let mailboxes = Mailboxes::create(&room.join("mail")).unwrap();
+    let sink = Running::smtp(Smtp::new("sink.example", profile, 1).with_mailboxes(mailboxes));
+    let relay = Relaying::start(&room.join("queue"), |relay| relay.delivery.via = Some(sink.address.to_string()));
+    (sink, relay)
+}
+
 /// What the next server cannot take comes back, and says why.
 #[test]
 fn mail_beyond_ascii_fails_where_it_is_not_offered() {
     let room = tempfile::tempdir().unwrap();
     let mail = room.path().join("mail");
-    let profile = "[default]\nextensions = [\"PIPELINING\", \"SIZE\"]".parse::<Profiles>().unwrap();
-    let smtp = Smtp::new("sink.example", profile, 1).with_mailboxes(Mailboxes::create(&mail).unwrap());
-    let sink = Running::smtp(smtp);
-    let relay =
-        Relaying::start(&room.path().join("queue"), |relay| relay.delivery.via = Some(sink.address.to_string()));
+    let (_sink, relay) = relaying_to_a_sink_with("\"PIPELINING\", \"SIZE\"", room.path());
     let mut client = Client::connect(relay.address);
     assert_eq!([client.reply(), client.command("EHLO c")], [220, 250]);
     assert_eq!([client.command("MAIL FROM:<a@x>"), client.command("RCPT TO:<\u{e9}@y>")], [250, 553]);
@@ -240,11 +245,7 @@ fn mail_beyond_ascii_fails_where_it_is_not_offered() {
 fn the_name_of_a_client_beyond_ascii_is_converted_in_the_trace() {
     let room = tempfile::tempdir().unwrap();
     let mail = room.path().join("mail");
-    let profile = "[default]\nextensions = [\"PIPELINING\"]".parse::<Profiles>().unwrap();
-    let smtp = Smtp::new("sink.example", profile, 1).with_mailboxes(Mailboxes::create(&mail).unwrap());
-    let sink = Running::smtp(smtp);
-    let relay =
-        Relaying::start(&room.path().join("queue"), |relay| relay.delivery.via = Some(sink.address.to_string()));
+    let (_sink, relay) = relaying_to_a_sink_with("\"PIPELINING\"", room.path());
     for (number, (hello, expected)) in
         [("b\u{fc}cher.test", "xn--bcher-kva.test"), ("\u{301}a.test", "unknown"), ("C.Test", "C.Test")]
             .into_iter()
