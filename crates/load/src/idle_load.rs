@@ -2,8 +2,8 @@
 //!
 //! Each connection makes one request when it is opened, which proves that the server accepted and served it. It is
 //! watched from then on, so that one that the server closes is noticed. The number of connections before their first
-//! response is limited, so that the generator does not overflow the server's queues. Few workers open connections at a
-//! time; the controller tells each when it is its turn.
+//! response is limited in each worker, and few workers open connections at a time, so that the generator does not
+//! overflow the server's queues. The controller tells each worker when it is its turn.
 
 use crate::clock::Clock;
 use crate::connections::{Connections, Event};

@@ -18,7 +18,8 @@ use std::time::Duration;
 /// connection of a sample, and some spare ones. The controller keeps as many besides its links.
 const RESERVED_DESCRIPTORS: u64 = 24;
 
-/// Connections that may be in their handshake at the same time, over all workers: far below any usual backlog.
+/// Connections that may be in their handshake at the same time: over all workers of a loop, and in each of the
+/// [`OPENERS`] of an idle load. Those are 512, about the backlog of many servers (511).
 const WINDOW: u32 = 128;
 
 /// Workers of an idle load that open connections at the same time, each up to [`WINDOW`] of them, with those that wait
@@ -77,9 +78,15 @@ impl Job {
         let load = load(spec);
         let connections = spec.idle.as_ref().map_or(spec.connections, |idle| idle.n);
         let worker_count = worker_count(get(Resource::Descriptors)?.1, connections, spec.workers)?;
-        let window = if spec.per_connection.is_some() { spec.connections } else { WINDOW };
-        let is_idle = spec.idle.is_some();
-        let opener_count = if is_idle { openers(worker_count, spec.connect_rate.is_some()) } else { worker_count };
+        let window = |worker: u32| {
+            if spec.idle.is_some() {
+                return WINDOW;
+            }
+            let all = if spec.per_connection.is_some() { spec.connections } else { WINDOW };
+            (share(all.into(), worker, worker_count) as u32).max(WINDOW_LEAST)
+        };
+        // Those that open connections at the same time share the rate.
+        let opener_count = if spec.idle.is_some() { openers(worker_count, true) } else { worker_count };
         let (backend, fallback) = Reactor::resolve_backend(spec.backend.parse()?)?;
         notes.extend(fallback);
         let sources = source::divide(&endpoints, connections, worker_count, spec, &mut notes)?;
@@ -101,11 +108,7 @@ impl Job {
             request_count: spec.request_count.map(|count| share(count, worker, worker_count)),
             warm_up_ns: nanoseconds(spec.warm_up),
             timeout_ns: nanoseconds(spec.timeout),
-            window: if is_idle {
-                WINDOW
-            } else {
-                (share(window.into(), worker, worker_count) as u32).max(WINDOW_LEAST)
-            },
+            window: window(worker),
             connect_gap_ns: spec.connect_rate.map_or(0, |rate| (1e9 * f64::from(opener_count) / rate) as u64),
             seed: spec.seed,
             cpu: spec.cpus.get(worker as usize % spec.cpus.len().max(1)).copied(),

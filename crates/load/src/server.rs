@@ -262,6 +262,7 @@ fn prepare(request: &Request) -> PreparedRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Tls;
     use landau_sys::socket::{Transport, socket};
     use std::net::{Ipv4Addr, TcpListener};
 
@@ -277,6 +278,26 @@ mod tests {
         let origin = Origin { endpoint, tls: None, requests: Vec::new(), order: vec![0] };
         let sources = Sources { addresses: vec![Ipv4Addr::from(SOURCE).into()], ports: Ports::Explicit { low, high } };
         Server::new(0, &origin, &sources, &Load::Closed).unwrap()
+    }
+
+    #[test]
+    fn only_short_requests_of_plain_idle_connections_may_be_delayed() {
+        let endpoint = || Endpoint::Inet(SocketAddr::from((SOURCE, 80)));
+        let request = |length: usize| Request {
+            method: "GET".to_owned(),
+            bytes: "x".repeat(length),
+            last_bytes: String::new(),
+            fields: Vec::new(),
+        };
+        let origin = |length, tls: Option<Tls>| {
+            let requests = vec![request(1), request(length)];
+            Origin { endpoint: endpoint(), tls, requests, order: Vec::new() }
+        };
+        let tls = || Some(Tls { name: "x".to_owned(), insecure: true, ca_file: None });
+        assert!(!needs_no_delay(&origin(LEAST_SEGMENT, None), &Load::Idle));
+        assert!(needs_no_delay(&origin(LEAST_SEGMENT + 1, None), &Load::Idle));
+        assert!(needs_no_delay(&origin(LEAST_SEGMENT, tls()), &Load::Idle));
+        assert!(needs_no_delay(&origin(LEAST_SEGMENT, None), &Load::Closed));
     }
 
     /// The search for a free port was once part of the handshake.
