@@ -205,7 +205,7 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
         return Err(no(format!("line {} was altered: {}", fault.line, fault.reason)));
     }
     if let Some(lab) = &record.lab {
-        let how = record.continuation().unwrap_or_else(|| "start a new run".to_owned());
+        let how = record.continuation(&record.path).unwrap_or_else(|| "start a new run".to_owned());
         return Err(no(format!("the lab made it (platform {}); {how}", lab.platform)));
     }
     if (&host.release, &host.version) != (&record.host.release, &record.host.version) {

@@ -57,8 +57,7 @@ fn unsound(record: &Record) -> String {
         return format!("line {} was altered: {}", fault.line, fault.reason);
     }
     // Without the record's own name: files with the same reason share a line.
-    let generic = |how: String| how.strip_suffix(&record.path).map_or(how.clone(), |command| format!("{command}FILE"));
-    let how = || record.continuation().map_or_else(String::new, |how| format!("; to continue it: {}", generic(how)));
+    let how = || record.how_to_continue("FILE");
     if let Some(torn) = &record.torn {
         return format!("line {} is torn, so the run was killed{}", torn.line, how());
     }

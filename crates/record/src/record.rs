@@ -134,15 +134,20 @@ impl Record {
         self.resumes.iter().rev().find_map(|resume| resume.adaptive).unwrap_or(self.header.adaptive)
     }
 
-    /// Returns how the user continues the run if it did not end; `None` if its command cannot continue it. Of the
-    /// commands that write records, only `landau run` and `landau lab run` can.
-    pub fn continuation(&self) -> Option<String> {
+    /// Returns how the user continues the run of this file if it did not end; `None` if its command cannot continue it.
+    /// Of the commands that write records, only `landau run` and `landau lab run` can.
+    pub fn continuation(&self, file: &str) -> Option<String> {
         let words: Vec<&str> = self.header.command.iter().skip(1).take(2).map(String::as_str).collect();
         match (words.as_slice(), &self.lab) {
-            ([] | ["run", ..], None) => Some(format!("landau run --resume {}", self.path)),
+            ([] | ["run", ..], None) => Some(format!("landau run --resume {file}")),
             (["lab", "run"], _) => Some("repeat its `landau lab run` command with --resume".to_owned()),
             _ => None,
         }
+    }
+
+    /// Returns the same to follow what is said of the run, after a semicolon; empty if its command cannot continue it.
+    pub fn how_to_continue(&self, file: &str) -> String {
+        self.continuation(file).map_or_else(String::new, |how| format!("; to continue it: {how}"))
     }
 
     /// Returns the unit of every sample of the record.

@@ -278,8 +278,7 @@ pub(crate) fn warn_of(record: &Record) {
         status::tell(&format!("{}: line {} was altered: {}", record.path, fault.line, fault.reason));
     }
     if record.end.is_none() {
-        let how = record.continuation().map_or_else(String::new, |how| format!("; to continue it: {how}"));
-        status::tell(&format!("{}: the run did not end{how}", record.path));
+        status::tell(&format!("{}: the run did not end{}", record.path, record.how_to_continue(&record.path)));
     }
 }
 

@@ -184,8 +184,7 @@ fn check(record: &Record, analysis: Option<&Analysis>, stored: &[PhaseResult]) -
     }
     match &record.end {
         None => {
-            let how = record.continuation().map_or_else(String::new, |how| format!("; to continue it: {how}"));
-            remarks.push(format!("the run did not end{how}"));
+            remarks.push(format!("the run did not end{}", record.how_to_continue(&record.path)));
         }
         Some(end) if end.outcome != EndOutcome::Complete => {
             remarks.push(format!("outcome of the run: {}", end.outcome.name()));

@@ -159,8 +159,8 @@ fn a_run_is_continued_by_the_command_that_began_it() {
     ] {
         let header = Header { command: command.iter().map(|&word| word.to_owned()).collect(), ..Header::default() };
         let lab = is_of_lab.then(Lab::default);
-        let record = Record { path: "r".to_owned(), header, lab, ..Record::default() };
-        assert_eq!(record.continuation().as_deref(), expected, "{command:?}, lab: {is_of_lab}");
+        let record = Record { header, lab, ..Record::default() };
+        assert_eq!(record.continuation("r").as_deref(), expected, "{command:?}, lab: {is_of_lab}");
     }
 }
 
