@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, Ruled};
 use super::{Client, Site};
-use crate::answer::{Answer, RuledFailure, value_of};
+use crate::answer::value_of;
 use crate::log::Asked;
 use crate::proxy::{self, Asking, Forward};
 use crate::rules::Policy;
@@ -54,11 +54,8 @@ impl Site {
         send_buffers: &mut SendBuffers,
     ) {
         let Some(request) = forward.parse(head, limits) else { return };
-        let (policy, close) = (&forward.policy, close || forward.close || self.closing);
-        let page = self.error_page(status, policy, &request);
-        let failure = RuledFailure { status, page: page.as_deref().filter(|page| !page.is_forward()), realm: None };
-        let mut answer = Answer::new(&request, self.date, close, send_buffers);
-        answer.ruled_failure(&failure, policy, &request, forward.client);
+        let close = close || forward.close || self.closing;
+        self.fail_by_rules((status, None), &forward.policy, &request, (forward.client, close), send_buffers);
         self.finish_forward(forward, (head, limits), status, send_buffers.content);
     }
 

@@ -273,7 +273,10 @@ impl Site {
             Ok(page) => page?,
             Err(status) => {
                 return Some(match &**entry {
-                    Entry::Ruled(ruled) => self.fail_by_rules(status, &ruled.policy, request, close, send_buffers),
+                    Entry::Ruled(ruled) => {
+                        let client = self.visitor(request);
+                        self.fail_by_rules((status, None), &ruled.policy, request, (client, close), send_buffers)
+                    }
                     _ => Answer::new(request, self.date, close, send_buffers).failure(status),
                 });
             }
@@ -342,10 +345,8 @@ impl Site {
             (Verdict::Admitted, Entry::Failure(status)) => (*status, None),
             (Verdict::Admitted, _) => return ControlFlow::Continue(()),
         };
-        let page = self.error_page(status, policy, request);
-        let mut answer = Answer::new(request, self.date, close, send_buffers);
-        let failure = RuledFailure { status, page: page.as_deref(), realm: auth.map(|auth| &*auth.realm) };
-        ControlFlow::Break(Some(answer.ruled_failure(&failure, policy, request, client)))
+        let realm = auth.map(|auth| &*auth.realm);
+        ControlFlow::Break(Some(self.fail_by_rules((status, realm), policy, request, (client, close), send_buffers)))
     }
 
     /// Answers a request that the rules of its path admit; `None` if another thread makes the compressed form, or if
@@ -456,23 +457,24 @@ impl Site {
             return Answer::new(request, self.date, close, send_buffers).other_method(request);
         };
         match request.method().refusal() {
-            Some(status) => self.fail_by_rules(status, &policy, request, close, send_buffers),
+            Some(status) => self.fail_by_rules((status, None), &policy, request, (client, close), send_buffers),
             None => Answer::new(request, self.date, close, send_buffers).ruled_other_method(&policy, request, client),
         }
     }
 
-    /// Answers with an error that is not the client's rights: with the page and the fields that the rules have for it.
+    /// Answers with an error: with the page and the fields that the rules have for it. `realm` is what the client is
+    /// asked to log in to.
     #[cold]
     fn fail_by_rules(
         &mut self,
-        status: Status,
+        (status, realm): (Status, Option<&str>),
         policy: &Policy,
         request: &Request<'_>,
-        close: bool,
+        (client, close): (Client, bool),
         send_buffers: &mut SendBuffers,
     ) -> Status {
-        let (client, page) = (self.visitor(request), self.error_page(status, policy, request));
-        let failure = RuledFailure { status, page: page.as_deref(), realm: None };
+        let page = self.error_page(status, policy, request);
+        let failure = RuledFailure { status, page: page.as_deref(), realm };
         Answer::new(request, self.date, close, send_buffers).ruled_failure(&failure, policy, request, client)
     }
 
@@ -572,12 +574,6 @@ impl Site {
             Full::Address => Status::TOO_MANY_REQUESTS,
         };
         Answer::without_request(self.date, true, send_buffers).failure(status);
-    }
-
-    /// Answers a request of which the head, or the body, took too long; so much of its head has come.
-    pub(crate) fn time_out(&mut self, head: &[u8], send_buffers: &mut SendBuffers) {
-        let reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the head did not come in time" };
-        self.reject_head(reject, head, send_buffers);
     }
 
     #[inline]

@@ -122,11 +122,17 @@ impl<T: Transport> Worker<T> {
     #[cold]
     fn refuse_for_memory(&mut self, number: u32) {
         self.counters.memory_refused().add(1);
+        let reject = Reject { status: Status::SERVICE_UNAVAILABLE, reason: "no memory for a request in parts" };
+        self.refuse_begun(number, reject);
+    }
+
+    /// Refuses a request of which the head has begun, and ends the connection.
+    #[cold]
+    pub(super) fn refuse_begun(&mut self, number: u32, reject: Reject) {
         let Some(connection) = self.table.get(number) else { return };
         let head = connection.active.take().map_or_else(Vec::new, |active| active.input);
         self.send_buffers.clear();
         self.note_peer(number);
-        let reject = Reject { status: Status::SERVICE_UNAVAILABLE, reason: "no memory for a request in parts" };
         self.site.reject_head(reject, &head, &mut self.send_buffers);
         self.deliver(number, Remainder::end());
     }

@@ -37,7 +37,7 @@ use crate::transport::{Event, Transport};
 use accept::SpeculativeRead;
 use landau_reactor::{Interest, Ready};
 use landau_sys::stream;
-use landau_wire::http::Scan;
+use landau_wire::http::{Reject, Scan, Status};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -366,11 +366,8 @@ impl<T: Transport> Worker<T> {
             State::Fresh | State::Preface => self.counters.heads_late().add(1),
             State::Head | State::Body => {
                 self.counters.heads_late().add(1);
-                let head = connection.active.take().map_or_else(Vec::new, |active| active.input);
-                self.send_buffers.clear();
-                self.note_peer(number);
-                self.site.time_out(&head, &mut self.send_buffers);
-                return self.deliver(number, Remainder::end());
+                let reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the head did not come in time" };
+                return self.refuse_begun(number, reject);
             }
             State::Sending if connection.is_tls && is_handshaking => self.counters.heads_late().add(1),
             State::Sending => {
