@@ -9,15 +9,21 @@ fn allowed() -> Vec<u32> {
     system::processors_of(landau_sys::process::parent_id().unsigned_abs()).unwrap_or_default()
 }
 
+/// Runs `call` with this process pinned to these processors instead of `own`; returns whether it was.
+fn pinned_to<T>(processors: &[u32], own: u32, call: impl FnOnce() -> T) -> (T, bool) {
+    let moved = !processors.is_empty() && system::pin(processors).is_ok();
+    let value = call();
+    // This process was allowed on that processor before, so the call does not fail.
+    let _ = system::pin(&[own]);
+    (value, moved)
+}
+
 /// Runs `call` with this process pinned to all processors but `own`, so that a process which it starts inherits that;
 /// returns the processors; none if there is no choice.
 pub(crate) fn on_other_processors<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Vec<u32>) {
     let Some(own) = own else { return (call(), Vec::new()) };
     let others: Vec<u32> = allowed().into_iter().filter(|&processor| processor != own).collect();
-    let moved = !others.is_empty() && system::pin(&others).is_ok();
-    let value = call();
-    // This process was allowed on that processor before, so the call does not fail.
-    let _ = system::pin(&[own]);
+    let (value, moved) = pinned_to(&others, own, call);
     (value, if moved { others } else { vec![own] })
 }
 
@@ -32,9 +38,6 @@ pub(crate) fn pin_to_all() -> landau_sys::Result<()> {
 pub(crate) fn on_other_processor<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Option<u32>) {
     let Some(own) = own else { return (call(), None) };
     let other = allowed().into_iter().find(|&processor| processor != own).unwrap_or(own);
-    let moved = system::pin(&[other]).is_ok();
-    let value = call();
-    // This process was allowed on that processor before, so the call does not fail.
-    let _ = system::pin(&[own]);
+    let (value, moved) = pinned_to(&[other], own, call);
     (value, moved.then_some(other))
 }

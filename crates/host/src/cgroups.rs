@@ -21,6 +21,11 @@ impl Group {
     pub(crate) fn file(&self, name: &str) -> String {
         format!("{}/{name}", self.folder)
     }
+
+    /// Returns the command that writes a value into one of its files. systemd escapes names with a backslash.
+    pub(crate) fn command(&self, name: &str, value: u64) -> String {
+        format!("echo {value} > '{}'", self.file(name))
+    }
 }
 
 /// Returns the groups of a process that have a controller (`pids`, `memory`), from its own one up. A hierarchy of

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Output};
 
 /// Disturbances of this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -222,18 +222,34 @@ impl OwnedChild {
     /// Waits until the child has ended, kills what is left of the group that it leads, and reaps it. In this order,
     /// because only until it is reaped no other process can have its number.
     pub fn wait_and_end_group(&mut self) -> io::Result<ExitStatus> {
-        let pid = self.child.id();
-        let ended = loop {
-            match crate::child::state(pid.cast_signed(), 0) {
-                Ok(0) => {}
-                other => break other,
-            }
-        };
-        // ECHILD: it was reaped before.
-        if self.leads_group && ended.is_ok() {
-            let _ = kill_group(pid);
-        }
+        // 0: a signal was caught meanwhile. An error: it was reaped before.
+        while matches!(crate::child::state(self.child.id().cast_signed(), 0), Ok(0)) {}
+        self.end_group();
         self.child.wait()
+    }
+
+    /// Kills the group that the child leads, also if it has ended: until it is reaped, its number is that of its group.
+    fn end_group(&self) {
+        if self.leads_group && crate::child::state(self.child.id().cast_signed(), libc::WNOHANG).is_ok() {
+            let _ = kill_group(self.child.id());
+        }
+    }
+
+    /// Waits until the child has ended, and returns what it printed, as [`Child::wait_with_output`] does.
+    pub fn wait_with_output(mut self) -> io::Result<Output> {
+        fn all(source: Option<impl io::Read>) -> io::Result<Vec<u8>> {
+            let mut bytes = Vec::new();
+            source.map_or(Ok(0), |mut source| source.read_to_end(&mut bytes))?;
+            Ok(bytes)
+        }
+        drop(self.child.stdin.take());
+        let (out, err) = (self.child.stdout.take(), self.child.stderr.take());
+        let (stdout, stderr) = std::thread::scope(|scope| {
+            let stderr = scope.spawn(|| all(err));
+            // A thread that panics has read nothing.
+            (all(out), stderr.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into())))
+        });
+        Ok(Output { status: self.child.wait()?, stdout: stdout?, stderr: stderr? })
     }
 }
 
@@ -253,12 +269,7 @@ impl std::ops::DerefMut for OwnedChild {
 
 impl Drop for OwnedChild {
     fn drop(&mut self) {
-        if self.leads_group {
-            // The number of a child that has ended is that of its group until it is reaped.
-            if crate::child::state(self.child.id().cast_signed(), libc::WNOHANG).is_ok() {
-                let _ = kill_group(self.child.id());
-            }
-        }
+        self.end_group();
         // Once the child was reaped, its number may belong to another process.
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
@@ -383,22 +394,33 @@ mod tests {
         }
     }
 
-    /// A worker that dies by itself may have started a server.
-    #[test]
+    /// A shell that leads a group and ends, and the number of the process that it has started.
     #[cfg(target_os = "linux")]
-    fn what_an_ended_child_has_started_is_killed() {
+    fn shell_with_sleeper() -> (OwnedChild, String) {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 1000 & echo $!"]).stdout(std::process::Stdio::piped());
         let mut child = OwnedChild::spawn_group(&mut command).unwrap();
         let mut line = String::new();
         io::BufRead::read_line(&mut io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
-        let sleeper = line.trim();
-        assert_eq!(child.wait_and_end_group().unwrap().code(), Some(0));
-        // Whoever adopted it has reaped it, or not yet.
-        let state = || std::fs::read_to_string(format!("/proc/{sleeper}/stat")).unwrap_or_default();
+        (child, line.trim().to_owned())
+    }
+
+    /// Waits until a process has ended. Whoever adopted it has reaped it, or not yet.
+    #[cfg(target_os = "linux")]
+    fn await_end(pid: &str) {
+        let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         while !(state().is_empty() || state().contains(") Z ")) {
             std::thread::yield_now();
         }
+    }
+
+    /// A worker that dies by itself may have started a server.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_an_ended_child_has_started_is_killed() {
+        let (mut child, sleeper) = shell_with_sleeper();
+        assert_eq!(child.wait_and_end_group().unwrap().code(), Some(0));
+        await_end(&sleeper);
         assert_eq!(child.wait_and_end_group().unwrap().code(), Some(0));
     }
 
@@ -406,18 +428,11 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn a_dropped_group_is_killed_though_its_leader_has_ended() {
-        let mut command = Command::new("sh");
-        command.args(["-c", "sleep 1000 & echo $!"]).stdout(std::process::Stdio::piped());
-        let mut child = OwnedChild::spawn_group(&mut command).unwrap();
-        let mut line = String::new();
-        io::BufRead::read_line(&mut io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+        let (child, sleeper) = shell_with_sleeper();
         let leader = child.id().cast_signed();
         while crate::child::state(leader, 0).unwrap() != leader {}
         drop(child);
-        let state = || std::fs::read_to_string(format!("/proc/{}/stat", line.trim())).unwrap_or_default();
-        while !(state().is_empty() || state().contains(") Z ")) {
-            std::thread::yield_now();
-        }
+        await_end(&sleeper);
     }
 
     /// For the kernel, the parent is the thread that started the child.

@@ -65,8 +65,10 @@ fn an_answer_that_cannot_be_written_ends_a_bisection() {
     let mut command = room.command(&["lab", "test", "-k", "nothing", "--metric", "syscall.instructions@5 < 3"]);
     let ran = Ran::of(command.stdout(full).output().unwrap());
     assert_eq!(ran.status, Some(255), "{ran:?}");
-    let has_no_emulator = ran.err.contains("cannot be used here");
-    assert!(has_no_emulator || ran.err.contains("write to standard output: No space left"), "{ran:?}");
+    if ran.err.contains("cannot be used here") {
+        return eprintln!("skipped: {}", ran.err.trim());
+    }
+    assert!(ran.err.contains("write to standard output: No space left"), "{ran:?}");
 }
 
 #[test]

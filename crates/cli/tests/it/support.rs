@@ -1,12 +1,13 @@
 //! Helpers to run the program in a temporary directory.
 
 use landau_record::Record;
-use landau_sys::process::OwnedChild;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+/// A child that is killed when its test fails.
+pub(crate) use landau_sys::process::OwnedChild as Process;
 
 /// The program under test.
 pub(crate) const LANDAU: &str = env!("CARGO_BIN_EXE_landau");
@@ -115,50 +116,6 @@ impl Ran {
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
         }
-    }
-}
-
-/// A process that is killed and reaped with its test, also if the test fails.
-pub(crate) struct Process(OwnedChild);
-
-impl Process {
-    pub(crate) fn spawn(command: &mut Command) -> io::Result<Self> {
-        OwnedChild::spawn(command).map(Self)
-    }
-
-    /// Starts a process that leads a process group of its own, which is killed with it.
-    pub(crate) fn spawn_group(command: &mut Command) -> io::Result<Self> {
-        OwnedChild::spawn_group(command).map(Self)
-    }
-
-    /// Waits until it has ended, and returns what it printed, as [`Child::wait_with_output`] does.
-    pub(crate) fn wait_with_output(mut self) -> io::Result<Output> {
-        fn all(source: Option<impl Read>) -> io::Result<Vec<u8>> {
-            let mut bytes = Vec::new();
-            source.map_or(Ok(0), |mut source| source.read_to_end(&mut bytes))?;
-            Ok(bytes)
-        }
-        drop(self.stdin.take());
-        let (out, err) = (self.stdout.take(), self.stderr.take());
-        let (stdout, stderr) = std::thread::scope(|scope| {
-            let stderr = scope.spawn(|| all(err));
-            (all(out), stderr.join().unwrap())
-        });
-        Ok(Output { status: self.wait()?, stdout: stdout?, stderr: stderr? })
-    }
-}
-
-impl std::ops::Deref for Process {
-    type Target = Child;
-
-    fn deref(&self) -> &Child {
-        &self.0
-    }
-}
-
-impl std::ops::DerefMut for Process {
-    fn deref_mut(&mut self) -> &mut Child {
-        &mut self.0
     }
 }
 

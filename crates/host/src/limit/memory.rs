@@ -94,7 +94,7 @@ fn of_group(context: &Context, group: &Group) -> Option<Row> {
         evidence: format!("{}; beyond it the OOM killer ends a process of the group", law(context)),
         counters: events(context, group),
         remedy: Remedy {
-            now: Some(format!("echo {target} > '{}'", group.file(files.limit))),
+            now: Some(group.command(files.limit, target)),
             for_good: Some(format!("MemoryMax={target} by `systemctl edit UNIT`; container: --memory {target}")),
             risk: Some("other groups get less".to_owned()),
         },

@@ -161,7 +161,7 @@ fn of_group(context: &Context, group: &Group) -> Option<Row> {
         evidence: refusal(context),
         counters: vec![Counter { name: "pids.events max".to_owned(), value: refused }],
         remedy: Remedy {
-            now: Some(format!("echo {target} > '{}'", group.file("pids.max"))),
+            now: Some(group.command("pids.max", target)),
             for_good: Some(format!("TasksMax={target} by `systemctl edit UNIT`; container: --pids-limit {target}")),
             risk: Some("a program that forks without end is stopped later".to_owned()),
         },

@@ -341,6 +341,7 @@ impl Session {
         if class == Class::Intermediate && stage != Stage::Data {
             return Err(Broken::Unexpected(code, stage));
         }
+        let begun = self.sizes.len();
         match stage {
             Stage::Greeting if class == Class::Success => {
                 self.hello(Stage::Ehlo, envelope, now_ns);
@@ -383,13 +384,12 @@ impl Session {
                 self.resolve_front(class);
                 self.end_transaction();
             }
-            Stage::Reset => {
-                self.end_transaction();
-                // Its recipients had their answers before.
-                self.ended += u64::from(code == Code::UNAVAILABLE);
-            }
+            Stage::Reset => self.end_transaction(),
             Stage::Clear => {}
         }
+        // One that ends with the connection (421) shows no willingness, but at RSET its recipients had their answers.
+        let has_ended = self.sizes.len() < begun;
+        self.ended += u64::from(has_ended && (stage == Stage::Reset || !is_closing));
         if is_closing {
             self.pending = Some(Event::Closing);
         } else if matches!(stage, Stage::Reset | Stage::Clear) && class != Class::Success {
@@ -498,8 +498,6 @@ impl Session {
         self.recipients.drain(..size);
         self.sizes.pop_front();
         self.next_rcpt = self.next_rcpt.saturating_sub(size);
-        // One that ends with the connection (421) shows no willingness.
-        self.ended += u64::from(self.code != Some(Code::UNAVAILABLE));
         self.accepted_count = 0;
         if self.sizes.is_empty() {
             self.pending = Some(Event::Ready);
