@@ -84,7 +84,7 @@ impl Client {
         loop {
             let goes_on = match self.session.next(&mut input, &self.envelope, 7, &mut phases) {
                 Ok(None) => {
-                    self.send();
+                    self.send(true);
                     return true;
                 }
                 Ok(Some(event)) => self.act(event),
@@ -93,7 +93,7 @@ impl Client {
                 Err(broken) => self.note(&broken),
             };
             if self.sending == Sending::AtOnce {
-                self.send();
+                self.send(goes_on);
             }
             if !goes_on {
                 return false;
@@ -152,8 +152,8 @@ impl Client {
         true
     }
 
-    /// Sends everything, and begins what had to wait for that.
-    fn send(&mut self) {
+    /// Sends everything, and begins what had to wait for that if the session goes on.
+    fn send(&mut self, goes_on: bool) {
         while !self.session.outgoing.is_empty() {
             let content = if self.session.outgoing.content().is_some() { CONTENT } else { &[] };
             let bytes: Vec<u8> =
@@ -163,7 +163,7 @@ impl Client {
             assert!(!bytes.split_inclusive(|&byte| byte == b'\n').any(is_bare), "{}", bytes.escape_ascii());
             self.session.outgoing.advance(bytes.len());
             self.talk.sent.extend_from_slice(&bytes);
-            let is_idle = self.session.stage().is_none() && self.begun > 0;
+            let is_idle = goes_on && self.session.stage().is_none() && self.begun > 0;
             if is_idle {
                 self.next_transaction();
             }
