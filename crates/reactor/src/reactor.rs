@@ -400,6 +400,10 @@ impl Reactor {
             if !slot.is_registered || slot.generation != key.generation() {
                 continue;
             }
+            // A short read clears data that is followed by the end of the stream, which must be known by then.
+            if slot.readiness.is_readable() && ready.is_readable() && !slot.readiness.union(ready).is_read_closed() {
+                self.selector.look_again(key);
+            }
             slot.readiness = slot.readiness.union(ready);
             if !slot.is_ready {
                 slot.is_ready = true;

@@ -138,6 +138,9 @@ pub(crate) trait Selector: fmt::Debug {
     fn add(&mut self, key: Key, interest: Interest) -> Result<()>;
     fn change(&mut self, key: Key, interest: Interest) -> Result<()>;
     fn remove(&mut self, key: Key, closing: bool) -> Result<()>;
+    /// Learns that a descriptor was found readable that was readable already: the end of the stream may have come
+    /// behind the data. An edge-triggered selector that cannot tell them apart finds that out in the next wait.
+    fn look_again(&mut self, _key: Key) {}
     /// Waits for at most so many milliseconds; -1 waits for ever.
     fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()>;
     /// A remark on how the backend works here.

@@ -3,7 +3,8 @@
 //! The event method of Linux 2.4, before `epoll`. A signal carries the number of a descriptor and its readiness, but no
 //! key: if it may have been queued for an earlier owner of the number, `poll` checks the descriptor. So it does for
 //! readiness from before the descriptor was added, for which no signal comes, and for errors, which signals hardly
-//! describe. When the queue of signals overflows, `poll` checks every descriptor, and the overflow is counted.
+//! describe. A signal for the end of a stream looks like one for data: `poll` tells them apart if the descriptor was
+//! readable already. When the queue of signals overflows, `poll` checks every descriptor, and the overflow is counted.
 //!
 //! Descriptors that send no signals (files, `eventfd`), those that send them to another queue already, and listening
 //! sockets, which other loops may share, are polled in each wait.
@@ -34,6 +35,8 @@ struct Watch {
     source: Source,
     /// Whether signals of an earlier owner of the number may still be queued.
     is_suspect: bool,
+    /// Whether a signal has come since `poll` last checked it.
+    is_signaled: bool,
     /// Whether it is in the list of descriptors to check.
     is_listed: bool,
 }
@@ -102,6 +105,7 @@ impl Sigio {
             if events & !PLAIN == 0 && !watch.is_suspect {
                 let read = if events & sys::READ == 0 { Ready::default() } else { Ready::READABLE };
                 let ready = if events & sys::WRITE == 0 { read } else { read.union(Ready::WRITABLE) };
+                watch.is_signaled = true;
                 found.push(Found { key: Key::new(fd, watch.generation), ready });
             } else if !watch.is_listed {
                 watch.is_listed = true;
@@ -117,10 +121,16 @@ impl Sigio {
         Ok(())
     }
 
-    /// Checks every descriptor: signals were lost, and the kernel does not say which.
+    /// Checks every descriptor if signals were lost: the kernel does not say which.
+    fn recover(&mut self) {
+        if self.queue.has_overflowed() {
+            self.overflow_count += 1;
+            self.list_all();
+        }
+    }
+
     #[cold]
     fn list_all(&mut self) {
-        self.overflow_count += 1;
         for fd in 0..self.watches.len() {
             if self.watches[fd].source != Source::None {
                 self.list((fd as u32).cast_signed());
@@ -133,7 +143,7 @@ impl Sigio {
         self.entries.clear();
         for fd in self.check.drain(..) {
             let watch = &mut self.watches[fd as usize];
-            watch.is_listed = false;
+            (watch.is_listed, watch.is_signaled) = (false, false);
             if watch.source != Source::None {
                 self.entries.push(fd, events(watch.interest));
             }
@@ -185,7 +195,7 @@ impl Selector for Sigio {
             self.watches.resize(fd as usize + 1, Watch::default());
         }
         let watch = &mut self.watches[fd as usize];
-        *watch = Watch { generation: key.generation(), interest, source, ..*watch };
+        *watch = Watch { generation: key.generation(), interest, source, is_signaled: false, ..*watch };
         if source == Source::Poll {
             self.polled.push(fd);
         }
@@ -218,15 +228,21 @@ impl Selector for Sigio {
     }
 
     fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()> {
+        // Another queue of this thread may have read the signal that says so, and nothing else would end the sleep.
+        self.recover();
         self.check(found)?;
         if !self.has_more && (timeout_ms != 0 || !self.polled.is_empty()) {
             self.sleep(found, if found.is_empty() { timeout_ms } else { 0 })?;
         }
         self.read(found)?;
-        if self.queue.has_overflowed() {
-            self.list_all();
-        }
+        self.recover();
         if self.check.is_empty() { Ok(()) } else { self.check(found) }
+    }
+
+    fn look_again(&mut self, key: Key) {
+        if self.watches[key.fd() as usize].is_signaled {
+            self.list(key.fd());
+        }
     }
 
     fn note(&self) -> Option<String> {

@@ -284,7 +284,7 @@ impl Ring {
     /// Cancels the operation that a descriptor waits for.
     fn cancel(&mut self, key: Key) -> Result<()> {
         match std::mem::take(&mut self.slots[key.fd() as usize].reading) {
-            Reading::Accepting(Some(id)) | Reading::Receiving(Some(id)) | Reading::ReceivingOnce(id) => {
+            Reading::Accepting(Some(id)) | Reading::Receiving(Some(id)) | Reading::ReceivingOnce(Some(id)) => {
                 Ok(self.operations.cancel(id)?)
             }
             Reading::Parked => Ok(self.operations.poll_remove(key.0)?),
@@ -295,7 +295,8 @@ impl Ring {
             | Reading::Idle
             | Reading::Stopping
             | Reading::Accepting(None)
-            | Reading::Receiving(None) => Ok(()),
+            | Reading::Receiving(None)
+            | Reading::ReceivingOnce(None) => Ok(()),
         }
     }
 
@@ -356,11 +357,7 @@ impl Ring {
     /// earlier waits that were not taken come first.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
         self.resume_listeners()?;
-        for key in std::mem::take(&mut self.starved) {
-            if self.slot(key).is_some_and(|slot| slot.reading == Reading::Receiving(None)) {
-                self.submit_receive(key)?;
-            }
-        }
+        self.resume_starved()?;
         let timeout_ms = self.timeout_ms(timeout);
         match self.operations.wait(timeout_ms) {
             Err(error) if !error.is_interrupted() => return Err(error.into()),

@@ -3,7 +3,7 @@
 use super::slot::Reading;
 use super::{Completion, ProvidedBuffer, Ring};
 use crate::backend::Key;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::interest::Token;
 use landau_sys::Result as SystemResult;
 use landau_sys::epoll::{PEER_CLOSED, READ};
@@ -64,8 +64,7 @@ impl Ring {
     /// connection after that needs no cancellation, which suits connections that end after their first response.
     pub fn receive_once(&mut self, connection: &impl AsFd, token: Token) -> Result<()> {
         let key = self.register(connection, token)?;
-        let started = self.operations.receive_once(key.fd(), key.0).map_err(Error::from);
-        let started = started.map(|id| self.slots[key.fd() as usize].reading = Reading::ReceivingOnce(id));
+        let started = self.submit_receive_once(key);
         self.registered(key, started)
     }
 
@@ -73,6 +72,28 @@ impl Ring {
         let id = self.operations.receive(key.fd(), key.0)?;
         let slot = &mut self.slots[key.fd() as usize];
         (slot.reading, slot.filled) = (Reading::Receiving(Some(id)), 0);
+        Ok(())
+    }
+
+    fn submit_receive_once(&mut self, key: Key) -> Result<()> {
+        let id = self.operations.receive_once(key.fd(), key.0)?;
+        self.slots[key.fd() as usize].reading = Reading::ReceivingOnce(Some(id));
+        Ok(())
+    }
+
+    /// Lets starved connections receive again, unless the caller holds all buffers: the receives would fail at once,
+    /// and end the wait.
+    pub(super) fn resume_starved(&mut self) -> Result<()> {
+        if self.starved.is_empty() || !self.operations.has_buffers() {
+            return Ok(());
+        }
+        for key in std::mem::take(&mut self.starved) {
+            match self.slot(key).map(|slot| slot.reading) {
+                Some(Reading::Receiving(None)) => self.submit_receive(key)?,
+                Some(Reading::ReceivingOnce(None)) => self.submit_receive_once(key)?,
+                _ => {}
+            }
+        }
         Ok(())
     }
 
@@ -131,9 +152,8 @@ impl Ring {
         match self.slots[key.fd() as usize].reading {
             Reading::Paused => self.submit_receive(key)?,
             // The receive is submitted again when it has completed.
-            Reading::Pausing(id) | Reading::ReceivingOnce(id) => {
-                self.slots[key.fd() as usize].reading = Reading::Receiving(Some(id));
-            }
+            Reading::Pausing(id) => self.slots[key.fd() as usize].reading = Reading::Receiving(Some(id)),
+            Reading::ReceivingOnce(id) => self.slots[key.fd() as usize].reading = Reading::Receiving(id),
             _ => {}
         }
         Ok(())
@@ -146,11 +166,13 @@ impl Ring {
         match self.slots[key.fd() as usize].reading {
             // The stream has ended.
             Reading::Idle => true,
-            Reading::Receiving(Some(id)) | Reading::ReceivingOnce(id) | Reading::Parking(id) | Reading::Pausing(id) => {
-                self.operations.has_completed(id)
-            }
+            Reading::Receiving(Some(id))
+            | Reading::ReceivingOnce(Some(id))
+            | Reading::Parking(id)
+            | Reading::Pausing(id) => self.operations.has_completed(id),
             // Nothing is being received.
             Reading::Receiving(None)
+            | Reading::ReceivingOnce(None)
             | Reading::Parked
             | Reading::Paused
             | Reading::Stopping
@@ -250,14 +272,20 @@ impl Ring {
                 return Ok(Some(Completion::Received { token, buffer }));
             }
             Err(_) if is_closing => {}
-            Err(error)
-                if error.is_out_of_buffers()
-                    && matches!(reading, Reading::Receiving(_) | Reading::ReceivingOnce(_)) =>
-            {
-                slot.reading = Reading::Receiving(None);
-                self.starved.push(key);
+            Err(error) if error.is_out_of_buffers() || error.is_canceled() => {
+                let starved = match reading {
+                    Reading::Receiving(_) => Some(Reading::Receiving(None)),
+                    Reading::ReceivingOnce(_) => Some(Reading::ReceivingOnce(None)),
+                    _ => None,
+                };
+                match starved.filter(|_| error.is_out_of_buffers()) {
+                    Some(starved) => {
+                        slot.reading = starved;
+                        self.starved.push(key);
+                    }
+                    None => self.renew(key, reading)?,
+                }
             }
-            Err(error) if error.is_out_of_buffers() || error.is_canceled() => self.renew(key, reading)?,
             Err(error) => {
                 slot.reading = Reading::Idle;
                 return Ok(Some(Completion::Failed { token, error }));

@@ -43,7 +43,8 @@ impl Ring {
         while let Some(last) = outgoing.again.pop_back() {
             outgoing.queue.push_front(last);
         }
-        let count = outgoing.queue.len().min(CHAIN);
+        let lengths = outgoing.queue.iter().take(CHAIN).map(|(buffer, from)| buffer.bytes().len() - from);
+        let count = self.operations.chain_length(lengths);
         outgoing.in_flight = count;
         if count > 0 { Ok(self.operations.send(key.fd(), key.0, outgoing.queue.drain(..count))?) } else { Ok(()) }
     }

@@ -18,8 +18,8 @@ pub(super) enum Reading {
     Stopping,
     /// Data. Without an operation, the connection is starved of buffers.
     Receiving(Option<OperationId>),
-    /// Data, once; then it is paused.
-    ReceivingOnce(OperationId),
+    /// Data, once; then it is paused. Without an operation, the connection is starved of buffers.
+    ReceivingOnce(Option<OperationId>),
     /// Data: the receive is being cancelled, and a poll will take its place.
     Parking(OperationId),
     /// Data, by a poll.

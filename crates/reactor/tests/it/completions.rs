@@ -3,7 +3,7 @@
 use crate::child;
 use crate::common::{LONG, alone, among_others, at, own_address, pair, tcp_pair};
 use landau_reactor::batch::Buffer;
-use landau_reactor::completions::{Completion, Features, Options, Ring};
+use landau_reactor::completions::{Completion, Features, Options, ProvidedBuffer, Ring};
 use landau_reactor::{Backend, Error, ManualClock, Reactor, Token};
 use landau_sys::stream;
 use std::collections::BTreeMap;
@@ -243,6 +243,109 @@ fn starved_connections_lose_no_data() {
     });
 }
 
+/// Returns a ring that has provided buffers, four of 64 bytes; `None` if the system has none.
+fn ring_with_four_buffers() -> Option<Ring> {
+    let ring = Ring::with_options(small(Features::All)).ok()?;
+    ring.note().contains("multishot receive").then_some(ring)
+}
+
+/// Takes the next four completions, which must be data for a token, and no more.
+fn four_buffers(ring: &mut Ring, from: u32) -> Vec<ProvidedBuffer> {
+    let buffer = |completion| match completion {
+        Completion::Received { token, buffer } if token == Token(from) => buffer,
+        other => panic!("{other:?}"),
+    };
+    (0..4).map(|_| buffer(next(ring))).collect()
+}
+
+/// A receive fails at once while there is no buffer, and would end each wait.
+#[test]
+fn nothing_is_received_while_the_caller_holds_all_buffers() {
+    let _guard = among_others();
+    let Some(mut ring) = ring_with_four_buffers() else { return };
+    let given = pattern(1000);
+    let (here, mut there) = pair();
+    ring.receive(&here, Token(1)).unwrap();
+    there.write_all(&given).unwrap();
+    let mut got = Vec::new();
+    for _ in 0..3 {
+        let mut held = four_buffers(&mut ring, 1);
+        // Until the receive has failed.
+        settle(&mut ring);
+        for _ in 0..3 {
+            ring.wait(Some(Duration::ZERO)).unwrap();
+            assert_eq!(ring.operation_count(), 0, "it would fail again");
+        }
+        for buffer in held.drain(..) {
+            got.extend_from_slice(ring.bytes(&buffer));
+            ring.recycle(buffer);
+        }
+    }
+    while got.len() < given.len() {
+        got.extend(arrived(&mut ring, 1));
+    }
+    assert!(got == given);
+}
+
+/// The caller takes the failure of a receive only after buffers have come back.
+#[test]
+fn buffers_that_came_back_before_a_receive_failed_count() {
+    let _guard = among_others();
+    let Some(mut ring) = ring_with_four_buffers() else { return };
+    let given = pattern(1000);
+    let (here, mut there) = pair();
+    ring.receive(&here, Token(1)).unwrap();
+    there.write_all(&given).unwrap();
+    let mut got = Vec::new();
+    for buffer in four_buffers(&mut ring, 1) {
+        got.extend_from_slice(ring.bytes(&buffer));
+        ring.recycle(buffer);
+    }
+    ring.wait(Some(Duration::ZERO)).unwrap();
+    while got.len() < given.len() {
+        got.extend(arrived(&mut ring, 1));
+    }
+    assert!(got == given);
+}
+
+/// What follows the first data stays in the socket, also if there was no buffer at first.
+#[test]
+fn a_starved_receive_once_receives_once() {
+    let _guard = among_others();
+    let Some(mut ring) = ring_with_four_buffers() else { return };
+    for is_resumed in [false, true] {
+        let (other, mut peer) = pair();
+        ring.receive(&other, Token(2)).unwrap();
+        peer.write_all(&[2; 256]).unwrap();
+        let held = four_buffers(&mut ring, 2);
+        let (here, mut there) = pair();
+        ring.receive_once(&here, Token(1)).unwrap();
+        there.write_all(b"one").unwrap();
+        ring.wait(Some(LONG)).unwrap();
+        ring.pause(&other).unwrap();
+        settle(&mut ring);
+        if is_resumed {
+            ring.resume(&here).unwrap();
+        }
+        for buffer in held {
+            ring.recycle(buffer);
+        }
+        assert_eq!(arrived(&mut ring, 1), b"one");
+        assert_eq!(ring.operation_count(), usize::from(is_resumed));
+        there.write_all(b"two").unwrap();
+        if !is_resumed {
+            for _ in 0..3 {
+                assert!(completions(&mut ring, Duration::ZERO).is_empty(), "it is paused");
+            }
+            ring.resume(&here).unwrap();
+        }
+        assert_eq!(arrived(&mut ring, 1), b"two");
+        ring.close(here.into()).unwrap();
+        ring.close(other.into()).unwrap();
+        settle(&mut ring);
+    }
+}
+
 /// Neither what arrived before the pause took effect, nor what the kernel buffered meanwhile.
 #[test]
 fn a_paused_connection_loses_no_data() {
@@ -352,6 +455,72 @@ fn buffers_are_sent_in_order_and_whole() {
         let (got, _there) = reader.join().unwrap();
         assert!(sent == 300_000 && got == given);
     });
+}
+
+/// Reads a stream to its end and returns whether it is what was given.
+fn is_given(mut stream: impl Read, given: &[u8]) -> bool {
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    got == given
+}
+
+/// A link does not continue over a submission.
+#[test]
+fn a_chain_is_no_longer_than_the_submission_queue() {
+    let _guard = among_others();
+    let given = pattern(1_000_000);
+    each_of(
+        |features| Options { submissions: 4, ..small(features) },
+        |ring| {
+            let (here, there) = tcp_pair();
+            stream::set_send_buffer(&here, 1).unwrap();
+            there.set_nonblocking(false).unwrap();
+            ring.receive(&here, Token(1)).unwrap();
+            ring.send_all(&here, given.chunks(25_000).map(|bytes| Buffer::Owned(bytes.into()))).unwrap();
+            ring.close(here.into()).unwrap();
+            let given = &given[..];
+            std::thread::scope(|scope| {
+                let reader = scope.spawn(move || is_given(there, given));
+                while !ring.is_empty() {
+                    assert!(completions(ring, LONG).is_empty());
+                }
+                settle(ring);
+                assert!(reader.join().unwrap(), "out of order");
+            });
+        },
+    );
+}
+
+/// One operation sends a part of it, and what is queued behind it waits for the rest.
+#[test]
+fn a_buffer_of_more_than_one_operation_is_sent_whole_before_the_next() {
+    const LARGE: usize = (1 << 30) + 1_000_000;
+    let _guard = among_others();
+    let Ok(mut ring) = Ring::new() else { return };
+    let (here, mut there) = UnixStream::pair().unwrap();
+    ring.receive(&here, Token(1)).unwrap();
+    // Zeroes that nobody writes to need no memory.
+    ring.send_all(&here, [Buffer::Owned(vec![0; LARGE].into()), Buffer::Borrowed(b"end")]).unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = vec![1; 1 << 20];
+        let mut left = LARGE;
+        while left > 0 {
+            let room = left.min(bytes.len());
+            let count = there.read(&mut bytes[..room]).unwrap();
+            if count == 0 || bytes[..count].iter().fold(0, |all, byte| all | byte) != 0 {
+                return Vec::new();
+            }
+            left -= count;
+        }
+        let mut end = vec![0; 3];
+        there.read_exact(&mut end).unwrap();
+        end
+    });
+    match next(&mut ring) {
+        Completion::Sent { token: Token(1), byte_count } => assert_eq!(byte_count, LARGE as u64 + 3),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(reader.join().unwrap(), b"end");
 }
 
 #[test]

@@ -56,6 +56,8 @@ pub(super) struct BufferRing {
     count: u16,
     size: u32,
     tail: u16,
+    /// The number of filled buffers that are not recycled.
+    held_count: u16,
 }
 
 fn layouts(count: u16, size: u32) -> Result<(Layout, Layout)> {
@@ -80,7 +82,7 @@ impl BufferRing {
         let (entries, data) = layouts(count, size)?;
         let (entries, data) = (allocate(entries).cast(), allocate(data));
         let number = NEXT_RING.fetch_add(1, Ordering::Relaxed);
-        let mut buffers = Self { number, entries, data, count, size, tail: 0 };
+        let mut buffers = Self { number, entries, data, count, size, tail: 0, held_count: 0 };
         let address = buffers.entries.as_ptr() as u64;
         // SAFETY: the memory holds so many entries and lives until the registration ends (`unregister`, which precedes
         // the drop) or for ever.
@@ -122,9 +124,15 @@ impl BufferRing {
     }
 
     /// Returns the buffer that a completion names.
-    pub(super) fn buffer(&self, id: u16, length: u32) -> ProvidedBuffer {
+    pub(super) fn buffer(&mut self, id: u16, length: u32) -> ProvidedBuffer {
         debug_assert!(id < self.count && length <= self.size, "the kernel names a buffer that it was given");
+        self.held_count += 1;
         ProvidedBuffer(Place::Provided { ring: self.number, id, length })
+    }
+
+    /// Returns whether the kernel has a buffer, or a completion has one that is not taken yet.
+    pub(super) fn has_any(&self) -> bool {
+        self.held_count < self.count
     }
 
     /// Returns whether a buffer is one of this ring.
@@ -145,6 +153,7 @@ impl BufferRing {
     /// Gives a filled buffer back to the kernel.
     pub(super) fn recycle(&mut self, ring: u64, id: u16, length: u32) {
         if self.has(ring, id, length) {
+            self.held_count -= 1;
             self.provide(id);
         }
     }

@@ -114,12 +114,19 @@ impl Ring {
         self.push(&entry)
     }
 
-    /// Makes room for so many requests, so that they can be submitted together.
+    /// Returns the size of the submission queue.
+    fn capacity(&self) -> usize {
+        self.inner.params().sq_entries() as usize
+    }
+
+    /// Makes room for so many requests, as far as the queue has it, so that they can be submitted together.
     fn reserve(&mut self, count: usize) -> Result<()> {
-        let queue = self.inner.submission();
-        let free = queue.capacity() - queue.len();
-        drop(queue);
-        if free < count { self.submit() } else { Ok(()) }
+        let count = count.min(self.capacity());
+        // The kernel may submit only a part of the queue.
+        while self.capacity() - self.inner.submission().len() < count {
+            self.submit()?;
+        }
+        Ok(())
     }
 
     /// Queues a request. Memory that it refers to must live, and stay where it is, until it has completed.

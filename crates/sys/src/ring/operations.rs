@@ -12,7 +12,7 @@ use io_uring::squeue::{self, Flags};
 use io_uring::types::Fd;
 use io_uring::{Probe, opcode};
 use std::mem::ManuallyDrop;
-use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// The bit of `user_data` that marks operations that are tracked here; it is never set in the caller's numbers.
 const TRACKED: u64 = 1 << 31;
@@ -286,8 +286,22 @@ impl Operations {
         self.push(id, opcode::Recv::new(Fd(socket), first, self.buffer_bytes).build())
     }
 
+    /// Returns how many of the buffers, from the first on, can be sent in order as one chain. `lengths` are the bytes
+    /// to send of each. A chain is no longer than the submission queue, for a link does not continue over a submission.
+    /// A buffer that needs more than one operation is its last: the first of them succeeds, which does not end a chain.
+    pub fn chain_length(&self, lengths: impl Iterator<Item = usize>) -> usize {
+        let mut is_last = false;
+        let in_chain = lengths.take(self.ring.capacity()).take_while(|&length| {
+            let is_behind = is_last;
+            is_last = length > SEND_BYTES;
+            !is_behind
+        });
+        in_chain.count()
+    }
+
     /// Sends buffers, each from an offset on, as a chain of linked requests: one is sent only after the one before was
-    /// sent in whole. Each completes for itself; those behind one that was sent in part complete with ECANCELED.
+    /// sent in whole. Each completes for itself; those behind one that was sent in part complete with ECANCELED. The
+    /// order holds for as many buffers as [`chain_length`](Self::chain_length) returns.
     pub fn send(
         &mut self,
         socket: RawFd,
@@ -314,7 +328,10 @@ impl Operations {
     /// Closes a descriptor.
     pub fn close(&mut self, fd: OwnedFd, user_data: u64) -> Result<OperationId> {
         let id = self.track(user_data, Operation::Close);
-        self.push(id, opcode::Close::new(Fd(fd.into_raw_fd())).build())
+        self.push(id, opcode::Close::new(Fd(fd.as_raw_fd())).build())?;
+        // It is the kernel's now. If it was not submitted, dropping it closes it.
+        let _ = fd.into_raw_fd();
+        Ok(id)
     }
 
     /// Cancels an operation, which completes with ECANCELED unless it has completed already.
@@ -382,7 +399,7 @@ impl Operations {
 
     fn received(&mut self, entry: super::Entry) -> Result<ProvidedBuffer> {
         let length = result("recv", entry.result)?;
-        match (io_uring::cqueue::buffer_select(entry.flags), self.buffers.as_ref()) {
+        match (io_uring::cqueue::buffer_select(entry.flags), self.buffers.as_mut()) {
             (Some(id), Some(buffers)) => Ok(buffers.buffer(id, length as u32)),
             // The end of the stream needs no buffer.
             _ => Ok(ProvidedBuffer(Place::Own { bytes: Box::default(), length: 0 })),
@@ -404,6 +421,11 @@ impl Operations {
         if let (Place::Provided { ring, id, length }, Some(buffers)) = (buffer.0, self.buffers.as_mut()) {
             buffers.recycle(ring, id, length);
         }
+    }
+
+    /// Returns whether a receive can find a provided buffer: false if the caller holds them all.
+    pub fn has_buffers(&self) -> bool {
+        self.buffers.as_ref().is_none_or(BufferRing::has_any)
     }
 
     /// Cancels all operations and waits until none is in flight; whether that succeeded.
@@ -452,4 +474,18 @@ impl Drop for Operations {
 
 fn result(call: &'static str, result: i32) -> Result<usize> {
     usize::try_from(result).map_err(|_| Error { call, errno: -result })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_ends_behind_a_buffer_of_many_operations_and_at_the_size_of_the_queue() {
+        // A system may forbid rings.
+        let Ok(operations) = Operations::new(Options { submissions: 4, ..Options::default() }) else { return };
+        let length = |lengths: &[usize]| operations.chain_length(lengths.iter().copied());
+        assert_eq!((length(&[]), length(&[1, 0, SEND_BYTES]), length(&[1; 9])), (0, 3, 4));
+        assert_eq!((length(&[SEND_BYTES + 1]), length(&[1, SEND_BYTES + 1, 1])), (1, 2));
+    }
 }

@@ -56,6 +56,60 @@ fn the_end_behind_a_short_read_is_reported() {
     });
 }
 
+/// A TCP peer that ends its stream looks to `sigio` like one that sends data.
+#[test]
+fn the_end_behind_a_short_read_of_tcp_is_reported() {
+    each(|reactor| {
+        for is_found_between in [false, true] {
+            let (mut client, mut server) = tcp_pair();
+            reactor.register(&server, Token(1), Interest::READABLE).unwrap();
+            no_events(reactor);
+            client.write_all(b"last").unwrap();
+            if is_found_between {
+                assert!(only(reactor).ready.is_readable());
+            }
+            client.shutdown(Shutdown::Write).unwrap();
+            await_end(&server);
+            assert!(only(reactor).ready.is_readable());
+            assert_eq!(server.read(&mut [0; 64]).unwrap(), 4);
+            reactor.clear_readiness(&server, Interest::READABLE);
+            let found = events(reactor, LONG);
+            assert!(found.iter().any(|event| event.ready.is_readable()), "{found:?}");
+            assert_eq!(server.read(&mut [0; 64]).unwrap(), 0);
+            reactor.close(server.into()).unwrap();
+        }
+    });
+}
+
+/// Waits until the end of the stream has arrived, read or not.
+fn await_end(stream: &impl AsRawFd) {
+    let mut entries = landau_sys::poll::Entries::default();
+    entries.push(stream.as_raw_fd(), landau_sys::poll::PEER_CLOSED);
+    // Where the system has no such event, what was sent has to arrive by itself.
+    entries.wait(if landau_sys::poll::PEER_CLOSED == 0 { 0 } else { -1 }).unwrap();
+}
+
+/// An edge-triggered backend that looks for the end of the stream once more must not do so for ever.
+#[test]
+fn unread_data_without_interest_does_not_end_waits() {
+    each(|reactor| {
+        let (mut one, mut two) = pair();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
+        for _ in 0..3 {
+            two.write_all(b"x").unwrap();
+            assert!(only(reactor).ready.is_readable());
+        }
+        reactor.set_interest(&one, Interest::NONE).unwrap();
+        for _ in 0..3 {
+            no_events(reactor);
+        }
+        reactor.set_interest(&one, Interest::READABLE).unwrap();
+        assert!(only(reactor).ready.is_readable());
+        assert_eq!(drain(reactor, &mut one), Some(3));
+        no_events(reactor);
+    });
+}
+
 /// And the end of the stream is reported until it was read.
 #[test]
 fn data_can_be_read_after_the_peer_closed() {

@@ -84,6 +84,58 @@ fn each_reactor_of_a_thread_notices_a_full_queue() {
     }
 }
 
+/// The queue has room for signals of the first only, which is also the one that is notified.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reactor_does_not_sleep_after_another_was_notified_of_its_loss() {
+    const NAME: &str = "suite::limits::a_reactor_does_not_sleep_after_another_was_notified_of_its_loss";
+    if !child::is("other") {
+        return child::run("ulimit -i 20;", NAME, "other");
+    }
+    let (mut first, mut second) = (Reactor::new(Backend::Sigio).unwrap(), Reactor::new(Backend::Sigio).unwrap());
+    let mut pairs: Vec<_> = (0..50).map(|_| pair()).collect();
+    for (index, (one, _)) in (0..).zip(&pairs) {
+        let reactor = if index < 49 { &mut first } else { &mut second };
+        reactor.register(one, Token(index), Interest::READABLE).unwrap();
+    }
+    no_events(&mut first);
+    no_events(&mut second);
+    for (_, two) in &mut pairs {
+        two.write_all(b"x").unwrap();
+    }
+    assert_eq!(events(&mut first, LONG).len(), 49);
+    let begin = std::time::Instant::now();
+    assert_eq!(only(&mut second).token, Token(49));
+    assert!(begin.elapsed() < LONG, "the wait ended at its timeout only");
+}
+
+/// A signal handler that runs during a poll loses no signals of the queue.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_interrupted_poll_is_no_overflow() {
+    const NAME: &str = "suite::limits::an_interrupted_poll_is_no_overflow";
+    if child::is("interrupted_poll") {
+        let mut reactor = Reactor::new(Backend::Sigio).unwrap();
+        let (mut one, mut two) = pair();
+        for _ in 0..10 {
+            // It is polled: data may have come before.
+            two.write_all(b"x").unwrap();
+            reactor.register(&one, Token(1), Interest::READABLE).unwrap();
+            while events(&mut reactor, Duration::ZERO).is_empty() {}
+            assert_eq!(crate::common::drain(&mut reactor, &mut one), Some(1));
+            reactor.deregister(&one).unwrap();
+        }
+        assert_eq!(reactor.note(), None);
+        return;
+    }
+    // A child's only test runs in the thread whose calls are counted.
+    let words = "poll,ppoll -e inject=poll,ppoll:error=EINTR:when=2+2";
+    match child::calls(NAME, "interrupted_poll", words, &[]) {
+        Some(trace) => assert!(trace.contains("EINTR"), "{trace}"),
+        None => println!("skipped: strace is missing or may not trace"),
+    }
+}
+
 /// Interruption by a signal is not an error.
 #[test]
 fn an_interrupted_wait_finds_nothing() {
