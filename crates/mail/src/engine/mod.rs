@@ -96,8 +96,12 @@ pub(crate) struct Engine<N, I> {
     now_ns: u64,
     /// When the run was asked to end.
     stop_ns: Option<u64>,
-    /// The error by which this host refused another connection.
+    /// The last error by which this host refused another connection.
     pub(crate) own_limit: Option<landau_sys::Error>,
+    /// Whether this host has refused a connection and opened none since that limit ended.
+    is_short: bool,
+    /// How often that began.
+    short_count: u32,
     /// Why a report about a failed recipient could not be written.
     bounce_error: Option<std::io::Error>,
     /// Serves what the run has reached.
@@ -131,6 +135,8 @@ impl<N: Network, I: Input> Engine<N, I> {
             plain: vec![0; BUFFER_BYTES],
             stop_ns: None,
             own_limit: None,
+            is_short: false,
+            short_count: 0,
             bounce_error: None,
             exporter: None,
             begin_ns: 0,
@@ -159,7 +165,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             }
         }
         self.close_all();
-        self.note_given_up();
+        self.note_rest();
         self.input.finish(self.now_ns)
     }
 
@@ -193,6 +199,12 @@ impl<N: Network, I: Input> Engine<N, I> {
     /// Returns the input.
     pub(crate) fn input_mut(&mut self) -> &mut I {
         &mut self.input
+    }
+
+    /// Returns the ways of the domains.
+    #[cfg(test)]
+    pub(crate) fn routes_mut(&mut self) -> &mut Routes {
+        &mut self.routes
     }
 
     /// Returns how far the transactions go.

@@ -16,8 +16,8 @@ pub(super) fn is_crowded<I: Input>(schedule: &Schedule, routes: &Routes, active:
     schedule.waiting_at(site) >= free.max(active / 100).max(1)
 }
 
-/// The sites whose end is noted by name; further ones are counted.
-const NAMED_SITES: u32 = 5;
+/// The notes of one kind; what comes after them is counted. So a relay that runs for months has few notes.
+const MOST_NOTES: u32 = 5;
 
 impl<N: Network, I: Input> Engine<N, I> {
     /// Sends a recipient on its way, which may have to be looked up.
@@ -29,6 +29,7 @@ impl<N: Network, I: Input> Engine<N, I> {
 
     /// Acts on the answers of the name server, and asks further questions. Returns whether a way was found.
     pub(super) fn look_up(&mut self) -> bool {
+        self.forget_sites();
         for id in self.schedule.take_unplaced() {
             self.route(id);
         }
@@ -43,6 +44,15 @@ impl<N: Network, I: Input> Engine<N, I> {
             }
         }
         is_any
+    }
+
+    /// Forgets the sites that nobody needs, if there are many: a relay that runs for months gets mail for ever more.
+    fn forget_sites(&mut self) {
+        if self.routes.has_many_sites() {
+            for site in self.routes.forget_sites(self.schedule.needed_sites(), self.now_ns) {
+                self.schedule.forget_site(site);
+            }
+        }
     }
 
     /// Queues a recipient at its site, or records why there is none.
@@ -95,18 +105,29 @@ impl<N: Network, I: Input> Engine<N, I> {
             let mut connection = Box::new(Connection::new(site, candidates, session, self.now_ns));
             match self.attempt(id, &mut connection) {
                 Ok(()) => {
+                    // This host has something left again.
+                    self.is_short &= self.schedule.is_short();
                     self.connections[id as usize] = Some(connection);
                     self.stats.most_open = self.stats.most_open.max(self.schedule.open_count());
                 }
                 Err(End::Failed(error)) if is_own_limit(error) && self.schedule.open_count() > 1 => {
                     self.free.push(id);
                     let limit = self.schedule.lose_connection(site, self.now_ns);
-                    if self.own_limit.replace(error).is_none() {
-                        self.notes.push(format!("{error}: no more than {limit} connections at a time for a minute"));
+                    self.own_limit = Some(error);
+                    if !std::mem::replace(&mut self.is_short, true) {
+                        self.note_short(error, limit);
                     }
                 }
                 Err(end) => self.end(id, &mut connection, end),
             }
+        }
+    }
+
+    /// Notes that this host begins to refuse connections beyond a limit.
+    fn note_short(&mut self, error: landau_sys::Error, limit: u32) {
+        self.short_count += 1;
+        if self.short_count <= MOST_NOTES {
+            self.notes.push(format!("{error}: no more than {limit} connections at a time for a minute"));
         }
     }
 
@@ -161,7 +182,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             return;
         }
         self.given_up_count += 1;
-        if self.given_up_count <= NAMED_SITES {
+        if self.given_up_count <= MOST_NOTES {
             self.notes.push(format!("{} is not tried again in this run: {reason}", self.routes.name(site)));
         }
         for id in self.schedule.give_up(site) {
@@ -181,9 +202,12 @@ impl<N: Network, I: Input> Engine<N, I> {
     }
 
     /// Adds the notes that are due at the end of a run.
-    pub(super) fn note_given_up(&mut self) {
-        if let Some(others) = self.given_up_count.checked_sub(NAMED_SITES + 1) {
-            self.notes.push(format!("{} more sites are not tried again in this run", others + 1));
+    pub(super) fn note_rest(&mut self) {
+        if let Some(others) = self.given_up_count.checked_sub(MOST_NOTES).filter(|&others| others > 0) {
+            self.notes.push(format!("{others} more sites are not tried again in this run"));
+        }
+        if let Some(others) = self.short_count.checked_sub(MOST_NOTES).filter(|&others| others > 0) {
+            self.notes.push(format!("{others} more times this host refused connections beyond a limit"));
         }
     }
 }

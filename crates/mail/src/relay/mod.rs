@@ -111,14 +111,15 @@ impl Monitor {
         let Published { tally, found, deleted, announced, reports, held, .. } = published;
         let Published { unreadable, double_bounces, damaged_bytes, .. } = published;
         let left = tally.left + accepted.saturating_sub(announced);
-        let reading = |name, about, value| Reading { name, about, value };
+        let reading = |name, about, value| Reading { name, about, value, is_gauge: false };
+        let gauge = |name, about, value| Reading { is_gauge: true, ..reading(name, about, value) };
         all.extend([
             reading("recipients_found", "recipients that were in the queue at the start", found),
             reading("recipients_sent", "recipients to whom mail was delivered", tally.done),
             reading("recipients_failed", "recipients to whom mail could not be delivered", tally.failed),
-            reading("recipients_deferred", "recipients who are tried again later", tally.deferred),
+            gauge("recipients_deferred", "recipients who are tried again later", tally.deferred),
             reading("recipients_deleted", "recipients whose message the user has deleted", deleted),
-            reading("recipients_left", "recipients who have not been tried", left),
+            gauge("recipients_left", "recipients who have not been tried", left),
             reading("reports", "reports to senders about recipients that failed, added to the queue", reports),
             reading(
                 "double_bounces",
@@ -127,7 +128,7 @@ impl Monitor {
             ),
             reading("reads_failed", "attempts to read a message of the queue that failed", unreadable),
             reading("damaged_bytes", "bytes of the queue that were damaged or cut off at the start", damaged_bytes),
-            reading("messages_held", "messages that wait until they are released", held),
+            gauge("messages_held", "messages that wait until they are released", held),
         ]);
         all
     }

@@ -13,8 +13,13 @@ use std::net::{IpAddr, SocketAddr};
 /// The most MX hosts of a domain; those with the worst preferences are left out. Mail goes to five addresses at most.
 const MOST_EXCHANGES: usize = 20;
 
-/// The domains that are remembered. With more of them everything is forgotten when nothing is being looked up.
+/// The domains that are remembered, and the hosts. With more of them everything is forgotten when nothing is being
+/// looked up. A domain whose records change at each look-up has ever more hosts.
 const MOST_DOMAINS: usize = 200_000;
+const MOST_HOSTS: usize = 2 * MOST_DOMAINS;
+
+/// The sites that are remembered at least. With more of them those that nobody needs are forgotten.
+const MANY_SITES: usize = 20_000;
 
 /// A second in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
@@ -75,6 +80,14 @@ struct Domain {
     waiting: Vec<u32>,
 }
 
+impl Domain {
+    /// Returns the place, if it was looked up and still holds.
+    fn known_place(&self, now_ns: u64) -> Option<&Place> {
+        let is_known = self.waiting.is_empty() && self.place != Place::Wait && now_ns < self.time_ns;
+        is_known.then_some(&self.place)
+    }
+}
+
 /// What is known about a host.
 #[derive(Debug)]
 struct Host {
@@ -107,6 +120,11 @@ pub(crate) struct Domains {
     hosts: Vec<Host>,
     /// The sites by the names of their hosts.
     site_indices: HashMap<Box<str>, u32>,
+    /// The numbers of sites that were forgotten.
+    free_sites: Vec<u32>,
+    /// The sites that are remembered at least, and how many of them there are when the next ones are forgotten.
+    many_sites: usize,
+    crowded_sites: usize,
     questions: HashMap<u32, About>,
     next_question: u32,
     /// Domains whose look-up has ended.
@@ -125,15 +143,68 @@ impl Domains {
             host_indices: HashMap::new(),
             hosts: Vec::new(),
             site_indices: HashMap::new(),
+            free_sites: Vec::new(),
+            many_sites: MANY_SITES,
+            crowded_sites: MANY_SITES,
             questions: HashMap::new(),
             next_question: 0,
             ended: VecDeque::new(),
         }
     }
 
-    /// Returns whether so many domains are known that the next one has to wait until those in progress have ended.
+    /// Returns whether so much is known that the next domain has to wait until the look-ups in progress have ended.
     pub(super) fn is_full(&self) -> bool {
-        self.domains.len() >= MOST_DOMAINS && !(self.questions.is_empty() && self.ended.is_empty())
+        self.is_at_limit() && !self.is_idle()
+    }
+
+    fn is_at_limit(&self) -> bool {
+        self.domains.len() >= MOST_DOMAINS || self.hosts.len() >= MOST_HOSTS
+    }
+
+    /// Returns whether no domain is being looked up and none has recipients that wait.
+    fn is_idle(&self) -> bool {
+        self.questions.is_empty() && self.ended.is_empty()
+    }
+
+    /// Returns whether there are so many sites that those which nobody needs are to be forgotten.
+    pub(super) fn has_many_sites(&self) -> bool {
+        self.site_indices.len() >= self.crowded_sites
+    }
+
+    /// Sets how many sites are many at least.
+    #[cfg(test)]
+    pub(super) fn set_many_sites(&mut self, many: usize) {
+        (self.many_sites, self.crowded_sites) = (many, many);
+    }
+
+    /// Forgets the sites that are not `needed`, whose domains are all unknown or to be looked up again, and whose
+    /// addresses have not failed a short while ago. Returns their numbers, which are used again.
+    ///
+    /// All are looked at. The next time is when there are twice as many, so that a site costs the same however many
+    /// there are.
+    pub(super) fn forget_sites(&mut self, mut needed: Vec<bool>, now_ns: u64, sites: &mut [Hosts]) -> Vec<u32> {
+        needed.resize(sites.len(), false);
+        for domain in &self.domains {
+            // While recipients wait, the place is that where they go next.
+            let is_known = now_ns < domain.time_ns || !domain.waiting.is_empty();
+            if let Place::Site(site) = domain.place
+                && is_known
+            {
+                needed[site as usize] = true;
+            }
+        }
+        let mut forgotten = Vec::new();
+        for ((number, site), needed) in (0..).zip(sites).zip(&mut needed) {
+            *needed |= site.avoids_any(now_ns);
+            if !*needed && !site.is_empty() {
+                *site = Hosts::default();
+                forgotten.push(number);
+            }
+        }
+        self.site_indices.retain(|_, site| needed[*site as usize]);
+        self.free_sites.extend(&forgotten);
+        self.crowded_sites = self.many_sites.max(2 * self.site_indices.len());
+        forgotten
     }
 
     /// Returns where mail for a domain goes, and begins to look it up if that is not known.
@@ -145,14 +216,22 @@ impl Domains {
         sites: &mut Vec<Hosts>,
         resolver: &mut Resolver,
     ) -> Place {
-        let known = self.domain_indices.get(domain).copied();
+        let mut known = self.domain_indices.get(domain).copied();
         // A domain that cannot be converted stays as it is, and is refused.
-        let index = known.unwrap_or_else(|| self.domain_index(&to_ascii(domain).unwrap_or(Cow::Borrowed(domain))));
+        let name = known.is_none().then(|| to_ascii(domain).unwrap_or(Cow::Borrowed(domain)));
+        if let Some(name) = &name {
+            known = self.domain_indices.get(&**name).copied();
+        }
+        if let Some(place) = known.and_then(|index| self.domains[index as usize].known_place(now_ns)) {
+            return place.clone();
+        }
+        if self.is_at_limit() && self.is_idle() {
+            self.forget();
+            known = None;
+        }
+        let index = known.unwrap_or_else(|| self.add_domain(name.as_deref().unwrap_or(domain)));
         let entry = &mut self.domains[index as usize];
         let is_waiting = !entry.waiting.is_empty();
-        if !is_waiting && entry.place != Place::Wait && now_ns < entry.time_ns {
-            return entry.place.clone();
-        }
         entry.waiting.push(recipient);
         if !is_waiting {
             (entry.place, entry.time_ns, entry.until_ns) = (Place::Wait, now_ns, u64::MAX);
@@ -171,17 +250,16 @@ impl Domains {
         Some(Released { recipients, place: domain.place.clone(), took_ns })
     }
 
-    /// Returns the index of a domain in lower case and in ASCII.
-    fn domain_index(&mut self, name: &str) -> u32 {
-        if let Some(&index) = self.domain_indices.get(name) {
-            return index;
-        }
-        if self.domains.len() >= MOST_DOMAINS && self.questions.is_empty() && self.ended.is_empty() {
-            self.domain_indices.clear();
-            self.domains.clear();
-            self.host_indices.clear();
-            self.hosts.clear();
-        }
+    /// Forgets what was looked up. Sites stay: connections and recipients have their numbers.
+    fn forget(&mut self) {
+        self.domain_indices.clear();
+        self.domains.clear();
+        self.host_indices.clear();
+        self.hosts.clear();
+    }
+
+    /// Adds a domain, in lower case and in ASCII, and returns its index.
+    fn add_domain(&mut self, name: &str) -> u32 {
         let index = self.domains.len() as u32;
         self.domain_indices.insert(name.into(), index);
         self.domains.push(Domain {
@@ -424,9 +502,12 @@ impl Domains {
                 let mut names: Vec<&str> = all().map(|(_, host)| &*host.name).collect();
                 names.sort_unstable();
                 let key = names.join(" ");
+                let free_sites = &mut self.free_sites;
                 let site = *self.site_indices.entry(key.into()).or_insert_with(|| {
-                    sites.push(Hosts::default());
-                    sites.len() as u32 - 1
+                    free_sites.pop().unwrap_or_else(|| {
+                        sites.push(Hosts::default());
+                        sites.len() as u32 - 1
+                    })
                 });
                 let port = lookups.port;
                 sites[site as usize].set(all().map(|(preference, host)| {

@@ -50,6 +50,16 @@ impl Hosts {
         hosts
     }
 
+    /// Returns whether it is no site, or was forgotten: a site has hosts.
+    pub(super) fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    /// Returns whether an address is tried after the others for a while.
+    pub(super) fn avoids_any(&self, now_ns: u64) -> bool {
+        self.hosts.iter().flat_map(|host| &host.addresses).any(|address| address.avoided_ns > now_ns)
+    }
+
     /// Returns the name of the best host.
     pub(crate) fn name(&self) -> &str {
         self.hosts.iter().min_by_key(|host| host.preference).map_or("", |host| &host.name)

@@ -78,9 +78,36 @@ impl Routes {
         matches!(self.way, Way::Fixed)
     }
 
-    /// Returns the number of sites; they are numbered in the order in which they were found.
+    /// Returns how many numbers of sites are in use, or were: they count from zero, and one that was forgotten is used
+    /// again.
     pub(crate) fn site_count(&self) -> usize {
         self.sites.len()
+    }
+
+    /// Returns whether there are so many sites that those which nobody needs are to be forgotten.
+    pub(crate) fn has_many_sites(&self) -> bool {
+        matches!(&self.way, Way::ByDomain(way) if way.0.has_many_sites())
+    }
+
+    /// Forgets the sites that `needed` does not name and that mail cannot be placed at, and returns their numbers. One
+    /// with an address that failed a short while ago stays.
+    pub(crate) fn forget_sites(&mut self, needed: Vec<bool>, now_ns: u64) -> Vec<u32> {
+        let Way::ByDomain(way) = &mut self.way else { return Vec::new() };
+        way.0.forget_sites(needed, now_ns, &mut self.sites)
+    }
+
+    /// Returns how many sites are not forgotten.
+    #[cfg(test)]
+    pub(crate) fn known_site_count(&self) -> usize {
+        self.sites.iter().filter(|site| !site.is_empty()).count()
+    }
+
+    /// Sets how many sites are many at least.
+    #[cfg(test)]
+    pub(crate) fn set_many_sites(&mut self, many: usize) {
+        if let Way::ByDomain(way) = &mut self.way {
+            way.0.set_many_sites(many);
+        }
     }
 
     /// Returns the servers of a site.

@@ -90,6 +90,24 @@ impl Schedule {
         }
     }
 
+    /// Returns for each site whether it has recipients or connections, waits after failures, or was given up.
+    pub(crate) fn needed_sites(&self) -> Vec<bool> {
+        let mut needed: Vec<bool> = self.sites.iter().map(Site::is_needed).collect();
+        for site in self.recipients.sites() {
+            if let Some(one) = needed.get_mut(site as usize) {
+                *one = true;
+            }
+        }
+        needed
+    }
+
+    /// Forgets what is known about a site that nobody needs; its number is that of another one next.
+    pub(crate) fn forget_site(&mut self, site: u32) {
+        if let Some(one) = self.sites.get_mut(site as usize) {
+            *one = Site::new(&self.limits);
+        }
+    }
+
     /// Puts a recipient at the end of the queue of its site.
     pub(crate) fn queue(&mut self, id: u32) {
         let site = self.recipients.get(id).site;
@@ -102,6 +120,11 @@ impl Schedule {
         let site = self.recipients.get(id).site;
         self.sites[site as usize].queue.push_front(id);
         self.note(site);
+    }
+
+    /// Returns whether this host could not open a connection a short while ago, so that those it had are the limit.
+    pub(crate) fn is_short(&self) -> bool {
+        self.lost.is_some()
     }
 
     /// Returns how many recipients wait at a site.
@@ -332,5 +355,33 @@ mod tests {
         assert_eq!(schedule.lose_connection(0, 7), 3);
         schedule.set_sessions(5);
         assert_eq!([(); 3].map(|()| schedule.next_connection()), [Some(0), Some(0), None]);
+    }
+
+    /// The number of a site that is forgotten becomes that of another one: nothing may be left that has it.
+    #[test]
+    fn sites_with_recipients_or_connections_are_needed() {
+        let mut schedule = schedule();
+        schedule.add_sites(2);
+        let ids: Vec<u32> = std::iter::from_fn(|| schedule.next_of(0)).collect();
+        let letter = schedule.recipients.letter(ids[0]);
+        schedule.put_back(ids[0]);
+        assert_eq!(schedule.next_connection(), Some(0));
+        schedule.greeted(0);
+        assert_eq!(schedule.next_of(0), Some(ids[0]));
+        for id in ids {
+            schedule.recipients.remove(id);
+        }
+        // Only the connection is left, then nothing.
+        assert_eq!((schedule.next_connection(), schedule.needed_sites()), (None, vec![true, false]));
+        schedule.closed(0, true);
+        assert_eq!((schedule.next_connection(), schedule.needed_sites()), (None, vec![false, false]));
+        // A recipient that waits for its next attempt.
+        let offer = Offer { number: 1, letter, state: None, is_again: false };
+        let id = schedule.recipients.add(offer, &mut Record::default(), 1, 0);
+        assert_eq!(schedule.needed_sites(), [false, true]);
+        schedule.recipients.remove(id);
+        assert_eq!(schedule.needed_sites(), [false, false]);
+        schedule.give_up(1);
+        assert_eq!(schedule.needed_sites(), [false, true]);
     }
 }

@@ -37,6 +37,11 @@ impl Recipients {
         self.entries.len() - self.free.len()
     }
 
+    /// Returns the site of each recipient.
+    pub(crate) fn sites(&self) -> impl Iterator<Item = u32> + '_ {
+        self.entries.iter().filter(|entry| entry.letter.is_some()).map(|entry| entry.site)
+    }
+
     /// Adds a recipient, whose record is exchanged for one that can be overwritten.
     pub(crate) fn add(&mut self, offer: Offer, record: &mut Record, site: u32, domain: u32) -> u32 {
         let id = self.free.pop().unwrap_or_else(|| {

@@ -43,6 +43,11 @@ impl Site {
         !self.is_blocked && self.queue.len() > self.opening as usize && self.open < self.window.limit()
     }
 
+    /// Returns whether something is known about it that must not be forgotten, apart from its recipients.
+    pub(super) fn is_needed(&self) -> bool {
+        self.open > 0 || self.is_blocked || self.is_given_up || self.is_starved
+    }
+
     /// Ends the wait after failures.
     pub(super) fn revive(&mut self) {
         self.is_blocked = false;

@@ -75,6 +75,8 @@ struct World {
     senders: Senders,
     /// After how many commands and contents every server falls silent; if this is `None`, the seed says when.
     silence: Option<u64>,
+    /// The most connections that the engine's host can have.
+    descriptors: u32,
     /// The connections at a time.
     open: u32,
     most_open: u32,
@@ -165,7 +167,12 @@ impl Scenario {
         }
         let server = Some(std::net::SocketAddr::from(([127, 0, 0, 53], 53)));
         let lookups = Lookups { server, port: 25, allowed: Vec::new(), own_name: "localhost".to_owned() };
-        Routes::by_domain(lookups, self.seed).unwrap()
+        let mut routes = Routes::by_domain(lookups, self.seed).unwrap();
+        if self.seed.is_multiple_of(2) {
+            // Sites are forgotten as soon as that is possible.
+            routes.set_many_sites(0);
+        }
+        routes
     }
 
     fn limits(&self) -> Limits {
@@ -192,6 +199,7 @@ impl Scenario {
             is_final: vec![false; self.recipients],
             senders: Senders::default(),
             silence: None,
+            descriptors: u32::MAX,
             open: 0,
             most_open: 0,
         }
@@ -314,6 +322,51 @@ fn a_connection_that_is_held_does_not_time_out() {
     engine.set_busy(u32::MAX);
     engine.run(&mut Silent, &|| false).unwrap();
     assert_eq!((engine.progress().recipients.done, engine.stats.lost.sorted()), (20, Vec::new()));
+}
+
+/// Runs an engine for so many seconds.
+fn pass(engine: &mut Engine<Virtual, Listed<Memory>>, world: &Rc<RefCell<World>>, seconds: u64) {
+    let until_ns = world.borrow().now_ns + seconds * SECOND;
+    while world.borrow().now_ns < until_ns {
+        engine.turn(until_ns).unwrap();
+    }
+}
+
+/// It was noted once in a run, which may be that of a relay.
+#[test]
+fn each_time_that_this_host_runs_short_is_noted() {
+    let scenario = Scenario { recipients: 20, fault: 0.0, is_by_domain: false, ..Scenario::of_seed(0) };
+    let world = Rc::new(RefCell::new(World { descriptors: 2, ..scenario.world() }));
+    let mut engine = scenario.engine(&world, Memory::new(Rc::default(), 0.0, 0)).unwrap();
+    engine.schedule = Schedule::new(Limits { initial: 6, sessions: 20, per_site: 20, ..scenario.limits() });
+    engine.schedule.add_sites(1);
+    engine.set_busy(0);
+    // The limit holds for a minute. While no connection can be opened after that, it is the same shortage.
+    for (descriptors, notes) in [(2, 1), (2, 1), (3, 2), (3, 2), (4, 3), (5, 4)] {
+        world.borrow_mut().descriptors = descriptors;
+        pass(&mut engine, &world, 70);
+        assert_eq!((engine.notes.len(), engine.progress().open), (notes, descriptors), "{:?}", engine.notes);
+    }
+    assert!(engine.notes[0].contains("no more than 2 connections"), "{:?}", engine.notes);
+    assert!(engine.notes[3].contains("no more than 5 connections"), "{:?}", engine.notes);
+}
+
+/// A relay that runs for months gets mail for ever more sites.
+#[test]
+fn an_engine_forgets_the_sites_that_it_does_not_need() {
+    let scenario = Scenario { recipients: 20, fault: 0.0, is_by_domain: true, ..Scenario::of_seed(1) };
+    let world = Rc::new(RefCell::new(scenario.world()));
+    let mut engine = scenario.engine(&world, Memory::new(Rc::default(), 0.0, 0)).unwrap();
+    engine.run(&mut Silent, &|| false).unwrap();
+    assert_eq!((engine.routes_mut().known_site_count(), engine.progress().recipients.done), (3, 20));
+    // The ways of the domains are known for 300 s, and that one has no MX for 60 s.
+    for (seconds, sites) in [(30, 3), (200, 2), (200, 0)] {
+        world.borrow_mut().now_ns += seconds * SECOND;
+        engine.turn(u64::MAX).unwrap();
+        engine.routes_mut().set_many_sites(1);
+        engine.turn(u64::MAX).unwrap();
+        assert_eq!(engine.routes_mut().known_site_count(), sites);
+    }
 }
 
 /// RFC 5321 section 4.5.3.2: the server answers nothing from EHLO, MAIL, RCPT, DATA or the content on.

@@ -108,6 +108,10 @@ impl Network for Virtual {
     fn connect(&mut self, id: u32, server: SocketAddr) -> SystemResult<()> {
         let mut world = self.world.borrow_mut();
         let now_ns = world.now_ns;
+        if world.open >= world.descriptors {
+            // EMFILE has no kind.
+            return Err(Error { call: "socket", errno: 24 });
+        }
         if world.chance(0.05) {
             return Err(error("connect", std::io::ErrorKind::ConnectionRefused));
         }

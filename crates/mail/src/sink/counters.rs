@@ -36,6 +36,8 @@ pub struct Reading {
     pub about: &'static str,
     /// The value.
     pub value: u64,
+    /// Whether it may fall.
+    pub is_gauge: bool,
 }
 
 /// Counters that can be read.
@@ -56,7 +58,7 @@ macro_rules! counters {
         impl $crate::sink::counters::Counted for $set {
             fn readings(&self) -> Vec<$crate::sink::counters::Reading> {
                 vec![$($crate::sink::counters::Reading {
-                    name: stringify!($name), about: $about, value: self.$name.get(),
+                    name: stringify!($name), about: $about, value: self.$name.get(), is_gauge: false,
                 },)*]
             }
         }

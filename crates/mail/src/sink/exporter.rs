@@ -28,10 +28,8 @@ pub fn export(listen: Listen, source: impl Fn() -> Vec<Reading> + Send + 'static
 /// Returns counters in the text format of Prometheus.
 fn prometheus(readings: &[Reading]) -> String {
     let mut text = String::new();
-    for Reading { name, about, value } in readings {
-        // What may fall is a gauge.
-        let is_gauge = name.ends_with("_left") || name.ends_with("_deferred");
-        let (kind, total) = if is_gauge { ("gauge", "") } else { ("counter", "_total") };
+    for Reading { name, about, value, is_gauge } in readings {
+        let (kind, total) = if *is_gauge { ("gauge", "") } else { ("counter", "_total") };
         // Writing to a string cannot fail.
         let _ = write!(
             text,
@@ -56,8 +54,8 @@ mod tests {
 
     #[test]
     fn counters_are_served_in_both_forms() {
-        let reading = |name, value| Reading { name, about: "what it counts", value };
-        let source = move || vec![reading("messages", 7), reading("recipients_left", 3)];
+        let reading = |name, value, is_gauge| Reading { name, about: "what it counts", value, is_gauge };
+        let source = move || vec![reading("recipients_deferred", 7, false), reading("messages_held", 3, true)];
         let exporting = export("127.0.0.1:0".parse().unwrap(), source).unwrap();
         let get = |request: &str| {
             let mut stream = TcpStream::connect(exporting.address.to_string()).unwrap();
@@ -68,9 +66,10 @@ mod tests {
         };
         let metrics = get("GET /metrics");
         assert!(metrics.contains("\r\nContent-Type: text/plain; version=0.0.4"), "{metrics}");
-        assert!(metrics.contains("# TYPE landau_messages_total counter\nlandau_messages_total 7\n"), "{metrics}");
-        assert!(metrics.ends_with("# TYPE landau_recipients_left gauge\nlandau_recipients_left 3\n"), "{metrics}");
-        assert!(get("GET /").ends_with("\r\n\r\n{\"messages\":7,\"recipients_left\":3}\n"));
+        let counter = "# TYPE landau_recipients_deferred_total counter\nlandau_recipients_deferred_total 7\n";
+        assert!(metrics.contains(counter), "{metrics}");
+        assert!(metrics.ends_with("# TYPE landau_messages_held gauge\nlandau_messages_held 3\n"), "{metrics}");
+        assert!(get("GET /").ends_with("\r\n\r\n{\"messages_held\":3,\"recipients_deferred\":7}\n"));
         assert!(get("HEAD /metrics").ends_with("\r\n\r\n"));
         assert!(get("DELETE /").starts_with("HTTP/1.1 405 "));
     }

@@ -6,7 +6,7 @@ use super::draw::{Draws, Purpose};
 use super::protocol::{Opened, Origin, Protocol, Step, Then};
 use landau_wire::http::body::Body;
 use landau_wire::http::head::Head;
-use landau_wire::http::{Limits, Method, Parsed, Request, Scan, Status};
+use landau_wire::http::{Expectation, Limits, Method, Parsed, Request, Scan, Status};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,6 +151,10 @@ impl Protocol for Http {
                     if body.is_empty() {
                         return self.answer(session, pending(&request), consumed, out);
                     }
+                    if request.expectation() == Expectation::Continue {
+                        // The client may wait for it before it sends the body (RFC 9110 section 10.1.1).
+                        Head::new(out, Status::CONTINUE).end();
+                    }
                     session.stage = Stage::Body(body, pending(&request));
                     Step { consumed, delay: Duration::ZERO, then: Then::Continue }
                 }
@@ -228,6 +232,21 @@ mod tests {
             let mut http = http(Answer { content_bytes: 2, ..Answer::default() });
             assert_eq!(answer(&mut http, requests.as_bytes(), size).0, format!("{one}{one}{one}{last}"), "{size}");
             assert_eq!(http.counters.requests.get(), 4);
+        }
+    }
+
+    /// A client that waits for the permission to send its body got no answer at all.
+    #[test]
+    fn a_client_that_expects_100_is_told_to_continue() {
+        for (version, interim) in [("1.1", "HTTP/1.1 100 Continue\r\n\r\n"), ("1.0", "")] {
+            let head = format!("POST / HTTP/{version}\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+            assert_eq!(answer(&mut http(Answer::default()), head.as_bytes(), usize::MAX).0, interim);
+            let whole = format!("{head}abc");
+            for size in 1..=whole.len() {
+                let (reply, _) = answer(&mut http(Answer::default()), whole.as_bytes(), size);
+                let last = reply.strip_prefix(interim).unwrap();
+                assert!(last.starts_with("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"), "{reply:?} by {size}");
+            }
         }
     }
 

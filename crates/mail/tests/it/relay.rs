@@ -1,7 +1,7 @@
 //! The relay over real sockets: the table of smuggling attempts, and refused clients.
 
 use crate::smuggling::{self, Answer, Attempt};
-use crate::support::{Client, LONG, Names, Running};
+use crate::support::{Client, LONG, Names, Running, documented};
 use landau_mail::relay::{Action, Monitor, Queued, Reception, Relay, Request, ask};
 use landau_mail::sink::dns::{Layout, Service};
 use landau_mail::sink::mailbox::Mailboxes;
@@ -441,4 +441,15 @@ fn recipients_count_as_room_in_the_queue() {
     assert!(codes[0] == 250 && codes[3] == 452, "{codes:?}");
     let files = std::fs::read_dir(queue).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
     assert!(files.sum::<u64>() <= 1 << 20);
+}
+
+#[test]
+fn the_document_has_each_counter_of_a_relay() {
+    let room = tempfile::tempdir().unwrap();
+    let relay = Relaying::start(room.path(), |relay| relay.delivery.via = Some("127.0.0.1:9".to_owned()));
+    let totals = relay.monitor.totals();
+    let counters: Vec<(&str, &str)> = totals.iter().map(|one| (one.name, one.about)).collect();
+    assert_eq!(documented("The counters of a relay:"), counters);
+    let gauges: Vec<&str> = totals.iter().filter(|one| one.is_gauge).map(|one| one.name).collect();
+    assert_eq!(gauges, ["recipients_deferred", "recipients_left", "messages_held"]);
 }

@@ -1,7 +1,7 @@
 //! What a delivery does by the rules, over real sockets: modes, merge fields, reuse of connections, limits of a site,
 //! answers 421, 4yz and 5yz, and what the mailboxes have in the end.
 
-use crate::support::{LONG, Names, Running, Silent, delivery};
+use crate::support::{LONG, Names, Running, Silent, delivery, documented};
 use landau_mail::sink::dns::{Layout, Service};
 use landau_mail::sink::mailbox::{Mailboxes, directory_name};
 use landau_mail::sink::smtp::Smtp;
@@ -224,4 +224,14 @@ fn a_field_beyond_ascii_in_the_header_needs_smtputf8() {
         assert_eq!((sent, failed, reasons(&outcome, "5.6.9 ")), (done, 2 - done, 2 - done), "{:?}", outcome.reasons);
         assert_eq!((sink.remote.total("messages"), sink.remote.total("errors")), (done, 0), "{offered} {text}");
     }
+}
+
+#[test]
+fn the_document_names_each_member_of_the_result() {
+    let (sink, folder) = (Running::profile(""), tempfile::tempdir().unwrap());
+    let json = run(folder.path(), &sink, |_| {}).json();
+    let members: BTreeSet<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    let rows = documented("`--json` prints the result");
+    assert_eq!(rows.iter().map(|(name, _)| *name).collect::<BTreeSet<&str>>(), members);
+    assert_eq!(rows.len(), members.len(), "each once");
 }

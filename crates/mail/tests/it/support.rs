@@ -229,3 +229,14 @@ impl Client {
         buffer[..got].to_vec()
     }
 }
+
+/// Returns the rows of the first table in docs/mail.md after a text: the names in the first column, and the others.
+pub(crate) fn documented(before: &str) -> Vec<(&'static str, &'static str)> {
+    let document = include_str!("../../../../docs/mail.md");
+    let (_, after) = document.split_once(before).expect("the table is in the document");
+    let rows = after.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.trim_matches(['|', ' ']).split_once("` | ").expect("a row"))
+        .map(|(name, about)| (name.trim_start_matches('`'), about))
+        .collect()
+}

@@ -4,7 +4,7 @@
 #![no_main]
 
 use landau_wire::http::request::Method;
-use landau_wire::http::response::{Reader, fields};
+use landau_wire::http::response::Reader;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -16,7 +16,6 @@ fuzz_target!(|data: &[u8]| {
     let in_pieces = pieces.find(|result| *result != Ok(None)).unwrap_or(Ok(None));
     assert_eq!(in_pieces, whole);
     let Ok(Some(response)) = whole else { return };
-    assert_eq!(fields(&bytes[..response.head_bytes]).count(), fields(&bytes[..response.head_bytes]).count());
     for method in [Method::Get, Method::Head, Method::Connect] {
         let _ = response.body(method).skip(&bytes[response.head_bytes..]);
         let _ = response.is_reusable(method);

@@ -379,10 +379,10 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// The field lines of a head, each as name and trimmed value.
+/// The field lines of a request's head, each as name and trimmed value.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
-    /// From the start of a line through the empty one; checked already.
+    /// From the start of a line through the empty one. Each line before that has a colon, or the head was rejected.
     pub(crate) rest: &'a [u8],
 }
 

@@ -13,6 +13,9 @@ use super::reject::Reject;
 use crate::decimal::{decimal, write_decimal};
 use memchr::memchr;
 
+/// The verb of the command that a chunk follows.
+const BDAT: &[u8] = b"BDAT";
+
 /// A command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Command<'a> {
@@ -172,6 +175,27 @@ impl Rcpt<'_> {
 /// Parses a line without its end. `offered` is what the server named in its answer to EHLO; none after HELO.
 #[inline]
 pub fn parse(line: &[u8], offered: Extensions) -> Result<Command<'_>, Reject> {
+    // What follows a refused line could be a chunk, and a chunk must not be read as commands.
+    parse_line(line, offered).map_err(|reject| if may_be_bdat(line) { reject.closing() } else { reject })
+}
+
+/// Returns whether a program before this server may take a line for BDAT, and what follows it for a chunk. Some skip
+/// blanks and control bytes.
+#[cold]
+fn may_be_bdat(line: &[u8]) -> bool {
+    let visible = line.iter().filter(|b| b.is_ascii_graphic()).take(BDAT.len());
+    visible.map(u8::to_ascii_uppercase).eq(BDAT.iter().copied())
+}
+
+/// Returns whether a line that begins so may be one of [`may_be_bdat`], as far as can be said.
+#[cold]
+pub(super) fn may_become_bdat(start: &[u8]) -> bool {
+    let visible = start.iter().filter(|b| b.is_ascii_graphic());
+    visible.zip(BDAT).all(|(own, byte)| own.eq_ignore_ascii_case(byte))
+}
+
+#[inline]
+fn parse_line(line: &[u8], offered: Extensions) -> Result<Command<'_>, Reject> {
     let end = line.iter().rposition(|&b| b != b' ' && b != b'\t').map_or(0, |last| last + 1);
     let line = &line[..end];
     if line.iter().any(u8::is_ascii_control) {
@@ -198,9 +222,8 @@ pub fn parse(line: &[u8], offered: Extensions) -> Result<Command<'_>, Reject> {
         (b"HELP", argument) => argument.map(Text::parse).transpose().map(Command::Help),
         (b"VRFY", Some(argument)) => Text::parse(argument).map(Command::Vrfy),
         (b"EXPN", Some(argument)) => Text::parse(argument).map(Command::Expn),
-        // What follows could be the chunk, and a chunk must not be read as commands.
-        (b"BDAT", _) if !offered.has(Extension::Chunking) => Err(Reject::NOT_OFFERED.closing()),
-        (b"BDAT", argument) => bdat(argument.unwrap_or_default()).ok_or(Reject::argument("malformed BDAT").closing()),
+        (b"BDAT", _) if !offered.has(Extension::Chunking) => Err(Reject::NOT_OFFERED),
+        (b"BDAT", argument) => bdat(argument.unwrap_or_default()).ok_or(Reject::argument("malformed BDAT")),
         (b"STARTTLS", _) if !offered.has(Extension::StartTls) => Err(Reject::NOT_OFFERED),
         (b"STARTTLS", None) => Ok(Command::StartTls),
         (b"DATA" | b"RSET" | b"QUIT" | b"STARTTLS", Some(_)) => Err(Reject::argument("argument where none is allowed")),
@@ -420,6 +443,16 @@ mod tests {
             assert_eq!(codes(line.as_bytes(), EVERY), (501, "5.5.4".to_owned(), Recovery::Close), "{line}");
         }
         assert_eq!(codes(b"BDAT 1", Extensions::NONE), (502, "5.5.1".to_owned(), Recovery::Close));
+        for (code, enhanced, lines) in [
+            (500, "5.5.2", "BDAT\t3|bdat\t3 last|BDAT\u{b}3|BDAT\0 3| BDAT 3|  Bdat 3"),
+            (500, "5.5.2", "\tBDAT 3|\0BDAT 3|B\0DAT 3|BDAT 3\0"),
+            (500, "5.5.1", "BDAT3|BDATX 3|BDAT\u{a0}3|BDAT:3 LAST|\u{feff}BDAT 3"),
+        ] {
+            for line in lines.split('|') {
+                let expected = (code, enhanced.to_owned(), Recovery::Close);
+                assert_eq!(codes(line.as_bytes(), EVERY), expected, "{}", line.escape_default());
+            }
+        }
         for line in ["GET / HTTP/1.1", "post / HTTP/1.1", "CONNECT a:25 HTTP/1.1", "PUT /"] {
             assert_eq!(codes(line.as_bytes(), EVERY), (500, "5.5.1".to_owned(), Recovery::Close), "{line}");
         }

@@ -5,8 +5,10 @@
 //! whatever follows it for a command.
 //!
 //! A line that is too long is dropped as it comes, up to its end, and then refused as a whole: what it holds is never
-//! read as commands (RFC 5321 section 4.5.3.1.9).
+//! read as commands (RFC 5321 section 4.5.3.1.9). If it may have been BDAT, the connection must be closed: what follows
+//! may be a chunk.
 
+use super::command::may_become_bdat;
 use super::reject::{Recovery, Reject};
 use memchr::memchr2;
 
@@ -46,8 +48,8 @@ pub enum Step<'a> {
 pub struct Scan {
     /// How many bytes of the line were searched.
     searched: usize,
-    /// Whether the line is too long and its start was dropped.
-    is_skipping: bool,
+    /// If the line is too long and its start was dropped, how it is refused.
+    skipped: Option<Reject>,
 }
 
 impl Scan {
@@ -57,11 +59,11 @@ impl Scan {
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Step<'a> {
         let start = self.searched.min(bytes.len());
         let Some(at) = memchr2(b'\r', b'\n', &bytes[start..]).map(|len| start + len) else {
-            return self.unfinished(bytes.len());
+            return self.unfinished(bytes);
         };
         match (bytes[at], bytes.get(at + 1)) {
             (b'\r', Some(b'\n')) => self.end(&bytes[..at], at + 2),
-            (b'\r', None) => self.unfinished(at),
+            (b'\r', None) => self.unfinished(&bytes[..at]),
             (b'\r', Some(_)) => self.bare(Reject::BARE_RETURN, at + 1),
             _ => self.bare(Reject::BARE_FEED, at + 1),
         }
@@ -69,20 +71,21 @@ impl Scan {
 
     #[inline]
     fn end<'a>(&mut self, line: &'a [u8], consumed: usize) -> Step<'a> {
-        let is_too_long = self.is_skipping || consumed > LINE_BYTES;
-        *self = Scan::default();
-        if is_too_long {
-            Step::Reject { reject: Reject::LINE_TOO_LONG, consumed }
-        } else {
-            Step::Line { line, consumed }
+        let Scan { skipped, .. } = std::mem::take(self);
+        match skipped.or_else(|| (consumed > LINE_BYTES).then(|| too_long(line))) {
+            Some(reject) => Step::Reject { reject, consumed },
+            None => Step::Line { line, consumed },
         }
     }
 
     /// The line has not ended within these bytes, which hold no line end.
     #[cold]
-    fn unfinished<'a>(&mut self, searched: usize) -> Step<'a> {
-        self.is_skipping |= searched > LINE_BYTES - 2;
-        if self.is_skipping && searched > 0 {
+    fn unfinished<'a>(&mut self, line: &[u8]) -> Step<'a> {
+        let searched = line.len();
+        if self.skipped.is_none() && searched > LINE_BYTES - 2 {
+            self.skipped = Some(too_long(line));
+        }
+        if self.skipped.is_some() && searched > 0 {
             self.searched = 0;
             return Step::Skip { consumed: searched };
         }
@@ -96,6 +99,13 @@ impl Scan {
         *self = Scan::default();
         Step::Reject { reject, consumed }
     }
+}
+
+/// Returns how a line is refused that is too long and begins so. Only the bytes that are there at any split decide.
+#[cold]
+fn too_long(line: &[u8]) -> Reject {
+    let reject = Reject::LINE_TOO_LONG;
+    if may_become_bdat(&line[..line.len().min(LINE_BYTES - 1)]) { reject.closing() } else { reject }
 }
 
 #[cfg(test)]
@@ -152,6 +162,29 @@ mod tests {
             let expected = vec![(first, len + 2), (Ok(b"QUIT".to_vec()), len + 8)];
             for size in [1, 2, 3, 511, 1010, 1011, 1012, 1013, text.len()] {
                 assert_eq!(read(&text, size), expected, "{len} by {size}");
+            }
+        }
+    }
+
+    /// The chunk that may follow was read as commands.
+    #[test]
+    fn after_a_long_line_that_may_be_bdat_the_next_command_is_unknown() {
+        let long = |text: &str| [text.as_bytes(), &b" ".repeat(3000)].concat();
+        for (start, closes) in [
+            (long("BDAT 6"), true),
+            (long("\tbdat 6"), true),
+            (long(""), true),
+            (long("BDA"), true),
+            ([long(""), b"BDAT 6".to_vec()].concat(), true),
+            (long("BDA x"), false),
+            (long("NOOP BDAT 6"), false),
+        ] {
+            let text = [&start[..], b"\r\nQUIT\r\n"].concat();
+            for size in [1, 2, 1009, 1010, 1011, 1012, 1013, text.len()] {
+                let found = read(&text, size);
+                let rejected = if closes { Reject::LINE_TOO_LONG.closing() } else { Reject::LINE_TOO_LONG };
+                assert_eq!(found[0], (Err(rejected), start.len() + 2), "{} by {size}", start.escape_ascii());
+                assert_eq!(found.len(), if closes { 1 } else { 2 }, "{} by {size}", start.escape_ascii());
             }
         }
     }

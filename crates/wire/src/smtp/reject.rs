@@ -69,6 +69,11 @@ impl Reject {
         self
     }
 
+    /// Returns whether a bare CR or LF is the reason.
+    pub fn is_bare_line_end(&self) -> bool {
+        matches!(*self, Reject::BARE_FEED | Reject::BARE_RETURN)
+    }
+
     /// Appends the reply.
     pub fn write(&self, out: &mut Vec<u8>) {
         reply::write(out, self.code, Some(self.enhanced), [self.reason]);

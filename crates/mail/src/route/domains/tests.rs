@@ -230,3 +230,81 @@ fn a_host_may_have_ipv6_addresses_only() {
     // A name server that fails for one of both questions leaves the other.
     assert_eq!(asked.look_up("three.test", vec![mx(&[(1, "b")]), Err(Problem::TimedOut), v6()]), Place::Site(2));
 }
+
+/// Looks up a domain that has a host of its own.
+fn look_up_own(asked: &mut Asked, number: usize) -> Place {
+    let host = format!("h{number}");
+    asked.look_up(&format!("d{number}.test"), vec![mx(&[(1, &host)]), address(1), nothing()])
+}
+
+/// A relay that got mail for ever more domains remembered the sites of all of them.
+#[test]
+fn sites_that_nobody_needs_are_forgotten() {
+    let mut asked = Asked::new(&[]);
+    asked.domains.set_many_sites(10);
+    for number in 0..1000 {
+        let Place::Site(site) = look_up_own(&mut asked, number) else { panic!("{number}") };
+        assert_eq!(asked.sites[site as usize].name(), format!("h{number}"));
+        asked.now_ns += 10 * SECOND;
+        if asked.domains.has_many_sites() {
+            let forgotten = asked.domains.forget_sites(vec![], asked.now_ns, &mut asked.sites);
+            assert_eq!(forgotten.len(), 10, "{number}");
+        }
+        assert!(asked.sites.len() <= 10, "{number}: {} sites", asked.sites.len());
+    }
+}
+
+#[test]
+fn sites_that_are_needed_stay() {
+    let mut asked = Asked::new(&[]);
+    asked.domains.set_many_sites(0);
+    for number in 0..4 {
+        assert_eq!(look_up_own(&mut asked, number), Place::Site(number as u32));
+    }
+    asked.now_ns += 10 * SECOND;
+    // A domain that is known, and one that was looked up and whose recipients were not told.
+    assert_eq!(look_up_own(&mut asked, 4), Place::Site(4));
+    assert_eq!(asked.place("d5.test", 1), Place::Wait);
+    for records in [mx(&[(1, "h5")]), address(1), nothing()] {
+        asked.answer(records);
+    }
+    // An address that has failed, and a site that somebody uses.
+    asked.sites[0].avoid(SocketAddr::from(([127, 0, 0, 1], 25)), asked.now_ns);
+    let needed = vec![false, true];
+    assert_eq!(asked.domains.forget_sites(needed, asked.now_ns, &mut asked.sites), [2, 3]);
+    assert_eq!(asked.released(), Place::Site(5));
+    // Each domain goes to its own hosts, whatever number their site has.
+    for (number, site) in [(6, 3), (2, 2), (3, 6), (0, 0), (1, 1), (4, 4)] {
+        let place = asked.place(&format!("d{number}.test"), 0);
+        let place = if place == Place::Wait {
+            for records in [mx(&[(1, &format!("h{number}"))]), address(1), nothing()] {
+                asked.answer(records);
+            }
+            asked.released()
+        } else {
+            place
+        };
+        assert_eq!(place, Place::Site(site), "{number}");
+        assert_eq!(asked.sites[site as usize].name(), format!("h{number}"));
+    }
+    // Nothing more is forgotten until there are twice as many.
+    assert!(!asked.domains.has_many_sites());
+}
+
+/// The table of hosts grew with each look-up.
+#[test]
+fn a_domain_whose_hosts_change_does_not_fill_the_memory() {
+    let mut asked = Asked::new(&[]);
+    for round in 0..MOST_HOSTS / MOST_EXCHANGES + 100 {
+        let names: Vec<String> = (0..MOST_EXCHANGES).map(|host| format!("h{host}.r{round}")).collect();
+        let exchanges: Vec<(u16, &str)> = names.iter().map(|name| (1, &**name)).collect();
+        let mut records = mx(&exchanges).unwrap();
+        records.additional = names.iter().map(|name| ((**name).into(), IpAddr::from([127, 0, 0, 1]))).collect();
+        assert!(matches!(asked.look_up("one.test", vec![Ok(records)]), Place::Site(_)));
+        asked.now_ns += 10 * SECOND;
+        if asked.domains.has_many_sites() {
+            asked.domains.forget_sites(vec![], asked.now_ns, &mut asked.sites);
+        }
+    }
+    assert!(asked.domains.hosts.len() <= MOST_HOSTS + MOST_EXCHANGES, "{}", asked.domains.hosts.len());
+}

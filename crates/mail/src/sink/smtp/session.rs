@@ -134,7 +134,7 @@ impl Session {
             line::Step::Incomplete => return Step::receive(0),
             line::Step::Skip { consumed } => return Step { then: Then::Continue, ..Step::receive(consumed) },
             line::Step::Reject { reject, consumed } => {
-                if reject.recovery == Recovery::Close {
+                if reject.is_bare_line_end() {
                     sink.counters.bare_line_ends.add(1);
                 }
                 let outcome = refuse(&reject, out);

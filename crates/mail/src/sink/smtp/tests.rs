@@ -134,6 +134,16 @@ fn a_message_over_the_limit_of_size_is_refused_after_its_end() {
     assert_eq!((talk.total("messages"), talk.total("messages_refused")), (1, 1));
 }
 
+/// What follows may be a chunk: it is not read as commands.
+#[test]
+fn a_refused_line_that_may_be_bdat_ends_the_session() {
+    for line in ["BDAT\t6".to_owned(), " BDAT 6".to_owned(), format!("BDAT 6{}", " ".repeat(2000))] {
+        let mut talk = Talk::new("");
+        assert_eq!(talk.codes(&format!("EHLO c|{line}|NOOP|QUIT|")), [250, 500], "{line:?}");
+        assert_eq!((talk.is_over, talk.total("bare_line_ends")), (true, 0), "{line:?}");
+    }
+}
+
 /// RFC 3030 section 3: content in binary has no lines, and comes by BDAT only.
 #[test]
 fn binary_content_comes_by_bdat_and_has_no_lines() {
