@@ -113,8 +113,8 @@ impl Limits {
         for curve in &assessment.open {
             let passes = cases.passes.get(&curve.case).copied().unwrap_or(0);
             match curve.more_passes {
-                None => choice.hopeless += 1,
-                Some(_) if cases.failed.contains(&curve.case) => choice.hopeless += 1,
+                None => choice.hopeless += usize::from(!curve.is_resolved),
+                Some(_) if cases.failed.contains(&curve.case) => choice.hopeless += usize::from(!curve.is_resolved),
                 Some(more) if passes.saturating_add(more) > self.pass_cap => {
                     choice.above_cap += usize::from(!curve.is_resolved);
                 }
@@ -288,9 +288,12 @@ mod tests {
     fn a_failed_case_gets_no_further_pass() {
         let limits = Limits { pass_cap: 15, time: None };
         let cases = Progress { failed: [0].into(), ..progress() };
-        let open = vec![open(0, "a", Some(1)), open(1, "a", Some(1))];
-        let assessment = Assessment { curve_count: 2, unresolved_count: 2, open };
-        assert_eq!(limits.choose(&assessment, &cases, None).cases.into_keys().collect::<Vec<_>>(), [1]);
+        let wide = OpenCurve { is_resolved: true, ..open(0, "b", Some(1)) };
+        let open = vec![open(0, "a", Some(1)), wide, open(1, "a", Some(1))];
+        let assessment = Assessment { curve_count: 3, unresolved_count: 2, open };
+        let choice = limits.choose(&assessment, &cases, None);
+        // The curve that is resolved is not missed.
+        assert_eq!((choice.hopeless, choice.cases.into_keys().collect::<Vec<_>>()), (1, vec![1]));
     }
 
     #[test]

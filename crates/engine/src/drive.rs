@@ -28,6 +28,8 @@ pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report
         displace_caches(context, &mut report);
         destroy(&mut benchmark, timer, &mut report);
     }
+    // What follows, the removal of what the benchmark made, may take long and has no samples.
+    timer.finish_pass();
     report
 }
 
@@ -123,6 +125,7 @@ mod tests {
     use landau_sys::clock::Clock;
     use landau_sys::shared::Lanes;
     use std::fs;
+    use std::sync::Mutex;
 
     /// A benchmark without objects, which remembers the most memory that was resident between creation and destruction.
     struct Resident {
@@ -166,6 +169,64 @@ mod tests {
         fn undo(&mut self, _: u64, _: &mut Timer) -> Result<(), Stop> {
             Err(Stop::Wrong((peak_kb() - self.before).to_string()))
         }
+    }
+
+    /// What happened in a pass of [`Limited`], in order.
+    static EVENTS: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+
+    /// A benchmark that meets a limit at its first step.
+    struct Limited;
+
+    impl Benchmark for Limited {
+        const NAME: &'static str = "limited";
+        const ABOUT: &'static str = "";
+        const AXIS: &'static str = "things";
+        const PHASES: &'static [Phase] = &[Phase::up("make", "")];
+        const PARAMETERS: &'static [Parameter] = &[Parameter::steps("9", "9", "9", "")];
+        const VARIANTS: &'static [Variant] = &[];
+        const REPLAYS: &'static [ReplayCase] = &[];
+        const CAVEATS: &'static [&'static str] = &[];
+        const SOURCE: &'static str = "";
+
+        fn support(_: &Host, _: &Settings) -> Support {
+            Support::when(true, "")
+        }
+
+        fn cost(_: &Settings) -> Cost {
+            Cost::default()
+        }
+
+        fn setup(_: &Context) -> Result<Self, Stop> {
+            Ok(Self)
+        }
+
+        fn step(&mut self, _: u64, _: &mut Timer) -> Result<(), Stop> {
+            Err(Stop::Refused(landau_sys::Error { call: "make", errno: libc::EMFILE }))
+        }
+
+        fn check(&mut self, _: u64, _: &mut Facts) -> Result<(), Stop> {
+            Ok(())
+        }
+    }
+
+    impl Drop for Limited {
+        fn drop(&mut self) {
+            EVENTS.lock().expect("no other test uses it").push("removed");
+        }
+    }
+
+    /// Guards against a worker that is killed while it removes its files, because samples are missing from its pass.
+    #[test]
+    fn the_end_of_the_samples_is_announced_before_the_objects_are_removed() {
+        let (lanes, _fd) = Lanes::create(&lanes::capacities(1, 9, false, false)).unwrap();
+        let mut timer = Timer::new(&lanes, Clock::Gettime, 1, None, 1);
+        timer.announce_end(|| EVENTS.lock().unwrap().push("announced"));
+        let settings = Settings::from_map(std::collections::BTreeMap::new());
+        let (scratch, host) = (std::env::temp_dir(), Host::default());
+        let context = Context { settings: &settings, n: 9, seed: 1, scratch: &scratch, host: &host };
+        let report = pass::<Limited>(&context, &mut timer);
+        assert_eq!(report.limit.map(|limit| limit.n), Some(1));
+        assert_eq!(*EVENTS.lock().unwrap(), ["announced", "removed"]);
     }
 
     #[test]

@@ -73,6 +73,17 @@ pub(crate) struct Execution<'a> {
     unsettled_noted: bool,
     /// Passes that the time limit left out, by case.
     left_out: BTreeMap<u32, u32>,
+    /// Adaptive passes of all sides that nothing cut short.
+    adaptive_made: usize,
+}
+
+/// Returns the cases and rounds of which each record has a complete pass.
+pub(crate) fn finished(records: &[&Record]) -> BTreeSet<(u32, u32)> {
+    let slots = |record: &&Record| -> BTreeSet<(u32, u32)> {
+        let complete = record.passes.iter().filter(|pass| pass.is_complete());
+        complete.map(|pass| (pass.start.case, pass.start.round)).collect()
+    };
+    records.iter().map(slots).reduce(|all, one| &all & &one).unwrap_or_default()
 }
 
 impl<'a> Execution<'a> {
@@ -89,17 +100,17 @@ impl<'a> Execution<'a> {
             has_failed: false,
             unsettled_noted: false,
             left_out: BTreeMap::new(),
+            adaptive_made: 0,
         }
     }
 
     /// Leaves out what the records of the sides hold already. A pass whose counterpart is missing is made again: the
     /// two must follow each other.
     pub(crate) fn skip_finished(&mut self, records: &[&Record]) {
-        let mut complete: BTreeMap<(u32, u32), usize> = BTreeMap::new();
         let planned = self.plan().pass_count;
         for (track, record) in self.tracks.iter_mut().zip(records) {
             track.next_pass = record.passes.iter().map(|pass| pass.start.pass + 1).max().unwrap_or(0);
-            let (mut seen, mut last) = (BTreeSet::new(), BTreeMap::new());
+            let mut last = BTreeMap::new();
             for pass in &record.passes {
                 let start = &pass.start;
                 if start.round >= planned {
@@ -107,9 +118,6 @@ impl<'a> Execution<'a> {
                 }
                 let Some(end) = pass.end.as_ref().filter(|_| pass.is_complete()) else { continue };
                 let duration = Duration::from_millis(end.elapsed_ms);
-                if seen.insert((start.case, start.round)) {
-                    *complete.entry((start.case, start.round)).or_default() += 1;
-                }
                 last.insert(start.case, duration);
                 let time = if start.is_adaptive() { &mut self.adaptive_before } else { &mut self.planned_time };
                 *time += duration;
@@ -118,9 +126,9 @@ impl<'a> Execution<'a> {
                 *self.progress.durations.entry(case).or_default() += duration;
             }
         }
-        for (slot, _) in complete.into_iter().filter(|(_, sides)| *sides == records.len()) {
-            *self.progress.passes.entry(slot.0).or_default() += 1;
-            self.finished.insert(slot);
+        self.finished = finished(records);
+        for (case, _) in &self.finished {
+            *self.progress.passes.entry(*case).or_default() += 1;
         }
     }
 
@@ -270,7 +278,6 @@ impl<'a> Execution<'a> {
         let began = self.elapsed();
         // A round that was interrupted is chosen again, by the same passes, and finished.
         let mut round = self.adaptive_round.unwrap_or(self.plan().pass_count);
-        let mut made = 0;
         loop {
             if (self.means.interrupted)() {
                 return Ok(EndOutcome::Interrupted);
@@ -283,7 +290,7 @@ impl<'a> Execution<'a> {
             let used = self.adaptive_before + self.elapsed().saturating_sub(began);
             let choice = limits.choose(&assessment, &self.progress, self.time_left(limits, used));
             let todo = self.adaptive_slots(round, &choice.cases);
-            let (unresolved, of) = (assessment.unresolved_count, assessment.curve_count);
+            let (unresolved, of, made) = (assessment.unresolved_count, assessment.curve_count, self.adaptive_made);
             if todo.is_empty() && self.adaptive_round.is_none_or(|last| round > last) {
                 if made > 0 || unresolved > 0 {
                     let reasons = choice.reasons(limits);
@@ -300,7 +307,6 @@ impl<'a> Execution<'a> {
             if self.passes(&todo)? == EndOutcome::Interrupted {
                 return Ok(EndOutcome::Interrupted);
             }
-            made += pass_count;
             round += 1;
         }
     }
@@ -360,6 +366,8 @@ impl<'a> Execution<'a> {
         let end = track.driver.pass(planned, &start, &bounds, track.writer, self.means.observer)?;
         if !start.is_adaptive() {
             self.planned_time += Duration::from_millis(end.elapsed_ms);
+        } else if !matches!(end.outcome, Outcome::Cut | Outcome::Interrupted) {
+            self.adaptive_made += 1;
         }
         self.means.observer.event(&Event::PassEnded { label, end: &end });
         Ok(end)

@@ -80,11 +80,25 @@ fn setting_or(name: &str, otherwise: &str) -> String {
 fn sysctl(name: &str, what: &str) -> (String, String) {
     match setting(name) {
         Some(value) => {
-            let doubled = value.parse::<u64>().map_or(String::new(), |now| format!("sysctl -w {name}={}", now * 2));
-            (format!("{what}: {name} is {value}"), doubled)
+            let raise = value.parse().map_or(String::new(), |now| raise_sysctl(name, now));
+            (format!("{what}: {name} is {value}"), raise)
         }
         None => (what.to_owned(), String::new()),
     }
+}
+
+/// Returns the command that doubles a setting, as far as the kernel lets it; empty if it is at its end.
+fn raise_sysctl(name: &str, now: u64) -> String {
+    let most = match name {
+        // PID_MAX_LIMIT of 64-bit processors, in the kernel's `threads.h`.
+        "kernel.pid_max" => 4_194_304,
+        // FUTEX_TID_MASK: a futex holds the number of a thread and two flags.
+        "kernel.threads-max" => 0x3fff_ffff,
+        "vm.max_map_count" => i32::MAX as u64,
+        _ => i64::MAX as u64,
+    };
+    let more = now.saturating_mul(2).min(most);
+    if more > now { format!("sysctl -w {name}={more}") } else { String::new() }
 }
 
 fn descriptors() -> (String, String) {
@@ -93,9 +107,27 @@ fn descriptors() -> (String, String) {
     };
     let meaning =
         format!("the process has the largest number of descriptors: RLIMIT_NOFILE is {soft} (hard limit {hard})");
-    let more = soft.saturating_mul(2);
+    let ceiling = setting("fs.nr_open").and_then(|value| value.parse().ok());
+    (meaning, raise_descriptors(soft, hard, ceiling))
+}
+
+/// The most that the kernel lets `fs.nr_open` be on 64-bit processors (`sysctl_nr_open_max` in its `file.c`).
+const NR_OPEN_MAX: u64 = 2_147_483_584;
+
+/// Returns the command that raises the limits on descriptors, which cannot exceed `ceiling`, if there is one; empty if
+/// the kernel allows no more.
+fn raise_descriptors(soft: u64, hard: u64, ceiling: Option<u64>) -> String {
     // Only root can raise the hard limit, which this command sets too.
-    (meaning, format!("ulimit -n {}", if soft < hard { more.min(hard) } else { more }))
+    let doubled = soft.saturating_mul(2);
+    let more = if soft < hard { doubled.min(hard) } else { doubled };
+    let (more, first) = match ceiling {
+        Some(ceiling) if more > ceiling => {
+            let more = more.min(NR_OPEN_MAX);
+            (more, format!("sysctl -w fs.nr_open={more}; "))
+        }
+        _ => (more, String::new()),
+    };
+    if more > soft { format!("{first}ulimit -n {more}") } else { String::new() }
 }
 
 fn is_mapping(call: &str) -> bool {
@@ -224,7 +256,7 @@ fn raise_processes(why: &str) -> String {
     match (name, value) {
         // Not `ulimit -u`, which dash does not have.
         (Some("RLIMIT_NPROC"), Some(value)) => format!("prlimit --pid $$ --nproc={}", value.saturating_mul(2)),
-        (Some(name), Some(value)) => format!("sysctl -w {name}={}", value.saturating_mul(2)),
+        (Some(name), Some(value)) => raise_sysctl(name, value),
         _ => String::new(),
     }
 }
@@ -236,7 +268,7 @@ mod tests {
     #[test]
     fn exhaustion_is_a_limit_and_an_unknown_address_family_is_not() {
         let limit = explain(Error { call: "socket", errno: libc::EMFILE }, 7).unwrap();
-        assert!(limit.meaning.contains("RLIMIT_NOFILE") && limit.raise.starts_with("ulimit -n "));
+        assert!(limit.meaning.contains("RLIMIT_NOFILE") && limit.raise.contains("ulimit -n "));
         assert_eq!((limit.n, limit.error.as_str()), (7, "EMFILE"));
         assert_eq!(explain(Error { call: "socket", errno: libc::EAFNOSUPPORT }, 7), None);
     }
@@ -263,6 +295,27 @@ mod tests {
         for (why, raise) in cases {
             assert_eq!(raise_processes(why), raise);
         }
+    }
+
+    /// Guards against a command that the kernel refuses with EPERM or EINVAL.
+    #[test]
+    fn no_command_asks_for_more_than_the_kernel_allows() {
+        assert_eq!(raise_descriptors(1_024, 524_288, Some(1_048_576)), "ulimit -n 2048");
+        assert_eq!(raise_descriptors(400_000, 524_288, Some(1_048_576)), "ulimit -n 524288");
+        assert_eq!(raise_descriptors(524_288, 524_288, Some(1_048_576)), "ulimit -n 1048576");
+        let both = "sysctl -w fs.nr_open=2097152; ulimit -n 2097152";
+        assert_eq!(raise_descriptors(1_048_576, 1_048_576, Some(1_048_576)), both);
+        // The ceiling was lowered after the limits were raised.
+        assert_eq!(raise_descriptors(8, 64, Some(10)), "sysctl -w fs.nr_open=16; ulimit -n 16");
+        assert_eq!(raise_descriptors(NR_OPEN_MAX, NR_OPEN_MAX, Some(NR_OPEN_MAX)), "");
+        assert_eq!(raise_descriptors(20_000, 20_000, None), "ulimit -n 40000");
+
+        assert_eq!(raise_processes("kernel.pid_max is 4194304, 4194303 exist"), "");
+        assert_eq!(raise_processes("kernel.pid_max is 4000000, 3 exist"), "sysctl -w kernel.pid_max=4194304");
+        assert_eq!(raise_sysctl("kernel.threads-max", 0x3fff_ffff), "");
+        assert_eq!(raise_sysctl("vm.max_map_count", 2_000_000_000), "sysctl -w vm.max_map_count=2147483647");
+        assert_eq!(raise_sysctl("fs.file-max", i64::MAX as u64), "");
+        assert_eq!(raise_sysctl("fs.file-max", 100), "sysctl -w fs.file-max=200");
     }
 
     #[test]

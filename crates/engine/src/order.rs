@@ -12,6 +12,9 @@ pub const ARGUMENT: &str = "__worker";
 /// In lockstep, the worker's word at the end of a window, and the controller's answer once it is written down.
 pub(crate) const WINDOW: &str = "window\n";
 
+/// The worker's word once it has taken all samples, before it removes what it has made.
+pub(crate) const CLEAN_UP: &str = "clean up\n";
+
 /// What a worker is to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
@@ -30,6 +33,10 @@ pub(crate) struct Order {
     pub(crate) lockstep: bool,
     /// Whether the worker stores when each call began, for a profiler.
     pub(crate) is_profiled: bool,
+    /// Whether the worker says [`CLEAN_UP`]. One of an earlier version does not, and a controller of one would take it
+    /// for the worker's last word.
+    #[serde(default)]
+    pub(crate) announces_clean_up: bool,
     /// A fault to inject.
     pub(crate) fault: Option<Fault>,
     /// From this n on, each step of the creation is a window.

@@ -203,6 +203,7 @@ fn order(plan: &Plan, planned: &Planned, start: &PassStart, scratch: &Path, lane
         processor: plan.host.pinned_processor,
         lockstep: plan.lockstep,
         is_profiled: false,
+        announces_clean_up: true,
         fault: plan.fault,
         step_windows_from: plan.step_windows.filter(|one| one.pass == start.pass).map(|one| one.from),
     }
@@ -260,6 +261,7 @@ impl Supervisor<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Verdict, Error> {
         let (mut flushed, mut progressed, mut count) = (Instant::now(), Instant::now(), 0);
+        let mut has_all_samples = false;
         loop {
             let left = bounds.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let has_message = self.worker.wait(self.attention.look_ms(left))?;
@@ -280,6 +282,10 @@ impl Supervisor<'_> {
                         self.worker.answer_window();
                         continue;
                     }
+                    Message::CleanUp => {
+                        (has_all_samples, progressed) = (true, Instant::now());
+                        continue;
+                    }
                     Message::Report(report) => return Ok(Verdict::Reported(report)),
                     Message::Gone(_) if (bounds.interrupted)() => {
                         return Ok(Verdict::Stopped(Outcome::Interrupted, None));
@@ -295,12 +301,18 @@ impl Supervisor<'_> {
                 (count, progressed) = (now, Instant::now());
             }
             observer.event(&Event::Progress { samples: count, of: self.expected });
-            let patience = if count >= self.expected { CLEAN_UP } else { TIMEOUT };
+            let patience = patience(count, self.expected, has_all_samples);
             if let Some((outcome, reason)) = stop(bounds, progressed.elapsed(), patience) {
                 return Ok(Verdict::Stopped(outcome, reason));
             }
         }
     }
+}
+
+/// Returns how long a worker may be silent that took `count` of the expected samples and has said, or not, that there
+/// will be no more. After a limit it has fewer than expected; a worker of an earlier version says nothing.
+fn patience(count: u64, expected: u64, has_all_samples: bool) -> Duration {
+    if has_all_samples || count >= expected { CLEAN_UP } else { TIMEOUT }
 }
 
 /// Returns why a worker must be stopped that took its last sample `silent` ago.
@@ -331,6 +343,13 @@ mod tests {
         assert_eq!(outcome(&|| false, TIMEOUT), Some(Outcome::Failed));
         assert_eq!(outcome(&|| false, CLEAN_UP), None);
         assert_eq!(outcome(&|| true, CLEAN_UP), Some(Outcome::Interrupted));
+    }
+
+    /// Guards against a limit, a result, that is lost because its worker removes many files.
+    #[test]
+    fn a_worker_that_met_a_limit_is_given_time_too() {
+        assert_eq!(patience(10, 100, false), TIMEOUT);
+        assert_eq!((patience(10, 100, true), patience(100, 100, false)), (CLEAN_UP, CLEAN_UP));
     }
 
     /// On two processors the controller shares one with the server, and each of its wake-ups would delay a response.

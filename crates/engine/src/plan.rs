@@ -9,7 +9,7 @@ use landau_record::schema::{
 };
 use landau_sys::clock::Clock;
 use landau_sys::system::headroom;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// A case with what is needed to run it.
@@ -167,14 +167,31 @@ impl Plan {
     /// Returns an upper estimate of the record's size in bytes: 6 for a sample, 600 for a window. Adaptive passes are
     /// expected to double it at most.
     pub fn record_bytes(&self) -> u64 {
-        let of_pass = |case: &Case| 6 * case.n * case.phases.len() as u64 + 600 * (case.n / 64 + 64);
-        let of_case = |one: &Planned| {
-            let passes = (0..self.pass_count).filter(|&round| self.is_in_round(one, round)).count() as u64;
-            passes * of_pass(&one.case)
-        };
-        let planned: u64 = self.cases.iter().map(of_case).sum();
-        planned * if self.adaptive.is_off() { 1 } else { 2 } + (1 << 20)
+        self.record_bytes_left(&BTreeSet::new())
     }
+
+    /// Returns by how much the record may grow, in bytes, if it holds these passes, by case and round. At least 1 MiB:
+    /// the results and the end of the record are written again.
+    pub(crate) fn record_bytes_left(&self, finished: &BTreeSet<(u32, u32)>) -> u64 {
+        let (mut planned, mut left, mut adaptive) = (0_u64, 0_u64, 0_u64);
+        for one in &self.cases {
+            let (case, of_pass) = (one.case.case, bytes_of_pass(&one.case));
+            for round in (0..self.pass_count).filter(|&round| self.is_in_round(one, round)) {
+                planned = planned.saturating_add(of_pass);
+                left = left.saturating_add(if finished.contains(&(case, round)) { 0 } else { of_pass });
+            }
+            let made = finished.range((case, self.pass_count)..=(case, u32::MAX)).count() as u64;
+            adaptive = adaptive.saturating_add(made.saturating_mul(of_pass));
+        }
+        let adaptive_left = if self.adaptive.is_off() { 0 } else { planned.saturating_sub(adaptive) };
+        left.saturating_add(adaptive_left).saturating_add(1 << 20)
+    }
+}
+
+/// Returns an upper estimate of what a pass adds to the record, in bytes. The case may come from a record.
+fn bytes_of_pass(case: &Case) -> u64 {
+    let of_samples = case.n.saturating_mul(6).saturating_mul(case.phases.len() as u64);
+    of_samples.saturating_add(600_u64.saturating_mul(case.n / 64 + 64))
 }
 
 /// Returns the settings of each case of a benchmark in a study, and the earlier study whose method the case repeats.
@@ -377,6 +394,25 @@ mod tests {
         assert_eq!(rounds(&full), (0..9).collect::<Vec<u32>>());
         assert!(record_bytes < full.record_bytes());
         assert_eq!(rounds(&plan(Study::Full, &[])), (0..9).collect::<Vec<u32>>());
+    }
+
+    /// Guards against a resumption that is refused for want of space that the record has taken already.
+    #[test]
+    fn what_is_in_the_record_needs_no_space() {
+        let mut plan = plan(Study::Quick, &["fake.n=100000"]);
+        let least = 1 << 20;
+        let of_pass = bytes_of_pass(&plan.cases[0].case);
+        assert_eq!(plan.record_bytes(), 10 * of_pass + least);
+        let finished: BTreeSet<(u32, u32)> = (0..2).flat_map(|case| (0..5).map(move |round| (case, round))).collect();
+        let first: BTreeSet<(u32, u32)> = finished.iter().copied().filter(|(_, round)| *round < 3).collect();
+        assert_eq!(plan.record_bytes_left(&first), 4 * of_pass + least);
+        assert_eq!(plan.record_bytes_left(&finished), least);
+        plan.adaptive = Adaptive::Bounded;
+        assert_eq!(plan.record_bytes_left(&first), 14 * of_pass + least);
+        let adaptive: BTreeSet<(u32, u32)> = (5..8).map(|round| (1, round)).chain(finished).collect();
+        assert_eq!(plan.record_bytes_left(&adaptive), 7 * of_pass + least);
+        plan.cases[0].case.n = u64::MAX;
+        assert_eq!(plan.record_bytes(), u64::MAX);
     }
 
     /// The cases by an earlier study's method keep its parameters and have as many passes as it had runs; those by this

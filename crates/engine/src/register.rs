@@ -5,10 +5,10 @@
 //! holds what runs have [executed](crate::Executed). Without a home there is no register, and no run fails for it.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Permissions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 /// The most lines that a register holds; the oldest go first. A folder that does not exist stays: its file system may
@@ -53,24 +53,42 @@ impl Register {
         read().unwrap_or_default()
     }
 
-    /// Changes the lines while no other run does.
+    /// Changes the lines while no other run does. A new file replaces the old one: a run that is killed meanwhile, or a
+    /// full device, leaves the old lines.
     fn change(&self, change: impl FnOnce(&mut Vec<OsString>)) -> std::io::Result<()> {
         if let Some(parent) = self.0.parent() {
             fs::create_dir_all(parent)?;
         }
-        let mut options = File::options();
-        let mut file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.0)?;
-        file.lock()?;
-        // An earlier version left the mode to the umask; commands and environments are nobody else's business.
-        file.set_permissions(Permissions::from_mode(0o600))?;
+        let mut held = self.locked()?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
+        held.read_to_end(&mut bytes)?;
         let mut lines = parse(&bytes);
         change(&mut lines);
-        file.set_len(0)?;
-        file.seek(SeekFrom::Start(0))?;
         let text: Vec<u8> = lines.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect();
-        file.write_all(&text)
+        // The lock permits one writer at a time, so what is there was left by one that was killed.
+        let new = self.0.with_extension("new");
+        let _ = fs::remove_file(&new);
+        // Commands and environments are nobody else's business.
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&new)?;
+        let replaced = file.write_all(&text).and_then(|()| fs::rename(&new, &self.0));
+        if replaced.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        replaced
+    }
+
+    /// Opens and locks the file. Another run may replace it between the two; the lock is then that of the old one.
+    fn locked(&self) -> std::io::Result<File> {
+        loop {
+            let mut options = File::options();
+            let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.0)?;
+            file.lock()?;
+            let held = file.metadata()?;
+            match fs::metadata(&self.0) {
+                Ok(there) if (there.dev(), there.ino()) == (held.dev(), held.ino()) => return Ok(file),
+                _ => {}
+            }
+        }
     }
 }
 
@@ -84,6 +102,45 @@ fn parse(bytes: &[u8]) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Guards against a register that is empty for a moment, in which the run may be killed or the device be full.
+    #[test]
+    fn the_old_lines_stay_until_the_new_ones_are_written() {
+        let room = tempfile::tempdir().unwrap();
+        let register = Register(room.path().join("scratch"));
+        register.add("/mnt/1").unwrap();
+        let mut old = File::open(&register.0).unwrap();
+        register.add("/mnt/2").unwrap();
+        let mut text = String::new();
+        old.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "/mnt/1\n");
+        // A file that cannot be written changes nothing.
+        fs::create_dir(room.path().join("scratch.new")).unwrap();
+        register.add("/mnt/3").unwrap_err();
+        assert_eq!(register.lines(), ["/mnt/1", "/mnt/2"]);
+        fs::remove_dir(room.path().join("scratch.new")).unwrap();
+        // One that a killed run has left is no obstacle, and its mode is not kept.
+        fs::write(room.path().join("scratch.new"), "/mnt/").unwrap();
+        register.add("/mnt/4").unwrap();
+        assert_eq!(register.lines(), ["/mnt/1", "/mnt/2", "/mnt/4"]);
+        assert!(!room.path().join("scratch.new").exists());
+        assert_eq!(fs::metadata(&register.0).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    /// Guards against a run that waits for the lock of the file that another one replaces.
+    #[test]
+    fn no_line_of_runs_that_change_it_at_once_is_lost() {
+        let room = tempfile::tempdir().unwrap();
+        let register = Register(room.path().join("scratch"));
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let register = &register;
+                scope.spawn(move || (0..8).for_each(|number| register.add(format!("/{thread}/{number}")).unwrap()));
+            }
+        });
+        assert_eq!(register.lines().len(), MOST);
+    }
 
     #[test]
     fn lines_are_added_once_removed_and_bounded() {

@@ -1,14 +1,14 @@
 //! A run from its first line to its last, new or resumed.
 
 use crate::driver::Driver;
-use crate::execution::{Execution, Means, Track};
+use crate::execution::{Execution, Means, Track, finished};
 use crate::pass::Workers;
 use crate::switch::settle;
 use crate::{
     Assessor, Entry, Error, Host, HostSwitch, Observer, Plan, Planned, Profiling, Scratch, Settings, Study, handshake,
     scratch,
 };
-use landau_record::schema::{Adaptive, End, Header, Line, Note, Resume};
+use landau_record::schema::{Adaptive, Case, Direction, End, Header, Line, Note, Resume};
 use landau_record::{Journal, Record, SCHEMA_VERSION};
 use landau_sys::clock::Clock;
 use std::collections::BTreeMap;
@@ -154,11 +154,13 @@ pub fn resume(
         plan.time_limit_s = changes.time_limit_s.or(plan.time_limit_s);
         plans.push(plan);
     }
-    for (plan, (record, _)) in plans.iter().zip(&sides) {
-        check_space(&plans, Path::new(&record.path))?;
+    let (records, mut outputs): (Vec<&Record>, Vec<Output<'_>>) = sides.into_iter().unzip();
+    let finished = finished(&records);
+    let needed = plans.iter().map(|plan| plan.record_bytes_left(&finished)).fold(0, u64::saturating_add);
+    for (plan, record) in plans.iter().zip(&records) {
+        check_free(needed, Path::new(&record.path))?;
         check_program(plan, record, session.interrupted)?;
     }
-    let (records, mut outputs): (Vec<&Record>, Vec<Output<'_>>) = sides.into_iter().unzip();
     for (record, Output { writer, .. }) in records.iter().zip(&mut outputs) {
         writer.append(&Line::Resume(Resume {
             at: jiff::Timestamp::now().to_string(),
@@ -211,7 +213,7 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
     if (&host.release, &host.version) != (&record.host.release, &record.host.version) {
         return Err(no(format!("it was made under kernel {}, this is {}", record.host.release, host.release)));
     }
-    if record.cases.is_empty() || record.cases.len() < record.header.case_count as usize {
+    if !record.is_plan_complete() {
         return Err(no("its plan is incomplete, so nothing was measured; start a new run".to_owned()));
     }
     let mut cases = Vec::new();
@@ -223,6 +225,9 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
             return Err(no(format!("{}: {reason}; start a new run", case.label)));
         }
         let settings = Settings::from_map(case.settings.clone());
+        if let Some(reason) = other_phases(entry, &settings, case) {
+            return Err(no(format!("{}: {reason}; start a new run", case.label)));
+        }
         cases.push(Planned { case: case.clone(), entry: *entry, settings });
     }
     let study = Study::named(&record.header.study);
@@ -248,6 +253,22 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
     })
 }
 
+/// Returns how the phases of a case differ from those that this program times. Controller and worker lay out the shared
+/// memory by the number of phases, and a chunk of samples continues those of the same name.
+fn other_phases(entry: &Entry, settings: &Settings, case: &Case) -> Option<String> {
+    let own: Vec<(&str, Direction)> =
+        (entry.phases_of)(settings).iter().map(|phase| (phase.name, phase.direction)).collect();
+    let held: Vec<(&str, Direction)> = case.phases.iter().map(|phase| (phase.name.as_str(), phase.direction)).collect();
+    let words = |phases: &[(&str, Direction)]| {
+        let word = |&(name, direction): &(&str, Direction)| match direction {
+            Direction::Up => name.to_owned(),
+            Direction::Down => format!("{name} (destruction)"),
+        };
+        if phases.is_empty() { "none".to_owned() } else { phases.iter().map(word).collect::<Vec<_>>().join(", ") }
+    };
+    (own != held).then(|| format!("this landau times {} there, the record has {}", words(&own), words(&held)))
+}
+
 /// Returns what has changed on the host since the run began. Each may distort a curve, so each becomes a note.
 fn differences(then: &Host, now: &Host) -> Vec<String> {
     let facts = |host: &Host| {
@@ -270,12 +291,64 @@ fn differences(then: &Host, now: &Host) -> Vec<String> {
 
 /// Checks that the records of the plans, in the folder of `path`, can grow to their end, before anything is measured.
 pub fn check_space(plans: &[Plan], path: &Path) -> Result<(), Error> {
+    check_free(plans.iter().map(Plan::record_bytes).fold(0, u64::saturating_add), path)
+}
+
+/// Checks that the folder of `path` has so many bytes for records.
+fn check_free(needed: u64, path: &Path) -> Result<(), Error> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let needed = plans.iter().map(Plan::record_bytes).sum::<u64>();
     match scratch::free_bytes(folder) {
         Some(free) if free < needed => {
             Err(Error::NoSpace { folder: folder.to_owned(), needed_mib: (needed >> 20) + 1, free_mib: free >> 20 })
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::REGISTRY;
+    use crate::{Request, Study};
+
+    /// A record of a run of `fake`.
+    fn record() -> Record {
+        let request = Request {
+            names: vec!["fake".to_owned()],
+            cases: Vec::new(),
+            study: Study::Quick,
+            pass_count: None,
+            adaptive: Adaptive::Off,
+            settings: Vec::new(),
+            varied: Vec::new(),
+            seed: 1,
+            time_limit_s: None,
+        };
+        let plan = Plan::resolve(REGISTRY, &request, Host::default(), Clock::Gettime, None).unwrap();
+        let header = Header { study: "quick".to_owned(), pass_count: 5, ..Header::default() };
+        Record { header, cases: plan.cases.into_iter().map(|one| one.case).collect(), ..Record::default() }
+    }
+
+    /// Guards against a worker that writes beyond the shared memory, or samples of one phase as those of another.
+    #[test]
+    fn a_record_with_other_phases_cannot_be_resumed() {
+        let held = record();
+        assert_eq!(plan_of(&held, REGISTRY, &Host::default()).unwrap().cases.len(), held.cases.len());
+        let reason = |change: fn(&mut Case)| {
+            let mut record = held.clone();
+            change(&mut record.cases[1]);
+            plan_of(&record, REGISTRY, &Host::default()).unwrap_err().to_string()
+        };
+        let two = reason(|case| {
+            let old = case.phases[0].clone();
+            case.phases.insert(0, landau_record::schema::Phase { name: "old".to_owned(), ..old });
+        });
+        let expected = "fake colour=blue: this landau times make there, the record has old, make; start a new run";
+        assert!(two.ends_with(expected), "{two}");
+        let renamed = reason(|case| case.phases[0].name = "old".to_owned());
+        assert!(renamed.contains("times make there, the record has old;"), "{renamed}");
+        let turned = reason(|case| case.phases[0].direction = Direction::Down);
+        assert!(turned.contains("times make there, the record has make (destruction);"), "{turned}");
+        assert!(reason(|case| case.phases.clear()).contains("the record has none;"));
     }
 }

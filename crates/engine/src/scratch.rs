@@ -7,6 +7,7 @@ use landau_sys::clock::monotonic_ns;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::{DirBuilder, File, Metadata};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,9 @@ const PREFIX: &str = "landau-scratch-";
 
 /// The file that the run holds a lock on. The kernel releases the lock when the process ends, however it ends.
 const LOCK: &str = "lock";
+
+/// Attempts to create a folder. More than one is needed only where another run starts at the same moment.
+const ATTEMPTS: usize = 100;
 
 /// A folder without a lock file belongs to a run that is about to create it, unless the folder is older than this.
 const UNLOCKED: Duration = Duration::from_secs(60);
@@ -31,16 +35,24 @@ pub struct Scratch {
 
 impl Scratch {
     /// Creates the folder inside `parent`, and removes the folders of runs that were killed.
+    ///
+    /// Between the creation of the lock file and the lock, another run may take this folder for one of those. It holds
+    /// the lock while it removes the folder, so afterwards the file is gone, and another folder is created.
     pub fn create(parent: &Path) -> Result<Self, Error> {
         remove_abandoned(parent);
-        // A process identifier alone is not unique: containers reuse them at once.
-        let path = parent.join(format!("{PREFIX}{}-{:x}", std::process::id(), monotonic_ns()));
         let refused = |source| Error::Scratch { path: parent.to_owned(), source };
-        DirBuilder::new().mode(0o700).create(&path).map_err(refused)?;
-        let lock = File::create(path.join(LOCK)).map_err(refused)?;
-        // Some file systems have no locks; there, the folder of a killed run must be removed by hand.
-        let _ = lock.try_lock();
-        Ok(Self { path, _lock: lock, register: None })
+        for _ in 0..ATTEMPTS {
+            // A process identifier alone is not unique: containers reuse them at once.
+            let path = parent.join(format!("{PREFIX}{}-{:x}", std::process::id(), monotonic_ns()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+                made => made.map_err(refused)?,
+            }
+            if let Some(lock) = lock_new(&path).map_err(refused)? {
+                return Ok(Self { path, _lock: lock, register: None });
+            }
+        }
+        Err(refused(std::io::Error::other("other runs keep removing it")))
     }
 
     /// Creates the folder like [`Scratch::create`], and enters it in the user's register, so that a run in another
@@ -88,6 +100,32 @@ impl Drop for Scratch {
     }
 }
 
+/// Creates and locks the lock file of a new folder; none if another run has removed it meanwhile.
+fn lock_new(folder: &Path) -> std::io::Result<Option<File>> {
+    let path = folder.join(LOCK);
+    let lock = match File::create(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && !folder.exists() => return Ok(None),
+        opened => opened?,
+    };
+    loop {
+        match lock.lock() {
+            Ok(()) => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // Some file systems have no locks; there, the folder of a killed run must be removed by hand.
+            Err(error) if has_no_locks(&error) => return Ok(Some(lock)),
+            Err(error) => return Err(error),
+        }
+    }
+    let is_there = std::fs::metadata(&path).is_ok_and(|meta| lock.metadata().is_ok_and(|own| own.ino() == meta.ino()));
+    Ok(is_there.then_some(lock))
+}
+
+/// Returns whether a lock was refused because the file system has none.
+fn has_no_locks(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::Unsupported
+        || matches!(error.raw_os_error(), Some(libc::ENOLCK | libc::EINVAL | libc::EOPNOTSUPP))
+}
+
 /// Returns the user's register of folders.
 fn register() -> Option<Register> {
     Register::of_user("scratch")
@@ -109,7 +147,9 @@ fn remove_abandoned(parent: &Path) {
         if is_ours
             && is_own_folder(&entry.path())
             && !is_switched(&entry.path())
-            && is_abandoned(&entry.path())
+            && let Some(_lock) = lock_abandoned(&entry.path())
+            // Its run may have switched the host before it was killed just now.
+            && !is_switched(&entry.path())
             && std::fs::remove_dir_all(entry.path()).is_ok()
             && let Some(register) = register.as_ref().filter(|register| register.lines().contains(&entry.path().into()))
         {
@@ -129,10 +169,27 @@ pub(crate) fn is_own(meta: &Metadata) -> bool {
     meta.uid() == landau_sys::process::effective_user() && meta.mode() & 0o022 == 0
 }
 
+/// Locks the folder of a run that has ended; none if it has not. An old folder without a lock file gets one: if its run
+/// was only stopped, that waits for the lock too.
+fn lock_abandoned(folder: &Path) -> Option<File> {
+    let path = folder.join(LOCK);
+    let opened = match File::open(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound && is_old(folder) => File::create(&path),
+        opened => opened,
+    };
+    opened.ok().filter(|lock| lock.try_lock().is_ok())
+}
+
+/// Returns whether the run of a folder has ended: no process holds its lock.
 fn is_abandoned(folder: &Path) -> bool {
-    if let Ok(lock) = File::open(folder.join(LOCK)) {
-        return lock.try_lock().is_ok();
+    match File::open(folder.join(LOCK)) {
+        Ok(lock) => lock.try_lock().is_ok(),
+        Err(_) => is_old(folder),
     }
+}
+
+/// Returns whether a run had time enough to create the lock file of a folder.
+fn is_old(folder: &Path) -> bool {
     let age = std::fs::metadata(folder).and_then(|meta| meta.modified()).map(|made| made.elapsed());
     matches!(age, Ok(Ok(age)) if age > UNLOCKED)
 }
@@ -165,6 +222,43 @@ mod tests {
         let path = scratch.path().to_owned();
         drop(scratch);
         assert!(!path.exists());
+    }
+
+    /// Guards against a run that removes the folder of one that starts at the same moment, or keeps it from its lock.
+    #[test]
+    fn runs_that_start_at_once_keep_their_folders() {
+        let parent = tempfile::tempdir().unwrap();
+        let create = || {
+            for _ in 0..300 {
+                let scratch = Scratch::create(parent.path()).unwrap();
+                let lock = File::open(scratch.path().join(LOCK)).unwrap();
+                assert!(matches!(lock.try_lock(), Err(std::fs::TryLockError::WouldBlock)), "{scratch:?}");
+                assert!(scratch.path().exists());
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(create);
+            }
+        });
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+
+    /// A run that was killed before it created its lock file.
+    #[test]
+    fn an_old_folder_without_a_lock_is_removed_and_a_new_one_is_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        let (old, new) = (parent.path().join("landau-scratch-1-a"), parent.path().join("landau-scratch-1-b"));
+        for folder in [&old, &new] {
+            DirBuilder::new().mode(0o700).create(folder).unwrap();
+        }
+        File::open(&old).unwrap().set_modified(std::time::SystemTime::now() - UNLOCKED * 2).unwrap();
+        assert!(is_abandoned(&old) && !is_abandoned(&new));
+        drop(Scratch::create(parent.path()).unwrap());
+        assert!(!old.exists() && new.exists());
+        // The run of the new one finds its folder removed.
+        std::fs::remove_dir(&new).unwrap();
+        assert!(lock_new(&new).unwrap().is_none());
     }
 
     /// Guards against commands of other users: a marker is a command that a later run executes.

@@ -27,6 +27,9 @@ const MARKER: &str = "switched";
 const MARKER_TORN: &str = "switched.torn";
 const COMPLAINT: &str = "switch-stderr";
 
+/// The option with the command that restores the host.
+const RESTORE: &str = "--restore";
+
 /// Opens no link, and does not wait for the other end of a named pipe.
 const GUARD: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
@@ -85,7 +88,7 @@ impl Switched {
     ///
     /// Fails if the command does; the host is then as the earlier run left it.
     pub fn restore(&self, folder: &Path) -> Result<(), Error> {
-        run("--restore", &self.restore, folder, &|| false)?;
+        run(RESTORE, &self.restore, folder, &|| false)?;
         forget(folder, &self.restore)?;
         // A later run removes what cannot be removed now.
         let _ = std::fs::remove_dir_all(folder);
@@ -124,7 +127,7 @@ impl HostSwitch for Switch {
             return Ok(());
         }
         let restore = &self.commands.restore;
-        run("--restore", restore, &self.folder, &|| false).map_err(|error| match error {
+        run(RESTORE, restore, &self.folder, &|| false).map_err(|error| match error {
             Error::Switch { command, reason, .. } => Error::NotRestored { command, reason, before: None },
             other => other,
         })?;
@@ -161,7 +164,7 @@ pub(crate) fn is_switched(folder: &Path) -> bool {
 fn forget(folder: &Path, restore: &str) -> Result<(), Error> {
     match std::fs::remove_file(folder.join(MARKER)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(refused("--restore", restore, format!("the host is restored, but {}: {error}", folder.display())))
+            Err(refused(RESTORE, restore, format!("the host is restored, but {}: {error}", folder.display())))
         }
         _ => Ok(()),
     }
@@ -184,7 +187,12 @@ fn new_file(path: &Path) -> std::io::Result<File> {
 fn run(flag: &'static str, command: &str, folder: &Path, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
     let failed = |reason: String| refused(flag, command, reason);
     let complaint = folder.join(COMPLAINT);
-    let errors = new_file(&complaint).map_err(|error| failed(format!("{}: {error}", complaint.display())))?;
+    let errors = match new_file(&complaint) {
+        Ok(file) => Stdio::from(file),
+        // The host must be restored even if the folder is gone or its device is full. What the command says is lost.
+        Err(_) if flag == RESTORE => Stdio::null(),
+        Err(error) => return Err(failed(format!("{}: {error}", complaint.display()))),
+    };
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
     let mut child = OwnedChild::spawn_group(&mut shell).map_err(|error| failed(format!("sh: {error}")))?;
@@ -281,6 +289,20 @@ mod tests {
         std::fs::write(room.path().join("mended"), "").unwrap();
         left.restore(&folder).unwrap();
         assert_eq!(Switched::of(&folder), None);
+    }
+
+    /// Guards against a host that stays switched because a file for what the command says cannot be created.
+    #[test]
+    fn the_host_is_restored_if_the_folder_is_gone() {
+        let room = tempfile::tempdir().unwrap();
+        let (mut switch, scratch) = switch(room.path(), "true", "echo off >> host");
+        switch.turn_on(&|| false).unwrap();
+        std::fs::remove_dir_all(scratch.path()).unwrap();
+        switch.turn_off().unwrap();
+        assert_eq!(host(room.path()), "off\n");
+        // The host is not switched without a marker, so that command is not started.
+        assert!(switch.turn_on(&|| false).is_err());
+        assert_eq!(host(room.path()), "off\n");
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub struct Timer<'a> {
     windows_since_steal: u32,
     /// Called between two windows, untimed.
     after_window: Option<fn()>,
+    /// Called once all samples are taken.
+    at_end: Option<fn()>,
     /// From this n on, each window of the creation holds a single step.
     step_windows_from: u64,
     /// A fault to inject, and at which n.
@@ -122,6 +124,7 @@ impl<'a> Timer<'a> {
             steal_read_at: now,
             windows_since_steal: 0,
             after_window: None,
+            at_end: None,
             step_windows_from: u64::MAX,
             fault: None,
         }
@@ -212,6 +215,18 @@ impl<'a> Timer<'a> {
     /// Calls `pause` after each window, untimed.
     pub(crate) fn pause_after_windows(&mut self, pause: fn()) {
         self.after_window = Some(pause);
+    }
+
+    /// Calls `announce` once all samples are taken.
+    pub(crate) fn announce_end(&mut self, announce: fn()) {
+        self.at_end = Some(announce);
+    }
+
+    /// Says that all samples are taken, however the pass ended.
+    pub(crate) fn finish_pass(&mut self) {
+        if let Some(announce) = self.at_end.take() {
+            announce();
+        }
     }
 
     /// Closes a window after each single step of the creation, from `n` on.

@@ -3,13 +3,15 @@
 //! It reads its order as one line of JSON from standard input, writes its report as one line to standard output, and
 //! stores its samples in memory that it shares with the controller. It has one thread unless the benchmark makes more.
 
-use crate::order::{ARGUMENT, Order, Report, WINDOW};
+use crate::order::{ARGUMENT, CLEAN_UP, Order, Report, WINDOW};
 use crate::{Context, Entry, Fault, Settings, Timer, handshake, lanes};
 use landau_sys::clock::Clock;
 use landau_sys::limits::{Resource, raise};
 use landau_sys::shared::Lanes;
 use landau_sys::{descriptor, system};
+use std::fs::File;
 use std::io::{BufRead, Write};
+use std::os::fd::OwnedFd;
 
 /// Runs a worker if the program was started as one, and returns its exit status.
 ///
@@ -55,6 +57,7 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     let capacities = lanes::capacities(phase_count, order.n, entry.tags_calls, order.is_profiled);
     let mut lanes = {
         let fd = descriptor::inherited(order.lanes_fd).map_err(|error| error.to_string())?;
+        check_size(&fd, &capacities)?;
         Lanes::attach(&fd, &capacities).map_err(|error| error.to_string())?
     };
     let locked = lanes.prepare();
@@ -71,6 +74,9 @@ fn work(registry: &[Entry]) -> Result<(), String> {
 fn prepare(timer: &mut Timer, order: &Order) {
     if order.is_profiled {
         timer.store_starts();
+    }
+    if order.announces_clean_up {
+        timer.announce_end(announce_clean_up);
     }
     if order.lockstep {
         timer.pause_after_windows(wait_for_controller);
@@ -89,6 +95,26 @@ fn prepare(timer: &mut Timer, order: &Order) {
     }
 }
 
+/// Checks that the controller laid out the shared memory as this program does: what lies beyond its end would end the
+/// worker by a signal.
+fn check_size(fd: &OwnedFd, capacities: &[usize]) -> Result<(), String> {
+    let file = fd.try_clone().map(File::from).and_then(|file| file.metadata());
+    let shared = file.map_err(|error| format!("cannot look at the shared memory: {error}"))?.len();
+    let own = Lanes::byte_count(capacities);
+    if shared == own {
+        return Ok(());
+    }
+    Err(format!(
+        "the controller shares {shared} bytes for the samples of this case, and this landau needs {own}: they are of \
+         different versions"
+    ))
+}
+
+/// Tells the controller that all samples are taken. If it is gone, the report will not reach it either.
+fn announce_clean_up() {
+    let _ = std::io::stdout().lock().write_all(CLEAN_UP.as_bytes());
+}
+
 /// Waits until the controller has written the window down. If the controller is gone the pass continues: the kernel
 /// kills the worker, or where it has no such signal the worker ends when it writes its report.
 fn wait_for_controller() {
@@ -101,4 +127,20 @@ fn wait_for_controller() {
 fn send(report: &Report) -> std::io::Result<()> {
     let line = serde_json::to_string(report).map_err(std::io::Error::other)?;
     writeln!(std::io::stdout().lock(), "{line}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards against a worker of another version that is killed by SIGBUS, or stores samples where none are read.
+    #[test]
+    fn shared_memory_of_another_layout_is_refused() {
+        let of = |phase_count, tags_calls| lanes::capacities(phase_count, 5_000, tags_calls, false);
+        let (_lanes, fd) = Lanes::create(&of(2, false)).unwrap();
+        assert_eq!(check_size(&fd, &of(2, false)), Ok(()));
+        for other in [of(1, false), of(3, false), of(2, true)] {
+            assert!(check_size(&fd, &other).unwrap_err().contains("of different versions"));
+        }
+    }
 }

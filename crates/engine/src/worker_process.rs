@@ -1,6 +1,6 @@
 //! A worker as its controller sees it: this program, started again, with a pipe in each direction.
 
-use crate::order::{ARGUMENT, Order, Report, WINDOW};
+use crate::order::{ARGUMENT, CLEAN_UP, Order, Report, WINDOW};
 use crate::{Error, Plan};
 use landau_record::schema::ProgramFile;
 use landau_sys::descriptor::wait_readable;
@@ -17,6 +17,8 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 pub(crate) enum Message {
     /// A window was closed; in lockstep, the worker waits for [`WorkerProcess::answer_window`].
     Window,
+    /// All samples are taken; the worker removes what it has made.
+    CleanUp,
     /// The pass ended.
     Report(Report),
     /// The worker ended without a report; its exit status.
@@ -116,7 +118,8 @@ impl WorkerProcess {
 
     /// Waits until the worker wrote something or has ended, and returns whether it did so within the timeout.
     pub(crate) fn wait(&self, timeout_ms: i32) -> Result<bool, Error> {
-        Ok(wait_readable(self.answers.get_ref(), timeout_ms)?)
+        // Two messages may have come at once.
+        Ok(!self.answers.buffer().is_empty() || wait_readable(self.answers.get_ref(), timeout_ms)?)
     }
 
     /// Reads the worker's next message. Blocks until there is one.
@@ -124,8 +127,10 @@ impl WorkerProcess {
         let mut line = String::new();
         // A line that cannot be read is no message; the exit status then says why.
         let _ = self.answers.read_line(&mut line);
-        if line == WINDOW {
-            return Message::Window;
+        match line.as_str() {
+            WINDOW => return Message::Window,
+            CLEAN_UP => return Message::CleanUp,
+            _ => {}
         }
         let report = serde_json::from_str(&line).ok();
         let status = self.child.wait_and_end_group().map_or("unknown".to_owned(), |status| status.to_string());

@@ -30,14 +30,14 @@ impl Filter {
             wanted.as_ref().is_none_or(|part| text.to_lowercase().contains(&part.to_lowercase()))
         };
         // Times in one format are in the order of their letters; a day is the beginning of each of its times.
-        let is_after = self.since.as_ref().is_none_or(|since| *entry.started >= **since);
+        let is_after = self.since.as_ref().is_none_or(|since| *entry.started >= *since.to_ascii_uppercase());
         let is_before = self.until.as_ref().is_none_or(|until| {
             let end = entry.started.char_indices().nth(until.chars().count()).map_or(entry.started.len(), |at| at.0);
-            entry.started[..end] <= **until
+            entry.started[..end] <= *until.to_ascii_uppercase()
         });
         contains(&self.host, &entry.host)
             && contains(&self.kernel, &entry.kernel())
-            && self.study.as_ref().is_none_or(|study| *study == entry.study)
+            && is_asked_for(self.study.as_ref(), &entry.study)
             && is_after
             && is_before
             && self.words.iter().all(|word| entry.words.contains(&word.to_lowercase()))
@@ -45,14 +45,20 @@ impl Filter {
 
     /// Returns whether a curve is asked for.
     pub fn holds_curve(&self, curve: &Curve) -> bool {
-        self.benchmark.as_ref().is_none_or(|name| *name == curve.benchmark || *name == curve.label)
-            && self.phase.as_ref().is_none_or(|phase| *phase == curve.phase)
+        let is_of_benchmark = |text: &str| is_asked_for(self.benchmark.as_ref(), text);
+        (is_of_benchmark(&curve.benchmark) || is_of_benchmark(&curve.label))
+            && is_asked_for(self.phase.as_ref(), &curve.phase)
     }
 
     /// Returns whether only records with certain curves are asked for.
     pub fn is_about_curves(&self) -> bool {
         self.benchmark.is_some() || self.phase.is_some()
     }
+}
+
+/// Returns whether a name is the wanted one. The index compares names in the same way.
+fn is_asked_for(wanted: Option<&String>, name: &str) -> bool {
+    wanted.is_none_or(|wanted| wanted.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -82,6 +88,25 @@ mod tests {
         assert!(holds(None, Some("2026-11-23T14")) && !holds(None, Some("2026-11-23T13")));
         assert!(!holds(Some("2026-11-24"), None) && !holds(None, Some("2026-11-22")));
         assert!(Filter { until: Some("2027".to_owned()), ..Filter::default() }.holds(&entry("")));
+    }
+
+    #[test]
+    fn names_are_compared_without_regard_to_case() {
+        let named = |study: &str, benchmark: &str, phase: &str| Filter {
+            study: Some(study.to_owned()),
+            benchmark: Some(benchmark.to_owned()),
+            phase: Some(phase.to_owned()),
+            ..Filter::default()
+        };
+        let [benchmark, label, phase] = ["bind", "bind family=v6", "close"].map(str::to_owned);
+        let curve = Curve { benchmark, label, phase, ..Curve::default() };
+        assert!(named("Quick", "x", "x").holds(&entry("")) && !named("full", "x", "x").holds(&entry("")));
+        for name in ["BIND", "Bind Family=V6"] {
+            assert!(named("x", name, "Close").holds_curve(&curve), "{name}");
+        }
+        assert!(!named("x", "bin", "close").holds_curve(&curve) && !named("x", "bind", "bind").holds_curve(&curve));
+        let since = Filter { since: Some("2026-11-23t14:30z".to_owned()), ..Filter::default() };
+        assert!(since.holds(&entry("2026-11-23T14:57:34.5Z")));
     }
 
     #[test]

@@ -501,8 +501,10 @@ fn entries(db: &Connection) -> rusqlite::Result<Vec<Entry>> {
     query.query_map([], entry)?.collect()
 }
 
-/// The condition that a filter sets on curves.
-const ASKED_FOR: &str = "(?1 IS NULL OR curve.benchmark = ?1 OR curve.label = ?1) AND (?2 IS NULL OR curve.phase = ?2)";
+/// The condition that a filter sets on curves: [`Filter::holds_curve`].
+const ASKED_FOR: &str = "\
+    (?1 IS NULL OR curve.benchmark = ?1 COLLATE NOCASE OR curve.label = ?1 COLLATE NOCASE) \
+    AND (?2 IS NULL OR curve.phase = ?2 COLLATE NOCASE)";
 
 fn curves(db: &Connection, filter: &Filter, with: With) -> rusqlite::Result<Vec<Curve>> {
     let conditions = params![filter.benchmark, filter.phase];

@@ -12,6 +12,9 @@ const HEAD_BYTES: u64 = 64 << 10;
 /// The first bytes of every file that gzip wrote (RFC 1952, 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
+/// The most bytes that a compressed file may inflate to: one of a few megabytes can hold more than fits in memory.
+const INFLATED_MAX: u64 = 2 << 30;
+
 /// Reads a whole file that begins as a record (`{`) or a report (`<`) does, decompressed if gzip compressed it. Of any
 /// other file it reads only the first 64 KiB, in which [`crate::Record::parse`] finds what is wrong. Of zero bytes that
 /// follow one another it keeps at most 192 KiB: no text has one, and the hole of a sparse file may be larger than the
@@ -19,10 +22,27 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 ///
 /// # Errors
 ///
-/// Fails if the file cannot be read or decompressed, or if it is larger than 64 KiB and begins with neither character.
+/// Fails if the file cannot be read or decompressed, if it is larger than 64 KiB and begins with neither character, or
+/// if it is compressed and inflates to more than 2 GiB.
 pub fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
+    read_within(path, INFLATED_MAX)
+}
+
+/// Reads a file as [`read_file`] does, of a compressed one at most so many bytes.
+fn read_within(path: &Path, inflated_max: u64) -> Result<Vec<u8>, Error> {
     let mut file = BufReader::new(File::open(path).map_err(|source| unread(path, source))?);
-    if is_compressed(&mut file, path)? { read(MultiGzDecoder::new(file), path) } else { read(file, path) }
+    if !is_compressed(&mut file, path)? {
+        return read(file, path);
+    }
+    let mut inflated = MultiGzDecoder::new(file).take(inflated_max.saturating_add(1));
+    let bytes = read(&mut inflated, path)?;
+    if inflated.limit() == 0 {
+        let gib = inflated_max.div_ceil(1 << 30);
+        let reason =
+            format!("larger than {gib} GiB when decompressed; if it is a record, decompress it first (gunzip)");
+        return Err(Error::Malformed { path: path.display().to_string(), line: 1, reason });
+    }
+    Ok(bytes)
 }
 
 /// Returns whether gzip compressed the file, without reading on.
@@ -109,5 +129,24 @@ mod tests {
         let packed = pack(&text);
         std::fs::write(&path, &packed[..packed.len() / 2]).unwrap();
         assert!(read_file(&path).unwrap_err().to_string().contains("file.gz"));
+    }
+
+    /// Guards against a small file that takes all memory, or, if what it inflates to is a hole, all time.
+    #[test]
+    fn a_compressed_file_is_inflated_up_to_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file.gz");
+        for text in ["{".repeat(200_000), format!("{{{}", "\0".repeat(199_999))] {
+            let mut gzip = flate2::write::GzEncoder::new(File::create(&path).unwrap(), flate2::Compression::fast());
+            gzip.write_all(text.as_bytes()).unwrap();
+            gzip.finish().unwrap();
+            assert!(std::fs::metadata(&path).unwrap().len() < 2_000);
+            assert!(read_within(&path, 200_000).is_ok());
+            let error = read_within(&path, 199_999).unwrap_err().to_string();
+            assert!(error.contains("GiB when decompressed"), "{error}");
+        }
+        // The limit is one of what gzip hides.
+        std::fs::write(&path, "{".repeat(200_000)).unwrap();
+        assert!(read_within(&path, 1_000).is_ok());
     }
 }

@@ -134,15 +134,25 @@ impl Record {
         self.resumes.iter().rev().find_map(|resume| resume.adaptive).unwrap_or(self.header.adaptive)
     }
 
+    /// Returns whether the record has every case of its plan; without one, nothing was measured.
+    pub fn is_plan_complete(&self) -> bool {
+        !self.cases.is_empty() && self.cases.len() >= self.header.case_count as usize
+    }
+
     /// Returns how the user continues the run of this file if it did not end; `None` if its command cannot continue it.
-    /// Of the commands that write records, only `landau run` and `landau lab run` can.
+    /// Of the commands that write records, only `landau run` and `landau lab run` can. `landau run` appends to the
+    /// record: not if it was altered, has an older schema, or lacks cases of its plan. `landau lab run` replaces it.
     pub fn continuation(&self, file: &str) -> Option<String> {
         let words: Vec<&str> = self.header.command.iter().skip(1).take(2).map(String::as_str).collect();
         match (words.as_slice(), &self.lab) {
-            ([] | ["run", ..], None) => Some(format!("landau run --resume {file}")),
+            ([] | ["run", ..], None) if self.can_be_appended_to() => Some(format!("landau run --resume {file}")),
             (["lab", "run"], _) => Some("repeat its `landau lab run` command with --resume".to_owned()),
             _ => None,
         }
+    }
+
+    fn can_be_appended_to(&self) -> bool {
+        self.fault.is_none() && self.header.schema >= crate::SCHEMA_VERSION && self.is_plan_complete()
     }
 
     /// Returns the same to follow what is said of the run, after a semicolon; empty if its command cannot continue it.

@@ -82,7 +82,7 @@ pub struct Header {
     pub started: String,
     /// The seed of the order of passes and of every random order inside a benchmark.
     pub seed: u64,
-    /// `smoke`, `quick` or `full`.
+    /// `smoke`, `quick`, `full` or `then`.
     pub study: String,
     /// The planned number of passes of each case.
     pub pass_count: u32,

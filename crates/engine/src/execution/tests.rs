@@ -245,6 +245,18 @@ fn the_time_limit_ends_adaptive_passes_and_the_run_is_complete() {
     assert_eq!(record.notes, ["2 adaptive passes; 1 of 4 curves is not resolved: 1 had no time left"]);
 }
 
+/// The planned passes take 20 s. In the 7 s that are left, a pass of each of two cases is expected to fit, but the
+/// second would end at the limit. Guards against a note that counts it.
+#[test]
+fn an_adaptive_pass_without_time_is_not_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let limited = plan(Adaptive::UntilResolved, Some(27));
+    measure(&path, &limited, None, Outcome::Done, |case, round| (case >= 2 && round == 2).then_some(1));
+    assert_eq!(passes(&path).iter().filter(|pass| pass.2).count(), 1);
+    assert_eq!(notes(&path), ["1 adaptive pass; 0 of 4 curves are not resolved"]);
+}
+
 /// Adaptive passes take at most three quarters of the time of the planned ones, and those before an interruption count.
 #[test]
 fn bounded_adaptive_passes_take_a_share_of_the_planned_time() {

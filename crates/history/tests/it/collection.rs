@@ -79,6 +79,21 @@ fn records_that_come_change_and_go_are_followed() {
     assert_eq!(again.entries.len(), 3);
 }
 
+/// The index must not narrow what the filter asks for.
+#[test]
+fn curves_are_asked_for_without_regard_to_case() {
+    let folder = Folder::of_days(1);
+    let options = Options { has_curves: true, ..Options::default() };
+    let found = |benchmark: &str, phase: &str, study: &str| {
+        let [benchmark, phase, study] = [benchmark, phase, study].map(|text| Some(text.to_owned()));
+        let filter = Filter { benchmark, phase, study, ..Filter::default() };
+        let found = read(folder.path(), &filter, &options).unwrap();
+        (found.entries.len(), found.curves.iter().map(|curve| curve.points.is_empty()).collect::<Vec<_>>())
+    };
+    assert_eq!(found("Dup", "DUP", "Quick"), (1, vec![false]));
+    assert_eq!(found("dup2", "dup", "quick"), (0, vec![]));
+}
+
 /// Guards against the index being read again from every record each time.
 #[test]
 fn unchanged_records_are_not_read_again() {

@@ -5,7 +5,7 @@ use landau_record::schema::{
     Adaptive, CallTags, Canary, Chunk, Clock, Crash, CrashKind, Direction, End, EndOutcome, Header, Host, Lab, Line,
     Note, Outcome, PassEnd, PassStart, Quantum, Resume, Samples, TimerOverhead, Unit, Window,
 };
-use landau_record::{Follower, Record, SCHEMA_VERSION, Writer};
+use landau_record::{Fault, Follower, Record, SCHEMA_VERSION, Writer};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -157,11 +157,48 @@ fn a_run_is_continued_by_the_command_that_began_it() {
         (&["landau", "tune", "try", "x"], false, None),
         (&[], true, None),
     ] {
-        let header = Header { command: command.iter().map(|&word| word.to_owned()).collect(), ..Header::default() };
+        let command: Vec<String> = command.iter().map(|&word| word.to_owned()).collect();
+        let header = Header { schema: SCHEMA_VERSION, command: command.clone(), ..Header::default() };
         let lab = is_of_lab.then(Lab::default);
-        let record = Record { header, lab, ..Record::default() };
+        let cases = kept("schema-3.landau.ndjson").cases;
+        let record = Record { header, lab, cases, ..Record::default() };
         assert_eq!(record.continuation("r").as_deref(), expected, "{command:?}, lab: {is_of_lab}");
     }
+}
+
+/// A record of the tree, as far as the first line that begins with `until`.
+fn kept_until(name: &str, until: &str) -> Record {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records").join(name);
+    let text = std::fs::read_to_string(path).unwrap();
+    let end = text.find(&format!("\n{until}")).map_or(text.len(), |at| at + 1);
+    Record::parse("r", &text.as_bytes()[..end]).unwrap()
+}
+
+fn kept(name: &str) -> Record {
+    kept_until(name, "nothing")
+}
+
+/// Guards against advice that the next command refuses.
+#[test]
+fn a_record_to_which_nothing_can_be_appended_is_not_said_to_be_resumable() {
+    const END: &str = "{\"kind\":\"end\"";
+    let how = |record: &Record| record.how_to_continue("r");
+    let resumable = "; to continue it: landau run --resume r";
+    let whole = kept_until("schema-3.landau.ndjson", END);
+    assert_eq!((how(&whole).as_str(), &whole.end), (resumable, &None));
+    // Of an older schema.
+    assert_eq!(how(&kept_until("sample.landau.ndjson", END)), "");
+    // Killed before its plan was written.
+    assert_eq!(how(&kept_until("schema-3.landau.ndjson", "{\"kind\":\"case\"")), "");
+    let header = Header { case_count: whole.header.case_count + 1, ..whole.header.clone() };
+    assert_eq!(how(&Record { header, ..whole.clone() }), "");
+    // Altered.
+    let fault = Some(Fault { line: 7, reason: String::new() });
+    assert_eq!(how(&Record { fault: fault.clone(), ..whole.clone() }), "");
+    // The lab replaces the record.
+    let header =
+        Header { schema: 1, command: ["landau", "lab", "run"].map(str::to_owned).to_vec(), ..Header::default() };
+    assert!(how(&Record { header, fault, ..Record::default() }).ends_with("with --resume"));
 }
 
 /// Whatever part of the file is there when it is looked at, a follower ends with the record as read at once.
