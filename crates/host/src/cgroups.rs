@@ -4,6 +4,7 @@
 //! hierarchy from its own group on: what is above cannot be read.
 
 use crate::root::Root;
+use std::fmt::Display;
 
 /// A control group, at one level of its hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,8 +24,13 @@ impl Group {
     }
 
     /// Returns the command that writes a value into one of its files. systemd escapes names with a backslash.
-    pub(crate) fn command(&self, name: &str, value: u64) -> String {
+    pub(crate) fn command(&self, name: &str, value: impl Display) -> String {
         format!("echo {value} > '{}'", self.file(name))
+    }
+
+    /// Returns the first of these of its files that exists, with its text.
+    pub(crate) fn first_text<'a>(&self, root: &Root, names: &[&'a str]) -> Option<(&'a str, String)> {
+        names.iter().find_map(|name| Some((*name, root.text(&self.file(name))?)))
     }
 }
 
@@ -41,21 +47,31 @@ pub(crate) fn groups(root: &Root, process: &str, controller: &str) -> Vec<Group>
         if !is_unified && !names.split(',').any(|name| name == controller) {
             continue;
         }
-        let Some((mount_point, top)) = mount_of(&mounts, is_unified.then_some("cgroup2"), controller) else { continue };
-        // In a container the mount shows a part of the hierarchy, and the path may be from its own top.
-        let below = path.strip_prefix(top.trim_end_matches('/')).unwrap_or(path);
-        // It is outside of what the mount shows, and nothing there contains it.
-        if below.split('/').any(|name| name == "..") {
-            continue;
+        // A mount shows the hierarchy below its top. What none shows, none of the groups seen here contains.
+        let shown = mounts_of(&mounts, is_unified.then_some("cgroup2"), controller)
+            .filter_map(|(mount_point, top)| Some((below(path, &top)?.to_owned(), mount_point)));
+        if let Some((below, mount_point)) = shown.max_by_key(|(below, _)| below.len()) {
+            found.extend(levels(&mount_point, &below, is_unified));
         }
-        found.extend(levels(&mount_point, below, is_unified));
     }
     found
 }
 
-/// Returns the mount point of a hierarchy, and which of its groups is at its top.
-fn mount_of(mounts: &str, kind: Option<&str>, controller: &str) -> Option<(String, String)> {
-    mounts.lines().find_map(|line| {
+/// Returns the path of a group from the top of a mount on; none if the mount does not show it. The kernel writes both
+/// as the reader's namespace of control groups sees them, where `..` is further out.
+fn below<'a>(path: &'a str, top: &str) -> Option<&'a str> {
+    let below = path.strip_prefix(top.trim_end_matches('/'))?;
+    let is_whole = below.is_empty() || below.starts_with('/');
+    (is_whole && below.split('/').all(|name| name != "..")).then_some(below)
+}
+
+/// Returns the mount points of a hierarchy, and which of its groups is at the top of each.
+fn mounts_of<'a>(
+    mounts: &'a str,
+    kind: Option<&'a str>,
+    controller: &'a str,
+) -> impl Iterator<Item = (String, String)> + use<'a> {
+    mounts.lines().filter_map(move |line| {
         let (before, after) = line.split_once(" - ")?;
         let mut fields = before.split(' ').skip(3);
         let (top, mount_point) = (fields.next()?, fields.next()?);
@@ -65,8 +81,14 @@ fn mount_of(mounts: &str, kind: Option<&str>, controller: &str) -> Option<(Strin
             Some(kind) => system == kind,
             None => system == "cgroup" && options.split(',').any(|option| option == controller),
         };
-        is_it.then(|| (mount_point.to_owned(), top.to_owned()))
+        is_it.then(|| (unescaped(mount_point), unescaped(top)))
     })
+}
+
+/// Returns a path of `mountinfo` as it is. systemd's names have backslashes.
+fn unescaped(path: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes.iter().fold(path.to_owned(), |path, (escape, character)| path.replace(escape, character))
 }
 
 /// Returns a group and those that contain it, up to the mount point.
@@ -127,5 +149,37 @@ mod tests {
         // A program of the host: no group that is seen here contains it, this container's own the least.
         let (_room, root) = planted("0::/../../init.scope\n", mounts);
         assert_eq!(folders(&root, "pids"), [""; 0]);
+    }
+
+    /// A container without a namespace of control groups reads the host's paths. The limit of its own group was
+    /// attributed to processes of the host, and of containers whose name only begins with that of this one.
+    #[test]
+    fn a_container_does_not_give_its_limits_to_processes_outside() {
+        let mounts = "32 31 0:29 /docker/abc /sys/fs/cgroup/pids ro - cgroup cgroup rw,pids\n\
+                      30 23 0:26 /docker/abc /sys/fs/cgroup/unified ro - cgroup2 cgroup rw";
+        for outside in ["/", "/system.slice/nginx.service", "/docker/abcdef", "/docker"] {
+            let (_room, root) = planted(&format!("8:pids:{outside}\n0::{outside}\n"), mounts);
+            assert_eq!(folders(&root, "pids"), [""; 0], "{outside}");
+        }
+        let (_room, root) = planted("8:pids:/docker/abc\n", mounts);
+        assert_eq!(folders(&root, "pids"), ["/sys/fs/cgroup/pids"]);
+        // The mount is of a namespace further out: what is written from there on is below it.
+        let mounts = "30 23 0:26 /../.. /sys/fs/cgroup ro - cgroup2 cgroup rw";
+        let (_room, root) = planted("0::/../../init.scope\n", mounts);
+        assert_eq!(folders(&root, "pids"), ["/sys/fs/cgroup/init.scope", "/sys/fs/cgroup"]);
+        // Which of its groups this one is, is not written.
+        let (_room, root) = planted("0::/x\n", mounts);
+        assert_eq!(folders(&root, "pids"), [""; 0]);
+    }
+
+    /// A container may see the whole hierarchy beside its own part of it, and the kernel escapes backslashes.
+    #[test]
+    fn the_mount_that_shows_most_levels_counts() {
+        let mounts = "31 23 0:29 /m/a\\134x2db /own ro - cgroup cgroup rw,pids\n\
+                      32 23 0:29 / /all ro - cgroup cgroup rw,pids";
+        let (_room, root) = planted("8:pids:/m/a\\x2db\n", mounts);
+        assert_eq!(folders(&root, "pids"), ["/all/m/a\\x2db", "/all/m", "/all"]);
+        let (_room, root) = planted("8:pids:/m/a\\x2db/c\n", mounts.lines().next().unwrap());
+        assert_eq!(folders(&root, "pids"), ["/own/c", "/own"]);
     }
 }

@@ -1,6 +1,7 @@
 //! What stops nothing, but bends times: clock, processors, memory, mounts, other programs.
 #![allow(clippy::unnecessary_wraps, reason = "every rule has one signature, and most may have nothing to say")]
 
+use crate::cgroups::{Group, groups};
 use crate::context::Context;
 use crate::limit::ports_in_use;
 use crate::root::field;
@@ -11,6 +12,7 @@ use crate::text::grouped;
 pub(crate) fn conditions(context: &Context) -> Vec<Condition> {
     let rules = [
         container,
+        quota,
         clock_source,
         governor,
         turbo,
@@ -51,6 +53,40 @@ fn container(context: &Context) -> Option<Condition> {
     } else {
         Condition::fine("container", format!("none; {}", parts.join(", ")), "the host's own namespaces")
     })
+}
+
+/// The tightest quota of processor time of its control groups: `cpu.max`, in version 1 `cpu.cfs_quota_us`.
+fn quota(context: &Context) -> Option<Condition> {
+    let root = context.root;
+    let groups = groups(root, &context.subject.name, "cpu");
+    let of = |group: &Group| -> Option<(u64, u64)> {
+        if group.is_unified {
+            let text = root.text(&group.file("cpu.max"))?;
+            let mut words = text.split(' ').map_while(|word| word.parse().ok());
+            return Some((words.next()?, words.next()?));
+        }
+        Some((root.number(&group.file("cpu.cfs_quota_us"))?, root.number(&group.file("cpu.cfs_period_us"))?))
+    };
+    let share = |(quota, period): (u64, u64)| quota as f64 / period.max(1) as f64;
+    let limited = groups.iter().filter_map(|group| Some((group, of(group)?)));
+    let (group, (quota, period)) = limited.min_by(|(_, a), (_, b)| share(*a).total_cmp(&share(*b)))?;
+    let stat = root.text(&group.file("cpu.stat")).unwrap_or_default();
+    let count = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    let used_up = count("nr_throttled ").zip(count("nr_periods ")).map_or(String::new(), |(throttled, periods)| {
+        format!(", used up in {} of {} periods (nr_throttled)", grouped(throttled), grouped(periods))
+    });
+    let value = format!(
+        "{:.2} processors for control group {}: {} ms in each {} ms{used_up}",
+        share((quota, period)),
+        group.name,
+        quota as f64 / 1e3,
+        period as f64 / 1e3
+    );
+    let effect =
+        "once it is used up, all tasks of the group wait for the next period: that is in the tail of all times";
+    let command =
+        if group.is_unified { group.command("cpu.max", "max") } else { group.command("cpu.cfs_quota_us", "-1") };
+    Some(Condition::bends("processor quota", value, effect, Some(&command)))
 }
 
 fn clock_source(context: &Context) -> Option<Condition> {

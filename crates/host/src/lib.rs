@@ -11,6 +11,7 @@
 //! | `subject`, `census`, `cgroups`, `systemd` | the process, all processes, its control groups, settings of systemd |
 //! | `context`, `limit`, `conditions`, `process` | the rules |
 //! | `connection`, `noise` | what is measured |
+//! | `rights` | what to do where another process may not be read |
 //! | `report` | the answer |
 //! | `inspect` | the network architecture of a running server |
 
@@ -25,6 +26,7 @@ mod limit;
 pub mod noise;
 mod process;
 mod report;
+mod rights;
 mod root;
 mod row;
 mod subject;

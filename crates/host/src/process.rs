@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::subject::Unread;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 
 /// States in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";
@@ -82,15 +83,25 @@ pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
     }
 }
 
-/// Returns the inodes of the sockets that the program has open; none if they may not be read.
+/// Returns the inodes of the sockets that the program has open; none if they may not be read. Root without
+/// `CAP_SYS_PTRACE` may list the descriptors of another user's program, but not read what they refer to.
 fn sockets(context: &Context) -> Option<BTreeSet<String>> {
     context.subject.descriptors?;
     let folder = context.subject.file("fd");
-    let inode = |name: &String| {
-        let link = context.root.link(&format!("{folder}/{name}"))?;
-        Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
-    };
-    Some(context.root.names(&folder).iter().filter_map(inode).collect())
+    let mut inodes = BTreeSet::new();
+    for name in context.root.names(&folder) {
+        match std::fs::read_link(context.root.path(&format!("{folder}/{name}"))) {
+            Ok(link) => {
+                let link = link.to_string_lossy();
+                let inode = link.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+                inodes.extend(inode.map(str::to_owned));
+            }
+            // It was closed meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(_) => return None,
+        }
+    }
+    Some(inodes)
 }
 
 /// Reads a listening socket: its local address, and its queues, of which the second one waits.

@@ -8,6 +8,7 @@ use crate::demand::Demand;
 use crate::limit;
 use crate::noise::Noise;
 use crate::process::{Process, describe};
+use crate::rights;
 use crate::root::Root;
 use crate::row::{Bound, Condition, Effect, OF_A_NETWORK, Remedy, Row};
 use crate::subject::{Subject, Unread};
@@ -221,7 +222,10 @@ fn unseen_namespaces(context: &Context) -> Vec<Unread> {
     let hidden = subject.is_other && subject.shares_namespace(context.root, "net").is_none();
     let net = (hidden && context.root.link("proc/self/ns/net").is_some()).then(|| Unread {
         what: "in which network namespace it is".to_owned(),
-        why: "its link may not be read; net.* settings are those of this process: run landau doctor as root".to_owned(),
+        why: format!(
+            "its link may not be read; net.* settings are those of this process: {}",
+            rights::advice(context.root, "landau doctor")
+        ),
     });
     let outer = context.is_contained().then(|| Unread {
         what: "limits of the namespaces and control groups around this container".to_owned(),
@@ -249,7 +253,8 @@ fn tightest(row: &Row) -> (bool, u64) {
 fn of_reserve(reserve: &Reserve, demands: &[Demand], limits: &[Row]) -> Option<Row> {
     let demand = demands.iter().find(|demand| demand.kind.name == reserve.benchmark)?;
     let kind = demand.kind.name;
-    let bound_of = |row: &Row| row.bounds.iter().find(|bound| bound.kind == kind).map(|bound| bound.at_most);
+    let is_it = |bound: &&Bound| bound.kind == kind && bound.effect == Effect::Stops;
+    let bound_of = |row: &Row| row.bounds.iter().find(is_it).map(|bound| bound.at_most);
     // The engine says "kernel.pid_max is 32768, …"; of memory, it does not say whose it is.
     let named = reserve.reason.split_once(" is ").map(|(name, _)| name.replace(" the control group", ""));
     let behind = limits.iter().find(|row| Some(&row.limit) == named.as_ref()).or_else(|| {

@@ -1,5 +1,6 @@
 //! The process whose limits are read: this one, or a running program.
 
+use crate::rights;
 use crate::root::{Root, field};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -65,7 +66,7 @@ impl Subject {
         let mut count = |what: &str, counted: std::io::Result<u64>| match counted {
             Ok(count) => Some(count),
             Err(error) => {
-                let why = format!("{error}; run landau doctor as root or as the program's user");
+                let why = format!("{error}; {}", rights::advice(root, "landau doctor"));
                 unread.push(Unread { what: what.to_owned(), why });
                 None
             }
@@ -151,7 +152,7 @@ impl Subject {
 }
 
 /// Returns whether a process is in the first user namespace; if its link may not be read, by its map of users.
-fn is_in_first_users(root: &Root, process: &str) -> bool {
+pub(crate) fn is_in_first_users(root: &Root, process: &str) -> bool {
     if let Some(link) = root.link(&format!("proc/{process}/ns/user")) {
         return link == FIRST_USER_NAMESPACE;
     }

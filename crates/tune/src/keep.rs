@@ -44,27 +44,24 @@ pub fn keep(root: &Root, profile: &Profile) -> Result<Vec<Kept>, Error> {
     let plan = Plan::of(root, profile, &[]);
     let name = format!("90-landau-{}.conf", profile.name);
     let limits: Vec<&Want> = profile.wants.iter().filter(|want| want.is_limit()).collect();
+    let sysctls = sysctls(root, profile, &plan, &name);
+    let ceiling = Ceiling::of(root, &name, &sysctls);
+    let sessions = limits_of_sessions(root, &limits, &ceiling, &name);
+    let services = limits_of_services(root, &limits, &ceiling, &name);
     let texts = [
-        (SYSCTLS, sysctls(root, profile, &plan, &name), "sysctl --system".to_owned()),
-        (
-            "etc/security/limits.d",
-            limits_of_sessions(root, &limits, &name),
-            format!("it holds for sessions from the next login on{}", ceiling(root, &limits)),
-        ),
-        (
-            "etc/systemd/system.conf.d",
-            limits_of_services(root, &limits, &name),
-            format!("systemctl daemon-reexec, then restart services{}", ceiling(root, &limits)),
-        ),
+        (SYSCTLS, Limits { text: sysctls, too_high: None }, "sysctl --system"),
+        ("etc/security/limits.d", sessions, "it holds for sessions from the next login on"),
+        ("etc/systemd/system.conf.d", services, "systemctl daemon-reexec, then restart services"),
     ];
     let mut kept = Vec::new();
-    for (folder, body, effect) in texts {
+    for (folder, Limits { text: body, too_high }, effect) in texts {
         let path = root.path(&format!("{folder}/{name}"));
         let before = own_text(&path);
         // One of ours is written nevertheless: by now its lines may lower a limit.
-        if !sets_something(&body) && !matches!(before, Ok(Some(_))) {
+        if !sets_something(&body) && too_high.is_none() && !matches!(before, Ok(Some(_))) {
             continue;
         }
+        let effect = too_high.map_or(effect.to_owned(), |value| format!("{effect}; {}", ceiling.advice(value)));
         let before = before?;
         let text = format!("{MARK} {}`. To undo it, remove this file.\n{body}", profile.name);
         kept.push(Kept { unchanged: before.as_deref() == Some(text.as_str()), path, text, effect });
@@ -77,16 +74,61 @@ fn sets_something(text: &str) -> bool {
     text.lines().any(|line| !line.starts_with('#'))
 }
 
-/// Returns that a limit of descriptors has no effect yet, where it is: `setrlimit()` of more than `fs.nr_open` fails.
-fn ceiling(root: &Root, limits: &[&Want]) -> String {
-    let most: Option<u64> =
-        limits.iter().filter(|want| want.name == "nofile").filter_map(|want| want.value.parse().ok()).max();
-    let ceiling = root.sysctl("fs.nr_open").and_then(|text| text.parse::<u64>().ok());
-    match (most, ceiling) {
-        (Some(most), Some(ceiling)) if most > ceiling => {
-            format!("; it has no effect before fs.nr_open, which is {ceiling}, is at least {most}")
+/// The lines of a file of limits.
+struct Limits {
+    text: String,
+    /// A limit of descriptors that was left out, because it is above the ceiling.
+    too_high: Option<u64>,
+}
+
+/// `fs.nr_open`. `setrlimit()` of more descriptors fails, also for root: with such a line in limits.d, `pam_limits`
+/// refuses every session. systemd gives services its own hard limit then (`setrlimit_closest()`).
+struct Ceiling {
+    /// Its present value.
+    now: u64,
+    /// Its value after the next start, once the sysctls of the profile are written.
+    at_start: u64,
+}
+
+/// What the kernel starts with.
+const NR_OPEN: u64 = 1 << 20;
+
+/// What systemd raises it to at each start (`bump_file_max_and_nr_open()`), unless it was built otherwise.
+const NR_OPEN_OF_SYSTEMD: u64 = 0x3fff_fff8;
+
+impl Ceiling {
+    fn of(root: &Root, own: &str, sysctls: &str) -> Self {
+        const NAME: &str = "fs.nr_open";
+        let number = |text: String| text.parse::<u64>().ok();
+        let now = root.sysctl(NAME).and_then(number);
+        let at_start = status::at_start(root, NAME, own, sysctls).and_then(number);
+        let at_start = at_start.or(now.filter(|&now| now == NR_OPEN_OF_SYSTEMD));
+        Self { now: now.unwrap_or(NR_OPEN), at_start: at_start.unwrap_or(NR_OPEN) }
+    }
+
+    fn forbids(&self, want: &Want, value: u64) -> bool {
+        want.name == "nofile" && value > self.now.min(self.at_start)
+    }
+
+    /// Returns why a limit is left out.
+    fn reason(&self, value: u64) -> String {
+        if value > self.now {
+            format!("fs.nr_open is {}, and setrlimit() of more fails", self.now)
+        } else {
+            format!("fs.nr_open is {} after the next start, and setrlimit() of more fails", self.at_start)
         }
-        _ => String::new(),
+    }
+
+    /// Returns what to do so that a limit can be kept.
+    fn advice(&self, value: u64) -> String {
+        let first = if value > self.at_start {
+            format!("set fs.nr_open to {value} or more in a file of /etc/sysctl.d, ")
+        } else {
+            String::new()
+        };
+        let reason = self.reason(value);
+        let then = "run `sysctl --system`, and `landau tune keep` again";
+        format!("nofile {value} is left out: {reason}. To keep it, {first}{then}")
     }
 }
 
@@ -126,8 +168,8 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
 
 /// The lines of a file of limits.d. A limit that is to be at least so high has a line only if it is known to be lower
 /// here: another one could lower it. What is left alone is a comment.
-fn limits_of_sessions(root: &Root, limits: &[&Want], own: &str) -> String {
-    let mut text = String::new();
+fn limits_of_sessions(root: &Root, limits: &[&Want], ceiling: &Ceiling, own: &str) -> Limits {
+    let (mut text, mut too_high) = (String::new(), None);
     // `*` is everybody but root.
     for (want, who) in limits.iter().flat_map(|want| ["*", "root"].map(|who| (want, who))) {
         let Ok(value) = want.value.parse::<u64>() else { continue };
@@ -141,6 +183,11 @@ fn limits_of_sessions(root: &Root, limits: &[&Want], own: &str) -> String {
             [false, false] => None,
         };
         // Writing to a string cannot fail.
+        if kind.is_some() && ceiling.forbids(want, value) {
+            too_high = Some(value);
+            let _ = writeln!(text, "# {who} {name}: {value} wanted, left out: {}", ceiling.reason(value));
+            continue;
+        }
         if kind != Some("-") {
             let [soft, hard] = present.map(|one| limit::described(one, "unlimited"));
             let _ = writeln!(text, "# {who} {name}: soft {soft}, hard {hard} here, at least {value} wanted");
@@ -149,13 +196,13 @@ fn limits_of_sessions(root: &Root, limits: &[&Want], own: &str) -> String {
             let _ = writeln!(text, "{who} {kind} {name} {}", limit::written(value, "unlimited"));
         }
     }
-    text
+    Limits { text, too_high }
 }
 
 /// The lines of a drop-in of systemd. A limit that is to be at least so high has a line, which lowers neither its soft
 /// nor its hard part, only if the present one is known and lower; else it is a comment.
-fn limits_of_services(root: &Root, limits: &[&Want], own: &str) -> String {
-    let (mut comments, mut lines) = (String::new(), String::new());
+fn limits_of_services(root: &Root, limits: &[&Want], ceiling: &Ceiling, own: &str) -> Limits {
+    let (mut comments, mut lines, mut too_high) = (String::new(), String::new(), None);
     for want in limits {
         let Ok(value) = want.value.parse::<u64>() else { continue };
         let key = format!("DefaultLimit{}", want.name.to_uppercase());
@@ -165,17 +212,21 @@ fn limits_of_services(root: &Root, limits: &[&Want], own: &str) -> String {
         } else {
             Some(Pair { soft: value, hard: value })
         };
-        if let Some(Pair { soft, hard }) = pair {
+        // Writing to a string cannot fail.
+        if pair.is_some() && ceiling.forbids(want, value) {
+            too_high = Some(value);
+            let _ = writeln!(comments, "# {key}: {value} wanted, left out: {}", ceiling.reason(value));
+        } else if let Some(Pair { soft, hard }) = pair {
             let [soft, hard] = [soft, hard].map(|one| limit::written(one, "infinity"));
             let value = if soft == hard { soft } else { format!("{soft}:{hard}") };
             lines.extend([key.as_str(), "=", value.as_str(), "\n"]);
         } else {
             let [soft, hard] = limit::halves(present).map(|one| limit::described(one, "infinity"));
-            // Writing to a string cannot fail.
             let _ = writeln!(comments, "# {key}: soft {soft}, hard {hard} here, at least {value} wanted");
         }
     }
-    if lines.is_empty() { comments } else { format!("{comments}[Manager]\n{lines}") }
+    let text = if lines.is_empty() { comments } else { format!("{comments}[Manager]\n{lines}") };
+    Limits { text, too_high }
 }
 
 /// Returns the text of a file that is ours; none if there is no file.
@@ -294,14 +345,79 @@ mod tests {
         let left = "\n# * nofile: soft 1024, hard 524288 here, at least 65536 wanted\n";
         assert!(sessions.text.contains(left), "{}", sessions.text);
         assert_eq!(lines(services), ["[Manager]", "DefaultLimitNOFILE=65536:524288"]);
-        let files = kept(&root, "nofile = { at_least = 2000000 }");
-        let [sessions, services] = &files[..] else { panic!("two files") };
-        assert_eq!(lines(sessions), ["* - nofile 2000000", "root - nofile 2000000"]);
-        assert!(services.effect.contains("fs.nr_open, which is 1000000"), "{}", services.effect);
         // Exactly so high is what it says.
         assert_eq!(lines(&kept(&root, "nofile = 2048")[1]), ["[Manager]", "DefaultLimitNOFILE=2048"]);
         // All are higher: there is nothing to write.
         assert!(kept(&root, "nofile = { at_least = 512 }").is_empty());
+    }
+
+    /// Above `fs.nr_open`, `setrlimit()` fails for root, too: with the lines that were written nobody could log in.
+    #[test]
+    fn no_limit_above_what_the_kernel_takes_is_written() {
+        let (room, root) = host();
+        plant(room.path(), "fs.nr_open", "1000000");
+        for limit in ["nofile = { at_least = 2000000 }", "nofile = 2000000"] {
+            let files = kept(&root, limit);
+            let [sessions, services] = &files[..] else { panic!("two files") };
+            assert_eq!((lines(sessions), lines(services)), (Vec::new(), Vec::new()));
+            let why = "2000000 wanted, left out: fs.nr_open is 1000000, and setrlimit() of more fails\n";
+            for (file, whose) in [(sessions, "* nofile"), (sessions, "root nofile"), (services, "DefaultLimitNOFILE")] {
+                assert!(file.text.contains(&format!("\n# {whose}: {why}")), "{}", file.text);
+                let advice = "set fs.nr_open to 2000000 or more in a file of /etc/sysctl.d, run `sysctl --system`";
+                assert!(file.effect.contains(advice), "{}", file.effect);
+            }
+        }
+        assert_eq!(lines(&kept(&root, "nofile = 1000000")[0]), ["* - nofile 1000000", "root - nofile 1000000"]);
+        // An image, in which the kernel's default counts.
+        let image = tempfile::tempdir().unwrap();
+        let root = Root::planted(image.path());
+        assert_eq!(lines(&kept(&root, "nofile = 1048576")[0]).len(), 2);
+        assert!(lines(&kept(&root, "nofile = 1048577")[0]).is_empty());
+    }
+
+    /// The sysctl of the same profile has to be in effect first; what is written once stays.
+    #[test]
+    fn a_limit_follows_the_sysctl_that_allows_it() {
+        let (room, root) = host();
+        plant(room.path(), "fs.nr_open", "1048576");
+        let text = "[sysctl]\n\"fs.nr_open\" = { at_least = 2000000 }\n[limits]\nnofile = 2000000";
+        let profile = Profile::parse("own", "own.toml", text).unwrap();
+        let keep = || {
+            let files = keep(&root, &profile).unwrap();
+            files.iter().try_for_each(Kept::write).unwrap();
+            files
+        };
+        let files = keep();
+        assert_eq!(lines(&files[0]), ["fs.nr_open = 2000000"]);
+        assert!(lines(&files[1]).is_empty() && lines(&files[2]).is_empty());
+        let advice = "To keep it, run `sysctl --system`, and `landau tune keep` again";
+        assert!(files[1].effect.ends_with(advice) && files[2].effect.ends_with(advice), "{}", files[1].effect);
+        plant(room.path(), "fs.nr_open", "2000000");
+        let files = keep();
+        assert_eq!(lines(&files[0]), ["fs.nr_open = 2000000"]);
+        assert_eq!(lines(&files[1]), ["* - nofile 2000000", "root - nofile 2000000"]);
+        assert_eq!(lines(&files[2]), ["[Manager]", "DefaultLimitNOFILE=2000000"]);
+        assert!(keep().iter().all(|one| one.unchanged));
+    }
+
+    /// `sysctl -w` is forgotten at the next start; a limit in a file is not.
+    #[test]
+    fn a_ceiling_that_no_file_keeps_counts_as_the_kernels() {
+        let (room, root) = host();
+        let sessions = |running: u64| {
+            plant(room.path(), "fs.nr_open", &running.to_string());
+            let files = kept(&root, "nofile = 2000000");
+            (lines(&files[0]).len(), files[0].text.contains("fs.nr_open is 1048576 after the next start"))
+        };
+        assert_eq!(sessions(4_000_000), (0, true));
+        assert_eq!(sessions(NR_OPEN_OF_SYSTEMD), (2, false));
+        let folder = room.path().join("usr/lib/sysctl.d");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("10-x.conf"), "fs.nr_open = 4000000\n").unwrap();
+        assert_eq!(sessions(4_000_000), (2, false));
+        // A later file counts.
+        fs::write(folder.join("95-x.conf"), "fs/nr_open=1048576\n").unwrap();
+        assert_eq!(sessions(4_000_000), (0, true));
     }
 
     /// A limit of which nothing is known was written, and might have been lowered so.

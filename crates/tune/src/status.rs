@@ -102,6 +102,18 @@ fn files(root: &Root) -> BTreeMap<String, &'static str> {
     found
 }
 
+/// Returns the value that the files of sysctl.d give a setting at the next start, if the administrator's with the name
+/// `own` has this text; none if no file sets it.
+pub(crate) fn at_start(root: &Root, setting: &str, own: &str, text: &str) -> Option<String> {
+    let mut files = files(root);
+    files.insert(own.to_owned(), FOLDERS[0]);
+    let texts = files.iter().map(|(name, folder)| {
+        if name == own { text.to_owned() } else { root.text(&format!("{folder}/{name}")).unwrap_or_default() }
+    });
+    let of = |text: String| settings(&text).filter(|(name, _)| name == setting).map(|(_, value)| value).last();
+    texts.filter_map(of).next_back()
+}
+
 /// Returns whether sysctl.d(5) reads a file of this name.
 fn is_read(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|kind| kind == "conf")

@@ -16,9 +16,10 @@ mod wait;
 
 use crate::demand::Demand;
 use crate::report::{Answer, Request, examine};
+use crate::rights;
 use crate::root::Root;
 use crate::subject::Unread;
-use sample::{Listener, Sample, Sampler, Sockets, Watchers, sockets_of, table};
+use sample::{Listener, NotRead, Sample, Sampler, Sockets, Watchers, sockets_of, table};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -82,9 +83,9 @@ pub enum Error {
     /// The process has no listening socket.
     #[error("process {0} ({1}) and its children listen on no TCP port; `ss -ltnp` shows the programs that do")]
     NoListener(u32, String),
-    /// The descriptors of the process may not be read.
-    #[error("cannot read the descriptors of {0}; run landau inspect as root or as the program's user")]
-    Unreadable(String),
+    /// The descriptors of the process may not be read, and what to do.
+    #[error("cannot read the descriptors of {0}; {1}")]
+    Unreadable(String, String),
     /// Different programs hold the listening socket.
     #[error("several programs listen on port {port}: {owners}; name one of the processes instead")]
     SeveralOwners {
@@ -329,7 +330,7 @@ fn answer(root: &Root, server: &Server, seen: &Seen) -> Inspection {
     let architecture = decision.architecture;
     let mechanism = architecture.map_or(Vec::new(), |one| mechanism(seen, one, account.as_ref()));
     let watched = account.as_ref().and_then(|account| account.is_edge_triggered).or(seen.is_edge_triggered);
-    let unseen = unseen(seen, &decision, account.as_ref());
+    let unseen = unseen(root, seen, &decision, account.as_ref());
     let limit = architecture.and_then(|one| nearest_limit(root, decision.busiest.unwrap_or(server.pid), one));
     Inspection {
         schema: SCHEMA,
@@ -406,21 +407,22 @@ fn counts(samples: &[Sample]) -> Counts {
     }
 }
 
-fn unseen(seen: &Seen, decision: &rules::Decision, account: Option<&Account>) -> Vec<Unread> {
+fn unseen(root: &Root, seen: &Seen, decision: &rules::Decision, account: Option<&Account>) -> Vec<Unread> {
     let mut unseen = Vec::new();
     let mut add = |what: &str, why: &str| unseen.push(Unread { what: what.to_owned(), why: why.to_owned() });
-    if let Some(advice) = decision.advice.as_deref() {
+    let as_whom = rights::advice(root, "landau inspect");
+    if let Some(advice) = decision.advice.as_deref().or(decision.needs_rights.then_some(as_whom.as_str())) {
         add("what would decide", advice);
     }
     let processes = || seen.samples.iter().flat_map(|sample| &sample.processes);
-    let rights = "this user may not read it; run landau inspect as root or as the program's user";
+    let rights = format!("this user may not read it; {as_whom}");
     if processes().any(|process| process.connections.is_none()) {
-        add("the descriptors of some processes", rights);
+        add("the descriptors of some processes", &rights);
     }
     let threads = || processes().flat_map(|process| &process.threads);
     let unknown = threads().filter(|thread| thread.wait == Some(wait::Wait::Unseen)).count();
     if unknown * 2 > threads().count() {
-        add("the system calls of threads", rights);
+        add("the system calls of threads", &rights);
     }
     if let Some(account) = account {
         unseen_by_trace(seen, account, &mut add);
@@ -539,7 +541,7 @@ fn find(root: &Root, target: Target) -> Result<Server, Error> {
     let inodes: BTreeSet<u64> = listeners.iter().map(|listener| listener.inode).collect();
     let holders = |of_all_threads: bool| -> BTreeSet<u32> {
         let sockets = |pid: u32| sockets_of(root, pid, of_all_threads);
-        let holds = |pid: &u32| sockets(*pid).is_some_and(|sockets| !sockets.is_disjoint(&inodes));
+        let holds = |pid: &u32| sockets(*pid).is_ok_and(|sockets| !sockets.is_disjoint(&inodes));
         table.keys().copied().filter(holds).collect()
     };
     let is_of_manager = |pid: &u32| table.get(pid).is_some_and(is_manager);
@@ -557,7 +559,7 @@ fn find(root: &Root, target: Target) -> Result<Server, Error> {
     let is_first = |pid: &&u32| !ancestors(**pid, &table).iter().any(|above| owners.contains(above));
     let firsts: Vec<u32> = owners.iter().filter(is_first).copied().collect();
     let port = listeners.first().map_or(0, |listener| listener.port);
-    let Some(&pid) = firsts.first() else { return Err(Error::Unreadable(format!("the owner of port {port}"))) };
+    let Some(&pid) = firsts.first() else { return Err(unreadable(root, format!("the owner of port {port}"))) };
     if firsts.iter().any(|other| program(other) != program(&pid)) {
         let owners = firsts.iter().map(|pid| format!("{} ({pid})", program(pid))).collect::<Vec<_>>().join(", ");
         return Err(Error::SeveralOwners { port, owners });
@@ -575,14 +577,28 @@ fn is_manager(entry: &sample::Entry) -> bool {
 fn listeners_of(root: &Root, pid: u32, table: &BTreeMap<u32, sample::Entry>) -> Result<BTreeSet<Listener>, Error> {
     let entry = table.get(&pid).ok_or(Error::NoProcess(pid))?;
     let all = Sockets::read(root, &pid.to_string()).listeners;
-    let of = |pid: u32| {
-        let sockets = sockets_of(root, pid, true)?;
-        Some(all.iter().filter(|one| sockets.contains(&one.inode)).cloned().collect::<BTreeSet<_>>())
+    let of = |entry: &sample::Entry| match sockets_of(root, entry.pid, true) {
+        Ok(sockets) => Ok(all.iter().filter(|one| sockets.contains(&one.inode)).cloned().collect::<BTreeSet<_>>()),
+        Err(NotRead::Ended) => Err(Error::NoProcess(entry.pid)),
+        Err(NotRead::Forbidden) => Err(unreadable(root, format!("process {} ({})", entry.pid, entry.program))),
     };
-    let own = of(pid).ok_or_else(|| Error::Unreadable(format!("process {pid} ({})", entry.program)))?;
-    let below = table.keys().filter(|other| ancestors(**other, table).contains(&pid));
-    let found = if own.is_empty() { below.filter_map(|&pid| of(pid)).flatten().collect() } else { own };
-    if found.is_empty() { Err(Error::NoListener(pid, entry.program.clone())) } else { Ok(found) }
+    let own = of(entry)?;
+    if !own.is_empty() {
+        return Ok(own);
+    }
+    let below = table.values().filter(|other| ancestors(other.pid, table).contains(&pid)).map(of);
+    let (found, failed): (Vec<_>, Vec<_>) = below.partition(Result::is_ok);
+    let found: BTreeSet<Listener> = found.into_iter().flatten().flatten().collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    // One that may not be read may listen.
+    let hidden = failed.into_iter().filter_map(Result::err).find(|error| matches!(error, Error::Unreadable(..)));
+    Err(hidden.unwrap_or_else(|| Error::NoListener(pid, entry.program.clone())))
+}
+
+fn unreadable(root: &Root, what: String) -> Error {
+    Error::Unreadable(what, rights::advice(root, "landau inspect"))
 }
 
 /// Returns the parents of a process, up to init.
@@ -639,7 +655,30 @@ mod tests {
         let of_user = [(1, 0, "systemd", false), (30, 1, "systemd", true), (40, 30, "server", false)];
         assert_eq!(found(PORT, &of_user), Err(Error::IsManager(30, "systemd".to_owned())));
         let unreadable = found(PORT, &[(1, 0, "systemd", false), (40, 1, "server", false)]);
-        assert!(matches!(unreadable, Err(Error::Unreadable(_))), "{unreadable:?}");
+        assert!(matches!(unreadable, Err(Error::Unreadable(..))), "{unreadable:?}");
+    }
+
+    /// A file that is no link stands for a link that may not be read: root without `CAP_SYS_PTRACE` may list the
+    /// descriptors of other users' programs, but not read them. Such a program "listened on no TCP port".
+    #[test]
+    fn descriptors_whose_links_cannot_be_read_may_be_those_of_a_listener() {
+        let found = |hidden: u32, processes: &[(u32, u32)]| {
+            let room = tempfile::tempdir().unwrap();
+            for (pid, parent) in processes {
+                let folder = room.path().join(format!("proc/{pid}"));
+                std::fs::create_dir_all(folder.join("fd")).unwrap();
+                let stat = format!("{pid} (server) S {parent} 1 1 0 {}", "0 ".repeat(40));
+                std::fs::write(folder.join("stat"), stat).unwrap();
+            }
+            std::os::unix::fs::symlink("/dev/null", room.path().join("proc/40/fd/0")).unwrap();
+            std::fs::write(room.path().join(format!("proc/{hidden}/fd/3")), "").unwrap();
+            find(&Root::planted(room.path()), Target::Pid(40)).unwrap_err()
+        };
+        for (hidden, processes) in [(40, &[(40, 1)][..]), (41, &[(40, 1), (41, 40)])] {
+            let error = found(hidden, processes);
+            assert!(matches!(error, Error::Unreadable(..)), "{error}");
+            assert!(error.to_string().contains(&format!("process {hidden} (server)")), "{error}");
+        }
     }
 
     /// A manager holds the sockets of all services that it starts by them. A user's was taken for the server, and every

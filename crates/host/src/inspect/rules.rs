@@ -69,13 +69,23 @@ pub(super) struct Decision {
     pub(super) evidence: Vec<String>,
     /// What would decide, if nothing did.
     pub(super) advice: Option<String>,
+    /// Whether more rights would decide, if nothing did.
+    pub(super) needs_rights: bool,
     /// The process that served most connections.
     pub(super) busiest: Option<u32>,
 }
 
 impl Decision {
     pub(super) fn found(architecture: Architecture, rule: &'static str, evidence: Vec<String>) -> Self {
-        Self { architecture: Some(architecture), candidates: Vec::new(), rule, evidence, advice: None, busiest: None }
+        Self {
+            architecture: Some(architecture),
+            candidates: Vec::new(),
+            rule,
+            evidence,
+            advice: None,
+            needs_rights: false,
+            busiest: None,
+        }
     }
 
     /// Returns whether all that it may be serves several connections with a thread.
@@ -90,8 +100,20 @@ impl Decision {
         evidence: Vec<String>,
         advice: &str,
     ) -> Self {
-        let candidates = candidates.to_vec();
-        Self { architecture: None, candidates, rule, evidence, advice: Some(advice.to_owned()), busiest: None }
+        Self {
+            architecture: None,
+            candidates: candidates.to_vec(),
+            rule,
+            evidence,
+            advice: Some(advice.to_owned()),
+            needs_rights: false,
+            busiest: None,
+        }
+    }
+
+    /// Something may not be read that would decide.
+    fn unreadable(rule: &'static str, candidates: &[Architecture], evidence: Vec<String>) -> Self {
+        Self { advice: None, needs_rights: true, ..Self::unknown(rule, candidates, evidence, "") }
     }
 }
 
@@ -255,12 +277,11 @@ fn family(samples: &[Sample], lives: &[Life], watchers: &Watchers) -> Decision {
     let served: BTreeSet<u64> = lives.iter().flat_map(Life::served).collect();
     let waiting = samples.iter().map(|sample| sample.waiting.len()).max().unwrap_or(0);
     if lives.iter().all(|life| life.last().connections.is_none()) {
-        let advice = "run landau inspect as root or as the program's user";
-        return Decision::unknown("descriptors unreadable", &[], Vec::new(), advice);
+        return Decision::unreadable("descriptors unreadable", &[], Vec::new());
     }
     if lives.iter().any(Life::is_hidden) {
         let evidence = vec!["the descriptors of some of its processes may not be read".to_owned()];
-        return Decision::unknown("descriptors unreadable", &[], evidence, "run landau inspect as root");
+        return Decision::unreadable("descriptors unreadable", &[], evidence);
     }
     let counted = format!("{} connections accepted during the window, at most {waiting} waiting", served.len());
     if served.len() < FEWEST && served.len() + waiting < FEWEST {
@@ -353,7 +374,7 @@ fn made_for_it(lives: &[Life], ended: &[&&Life], mut evidence: Vec<String>) -> D
     evidence.push(format!("{count} of {} had executed a program since their parent forked them", executed.len()));
     if executed.len() * 2 < ended.len() || (count * 10 > executed.len() && count * 10 < executed.len() * 9) {
         let candidates = [Architecture::Exec, Architecture::Fork];
-        return Decision::unknown(rule, &candidates, evidence, "run landau inspect as root or as the program's user");
+        return Decision::unreadable(rule, &candidates, evidence);
     }
     let program = &ended[ended.len() - 1].last().command;
     evidence.push(format!("the last one's command line: {}", program.chars().take(60).collect::<String>().trim()));
@@ -617,6 +638,7 @@ mod tests {
             sample.processes.push(member);
         }
         assert_eq!((decide(&hidden).architecture, decide(&hidden).rule), (None, "descriptors unreadable"));
+        assert!(decide(&hidden).needs_rights && decide(&hidden).advice.is_none());
         let mut executed = samples;
         let of_children = executed.iter_mut().flat_map(|sample| &mut sample.processes).filter(|one| one.pid >= 100);
         of_children.for_each(|child| child.image = Some(("/bin/server".to_owned(), 2_000 + u64::from(child.pid))));

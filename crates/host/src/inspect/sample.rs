@@ -181,11 +181,36 @@ fn is_traced(text: &str) -> bool {
 /// Returns the inodes of the sockets that a process has open, in the table of its first thread or in those of all; none
 /// if they may not be read. Threads that share a table are not read one by one: thousands of them may share thousands
 /// of descriptors.
-pub(super) fn sockets_of(root: &Root, pid: u32, of_all_threads: bool) -> Option<BTreeSet<u64>> {
-    let has_several = of_all_threads && has_tables(root, pid);
-    let tables = if has_several { threads_of(root, pid) } else { vec![format!("proc/{pid}")] };
-    let links = tables.iter().map(|table| links(root, table)).collect::<Option<Vec<_>>>()?;
-    Some(links.iter().flatten().filter_map(|(_, link)| socket(link)).collect())
+pub(super) fn sockets_of(root: &Root, pid: u32, of_all_threads: bool) -> Result<BTreeSet<u64>, NotRead> {
+    let tables = tables_of(root, pid, of_all_threads && has_tables(root, pid))?;
+    Ok(tables.values().flatten().filter_map(|(_, link)| socket(link)).collect())
+}
+
+/// Why descriptors could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotRead {
+    /// The process or thread has ended.
+    Ended,
+    /// This user may not read them.
+    Forbidden,
+}
+
+/// Tables of descriptors by their folders.
+type Tables = BTreeMap<String, Vec<(u32, String)>>;
+
+/// Returns the tables of descriptors of a process: that of its first thread, or those of all threads that have not
+/// ended.
+fn tables_of(root: &Root, pid: u32, has_several: bool) -> Result<Tables, NotRead> {
+    let folders = if has_several { threads_of(root, pid) } else { vec![format!("proc/{pid}")] };
+    let mut tables = Tables::new();
+    for folder in folders {
+        match links(root, &folder) {
+            Ok(links) => drop(tables.insert(folder, links)),
+            Err(NotRead::Ended) => {}
+            Err(NotRead::Forbidden) => return Err(NotRead::Forbidden),
+        }
+    }
+    if tables.is_empty() { Err(NotRead::Ended) } else { Ok(tables) }
 }
 
 /// Returns the folders of a process's threads.
@@ -200,13 +225,14 @@ const COMPARED: usize = 3;
 /// Returns whether threads of a process have tables of descriptors of their own (`CLONE_FILES` or `unshare`), as those
 /// of `landau serve` have.
 fn has_tables(root: &Root, pid: u32) -> bool {
-    let read = |table: &str| links(root, table).unwrap_or_default().into_iter().collect::<BTreeSet<_>>();
+    let read = |table: &str| Some(links(root, table).ok()?.into_iter().collect::<BTreeSet<_>>());
     let of_process = format!("proc/{pid}");
     let first = format!("proc/{pid}/task/{pid}");
     threads_of(root, pid).iter().filter(|thread| **thread != first).take(COMPARED).any(|thread| {
         // What was there before and afterwards was there meanwhile, too.
         let (before, process, after) = (read(thread), read(&of_process), read(thread));
-        before.intersection(&after).any(|link| !process.contains(link))
+        let of_both = before.zip(process).zip(after);
+        of_both.is_some_and(|((before, process), after)| before.intersection(&after).any(|one| !process.contains(one)))
     })
 }
 
@@ -215,20 +241,40 @@ pub(super) fn socket(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Returns the open descriptors of a process or thread, whose folder is given, with what they refer to; none if they
-/// may not be read.
-fn links(root: &Root, table: &str) -> Option<Vec<(u32, String)>> {
-    let folder = format!("{table}/fd");
-    let entries = std::fs::read_dir(root.path(&folder)).ok()?;
-    let link = |entry: std::fs::DirEntry| {
-        let target = std::fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok()?;
-        Some((entry.file_name().to_str()?.parse().ok()?, target))
+/// Returns the open descriptors of a process or thread, whose folder is given, with what they refer to. Who may list
+/// them may not always read what they refer to: that needs the rights of ptrace(2).
+fn links(root: &Root, table: &str) -> Result<Vec<(u32, String)>, NotRead> {
+    // Those of a zombie belong to root, so that other users are refused.
+    let why = |error: std::io::Error| {
+        if is_gone(&error) || has_ended(root, table) { NotRead::Ended } else { NotRead::Forbidden }
     };
-    Some(entries.flatten().filter_map(link).collect())
+    let mut links = Vec::new();
+    for entry in std::fs::read_dir(root.path(&format!("{table}/fd"))).map_err(why)? {
+        let entry = entry.map_err(why)?;
+        let Some(descriptor) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        match std::fs::read_link(entry.path()) {
+            Ok(target) => links.push((descriptor, target.to_string_lossy().into_owned())),
+            // It was closed since.
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(why(error)),
+        }
+    }
+    // Root sees an empty table of a zombie.
+    if links.is_empty() && has_ended(root, table) { Err(NotRead::Ended) } else { Ok(links) }
 }
 
-/// Tables of descriptors by their folders.
-type Tables = BTreeMap<String, Vec<(u32, String)>>;
+/// Whether an error says that a process or a descriptor is not there any more.
+fn is_gone(error: &std::io::Error) -> bool {
+    /// The errno of "No such process", for which the standard library has no name.
+    const ESRCH: i32 = 3;
+    error.kind() == std::io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
+}
+
+/// Whether the process or thread with this folder has ended; its parent need not have waited for it.
+fn has_ended(root: &Root, folder: &str) -> bool {
+    let text = root.text(&format!("{folder}/stat"));
+    text.is_none_or(|text| text.rsplit_once(')').is_some_and(|(_, after)| after.trim_start().starts_with(['Z', 'X'])))
+}
 
 /// Takes samples of a server.
 #[derive(Debug)]
@@ -271,7 +317,7 @@ impl<'a> Sampler<'a> {
         let ours = sockets.connections.iter().filter(|(port, ..)| ports.contains(port));
         let (waiting, accepted): (Vec<_>, Vec<_>) = ours.partition(|(_, _, inode)| *inode == 0);
         let accepted: BTreeSet<u64> = accepted.iter().map(|(_, _, inode)| *inode).collect();
-        let processes = members.iter().map(|entry| self.process(entry, &accepted)).collect();
+        let processes = members.iter().filter_map(|entry| self.process(entry, &accepted)).collect();
         let waiting = waiting.into_iter().map(|(port, remote, _)| format!("{remote} {port}")).collect();
         let cost = std::time::Duration::from_nanos(thread_time_ns() - began_ns);
         (Sample { at_ms, waiting, processes }, cost)
@@ -297,17 +343,22 @@ impl<'a> Sampler<'a> {
         members
     }
 
-    fn process(&mut self, entry: &Entry, accepted: &BTreeSet<u64>) -> Process {
+    /// Returns a process; none if it has ended meanwhile.
+    fn process(&mut self, entry: &Entry, accepted: &BTreeSet<u64>) -> Option<Process> {
         let pid = entry.pid;
         let has_tables = *self.has_tables.entry(pid).or_insert_with(|| has_tables(self.root, pid));
-        let tables = if has_tables { threads_of(self.root, pid) } else { vec![format!("proc/{pid}")] };
-        let read = |table: &String| Some((table.clone(), links(self.root, table)?));
-        let links = tables.iter().map(read).collect::<Option<BTreeMap<_, _>>>();
+        let links = match tables_of(self.root, pid, has_tables) {
+            Ok(tables) => Some(tables),
+            Err(NotRead::Forbidden) => None,
+            Err(NotRead::Ended) => return None,
+        };
+        let of_first = || vec![format!("proc/{pid}")];
+        let tables = links.as_ref().map_or_else(of_first, |tables| tables.keys().cloned().collect());
         let is_listener = |inode: &u64| self.listeners.iter().any(|listener| listener.inode == *inode);
         let all: Vec<&(u32, String)> = links.iter().flat_map(BTreeMap::values).flatten().collect();
         let sockets: BTreeSet<u64> = all.iter().filter_map(|(_, link)| socket(link)).collect();
         let count = |kind: &str| all.iter().filter(|(_, link)| link == kind).count() as u32;
-        Process {
+        Some(Process {
             pid,
             parent: entry.parent,
             started: entry.started,
@@ -319,7 +370,7 @@ impl<'a> Sampler<'a> {
             epolls: count("anon_inode:[eventpoll]"),
             rings: count("anon_inode:[io_uring]"),
             tables,
-        }
+        })
     }
 
     fn threads(&self, pid: u32, tables: &Tables, accepted: &BTreeSet<u64>) -> Vec<Thread> {
@@ -436,6 +487,75 @@ mod tests {
         let stat = [b"40 (", name, b") S 1 ", "0 ".repeat(48).as_bytes()].concat();
         std::fs::write(room.path().join("proc/40/stat"), stat).unwrap();
         assert!(table(&Root::planted(room.path())).contains_key(&40));
+    }
+
+    /// A host on which process 40 is the server's and has the children 41 to 43.
+    fn family(folder: &std::path::Path) -> Root {
+        for (pid, parent) in [(40, 1), (41, 40), (42, 40), (43, 40)] {
+            let process = folder.join(format!("proc/{pid}"));
+            std::fs::create_dir_all(process.join("fd")).unwrap();
+            let stat = format!("{pid} (server) S {parent} {}", "0 ".repeat(48));
+            std::fs::write(process.join("stat"), stat).unwrap();
+            std::os::unix::fs::symlink(format!("socket:[{pid}]"), process.join("fd/3")).unwrap();
+        }
+        Root::planted(folder)
+    }
+
+    /// Root was told that this user may not read the descriptors of a process that ended during a sample.
+    #[test]
+    fn a_process_that_ends_during_a_sample_is_not_hidden() {
+        let room = tempfile::tempdir().unwrap();
+        let root = family(room.path());
+        let path = |path: &str| room.path().join(path);
+        // One is gone, and the links of one may not be read: a file that is no link.
+        std::fs::remove_dir_all(path("proc/41/fd")).unwrap();
+        std::fs::remove_file(path("proc/43/fd/3")).unwrap();
+        std::fs::write(path("proc/43/fd/3"), "").unwrap();
+        let mut sampler = Sampler::new(&root, BTreeSet::from([40]), BTreeSet::new());
+        let mut seen = || -> Vec<(u32, bool)> {
+            let processes = sampler.take().0.processes;
+            processes.iter().map(|process| (process.pid, process.connections.is_some())).collect()
+        };
+        assert_eq!(seen(), [(40, true), (42, true), (43, false)]);
+        std::fs::remove_file(path("proc/42/fd/3")).unwrap();
+        std::fs::remove_file(path("proc/42/stat")).unwrap();
+        assert_eq!(seen(), [(40, true), (43, false)]);
+    }
+
+    #[test]
+    fn a_zombie_has_ended_whoever_asks() {
+        let room = tempfile::tempdir().unwrap();
+        let root = family(room.path());
+        let folder = room.path().join("proc/41");
+        assert_eq!(links(&root, "proc/41"), Ok(vec![(3, "socket:[41]".to_owned())]));
+        std::fs::write(folder.join("stat"), "41 (server) Z 40 0").unwrap();
+        // Users other than root are refused.
+        std::fs::remove_file(folder.join("fd/3")).unwrap();
+        std::fs::write(folder.join("fd/3"), "").unwrap();
+        assert_eq!(links(&root, "proc/41"), Err(NotRead::Ended));
+        // Root sees no descriptors.
+        std::fs::remove_file(folder.join("fd/3")).unwrap();
+        assert_eq!(links(&root, "proc/41"), Err(NotRead::Ended));
+        assert_eq!(sockets_of(&root, 41, true), Err(NotRead::Ended));
+    }
+
+    /// The whole process counted as one that may not be read.
+    #[test]
+    fn of_a_process_with_tables_only_the_thread_that_ended_is_missing() {
+        let room = tempfile::tempdir().unwrap();
+        let root = family(room.path());
+        for tid in [40, 50, 51] {
+            let folder = room.path().join(format!("proc/40/task/{tid}"));
+            std::fs::create_dir_all(folder.join("fd")).unwrap();
+            std::fs::write(folder.join("stat"), format!("{tid} (server) S 1 0")).unwrap();
+            std::os::unix::fs::symlink(format!("socket:[{tid}]"), folder.join("fd/3")).unwrap();
+        }
+        std::fs::remove_dir_all(room.path().join("proc/40/task/51/fd")).unwrap();
+        assert_eq!(sockets_of(&root, 40, true), Ok(BTreeSet::from([40, 50])));
+        let mut sampler = Sampler::new(&root, BTreeSet::from([40]), BTreeSet::new());
+        let sample = sampler.take().0;
+        assert_eq!(sample.processes[0].tables, ["proc/40/task/40", "proc/40/task/50"]);
+        assert!(sample.processes[0].connections.is_some());
     }
 
     #[test]

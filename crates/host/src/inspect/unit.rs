@@ -31,13 +31,14 @@ pub fn main_process(root: &Root, unit: &str) -> Result<u32, Error> {
     Err(Error::NoUnit(name))
 }
 
-/// Returns the folder of a unit below a slice.
+/// Returns the folder of a unit below a slice, or below the manager of a user, which is a unit of the system.
 fn find(root: &Root, folder: &str, name: &str, depth: usize) -> Option<String> {
     let names = root.names(folder);
     if names.iter().any(|one| one == name) {
         return Some(format!("{folder}/{name}"));
     }
-    let mut slices = names.iter().filter(|one| depth > 0 && one.strip_suffix(".slice").is_some());
+    let is_manager = |one: &str| one.starts_with("user@") && one.strip_suffix(".service").is_some();
+    let mut slices = names.iter().filter(|one| depth > 0 && (one.strip_suffix(".slice").is_some() || is_manager(one)));
     slices.find_map(|slice| find(root, &format!("{folder}/{slice}"), name, depth - 1))
 }
 
@@ -82,6 +83,8 @@ mod tests {
             ("nginx.service", "nginx.service", "sys/fs/cgroup/systemd/system.slice"),
             ("db@1", "db@1.service", "sys/fs/cgroup/system.slice/system-db.slice"),
             ("run-1.scope", "run-1.scope", "sys/fs/cgroup/unified/user.slice/user-0.slice"),
+            // Of `systemd --user`, whose units were not found.
+            ("app", "app.service", "sys/fs/cgroup/user.slice/user-7.slice/user@7.service/app.slice"),
         ];
         for (asked, unit, folder) in cases {
             let (_room, root) = planted(unit, folder);

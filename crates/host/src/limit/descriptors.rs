@@ -9,6 +9,9 @@ use crate::text::grouped;
 /// The most that the kernel lets `fs.nr_open` be on 64-bit processors (`sysctl_nr_open_max` in its `file.c`).
 const NR_OPEN_MAX: u64 = 2_147_483_584;
 
+/// The value of `fs.nr_open` with which the kernel starts.
+const NR_OPEN: u64 = 1 << 20;
+
 pub(super) fn rows(context: &Context) -> Vec<Row> {
     let all = [of_process(context), ceiling(context), of_system(context), of_services(context), watches(context)];
     all.into_iter().flatten().collect()
@@ -83,10 +86,17 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
         let may = if subject.may_raise_hard_limits() { "" } else { " # as root with CAP_SYS_RESOURCE" };
         format!("{first}ulimit -n {target}{may}")
     };
+    // With a higher limit in limits.d than the kernel takes, nobody can log in.
+    let is_above = ceiling.is_some() || target > NR_OPEN;
+    let first = if is_above {
+        format!("first \"fs.nr_open = {target}\" in /etc/sysctl.d/90-landau.conf and `sysctl --system`; then ")
+    } else {
+        String::new()
+    };
     Remedy {
         now: Some(now),
         for_good: Some(format!(
-            "service: LimitNOFILE={target} by `systemctl edit UNIT`; login: \"* - nofile {target}\" in \
+            "{first}service: LimitNOFILE={target} by `systemctl edit UNIT`; login: \"* - nofile {target}\" in \
              /etc/security/limits.d/90-landau.conf"
         )),
         risk: Some("programs that use select() break with descriptors above 1,023".to_owned()),

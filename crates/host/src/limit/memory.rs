@@ -15,6 +15,7 @@ pub(super) fn rows(context: &Context) -> Vec<Row> {
     let mut rows: Vec<Row> = of_host(context).into_iter().collect();
     let groups = groups(context.root, &context.subject.name, "memory");
     rows.extend(groups.iter().filter_map(|group| of_group(context, group)));
+    rows.extend(groups.iter().filter_map(|group| throttle_of_group(context, group)));
     rows.extend(of_tcp(context));
     rows
 }
@@ -73,15 +74,54 @@ const LEGACY: Files = Files {
     cached: ["total_inactive_file", "total_active_file"],
 };
 
+fn files_of(group: &Group) -> &'static Files {
+    if group.is_unified { &UNIFIED } else { &LEGACY }
+}
+
+/// Returns the memory that a group has in use, without what is reclaimed when memory is needed.
+fn used_by(context: &Context, group: &Group) -> Option<u64> {
+    let files = files_of(group);
+    let used = context.root.number(&group.file(files.used))?;
+    let stat = context.root.text(&group.file("memory.stat")).unwrap_or_default();
+    Some(used.saturating_sub(files.cached.iter().filter_map(|name| line_of(&stat, name)).sum()))
+}
+
+/// Returns the number on a line that begins with a name.
+fn line_of(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+/// `memory.high` of version 2, as `MemoryHigh=` of systemd and Kubernetes set it.
+fn throttle_of_group(context: &Context, group: &Group) -> Option<Row> {
+    const FILE: &str = "memory.high";
+    let limit = context.root.number(&group.file(FILE)).filter(|_| group.is_unified)?;
+    let used = used_by(context, group)?;
+    let target =
+        context.raised(limit, |needs, size| Some(size.saturating_mul(each(context, needs)?).saturating_add(used)));
+    Some(Row {
+        limit: format!("{FILE} of {}", group.name),
+        value: bytes(limit),
+        in_use: Some(used),
+        is_bytes: true,
+        owner: format!("control group {}", group.name),
+        bounds: context.bounds(Effect::Bends, "", |needs| Some(limit.saturating_sub(used) / each(context, needs)?)),
+        evidence: format!(
+            "{}; beyond it the kernel reclaims the group's memory, and makes its tasks wait that take more",
+            law(context)
+        ),
+        counters: local_event(context, group, "high").into_iter().collect(),
+        remedy: Remedy {
+            now: Some(group.command(FILE, target)),
+            for_good: Some(format!("MemoryHigh={target} by `systemctl edit UNIT`")),
+            risk: Some("other groups get less".to_owned()),
+        },
+    })
+}
+
 fn of_group(context: &Context, group: &Group) -> Option<Row> {
-    let root = context.root;
-    let files = if group.is_unified { UNIFIED } else { LEGACY };
-    let limit = root.number(&group.file(files.limit)).filter(|&limit| limit < NO_LIMIT)?;
-    let used = root.number(&group.file(files.used))?;
-    let stat = root.text(&group.file("memory.stat")).unwrap_or_default();
-    let line =
-        |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok());
-    let used = used.saturating_sub(files.cached.iter().filter_map(|name| line(name)).sum());
+    let files = files_of(group);
+    let limit = context.root.number(&group.file(files.limit)).filter(|&limit| limit < NO_LIMIT)?;
+    let used = used_by(context, group)?;
     let target =
         context.raised(limit, |needs, size| Some(size.saturating_mul(each(context, needs)?).saturating_add(used)));
     Some(Row {
@@ -108,9 +148,17 @@ fn events(context: &Context, group: &Group) -> Vec<Counter> {
         let failed = context.root.number(&group.file("memory.failcnt"));
         return failed.map(|value| counter("memory.failcnt", value)).into_iter().collect();
     }
+    // A process that is killed may be of a group below.
     let text = context.root.text(&group.file("memory.events")).unwrap_or_default();
-    let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
-    ["max", "oom_kill"].iter().filter_map(|name| Some(counter(&format!("memory.events {name}"), of(name)?))).collect()
+    let kills = line_of(&text, "oom_kill").map(|value| counter("memory.events oom_kill", value));
+    local_event(context, group, "max").into_iter().chain(kills).collect()
+}
+
+/// Returns how often a group of version 2 met a limit of its own: since Linux 5.2 there is a file without the events of
+/// the groups below.
+fn local_event(context: &Context, group: &Group, name: &str) -> Option<Counter> {
+    let (file, text) = group.first_text(context.root, &["memory.events.local", "memory.events"])?;
+    Some(Counter { name: format!("{file} {name}"), value: line_of(&text, name)? })
 }
 
 /// `net.ipv4.tcp_mem`: pages of buffers of all connections. An idle connection has none.

@@ -148,8 +148,10 @@ fn of_user(context: &Context) -> Option<Row> {
 fn of_group(context: &Context, group: &Group) -> Option<Row> {
     let root = context.root;
     let (limit, exist) = (root.number(&group.file("pids.max"))?, root.number(&group.file("pids.current"))?);
-    let events = root.text(&group.file("pids.events")).unwrap_or_default();
-    let refused = events.lines().find_map(|line| line.strip_prefix("max ")?.parse().ok()).unwrap_or(0);
+    // Since Linux 6.11, the first one is of this group's own limit, and the second one of those below, too.
+    let (file, events) = group.first_text(root, &["pids.events.local", "pids.events"]).unwrap_or_default();
+    let refused = events.lines().find_map(|line| line.strip_prefix("max ")?.parse().ok());
+    let counter = |value| Counter { name: format!("{file} max"), value };
     let target = context.raised(limit, |needs, size| needed(needs, size, exist));
     Some(Row {
         limit: format!("pids.max of {}", group.name),
@@ -159,7 +161,7 @@ fn of_group(context: &Context, group: &Group) -> Option<Row> {
         owner: format!("control group {}", group.name),
         bounds: context.bounds(Effect::Stops, "", |needs| fitting(limit.saturating_sub(exist), needs)),
         evidence: refusal(context),
-        counters: vec![Counter { name: "pids.events max".to_owned(), value: refused }],
+        counters: refused.map(counter).into_iter().collect(),
         remedy: Remedy {
             now: Some(group.command("pids.max", target)),
             for_good: Some(format!("TasksMax={target} by `systemctl edit UNIT`; container: --pids-limit {target}")),

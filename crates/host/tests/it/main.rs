@@ -266,6 +266,191 @@ fn control_groups_of_both_versions_count_at_every_level() {
     assert!(host.report("idle", None).limits.iter().all(|row| !row.limit.starts_with("memory.")));
 }
 
+/// The groups of a process where only version 2 is mounted: of a unit of systemd, and of a container with a namespace
+/// of control groups of its own, in which its group is `/`.
+#[test]
+fn units_and_containers_of_version_2_are_bound_by_their_groups() {
+    for (path, limit_of) in [("/system.slice/nginx.service", "/system.slice/nginx.service"), ("/", "/")] {
+        let group = format!("cg{}", path.trim_end_matches('/'));
+        let lower = |file: &'static str, limit: &'static str| {
+            let host = Host::new();
+            host.write("proc/self/cgroup", &format!("0::{path}\n"));
+            host.write("proc/self/mountinfo", "30 23 0:26 / /cg ro - cgroup2 cgroup rw,nsdelegate\n");
+            for (file, text) in [
+                ("pids.max", "max"),
+                ("pids.current", "30"),
+                ("memory.max", "max"),
+                ("memory.high", "max"),
+                ("memory.swap.max", "0"),
+                ("memory.current", "3000000"),
+                ("memory.stat", "anon 1000000\ninactive_file 600000\nactive_file 400000\n"),
+            ] {
+                host.write(&format!("{group}/{file}"), text);
+            }
+            host.write(&format!("{group}/{file}"), limit);
+            host
+        };
+        let answer = lower("pids.max", "100").answer("processes=500");
+        assert_eq!((answer.at_most, answer.limit), (Some(70), Some(format!("pids.max of {limit_of}"))));
+        let answer = lower("memory.max", "6000000").answer("idle=2000");
+        assert_eq!((answer.at_most, answer.limit), (Some(1_000), Some(format!("memory.max of {limit_of}"))));
+        assert_eq!(lower("memory.swap.max", "0").answer("idle=100000").fits, Some(true));
+        assert_eq!(lower("memory.high", "6000000").answer("idle=2000").fits, Some(true));
+    }
+}
+
+/// What `MemoryHigh=` of systemd and the `MemoryQoS` feature of Kubernetes set was not read.
+#[test]
+fn memory_high_slows_down_and_stops_nothing() {
+    let host = Host::new();
+    host.write("cg/unified/u/v/memory.high", "6000000");
+    host.write("cg/unified/u/v/memory.current", "3000000");
+    host.write("cg/unified/u/v/memory.stat", "active_file 1000000\n");
+    host.write("cg/unified/u/v/memory.events", "low 0\nhigh 12\nmax 0\n");
+    let report = host.report("idle=2000", None);
+    let row = report.limits.iter().find(|row| row.limit == "memory.high of /u/v").unwrap();
+    assert_eq!((row.bounds[0].at_most, row.bounds[0].effect), (1_000, Effect::Bends));
+    assert_eq!((row.counters[0].name.as_str(), row.counters[0].value), ("memory.events high", 12));
+    assert_eq!(row.remedy.now.as_deref(), Some("echo 10000000 > '/cg/unified/u/v/memory.high'"));
+    let answer = &report.answers[0];
+    assert!(answer.fits == Some(true) && answer.warnings.iter().any(|one| one.contains("memory.high of /u/v")));
+    // No limit.
+    host.write("cg/unified/u/v/memory.high", "max");
+    assert!(host.report("idle=2000", None).limits.iter().all(|row| !row.limit.starts_with("memory.high")));
+}
+
+/// A group above counts the events of all groups in it, whichever of their limits was met.
+#[test]
+fn events_prove_the_limit_of_their_own_group() {
+    let host = Host::new();
+    for (group, own, below) in [("u", 0, 7), ("u/v", 7, 7)] {
+        for (file, text) in [
+            ("memory.max", "9000000000".to_owned()),
+            ("memory.current", "1".to_owned()),
+            ("memory.events", format!("max {below}\noom_kill {below}\n")),
+            ("memory.events.local", format!("max {own}\noom_kill {own}\n")),
+            ("pids.max", "9000000".to_owned()),
+            ("pids.current", "1".to_owned()),
+            ("pids.events", format!("max {below}\n")),
+            ("pids.events.local", format!("max {own}\n")),
+        ] {
+            host.write(&format!("cg/unified/{group}/{file}"), &text);
+        }
+    }
+    let report = host.report("threads=10", None);
+    let counted = |name: &str| {
+        let row = report.limits.iter().find(|row| row.limit == name).unwrap();
+        row.counters.iter().map(|one| one.value).collect::<Vec<_>>()
+    };
+    assert_eq!((counted("memory.max of /u/v"), counted("memory.max of /u")), (vec![7, 7], vec![0, 7]));
+    assert_eq!((counted("pids.max of /u/v"), counted("pids.max of /u")), (vec![7], vec![0]));
+}
+
+/// A processor quota, as of `docker run --cpus`, `CPUQuota=` or a limit of Kubernetes, was not read.
+#[test]
+fn a_processor_quota_bends_times() {
+    let quota = |host: &Host| {
+        let conditions = host.report("idle", None).conditions;
+        conditions.into_iter().find(|one| one.name == "processor quota").map(|one| (one.value, one.now, one.bends))
+    };
+    let host = Host::new();
+    assert_eq!(quota(&host), None);
+    host.write("cg/unified/u/v/cpu.max", "max 100000");
+    assert_eq!(quota(&host), None);
+    host.write("cg/unified/u/v/cpu.max", "200000 100000");
+    host.write("cg/unified/u/cpu.max", "75000 50000");
+    host.write("cg/unified/u/cpu.stat", "usage_usec 9\nnr_periods 4000\nnr_throttled 12\nthrottled_usec 7\n");
+    // The group above has less.
+    let value = "1.50 processors for control group /u: 75 ms in each 50 ms, used up in 12 of 4,000 periods \
+                 (nr_throttled)";
+    let now = "echo max > '/cg/unified/u/cpu.max'";
+    assert_eq!(quota(&host), Some((value.to_owned(), Some(now.to_owned()), true)));
+    let host = Host::new();
+    host.write("proc/self/cgroup", "3:cpu,cpuacct:/docker/abc\n");
+    host.write("proc/self/mountinfo", "39 31 0:36 /docker/abc /cg/cpu ro - cgroup cgroup rw,cpu,cpuacct\n");
+    host.write("cg/cpu/cpu.cfs_quota_us", "-1");
+    host.write("cg/cpu/cpu.cfs_period_us", "100000");
+    assert_eq!(quota(&host), None);
+    host.write("cg/cpu/cpu.cfs_quota_us", "50000");
+    let value = "0.50 processors for control group /: 50 ms in each 100 ms";
+    let now = "echo -1 > '/cg/cpu/cpu.cfs_quota_us'";
+    assert_eq!(quota(&host), Some((value.to_owned(), Some(now.to_owned()), true)));
+}
+
+/// Root without `CAP_SYS_PTRACE` may list the descriptors of a program, but not read their links: a file that is none.
+/// The program was said to have no listening socket, and no connection.
+#[test]
+fn sockets_whose_links_cannot_be_read_are_not_none() {
+    let host = Host::new();
+    with_other(&host, &[]);
+    fs::create_dir_all(host.path().join("proc/4711/fd")).unwrap();
+    std::os::unix::fs::symlink("socket:[77]", host.path().join("proc/4711/fd/3")).unwrap();
+    let sockets = "sl local\n0: 0100007F:1F90 0:0 0A 0:2 0:0 0 0 0 77\n1: 0100007F:1F90 0:0 01 0:0 0:0 0 0 0 78\n";
+    host.write("proc/4711/net/tcp", sockets);
+    let of = || {
+        let report = of_other(&host, "idle");
+        let process = report.process.unwrap();
+        let is_unread = report.unread.iter().any(|one| one.what == "which sockets are its own");
+        (process.connections, process.listeners.len(), is_unread)
+    };
+    assert_eq!(of(), (Some(0), 1, false));
+    host.write("proc/4711/fd/4", "");
+    assert_eq!(of(), (None, 1, true));
+}
+
+/// Set in the process in which [`inspects_without_rights`] is to inspect a process: its number and port.
+const INSPECTED: &str = "LANDAU_TEST_INSPECTED";
+
+/// No test, but a program for the next one.
+#[test]
+#[ignore = "it needs a server"]
+#[cfg(target_os = "linux")]
+fn inspects_without_rights() {
+    use landau_host::inspect::{Evidence, Target, inspect};
+    let Some((pid, port)) = std::env::var(INSPECTED).ok().and_then(|text| {
+        let (pid, port) = text.split_once(' ')?;
+        Some((pid.parse().ok()?, port.parse().ok()?))
+    }) else {
+        return;
+    };
+    for target in [Target::Pid(pid), Target::Port(port)] {
+        let window = std::time::Duration::from_millis(100);
+        let answer = inspect(&Root::live(), target, window, Some(Evidence::Proc), || false);
+        eprintln!("said: {}", answer.map_or_else(|error| error.to_string(), |answer| answer.sentence));
+    }
+}
+
+/// Root of most containers lacks `CAP_SYS_PTRACE`. A server with more rights "listened on no TCP port", or root was to
+/// run the command as root.
+#[test]
+#[cfg(target_os = "linux")]
+fn root_without_the_capability_to_trace_is_told_of_it() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let inspected = format!("{} {}", std::process::id(), server.local_addr().unwrap().port());
+    let ran = std::process::Command::new("setpriv")
+        .args(["--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "inspects_without_rights", "--nocapture"])
+        .env(INSPECTED, inspected)
+        .output();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap().trim();
+    let has_it = u64::from_str_radix(capabilities, 16).unwrap() >> 19 & 1 == 1;
+    let ran = match ran {
+        Ok(ran) if has_it && ran.status.success() => ran,
+        other => {
+            eprintln!("skipped: it needs root with CAP_SYS_PTRACE, and setpriv: {other:?}");
+            return;
+        }
+    };
+    let text = String::from_utf8_lossy(&ran.stderr);
+    let said: Vec<&str> = text.lines().filter(|line| line.starts_with("said: ")).collect();
+    assert_eq!(said.len(), 2, "{text}");
+    for one in said {
+        assert!(one.contains("cannot read the descriptors") && one.contains("--cap-add SYS_PTRACE"), "{one}");
+    }
+}
+
 #[test]
 fn files_are_bounded_by_inodes_and_by_space() {
     let host = Host::new();
@@ -487,6 +672,22 @@ fn a_remedy_is_large_enough() {
     assert_eq!(now, "ulimit -n 100003 # as root with CAP_SYS_RESOURCE");
     host.limit(&[("NOFILE", "100003"), ("SOFT", "20000")]);
     assert_eq!(host.answer("idle=100000").fits, Some(true));
+}
+
+/// A line of limits.d above `fs.nr_open` keeps everybody from logging in: the sysctl comes first, and has to be kept.
+#[test]
+fn a_login_limit_above_the_ceiling_comes_after_the_ceiling() {
+    for (ceiling, size, is_first) in
+        [("60000", 100_000, true), ("4000000", 2_000_000, true), ("4000000", 90_000, false)]
+    {
+        let host = Host::new();
+        host.limit(&[("NOFILE", "20000"), ("SOFT", "20000")]);
+        host.write("proc/sys/fs/nr_open", ceiling);
+        let report = host.report(&format!("sockets={size}"), None);
+        let row = report.limits.iter().find(|row| row.limit == "RLIMIT_NOFILE").unwrap();
+        let text = row.remedy.for_good.as_deref().unwrap();
+        assert_eq!(text.starts_with(&format!("first \"fs.nr_open = {}\"", size + 3)), is_first, "{text}");
+    }
 }
 
 /// Every command is one that a shell of POSIX reads.

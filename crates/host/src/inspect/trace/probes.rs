@@ -236,6 +236,69 @@ fn entries(map: &Map) -> Result<Vec<Entry>, String> {
 mod tests {
     use super::*;
     use crate::inspect::sample::Thread;
+    use crate::inspect::trace::{IS_ENDED, IS_EXECUTED};
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    /// Set in the process in which [`a_second_thread_executes`] is to execute another program.
+    const EXECUTES: &str = "LANDAU_TEST_EXECUTES";
+
+    /// No test, but a program for the next one.
+    #[test]
+    #[ignore = "it replaces the process"]
+    fn a_second_thread_executes() {
+        if std::env::var_os(EXECUTES).is_none() {
+            return;
+        }
+        let execute = || {
+            writeln!(std::io::stderr(), "ready").unwrap();
+            std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+            // The program that the shell executes keeps its process.
+            panic!("{}", Command::new("sh").args(["-c", "echo executed >&2; exec cat"]).exec());
+        };
+        std::thread::spawn(execute).join().unwrap();
+    }
+
+    /// The kernel ends all threads but the one that executes, which takes over the number of the first one. The process
+    /// counted as ended from then on.
+    #[test]
+    fn a_process_whose_second_thread_executes_goes_on() {
+        let mut probes = match Probes::attach(&Root::live(), &[1], 1) {
+            Ok(probes) => probes,
+            Err(why) => {
+                eprintln!("skipped: {why}");
+                return;
+            }
+        };
+        let name = "inspect::trace::probes::tests::a_second_thread_executes";
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", name, "--nocapture"])
+            .env(EXECUTES, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (pid, mut input) = (child.id(), child.stdin.take().unwrap());
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "ready"));
+        let tids = Root::live().names(&format!("proc/{pid}/task"));
+        let threads = tids.iter().map(|tid| Thread { tid: tid.parse().unwrap(), ..Thread::default() });
+        let threads: Vec<Thread> = threads.collect();
+        let others: Vec<u32> = threads.iter().map(|thread| thread.tid).filter(|tid| *tid != pid).collect();
+        let followed = probes.follow(&[Process { pid, threads, ..Process::default() }]);
+        input.write_all(b"\n").unwrap();
+        let is_executed = lines.any(|line| line.unwrap() == "executed");
+        let trace = probes.finish().unwrap();
+        drop(input);
+        child.wait().unwrap();
+        assert_eq!((followed, is_executed, others.is_empty()), (Ok(true), true, false));
+        let first = trace.tasks[&pid];
+        assert_eq!((first.flags & (IS_EXECUTED | IS_ENDED), first.ended_ns), (IS_EXECUTED, 0));
+        // Whatever number the thread had before is gone.
+        assert!(others.iter().all(|tid| trace.tasks[tid].is(IS_ENDED) && trace.tasks[tid].ended_ns > 0));
+    }
 
     #[test]
     fn a_task_without_a_place_in_the_table_is_lost() {

@@ -430,19 +430,33 @@ impl Writer<'_> {
         code.finish()
     }
 
-    /// `sched_process_exec(task, …)`.
+    /// `sched_process_exec(task, old number, …)`. A thread that is not the first one takes over the number of that one,
+    /// which has ended; its own one is gone.
     pub(super) fn execution(&self) -> Vec<Instruction> {
         let mut code = Assembler::new();
-        code.begin(self.maps).load(Word, R1, R8, task::FLAGS).alu_imm(Alu::Or, R1, IS_EXECUTED.cast_signed());
-        code.store(Word, R8, task::FLAGS, R1).count(self.maps, EXECUTIONS, "executed").end();
+        code.begin(self.maps).load(Word, R1, R8, task::FLAGS).alu_imm(Alu::And, R1, (!IS_ENDED).cast_signed());
+        code.alu_imm(Alu::Or, R1, IS_EXECUTED.cast_signed()).store(Word, R8, task::FLAGS, R1);
+        code.set(R1, 0).store(Double, R8, task::ENDED_NS, R1).count(self.maps, EXECUTIONS, "executed");
+        code.load(Double, R1, R6, 8).store(Word, R10, frame::SMALL, R1).load(Word, R1, R10, frame::SMALL);
+        code.load(Word, R2, R10, frame::TASK).jump_if(Eq, R1, R2, "out");
+        code.lookup(&self.maps.tasks, frame::SMALL).jump_imm(Eq, R0, 0, "out").copy(R8, R0);
+        Self::mark_ended(&mut code);
+        code.end();
         code.finish()
+    }
+
+    /// Notes that the task with the entry in R8 ended now.
+    fn mark_ended(code: &mut Assembler) {
+        code.load(Word, R1, R8, task::FLAGS).alu_imm(Alu::Or, R1, IS_ENDED.cast_signed());
+        code.store(Word, R8, task::FLAGS, R1).call(Helper::Time).store(Double, R8, task::ENDED_NS, R0);
     }
 
     /// `sched_process_exit(task)`.
     pub(super) fn end(&self) -> Vec<Instruction> {
         let mut code = Assembler::new();
-        code.begin(self.maps).load(Word, R1, R8, task::FLAGS).alu_imm(Alu::Or, R1, IS_ENDED.cast_signed());
-        code.store(Word, R8, task::FLAGS, R1).call(Helper::Time).store(Double, R8, task::ENDED_NS, R0).end();
+        code.begin(self.maps);
+        Self::mark_ended(&mut code);
+        code.end();
         code.finish()
     }
 

@@ -15,6 +15,7 @@ use crate::inspect::account::Stopped;
 use crate::inspect::ancestors;
 use crate::inspect::calls::{Action, actions};
 use crate::inspect::sample::{Listener, Process, table};
+use crate::rights;
 use crate::root::{Root, field};
 use landau_sys::clock::monotonic_ns;
 use landau_sys::ptrace::{self, Call, Stop, Waiter};
@@ -469,13 +470,15 @@ fn refused(root: &Root, tid: u32, error: &landau_sys::Error) -> String {
     if user(&own) != Some(0) && user(&own) != user(&of_task) {
         return format!("{program} belongs to another user ({error}); run landau inspect as root or as that user");
     }
+    let as_root = || rights::of_root(root, "landau inspect").unwrap_or_else(|| "run landau inspect as root".to_owned());
     match root.sysctl_number("kernel.yama.ptrace_scope") {
         Some(3) => format!("{program}: kernel.yama.ptrace_scope is 3, so that nobody traces until the next boot"),
         Some(scope @ 1..) => format!(
-            "{program}: kernel.yama.ptrace_scope is {scope} ({error}); run landau inspect as root, or set it to 0 with \
-             sysctl kernel.yama.ptrace_scope=0"
+            "{program}: kernel.yama.ptrace_scope is {scope} ({error}); {}, or set it to 0 with \
+             sysctl kernel.yama.ptrace_scope=0",
+            as_root()
         ),
-        _ => format!("{program} protects itself, or has other rights ({error}); run landau inspect as root"),
+        _ => format!("{program} protects itself, or has other rights ({error}); {}", as_root()),
     }
 }
 
@@ -509,7 +512,7 @@ mod tests {
             std::fs::write(path, text).unwrap();
         };
         let status = |name: &str, process: u32, user: u32| {
-            format!("Name:\t{name}\nTgid:\t{process}\nTracerPid:\t{tracer}\nUid:\t{user}\t1\n")
+            format!("Name:\t{name}\nTgid:\t{process}\nTracerPid:\t{tracer}\nUid:\t{user}\t{user}\n")
         };
         write("proc/7/status", &status("server", 7, users[0]));
         write("proc/10/status", &status("thread", 9, 0));
@@ -534,5 +537,9 @@ mod tests {
         assert!(said(0, [5, 5], Some("1")).contains("sysctl kernel.yama.ptrace_scope=0"));
         assert!(said(0, [5, 5], Some("3")).contains("until the next boot"));
         assert!(said(0, [6, 0], Some("0")).contains("protects itself"));
+        // Root of a container, who was told to run it as root.
+        for scope in [None, Some("1")] {
+            assert!(said(0, [6, 0], scope).contains("--cap-add SYS_PTRACE"), "{}", said(0, [6, 0], scope));
+        }
     }
 }
