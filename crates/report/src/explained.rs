@@ -58,7 +58,10 @@ pub fn one_of(axis: &str) -> String {
             "children" => "child".to_owned(),
             "processes" | "addresses" => bare.trim_end_matches("es").to_owned(),
             _ if bare.ends_with("ies") => format!("{}y", &bare[..bare.len() - 3]),
-            _ if bare.len() > 3 && bare.ends_with('s') && !bare.ends_with("ss") => bare[..bare.len() - 1].to_owned(),
+            // "simultaneous" and "previous" are no plurals.
+            _ if bare.len() > 3 && bare.ends_with('s') && !["ss", "us"].iter().any(|end| bare.ends_with(end)) => {
+                bare[..bare.len() - 1].to_owned()
+            }
             _ => return word.to_owned(),
         };
         if std::mem::replace(&mut is_turned, true) { word.to_owned() } else { single }
@@ -209,6 +212,7 @@ mod tests {
             ("processes", "process"),
             ("directory entries", "directory entry"),
             ("calls so far", "call so far"),
+            ("simultaneous connections", "simultaneous connection"),
         ] {
             assert_eq!(one_of(axis), one);
         }

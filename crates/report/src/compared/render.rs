@@ -84,8 +84,13 @@ fn summary(one: &Compared) -> String {
         one.curves.iter().filter(|curve| !curve.changed).filter_map(|curve| curve.detectable).collect();
     seen.sort_by(f64::total_cmp);
     let seen = seen.get(seen.len() / 2).map_or(String::new(), |middle| {
-        let others = if changed == 0 { "half of them" } else { "half of the others" };
-        format!(" A difference of {} would have been seen in {others}.", text::detectable(*middle))
+        let place = match (all - changed, changed) {
+            (1, 0) => "",
+            (1, _) => " in the other one",
+            (_, 0) => " in half of them",
+            _ => " in half of the others",
+        };
+        format!(" A difference of {} would have been seen{place}.", text::detectable(*middle))
     });
     let level = percent(1.0 - LEVEL);
     format!(

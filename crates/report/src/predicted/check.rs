@@ -3,9 +3,9 @@
 //! `connect` and `request` start a server and read its processor time at both ends of a pass. What it makes for each
 //! step is known from its system calls; their sum over the n of a pass should be what it used.
 
-use super::{curve, sum::parse};
+use super::{CALLS, curve, sum::parse};
 use crate::{Analysis, CaseStudy};
-use landau_record::schema::Fact;
+use landau_record::schema::{Case, Fact};
 use landau_stats::Estimate;
 use serde::Serialize;
 
@@ -40,6 +40,9 @@ const ACCEPTS: &str = "accept+epoll_ctl+epoll_wait";
 /// with `sendfile on`. Its fstat is left out, as no benchmark measures it.
 const REQUESTS: &[(&str, &str)] =
     &[("landau", "epoll_wait+recv+send"), ("nginx", "epoll_wait+recv+open+send_header+sendfile+open.close")];
+
+/// Those of these calls that send the file, so that they cost what its size says.
+const SENDS: &[&str] = &["send", "sendfile"];
 
 /// Returns the servers whose calls are known and measured, and a sentence for each that cannot be compared.
 pub(super) fn servers(analyses: &[Analysis<'_>]) -> (Vec<Checked>, Vec<String>) {
@@ -78,19 +81,57 @@ fn server(record: usize, study: &CaseStudy<'_>, analyses: &[Analysis<'_>]) -> Op
     }
     let mean = used.iter().sum::<f64>() / used.len() as f64;
     let range = used.iter().fold((mean, mean), |(low, high), x| (low.min(*x), high.max(*x)));
-    let of_requests: Vec<String> = calls.split('+').map(|call| format!("{requests}*{call}")).collect();
-    let sum = format!("{ACCEPTS}+{}", of_requests.join("+")).replace("+1*", "+");
-    let checked = averaged(&sum, f64::from(study.largest_n()), analyses).map(|predicted_ns| Checked {
-        record,
-        case: case.label.clone(),
-        server: (*server).to_owned(),
-        sum,
-        predicted_ns,
-        used_ns: Estimate { value: mean, low: range.0, high: range.1 },
-        ratio: mean / predicted_ns,
-        misses: (mean - predicted_ns).abs() > TOLERATED * mean,
+    let checked = sum_of(case, calls, requests, analyses).and_then(|sum| {
+        let predicted_ns = averaged(&sum, f64::from(study.largest_n()), analyses)?;
+        Ok(Checked {
+            record,
+            case: case.label.clone(),
+            server: (*server).to_owned(),
+            sum,
+            predicted_ns,
+            used_ns: Estimate { value: mean, low: range.0, high: range.1 },
+            ratio: mean / predicted_ns,
+            misses: (mean - predicted_ns).abs() > TOLERATED * mean,
+        })
     });
     Some(checked)
+}
+
+/// Returns the sum of the calls of a step, or why none is known.
+fn sum_of(case: &Case, calls: &str, requests: u32, analyses: &[Analysis<'_>]) -> Result<String, String> {
+    if case.settings.get("connections").is_some_and(|kept| kept == "silent") {
+        return Err(
+            "with connections=silent each step also closes the timed connection and accepts a silent one in its \
+                    place, and no sum has these calls"
+                .to_owned(),
+        );
+    }
+    let term = |call: &str| {
+        let name = if SENDS.contains(&call) { of_size(call, case, analyses)? } else { call.to_owned() };
+        Ok(format!("{requests}*{name}"))
+    };
+    let of_requests = calls.split('+').map(term).collect::<Result<Vec<_>, String>>()?;
+    Ok(format!("{ACCEPTS}+{}", of_requests.join("+")).replace("+1*", "+"))
+}
+
+/// Returns the name of the curve of a call that sends as much as the file of a case has: that which the call means, or
+/// that of a case with such a response.
+fn of_size(call: &str, case: &Case, analyses: &[Analysis<'_>]) -> Result<String, String> {
+    let file = case.settings.get("file");
+    let (_, (study, _)) = curve(call, analyses)?;
+    let response = study.case.settings.get("response");
+    if response == file {
+        return Ok(call.to_owned());
+    }
+    let name = |setting: Option<&String>| setting.map_or("of unknown size", String::as_str).to_owned();
+    let (file, response) = (name(file), name(response));
+    let other = format!("{CALLS}.response={file}.{call}");
+    match curve(&other, analyses) {
+        Ok(_) => Ok(other),
+        Err(_) => Err(format!(
+            "its file is {file}, and {call} was measured with {response} only (--set {CALLS}.response, up to 64KiB)"
+        )),
+    }
 }
 
 fn ns(fact: &Fact) -> Option<f64> {

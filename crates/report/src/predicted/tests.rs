@@ -1,6 +1,9 @@
 //! Predictions by curves whose costs are known.
 
 use super::*;
+use crate::simulated::{SimulatedCase, record};
+use landau_record::Record;
+use landau_record::schema::Facts;
 use landau_stats::{Curve as Calls, Options, Pass, judge};
 
 /// A judged curve whose cost at n is `cost(n)`, in five passes.
@@ -82,4 +85,76 @@ fn half_widths_of_one_case_add_up() {
     assert_eq!((same.value, same.low, same.high), (300.0, 293.0, 307.0));
     let different = total(&[part("tcp", 100.0, 3.0), part("open", 200.0, 4.0)]);
     assert_eq!((different.value, different.low, different.high), (300.0, 295.0, 305.0));
+}
+
+/// A record of these cases, with calls of 1 µs and servers that used 100 µs a step.
+fn served(cases: &[(&str, &[(&str, &str)])]) -> Record {
+    let calls = || {
+        let pass = || Pass { n: (1..=400).collect(), costs: vec![1_000; 400], ..Pass::default() };
+        Calls { passes: (0..3).map(|_| pass()).collect(), ..Calls::default() }
+    };
+    let phases = |benchmark: &str| match benchmark {
+        "tcp" => &["accept", "epoll_ctl", "epoll_wait", "recv", "send", "send_header", "sendfile"][..],
+        "open" => &["open", "close"],
+        _ => &["last_byte"],
+    };
+    let simulated = cases.iter().map(|(benchmark, settings)| SimulatedCase {
+        benchmark: (*benchmark).to_owned(),
+        settings: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        phases: phases(benchmark).iter().map(|name| ((*name).to_owned(), calls())).collect(),
+        ..SimulatedCase::default()
+    });
+    let mut record = record(&simulated.collect::<Vec<_>>());
+    for end in record.passes.iter_mut().filter_map(|pass| pass.end.as_mut()) {
+        let mut facts = Facts::new();
+        facts.number("server_processor_time_per_step", 100_000.0, landau_record::schema::FactUnit::Ns);
+        end.facts = facts;
+    }
+    record
+}
+
+/// The settings of a case of `connect` with this server, kind of connections and file.
+fn connected<'a>(server: &'a str, connections: &'a str, file: &'a str) -> [(&'a str, &'a str); 6] {
+    let own = [("server", server), ("connections", connections), ("file", file)];
+    let [a, b, c] = own;
+    [a, b, c, ("backend", "epoll"), ("url", "none"), ("command", "none")]
+}
+
+/// Guards against a server that is said to use more than its calls, by the sum of other calls: with silent connections
+/// a step has a second one and ends the first, and a large file is not sent by the call of a small one.
+#[test]
+fn a_server_is_compared_with_the_calls_that_it_makes() {
+    let small = [("response", "8KiB")];
+    let (open, tcp) = (("open", &[][..]), ("tcp", &small[..]));
+    let of = |cases: &[(&str, &[(&str, &str)])]| {
+        let record = served(cases);
+        let (servers, not_compared) = check::servers(&[Analysis::of(&record)]);
+        let sums: Vec<String> = servers.iter().map(|one| one.sum.clone()).collect();
+        (sums, not_compared)
+    };
+    let sends = "accept+epoll_ctl+epoll_wait+epoll_wait+recv+";
+    for (server, calls, call) in
+        [("landau", "send", "send"), ("nginx", "open+send_header+sendfile+open.close", "sendfile")]
+    {
+        let (sums, not_compared) = of(&[tcp, open, ("connect", &connected(server, "keep-alive", "8KiB"))]);
+        assert_eq!((sums.as_slice(), not_compared.len()), (&[format!("{sends}{calls}")][..], 0), "{not_compared:?}");
+
+        let (sums, not_compared) = of(&[tcp, open, ("connect", &connected(server, "silent", "8KiB"))]);
+        assert!(sums.is_empty() && not_compared.len() == 1, "{sums:?}");
+        assert!(not_compared[0].contains(&format!("connect server={server} connections=silent")), "{not_compared:?}");
+        assert!(not_compared[0].contains("accepts a silent one in its place"), "{not_compared:?}");
+
+        let large = connected(server, "keep-alive", "4MiB");
+        let (sums, not_compared) = of(&[tcp, open, ("connect", &large)]);
+        assert!(sums.is_empty() && not_compared.len() == 1, "{sums:?}");
+        let why = format!("its file is 4MiB, and {call} was measured with 8KiB only");
+        assert!(not_compared[0].contains("file=4MiB") && not_compared[0].contains(&why), "{not_compared:?}");
+
+        // A case of `tcp` with as large a response has the curve.
+        let larger = [("response", "32KiB")];
+        let case = connected(server, "keep-alive", "32KiB");
+        let (sums, _) = of(&[tcp, ("tcp", &larger), open, ("connect", &case)]);
+        let calls = calls.replace(call, &format!("tcp.response=32KiB.{call}"));
+        assert_eq!(sums, [format!("{sends}{calls}")]);
+    }
 }

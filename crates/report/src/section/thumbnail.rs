@@ -137,7 +137,7 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
         judged.unit.bare(end.map_or(point.1.exp().round(), |end| end.cost.value))
     };
     let start = label(ends::small(judged), *first);
-    let (start_x, start_y) = clear_of(&scale, &points, &start);
+    let (start_x, start_y) = clear_of(&scale, &points, &outliers, &start);
     let end = scale.at(*last);
     html! {
         svg.picture viewBox="0 0 300 108" aria-hidden="true" focusable="false" {
@@ -159,25 +159,29 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
     }
 }
 
-/// The place of a label at the left end that the curve does not cross: above the curve, or between it and the axis;
-/// where neither has room, at the height of the start, to the right of where the curve leaves it.
-fn clear_of(scale: &Scale, points: &[(f64, f64)], label: &str) -> (f64, f64) {
+/// The place of a label at the left end that the curve does not cross: above the curve, or between it and the axis,
+/// whichever has room and no outlier; where neither has room, at the height of the start, to the right of where the
+/// curve leaves it.
+fn clear_of(scale: &Scale, points: &[(f64, f64)], outliers: &[(f64, f64)], label: &str) -> (f64, f64) {
     let (left, width) = (scale.room[0], label.chars().count() as f64 * LABEL.0);
     let drawn: Vec<(f64, f64)> = points.iter().map(|point| scale.at(*point)).collect();
     let beside = |x: f64, y: f64| (x <= left + width).then_some(y);
     let crossed = drawn.windows(2).filter_map(|pair| at(pair, left + width));
     let (top, bottom) = ends(drawn.iter().filter_map(|(x, y)| beside(*x, *y)).chain(crossed));
     let (above, below) = (top - LABEL_GAP, bottom + LABEL_GAP + LABEL.1);
-    if above >= LABEL.1 {
-        (left, above)
-    } else if below <= scale.height - scale.room[3] {
-        (left, below)
-    } else {
-        let middle = f64::midpoint(top, bottom);
-        let rises = drawn.first().is_some_and(|(_, y)| *y > middle);
-        let beyond = drawn.iter().find(|(_, y)| (*y < middle) == rises).map_or(left, |(x, _)| *x);
-        (beyond + LABEL_GAP, if rises { bottom } else { top + LABEL.1 })
+    let has_room = |baseline: &f64| *baseline >= LABEL.1 && *baseline <= scale.height - scale.room[3];
+    let is_free = |baseline: &f64| {
+        let is_on_it = |(x, y): (f64, f64)| beside(x, y).is_some() && y > baseline - LABEL.1 && y < *baseline;
+        !outliers.iter().any(|outlier| is_on_it(scale.at(*outlier)))
+    };
+    let places: Vec<f64> = [above, below].into_iter().filter(has_room).collect();
+    if let Some(baseline) = places.iter().find(|place| is_free(place)).or(places.first()) {
+        return (left, *baseline);
     }
+    let middle = f64::midpoint(top, bottom);
+    let rises = drawn.first().is_some_and(|(_, y)| *y > middle);
+    let beyond = drawn.iter().find(|(_, y)| (*y < middle) == rises).map_or(left, |(x, _)| *x);
+    (beyond + LABEL_GAP, if rises { bottom } else { top + LABEL.1 })
 }
 
 /// The height of a line between two points at a place between them.
@@ -250,7 +254,7 @@ mod tests {
         ];
         for points in curves {
             let scale = scale(points.iter()).expect("two different n");
-            let (x, baseline) = clear_of(&scale, &points, "811 ns");
+            let (x, baseline) = clear_of(&scale, &points, &[], "811 ns");
             let (across, label) = (x..=x + 6.0 * LABEL.0, baseline - LABEL.1..=baseline);
             let drawn: Vec<(f64, f64)> = points.iter().map(|point| scale.at(*point)).collect();
             for at_x in (0..=300).map(f64::from).filter(|at_x| across.contains(at_x)) {
@@ -261,5 +265,15 @@ mod tests {
             // Below the axis are the numbers of n.
             assert!(*label.start() >= 0.0 && *label.end() <= 90.0, "{points:?}: {label:?}");
         }
+    }
+
+    /// Guards against a number under the dots of recurring outliers.
+    #[test]
+    fn the_label_of_the_start_is_clear_of_outliers() {
+        let (curve, outliers) = ([(0.0, 1.0), (1.0, 1.0)], [(0.0, 1.2), (0.1, 1.2), (0.5, 2.0), (1.0, 0.0)]);
+        let scale = scale(curve.iter().chain(&outliers)).expect("two different n");
+        let height = scale.at(curve[0]).1;
+        assert!(clear_of(&scale, &curve, &[], "811 ns").1 < height);
+        assert!(clear_of(&scale, &curve, &outliers, "811 ns").1 > height);
     }
 }
