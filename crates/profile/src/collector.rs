@@ -121,6 +121,11 @@ impl Collector {
         (self.samples, self.switches) = (samples, switches);
     }
 
+    /// Returns the sizes that are compared; none for those at an eighth and seven eighths of the largest n.
+    pub(crate) fn at(&self) -> Option<[u64; 2]> {
+        self.at
+    }
+
     /// Returns how samples are taken.
     pub fn sampler(&self) -> Sampler {
         self.sampler
@@ -257,9 +262,21 @@ impl Profiler for Collector {
 /// Returns the ranges of n around the two sizes, or around an eighth and seven eighths of the largest n: an eighth of
 /// the largest n to both sides. The first calls of a pass are left out: they warm the caches.
 pub(crate) fn ranges(at: Option<[u64; 2]>, top: u64) -> [Range; 2] {
-    let half = top / 8;
+    let (_, half) = distances(top);
     let around = at.unwrap_or([half, top - half]);
     around.map(|n| n.saturating_sub(half).max(top / 32 + 1)..=(n + half).min(top).max(1))
+}
+
+/// Returns by how much two sizes must differ, so that no call stands for both, if the largest n is `top`; and how far
+/// the calls that stand for a size are from it.
+pub fn distances(top: u64) -> (u64, u64) {
+    let half = top / 8;
+    (2 * half + 1, half)
+}
+
+/// Returns whether calls stand for the small and for the large n, and none for both.
+pub(crate) fn are_apart([low, high]: &[Range; 2]) -> bool {
+    !low.is_empty() && low.end() < high.start()
 }
 
 /// Returns the calls with the time for which the worker had the processor, without those that something unseen

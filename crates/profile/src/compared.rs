@@ -1,7 +1,7 @@
 //! From samples at small and at large n to functions with their growth.
 
 use crate::branching::{listed, part, trunk};
-use crate::collector::{Collected, Collector, Side, Total};
+use crate::collector::{Collected, Collector, Side, Total, are_apart, distances};
 use crate::{Error, source_version};
 use landau_record::Record;
 use landau_record::schema::{Branching, Case, Inclusive, Interval, Part, Profile, ProfiledChain, ProfiledFunction};
@@ -58,9 +58,16 @@ fn of_phase(
     if ranges.iter().any(|range| *range.start() > collected.largest) {
         return Err(format!("its largest n is {}, so there is no call at the n of --at", collected.largest));
     }
-    if ranges[0].is_empty() || ranges[0].end() >= ranges[1].start() {
+    if !are_apart(&ranges) {
         let largest = collected.largest;
-        return Err(format!("its largest n, {largest}, is too small to compare a small number with a large one"));
+        let (apart, half) = distances(largest);
+        return Err(match collector.at() {
+            Some(_) => format!(
+                "its largest n is {largest}, so each n of --at stands for the calls within {half} of it; choose two at \
+                 least {apart} apart"
+            ),
+            None => format!("its largest n, {largest}, is too small to compare a small number with a large one"),
+        });
     }
     let sampled: Vec<&[Side; 2]> =
         collected.rounds.values().filter(|sides| sides.iter().all(|side| side.calls > 0)).collect();
@@ -73,7 +80,7 @@ fn of_phase(
         recorded.iter().map(|totals| totals.map(|one| one.ns as f64 / one.calls as f64)).collect();
     let grown: Vec<f64> = means.iter().map(|[low, high]| high - low).collect();
     let mean = |side: usize| means.iter().map(|one| one[side]).sum::<f64>() / means.len() as f64;
-    let sums = |side: usize| sampled.iter().map(|sides| sides[side].calls).sum();
+    let calls = |side: usize| sampled.iter().map(|sides| sides[side].calls).sum();
     let preempted = [
         recorded.iter().flat_map(|totals| totals.iter()).map(|total| total.preempted).sum(),
         sampled.iter().flat_map(|sides| sides.iter()).map(|side| side.preempted).sum(),
@@ -89,7 +96,7 @@ fn of_phase(
         sample_count: costs.all().iter().flatten().sum(),
         round_count: sampled.len() as u32,
         ranges: ranges.map(|range| [*range.start(), *range.end()]),
-        call_counts: [sums(0), sums(1)],
+        call_counts: [calls(0), calls(1)],
         preempted_counts: Some(preempted),
         measured_ns: [mean(0), mean(1)],
         measured_growth_ns: of_means(&grown),
@@ -165,25 +172,31 @@ impl Costs {
 
     /// Returns the mean time per call at small and at large n.
     fn per_call(&self, samples: &Counts) -> [f64; 2] {
-        self.per_call_without(samples, None)
+        self.per_call_of(sums(samples), sums(&self.calls))
     }
 
-    fn per_call_without(&self, samples: &Counts, round: Option<usize>) -> [f64; 2] {
-        let sum = |counts: &Counts, side: usize| {
-            let kept = counts.iter().enumerate().filter(|(index, _)| Some(*index) != round);
-            kept.map(|(_, sides)| sides[side]).sum::<u64>() as f64
-        };
-        [0, 1].map(|side| sum(samples, side) * self.weight / sum(&self.calls, side).max(1.0))
+    fn per_call_of(&self, samples: [u64; 2], calls: [u64; 2]) -> [f64; 2] {
+        [0, 1].map(|side| samples[side] as f64 * self.weight / (calls[side] as f64).max(1.0))
     }
 
     /// Returns how much a call takes longer at large n.
     fn growth(&self, samples: &Counts) -> Quantity {
-        let of = |round| {
-            let [low, high] = self.per_call_without(samples, round);
+        // A long run has thousands of rounds: leaving one out must not add up all others again.
+        let (all_samples, all_calls) = (sums(samples), sums(&self.calls));
+        let of = |samples: [u64; 2], calls: [u64; 2]| {
+            let [low, high] = self.per_call_of(samples, calls);
             high - low
         };
-        Quantity { all: of(None), without: (0..self.calls.len()).map(|round| of(Some(round))).collect() }
+        let less = |all: [u64; 2], round: &[u64; 2]| [all[0] - round[0], all[1] - round[1]];
+        let rounds = samples.iter().zip(&self.calls);
+        let without = rounds.map(|(samples, calls)| of(less(all_samples, samples), less(all_calls, calls))).collect();
+        Quantity { all: of(all_samples, all_calls), without }
     }
+}
+
+/// Adds the rounds up.
+fn sums(counts: &Counts) -> [u64; 2] {
+    counts.iter().fold([0; 2], |sum, round| [sum[0] + round[0], sum[1] + round[1]])
 }
 
 fn add(sum: &mut Counts, counts: &Counts) {
@@ -319,6 +332,7 @@ fn chains(collector: &Collector, costs: &Costs) -> Vec<ProfiledChain> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::collector::ranges;
     use crate::sampler::{Sample, Switch, SwitchKind};
     use crate::{Event, Sampler, Symbols};
     use landau_engine::{TimedCall, TimedCalls, Watched};
@@ -489,5 +503,26 @@ ffffffff81000400 t ends_in_a_jump
         collector.phases.values_mut().for_each(|one| one.is_timed_elsewhere = true);
         let error = compare(&collector, &record, None).unwrap_err().to_string();
         assert!(error.contains("one, call: its calls are timed in another process"), "{error}");
+    }
+
+    /// Guards against a reason that is none: with `--at` the sizes may be too close, not the largest n too small.
+    #[test]
+    fn sizes_for_which_the_same_calls_stand_are_not_compared() {
+        let record = Record { cases: vec![case()], ..Record::default() };
+        let overlapping = |at| {
+            let sampler = Sampler { event: Event::Cycles, sample_ns: 1_000.0 };
+            let mut collector = Collector::with(sampler, Symbols::of(KALLSYMS).unwrap(), at);
+            let calls = pass(0, &[SCAN], 0).calls;
+            collector.take(&TimedCalls { case: &case(), round: 0, phases: vec![calls] }, Watched::Recorded);
+            collector.phases.values_mut().for_each(|one| one.ranges = Some(ranges(Some([100, 180]), CALLS)));
+            compare(&collector, &record, None).unwrap_err().to_string()
+        };
+        let chosen = overlapping(Some([100, 180]));
+        assert!(chosen.contains("calls within 40 of it; choose two at least 81 apart"), "{chosen}");
+        let default = overlapping(None);
+        assert!(default.contains("its largest n, 320, is too small"), "{default}");
+        for (high, is_apart) in [(180, false), (181, true)] {
+            assert_eq!(are_apart(&ranges(Some([100, high]), CALLS)), is_apart, "{high}");
+        }
     }
 }

@@ -50,9 +50,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let report = report(args)?;
     let text = if args.json { serde_json::to_string_pretty(&report)? } else { text::render(&report, args.long) };
-    status::print(&text)?;
     let fits = report.answers.iter().all(|answer| answer.fits != Some(false));
-    Ok(if fits { status::DONE } else { status::FAILED })
+    status::answer(&text, if fits { status::DONE } else { status::FAILED })
 }
 
 fn report(args: &Args) -> anyhow::Result<Report> {

@@ -2,6 +2,7 @@
 //! kernel in the lab by counting their instructions.
 
 mod exact;
+mod rounds;
 mod running;
 
 use crate::command::report;
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     }
     let path = args.record.clone().unwrap_or_else(default_path);
     if let Some(page) = &args.output {
-        if *page == path {
+        if report::is_same_file(page, &path) {
             bail!("-o and --record name the same file: {}", page.display());
         }
         report::check_place(page)?;
@@ -98,12 +99,14 @@ fn explain<T>(
         }
         measured => measured?,
     };
-    if let Some(page) = &args.output {
-        report::write_several(&[path.to_owned()], page)?;
+    let written = args.output.as_ref().map(|page| report::write_several(&[path.to_owned()], page).map(|()| page));
+    if let Some(Ok(page)) = &written {
         status::tell(&format!("report: {}", page.display()));
     }
     status::tell(&format!("record: {}", path.display()));
-    tell(args, &found, &Record::read(path)?)
+    let code = tell(args, &found, &Record::read(path)?)?;
+    // The answer is printed even if its page cannot be written.
+    written.transpose().map(|_| code)
 }
 
 /// Removes a record without explanation: it would prevent the next run from creating it.

@@ -7,6 +7,7 @@ use anyhow::Context;
 use landau_history::{Collection, Filter, Grouping, Options, Place, Quantity, groups, read, trends};
 use landau_report::history::{Over, Row, Trend, list, overview, trend};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -104,7 +105,9 @@ enum Axis {
 const CHARTS_MAX: usize = 6;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
-    let collection = collection(args)?;
+    let filter = filter(args);
+    let has_curves = args.draw.is_some() || args.site.is_some() || args.group == Some(By::Benchmark);
+    let collection = collection(args, &filter, has_curves)?;
     tell_place(&collection.index);
     if let Some(output) = &args.site {
         return site::write(&collection, &args.dir, output);
@@ -114,13 +117,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         (None, Some(by)) => grouped(args, &collection, by)?,
         (None, None) => listed(args, &collection)?,
     };
+    if let Some(why) = nothing(args, &filter, &collection)? {
+        status::tell(&why);
+    }
     status::print(&text)?;
     Ok(status::DONE)
 }
 
-/// Reads the collection; a damaged index is made again.
-fn collection(args: &Args) -> anyhow::Result<Collection> {
-    let filter = Filter {
+fn filter(args: &Args) -> Filter {
+    Filter {
         benchmark: args.benchmark.clone(),
         phase: args.phase.clone(),
         host: args.host.clone(),
@@ -129,17 +134,44 @@ fn collection(args: &Args) -> anyhow::Result<Collection> {
         since: args.since.clone(),
         until: args.until.clone(),
         words: args.words.clone(),
+    }
+}
+
+/// Says why no record is selected, if that is a name that no curve has; none if some are.
+fn nothing(args: &Args, filter: &Filter, selected: &Collection) -> anyhow::Result<Option<String>> {
+    if !selected.entries.is_empty() || selected.record_count == 0 {
+        return Ok(None);
+    }
+    let curves = |benchmark: &Option<String>, phase: &Option<String>| {
+        let filter = Filter { benchmark: benchmark.clone(), phase: phase.clone(), ..Filter::default() };
+        collection(args, &filter, true).map(|found| found.curves)
     };
-    let options = Options {
-        index: args.index.clone(),
-        is_rebuilt: args.rebuild,
-        is_judged_anew: args.rejudge,
-        has_curves: args.draw.is_some() || args.site.is_some() || args.group == Some(By::Benchmark),
+    let unknown = |option: &str, name: &str, there: BTreeSet<&str>| {
+        let there = there.into_iter().collect::<Vec<_>>().join(", ");
+        Ok(Some(format!("{option} {name}: no record has a curve of it; there are {there}")))
     };
-    let found = match read(&args.dir, &filter, &options) {
+    let Filter { benchmark, phase, .. } = filter;
+    if let Some(name) = benchmark
+        && curves(benchmark, &None)?.is_empty()
+    {
+        return unknown("--benchmark", name, curves(&None, &None)?.iter().map(|one| one.benchmark.as_str()).collect());
+    }
+    if let Some(name) = phase
+        && curves(benchmark, phase)?.is_empty()
+    {
+        return unknown("--phase", name, curves(benchmark, &None)?.iter().map(|one| one.phase.as_str()).collect());
+    }
+    Ok(Some("no record has all that was asked for; leave out some options or words".to_owned()))
+}
+
+/// Reads the collection; a damaged index is made again.
+fn collection(args: &Args, filter: &Filter, has_curves: bool) -> anyhow::Result<Collection> {
+    let options =
+        Options { index: args.index.clone(), is_rebuilt: args.rebuild, is_judged_anew: args.rejudge, has_curves };
+    let found = match read(&args.dir, filter, &options) {
         Err(error) if error.is_damage() && !args.rebuild => {
             status::tell("landau: the index is damaged; making it again from the records");
-            read(&args.dir, &filter, &Options { is_rebuilt: true, ..options })
+            read(&args.dir, filter, &Options { is_rebuilt: true, ..options })
         }
         found => found,
     };

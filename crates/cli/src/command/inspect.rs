@@ -3,10 +3,11 @@
 use crate::status;
 use crate::terminal::bullet;
 use anyhow::Context;
-use landau_host::Root;
 use landau_host::inspect::{Account, Confidence, Evidence, Inspection, Target, inspect, main_process};
+use landau_host::{Root, Unread};
 use landau_sys::signal::{catch_interrupts, ignore_terminal_stops, interrupted};
 use landau_units::duration_in;
+use serde_json::Value;
 use std::fmt::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -14,6 +15,9 @@ use std::time::Duration;
 /// The shortest and the longest window.
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(600);
+
+/// The gates of the load that are about its latencies, and about responses that differ.
+const WAIVED: [&str; 4] = ["lag", "length", "rate", "saturated"];
 
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("target").required(true)))]
@@ -90,11 +94,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let found =
         inspect(&Root::live(), target, args.window, args.evidence.map(Evidence::from), || interrupted().is_some());
     let failure = load.map(end_load).transpose()?.flatten();
-    let found = found?;
-    let mut text = if args.json { serde_json::to_string_pretty(&found)? } else { render(&found) };
-    if let Some(failure) = failure.filter(|_| !args.json) {
-        text.push_str(&bullet(&format!("the load failed: {failure}")));
+    if let Some(failure) = &failure {
+        // Told even if the inspection failed: this may be why.
+        status::tell(&format!("landau: --load: {failure}"));
     }
+    let mut found = found?;
+    found.unseen.extend(failure.map(|why| Unread { what: "the server under the load of --load".to_owned(), why }));
+    let text = if args.json { serde_json::to_string_pretty(&found)? } else { render(&found) };
     status::answer(&text, if found.architecture.is_some() { status::DONE } else { status::FAILED })
 }
 
@@ -103,26 +109,48 @@ fn start_load(url: &str, window: Duration) -> anyhow::Result<Child> {
     let program = landau_sys::process::this_program()?;
     let duration = format!("{}ms", (window / 2).as_millis());
     let words = ["load", url, "--connections", "200", "--rate", "2000", "--duration", &duration];
+    // Whether its latencies are right does not matter here.
+    let waived = WAIVED.iter().flat_map(|gate| ["--waive", gate]);
     Command::new(program)
         .args(words)
+        .args(waived)
         .arg("--json")
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .context("start landau load")
 }
 
-/// Ends the load, and returns what it complained about if it could not run.
+/// Ends the load, and returns why it put no load on the server, or not the one that it should.
 fn end_load(mut load: Child) -> anyhow::Result<Option<String>> {
-    if load.try_wait()?.is_none() {
+    let is_over = load.try_wait()?.is_some();
+    if !is_over {
         load.kill()?;
-        load.wait()?;
-        return Ok(None);
     }
     let output = load.wait_with_output()?;
-    let is_refused = output.status.code() == Some(i32::from(status::COULD_NOT_RUN));
-    Ok(is_refused.then(|| String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    // The user who ends the inspection ends its load.
+    if output.status.success() || interrupted().is_some() {
+        return Ok(None);
+    }
+    if !is_over {
+        return Ok(Some("it had not ended when the window did, and was stopped".to_owned()));
+    }
+    let told = String::from_utf8_lossy(&output.stderr);
+    let told = told.trim().trim_start_matches("landau: ");
+    Ok(Some(match failed_gates(&output.stdout) {
+        gates if !gates.is_empty() => gates.join("; "),
+        _ if told.is_empty() => format!("it ended with {}", output.status),
+        _ => told.to_owned(),
+    }))
+}
+
+/// Returns the gates that failed, with their reasons, by the JSON of `landau load`.
+fn failed_gates(json: &[u8]) -> Vec<String> {
+    let result: Value = serde_json::from_slice(json).unwrap_or_default();
+    let gates = result["gates"].as_array().into_iter().flatten().filter(|gate| gate["state"] == "failed");
+    let text = |gate: &Value, member: &str| gate[member].as_str().unwrap_or_default().to_owned();
+    gates.map(|gate| format!("{}: {}", text(gate, "name"), text(gate, "reason"))).collect()
 }
 
 /// Says how the server sends, waits and accepts.

@@ -6,7 +6,7 @@ use crate::status;
 use anyhow::Context;
 use clap::ValueEnum;
 use landau_load::plan::Arrivals;
-use landau_load::{Error, IdleSpec, Job, Launch, LoadSpec, Outcome, gate};
+use landau_load::{Error, IdleSpec, Job, Launch, LoadSpec, gate};
 use landau_record::Record;
 use landau_report::Analysis;
 use landau_sys::signal::{catch_interrupts, interrupted};
@@ -226,21 +226,17 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     } else {
         text(&outcome, &args.urls)
     };
-    status::print(&result)?;
+    let code = status::answer(&result, if outcome.is_valid() { status::DONE } else { status::FAILED })?;
     if let Some(path) = &args.output {
         if !args.json {
-            status::print(&super::show::summary(&Analysis::of(&Record::read(path)?)))?;
+            status::answer(&super::show::summary(&Analysis::of(&Record::read(path)?)), code)?;
         }
         status::tell(&format!("\nrecord: {}", path.display()));
     }
-    Ok(exit_status(&outcome))
-}
-
-fn exit_status(outcome: &Outcome) -> u8 {
     if outcome.is_interrupted {
         status::tell("interrupted; the result covers the time until then");
     }
-    if outcome.is_valid() { status::DONE } else { status::FAILED }
+    Ok(code)
 }
 
 /// Adds advice to an error that contains none.

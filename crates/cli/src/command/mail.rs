@@ -253,15 +253,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let mut live = Live::new(args.quiet || args.json, args.recipients);
     let outcome = deliver(&delivery(args)?, &mut live, &|| interrupted().is_some())?;
     drop(live);
-    if let Some(path) = &args.report {
-        super::report::put_page(path, &page::page(&outcome))?;
-    }
+    let paged = args.report.as_ref().map_or(Ok(()), |path| super::report::put_page(path, &page::page(&outcome)));
     let result = if args.json { outcome.json().to_string() } else { text(&outcome) };
-    status::print(&result)?;
+    let code = status::answer(&result, if outcome.is_complete() { status::DONE } else { status::FAILED })?;
     if outcome.is_interrupted {
         status::tell("interrupted; the same command continues");
     }
-    Ok(if outcome.is_complete() { status::DONE } else { status::FAILED })
+    // The result is printed even if its page cannot be written.
+    paged.map(|()| code)
 }
 
 fn delivery(args: &Args) -> anyhow::Result<Delivery> {

@@ -65,7 +65,7 @@ enum Command {
     Inspect(inspect::Args),
     /// Run benchmarks under other kernels: emulated, in virtual machines or over ssh
     Lab(lab::Args),
-    /// Attribute the growth of a benchmark to kernel functions, by instruction count
+    /// Name the kernel functions that make the cost of a benchmark's calls grow
     Explain(explain::Args),
     /// Send HTTP requests to a server and measure their latency, also while many idle connections are open
     Load(load::Args),

@@ -98,15 +98,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     };
     let asked = ask(&args.directory, &request, &mut print, &mut status::tell);
     // Before an error is printed.
-    out.flush().context("write to standard output")?;
+    let flushed = out.flush().context("write to standard output");
     drop(out);
     let (found, changed) = asked?;
-    if !args.json {
-        let noun = if changed == 1 { "message" } else { "messages" };
-        status::print(&format!("{} {noun} {}", count(changed as f64), args.action.past()))?;
+    flushed.or_else(|error| if status::is_closed_pipe(&error) { Ok(()) } else { Err(error) })?;
+    let code = if request.ids.len() as u64 <= found { status::DONE } else { status::FAILED };
+    if args.json {
+        return Ok(code);
     }
-    let is_complete = request.ids.len() as u64 <= found;
-    Ok(if is_complete { status::DONE } else { status::FAILED })
+    let noun = if changed == 1 { "message" } else { "messages" };
+    status::answer(&format!("{} {noun} {}", count(changed as f64), args.action.past()), code)
 }
 
 fn describe(message: &Queued) -> String {

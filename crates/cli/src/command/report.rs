@@ -141,12 +141,25 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
             folder.display()
         );
     }
+    if output.is_dir() {
+        let inside = output.join("report.html");
+        anyhow::bail!("write {}: it is a folder; name a file, such as {}", output.display(), inside.display());
+    }
     let mut first = [0_u8; 1];
     let read = std::fs::File::open(output).and_then(|mut file| std::io::Read::read(&mut file, &mut first));
     if read.is_ok_and(|len| len > 0) && first != *b"<" {
         anyhow::bail!("{} is not a page and will not be overwritten; choose another name", output.display());
     }
     Ok(())
+}
+
+/// Returns whether two paths name the same file, which need not exist: `r` and `./r`.
+pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Some((folder.canonicalize().ok()?, path.file_name()?.to_owned()))
+    };
+    one == other || place(one).is_some_and(|one| place(other) == Some(one))
 }
 
 /// Writes a file that must not exist: records are beside a page, and they are never overwritten. It appears under its
@@ -181,7 +194,9 @@ fn create_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 fn write_charts(analysis: &Analysis, folder: &Path) -> anyhow::Result<usize> {
-    std::fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    let name = folder.display();
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("--svg {name}: cannot create this folder; choose another"))?;
     let charts = svg::charts(analysis);
     for (name, chart) in &charts {
         let path = folder.join(name);

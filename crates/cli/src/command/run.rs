@@ -146,7 +146,7 @@ fn start(
     }
     if !args.no_report {
         let page = report_of(args, &paths);
-        if paths.contains(&page) {
+        if paths.iter().any(|path| report::is_same_file(path, &page)) {
             bail!("--output and --report name the same file: {}", page.display());
         }
         report::check_place(&page)?;

@@ -4,6 +4,7 @@ use crate::status;
 use crate::terminal;
 use landau_record::Record;
 use landau_report::findings::Finding;
+use landau_report::timeline::TimelineStudy;
 use landau_report::{Analysis, Comparisons, findings, ladder, table, then, unit_of};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -94,6 +95,9 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    if args.details && args.files.len() > 1 {
+        anyhow::bail!("--details takes one record, not {}; show them one at a time", args.files.len());
+    }
     let records = args.files.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
     if let Some(why) = landau_report::unlike(&records) {
         anyhow::bail!(why);
@@ -240,19 +244,39 @@ fn as_json(analyses: &[Analysis], args: &Args) -> anyhow::Result<String> {
             "unit": one.record.unit(), "rows": args.rows(one), "findings": told(&findings::of(one)),
             "variants": table::variant_rows(one), "results": one.results(), "ladder": ladder::of(one),
             "then": then::of(one),
-            "timelines": one.cases.iter().filter_map(|study| study.timeline.as_ref()).collect::<Vec<_>>()
+            "timelines": timelines(one)
         }),
         several => {
             let (names, every) = (names(&args.files), several.iter().collect::<Vec<_>>());
             let comparisons = Comparisons::of(&every);
             let (found, _) = findings::across(&every, &comparisons, &names);
             json!({
+                "unit": every[0].record.unit(), "records": records_as_json(several, &names, args),
                 "comparisons": table::comparison_rows(&comparisons, &names), "findings": told(&found),
                 "ladders": ladder::records::of(&every, &names)
             })
         }
     };
     Ok(serde_json::to_string_pretty(&value)?)
+}
+
+/// What the text shows of each of several records. As there, the options choose and sort the curves of the first
+/// record; the others have the same curves in the same order. Without `--only`, those that the first lacks follow.
+fn records_as_json(analyses: &[Analysis<'_>], names: &[String], args: &Args) -> Vec<serde_json::Value> {
+    let shown = analyses.first().map(|base| args.rows(base)).unwrap_or_default();
+    let place = |row: &table::Row| shown.iter().position(|other| other.case == row.case && other.phase == row.phase);
+    let one = |(analysis, name): (&Analysis<'_>, &String)| {
+        let mut rows = table::rows(analysis);
+        rows.retain(|row| args.only.is_empty() || place(row).is_some());
+        rows.sort_by_key(|row| place(row).unwrap_or(usize::MAX));
+        json!({"name": name, "rows": rows, "timelines": timelines(analysis)})
+    };
+    analyses.iter().zip(names).map(one).collect()
+}
+
+/// The rates of the timelines of a record.
+fn timelines<'a>(analysis: &'a Analysis<'a>) -> Vec<&'a TimelineStudy<'a>> {
+    analysis.cases.iter().filter_map(|study| study.timeline.as_ref()).collect()
 }
 
 /// Names of the records: their file names without extension, or their paths where those are equal.

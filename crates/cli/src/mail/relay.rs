@@ -123,7 +123,10 @@ pub(crate) fn run(args: &RelayArgs, delivery: Delivery, ledger: Option<PathBuf>,
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(watch).context("start a thread for signals")?;
-    listening.run(&mut Silent, &|| must_end.load(Ordering::Relaxed))?;
+    let outcome = listening.run(&mut Silent, &|| must_end.load(Ordering::Relaxed))?;
+    for note in &outcome.notes {
+        status::tell(note);
+    }
     print_totals(&monitor, json)?;
     Ok(status::DONE)
 }

@@ -154,6 +154,67 @@ fn a_closed_pipe_does_not_change_the_status() {
     assert_eq!(std::fs::read_to_string(room.file("status")).unwrap().trim(), "1");
 }
 
+/// The same of answers about this host, a load, and the queue of a relay.
+#[test]
+fn a_closed_pipe_does_not_change_an_answer_that_is_measured() {
+    let room = Room::new();
+    std::fs::create_dir(room.file("queue")).unwrap();
+    for (words, told) in [
+        (&["doctor", "--for", "idle=900000000", "--no-measure"][..], ""),
+        (&["doctor", "--for", "idle=900000000", "--no-measure", "--json"], ""),
+        // Nobody listens on port 1.
+        (&["load", "http://127.0.0.1:1/", "--requests", "3", "--quiet"], ""),
+        (&["load", "http://127.0.0.1:1/", "--requests", "3", "--json"], ""),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ran = Ran::of(room.command(words).stdout(writer).output().unwrap());
+        assert_eq!((ran.status, ran.err.as_str()), (Some(1), told), "{words:?}");
+    }
+    // What is told on standard error is told too.
+    let words = ["load", "http://127.0.0.1:1/", "--idle", "20", "--output", "idle.ndjson", "--quiet"];
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ran = Ran::of(room.command(&words).stdout(writer).output().unwrap());
+    assert!(ran.status == Some(1) && ran.err.ends_with("\nrecord: idle.ndjson\n"), "{ran:?}");
+}
+
+/// Guards against options that several records ignore, and against a JSON that lacks what the text shows.
+#[test]
+fn several_records_are_shown_with_all_options() {
+    let room = Room::new();
+    let (old, new) = (kernel("5.10.0"), kernel("6.1.0"));
+    let ran = room.landau(&["show", &old, &new, "--details"]);
+    assert!(ran.status == Some(2) && ran.err.contains("--details takes one record, not 2"), "{ran:?}");
+
+    let shown = |words: &[&str]| json(&room.landau(&[&["show", "--json", &old, &new], words].concat()));
+    let curves = |rows: &Value| -> Vec<(String, String)> {
+        rows.as_array().unwrap().iter().map(|row| (row["case"].to_string(), row["phase"].to_string())).collect()
+    };
+    let rows = |value: &Value, record: usize| curves(&value["records"][record]["rows"]);
+    let all = shown(&[]);
+    assert_eq!(all["unit"], "instructions");
+    for (record, file) in [&old, &new].into_iter().enumerate() {
+        let one = json(&room.landau(&["show", "--json", file]));
+        let beside = &all["records"][record];
+        // In the order of the first record; what that lacks follows.
+        let [found, mut own] = [&all["records"][0]["rows"], &one["rows"]].map(curves);
+        own.sort_by_key(|curve| found.iter().position(|other| other == curve).unwrap_or(usize::MAX));
+        assert_eq!(rows(&all, record), own);
+        assert!(beside["rows"][0] == one["rows"][0] && beside["timelines"] == one["timelines"], "{file}");
+        assert!(file.contains(beside["name"].as_str().unwrap()), "{}", beside["name"]);
+    }
+    // As in the text, the first record chooses and sorts.
+    for words in [&["--sort", "cost"][..], &["--only", "growing"], &["--only", "growing", "--sort", "name"]] {
+        let (several, one) = (shown(words), json(&room.landau(&[&["show", "--json", &old], words].concat())));
+        assert!(several["records"][0]["rows"] == one["rows"], "{words:?}");
+        let [base, other] = [0, 1].map(|record| rows(&several, record));
+        assert_eq!(base[..], other[..base.len()], "{words:?}");
+        assert!(words[0] == "--sort" || base.len() == other.len(), "{words:?}");
+    }
+    assert_ne!(rows(&all, 0), rows(&shown(&["--sort", "cost"]), 0));
+}
+
 /// Guards against the evidence of one phase for all.
 #[test]
 fn a_claim_about_all_phases_is_decided_for_each() {

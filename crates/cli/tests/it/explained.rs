@@ -1,8 +1,8 @@
 //! `landau explain` as a user runs it: a kernel boots under the plugin, and the functions add up.
 
 use crate::lab::{emulators, kernel};
-use crate::support::{Ran, Room, eventually};
-use landau_record::schema::{Explanation, Profile};
+use crate::support::{Process, Ran, Room, eventually};
+use landau_record::schema::{EndOutcome, Explanation, Profile};
 use std::process::{Command, Stdio};
 
 #[test]
@@ -67,7 +67,11 @@ fn the_growth_of_poll_on_the_running_kernel_is_in_its_functions() {
     assert!((shares - 1.0).abs() < 1e-6, "the shares add up to {shares}");
     let poll = wait.functions.iter().position(|function| function.name.starts_with("pipe_poll"));
     assert!(poll.is_some_and(|place| place < 5), "{:?}", wait.functions);
-    assert_eq!(room.record("r").profiles, found, "the record contains what was printed");
+    let record = room.record("r");
+    assert_eq!(record.profiles, found, "the record contains what was printed");
+    // The clock decides the number of rounds; the record says how many were made, and is complete.
+    assert_eq!(record.passes.len(), record.cases.len() * record.header.pass_count as usize);
+    assert!(record.header.pass_count >= 5 && record.end.is_some_and(|end| end.outcome == EndOutcome::Complete));
     let page = std::fs::read_to_string(room.file("page.html")).unwrap();
     assert!(page.contains("Functions of wait, by samples") && page.contains("Call chains by time"));
     // Each function with its callees, and the growth at the function where it branches.
@@ -85,12 +89,21 @@ fn the_growth_of_poll_on_the_running_kernel_is_in_its_functions() {
 #[test]
 fn what_the_running_kernel_cannot_be_asked_is_an_error_before_any_pass() {
     let room = Room::new();
+    std::fs::create_dir(room.file("p")).unwrap();
     for (arguments, expected) in [
         (["explain", "syscall", "--at", "1,2,3"].as_slice(), "give two"),
         (&["explain", "fork"], "cannot explain fork (return, run, byte, kill, reap) on the running kernel"),
         (&["explain", "thread", "--phase", "run"], "cannot explain thread (run) on the running kernel"),
         (&["explain", "thread", "--phase", "run"], "so no sample can be assigned to one; explain join instead"),
         (&["explain", "syscall", "--at", "9,3"], "give two"),
+        (
+            &["explain", "syscall", "--record", "p/../r.html", "-o", "./r.html"],
+            "-o and --record name the same file: ./r.html",
+        ),
+        (
+            &["explain", "syscall", "--record", "r", "-o", "p"],
+            "write p: it is a folder; name a file, such as p/report.html",
+        ),
         (&["explain", "syscall", "--append", "quiet"], "--kernel"),
         (&["explain", "syscall", "--memory", "2GiB"], "--kernel"),
         (&["explain", "syscall", "-k", "vmlinuz", "--for", "3s"], "cannot be used with"),
@@ -98,7 +111,7 @@ fn what_the_running_kernel_cannot_be_asked_is_an_error_before_any_pass() {
         let ran = room.landau(arguments);
         assert!(ran.status == Some(2) && ran.err.contains(expected), "{arguments:?}: {ran:?}");
     }
-    assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 1, "something was left behind");
 }
 
 #[test]
@@ -107,6 +120,12 @@ fn a_size_beyond_the_largest_n_is_refused_before_any_pass() {
     let ran = room.landau(&["explain", "syscall", "--set", "syscall.n=4000", "--at", "500,9000", "--record", "r"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.err.contains("--at 9000: the largest n of syscall is 4000 with these settings"), "{ran:?}");
+    // The same calls would stand for both.
+    let ran = room.landau(&["explain", "syscall", "--set", "syscall.n=5000", "--at", "400,500", "--record", "r"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let why =
+        "--at 400,500: each stands for the calls within 625 (an eighth of 5,000) of it; choose two at least 1,251";
+    assert!(ran.err.contains(why), "{ran:?}");
     assert!(!room.file("r").exists() && room.leftovers().is_empty(), "something was left behind");
 }
 
@@ -151,4 +170,27 @@ fn sigint_ends_it_and_leaves_nothing() {
     assert_eq!((ran.status, ran.err.as_str()), (Some(1), "interrupted; nothing was explained\n"), "{ran:?}");
     assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 0, "something was left behind");
     assert_eq!(emulators(&room), Vec::<i32>::new());
+}
+
+/// Guards against an answer that is lost with its page: the folder of the page is removed while it is measured.
+#[test]
+fn an_answer_is_printed_though_its_page_cannot_be_written() {
+    let room = Room::new();
+    std::fs::create_dir(room.file("pages")).unwrap();
+    let words =
+        ["explain", "syscall", "--set", "syscall.n=64", "--for", "1s", "--json", "--record", "r", "-o", "pages/p.html"];
+    let mut command = room.command(&words);
+    let mut child = Process::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
+    // The record is created after all checks.
+    assert!(eventually(|| room.file("r").exists() || child.try_wait().unwrap().is_some()));
+    std::fs::remove_dir(room.file("pages")).unwrap();
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    if ["perf_event_paranoid", "kptr_restrict"].iter().any(|one| ran.err.contains(one)) {
+        eprintln!("skipped: this user may not sample the kernel");
+        return;
+    }
+    assert!(ran.status == Some(2) && ran.err.contains("folder pages does not exist"), "{ran:?}");
+    assert!(ran.err.contains("record: r\n"), "{ran:?}");
+    let found: Vec<Profile> = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(room.record("r").profiles, found);
 }

@@ -48,6 +48,23 @@ fn records_are_listed_searched_and_counted() {
     assert!(value["records"].as_array().unwrap().len() == 1 && value["records"][0]["seal"] == "f7be3afc", "{value}");
     let none = room.landau(&["history", "runs", "nowhere"]);
     assert!(none.out.starts_with("0 of 3 records"), "{none:?}");
+    // A name that no curve has is an error of typing more often than a question.
+    for (words, why) in [
+        (
+            &["--benchmark", "nosuch"][..],
+            "--benchmark nosuch: no record has a curve of it; there are bind, socket, spawn",
+        ),
+        (&["--group", "benchmark", "--phase", "nosuch"], "--phase nosuch: no record has a curve of it; there are "),
+        (
+            &["--benchmark", "bind", "--phase", "reap", "--json"],
+            "--phase reap: no record has a curve of it; there are ",
+        ),
+        (&["nowhere"], "no record has all that was asked for"),
+    ] {
+        let ran = room.landau(&[&["history", "runs"], words].concat());
+        assert!(ran.status == Some(0) && ran.err.contains(why), "{words:?}: {ran:?}");
+    }
+    assert_eq!(all.err, "", "{all:?}");
     let groups = room.landau(&["history", "runs", "--group", "benchmark", "--json"]);
     let names: Vec<String> =
         json(&groups)["groups"].as_array().unwrap().iter().map(|one| one["name"].to_string()).collect();

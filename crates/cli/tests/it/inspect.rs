@@ -8,7 +8,7 @@ use landau_reactor::Backend;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -548,4 +548,83 @@ fn programs_that_others_wrote_are_named() {
 fn a_unit_without_a_control_group_is_an_error() {
     let ran = Room::new().landau(&["inspect", "--unit", "no-such-unit"]);
     assert!(ran.status == Some(2) && ran.err.contains("no-such-unit.service has no control group"), "{ran:?}");
+}
+
+/// A control group as systemd makes one for a unit; it is removed with the value.
+struct Unit {
+    name: String,
+    folder: PathBuf,
+}
+
+impl Unit {
+    /// Makes a group in a hierarchy where systemd would; none where this process may not.
+    fn make() -> Option<Self> {
+        let name = format!("landau-test-{}", std::process::id());
+        let tops = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+        let top = tops.iter().find(|top| Path::new(top).join("cgroup.procs").exists())?;
+        let folder = Path::new(top).join(format!("{name}.service"));
+        std::fs::create_dir(&folder).ok()?;
+        Some(Self { name, folder })
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        // The processes of the group have been killed, but may not have left it yet.
+        eventually(|| std::fs::remove_dir(&self.folder).is_ok());
+    }
+}
+
+/// Its first process is the main one: that which a manager outside the unit has started.
+#[test]
+fn a_unit_is_inspected_by_its_name() {
+    let Some(unit) = Unit::make() else {
+        eprintln!("skipped: no control group can be made here");
+        return;
+    };
+    let architecture = named("prefork");
+    let given = Arguments { architecture, workload: Workload::Work, pool: 4, most: 500, backend: Backend::default() };
+    let program = command_of(Path::new(LANDAU), &given);
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(unit.folder.join("cgroup.procs"));
+    command.arg(program.get_program()).args(program.get_args());
+    let server = Server::of(command);
+    let processes = || std::fs::read_to_string(unit.folder.join("cgroup.procs")).unwrap().lines().count();
+    assert!(eventually(|| processes() == 5), "{} processes", processes());
+    for name in [unit.name.clone(), format!("{}.service", unit.name)] {
+        let ran = Room::new().landau(&["inspect", "--unit", &name, "--for", "500ms", "--evidence", "proc", "--json"]);
+        // Without connections it cannot be told which architecture the server has.
+        assert_eq!(ran.status, Some(1), "{ran:?}");
+        let found: Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(found["pid"], server.child.id(), "{found:#}");
+        assert_eq!(found["ports"], Value::from(vec![server.port]), "{found:#}");
+        assert!(found["most"]["processes"].as_u64() >= Some(5), "{found:#}");
+    }
+}
+
+/// Guards against an answer about an idle server whose load failed, in silence: "cannot tell" would be the server's.
+#[test]
+fn a_load_that_fails_is_told_in_both_forms() {
+    let server = Server::start(named("event-loop"), Backend::default(), 1);
+    let port = server.port.to_string();
+    let room = Room::new();
+    let words = ["inspect", "--port", &port, "--evidence", "proc", "--load"];
+    // Nobody listens on port 1, and the second is no URL. A busy machine may take its time to start the load.
+    for (url, window, why) in
+        [("http://127.0.0.1:1/", "5s", "connection refused"), ("notaurl", "2s", "cannot resolve notaurl")]
+    {
+        for form in [&[][..], &["--json"]] {
+            let ran = room.landau(&[&words[..], &[url, "--for", window], form].concat());
+            assert!(ran.err.contains("landau: --load: ") && ran.err.contains(why), "{ran:?}");
+            if form.is_empty() {
+                let text = ran.out.split_whitespace().collect::<Vec<_>>().join(" ");
+                assert!(text.contains("under the load of --load: ") && text.contains(why), "{ran:?}");
+                continue;
+            }
+            let found: Value = serde_json::from_str(&ran.out).unwrap();
+            let last = found["unseen"].as_array().unwrap().last().unwrap();
+            assert!(last["what"].as_str().unwrap().contains("--load"), "{found}");
+            assert!(last["why"].as_str().unwrap().contains(why), "{found}");
+        }
+    }
 }

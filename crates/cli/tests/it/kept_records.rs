@@ -66,3 +66,36 @@ fn every_kept_record_is_verified_shown_and_drawn() {
         std::fs::remove_file(room.file("page.html")).unwrap();
     }
 }
+
+/// A chart for each curve, each a file that a browser draws; the page is written only if it is asked for.
+#[test]
+fn the_charts_of_a_kept_record_are_written_as_files() {
+    let room = Room::new();
+    let path = kept().into_iter().find(|path| path.ends_with("sample.landau.ndjson")).unwrap();
+    let path = path.to_str().unwrap();
+    let rows: serde_json::Value = serde_json::from_str(&room.landau(&["show", path, "--json"]).out).unwrap();
+    let count = rows["rows"].as_array().unwrap().len();
+    let charts = |folder: &str| {
+        let mut charts: Vec<PathBuf> =
+            std::fs::read_dir(room.file(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        charts.sort();
+        charts
+    };
+    let ran = room.landau(&["report", path, "--svg", "new/charts"]);
+    assert!(ran.status == Some(0) && ran.err.contains("9 charts written to new/charts"), "{ran:?}");
+    assert!(!ran.err.contains("report: "), "{ran:?}");
+    let found = charts("new/charts");
+    assert_eq!((found.len(), count), (9, 9), "{found:?}");
+    let names: Vec<_> = found.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names[0], "00-bind-range=40000-42001-bind.svg");
+    let text = std::fs::read_to_string(&found[0]).unwrap();
+    assert!(text.starts_with("<svg ") && text.trim_end().ends_with("</svg>"), "{text:.200}");
+    assert!(text.contains("<title>bind range=40000-42001 · bind</title>") && text.contains("<desc>cliff at n = 1,002"));
+    let ran = room.landau(&["report", path, "--svg", "charts", "-o", "page.html"]);
+    assert!(ran.status == Some(0) && room.file("page.html").exists(), "{ran:?}");
+    assert_eq!(charts("charts").len(), 9);
+    std::fs::write(room.file("file"), "").unwrap();
+    let ran = room.landau(&["report", path, "--svg", "file"]);
+    let expected = "landau: --svg file: cannot create this folder; choose another: ";
+    assert!(ran.status == Some(2) && ran.err.starts_with(expected), "{ran:?}");
+}

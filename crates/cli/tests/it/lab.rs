@@ -1,6 +1,7 @@
 //! `landau lab` as a user runs it: kernels that boot, panic and hang, and what they leave.
 
 use crate::support::{LANDAU, Ran, Room, eventually, install, processes_with};
+use landau_lab::kernel;
 use landau_record::Record;
 use landau_record::schema::{CrashKind, EndOutcome, Unit};
 use std::os::unix::process::CommandExt;
@@ -12,16 +13,28 @@ use std::time::{Duration, Instant};
 /// Returns a kernel for the tests, fetched once; `None` without an emulator or an archive.
 pub(crate) fn kernel() -> Option<&'static Path> {
     static KERNEL: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    let found = KERNEL.get_or_init(|| {
+    obtained("debian:6.1", &KERNEL)
+}
+
+/// Returns an older kernel, in which `bind()` is cheaper.
+fn older_kernel() -> Option<&'static Path> {
+    static KERNEL: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    obtained("debian:5.10", &KERNEL)
+}
+
+fn obtained(word: &str, held: &'static OnceLock<Result<PathBuf, String>>) -> Option<&'static Path> {
+    let found = held.get_or_init(|| {
         let version = Command::new("qemu-system-x86_64").arg("--version").output();
         if !version.is_ok_and(|output| output.status.success()) {
             return Err("qemu-system-x86_64 is missing (Debian: qemu-system-x86)".to_owned());
         }
         // The cache is in the build folder, so that the next run of the tests finds it.
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels");
-        let kernel =
-            landau_lab::obtain::obtain("debian:6.1", &cache, &mut |_| {}).map_err(|error| error.to_string())?;
-        Ok(kernel.image)
+        match landau_lab::obtain::obtain(word, &cache, &mut |_| {}) {
+            Ok(kernel) => Ok(kernel.image),
+            Err(error @ (kernel::Error::Apt(_) | kernel::Error::Fetch { .. })) => Err(error.to_string()),
+            Err(error) => panic!("{error}"),
+        }
     });
     match found {
         Ok(path) => Some(path),
@@ -283,4 +296,34 @@ fn exit_statuses_are_those_of_git_bisect() {
     assert_eq!(test(&kernel, "syscall.instructions@50 > 1000"), Some(1));
     assert_eq!(test("no-kernel", "syscall.instructions@50 > 1000"), Some(125));
     assert_eq!(test(&kernel, "sysall.instructions@50 > 1000"), Some(255), "an unknown benchmark ends a bisection");
+}
+
+/// A bisection finds the kernel that made `bind()` dearer. It names kernels without an answer, and a wrong end.
+#[test]
+fn a_bisection_names_the_first_kernel_for_which_a_claim_no_longer_holds() {
+    if std::env::var_os("LANDAU_BISECTION").is_none() {
+        return eprintln!("skipped: five boots take minutes; LANDAU_BISECTION=1 runs this test");
+    }
+    let (Some(new), Some(old)) = (kernel(), older_kernel()) else { return };
+    let room = Room::new();
+    std::fs::write(room.file("no-kernel"), "x").unwrap();
+    let (old, new) = (old.display().to_string(), new.display().to_string());
+    let bisect = |good: &str, bad: &str, more: &[&str]| {
+        let words = ["lab", "bisect", "--good", good, "--bad", bad, "--metric", "bind.instructions@300 < 2000"];
+        room.landau(&[&words, more].concat())
+    };
+    let ran = bisect(&old, &new, &["--json"]);
+    let answer: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.status, answer["asked"].as_array().unwrap().len()), (Some(0), 2), "{answer}");
+    let named = |member: &str, release: &str| answer[member].as_str().is_some_and(|name| name.contains(release));
+    assert!(named("last_good", "5.10") && named("first_bad", "6.1"), "{answer}");
+    assert!(
+        answer["sentence"].as_str().unwrap().starts_with("`bind.instructions@300 < 2000` holds up to "),
+        "{answer}"
+    );
+    let ran = bisect(&old, &new, &["-k", "no-kernel"]);
+    assert!(ran.status == Some(1) && ran.out.contains("; not testable: no-kernel"), "{ran:?}");
+    let ran = bisect(&new, &old, &[]);
+    assert!(ran.status == Some(1) && ran.out.contains("` does not hold for --good "), "{ran:?}");
+    assert_eq!(emulators(&room), Vec::<i32>::new());
 }

@@ -57,6 +57,54 @@ fn an_invalid_metric_ends_a_bisection() {
     assert!(ran.status == Some(255) && ran.err.contains("unexpected argument"), "{ran:?}");
 }
 
+#[test]
+fn a_bisection_that_cannot_begin_says_why() {
+    let room = Room::new();
+    let bisect = |words: &[&str]| room.landau(&[&["lab", "bisect"], words].concat());
+    let ends = ["--good", "nothing", "--bad", "nothing-else"];
+    for (words, expected) in [
+        (&["--good", "a", "--bad", "b"][..], "--metric <CLAIM>"),
+        (&["--good", "a", "--metric", "syscall: O(1)"], "--bad <BAD>"),
+        (&["--bad", "b", "--metric", "syscall: O(1)"], "--good <GOOD>"),
+    ] {
+        let ran = bisect(words);
+        assert!(ran.status == Some(2) && ran.err.contains(expected), "{words:?}: {ran:?}");
+    }
+    for (claim, expected) in [
+        ("syscall", "column 8: expected `:` and what is claimed, found the end of the claim"),
+        ("sysscall.instructions@5 < 3", "did you mean `syscall`?"),
+        ("syscall: < 2x base at 5", "needs a base record"),
+    ] {
+        // `--claim` is another name of `--metric`.
+        for flag in ["--metric", "--claim"] {
+            let ran = bisect(&[&ends[..], &[flag, claim]].concat());
+            assert!(ran.status == Some(2) && ran.err.contains(expected), "{claim}: {ran:?}");
+        }
+    }
+    assert_eq!(entries(&room), Vec::<String>::new());
+}
+
+/// An end that is no kernel ends the search before anything is booted, and is named with its flag.
+#[test]
+fn a_bisection_between_files_that_are_no_kernels_is_no_result() {
+    let room = Room::new();
+    let words =
+        ["lab", "bisect", "--good", "nothing", "--bad", "nothing-else", "--metric", "syscall.instructions@5 < 3"];
+    let ran = room.landau(&words);
+    if ran.status == Some(2) && ran.err.contains("cannot be used here") {
+        return eprintln!("skipped: {}", ran.err.trim());
+    }
+    let expected = "--good nothing cannot be tested: there is no kernel `nothing`: no such file";
+    assert!(ran.status == Some(1) && ran.out.starts_with(expected), "{ran:?}");
+    assert!(ran.err.starts_with("2 kernels, at most 2 boots\n"), "{ran:?}");
+    let ran = room.landau(&[&words[..], &["--json"]].concat());
+    let answer: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((ran.status, answer["asked"].as_array().unwrap().len()), (Some(1), 1), "{answer}");
+    assert_eq!((&answer["last_good"], &answer["first_bad"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+    assert!(answer["sentence"].as_str().unwrap().starts_with(expected), "{answer}");
+    assert_eq!(entries(&room), Vec::<String>::new());
+}
+
 /// Guards against a full disk that makes `git bisect run` blame a commit.
 #[test]
 fn an_answer_that_cannot_be_written_ends_a_bisection() {

@@ -1,7 +1,8 @@
-//! `landau load` as a user types it: refused options and their messages.
+//! `landau load` as a user types it: refused options and their messages, and which requests a server gets.
 
 use crate::serve::Serving;
 use crate::support::{LANDAU, Ran, Room};
+use std::path::Path;
 use std::process::Command;
 
 /// A URL where nothing listens: a load that is not refused fails soon.
@@ -74,4 +75,90 @@ fn low_limit_on_open_files_is_enough_for_some_workers_or_an_error() {
         assert!(ran.err.contains("raise it with ulimit -n"), "{ran:?}");
     }
     serving.end();
+}
+
+/// Gates that may fail on a busy machine.
+const WAIVED: [&str; 6] = ["--waive", "lag", "--waive", "overflow", "--waive", "saturated"];
+
+/// The request line of each line of the server's log.
+fn requests(room: &Room) -> Vec<String> {
+    let text = std::fs::read_to_string(room.file("log")).unwrap();
+    text.lines().map(|line| line.split('"').nth(1).unwrap().to_owned()).collect()
+}
+
+/// The requests of a log are sent in its order, again from its beginning when it ends.
+#[test]
+fn a_log_is_replayed_in_its_order() {
+    const LOG: &str = "\
+192.0.2.1 - - [26/Nov/2026:18:00:00 +0000] \"GET /a?1 HTTP/1.1\" 200 5
+192.0.2.1 - - [26/Nov/2026:18:00:00 +0000] \"POST /form HTTP/1.1\" 200 5
+192.0.2.1 - - [26/Nov/2026:18:00:01 +0000] \"HEAD /a?2 HTTP/1.1\" 200 - \"-\" \"a browser\"
+no line of a log
+192.0.2.1 - - [26/Nov/2026:18:00:02 +0000] \"GET /a?1 HTTP/1.0\" 200 5
+";
+    let room = crate::serve::room();
+    std::fs::write(room.file("access.log"), LOG).unwrap();
+    std::fs::write(room.file("empty.log"), "no line of a log\n").unwrap();
+    let serving = Serving::new(&mut room.command(&["serve", "www", "--listen", "127.0.0.1:0", "--log", "log"]));
+    let url = format!("http://{}/not-this", serving.address);
+    let words = ["load", &url, "--replay", "access.log", "-c", "1", "-n", "5"];
+    let ran = room.landau(&[&words[..], &WAIVED].concat());
+    assert!(ran.status == Some(0) && ran.out.contains("\nstatus: 5 × 200\n"), "{ran:?}");
+    assert!(ran.err.contains("note: access.log: 3 requests, 2 of them different; 2 lines skipped"), "{ran:?}");
+    for (file, expected) in
+        [("empty.log", "no GET or HEAD request in the common or combined"), ("none.log", "none.log: ")]
+    {
+        let ran = room.landau(&["load", &url, "--replay", file, "-n", "1"]);
+        assert!(ran.status == Some(2) && ran.err.contains(expected), "{ran:?}");
+    }
+    let ran = room.landau(&[&words[..], &["-X", "HEAD"]].concat());
+    assert!(ran.status == Some(2) && ran.err.contains("cannot be used with"), "{ran:?}");
+    serving.end();
+    let cycle = ["GET /a?1 HTTP/1.1", "HEAD /a?2 HTTP/1.1", "GET /a?1 HTTP/1.1"];
+    assert_eq!(requests(&room), [&cycle[..], &cycle[..2]].concat());
+}
+
+/// A scheme, flags of the server and of the load, and the version of HTTP or what the load says about its failure.
+type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str], Result<&'a str, [&'a str; 2]>);
+
+/// The version is that of the server's log. A server without HTTP/2 fails the run, in TLS by its handshake.
+#[test]
+fn http2_is_spoken_if_the_user_asks_for_it_and_the_server_agrees() {
+    let room = crate::serve::room();
+    let certificates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../serve/tests/it/certificates");
+    let [certificate, key] = ["one.pem", "one-key.pem"].map(|name| certificates.join(name).display().to_string());
+    let (tls, without) = (["--tls", &certificate, &key], "--no-http2");
+    let cases: [Case; 6] = [
+        ("http", &[], &[], Ok("1.1")),
+        ("http", &[], &["--http2", "--streams", "3"], Ok("2.0")),
+        ("http", &[without], &["--http2"], Err(["gate errors: failed: ", "(no frame of HTTP/2: HTTP/1.1 505"])),
+        ("https", &tls, &[], Ok("1.1")),
+        ("https", &tls, &["--http2"], Ok("2.0")),
+        (
+            "https",
+            &[&tls[..], &[without]].concat(),
+            &["--http2"],
+            Err(["gate connect: failed: ", "NoApplicationProtocol"]),
+        ),
+    ];
+    for (scheme, flags, words, expected) in cases {
+        let _ = std::fs::remove_file(room.file("log"));
+        let serve = ["serve", "www", "--listen", "127.0.0.1:0", "--log", "log"];
+        let serving = Serving::new(room.command(&serve).args(flags));
+        let url = format!("{scheme}://{}/a", serving.address);
+        let insecure: &[&str] = if scheme == "https" { &["--insecure"] } else { &[] };
+        let load = ["load", &url, "-c", "2", "-n", "12"];
+        let ran = room.landau(&[&load[..], words, insecure, &WAIVED].concat());
+        serving.end();
+        match expected {
+            Ok(version) => {
+                assert!(ran.status == Some(0) && ran.out.contains("\nstatus: 12 × 200\n"), "{words:?}: {ran:?}");
+                assert_eq!(requests(&room), vec![format!("GET /a HTTP/{version}"); 12], "{flags:?} {words:?}");
+            }
+            Err(told) => {
+                assert!(ran.status == Some(1) && ran.out.contains("\nno responses"), "{flags:?}: {ran:?}");
+                assert!(told.iter().all(|text| ran.out.contains(text)), "{flags:?}: {ran:?}");
+            }
+        }
+    }
 }

@@ -69,6 +69,41 @@ fn a_trial_restores_the_host_and_its_records_are_not_resumed() {
     assert!(ran.status == Some(2) && ran.err.contains("start another trial"), "{ran:?}");
 }
 
+/// An ablation compares the whole profile with the host, and then each setting in two ways.
+#[test]
+fn an_ablation_attributes_the_effect_to_each_setting() {
+    let room = Room::new();
+    plant(room.path(), "vm.dirty_ratio", "20");
+    plant(room.path(), "vm.swappiness", "10");
+    std::fs::write(room.file("own.toml"), "[sysctl]\n\"vm.dirty_ratio\" = 40\n\"vm.swappiness\" = 30").unwrap();
+    let run = ["run", "dup", "--study", "smoke", "--passes", "3", "--output", "r.ndjson", "--no-report"];
+    let words = ["tune", "try", "own.toml", "--root", ".", "--on-host", "--ablate", "--json", "--"];
+    let ran = room.landau(&[&words[..], &run].concat());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let answer = json(&ran);
+    let trials = answer["trials"].as_array().unwrap();
+    let parts: Vec<_> = trials.iter().map(|one| (one["part"].as_str().unwrap(), one["setting"].as_str())).collect();
+    let (dirty, swap) = (Some("vm.dirty_ratio"), Some("vm.swappiness"));
+    let expected = [("all", None), ("without", dirty), ("alone", dirty), ("without", swap), ("alone", swap)];
+    assert_eq!(parts, expected, "{answer}");
+    // Beside the whole profile, the sides of a comparison differ in its setting, and in no other.
+    for trial in trials {
+        let side = room.record(trial["records"][1].as_str().unwrap()).header.side.unwrap();
+        let differences: &[&str] = match trial["setting"].as_str() {
+            None => &["vm.dirty_ratio=40", "vm.swappiness=30"],
+            Some("vm.dirty_ratio") => &["vm.dirty_ratio=40"],
+            Some(_) => &["vm.swappiness=30"],
+        };
+        assert_eq!(side.differences, differences, "{trial}");
+    }
+    let attributed: Vec<_> = answer["attribution"].as_array().unwrap().iter().map(|one| &one["setting"]).collect();
+    assert_eq!(attributed, ["vm.dirty_ratio", "vm.swappiness"], "{answer}");
+    for (name, value) in [("dirty_ratio", "20"), ("swappiness", "10")] {
+        let now = std::fs::read_to_string(room.file("proc/sys/vm").join(name)).unwrap();
+        assert_eq!(now.trim(), value, "{name} is as before");
+    }
+}
+
 /// Whatever ends a trial after its plan was made: the plan is the answer, with the reason, and the host is restored.
 #[test]
 fn a_trial_that_cannot_run_answers_with_its_plan() {
@@ -134,6 +169,44 @@ fn settings_of_a_network_are_tried_in_a_namespace() {
     assert_eq!(std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap(), host);
 }
 
+/// What the passes of an ablation see: with the whole profile on one side, a setting is absent from the other; with a
+/// setting alone, so are the others.
+#[test]
+fn an_ablation_sets_the_values_that_it_names() {
+    let room = Room::new();
+    let names = ["net.core.somaxconn", "net.ipv4.tcp_fin_timeout"];
+    std::fs::write(room.file("own.toml"), format!("[sysctl]\n\"{}\" = 16\n\"{}\" = 31\n", names[0], names[1])).unwrap();
+    let run = ["run", "dup", "--study", "smoke", "--passes", "3", "--output", "r.ndjson", "--no-report"];
+    let ran = room.landau(&[&["tune", "try", "own.toml", "--ablate", "--"], &run[..]].concat());
+    if ran.err.contains("create a network namespace") {
+        eprintln!("skipped: no network namespace can be created here");
+        return;
+    }
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.err.contains("comparison 5 of 5: net.ipv4.tcp_fin_timeout alone"), "{ran:?}");
+    let attributed = ran.out.split_once("\nBy setting:\n").unwrap().1;
+    assert!(names.iter().all(|name| attributed.contains(&format!(" {name}: "))), "{ran:?}");
+    let host = names.map(|name| {
+        let path = Path::new("/proc/sys").join(name.replace('.', "/"));
+        std::fs::read_to_string(path).unwrap().trim().to_owned()
+    });
+    let (old, new) = ([host[0].as_str(), &host[1]], ["16", "31"]);
+    assert!(old[0] != new[0] && old[1] != new[1], "{old:?}");
+    for (record, expected) in [
+        ("r.base", old),
+        ("r.new", new),
+        ("r.without-net.core.somaxconn.base", [old[0], new[1]]),
+        ("r.without-net.core.somaxconn.new", new),
+        ("r.alone-net.core.somaxconn.base", old),
+        ("r.alone-net.core.somaxconn.new", [new[0], old[1]]),
+        ("r.without-net.ipv4.tcp_fin_timeout.base", [new[0], old[1]]),
+        ("r.alone-net.ipv4.tcp_fin_timeout.new", [old[0], new[1]]),
+    ] {
+        let sysctls = room.record(&format!("{record}.ndjson")).host.sysctls;
+        assert_eq!(names.map(|name| sysctls[name].trim()), expected, "{record}");
+    }
+}
+
 /// Without rights the plan is printed, and nothing happens; the answer is the exit status 2.
 #[test]
 fn an_unprivileged_user_is_told_what_would_change() {
@@ -180,6 +253,28 @@ fn files_are_kept_below_a_root_and_named() {
     std::fs::write(room.file("etc/security/limits.d/90-landau-seed-linux-2001.conf"), "mine\n").unwrap();
     let refused = room.landau(&["tune", "keep", "seed-linux-2001", "--root", "."]);
     assert!(refused.status == Some(2) && refused.err.contains("did not write it"), "{refused:?}");
+}
+
+/// What a dry run prints is what is written without it.
+#[test]
+fn a_dry_run_prints_the_files_to_keep_and_writes_none() {
+    let room = Room::new();
+    plant(room.path(), "fs.file-max", "1000");
+    let keep = |words: &[&str]| room.landau(&[&["tune", "keep", "seed-linux-2001", "--root", "."], words].concat());
+    let ran = keep(&["--dry-run"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.out.contains("etc/sysctl.d/90-landau-seed-linux-2001.conf (would be written"), "{ran:?}");
+    assert!(ran.out.contains("    fs.file-max = 65536\n"), "{ran:?}");
+    let dry = json(&keep(&["--dry-run", "--json"]));
+    assert_eq!((&dry["written"], &dry["files"][0]["unchanged"]), (&false.into(), &false.into()), "{dry}");
+    assert!(!room.file("etc").exists(), "something was written");
+    assert_eq!(json(&keep(&["--json"]))["written"], true);
+    for file in dry["files"].as_array().unwrap() {
+        let written = std::fs::read_to_string(room.file(file["path"].as_str().unwrap())).unwrap();
+        assert_eq!(file["text"], written.as_str());
+    }
+    let again = keep(&["--dry-run"]);
+    assert!(again.out.contains("(unchanged;") && !again.out.contains("would be"), "{again:?}");
 }
 
 /// A network namespace whose sysctls stand for those of a host. Ends with the value.

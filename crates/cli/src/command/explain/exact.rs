@@ -83,8 +83,8 @@ pub(super) fn tell(args: &Args, explanations: &[Explanation], record: &Record) -
         };
         explanations.iter().map(one).collect::<Vec<_>>().join("\n\n")
     };
-    status::print(&text)?;
     let wrong: Vec<&Explanation> = explanations.iter().filter(|one| !one.adds_up(explained::TOLERANCE)).collect();
+    let code = status::answer(&text, if wrong.is_empty() { status::DONE } else { status::FAILED })?;
     for one in &wrong {
         status::tell(&format!(
             "{}: the functions do not add up to the measured growth: {}",
@@ -92,7 +92,7 @@ pub(super) fn tell(args: &Args, explanations: &[Explanation], record: &Record) -
             explained::sum(one)
         ));
     }
-    Ok(if wrong.is_empty() { status::DONE } else { status::FAILED })
+    Ok(code)
 }
 
 /// Returns the table, the functions that grow, and the law of the whole call.

@@ -1,31 +1,26 @@
 //! Explains the running kernel, by samples of the worker's call chain.
 
 use super::Args;
+use super::rounds::{self, Held, Rounds, Shown};
 use crate::command::run::{finish, scratch};
 use crate::progress::Progress;
 use crate::{status, terminal};
 use anyhow::bail;
 use landau_bench::REGISTRY;
 use landau_engine::{
-    Adaptive, Output, Phase, Pinning, Plan, Profiling, Request, Scratch, Session, Silent, Study,
-    describe_host_by_gettime, scratch_free_bytes,
+    Adaptive, Output, Phase, Pinning, Plan, Profiling, Request, Scratch, Session, Study, describe_host_by_gettime,
+    scratch_free_bytes,
 };
 use landau_profile::{Collector, Sampler, compare};
 use landau_record::schema::{EndOutcome, Line, Profile};
-use landau_record::{Nowhere, Record, Writer};
+use landau_record::{Record, Writer};
 use landau_report::profiled;
+use landau_report::quantity::count;
 use landau_sys::signal::interrupted;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// Profiled passes after each recorded one.
 const PROFILED: u32 = 3;
-
-/// How many times as long as a recorded pass a round takes: that pass, and the profiled ones, which the samples slow.
-const ROUND: f64 = 1.0 + 1.1 * PROFILED as f64;
-
-/// The least and the most rounds.
-const ROUNDS: (u32, u32) = (5, 60);
 
 /// Makes the passes, writes the record with the profiles, and returns them.
 pub(super) fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Profile>> {
@@ -58,10 +53,9 @@ pub(super) fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Res
     let mut collector = Collector::new(Sampler::calibrated()?, at)?;
     // A record that cannot be written is found before anything is measured.
     let mut writer = Writer::create(path)?;
-    let profiles = rounds(args, &plan, &scratch, words).and_then(|count| {
-        plan.pass_count = count;
-        profile(args, &plan, &scratch, &mut collector, &mut writer, words)
-    });
+    let calls = plan.cases.iter().map(|planned| planned.case.n * planned.case.phases.len() as u64).sum();
+    plan.pass_count = rounds::most(calls);
+    let profiles = profile(args, &plan, &scratch, &mut collector, &mut writer, words);
     if profiles.is_err() {
         drop(writer);
         super::discard(path);
@@ -88,7 +82,7 @@ fn check_timed_here(args: &Args) -> anyhow::Result<()> {
     )
 }
 
-/// Checks that a case has calls at the n that were asked for.
+/// Checks that a case has calls at the n that were asked for, others at each.
 fn check_reached(args: &Args, plan: &Plan) -> anyhow::Result<()> {
     let largest = plan.cases.iter().map(|planned| planned.case.n).max().unwrap_or(0);
     if let Some(beyond) = args.at.iter().find(|at| **at > largest) {
@@ -99,28 +93,19 @@ fn check_reached(args: &Args, plan: &Plan) -> anyhow::Result<()> {
             args.benchmark
         );
     }
-    Ok(())
-}
-
-/// Returns how many rounds fit into the time, by a pass of each case that is not recorded.
-fn rounds(args: &Args, plan: &Plan, scratch: &Scratch, words: &[String]) -> anyhow::Result<u32> {
-    let began = Instant::now();
-    let output = Output { writer: &mut Nowhere, assessor: None };
-    let is_interrupted = || interrupted().is_some();
-    let session = Session {
-        command: words,
-        scratch,
-        observer: &mut Silent,
-        interrupted: &is_interrupted,
-        switch: None,
-        profiling: None,
-    };
-    if landau_engine::run(vec![(plan, output)], session)?.outcome != EndOutcome::Complete {
-        bail!("a pass failed; `landau run {}` says why", args.benchmark);
+    let [low, high] = args.at[..] else { return Ok(()) };
+    let reached = plan.cases.iter().map(|planned| planned.case.n).filter(|n| *n >= high);
+    // The calls that stand for a size are the fewest where the largest n is the smallest.
+    let Some(largest) = reached.min() else { return Ok(()) };
+    let (apart, half) = landau_profile::distances(largest);
+    if high - low < apart {
+        let [half, largest, apart] = [half, largest, apart].map(|n| count(n as f64));
+        bail!(
+            "--at {low},{high}: each stands for the calls within {half} (an eighth of {largest}) of it; choose two at \
+             least {apart} apart"
+        );
     }
-    let round = began.elapsed().mul_f64(ROUND).max(Duration::from_millis(1));
-    let wanted = args.duration.as_secs_f64() * plan.cases.len() as f64 / round.as_secs_f64();
-    Ok((wanted as u32).clamp(ROUNDS.0, ROUNDS.1))
+    Ok(())
 }
 
 /// Makes the rounds, and appends the profiles and the end to the record.
@@ -132,22 +117,31 @@ fn profile(
     writer: &mut Writer,
     words: &[String],
 ) -> anyhow::Result<Vec<Profile>> {
-    let is_interrupted = || interrupted().is_some();
+    let rounds = Rounds::new(plan.cases.len() as u32, args.duration * plan.cases.len() as u32);
+    // It is over between two rounds only, so that no pass is interrupted.
+    let is_interrupted = || interrupted().is_some() || rounds.is_over();
     let session = Session {
         command: words,
         scratch,
-        observer: &mut Progress::new(false),
+        observer: &mut Shown { rounds: &rounds, progress: Progress::new(false) },
         interrupted: &is_interrupted,
         switch: None,
         profiling: Some(Profiling { profiler: collector, passes: PROFILED }),
     };
-    let end = landau_engine::run(vec![(plan, Output { writer, assessor: None })], session)?;
-    match end.outcome {
-        EndOutcome::Complete => {}
-        EndOutcome::Interrupted => bail!("interrupted"),
-        _ => bail!("a pass failed; `landau run {}` says why", args.benchmark),
+    let mut held = Held::default();
+    let mut end = landau_engine::run(vec![(plan, Output { writer: &mut held, assessor: None })], session)?;
+    if interrupted().is_some() {
+        bail!("interrupted");
     }
-    writer.flush()?;
+    if rounds.has_failed() || !matches!(end.outcome, EndOutcome::Complete | EndOutcome::Interrupted) {
+        bail!("a pass failed; `landau run {}` says why", args.benchmark);
+    }
+    if !rounds.is_over() {
+        let made = count(f64::from(rounds.made()));
+        status::tell(&format!("stopped before the time of --for was used: a record has {made} rounds at most"));
+    }
+    end.outcome = EndOutcome::Complete;
+    held.write(rounds.made(), writer)?;
     let profiles = compare(collector, &Record::read(writer.path())?, args.phase.as_deref())?;
     for one in &profiles {
         writer.append(&Line::Profile(Box::new(one.clone())))?;
@@ -167,12 +161,11 @@ pub(super) fn tell(args: &Args, profiles: &[Profile], record: &Record) -> anyhow
         };
         profiles.iter().filter_map(one).collect::<Vec<_>>().join("\n\n")
     };
-    status::print(&text)?;
-    let mut code = status::DONE;
-    for one in profiles.iter().filter(|one| !one.adds_up()) {
+    let wrong: Vec<&Profile> = profiles.iter().filter(|one| !one.adds_up()).collect();
+    let code = status::answer(&text, if wrong.is_empty() { status::DONE } else { status::FAILED })?;
+    for one in wrong {
         let reason = profiled::sum(one);
         status::tell(&format!("{}: the functions do not add up to the measured growth: {reason}", one.phase));
-        code = status::FAILED;
     }
     Ok(code)
 }

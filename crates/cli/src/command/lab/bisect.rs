@@ -50,7 +50,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let step = Step::new(&args.metric, &args.machinery)?;
     let mut search = Search::new(words.len());
     let mut names = words.clone();
-    status::tell(&format!("{} kernels, at most {} boots", words.len(), 3 + words.len().ilog2()));
+    let most = words.len().min(3 + words.len().ilog2() as usize);
+    status::tell(&format!("{} kernels, at most {most} boots", words.len()));
     let found = loop {
         let place = match search.next() {
             Ok(place) => place,
@@ -74,19 +75,24 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 /// Prints the result, as text or JSON.
 fn conclude(args: &Args, names: &[String], search: &Search, found: &Found) -> anyhow::Result<u8> {
     let answer = |place: usize| search.answer(place).map_or("not tested".to_owned(), answer_text);
+    let why = |place: usize| search.answer(place).map_or("not tested", evidence);
+    let (claim, last) = (&args.metric, names.len() - 1);
     let (sentence, status) = match *found {
         Found::Between(good, bad) if bad == good + 1 => {
-            let text = format!("`{}` holds up to {} ({}), ", args.metric, names[good], answer(good));
-            (format!("{text}and not from {} on ({})", names[bad], answer(bad)), status::DONE)
+            let text = format!("`{claim}` holds up to {} ({}), ", names[good], why(good));
+            (format!("{text}and not from {} on ({})", names[bad], why(bad)), status::DONE)
         }
         Found::Between(good, bad) => {
             let between = names[good + 1..bad].join(", ");
             let text = format!("between {} ({}) and {} ({})", names[good], answer(good), names[bad], answer(bad));
             (format!("{text}; not testable: {between}"), status::FAILED)
         }
-        Found::WrongEnd(0) => (format!("`{}` does not hold for --good: {}", args.metric, answer(0)), status::FAILED),
-        Found::WrongEnd(end) => (format!("`{}` holds for --bad: {}", args.metric, answer(end)), status::FAILED),
-        Found::UnknownEnd(end) => (format!("{} cannot be tested: {}", names[end], answer(end)), status::FAILED),
+        Found::WrongEnd(0) => (format!("`{claim}` does not hold for --good {}: {}", names[0], why(0)), status::FAILED),
+        Found::WrongEnd(end) => (format!("`{claim}` holds for --bad {}: {}", names[end], why(end)), status::FAILED),
+        Found::UnknownEnd(end) => {
+            let flag = if end == last { "--bad" } else { "--good" };
+            (format!("{flag} {} cannot be tested: {}", names[end], why(end)), status::FAILED)
+        }
     };
     if !args.json {
         return status::answer(&sentence, status);
@@ -113,6 +119,13 @@ pub(super) fn answer_text(answer: &Answer) -> String {
         Answer::Holds(evidence) => format!("holds: {evidence}"),
         Answer::Fails(evidence) => format!("does not hold: {evidence}"),
         Answer::Unknown(why) => format!("cannot be tested: {why}"),
+    }
+}
+
+/// The evidence of an answer, or the reason why there is none.
+fn evidence(answer: &Answer) -> &str {
+    match answer {
+        Answer::Holds(why) | Answer::Fails(why) | Answer::Unknown(why) => why,
     }
 }
 

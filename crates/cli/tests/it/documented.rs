@@ -1,0 +1,172 @@
+//! The JSON of commands that have no other test of its members, and the tables of the documents: each table has every
+//! member, and none that no output has.
+
+use crate::support::Room;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Members whose content is described elsewhere.
+const LEAVES: [&str; 5] =
+    ["results[].verdict", "rows[].p99.outcome", "ladders.records[].ladder", "records[].rows", "records[].timelines"];
+
+/// The paths of a value's members: `rows[]`, `rows[].text.small`. An interval is a leaf, and so is a list of lists. The
+/// members of a list at the top are those of its objects.
+fn paths(value: &Value, before: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) if !["value", "low", "high"].iter().all(|name| members.contains_key(*name)) => {
+            for (name, value) in members {
+                let path = if before.is_empty() { name.clone() } else { format!("{before}.{name}") };
+                // A list may be null.
+                found.insert(path.clone());
+                if !LEAVES.contains(&path.as_str()) {
+                    paths(value, &path, found);
+                }
+            }
+        }
+        Value::Array(all) => {
+            let place = if before.is_empty() { String::new() } else { format!("{before}[]") };
+            all.iter().filter(|one| one.is_object()).for_each(|one| paths(one, &place, found));
+        }
+        _ => {}
+    }
+}
+
+/// The members of what these commands print.
+fn printed(room: &Room, commands: &[&[&str]]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for words in commands {
+        let ran = room.landau(&[*words, &["--json"]].concat());
+        let value: Value = serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{words:?}: {error}: {ran:?}"));
+        paths(&value, "", &mut found);
+    }
+    found
+}
+
+/// The members that the tables of a section document. The head of a table says of what they are members: "member of
+/// `rows[]`", or of several.
+fn documented(document: &str, section: &str) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(document);
+    let text = std::fs::read_to_string(path).unwrap();
+    let section = text.split_once(&format!("\n{section}\n")).unwrap_or_else(|| panic!("no section {section}")).1;
+    let section = section.split("\n## ").next().unwrap().split("\n### ").next().unwrap();
+    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<String>>();
+    let (mut found, mut of) = (BTreeSet::new(), vec![String::new()]);
+    for line in section.lines().filter(|line| line.starts_with("| ")) {
+        let cell = line.trim_start_matches("| ").split(" | ").next().unwrap();
+        if cell.starts_with("member of ") {
+            of = quoted(cell).iter().map(|path| format!("{path}.")).collect();
+        } else if cell.starts_with("member") {
+            of = vec![String::new()];
+        } else {
+            let names = quoted(cell);
+            let members = of.iter().flat_map(|of| names.iter().map(move |name| format!("{of}{name}")));
+            found.extend(members.map(|path| path.trim_end_matches("[]").to_owned()));
+        }
+    }
+    found
+}
+
+fn kept(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records").join(name).display().to_string()
+}
+
+/// Records with variants and tails, with a ladder of slow calls, with articles, of instructions, and of a timeline.
+#[test]
+fn the_members_of_show_are_documented() {
+    let room = Room::new();
+    let (sample, ladder, articles) =
+        (kept("sample.landau.ndjson"), kept("then/2004.landau.ndjson.gz"), kept("then/2001.landau.ndjson.gz"));
+    let [old, new] = ["5.10", "6.1"].map(|release| kept(&format!("linux-kernels/spawn-{release}.landau.ndjson")));
+    let (ran, _) = room.smoke(&["download"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let one: &[&[&str]] =
+        &[&["show", &sample], &["show", &ladder], &["show", &articles], &["show", &old], &["show", "run.ndjson"]];
+    let of_one = documented("record.md", "## JSON of `landau show`");
+    assert_eq!(printed(&room, one), of_one);
+    let several = printed(&room, &[&["show", &old, &new]]);
+    let (findings, own): (BTreeSet<_>, _) = several.into_iter().partition(|path| path.starts_with("findings[]."));
+    assert!(!findings.is_empty() && findings.is_subset(&of_one), "{findings:?}");
+    assert_eq!(own, documented("record.md", "### JSON of several records"));
+}
+
+/// Guards against a kind of finding, an outcome or a change under another name than the documented one.
+#[test]
+fn the_words_of_show_are_documented() {
+    let room = Room::new();
+    let section = std::fs::read_to_string(kept("../record.md")).unwrap();
+    let section = section.split_once("\n## JSON of `landau show`\n").unwrap().1;
+    let section = section.split("\n## ").next().unwrap();
+    let files = ["sample.landau.ndjson", "then/2001.landau.ndjson.gz", "explain/bind.landau.ndjson.gz"].map(kept);
+    let mut words = BTreeSet::new();
+    for file in &files {
+        let value: Value = serde_json::from_str(&room.landau(&["show", file, "--json"]).out).unwrap();
+        let list = |name: &str| value[name].as_array().unwrap().clone();
+        let mut found = vec![value["unit"].clone()];
+        found.extend(list("findings").iter().map(|one| one["kind"].clone()));
+        found.extend(list("variants").iter().map(|one| one["nature"].clone()));
+        for row in list("rows") {
+            let outcome = &row["p99"]["outcome"];
+            found.extend([&row["direction"], &row["class"], &outcome["kind"], &outcome["reason"]].map(Clone::clone));
+        }
+        let tests = list("then").into_iter().flat_map(|article| article["tests"].as_array().unwrap().clone());
+        found.extend(tests.map(|test| test["change"].clone()));
+        // A member that does not apply is null.
+        words.extend(found.iter().filter_map(Value::as_str).map(str::to_owned));
+    }
+    assert!(words.len() > 15, "{words:?}");
+    let missing: Vec<_> = words.iter().filter(|word| !section.contains(&format!("`{word}`"))).collect();
+    assert!(missing.is_empty(), "docs/record.md lacks {missing:?}");
+}
+
+/// A record, one that was altered, and a page.
+#[test]
+fn the_members_of_verify_are_documented() {
+    let room = Room::new();
+    let sample = kept("sample.landau.ndjson");
+    let altered = std::fs::read_to_string(&sample).unwrap().replacen("\"study\":\"", "\"study\":\"x", 1);
+    std::fs::write(room.file("altered.ndjson"), altered).unwrap();
+    assert_eq!(room.landau(&["report", &sample, "-o", "page.html"]).status, Some(0));
+    let commands: &[&[&str]] = &[&["verify", &sample], &["verify", "altered.ndjson"], &["verify", "page.html"]];
+    assert_eq!(printed(&room, commands), documented("record.md", "## JSON of `landau verify`"));
+    let page: Value = serde_json::from_str(&room.landau(&["verify", "page.html", "--json"]).out).unwrap();
+    let seals: Vec<_> = page.as_array().unwrap().iter().map(|one| one["seal"].as_str().unwrap()).collect();
+    assert!(seals.len() == 2 && !seals[0].is_empty() && seals[1].is_empty(), "the record, then its page: {page}");
+}
+
+#[test]
+fn the_members_of_list_are_documented() {
+    let room = Room::new();
+    assert_eq!(printed(&room, &[&["list"]]), documented("benchmarks.md", "## JSON of `landau list`"));
+    // Members that are lists of lists have as many entries as the document says.
+    let rows: Value = serde_json::from_str(&room.landau(&["list", "bind", "request", "--json"]).out).unwrap();
+    for row in rows.as_array().unwrap() {
+        let len = |member: &str| -> Vec<usize> {
+            row[member].as_array().unwrap().iter().map(|one| one.as_array().unwrap().len()).collect()
+        };
+        assert!(len("parameters").iter().all(|len| *len == 3) && !len("parameters").is_empty(), "{row}");
+        assert!(len("unavailable").iter().all(|len| *len == 2), "{row}");
+    }
+}
+
+#[test]
+fn the_members_of_pids_are_documented() {
+    let room = Room::new();
+    let words: &[&str] = &["pids", "--allocators", "netbsd-table,hash-probe", "--n", "100,200", "--passes", "2"];
+    assert_eq!(printed(&room, &[words]), documented("benchmarks.md", "## JSON of `landau pids`"));
+}
+
+#[test]
+fn the_members_of_the_lab_are_documented() {
+    let room = Room::new();
+    let platforms = printed(&room, &[&["lab", "platforms"]]);
+    assert_eq!(platforms, documented("lab.md", "### JSON of `landau lab platforms`"));
+    let bisect = ["lab", "bisect", "--good", "nothing", "--bad", "nothing-else", "--claim", "syscall: O(1)", "--json"];
+    let ran = room.landau(&bisect);
+    if ran.status == Some(2) && ran.err.contains("cannot be used here") {
+        return eprintln!("skipped: {}", ran.err.trim());
+    }
+    let mut found = BTreeSet::new();
+    paths(&serde_json::from_str(&ran.out).unwrap(), "", &mut found);
+    assert_eq!(found, documented("lab.md", "### JSON of `landau lab bisect`"));
+}
