@@ -72,6 +72,9 @@ const NEEDS: [Need; 19] = [
     Need { package: "chromium", purpose: "browser tests", is_installed: || program::find("chromium").is_some() },
 ];
 
+/// The variable with proptest's seed, and its value unless it is set.
+const RANDOM_SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "2001");
+
 pub(crate) fn run() -> Result<bool> {
     let counts = everything()?;
     println!("{counts}");
@@ -130,6 +133,8 @@ pub(crate) fn install_needs() {
 /// Runs the unit, integration and documentation tests of the workspace, and says which were skipped and why.
 fn of_cargo() -> Result<Counts> {
     let cargo = Program::cargo().args(["test", "--workspace", "--profile", "ci", "--no-fail-fast"]);
+    // What is drawn is the same in every run, so that a change fails for what it changed; `cargo test` draws anew.
+    let cargo = if std::env::var_os(RANDOM_SEED.0).is_none() { cargo.env(RANDOM_SEED.0, RANDOM_SEED.1) } else { cargo };
     let mut output = CargoOutput::default();
     // Without this the output of a passed test is lost, and with it the reason for which it was skipped.
     let (status, _) = cargo.args(["--", "--show-output"]).watch(|line| output.read(line))?;
