@@ -154,11 +154,10 @@ fn a_closed_pipe_does_not_change_the_status() {
     assert_eq!(std::fs::read_to_string(room.file("status")).unwrap().trim(), "1");
 }
 
-/// The same of answers about this host, a load, and the queue of a relay.
+/// The same of answers about this host and of a load.
 #[test]
 fn a_closed_pipe_does_not_change_an_answer_that_is_measured() {
     let room = Room::new();
-    std::fs::create_dir(room.file("queue")).unwrap();
     for (words, told) in [
         (&["doctor", "--for", "idle=900000000", "--no-measure"][..], ""),
         (&["doctor", "--for", "idle=900000000", "--no-measure", "--json"], ""),
