@@ -36,6 +36,7 @@ mod text;
 pub use census::FIRST_PID_NAMESPACE;
 pub use context::Folder;
 pub use demand::{Demand, Error, KINDS, Kind};
+pub use limit::{NR_OPEN, NR_OPEN_OF_SYSTEMD};
 pub use process::{Listener, Process};
 pub use report::{Answer, NoProcess, Report, Request, Reserve, Worker, examine};
 pub use root::Root;

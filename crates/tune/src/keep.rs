@@ -8,7 +8,7 @@ use crate::name::{normalized, twin};
 use crate::plan::{Plan, Present};
 use crate::profile::{Profile, Want};
 use crate::{Error, status};
-use landau_host::Root;
+use landau_host::{NR_OPEN, NR_OPEN_OF_SYSTEMD, Root};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -90,12 +90,6 @@ struct Ceiling {
     at_start: u64,
 }
 
-/// What the kernel starts with.
-const NR_OPEN: u64 = 1 << 20;
-
-/// What systemd raises it to at each start (`bump_file_max_and_nr_open()`), unless it was built otherwise.
-const NR_OPEN_OF_SYSTEMD: u64 = 0x3fff_fff8;
-
 impl Ceiling {
     fn of(root: &Root, own: &str, sysctls: &str) -> Self {
         const NAME: &str = "fs.nr_open";
@@ -103,7 +97,9 @@ impl Ceiling {
         let now = root.sysctl(NAME).and_then(number);
         let at_start = status::at_start(root, NAME, own, sysctls).and_then(number);
         let at_start = at_start.or(now.filter(|&now| now == NR_OPEN_OF_SYSTEMD));
-        Self { now: now.unwrap_or(NR_OPEN), at_start: at_start.unwrap_or(NR_OPEN) }
+        let at_start = at_start.unwrap_or(NR_OPEN);
+        // An image has no present value.
+        Self { now: now.unwrap_or(at_start), at_start }
     }
 
     fn forbids(&self, want: &Want, value: u64) -> bool {

@@ -86,6 +86,12 @@ pub enum Error {
     /// The descriptors of the process may not be read, and what to do.
     #[error("cannot read the descriptors of {0}; {1}")]
     Unreadable(String, String),
+    /// Nothing that can be seen holds the listening socket of the port.
+    #[error(
+        "no process that can be seen here holds TCP port {0}: its owner may be the kernel, be in another pid \
+         namespace, or consist of threads whose first one has ended"
+    )]
+    Unowned(u16),
     /// Different programs hold the listening socket.
     #[error("several programs listen on port {port}: {owners}; name one of the processes instead")]
     SeveralOwners {
@@ -559,7 +565,14 @@ fn find(root: &Root, target: Target) -> Result<Server, Error> {
     let is_first = |pid: &&u32| !ancestors(**pid, &table).iter().any(|above| owners.contains(above));
     let firsts: Vec<u32> = owners.iter().filter(is_first).copied().collect();
     let port = listeners.first().map_or(0, |listener| listener.port);
-    let Some(&pid) = firsts.first() else { return Err(unreadable(root, format!("the owner of port {port}"))) };
+    let Some(&pid) = firsts.first() else {
+        let is_forbidden = |pid: &u32| matches!(sockets_of(root, *pid, false), Err(NotRead::Forbidden));
+        return Err(if table.keys().any(is_forbidden) {
+            unreadable(root, format!("the owner of port {port}"))
+        } else {
+            Error::Unowned(port)
+        });
+    };
     if firsts.iter().any(|other| program(other) != program(&pid)) {
         let owners = firsts.iter().map(|pid| format!("{} ({pid})", program(pid))).collect::<Vec<_>>().join(", ");
         return Err(Error::SeveralOwners { port, owners });
@@ -654,8 +667,8 @@ mod tests {
         }
         let of_user = [(1, 0, "systemd", false), (30, 1, "systemd", true), (40, 30, "server", false)];
         assert_eq!(found(PORT, &of_user), Err(Error::IsManager(30, "systemd".to_owned())));
-        let unreadable = found(PORT, &[(1, 0, "systemd", false), (40, 1, "server", false)]);
-        assert!(matches!(unreadable, Err(Error::Unreadable(..))), "{unreadable:?}");
+        let by_nobody = found(PORT, &[(1, 0, "systemd", false), (40, 1, "server", false)]);
+        assert_eq!(by_nobody, Err(Error::Unowned(8080)));
     }
 
     /// A file that is no link stands for a link that may not be read: root without `CAP_SYS_PTRACE` may list the

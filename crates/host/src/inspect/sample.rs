@@ -241,8 +241,8 @@ pub(super) fn socket(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Returns the open descriptors of a process or thread, whose folder is given, with what they refer to. Who may list
-/// them may not always read what they refer to: that needs the rights of ptrace(2).
+/// Returns the open descriptors of a process or thread, whose folder is given, with what they refer to. To read that
+/// needs the rights of ptrace(2); a process that may list the descriptors may lack them.
 fn links(root: &Root, table: &str) -> Result<Vec<(u32, String)>, NotRead> {
     // Those of a zombie belong to root, so that other users are refused.
     let why = |error: std::io::Error| {

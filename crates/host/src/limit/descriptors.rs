@@ -10,7 +10,10 @@ use crate::text::grouped;
 const NR_OPEN_MAX: u64 = 2_147_483_584;
 
 /// The value of `fs.nr_open` with which the kernel starts.
-const NR_OPEN: u64 = 1 << 20;
+pub const NR_OPEN: u64 = 1 << 20;
+
+/// What systemd raises it to at each start (`bump_file_max_and_nr_open()`), unless it was built otherwise.
+pub const NR_OPEN_OF_SYSTEMD: u64 = 0x3fff_fff8;
 
 pub(super) fn rows(context: &Context) -> Vec<Row> {
     let all = [of_process(context), ceiling(context), of_system(context), of_services(context), watches(context)];
@@ -76,8 +79,8 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
     if target > NR_OPEN_MAX {
         return Remedy::none(&format!("fs.nr_open is at most {}", grouped(NR_OPEN_MAX)));
     }
-    let ceiling = context.root.sysctl_number("fs.nr_open").filter(|&ceiling| ceiling < target);
-    let first = ceiling.map_or(String::new(), |_| format!("sysctl -w fs.nr_open={target}; "));
+    let ceiling = context.root.sysctl_number("fs.nr_open").unwrap_or(NR_OPEN);
+    let first = if ceiling < target { format!("sysctl -w fs.nr_open={target}; ") } else { String::new() };
     let now = if subject.is_other {
         format!("{first}prlimit --pid {} --nofile={target}:{}", subject.name, target.max(hard))
     } else if target <= hard {
@@ -86,10 +89,11 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
         let may = if subject.may_raise_hard_limits() { "" } else { " # as root with CAP_SYS_RESOURCE" };
         format!("{first}ulimit -n {target}{may}")
     };
-    // With a higher limit in limits.d than the kernel takes, nobody can log in.
-    let is_above = ceiling.is_some() || target > NR_OPEN;
+    // With a higher limit in limits.d than the kernel takes at the next start, nobody can log in.
+    let is_above = ceiling < target || (target > NR_OPEN && ceiling != NR_OPEN_OF_SYSTEMD);
     let first = if is_above {
-        format!("first \"fs.nr_open = {target}\" in /etc/sysctl.d/90-landau.conf and `sysctl --system`; then ")
+        let kept = ceiling.max(target);
+        format!("first \"fs.nr_open = {kept}\" in /etc/sysctl.d/90-landau.conf and `sysctl --system`; then ")
     } else {
         String::new()
     };

@@ -11,6 +11,7 @@ mod tasks;
 use crate::context::Context;
 use crate::row::Row;
 
+pub use descriptors::{NR_OPEN, NR_OPEN_OF_SYSTEMD};
 pub(crate) use ports::ports_in_use;
 
 /// Returns every limit that this host shows.
