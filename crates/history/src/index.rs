@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The version of the tables, `user_version` of the database. An index of another version is made again.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// Marks a database as an index: the letters L, n, H, i. Its place in the file is part of `SQLite`'s format.
 const APPLICATION: i32 = 0x4c6e_4869;
 const APPLICATION_AT: usize = 68;

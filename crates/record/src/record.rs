@@ -141,7 +141,8 @@ impl Record {
 
     /// Returns how the user continues the run of this file if it did not end; `None` if its command cannot continue it.
     /// Of the commands that write records, only `landau run` and `landau lab run` can. `landau run` appends to the
-    /// record: not if it was altered, has an older schema, or lacks cases of its plan. `landau lab run` replaces it.
+    /// record: not if it was altered, is compressed (by its name), has an older schema, or lacks cases of its plan.
+    /// `landau lab run` replaces it.
     pub fn continuation(&self, file: &str) -> Option<String> {
         let words: Vec<&str> = self.header.command.iter().skip(1).take(2).map(String::as_str).collect();
         match (words.as_slice(), &self.lab) {
@@ -152,7 +153,9 @@ impl Record {
     }
 
     fn can_be_appended_to(&self) -> bool {
-        self.fault.is_none() && self.header.schema >= crate::SCHEMA_VERSION && self.is_plan_complete()
+        let is_compressed = Path::new(&self.path).extension().is_some_and(|ending| ending == "gz");
+        let is_current = self.header.schema >= crate::SCHEMA_VERSION;
+        self.fault.is_none() && !is_compressed && is_current && self.is_plan_complete()
     }
 
     /// Returns the same to follow what is said of the run, after a semicolon; empty if its command cannot continue it.

@@ -192,6 +192,7 @@ fn a_record_to_which_nothing_can_be_appended_is_not_said_to_be_resumable() {
     assert_eq!(how(&kept_until("schema-3.landau.ndjson", "{\"kind\":\"case\"")), "");
     let header = Header { case_count: whole.header.case_count + 1, ..whole.header.clone() };
     assert_eq!(how(&Record { header, ..whole.clone() }), "");
+    assert_eq!(how(&Record { path: "r.gz".to_owned(), ..whole.clone() }), "");
     // Altered.
     let fault = Some(Fault { line: 7, reason: String::new() });
     assert_eq!(how(&Record { fault: fault.clone(), ..whole.clone() }), "");
