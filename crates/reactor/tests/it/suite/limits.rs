@@ -129,7 +129,7 @@ fn an_interrupted_poll_is_no_overflow() {
         return;
     }
     // A child's only test runs in the thread whose calls are counted.
-    let words = "poll,ppoll -e inject=poll,ppoll:error=EINTR:when=2+2";
+    let words = "?poll,?ppoll -e inject=?poll,?ppoll:error=EINTR:when=2+2";
     match child::calls(NAME, "interrupted_poll", words, &[]) {
         Some(trace) => assert!(trace.contains("EINTR"), "{trace}"),
         None => println!("skipped: strace is missing or may not trace"),
