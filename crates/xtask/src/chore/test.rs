@@ -133,7 +133,7 @@ pub(crate) fn install_needs() {
 /// Runs the unit, integration and documentation tests of the workspace, and says which were skipped and why.
 fn of_cargo() -> Result<Counts> {
     let cargo = Program::cargo().args(["test", "--workspace", "--profile", "ci", "--no-fail-fast"]);
-    // What is drawn is the same in every run, so that a change fails for what it changed; `cargo test` draws anew.
+    // Random inputs are the same in every run, so that a failure is due to the change; `cargo test` takes new ones.
     let cargo = if std::env::var_os(RANDOM_SEED.0).is_none() { cargo.env(RANDOM_SEED.0, RANDOM_SEED.1) } else { cargo };
     let mut output = CargoOutput::default();
     // Without this the output of a passed test is lost, and with it the reason for which it was skipped.
