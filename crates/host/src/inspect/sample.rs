@@ -108,6 +108,17 @@ pub(super) struct Listener {
     pub(super) port: u16,
 }
 
+impl Listener {
+    /// The file in `/proc/PID/net` with the connections that it accepts. A listener of IPv6 accepts sockets of IPv6,
+    /// also from clients of IPv4.
+    fn file(&self) -> &'static str {
+        /// The digits of an address of IPv4.
+        const SHORT: usize = 8;
+        let digits = self.address.split(':').next().unwrap_or_default().len();
+        if digits > SHORT { "tcp6" } else { "tcp" }
+    }
+}
+
 /// The sockets of a network namespace.
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
@@ -119,8 +130,14 @@ pub(super) struct Sockets {
 impl Sockets {
     /// Reads the sockets of the network namespace of a process.
     pub(super) fn read(root: &Root, pid: &str) -> Self {
+        Self::read_files(root, pid, &BTreeSet::from(["tcp", "tcp6"]))
+    }
+
+    /// Reads those of some files. For each file the kernel walks its whole table of connections, which takes
+    /// milliseconds, however few there are.
+    fn read_files(root: &Root, pid: &str, files: &BTreeSet<&str>) -> Self {
         let mut found = Self::default();
-        for file in ["tcp", "tcp6"] {
+        for file in files {
             let text = root.text(&format!("proc/{pid}/net/{file}")).unwrap_or_default();
             text.lines().skip(1).for_each(|line| found.add(line));
         }
@@ -312,7 +329,9 @@ impl<'a> Sampler<'a> {
         let table = table(self.root);
         let members = self.members(&table);
         let namespace = members.iter().find(|entry| self.owners.contains(&entry.pid)).or(members.first());
-        let sockets = namespace.map(|entry| Sockets::read(self.root, &entry.pid.to_string())).unwrap_or_default();
+        let files: BTreeSet<&str> = self.listeners.iter().map(Listener::file).collect();
+        let read = |entry: &Entry| Sockets::read_files(self.root, &entry.pid.to_string(), &files);
+        let sockets = namespace.map(read).unwrap_or_default();
         let ports: BTreeSet<u16> = self.listeners.iter().map(|listener| listener.port).collect();
         let ours = sockets.connections.iter().filter(|(port, ..)| ports.contains(port));
         let (waiting, accepted): (Vec<_>, Vec<_>) = ours.partition(|(_, _, inode)| *inode == 0);
@@ -520,6 +539,28 @@ mod tests {
         std::fs::remove_file(path("proc/42/fd/3")).unwrap();
         std::fs::remove_file(path("proc/42/stat")).unwrap();
         assert_eq!(seen(), [(40, true), (43, false)]);
+    }
+
+    /// Another server may listen on the same port of the other family.
+    #[test]
+    fn connections_are_those_of_the_families_of_the_listeners() {
+        let room = tempfile::tempdir().unwrap();
+        let root = family(room.path());
+        std::fs::create_dir_all(room.path().join("proc/40/net")).unwrap();
+        let local = |long: bool| if long { "0".repeat(32) } else { "0100007F".to_owned() };
+        for (file, long, inode) in [("tcp", false, 40), ("tcp6", true, 41)] {
+            let line = format!("0: {0}:1F90 {0}:9999 01 00000000:00000000 00:0 0 0 0 {inode} 1", local(long));
+            std::fs::write(room.path().join(format!("proc/40/net/{file}")), format!("heading\n{line}\n")).unwrap();
+        }
+        let holders = |families: &[bool]| -> Vec<u32> {
+            let listener =
+                |long: &bool| Listener { inode: 77, address: format!("{}:1F90", local(*long)), port: 0x1F90 };
+            let mut sampler = Sampler::new(&root, BTreeSet::from([40]), families.iter().map(listener).collect());
+            let has_one = |process: &Process| process.connections.as_ref().is_some_and(|all| !all.is_empty());
+            sampler.take().0.processes.iter().filter(|process| has_one(process)).map(|process| process.pid).collect()
+        };
+        assert_eq!((holders(&[false]), holders(&[true])), (vec![40], vec![41]));
+        assert_eq!(holders(&[false, true]), [40, 41]);
     }
 
     #[test]
