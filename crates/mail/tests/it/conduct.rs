@@ -29,8 +29,9 @@ fn a_late_reply_comes_when_its_time_has_passed_and_not_before() {
     assert_eq!([client.reply(), client.reply()], [220, 250]);
     assert_eq!(client.receive_briefly(), b"");
     // The sink begins to wait when it has read the command; until then there is nothing to pass.
-    let mut received = Vec::new();
+    let (mut received, began) = (Vec::new(), Instant::now());
     while received.is_empty() {
+        assert!(began.elapsed() < LONG, "no reply came");
         sink.clock.advance(Duration::from_secs(3600));
         received = client.receive_briefly();
     }
@@ -41,8 +42,9 @@ fn a_late_reply_comes_when_its_time_has_passed_and_not_before() {
 fn replies_leave_in_pieces() {
     let sink = Running::profile("[default]\npieces = { bytes = 5, every = \"1h\" }");
     let mut client = sink.connect();
-    let mut pieces: Vec<Vec<u8>> = Vec::new();
+    let (mut pieces, began): (Vec<Vec<u8>>, _) = (Vec::new(), Instant::now());
     while !pieces.concat().ends_with(b"\r\n") {
+        assert!(began.elapsed() < LONG, "{pieces:?}");
         match client.receive_briefly() {
             piece if piece.is_empty() => sink.clock.advance(Duration::from_secs(3600)),
             piece => pieces.push(piece),
@@ -104,8 +106,9 @@ fn an_idle_client_is_told_421() {
     let sink = Running::profile("[default]\nidle = \"1h\"");
     let mut client = sink.connect();
     assert_eq!(client.reply(), 220);
-    let mut received = Vec::new();
+    let (mut received, began) = (Vec::new(), Instant::now());
     while received.is_empty() {
+        assert!(began.elapsed() < LONG, "no reply came");
         sink.clock.advance(Duration::from_secs(3600));
         received = client.receive_briefly();
     }
