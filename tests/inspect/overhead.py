@@ -2,9 +2,10 @@
 """Measures what landau inspect costs a server: its processor time per request and the time of its responses, with and
 without, in random order.
 
-    tests/inspect/overhead.py LANDAU PORT PID ROUNDS [RATE]
+    tests/inspect/overhead.py LANDAU PORT PID ROUNDS [RATE [KINDS]]
 
 PID is the server's first process; that of its descendants counts, too. RATE is in requests per second, 4000 by default.
+KINDS are none and what is compared with it, none,proc,bpf,ptrace by default.
 Prints microseconds per request of each round, and the quantiles of the response time, then the median ratios over the
 rounds with their 95% intervals by the bootstrap; for ptrace also what inspect says itself.
 """
@@ -17,7 +18,6 @@ import subprocess
 import sys
 
 SECONDS = 4
-KINDS = ("none", "proc", "bpf", "ptrace")
 FIGURES = ("processor time per request", "response time p50", "response time p99")
 
 
@@ -63,9 +63,10 @@ def measured(landau, port, pid, kind, rate):
 def main():
     landau, port, pid, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     rate = sys.argv[5] if len(sys.argv) > 5 else "4000"
-    rows = {kind: [] for kind in KINDS}
+    kinds = (sys.argv[6] if len(sys.argv) > 6 else "none,proc,bpf,ptrace").split(",")
+    rows = {kind: [] for kind in kinds}
     for _ in range(rounds):
-        for kind in random.sample(KINDS, len(KINDS)):
+        for kind in random.sample(kinds, len(kinds)):
             figures, said = measured(landau, port, pid, kind, rate)
             rows[kind].append(figures)
             if said:
@@ -73,7 +74,7 @@ def main():
         print({kind: [round(one / 1000, 1) for one in values[-1]] for kind, values in rows.items()}, flush=True)
     draw = random.Random(1)
     for place, figure in enumerate(FIGURES):
-        for kind in KINDS[1:]:
+        for kind in kinds[1:]:
             ratios = [one[place] / other[place] for one, other in zip(rows[kind], rows["none"])]
             medians = sorted(statistics.median(draw.choices(ratios, k=rounds)) for _ in range(2000))
             print(f"{figure}, {kind}: {statistics.median(ratios):.3f} ({medians[50]:.3f} to {medians[1949]:.3f})")

@@ -16,7 +16,7 @@ const CALLS_MIN: usize = 9;
 /// A window is in a burst if its spread exceeds the usual one by so many standard deviations and so much more
 /// (logarithm): a burst of fewer calls hardly moves the median.
 const BURST: (f64, f64) = (4.0, 0.1);
-/// What all passes but this share show at least at an n is usual there.
+/// The place of the usual value at an n among those of the passes, from the smallest on.
 const USUAL: f64 = 0.4;
 
 /// Leaves out the cells whose windows are in a burst. `quantum` is the step of the clock in nanoseconds.
@@ -83,7 +83,7 @@ fn level(rows: &mut [Vec<Option<Calls>>]) {
     }
 }
 
-/// What the passes without a burst show at a point: the second smallest of five.
+/// What the passes without a burst show at a point: the second smallest of five, the fourth of nine.
 fn usual(rows: &[Vec<Option<Calls>>], j: usize, value: &dyn Fn(&Calls) -> f64) -> f64 {
     let mut values: Vec<f64> = rows.iter().filter_map(|row| row[j].as_ref().map(value)).collect();
     values.sort_unstable_by(f64::total_cmp);
