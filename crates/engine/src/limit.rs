@@ -1,7 +1,7 @@
 //! What a refused call means: which limit was met, its value, and the command that raises it.
 
 use landau_record::schema::Limit;
-use landau_sys::limits::{Resource, UNLIMITED, get, stack_of_thread};
+use landau_sys::limits::{NR_OPEN_MAX, PID_MAX_LIMIT, Resource, THREADS_MAX, UNLIMITED, get, stack_of_thread};
 use landau_sys::memory::page_bytes;
 use landau_sys::system::{bytes_of, met_memory_limit, own_memory, setting};
 use landau_sys::wait::SELECT_CAPACITY;
@@ -90,10 +90,8 @@ fn sysctl(name: &str, what: &str) -> (String, String) {
 /// Returns the command that doubles a setting, as far as the kernel lets it; empty if it is at its end.
 fn raise_sysctl(name: &str, now: u64) -> String {
     let most = match name {
-        // PID_MAX_LIMIT of 64-bit processors, in the kernel's `threads.h`.
-        "kernel.pid_max" => 4_194_304,
-        // FUTEX_TID_MASK: a futex holds the number of a thread and two flags.
-        "kernel.threads-max" => 0x3fff_ffff,
+        "kernel.pid_max" => PID_MAX_LIMIT,
+        "kernel.threads-max" => THREADS_MAX,
         "vm.max_map_count" => i32::MAX as u64,
         _ => i64::MAX as u64,
     };
@@ -110,9 +108,6 @@ fn descriptors() -> (String, String) {
     let ceiling = setting("fs.nr_open").and_then(|value| value.parse().ok());
     (meaning, raise_descriptors(soft, hard, ceiling))
 }
-
-/// The most that the kernel lets `fs.nr_open` be on 64-bit processors (`sysctl_nr_open_max` in its `file.c`).
-const NR_OPEN_MAX: u64 = 2_147_483_584;
 
 /// Returns the command that raises the limits on descriptors, which cannot exceed `ceiling`, if there is one; empty if
 /// the kernel allows no more.

@@ -3,7 +3,8 @@
 //! A group's limit is for all groups in it together, so every level up to the mount point counts. A container sees the
 //! hierarchy from its own group on: what is above cannot be read.
 
-use crate::root::Root;
+use crate::root::{Root, counter};
+use crate::row::Counter;
 use std::fmt::Display;
 
 /// A control group, at one level of its hierarchy.
@@ -28,9 +29,12 @@ impl Group {
         format!("echo {value} > '{}'", self.file(name))
     }
 
-    /// Returns the first of these of its files that exists, with its text.
-    pub(crate) fn first_text<'a>(&self, root: &Root, names: &[&'a str]) -> Option<(&'a str, String)> {
-        names.iter().find_map(|name| Some((*name, root.text(&self.file(name))?)))
+    /// Returns how often this group met a limit of its own, of version 2: newer kernels have a file without the events
+    /// of the groups below, for `memory` since Linux 5.2 and for `pids` since 6.11.
+    pub(crate) fn local_event(&self, root: &Root, controller: &str, name: &str) -> Option<Counter> {
+        let names = ["events.local", "events"].map(|end| format!("{controller}.{end}"));
+        let (file, text) = names.into_iter().find_map(|file| root.text(&self.file(&file)).map(|text| (file, text)))?;
+        Some(Counter { name: format!("{file} {name}"), value: counter(&text, name)? })
     }
 }
 

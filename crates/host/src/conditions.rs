@@ -4,7 +4,7 @@
 use crate::cgroups::{Group, groups};
 use crate::context::Context;
 use crate::limit::ports_in_use;
-use crate::root::field;
+use crate::root::{counter, field};
 use crate::row::Condition;
 use crate::text::grouped;
 
@@ -71,8 +71,8 @@ fn quota(context: &Context) -> Option<Condition> {
     let limited = groups.iter().filter_map(|group| Some((group, of(group)?)));
     let (group, (quota, period)) = limited.min_by(|(_, a), (_, b)| share(*a).total_cmp(&share(*b)))?;
     let stat = root.text(&group.file("cpu.stat")).unwrap_or_default();
-    let count = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-    let used_up = count("nr_throttled ").zip(count("nr_periods ")).map_or(String::new(), |(throttled, periods)| {
+    let count = |name: &str| counter(&stat, name);
+    let used_up = count("nr_throttled").zip(count("nr_periods")).map_or(String::new(), |(throttled, periods)| {
         format!(", used up in {} of {} periods (nr_throttled)", grouped(throttled), grouped(periods))
     });
     let value = format!(

@@ -23,6 +23,7 @@ mod context;
 mod demand;
 pub mod inspect;
 mod limit;
+mod links;
 pub mod noise;
 mod process;
 mod report;

@@ -1,10 +1,10 @@
 //! A running program: what it has open, and its listening sockets.
 
 use crate::context::Context;
+use crate::links::{is_gone, read_links, socket};
 use crate::subject::Unread;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 
 /// States in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";
@@ -48,7 +48,8 @@ pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
             why: "its descriptors may not be read; all listening sockets of its network namespace are shown".to_owned(),
         });
     }
-    let is_own = |inode: &str| inodes.as_ref().is_none_or(|inodes| inodes.contains(inode));
+    let is_of = |inodes: &BTreeSet<u64>, inode: &str| inode.parse().is_ok_and(|inode| inodes.contains(&inode));
+    let is_own = |inode: &str| inodes.as_ref().is_none_or(|inodes| is_of(inodes, inode));
     let (mut listeners, mut connections) = (Vec::new(), 0);
     for file in ["tcp", "tcp6"] {
         let text = context.root.text(&context.net(file)).unwrap_or_default();
@@ -85,23 +86,14 @@ pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
 
 /// Returns the inodes of the sockets that the program has open; none if they may not be read. Root without
 /// `CAP_SYS_PTRACE` may list the descriptors of another user's program, but not read what they refer to.
-fn sockets(context: &Context) -> Option<BTreeSet<String>> {
+fn sockets(context: &Context) -> Option<BTreeSet<u64>> {
     context.subject.descriptors?;
-    let folder = context.subject.file("fd");
-    let mut inodes = BTreeSet::new();
-    for name in context.root.names(&folder) {
-        match std::fs::read_link(context.root.path(&format!("{folder}/{name}"))) {
-            Ok(link) => {
-                let link = link.to_string_lossy();
-                let inode = link.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
-                inodes.extend(inode.map(str::to_owned));
-            }
-            // It was closed meanwhile.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(_) => return None,
-        }
+    match read_links(context.root, &context.subject.file("fd")) {
+        Ok(links) => Some(links.iter().filter_map(|(_, link)| socket(link)).collect()),
+        // It has ended meanwhile.
+        Err(error) if is_gone(&error) => Some(BTreeSet::new()),
+        Err(_) => None,
     }
-    Some(inodes)
 }
 
 /// Reads a listening socket: its local address, and its queues, of which the second one waits.

@@ -75,6 +75,11 @@ pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     Some(if words.next() == Some("kB") { value * 1024 } else { value })
 }
 
+/// Returns the number after `name` and a space on its line, in `/proc/vmstat` and files of control groups.
+pub(crate) fn counter(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,6 +31,16 @@ pub const ALL: [(Resource, &str); 3] = [
 /// The value that means "no limit".
 pub const UNLIMITED: u64 = u64::MAX;
 
+/// The most that Linux lets `fs.nr_open` be on 64-bit processors (`sysctl_nr_open_max` in its `file.c`).
+pub const NR_OPEN_MAX: u64 = 2_147_483_584;
+
+/// The most that Linux lets `kernel.pid_max` be on 64-bit processors (`PID_MAX_LIMIT` in its `threads.h`).
+pub const PID_MAX_LIMIT: u64 = 4_194_304;
+
+/// The most that Linux lets `kernel.threads-max` be: `FUTEX_TID_MASK` in `linux/futex.h`, because a futex holds the
+/// number of a thread and two flags.
+pub const THREADS_MAX: u64 = 0x3fff_ffff;
+
 /// Returns the soft and the hard limit.
 pub fn get(resource: Resource) -> Result<(u64, u64)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -59,7 +59,7 @@ impl Architecture {
 }
 
 /// What the rules say of a window.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Decision {
     pub(super) architecture: Option<Architecture>,
     /// The architectures that the window does not tell apart.
@@ -77,15 +77,7 @@ pub(super) struct Decision {
 
 impl Decision {
     pub(super) fn found(architecture: Architecture, rule: &'static str, evidence: Vec<String>) -> Self {
-        Self {
-            architecture: Some(architecture),
-            candidates: Vec::new(),
-            rule,
-            evidence,
-            advice: None,
-            needs_rights: false,
-            busiest: None,
-        }
+        Self { architecture: Some(architecture), rule, evidence, ..Self::default() }
     }
 
     /// Returns whether all that it may be serves several connections with a thread.
@@ -100,20 +92,13 @@ impl Decision {
         evidence: Vec<String>,
         advice: &str,
     ) -> Self {
-        Self {
-            architecture: None,
-            candidates: candidates.to_vec(),
-            rule,
-            evidence,
-            advice: Some(advice.to_owned()),
-            needs_rights: false,
-            busiest: None,
-        }
+        let (candidates, advice) = (candidates.to_vec(), Some(advice.to_owned()));
+        Self { candidates, rule, evidence, advice, ..Self::default() }
     }
 
     /// Something may not be read that would decide.
     fn unreadable(rule: &'static str, candidates: &[Architecture], evidence: Vec<String>) -> Self {
-        Self { advice: None, needs_rights: true, ..Self::unknown(rule, candidates, evidence, "") }
+        Self { candidates: candidates.to_vec(), rule, evidence, needs_rights: true, ..Self::default() }
     }
 }
 

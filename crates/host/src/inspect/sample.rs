@@ -1,6 +1,7 @@
 //! What `/proc` shows of a server at one time: its processes, their threads, and who holds which connection.
 
 use super::wait::{Wait, of_call, of_function};
+use crate::links::{is_gone, read_links, socket};
 use crate::root::Root;
 use landau_sys::process::thread_time_ns;
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,7 +193,7 @@ fn entry(pid: u32, text: &str) -> Option<Entry> {
 
 /// Whether a tracer has stopped the task with this `stat`.
 fn is_traced(text: &str) -> bool {
-    text.rsplit_once(')').is_some_and(|(_, after)| after.trim_start().starts_with('t'))
+    state(text) == Some('t')
 }
 
 /// Returns the inodes of the sockets that a process has open, in the table of its first thread or in those of all; none
@@ -253,44 +254,26 @@ fn has_tables(root: &Root, pid: u32) -> bool {
     })
 }
 
-/// Returns the inode of the socket to which a link of a descriptor refers.
-pub(super) fn socket(link: &str) -> Option<u64> {
-    link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
-}
-
-/// Returns the open descriptors of a process or thread, whose folder is given, with what they refer to. To read that
-/// needs the rights of ptrace(2); a process that may list the descriptors may lack them.
+/// Returns the open descriptors of a process or thread, whose folder is given, with what they refer to.
 fn links(root: &Root, table: &str) -> Result<Vec<(u32, String)>, NotRead> {
     // Those of a zombie belong to root, so that other users are refused.
     let why = |error: std::io::Error| {
         if is_gone(&error) || has_ended(root, table) { NotRead::Ended } else { NotRead::Forbidden }
     };
-    let mut links = Vec::new();
-    for entry in std::fs::read_dir(root.path(&format!("{table}/fd"))).map_err(why)? {
-        let entry = entry.map_err(why)?;
-        let Some(descriptor) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        match std::fs::read_link(entry.path()) {
-            Ok(target) => links.push((descriptor, target.to_string_lossy().into_owned())),
-            // It was closed since.
-            Err(error) if is_gone(&error) => {}
-            Err(error) => return Err(why(error)),
-        }
-    }
+    let links = read_links(root, &format!("{table}/fd")).map_err(why)?;
     // Root sees an empty table of a zombie.
     if links.is_empty() && has_ended(root, table) { Err(NotRead::Ended) } else { Ok(links) }
 }
 
-/// Whether an error says that a process or a descriptor is not there any more.
-fn is_gone(error: &std::io::Error) -> bool {
-    /// The errno of "No such process", for which the standard library has no name.
-    const ESRCH: i32 = 3;
-    error.kind() == std::io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
+/// Whether the process or thread with this folder has ended; its parent need not have waited for it.
+pub(super) fn has_ended(root: &Root, folder: &str) -> bool {
+    let text = root.text(&format!("{folder}/stat"));
+    text.is_none_or(|text| matches!(state(&text), Some('Z' | 'X')))
 }
 
-/// Whether the process or thread with this folder has ended; its parent need not have waited for it.
-fn has_ended(root: &Root, folder: &str) -> bool {
-    let text = root.text(&format!("{folder}/stat"));
-    text.is_none_or(|text| text.rsplit_once(')').is_some_and(|(_, after)| after.trim_start().starts_with(['Z', 'X'])))
+/// Returns the state in a `stat`.
+fn state(text: &str) -> Option<char> {
+    text.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
 /// Takes samples of a server.

@@ -5,9 +5,7 @@ use crate::demand::{Needs, SPARE_OF_SERVE};
 use crate::row::{Effect, Remedy, Row};
 use crate::systemd::manager_setting;
 use crate::text::grouped;
-
-/// The most that the kernel lets `fs.nr_open` be on 64-bit processors (`sysctl_nr_open_max` in its `file.c`).
-const NR_OPEN_MAX: u64 = 2_147_483_584;
+use landau_sys::limits::NR_OPEN_MAX;
 
 /// The value of `fs.nr_open` with which the kernel starts.
 pub const NR_OPEN: u64 = 1 << 20;

@@ -4,7 +4,7 @@ use super::queues::memory_pressures;
 use crate::cgroups::{Group, groups};
 use crate::context::Context;
 use crate::demand::Needs;
-use crate::root::field;
+use crate::root::{counter, field};
 use crate::row::{Counter, Effect, Remedy, Row};
 use crate::text::{bytes, grouped};
 
@@ -55,8 +55,7 @@ fn of_host(context: &Context) -> Option<Row> {
 
 fn out_of_memory(context: &Context) -> Vec<Counter> {
     let text = context.root.text("proc/vmstat").unwrap_or_default();
-    let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.parse().ok());
-    kills.map(|value| Counter { name: "oom_kill".to_owned(), value }).into_iter().collect()
+    counter(&text, "oom_kill").map(|value| Counter { name: "oom_kill".to_owned(), value }).into_iter().collect()
 }
 
 /// The files in which a version of the control groups tells about memory.
@@ -83,82 +82,70 @@ fn used_by(context: &Context, group: &Group) -> Option<u64> {
     let files = files_of(group);
     let used = context.root.number(&group.file(files.used))?;
     let stat = context.root.text(&group.file("memory.stat")).unwrap_or_default();
-    Some(used.saturating_sub(files.cached.iter().filter_map(|name| line_of(&stat, name)).sum()))
-}
-
-/// Returns the number on a line that begins with a name.
-fn line_of(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    Some(used.saturating_sub(files.cached.iter().filter_map(|name| counter(&stat, name)).sum()))
 }
 
 /// `memory.high` of version 2, as `MemoryHigh=` of systemd and Kubernetes set it.
 fn throttle_of_group(context: &Context, group: &Group) -> Option<Row> {
     const FILE: &str = "memory.high";
     let limit = context.root.number(&group.file(FILE)).filter(|_| group.is_unified)?;
-    let used = used_by(context, group)?;
-    let target =
-        context.raised(limit, |needs, size| Some(size.saturating_mul(each(context, needs)?).saturating_add(used)));
-    Some(Row {
-        limit: format!("{FILE} of {}", group.name),
-        value: bytes(limit),
-        in_use: Some(used),
-        is_bytes: true,
-        owner: format!("control group {}", group.name),
-        bounds: context.bounds(Effect::Bends, "", |needs| Some(limit.saturating_sub(used) / each(context, needs)?)),
-        evidence: format!(
-            "{}; beyond it the kernel reclaims the group's memory, and makes its tasks wait that take more",
-            law(context)
-        ),
-        counters: local_event(context, group, "high").into_iter().collect(),
-        remedy: Remedy {
-            now: Some(group.command(FILE, target)),
-            for_good: Some(format!("MemoryHigh={target} by `systemctl edit UNIT`")),
-            risk: Some("other groups get less".to_owned()),
-        },
-    })
+    let beyond = "the kernel reclaims the group's memory, and makes its tasks wait that take more";
+    let (mut row, target) = of_file(context, group, (FILE, limit), Effect::Bends, beyond)?;
+    row.counters.extend(group.local_event(context.root, "memory", "high"));
+    row.remedy.for_good = Some(format!("MemoryHigh={target} by `systemctl edit UNIT`"));
+    Some(row)
 }
 
 fn of_group(context: &Context, group: &Group) -> Option<Row> {
-    let files = files_of(group);
-    let limit = context.root.number(&group.file(files.limit)).filter(|&limit| limit < NO_LIMIT)?;
+    let file = files_of(group).limit;
+    let limit = context.root.number(&group.file(file)).filter(|&limit| limit < NO_LIMIT)?;
+    let beyond = "the OOM killer ends a process of the group";
+    let (mut row, target) = of_file(context, group, (file, limit), Effect::Stops, beyond)?;
+    row.counters = events(context, group);
+    row.remedy.for_good = Some(format!("MemoryMax={target} by `systemctl edit UNIT`; container: --memory {target}"));
+    Some(row)
+}
+
+/// Returns the row of a limit in a file of a group, without counters and the lasting remedy, and the limit to set.
+fn of_file(
+    context: &Context,
+    group: &Group,
+    (file, limit): (&str, u64),
+    effect: Effect,
+    beyond: &str,
+) -> Option<(Row, u64)> {
     let used = used_by(context, group)?;
     let target =
         context.raised(limit, |needs, size| Some(size.saturating_mul(each(context, needs)?).saturating_add(used)));
-    Some(Row {
-        limit: format!("{} of {}", files.limit, group.name),
+    let row = Row {
+        limit: format!("{file} of {}", group.name),
         value: bytes(limit),
         in_use: Some(used),
         is_bytes: true,
         owner: format!("control group {}", group.name),
-        bounds: context.bounds(Effect::Stops, "", |needs| Some(limit.saturating_sub(used) / each(context, needs)?)),
-        evidence: format!("{}; beyond it the OOM killer ends a process of the group", law(context)),
-        counters: events(context, group),
+        bounds: context.bounds(effect, "", |needs| Some(limit.saturating_sub(used) / each(context, needs)?)),
+        evidence: format!("{}; beyond it {beyond}", law(context)),
+        counters: Vec::new(),
         remedy: Remedy {
-            now: Some(group.command(files.limit, target)),
-            for_good: Some(format!("MemoryMax={target} by `systemctl edit UNIT`; container: --memory {target}")),
+            now: Some(group.command(file, target)),
             risk: Some("other groups get less".to_owned()),
+            ..Remedy::default()
         },
-    })
+    };
+    Some((row, target))
 }
 
 /// Returns how often a group met its limit: `memory.events` of version 2, `memory.failcnt` of version 1.
 fn events(context: &Context, group: &Group) -> Vec<Counter> {
-    let counter = |name: &str, value| Counter { name: name.to_owned(), value };
+    let named = |name: &str, value| Counter { name: name.to_owned(), value };
     if !group.is_unified {
         let failed = context.root.number(&group.file("memory.failcnt"));
-        return failed.map(|value| counter("memory.failcnt", value)).into_iter().collect();
+        return failed.map(|value| named("memory.failcnt", value)).into_iter().collect();
     }
     // A process that is killed may be of a group below.
     let text = context.root.text(&group.file("memory.events")).unwrap_or_default();
-    let kills = line_of(&text, "oom_kill").map(|value| counter("memory.events oom_kill", value));
-    local_event(context, group, "max").into_iter().chain(kills).collect()
-}
-
-/// Returns how often a group of version 2 met a limit of its own: since Linux 5.2 there is a file without the events of
-/// the groups below.
-fn local_event(context: &Context, group: &Group, name: &str) -> Option<Counter> {
-    let (file, text) = group.first_text(context.root, &["memory.events.local", "memory.events"])?;
-    Some(Counter { name: format!("{file} {name}"), value: line_of(&text, name)? })
+    let kills = counter(&text, "oom_kill").map(|value| named("memory.events oom_kill", value));
+    group.local_event(context.root, "memory", "max").into_iter().chain(kills).collect()
 }
 
 /// `net.ipv4.tcp_mem`: pages of buffers of all connections. An idle connection has none.

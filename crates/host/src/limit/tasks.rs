@@ -6,12 +6,7 @@ use crate::context::Context;
 use crate::demand::Needs;
 use crate::row::{Counter, Effect, Remedy, Row};
 use crate::text::grouped;
-
-/// The most that the kernel lets `kernel.pid_max` be on 64-bit processors (`PID_MAX_LIMIT` in its `threads.h`).
-const PID_MAX_LIMIT: u64 = 4_194_304;
-
-/// The largest value of `kernel.threads-max`: `FUTEX_TID_MASK` in `linux/futex.h`.
-const THREADS_MAX: u64 = 0x3fff_ffff;
+use landau_sys::limits::{PID_MAX_LIMIT, THREADS_MAX};
 
 pub(super) fn rows(context: &Context) -> Vec<Row> {
     let mut rows: Vec<Row> =
@@ -148,10 +143,6 @@ fn of_user(context: &Context) -> Option<Row> {
 fn of_group(context: &Context, group: &Group) -> Option<Row> {
     let root = context.root;
     let (limit, exist) = (root.number(&group.file("pids.max"))?, root.number(&group.file("pids.current"))?);
-    // Since Linux 6.11, the first one is of this group's own limit, and the second one of those below, too.
-    let (file, events) = group.first_text(root, &["pids.events.local", "pids.events"]).unwrap_or_default();
-    let refused = events.lines().find_map(|line| line.strip_prefix("max ")?.parse().ok());
-    let counter = |value| Counter { name: format!("{file} max"), value };
     let target = context.raised(limit, |needs, size| needed(needs, size, exist));
     Some(Row {
         limit: format!("pids.max of {}", group.name),
@@ -161,7 +152,7 @@ fn of_group(context: &Context, group: &Group) -> Option<Row> {
         owner: format!("control group {}", group.name),
         bounds: context.bounds(Effect::Stops, "", |needs| fitting(limit.saturating_sub(exist), needs)),
         evidence: refusal(context),
-        counters: refused.map(counter).into_iter().collect(),
+        counters: group.local_event(root, "pids", "max").into_iter().collect(),
         remedy: Remedy {
             now: Some(group.command("pids.max", target)),
             for_good: Some(format!("TasksMax={target} by `systemctl edit UNIT`; container: --pids-limit {target}")),

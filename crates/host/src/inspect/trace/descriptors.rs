@@ -5,7 +5,8 @@
 //! to this module as they are accepted, and need no look.
 
 use super::ledger::Target;
-use crate::inspect::sample::{Listener, socket};
+use crate::inspect::sample::Listener;
+use crate::links::socket;
 use crate::root::Root;
 use std::collections::{BTreeSet, HashMap};
 

@@ -14,7 +14,7 @@ use super::ledger::{Effect, Ledger, meaning};
 use crate::inspect::account::Stopped;
 use crate::inspect::ancestors;
 use crate::inspect::calls::{Action, actions};
-use crate::inspect::sample::{Listener, Process, table};
+use crate::inspect::sample::{Listener, Process, has_ended, table};
 use crate::rights;
 use crate::root::{Root, field};
 use landau_sys::clock::monotonic_ns;
@@ -278,18 +278,13 @@ impl Tracer {
                     self.ledger.add(tid, process, parent);
                     self.tracees.insert(tid, Tracee::default());
                 }
-                Err(error) if error.is_no_process() || self.has_ended(tid) => {}
+                Err(error) if error.is_no_process() || has_ended(&self.root, &format!("proc/{tid}")) => {}
                 // It was made by a task that is seized, whose stop has not been seen yet.
                 Err(_) if self.tracer_of(tid) == Some(std::process::id()) => {}
                 Err(error) => return Err(refused(&self.root, tid, &error)),
             }
         }
         Ok(is_new)
-    }
-
-    fn has_ended(&self, tid: u32) -> bool {
-        let text = self.root.text(&format!("proc/{tid}/status"));
-        text.is_none_or(|text| text.lines().any(|line| line.starts_with("State:\tZ") || line.starts_with("State:\tX")))
     }
 
     fn tracer_of(&self, tid: u32) -> Option<u32> {
