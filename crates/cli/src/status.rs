@@ -43,10 +43,12 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
 /// Prints the text of an answer that the exit status gives too; returns that status, whether or not somebody reads the
 /// text.
 pub(crate) fn answer(text: &str, status: u8) -> anyhow::Result<u8> {
-    match print(text) {
-        Err(error) if !is_closed_pipe(&error) => Err(error),
-        _ => Ok(status),
-    }
+    if_read(print(text)).map(|()| status)
+}
+
+/// Returns success too if the reader has gone away: that changes neither the status nor what standard error is told.
+pub(crate) fn if_read(written: anyhow::Result<()>) -> anyhow::Result<()> {
+    written.or_else(|error| if is_closed_pipe(&error) { Ok(()) } else { Err(error) })
 }
 
 /// Prints to standard output. Unlike `println!` it returns an error where that fails.

@@ -104,6 +104,9 @@ enum Axis {
 /// More lines than this are drawn as a table with a line for each.
 const CHARTS_MAX: usize = 6;
 
+/// Why no record is selected, if every name that was asked for exists.
+const NOT_ALL: &str = "no record has all that was asked for; leave out some options or words";
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let filter = filter(args);
     let has_curves = args.draw.is_some() || args.site.is_some() || args.group == Some(By::Benchmark);
@@ -142,9 +145,15 @@ fn nothing(args: &Args, filter: &Filter, selected: &Collection) -> anyhow::Resul
     if !selected.entries.is_empty() || selected.record_count == 0 {
         return Ok(None);
     }
+    if !filter.is_about_curves() {
+        return Ok(Some(NOT_ALL.to_owned()));
+    }
+    // The index was made again, if that was asked for.
+    let options = Options { index: args.index.clone(), has_curves: true, ..Options::default() };
+    let all = read(&args.dir, &Filter::default(), &options)?.curves;
     let curves = |benchmark: &Option<String>, phase: &Option<String>| {
         let filter = Filter { benchmark: benchmark.clone(), phase: phase.clone(), ..Filter::default() };
-        collection(args, &filter, true).map(|found| found.curves)
+        all.iter().filter(|curve| filter.holds_curve(curve)).collect::<Vec<_>>()
     };
     let unknown = |option: &str, name: &str, there: BTreeSet<&str>| {
         let there = there.into_iter().collect::<Vec<_>>().join(", ");
@@ -152,16 +161,16 @@ fn nothing(args: &Args, filter: &Filter, selected: &Collection) -> anyhow::Resul
     };
     let Filter { benchmark, phase, .. } = filter;
     if let Some(name) = benchmark
-        && curves(benchmark, &None)?.is_empty()
+        && curves(benchmark, &None).is_empty()
     {
-        return unknown("--benchmark", name, curves(&None, &None)?.iter().map(|one| one.benchmark.as_str()).collect());
+        return unknown("--benchmark", name, curves(&None, &None).iter().map(|one| one.benchmark.as_str()).collect());
     }
     if let Some(name) = phase
-        && curves(benchmark, phase)?.is_empty()
+        && curves(benchmark, phase).is_empty()
     {
-        return unknown("--phase", name, curves(benchmark, &None)?.iter().map(|one| one.phase.as_str()).collect());
+        return unknown("--phase", name, curves(benchmark, &None).iter().map(|one| one.phase.as_str()).collect());
     }
-    Ok(Some("no record has all that was asked for; leave out some options or words".to_owned()))
+    Ok(Some(NOT_ALL.to_owned()))
 }
 
 /// Reads the collection; a damaged index is made again.

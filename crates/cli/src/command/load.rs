@@ -229,7 +229,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     let code = status::answer(&result, if outcome.is_valid() { status::DONE } else { status::FAILED })?;
     if let Some(path) = &args.output {
         if !args.json {
-            status::answer(&super::show::summary(&Analysis::of(&Record::read(path)?)), code)?;
+            status::if_read(status::print(&super::show::summary(&Analysis::of(&Record::read(path)?))))?;
         }
         status::tell(&format!("\nrecord: {}", path.display()));
     }

@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let flushed = out.flush().context("write to standard output");
     drop(out);
     let (found, changed) = asked?;
-    flushed.or_else(|error| if status::is_closed_pipe(&error) { Ok(()) } else { Err(error) })?;
+    status::if_read(flushed)?;
     let code = if request.ids.len() as u64 <= found { status::DONE } else { status::FAILED };
     if args.json {
         return Ok(code);

@@ -302,8 +302,7 @@ fn conclude(args: &Args, paths: &[PathBuf], outcome: EndOutcome, verdicts: Vec<V
         report::write_page(paths, &bytes, analyses, &page)?;
     }
     if !args.quiet {
-        // A reader that has gone away changes neither the status nor what standard error is told.
-        status::answer(&summary, status::DONE)?;
+        status::if_read(status::print(&summary))?;
         let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         status::tell(&format!("\nrecord{}: {}", if paths.len() == 1 { "" } else { "s" }, paths.join(" ")));
         if has_report {

@@ -11,6 +11,9 @@ use std::time::Duration;
 const PROFILE: &str = "[sysctl]\n\"net.core.somaxconn\" = 16\n\"net.ipv4.ip_local_port_range\" = \"20000 60000\"\n\
                        \"net.ipv4.tcp_fin_timeout\" = 31\n\"net.ipv4.tcp_max_syn_backlog\" = 64\n";
 
+/// The run of a trial.
+const RUN: [&str; 9] = ["run", "dup", "--study", "smoke", "--passes", "3", "--output", "r.ndjson", "--no-report"];
+
 fn is_root() -> bool {
     landau_sys::process::effective_user() == 0
 }
@@ -52,11 +55,10 @@ fn a_trial_restores_the_host_and_its_records_are_not_resumed() {
     let room = Room::new();
     plant(room.path(), "vm.dirty_ratio", "20");
     std::fs::write(room.file("own.toml"), "[sysctl]\n\"vm.dirty_ratio\" = 40").unwrap();
-    let run = ["run", "dup", "--study", "smoke", "--passes", "3", "--output", "r.ndjson", "--no-report"];
     let first = ["tune", "try", "own.toml", "--root", ".", "--json"];
-    let ran = room.landau(&[&first[..], &["--"], &run].concat());
+    let ran = room.landau(&[&first[..], &["--"], &RUN].concat());
     assert!(ran.status == Some(2) && ran.err.contains("--on-host"), "{ran:?}");
-    let ran = room.landau(&[&first[..], &["--on-host", "--"], &run].concat());
+    let ran = room.landau(&[&first[..], &["--on-host", "--"], &RUN].concat());
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let answer = json(&ran);
     assert_eq!(answer["settings"][0]["name"], "vm.dirty_ratio", "{answer}");
@@ -76,9 +78,8 @@ fn an_ablation_attributes_the_effect_to_each_setting() {
     plant(room.path(), "vm.dirty_ratio", "20");
     plant(room.path(), "vm.swappiness", "10");
     std::fs::write(room.file("own.toml"), "[sysctl]\n\"vm.dirty_ratio\" = 40\n\"vm.swappiness\" = 30").unwrap();
-    let run = ["run", "dup", "--study", "smoke", "--passes", "3", "--output", "r.ndjson", "--no-report"];
     let words = ["tune", "try", "own.toml", "--root", ".", "--on-host", "--ablate", "--json", "--"];
-    let ran = room.landau(&[&words[..], &run].concat());
+    let ran = room.landau(&[&words[..], &RUN].concat());
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let answer = json(&ran);
     let trials = answer["trials"].as_array().unwrap();
@@ -156,8 +157,7 @@ fn settings_of_a_network_are_tried_in_a_namespace() {
     let room = Room::new();
     let host = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     std::fs::write(room.file("own.toml"), PROFILE).unwrap();
-    let run = ["run", "dup", "--study", "smoke", "--passes", "3", "--output", "r.ndjson", "--no-report"];
-    let ran = room.landau(&[&["tune", "try", "own.toml", "--"], &run[..]].concat());
+    let ran = room.landau(&[&["tune", "try", "own.toml", "--"], &RUN[..]].concat());
     if ran.err.contains("create a network namespace") {
         eprintln!("skipped: no network namespace can be created here");
         return;
@@ -176,8 +176,7 @@ fn an_ablation_sets_the_values_that_it_names() {
     let room = Room::new();
     let names = ["net.core.somaxconn", "net.ipv4.tcp_fin_timeout"];
     std::fs::write(room.file("own.toml"), format!("[sysctl]\n\"{}\" = 16\n\"{}\" = 31\n", names[0], names[1])).unwrap();
-    let run = ["run", "dup", "--study", "smoke", "--passes", "3", "--output", "r.ndjson", "--no-report"];
-    let ran = room.landau(&[&["tune", "try", "own.toml", "--ablate", "--"], &run[..]].concat());
+    let ran = room.landau(&[&["tune", "try", "own.toml", "--ablate", "--"], &RUN[..]].concat());
     if ran.err.contains("create a network namespace") {
         eprintln!("skipped: no network namespace can be created here");
         return;

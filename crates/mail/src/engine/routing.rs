@@ -203,11 +203,12 @@ impl<N: Network, I: Input> Engine<N, I> {
 
     /// Adds the notes that are due at the end of a run.
     pub(super) fn note_rest(&mut self) {
-        if let Some(others) = self.given_up_count.checked_sub(MOST_NOTES).filter(|&others| others > 0) {
-            self.notes.push(format!("{others} more sites are not tried again in this run"));
+        let [sites, refusals] = [self.given_up_count, self.short_count].map(|count| count.saturating_sub(MOST_NOTES));
+        if sites > 0 {
+            self.notes.push(format!("{sites} more sites are not tried again in this run"));
         }
-        if let Some(others) = self.short_count.checked_sub(MOST_NOTES).filter(|&others| others > 0) {
-            self.notes.push(format!("{others} more times this host refused connections beyond a limit"));
+        if refusals > 0 {
+            self.notes.push(format!("{refusals} more times this host refused connections beyond a limit"));
         }
     }
 }

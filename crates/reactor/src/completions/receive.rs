@@ -273,18 +273,15 @@ impl Ring {
             }
             Err(_) if is_closing => {}
             Err(error) if error.is_out_of_buffers() || error.is_canceled() => {
-                let starved = match reading {
-                    Reading::Receiving(_) => Some(Reading::Receiving(None)),
-                    Reading::ReceivingOnce(_) => Some(Reading::ReceivingOnce(None)),
-                    _ => None,
-                };
-                match starved.filter(|_| error.is_out_of_buffers()) {
-                    Some(starved) => {
-                        slot.reading = starved;
-                        self.starved.push(key);
+                slot.reading = match reading {
+                    Reading::Receiving(_) if error.is_out_of_buffers() => Reading::Receiving(None),
+                    Reading::ReceivingOnce(_) if error.is_out_of_buffers() => Reading::ReceivingOnce(None),
+                    _ => {
+                        self.renew(key, reading)?;
+                        return Ok(None);
                     }
-                    None => self.renew(key, reading)?,
-                }
+                };
+                self.starved.push(key);
             }
             Err(error) => {
                 slot.reading = Reading::Idle;

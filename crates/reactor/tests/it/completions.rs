@@ -258,15 +258,29 @@ fn four_buffers(ring: &mut Ring, from: u32) -> Vec<ProvidedBuffer> {
     (0..4).map(|_| buffer(next(ring))).collect()
 }
 
+/// Receives from a connection on which bytes were sent. Returns both ends.
+fn receive_sent(ring: &mut Ring, given: &[u8]) -> (UnixStream, UnixStream) {
+    let (here, mut there) = pair();
+    ring.receive(&here, Token(1)).unwrap();
+    there.write_all(given).unwrap();
+    (here, there)
+}
+
+/// Receives what has not been received yet of these bytes.
+fn receive_rest(ring: &mut Ring, mut got: Vec<u8>, given: &[u8]) {
+    while got.len() < given.len() {
+        got.extend(arrived(ring, 1));
+    }
+    assert!(got == given);
+}
+
 /// A receive fails at once while there is no buffer, and would end each wait.
 #[test]
 fn nothing_is_received_while_the_caller_holds_all_buffers() {
     let _guard = among_others();
     let Some(mut ring) = ring_with_four_buffers() else { return };
     let given = pattern(1000);
-    let (here, mut there) = pair();
-    ring.receive(&here, Token(1)).unwrap();
-    there.write_all(&given).unwrap();
+    let _streams = receive_sent(&mut ring, &given);
     let mut got = Vec::new();
     for _ in 0..3 {
         let mut held = four_buffers(&mut ring, 1);
@@ -281,10 +295,7 @@ fn nothing_is_received_while_the_caller_holds_all_buffers() {
             ring.recycle(buffer);
         }
     }
-    while got.len() < given.len() {
-        got.extend(arrived(&mut ring, 1));
-    }
-    assert!(got == given);
+    receive_rest(&mut ring, got, &given);
 }
 
 /// The caller takes the failure of a receive only after buffers have come back.
@@ -293,19 +304,14 @@ fn buffers_that_came_back_before_a_receive_failed_count() {
     let _guard = among_others();
     let Some(mut ring) = ring_with_four_buffers() else { return };
     let given = pattern(1000);
-    let (here, mut there) = pair();
-    ring.receive(&here, Token(1)).unwrap();
-    there.write_all(&given).unwrap();
+    let _streams = receive_sent(&mut ring, &given);
     let mut got = Vec::new();
     for buffer in four_buffers(&mut ring, 1) {
         got.extend_from_slice(ring.bytes(&buffer));
         ring.recycle(buffer);
     }
     ring.wait(Some(Duration::ZERO)).unwrap();
-    while got.len() < given.len() {
-        got.extend(arrived(&mut ring, 1));
-    }
-    assert!(got == given);
+    receive_rest(&mut ring, got, &given);
 }
 
 /// What follows the first data stays in the socket, also if there was no buffer at first.

@@ -269,8 +269,7 @@ fn conclude(args: &Args, choice: &Choice, outcomes: &[KernelOutcome], page: Opti
         status::tell(&format!("report: {}", page.display()));
     }
     if !args.quiet && !records.is_empty() {
-        // A reader that has gone away changes neither the status nor what standard error is told.
-        status::answer(&show::side_by_side(&records)?, status::DONE)?;
+        status::if_read(status::print(&show::side_by_side(&records)?))?;
     }
     for (kernel, outcome) in choice.kernels.iter().zip(outcomes) {
         status::tell(&format!("{}: {}", kernel.name, outcome.text()));
