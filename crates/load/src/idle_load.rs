@@ -196,8 +196,8 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
     fn request(&mut self, id: u32) -> Result<()> {
         let now_ns = self.connections.tick();
         match self.connections.request(id, now_ns, 1) {
-            Ok(_) => Ok(()),
-            Err(event) => self.on_event(event),
+            (_, None) => Ok(()),
+            (_, Some(event)) => self.on_event(event),
         }
     }
 

@@ -191,6 +191,9 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
                 let is_past_end = now_ns >= self.times.end_ns && self.next_due_ns() >= self.times.end_ns;
                 if is_past_end || self.left == 0 || self.is_gone(now_ns) {
                     self.stage = Stage::Draining;
+                    if self.schedule.is_none() {
+                        self.connections.sent_last();
+                    }
                     self.times.end_ns = self.times.end_ns.min(now_ns);
                     self.metrics.pending_at_end = self.pending();
                     let is_only = self.metrics.cpu_percents.is_empty();
@@ -384,7 +387,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             let wait_ns = self.connections.now_ns().saturating_sub(due_ns);
             self.metrics.phases.connection_wait.record(wait_ns);
         }
-        if let Err(event) = self.connections.request(id, due_ns, 1) {
+        if let (_, Some(event)) = self.connections.request(id, due_ns, 1) {
             self.on_closed(event);
         }
     }
@@ -419,13 +422,16 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             }
         } else if self.stage == Stage::Running && self.left > 0 {
             let now_ns = self.connections.now_ns();
-            match self.connections.request(id, now_ns, self.left) {
-                Ok(sent) => {
-                    if now_ns >= self.times.measure_ns {
-                        self.left -= sent;
-                    }
-                }
-                Err(event) => self.on_closed(event),
+            // Those that are lost with the connection have failed, and are not sent again.
+            let (sent, closed) = self.connections.request(id, now_ns, self.left);
+            if now_ns >= self.times.measure_ns {
+                self.left -= sent;
+            }
+            if self.left == 0 {
+                self.connections.sent_last();
+            }
+            if let Some(event) = closed {
+                self.on_closed(event);
             }
         } else {
             self.idle.add(id);

@@ -88,6 +88,8 @@ pub(crate) struct Connections<C> {
     pipeline: usize,
     http2: bool,
     per_connection: u64,
+    /// Whether the last request was sent.
+    is_ending: bool,
 }
 
 impl<C: Clock> Connections<C> {
@@ -109,6 +111,7 @@ impl<C: Clock> Connections<C> {
             pipeline: plan.pipeline.max(1) as usize,
             http2: plan.http2,
             per_connection: plan.per_connection.unwrap_or(u64::MAX),
+            is_ending: false,
         })
     }
 
@@ -189,6 +192,11 @@ impl<C: Clock> Connections<C> {
         self.measurement.measure_handshakes_from(from_ns);
     }
 
+    /// Notes that no further request will be sent: a connection that had none cannot lose any.
+    pub(crate) fn sent_last(&mut self) {
+        self.is_ending = true;
+    }
+
     /// Counts received bytes from now on, and forgets those counted so far.
     pub(crate) fn restart_bytes(&mut self) {
         self.measurement.restart_bytes();
@@ -257,7 +265,8 @@ impl<C: Clock> Connections<C> {
     }
 
     /// Closes a failed connection and counts its requests in flight, or the connection itself, as failed. One that is
-    /// reset without a request in flight was closed while idle, as with an orderly end.
+    /// reset without a request in flight was closed while idle, as with an orderly end. One that never had a request
+    /// does not count after the last request was sent: there would be more failures than requests.
     #[cold]
     fn fail(&mut self, id: u32, (failure, detail): Reason) -> Event {
         let Some(connection) = self.table.get(id) else { return Event::None };
@@ -265,6 +274,9 @@ impl<C: Clock> Connections<C> {
             if !connection.is_last {
                 self.measurement.closed_while_idle();
             }
+            return self.close(id, true);
+        }
+        if self.is_ending && connection.state == State::Open && connection.sent == 0 {
             return self.close(id, true);
         }
         let measured = connection.in_flight.iter().filter(|request| self.measurement.includes(request.due_ns)).count();

@@ -9,21 +9,18 @@ use landau_reactor::Interest;
 use landau_sys::stream;
 
 impl<C: Clock> Connections<C> {
-    /// Sends as many requests as the connection has room for, at most `at_most`, and returns their number.
-    ///
-    /// # Errors
-    ///
-    /// The event that the connection failed.
+    /// Sends as many requests as the connection has room for, at most `at_most`. Returns their number, and the event if
+    /// the connection failed: its requests count as sent, and have failed with it.
     #[inline]
-    pub(crate) fn request(&mut self, id: u32, due_ns: u64, at_most: u64) -> Result<u64, Event> {
+    pub(crate) fn request(&mut self, id: u32, due_ns: u64, at_most: u64) -> (u64, Option<Event>) {
         let Self { table, servers, batch, now_ns, in_flight, .. } = self;
-        let Some(connection) = table.get_mut(id) else { return Ok(0) };
+        let Some(connection) = table.get_mut(id) else { return (0, None) };
         let server = servers.get_mut(connection.server);
         let most = self.pipeline.min(connection.most_streams());
         let room = most.saturating_sub(connection.in_flight.len()) as u64;
         let count = room.min(at_most).min(self.per_connection - connection.sent);
         if count == 0 {
-            return Ok(0);
+            return (0, None);
         }
         // A single request is sent from where it is, several are put together.
         let mut single: Option<(usize, bool)> = None;
@@ -64,9 +61,9 @@ impl<C: Clock> Connections<C> {
                     self.reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
                     let _ = self.reactor.set_interest(&connection.fd, Interest::BOTH);
                 }
-                Ok(count)
+                (count, None)
             }
-            Err(reason) => Err(self.fail(id, reason)),
+            Err(reason) => (count, Some(self.fail(id, reason))),
         }
     }
 

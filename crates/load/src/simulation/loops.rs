@@ -339,6 +339,25 @@ fn higher_limit_of_streams_wakes_a_connection_without_requests() {
     assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (4, Vec::new()));
 }
 
+/// A connection without a request, and a request that could not be sent, once counted too: 12 requests to a server that
+/// does not speak HTTP/2 had 13 failures.
+#[test]
+fn a_request_fails_once() {
+    // The server takes the preface for its first request.
+    let refuse = |_, now_ns| vec![Reply { bytes: b"HTTP/1.1 400 Bad\r\n\r\n".to_vec(), closes: true, at_ns: now_ns }];
+    let plan = |plan: &mut crate::Plan| (plan.http2, plan.request_count) = (true, Some(2));
+    let simulated = Simulation::new(Load::Closed, refuse).plan(plan).run();
+    assert_eq!((simulated.outcome.metrics.requests, simulated.failures()), (2, vec![(Failure::InvalidResponse, 2)]));
+    // The server closes behind each response. `select` does not report that, so every second request is sent too late.
+    let close = |_, now_ns| vec![Reply { closes: true, ..Reply::at(now_ns) }];
+    let plan = |plan: &mut crate::Plan| {
+        (plan.connections, plan.request_count, plan.backend) = (1, Some(12), "select".to_owned());
+    };
+    let simulated = Simulation::new(Load::Closed, close).plan(plan).run();
+    let metrics = &simulated.outcome.metrics;
+    assert_eq!((metrics.requests, metrics.responses, simulated.failures()), (12, 6, vec![(Failure::Reset, 6)]));
+}
+
 /// A connection that was due once waited for the next event, or for 100 ms.
 #[test]
 fn connections_of_a_running_loop_are_replaced_at_the_connect_rate() {
