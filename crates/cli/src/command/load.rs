@@ -130,7 +130,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DEPTH", default_value_t = 1, conflicts_with = "idle")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pipeline: u32,
-    /// Speak HTTP/2: over TLS as the server agrees (ALPN), otherwise with prior knowledge
+    /// Speak HTTP/2. Over TLS, offer only h2 (ALPN): the handshake fails unless the server chooses it. Without TLS, use
+    /// prior knowledge: a server that speaks only HTTP/1.1 fails every request
     #[arg(long, conflicts_with_all = ["idle", "pipeline"])]
     http2: bool,
     /// Keep up to N requests in flight on each connection, each on a stream of its own
