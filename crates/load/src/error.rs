@@ -31,17 +31,10 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
-    /// A specification or plan that contradicts itself or exceeds the limits of this host.
+    /// A specification or plan that contradicts itself, names a file that cannot be used, or exceeds the limits of this
+    /// host.
     #[error("{0}")]
     Plan(String),
-    /// A file that cannot be used.
-    #[error("{path}: {reason}")]
-    File {
-        /// Path of the file.
-        path: String,
-        /// The reason.
-        reason: String,
-    },
     /// A worker that cannot be started, or that failed.
     #[error("worker {worker}: {reason}")]
     Worker {

@@ -55,7 +55,7 @@ fn check_tls_options(spec: &LoadSpec, urls: &[Url]) -> Result<()> {
 }
 
 fn read_log(path: &Path, notes: &mut Vec<String>) -> Result<Replay> {
-    let unusable = |reason: String| Error::File { path: path.display().to_string(), reason };
+    let unusable = |reason: String| Error::Plan(format!("--replay {}: {reason}", path.display()));
     let bytes = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
     let replay = Replay::parse(&String::from_utf8_lossy(&bytes));
     if replay.order.is_empty() {

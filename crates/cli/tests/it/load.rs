@@ -106,7 +106,7 @@ no line of a log
     assert!(ran.status == Some(0) && ran.out.contains("\nstatus: 5 × 200\n"), "{ran:?}");
     assert!(ran.err.contains("note: access.log: 3 requests, 2 of them different; 2 lines skipped"), "{ran:?}");
     for (file, expected) in
-        [("empty.log", "no GET or HEAD request in the common or combined"), ("none.log", "none.log: ")]
+        [("empty.log", "no GET or HEAD request in the common or combined"), ("none.log", "--replay none.log: ")]
     {
         let ran = room.landau(&["load", &url, "--replay", file, "-n", "1"]);
         assert!(ran.status == Some(2) && ran.err.contains(expected), "{ran:?}");

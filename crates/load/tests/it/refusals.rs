@@ -45,7 +45,7 @@ fn invalid_and_contradictory_options_are_refused() {
         (LoadSpec { headers: vec!["A: b\r\nHost: c".to_owned()], ..own() }, "write -H 'Name: value'"),
         (LoadSpec { waived: vec!["all".to_owned()], ..own() }, "--waive all: unknown gate; the gates are alive, "),
         (LoadSpec { urls: Vec::new(), ..own() }, "the URL is missing"),
-        (LoadSpec { replay: Some("/nowhere/at/all".into()), ..own() }, "/nowhere/at/all: No such file"),
+        (LoadSpec { replay: Some("/nowhere/at/all".into()), ..own() }, "--replay /nowhere/at/all: No such file"),
         (LoadSpec { connections: 1_000_000, workers: Some(1), ..own() }, "require at least"),
         (LoadSpec { cpus: vec![9999], ..own() }, "--pin 9999: this process may not run on CPU 9999; choose"),
         (LoadSpec { sources: vec!["192.0.2.1".parse().unwrap()], ..own() }, "not an address of this host"),
