@@ -2,7 +2,7 @@
 
 use super::step::{Machinery, Step};
 use crate::status;
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use landau_claims::Claim;
 use landau_lab::bisect::{Answer, Found, Search};
 use landau_lab::debian;
@@ -50,6 +50,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let step = Step::new(&args.metric, &args.machinery)?;
     let mut search = Search::new(words.len());
     let mut names = words.clone();
+    let mut kernels: Vec<Option<Kernel>> = vec![None; words.len()];
+    // A mistyped end is found before anything is booted.
+    for (flag, end) in [("--good", 0), ("--bad", words.len() - 1)] {
+        let kernel = step.obtain(&words[end]).with_context(|| format!("{flag} {}", words[end]))?;
+        names[end].clone_from(&kernel.name);
+        kernels[end] = Some(kernel);
+    }
     let most = words.len().min(3 + words.len().ilog2() as usize);
     status::tell(&format!("{} kernels, at most {most} boots", words.len()));
     let found = loop {
@@ -57,8 +64,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
             Ok(place) => place,
             Err(found) => break found,
         };
-        // A kernel that cannot be obtained is skipped like one that does not boot.
-        let answer = step.obtain(&words[place]).and_then(|kernel| {
+        // One between the ends that cannot be obtained is skipped like one that does not boot.
+        let kernel = kernels[place].take().map_or_else(|| step.obtain(&words[place]), Ok);
+        let answer = kernel.and_then(|kernel| {
             names[place].clone_from(&kernel.name);
             step.test(&kernel)
         });
