@@ -96,9 +96,11 @@ pub fn predict(text: &str, n: f64, analyses: &[Analysis<'_>]) -> Result<Predicte
     })
 }
 
-/// Returns the servers of a record beside the sums of their calls, by the curves of the same record.
-pub(crate) fn beside_calls(analysis: &Analysis<'_>) -> Vec<Checked> {
-    check::servers(std::slice::from_ref(analysis)).0
+/// Returns the servers of a record beside the sums of their calls, by the curves of the same record, and which servers
+/// are not compared, in sentences; nothing for a record without calls.
+pub(crate) fn beside_calls(analysis: &Analysis<'_>) -> (Vec<Checked>, Vec<String>) {
+    let has_calls = analysis.cases.iter().any(|study| study.case.benchmark == CALLS);
+    if has_calls { check::servers(std::slice::from_ref(analysis)) } else { (Vec::new(), Vec::new()) }
 }
 
 /// Returns the cost of a term by the first record that has its curve.

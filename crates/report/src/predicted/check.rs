@@ -4,6 +4,7 @@
 //! step is known from its system calls; their sum over the n of a pass should be what it used.
 
 use super::{CALLS, curve, sum::parse};
+use crate::divided::listed;
 use crate::{Analysis, CaseStudy};
 use landau_record::schema::{Case, Fact};
 use landau_stats::Estimate;
@@ -44,57 +45,84 @@ const REQUESTS: &[(&str, &str)] =
 /// Those of these calls that send the file, so that they cost what its size says.
 const SENDS: &[&str] = &["send", "sendfile"];
 
-/// Returns the servers whose calls are known and measured, and a sentence for each that cannot be compared.
+/// Returns the servers whose calls are known and measured, and sentences that say which others are not compared, and
+/// why.
 pub(super) fn servers(analyses: &[Analysis<'_>]) -> (Vec<Checked>, Vec<String>) {
-    let (mut servers, mut not_compared) = (Vec::new(), Vec::new());
+    let mut servers = Vec::new();
+    // Reasons, and the labels of their cases.
+    let mut left_out: Vec<(String, Vec<String>)> = Vec::new();
     for (record, analysis) in analyses.iter().enumerate() {
-        for case in &analysis.cases {
-            match server(record, case, analyses) {
+        for study in &analysis.cases {
+            match server(record, study, analyses) {
                 Some(Ok(checked)) => servers.push(checked),
-                Some(Err(why)) => not_compared.push(format!("{} is not compared: {why}.", case.case.label)),
+                Some(Err(why)) => {
+                    let label = study.case.label.clone();
+                    match left_out.iter_mut().find(|(other, _)| *other == why) {
+                        Some((_, labels)) if labels.contains(&label) => {}
+                        Some((_, labels)) => labels.push(label),
+                        None => left_out.push((why, vec![label])),
+                    }
+                }
                 None => {}
             }
         }
     }
-    (servers, not_compared)
+    let sentence = |(why, labels): (String, Vec<String>)| {
+        let verb = if labels.len() == 1 { "is" } else { "are" };
+        format!("{} {verb} not compared: {why}.", listed(&labels))
+    };
+    (servers, left_out.into_iter().map(sentence).collect())
 }
 
-/// Returns nothing for a case of no server, or of one whose calls are not known.
+/// Returns nothing for a case of no server, or why its server is not compared.
 fn server(record: usize, study: &CaseStudy<'_>, analyses: &[Analysis<'_>]) -> Option<Result<Checked, String>> {
-    let case = study.case;
-    let requests = match case.benchmark.as_str() {
-        "connect" => 1,
+    match study.case.benchmark.as_str() {
+        "connect" => Some(compared(record, study, 1, analyses)),
         // The new connection has one response before the timed one.
-        "request" => 2,
-        _ => return None,
-    };
-    let setting = |name: &str| case.settings.get(name).map_or("none", String::as_str);
-    let (server, calls) = REQUESTS.iter().find(|(name, _)| *name == setting("server"))?;
-    let is_epoll = *server != "landau" || setting("backend") == "epoll";
-    if setting("url") != "none" || setting("command") != "none" || !is_epoll {
-        return None;
+        "request" => Some(compared(record, study, 2, analyses)),
+        _ => None,
     }
-    let facts = study.facts.get("server_processor_time_per_step")?;
-    let used: Vec<f64> = facts.iter().filter_map(|fact| ns(fact)).collect();
+}
+
+/// Compares the server of a case, which answers so many requests in a step, or returns why it cannot be compared.
+fn compared(record: usize, study: &CaseStudy<'_>, requests: u32, analyses: &[Analysis<'_>]) -> Result<Checked, String> {
+    let case = study.case;
+    let (server, calls) = known(case)?;
+    let facts = study.facts.get("server_processor_time_per_step").into_iter().flatten();
+    let used: Vec<f64> = facts.filter_map(|fact| ns(fact)).collect();
     if used.is_empty() {
-        return None;
+        return Err("the record has no processor time of the server".to_owned());
     }
     let mean = used.iter().sum::<f64>() / used.len() as f64;
     let range = used.iter().fold((mean, mean), |(low, high), x| (low.min(*x), high.max(*x)));
-    let checked = sum_of(case, calls, requests, analyses).and_then(|sum| {
-        let predicted_ns = averaged(&sum, f64::from(study.largest_n()), analyses)?;
-        Ok(Checked {
-            record,
-            case: case.label.clone(),
-            server: (*server).to_owned(),
-            sum,
-            predicted_ns,
-            used_ns: Estimate { value: mean, low: range.0, high: range.1 },
-            ratio: mean / predicted_ns,
-            misses: (mean - predicted_ns).abs() > TOLERATED * mean,
-        })
-    });
-    Some(checked)
+    let sum = sum_of(case, calls, requests, analyses)?;
+    let predicted_ns = averaged(&sum, f64::from(study.largest_n()), analyses)?;
+    Ok(Checked {
+        record,
+        case: case.label.clone(),
+        server: server.to_owned(),
+        sum,
+        predicted_ns,
+        used_ns: Estimate { value: mean, low: range.0, high: range.1 },
+        ratio: mean / predicted_ns,
+        misses: (mean - predicted_ns).abs() > TOLERATED * mean,
+    })
+}
+
+/// Returns the server of a case and its calls for a request, or why they are not known.
+fn known(case: &Case) -> Result<(&'static str, &'static str), String> {
+    let setting = |name: &str| case.settings.get(name).map_or("none", String::as_str);
+    if setting("url") != "none" || setting("command") != "none" {
+        return Err("the calls of a server that is given by url or command are not known".to_owned());
+    }
+    let Some(&(server, calls)) = REQUESTS.iter().find(|(name, _)| *name == setting("server")) else {
+        let names: Vec<String> = REQUESTS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        return Err(format!("only the calls of {} are known", listed(&names)));
+    };
+    if server == "landau" && setting("backend") != "epoll" {
+        return Err("the calls of landau are known with backend=epoll only".to_owned());
+    }
+    Ok((server, calls))
 }
 
 /// Returns the sum of the calls of a step, or why none is known.
@@ -129,7 +157,7 @@ fn of_size(call: &str, case: &Case, analyses: &[Analysis<'_>]) -> Result<String,
     match curve(&other, analyses) {
         Ok(_) => Ok(other),
         Err(_) => Err(format!(
-            "its file is {file}, and {call} was measured with {response} only (--set {CALLS}.response, up to 64KiB)"
+            "the file is {file}, and {call} was measured with {response} only (--set {CALLS}.response, up to 64KiB)"
         )),
     }
 }

@@ -147,7 +147,7 @@ fn a_server_is_compared_with_the_calls_that_it_makes() {
         let large = connected(server, "keep-alive", "4MiB");
         let (sums, not_compared) = of(&[tcp, open, ("connect", &large)]);
         assert!(sums.is_empty() && not_compared.len() == 1, "{sums:?}");
-        let why = format!("its file is 4MiB, and {call} was measured with 8KiB only");
+        let why = format!("the file is 4MiB, and {call} was measured with 8KiB only");
         assert!(not_compared[0].contains("file=4MiB") && not_compared[0].contains(&why), "{not_compared:?}");
 
         // A case of `tcp` with as large a response has the curve.
@@ -157,4 +157,45 @@ fn a_server_is_compared_with_the_calls_that_it_makes() {
         let calls = calls.replace(call, &format!("tcp.response=32KiB.{call}"));
         assert_eq!(sums, [format!("{sends}{calls}")]);
     }
+}
+
+/// Guards against servers that are left out without a word: a reader would take those that remain for all.
+#[test]
+fn servers_that_are_not_compared_are_named_with_the_reason() {
+    let small = [("response", "8KiB")];
+    let of = |name: &'static str, value: &'static str| {
+        connected("landau", "keep-alive", "8KiB").map(|own| if own.0 == name { (name, value) } else { own })
+    };
+    let (lighttpd, poll) = (of("server", "lighttpd"), of("backend", "poll"));
+    let (own, other) = (of("url", "http://127.0.0.1/"), of("command", "httpd"));
+    let cases: [(&str, &[(&str, &str)]); 6] = [
+        ("tcp", &small),
+        ("connect", &lighttpd),
+        ("request", &lighttpd),
+        ("request", &poll),
+        ("connect", &own),
+        ("connect", &other),
+    ];
+    let record = served(&cases);
+    let analysis = Analysis::of(&record);
+    let predicted = predict("accept", 100.0, std::slice::from_ref(&analysis)).unwrap();
+    let ends = [
+        " are not compared: only the calls of landau and nginx are known.",
+        " is not compared: the calls of landau are known with backend=epoll only.",
+        " are not compared: the calls of a server that is given by url or command are not known.",
+    ];
+    assert!(predicted.servers.is_empty() && predicted.notes.len() == ends.len(), "{:?}", predicted.notes);
+    assert!(predicted.notes.iter().zip(ends).all(|(note, end)| note.ends_with(end)), "{:?}", predicted.notes);
+    assert!(predicted.notes[0].contains(" and request server=lighttpd "), "{:?}", predicted.notes);
+    let text = predicted.render(crate::table::Layout { width: 100, color: false }).replace('\n', " ");
+    assert!(text.contains("only the calls of landau and nginx are known"), "{text}");
+    assert_eq!(beside_calls(&analysis).1, predicted.notes);
+
+    let mut record = served(&[("tcp", &small), ("connect", &connected("nginx", "keep-alive", "8KiB"))]);
+    record.passes.iter_mut().filter_map(|pass| pass.end.as_mut()).for_each(|end| end.facts = Facts::new());
+    let (_, left_out) = beside_calls(&Analysis::of(&record));
+    assert!(left_out[0].ends_with(" is not compared: the record has no processor time of the server."), "{left_out:?}");
+    // Without calls there is nothing to compare any server with, and a page has no such section.
+    let record = served(&[("connect", &lighttpd)]);
+    assert_eq!(beside_calls(&Analysis::of(&record)).1, [""; 0]);
 }

@@ -6,13 +6,16 @@ use crate::predicted::{Checked, beside_calls};
 use crate::quantity::{duration, percent};
 use maud::{Markup, html};
 
-/// The servers of each record whose calls were measured in it; nothing if there are none.
+/// The servers of each record in which calls were measured, and which servers are not compared; nothing if there are
+/// none.
 pub(crate) fn render(view: &View<'_>) -> Markup {
     let of_record = |(index, source): (usize, &crate::page::Source<'_>)| {
-        let servers = beside_calls(&source.analysis);
-        (!servers.is_empty()).then(|| (view.names.get(index).map_or("", String::as_str), servers))
+        let (servers, left_out) = beside_calls(&source.analysis);
+        let is_empty = servers.is_empty() && left_out.is_empty();
+        (!is_empty).then(|| (view.names.get(index).map_or("", String::as_str), servers, left_out))
     };
-    let records: Vec<(&str, Vec<Checked>)> = view.sources.iter().enumerate().filter_map(of_record).collect();
+    let records: Vec<(&str, Vec<Checked>, Vec<String>)> =
+        view.sources.iter().enumerate().filter_map(of_record).collect();
     let is_single = view.sources.len() == 1;
     html! {
         @if !records.is_empty() {
@@ -23,18 +26,18 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
                      by the curves of the same record, averaged over the pass. The calls are a lower bound: the \
                      program's own work, going to sleep and waking up come on top."
                 }
-                @for (name, servers) in &records {
+                @for (name, servers, left_out) in &records {
                     @if !is_single { h3 { (name) } }
                     @let of_record = if is_single { String::new() } else { format!(" of {name}") };
-                    (of(servers, &of_record))
+                    (of(servers, left_out, &of_record))
                 }
             } "\n"
         }
     }
 }
 
-/// A table, and a sentence for each server.
-fn of(servers: &[Checked], of_record: &str) -> Markup {
+/// A table, a sentence for each server, and those about the servers that are not compared.
+fn of(servers: &[Checked], left_out: &[String], of_record: &str) -> Markup {
     let table = html! {
         table {
             thead { tr {
@@ -54,8 +57,11 @@ fn of(servers: &[Checked], of_record: &str) -> Markup {
         }
     };
     html! {
-        (scrolling(&format!("Servers and their calls{of_record}"), &table))
-        ul { @for one in servers { li { (one.sentence()) } } }
+        @if !servers.is_empty() { (scrolling(&format!("Servers and their calls{of_record}"), &table)) }
+        ul {
+            @for one in servers { li { (one.sentence()) } }
+            @for sentence in left_out { li { (sentence) } }
+        }
     }
 }
 
@@ -90,14 +96,24 @@ mod tests {
     #[test]
     fn a_sum_that_misses_by_more_than_a_fifth_is_marked() {
         let servers = [checked("a<b", 25_000.0, 100_000.0), checked("near", 90_000.0, 100_000.0)];
-        let page = of(&servers, " of x").into_string();
+        let page = of(&servers, &[], " of x").into_string();
         assert!(page.contains("aria-label=\"Servers and their calls of x\""), "{page}");
         assert!(
             page.contains("<strong>misses: 75% below</strong>") && page.contains("within 20%: 10% below"),
             "{page}"
         );
         assert!(page.contains("The sum misses 75% of what was used") && page.contains("a&lt;b"), "{page}");
-        let above = of(&[checked("x", 100_000.0, 50_000.0)], "").into_string();
+        let above = of(&[checked("x", 100_000.0, 50_000.0)], &[], "").into_string();
         assert!(above.contains("misses: 100% above"), "{above}");
+    }
+
+    /// Guards against servers that are left out without a word, as the page once did with all that it did not compare.
+    #[test]
+    fn servers_that_are_not_compared_are_named() {
+        let left_out = ["connect server=h2o is not compared: why.".to_owned()];
+        let page = of(&[checked("near", 90_000.0, 100_000.0)], &left_out, "").into_string();
+        assert!(page.contains("<li>connect server=h2o is not compared: why.</li>"), "{page}");
+        let without = of(&[], &left_out, "").into_string();
+        assert!(page.contains("<table>") && !without.contains("<table>"), "{without}");
     }
 }
