@@ -9,10 +9,11 @@ use crate::command::report;
 use crate::command::run::default_path;
 use crate::options::{Cache, Guest, Settings, whole_seconds};
 use crate::status;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use landau_bench::REGISTRY;
-use landau_record::Record;
+use landau_record::{Record, Writer};
 use landau_sys::signal::{catch_interrupts, interrupted};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -92,13 +93,15 @@ fn explain<T>(
     measure: impl FnOnce(&Path) -> anyhow::Result<Vec<T>>,
     tell: fn(&Args, &[T], &Record) -> anyhow::Result<u8>,
 ) -> anyhow::Result<u8> {
-    let found = match measure(path) {
+    let part = reserve(path)?;
+    let found = match measure(&part) {
         Err(_) if interrupted().is_some() => {
             status::tell("interrupted; nothing was explained");
             return Ok(status::FAILED);
         }
         measured => measured?,
     };
+    publish(&part, path)?;
     let written = args.output.as_ref().map(|page| report::write_several(&[path.to_owned()], page).map(|()| page));
     if let Some(Ok(page)) = &written {
         status::tell(&format!("report: {}", page.display()));
@@ -109,7 +112,32 @@ fn explain<T>(
     written.transpose().map(|_| code)
 }
 
-/// Removes a record without explanation: it would prevent the next run from creating it.
+/// Checks that a record can be created, before anything is measured. Returns the name under which it is written: it
+/// gets its own when it is complete. The record of a run that was killed explains nothing, and would block the name.
+fn reserve(path: &Path) -> anyhow::Result<PathBuf> {
+    drop(Writer::create(path)?);
+    std::fs::remove_file(path).with_context(|| format!("remove {}", path.display()))?;
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}.part", std::process::id()));
+    Ok(part.into())
+}
+
+/// Gives a complete record its name.
+fn publish(part: &Path, path: &Path) -> anyhow::Result<()> {
+    // Unlike a rename, a link replaces nothing.
+    let published = match std::fs::hard_link(part, path) {
+        // The file system has no links.
+        Err(error)
+            if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) && !path.exists() =>
+        {
+            std::fs::rename(part, path)
+        }
+        linked => linked.and_then(|()| std::fs::remove_file(part)),
+    };
+    published.with_context(|| format!("rename the record {} to {}", part.display(), path.display()))
+}
+
+/// Removes a record without explanation, which only uses space.
 fn discard(path: &Path) {
     if let Err(error) = std::fs::remove_file(path) {
         status::tell(&format!("cannot remove the incomplete record {}: {error}", path.display()));

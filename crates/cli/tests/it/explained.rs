@@ -172,6 +172,28 @@ fn sigint_ends_it_and_leaves_nothing() {
     assert_eq!(emulators(&room), Vec::<i32>::new());
 }
 
+/// Returns whether a record was begun, which gets the name `r` when it is complete.
+fn is_begun(room: &Room) -> bool {
+    let mut entries = std::fs::read_dir(room.path()).unwrap().flatten();
+    entries.any(|entry| entry.file_name().to_string_lossy().starts_with("r."))
+}
+
+/// Guards against an empty record of a run that was killed: the next one could not create it.
+#[test]
+fn sigkill_leaves_no_record_under_its_name() {
+    let room = Room::new();
+    let mut command = room.command(&["explain", "syscall", "--set", "syscall.n=64", "--for", "60s", "--record", "r"]);
+    let mut child = Process::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
+    assert!(eventually(|| is_begun(&room) || child.try_wait().unwrap().is_some()), "no record was begun");
+    let sent = Command::new("kill").args(["-KILL", &child.id().to_string()]).status().unwrap();
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    if ["perf_event_paranoid", "kptr_restrict"].iter().any(|one| ran.err.contains(one)) {
+        eprintln!("skipped: this user may not sample the kernel");
+        return;
+    }
+    assert!(sent.success() && ran.status.is_none() && !room.file("r").exists(), "{ran:?}");
+}
+
 /// Guards against an answer that is lost with its page: the folder of the page is removed while it is measured.
 #[test]
 fn an_answer_is_printed_though_its_page_cannot_be_written() {
@@ -181,8 +203,8 @@ fn an_answer_is_printed_though_its_page_cannot_be_written() {
         ["explain", "syscall", "--set", "syscall.n=64", "--for", "1s", "--json", "--record", "r", "-o", "pages/p.html"];
     let mut command = room.command(&words);
     let mut child = Process::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
-    // The record is created after all checks.
-    assert!(eventually(|| room.file("r").exists() || child.try_wait().unwrap().is_some()));
+    // The record is begun after all checks.
+    assert!(eventually(|| is_begun(&room) || child.try_wait().unwrap().is_some()));
     std::fs::remove_dir(room.file("pages")).unwrap();
     let ran = Ran::of(child.wait_with_output().unwrap());
     if ["perf_event_paranoid", "kptr_restrict"].iter().any(|one| ran.err.contains(one)) {
