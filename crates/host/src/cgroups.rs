@@ -8,7 +8,7 @@ use crate::row::Counter;
 use std::fmt::Display;
 
 /// A control group, at one level of its hierarchy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Group {
     /// Its name: the path in its hierarchy, `/` for the topmost that can be seen.
     pub(crate) name: String,
@@ -27,6 +27,26 @@ impl Group {
     /// Returns the command that writes a value into one of its files. systemd escapes names with a backslash.
     pub(crate) fn command(&self, name: &str, value: impl Display) -> String {
         format!("echo {value} > '{}'", self.file(name))
+    }
+
+    /// Returns the kind of systemd's units (`service`) that the group is of, by the end of its name.
+    fn unit_kind(&self) -> Option<&str> {
+        let (_, kind) = self.name.rsplit_once('.')?;
+        ["service", "slice", "scope"].contains(&kind).then_some(kind)
+    }
+
+    /// Returns the command that edits the settings of the group's unit of systemd; of a group that is none of a unit,
+    /// with a word that stands for the name. A scope has no settings that last.
+    pub(crate) fn edit_command(&self) -> String {
+        match (self.unit_kind(), self.name.rsplit_once('/')) {
+            (Some("service" | "slice"), Some((above, unit))) => {
+                // A user's own manager starts the units below its service.
+                let is_users = above.split('/').any(|name| name.starts_with("user@"));
+                let quote = if unit.contains('\\') { "'" } else { "" };
+                format!("systemctl {}edit {quote}{unit}{quote}", if is_users { "--user " } else { "" })
+            }
+            _ => "systemctl edit UNIT".to_owned(),
+        }
     }
 
     /// Returns how often this group met a limit of its own, of version 2: newer kernels have a file without the events
@@ -59,6 +79,13 @@ pub(crate) fn groups(root: &Root, process: &str, controller: &str) -> Vec<Group>
         }
     }
     found
+}
+
+/// Returns the group of the service of systemd that a process is of; none if its unit is another, such as a session's
+/// scope.
+pub(crate) fn service(root: &Root, process: &str) -> Option<Group> {
+    let unit = groups(root, process, "name=systemd").into_iter().find(|group| group.unit_kind().is_some());
+    unit.filter(|group| group.unit_kind() == Some("service"))
 }
 
 /// Returns the path of a group from the top of a mount on; none if the mount does not show it. The kernel writes both
@@ -125,6 +152,36 @@ mod tests {
 
     fn folders(root: &Root, controller: &str) -> Vec<String> {
         groups(root, "self", controller).into_iter().map(|group| group.folder).collect()
+    }
+
+    /// A remedy once said UNIT of each. A unit of a user is another manager's, and the name of a scope does not last.
+    #[test]
+    fn remedies_name_the_unit_of_a_group_and_the_service_of_a_process() {
+        let edits = |path: &str| {
+            let mounts =
+                format!("{MOUNTS}\n42 31 0:39 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd");
+            let (_room, root) = planted(&format!("8:pids:{path}\n1:name=systemd:{path}\n"), &mounts);
+            let own = groups(&root, "self", "pids").remove(0).edit_command();
+            let service = service(&root, "self").unwrap_or_default().edit_command();
+            [own, service].map(|command| command.strip_prefix("systemctl ").unwrap().to_owned())
+        };
+        assert_eq!(edits("/system.slice/nginx.service"), ["edit nginx.service"; 2]);
+        assert_eq!(edits("/system.slice/a\\x2db.service"), ["edit 'a\\x2db.service'"; 2]);
+        assert_eq!(edits("/system.slice/db.service/payload"), ["edit UNIT", "edit db.service"]);
+        assert_eq!(edits("/user.slice"), ["edit user.slice", "edit UNIT"]);
+        let of_user = "/user.slice/user-7.slice/user@7.service";
+        assert_eq!(edits(of_user), ["edit user@7.service"; 2]);
+        assert_eq!(edits(&format!("{of_user}/app.slice/a.service")), ["--user edit a.service"; 2]);
+        assert_eq!(edits(&format!("{of_user}/app.slice/a.scope")), ["edit UNIT"; 2]);
+        for other in ["/", "/docker/abc", "/user.slice/user-7.slice/session-3.scope"] {
+            assert_eq!(edits(other), ["edit UNIT"; 2], "{other}");
+        }
+        // One of version 2, and one that is not seen from here.
+        let mounts = "30 23 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw";
+        for (path, expected) in [("/a.service", "systemctl edit a.service"), ("/../a.service", "systemctl edit UNIT")] {
+            let (_room, root) = planted(&format!("0::{path}\n"), mounts);
+            assert_eq!(service(&root, "self").unwrap_or_default().edit_command(), expected);
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the rules of all limits see: the host, the process, the demands.
 
 use crate::census::{Census, FIRST_PID_NAMESPACE};
+use crate::cgroups::{Group, service};
 use crate::demand::{Demand, Needs};
 use crate::report::Worker;
 use crate::root::Root;
@@ -98,6 +99,13 @@ impl Context<'_> {
     /// Returns "fails" or "fail", as the number of calls asks for.
     pub(crate) fn fail(calls: &str) -> &'static str {
         if calls.contains(" and ") { "fail" } else { "fails" }
+    }
+
+    /// Returns the command that edits the service of systemd whose limits the program has. A program that does not run
+    /// yet may be started by any.
+    pub(crate) fn edit_service_command(&self) -> String {
+        let service = if self.subject.is_other { service(self.root, &self.subject.name) } else { None };
+        service.as_ref().map_or_else(|| Group::default().edit_command(), Group::edit_command)
     }
 
     /// Returns the path of a file of the subject's network namespace, such as `tcp`.

@@ -98,8 +98,9 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
     Remedy {
         now: Some(now),
         for_good: Some(format!(
-            "{first}service: LimitNOFILE={target} by `systemctl edit UNIT`; login: \"* - nofile {target}\" in \
-             /etc/security/limits.d/90-landau.conf"
+            "{first}service: LimitNOFILE={target} by `{}`; login: \"* - nofile {target}\" in \
+             /etc/security/limits.d/90-landau.conf",
+            context.edit_service_command()
         )),
         risk: Some("programs that use select() break with descriptors above 1,023".to_owned()),
     }
@@ -164,7 +165,7 @@ fn of_services(context: &Context) -> Option<Row> {
         counters: Vec::new(),
         remedy: Remedy {
             now: None,
-            for_good: Some("LimitNOFILE= of the one service, by `systemctl edit UNIT`".to_owned()),
+            for_good: Some(format!("LimitNOFILE= of the one service, by `{}`", context.edit_service_command())),
             risk: Some("as a default it reaches every service, also those that use select()".to_owned()),
         },
     })

@@ -92,7 +92,7 @@ fn throttle_of_group(context: &Context, group: &Group) -> Option<Row> {
     let beyond = "the kernel reclaims the group's memory, and makes its tasks wait that take more";
     let (mut row, target) = of_file(context, group, (FILE, limit), Effect::Bends, beyond)?;
     row.counters.extend(group.local_event(context.root, "memory", "high"));
-    row.remedy.for_good = Some(format!("MemoryHigh={target} by `systemctl edit UNIT`"));
+    row.remedy.for_good = Some(format!("MemoryHigh={target} by `{}`", group.edit_command()));
     Some(row)
 }
 
@@ -102,7 +102,8 @@ fn of_group(context: &Context, group: &Group) -> Option<Row> {
     let beyond = "the OOM killer ends a process of the group";
     let (mut row, target) = of_file(context, group, (file, limit), Effect::Stops, beyond)?;
     row.counters = events(context, group);
-    row.remedy.for_good = Some(format!("MemoryMax={target} by `systemctl edit UNIT`; container: --memory {target}"));
+    let by = group.edit_command();
+    row.remedy.for_good = Some(format!("MemoryMax={target} by `{by}`; container: --memory {target}"));
     Some(row)
 }
 

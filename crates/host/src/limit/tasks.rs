@@ -132,8 +132,9 @@ fn of_user(context: &Context) -> Option<Row> {
             // The ulimit of dash has no -u.
             now: Some(format!("prlimit --nproc={target}:{} --pid {}", target.max(hard), subject.shell_pid())),
             for_good: Some(format!(
-                "service: LimitNPROC={target} by `systemctl edit UNIT`; login: \"* - nproc {target}\" in \
-                 /etc/security/limits.d/90-landau.conf"
+                "service: LimitNPROC={target} by `{}`; login: \"* - nproc {target}\" in \
+                 /etc/security/limits.d/90-landau.conf",
+                context.edit_service_command()
             )),
             risk: Some("a program that forks without end can then use up the host's identifiers".to_owned()),
         },
@@ -155,7 +156,10 @@ fn of_group(context: &Context, group: &Group) -> Option<Row> {
         counters: group.local_event(root, "pids", "max").into_iter().collect(),
         remedy: Remedy {
             now: Some(group.command("pids.max", target)),
-            for_good: Some(format!("TasksMax={target} by `systemctl edit UNIT`; container: --pids-limit {target}")),
+            for_good: Some(format!(
+                "TasksMax={target} by `{}`; container: --pids-limit {target}",
+                group.edit_command()
+            )),
             risk: Some("a program that forks without end is stopped later".to_owned()),
         },
     })

@@ -879,6 +879,29 @@ fn the_limits_of_a_program_that_runs_are_changed_in_it() {
     assert!(now.starts_with("prlimit --pid 4711 --as="), "{now}");
 }
 
+/// Each remedy that lasts once said UNIT, whichever the service.
+#[test]
+fn remedies_name_the_service_of_a_program() {
+    let host = Host::new();
+    host.write("proc/self/cgroup", "8:pids:/system.slice/nginx.service\n0::/system.slice/nginx.service\n");
+    host.write("cg/pids/system.slice/nginx.service/pids.max", "100");
+    host.write("cg/pids/system.slice/nginx.service/pids.current", "1");
+    with_other(&host, &[("AS", "1073741824")]);
+    let by = |report: &Report, limit: &str| {
+        let row = report.limits.iter().find(|row| row.limit.starts_with(limit)).unwrap();
+        let text = row.remedy.for_good.as_deref().unwrap();
+        text.split('`').find(|part| part.starts_with("systemctl ")).unwrap().to_owned()
+    };
+    let report = of_other(&host, "threads=5000");
+    for limit in ["RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_AS", "pids.max"] {
+        assert_eq!(by(&report, limit), "systemctl edit nginx.service", "{limit}");
+    }
+    // A program that this one starts may become another service; the group is the one it is started in.
+    let report = host.report("threads=5000", None);
+    assert_eq!(by(&report, "RLIMIT_NOFILE"), "systemctl edit UNIT");
+    assert_eq!(by(&report, "pids.max"), "systemctl edit nginx.service");
+}
+
 /// The kernel cuts the name of a program within a character, and a path may be in any encoding. The process, or all
 /// mounts, were missing then.
 #[test]
