@@ -78,8 +78,8 @@ pub enum Error {
     },
     /// There is too little space for the record.
     #[error(
-        "the record needs up to {needed_mib} MiB in {}, which has {free_mib} MiB free; free some space or choose \
-         another place with --output", .folder.display()
+        "the record needs up to {needed_mib} MiB in {}, which has {free_mib} MiB free; free some space or {other}",
+        .folder.display()
     )]
     NoSpace {
         /// The folder of the record.
@@ -88,6 +88,8 @@ pub enum Error {
         needed_mib: u64,
         /// The free space.
         free_mib: u64,
+        /// What to do instead of freeing some.
+        other: &'static str,
     },
     /// A worker process cannot be started, or its pipes do not work.
     #[error("cannot start a worker process: {0}")]

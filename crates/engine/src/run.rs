@@ -158,7 +158,7 @@ pub fn resume(
     let finished = finished(&records);
     let needed = plans.iter().map(|plan| plan.record_bytes_left(&finished)).fold(0, u64::saturating_add);
     for (plan, record) in plans.iter().zip(&records) {
-        check_free(needed, Path::new(&record.path))?;
+        check_free(needed, Path::new(&record.path), "copy the record to another place and resume the copy")?;
         check_program(plan, record, session.interrupted)?;
     }
     for (record, Output { writer, .. }) in records.iter().zip(&mut outputs) {
@@ -291,16 +291,20 @@ fn differences(then: &Host, now: &Host) -> Vec<String> {
 
 /// Checks that the records of the plans, in the folder of `path`, can grow to their end, before anything is measured.
 pub fn check_space(plans: &[Plan], path: &Path) -> Result<(), Error> {
-    check_free(plans.iter().map(Plan::record_bytes).fold(0, u64::saturating_add), path)
+    let needed = plans.iter().map(Plan::record_bytes).fold(0, u64::saturating_add);
+    check_free(needed, path, "choose another place with --output")
 }
 
-/// Checks that the folder of `path` has so many bytes for records.
-fn check_free(needed: u64, path: &Path) -> Result<(), Error> {
+/// Checks that the folder of `path` has so many bytes for records; `other` is what to do instead of freeing some.
+fn check_free(needed: u64, path: &Path, other: &'static str) -> Result<(), Error> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match scratch::free_bytes(folder) {
-        Some(free) if free < needed => {
-            Err(Error::NoSpace { folder: folder.to_owned(), needed_mib: (needed >> 20) + 1, free_mib: free >> 20 })
-        }
+        Some(free) if free < needed => Err(Error::NoSpace {
+            folder: folder.to_owned(),
+            needed_mib: (needed >> 20) + 1,
+            free_mib: free >> 20,
+            other,
+        }),
         _ => Ok(()),
     }
 }

@@ -108,15 +108,22 @@ fn too_little_disk_space_is_an_error_before_measuring() {
         eprintln!("skipped: this needs root");
         return;
     }
-    let room = Room::new();
-    let script = format!(
-        "mkdir small && mount -t tmpfs -o size=1m none small && {LANDAU} run --output small/r --no-report; \
-         echo status $?; ls -A small"
-    );
-    let output = room.other("unshare", &["-m", "sh", "-c", &script]).output().unwrap();
-    let ran = Ran::of(output);
-    assert!(ran.err.contains("MiB free; free some space or choose another place with --output"), "{ran:?}");
-    assert!(ran.out.contains("status 2"), "{ran:?}");
+    let (room, small) = (Room::new(), "mkdir small && mount -t tmpfs -o size=2m none small");
+    let in_small = |script: &str| {
+        let script = format!("{small} && {script}; echo status $?");
+        let ran = Ran::of(room.other("unshare", &["-m", "sh", "-c", &script]).output().unwrap());
+        std::fs::remove_dir(room.file("small")).unwrap();
+        assert!(ran.out.contains("status 2"), "{ran:?}");
+        ran.err
+    };
+    let err = in_small(&format!("{LANDAU} run --output small/r --no-report"));
+    assert!(err.contains("MiB free; free some space or choose another place with --output"), "{err}");
+    // A run that is resumed has no --output.
+    room.smoke(&["nop"]);
+    let resume = format!("cp run.ndjson small/r && {LANDAU} run --resume small/r --passes 1000 --no-report");
+    let err = in_small(&resume);
+    assert!(err.contains("MiB free; free some space or copy the record to another place and resume"), "{err}");
+    assert!(!err.contains("--output"), "{err}");
 }
 
 /// With 64 descriptors every benchmark ends at the limit, which is a result, or is skipped with a reason.
