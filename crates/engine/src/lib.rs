@@ -81,6 +81,7 @@ pub use run::{Changes, Output, Session, check_space, resume, run};
 pub use scratch::{Scratch, free_bytes as scratch_free_bytes};
 pub use settings::{Kind, Parameter, Settings};
 pub use stop::Stop;
+pub use strides::WINDOW_MAX;
 pub use study::Study;
 pub use switch::{HostSwitch, Switch, Switched};
 pub use timer::{Sequence, Timer, Timestamp};

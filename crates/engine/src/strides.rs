@@ -10,8 +10,10 @@ use std::ops::RangeInclusive;
 
 /// Steps from one reading of the canary to the next: 32 on average.
 const CANARY: RangeInclusive<u32> = 16..=48;
+/// Most steps of a window: as many may be missing from the record of a machine that stopped.
+pub const WINDOW_MAX: u32 = 640;
 /// Steps of a window: 512 on average.
-const WINDOW: RangeInclusive<u32> = 384..=640;
+const WINDOW: RangeInclusive<u32> = 384..=WINDOW_MAX;
 /// The first reading of the canary is after this number of steps at most, so that a short pass has one.
 const FIRST: u32 = 4;
 

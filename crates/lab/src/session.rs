@@ -11,12 +11,14 @@ use crate::platform::Platform;
 use crate::progress::Progress;
 use crate::supervise::{Ended, supervise};
 use crate::{pack, sysctl};
-use landau_engine::StepWindows;
+use landau_engine::{StepWindows, WINDOW_MAX};
 use landau_record::schema::{
     Crash, CrashKind, End, EndOutcome, Facts, Header, Lab, Line, Note, Outcome, PassEnd, Unit,
 };
 use landau_record::{SCHEMA_VERSION, Writer};
+use std::mem::discriminant;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// The least number of the console's last lines that a crash records.
 const CONSOLE_LINES: usize = 40;
@@ -105,6 +107,62 @@ struct Boot {
     progress: Progress,
 }
 
+/// Where and how a boot stopped.
+#[derive(Debug, Clone, Copy)]
+struct Stopped<'a> {
+    pass: Option<u32>,
+    last_n: Option<u64>,
+    how: &'a Ending,
+}
+
+impl<'a> Stopped<'a> {
+    fn of(progress: &Progress, how: &'a Ending) -> Self {
+        Self { pass: progress.pass(), last_n: progress.last_n(), how }
+    }
+
+    /// Whether this second boot stopped where the first did. The first may have done up to a window of steps that it
+    /// could not report.
+    fn is_where(&self, first: &Self) -> bool {
+        let (Some(last), Some(again)) = (first.last_n, self.last_n) else { return false };
+        let is_near = (last..=last + u64::from(WINDOW_MAX)).contains(&again);
+        self.pass == first.pass && discriminant(self.how) == discriminant(first.how) && is_near
+    }
+}
+
+/// The place of a crash, as one or two boots show it.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    /// The last n with a sample in the record.
+    last_n: Option<u64>,
+    /// The boots that stopped by themselves.
+    boots: u32,
+    same_place: Option<bool>,
+    every_last_n: Vec<u64>,
+    /// Whether the samples of the second boot continue the pass in the record.
+    is_continued: bool,
+}
+
+impl Place {
+    /// Returns the place. `repeats`: whether the platform repeats a run exactly. A second boot that the user or the
+    /// time limit ended shows nothing.
+    fn of(first: Stopped, second: Option<Stopped>, repeats: bool) -> Self {
+        let every_last_n = first.last_n.into_iter().collect();
+        let alone = Self { last_n: first.last_n, boots: 1, same_place: None, every_last_n, is_continued: false };
+        let Some(second) = second.filter(|one| !matches!(one.how, Ending::Interrupted | Ending::Overtime)) else {
+            return alone;
+        };
+        let is_same = second.is_where(&first);
+        let is_continued = is_same && repeats;
+        Self {
+            last_n: if is_continued { second.last_n } else { first.last_n },
+            boots: 2,
+            same_place: Some(is_same),
+            every_last_n: first.last_n.into_iter().chain(second.last_n).collect(),
+            is_continued,
+        }
+    }
+}
+
 /// Boots a kernel and writes what its guest measures to a record, up to where it ended.
 pub fn measure(
     spec: &RunSpec,
@@ -125,6 +183,7 @@ pub fn measure(
     };
     let host_settings = || sysctl::values(spec.job.sysctls.keys());
     let before = host_settings();
+    let start = Instant::now();
     let boot = boot(spec, spec.job, interrupted, observer, &mut append)?;
     if spec.adapted(spec.job, &machine).own_network && host_settings() != before {
         // A network namespace must have kept them apart: the list of its sysctls is wrong for this kernel.
@@ -147,7 +206,13 @@ pub fn measure(
             Some(unfinished(EndOutcome::Failed))
         }
         (how, None) => {
-            let found = restart(spec, &boot.progress, how, &boot.ended.console, interrupted, observer, &mut append)?;
+            let left = spec.timeouts.total.saturating_sub(start.elapsed());
+            let again = RunSpec { timeouts: Timeouts { total: left, ..spec.timeouts }, ..*spec };
+            let place = restart(&again, &boot.progress, how, interrupted, observer, &mut append)?;
+            if let Some(pass) = boot.progress.pass() {
+                append(&ended_pass(pass, Outcome::Crashed, place.last_n, None))?;
+            }
+            let found = crash_at(place, boot.progress.pass(), how, &spec.timeouts, &boot.ended.console);
             append(&Line::Crash(found.clone()))?;
             crash = Some(found);
             Some(unfinished(EndOutcome::Crashed))
@@ -229,67 +294,63 @@ fn parse_line(text: &str, spec: &RunSpec) -> Result<Line, Error> {
     })
 }
 
-/// Starts a machine that stopped again, with windows of one step near that place. If the platform repeats a run
-/// exactly, the samples of the second boot continue the interrupted pass, and go into the record. A machine that cannot
-/// be started again, or whose guest cannot measure, gives a note: what the first boot showed is recorded in any case.
+/// Starts a machine that stopped again, with windows of one step near that place, and returns the place. If the
+/// platform repeats a run exactly, the samples of the second boot continue the interrupted pass, and go into the
+/// record. A machine that cannot be started again, or whose guest cannot measure, gives a note: what the first boot
+/// showed is recorded in any case. A machine that used up its time is not started again.
 fn restart(
     spec: &RunSpec,
     first: &Progress,
     how: &Ending,
-    console: &[String],
     interrupted: &dyn Fn() -> bool,
     observer: &dyn KernelObserver,
     append: &mut dyn FnMut(&Line) -> Result<(), Error>,
-) -> Result<Crash, Error> {
-    let mut places = vec![first.last_n()];
-    let mut same_place = None;
-    if let (Some(pass), Some(last)) = (first.pass(), first.last_n())
-        && !interrupted()
-    {
-        observer.restarted(spec.kernel, &first.place());
-        let job = Job { step_windows: Some(StepWindows { pass, from: last }), ..spec.job.clone() };
-        let mut further = Vec::new();
-        let mut collect = |line: &Line| -> Result<(), Error> {
-            if let Line::Chunk(chunk) = line
-                && chunk.pass == pass
-                && chunk.stride > 0
-                && u64::from(chunk.first) > last
-            {
-                further.push(line.clone());
-            }
-            Ok(())
-        };
-        let second = boot(spec, &job, interrupted, observer, &mut collect).map_err(|error| error.with_causes());
-        match second.and_then(|second| second.failed.clone().map_or(Ok(second), Err)) {
-            Err(reason) => append(&note(format!("the machine could not be started again: {reason}")))?,
-            Ok(second) => {
-                // The first boot may have done up to a window of steps that it could not report.
-                let is_same = second.progress.pass() == Some(pass)
-                    && std::mem::discriminant(&second.ended.how) == std::mem::discriminant(how)
-                    && second.progress.last_n() >= Some(last);
-                same_place = Some(is_same);
-                places.push(second.progress.last_n());
-                if is_same && spec.platform.unit() == Unit::Instructions {
-                    further.iter().try_for_each(&mut *append)?;
-                }
-            }
+) -> Result<Place, Error> {
+    let repeats = spec.platform.unit() == Unit::Instructions;
+    let stopped = Stopped::of(first, how);
+    let (Some(pass), Some(last)) = (stopped.pass, stopped.last_n) else {
+        return Ok(Place::of(stopped, None, repeats));
+    };
+    if interrupted() || *how == Ending::Overtime || spec.timeouts.total == Duration::ZERO {
+        return Ok(Place::of(stopped, None, repeats));
+    }
+    observer.restarted(spec.kernel, &first.place());
+    let job = Job { step_windows: Some(StepWindows { pass, from: last }), ..spec.job.clone() };
+    let mut further = Vec::new();
+    let mut collect = |line: &Line| -> Result<(), Error> {
+        if let Line::Chunk(chunk) = line
+            && chunk.pass == pass
+            && chunk.stride > 0
+            && u64::from(chunk.first) > last
+        {
+            further.push(line.clone());
         }
+        Ok(())
+    };
+    let second = boot(spec, &job, interrupted, observer, &mut collect).map_err(|error| error.with_causes());
+    let second = match second.and_then(|second| second.failed.clone().map_or(Ok(second), Err)) {
+        Ok(second) => second,
+        Err(reason) => {
+            append(&note(format!("the machine could not be started again: {reason}")))?;
+            return Ok(Place::of(stopped, None, repeats));
+        }
+    };
+    if second.ended.how == Ending::Overtime {
+        append(&note("the time limit ended the second boot before it showed where it stops".to_owned()))?;
     }
-    let last_n = places.iter().flatten().copied().max();
-    if let Some(pass) = first.pass() {
-        append(&ended_pass(pass, Outcome::Crashed, last_n, None))?;
+    let place = Place::of(stopped, Some(Stopped::of(&second.progress, &second.ended.how)), repeats);
+    if place.is_continued {
+        further.iter().try_for_each(&mut *append)?;
     }
-    let (crash, meaning) = crash_of(how, &spec.timeouts);
-    Ok(Crash {
-        pass: first.pass(),
-        crash,
-        last_n,
-        console: recorded_lines(console).to_vec(),
-        boots: places.len() as u32,
-        same_place,
-        every_last_n: places.into_iter().flatten().collect(),
-        meaning,
-    })
+    Ok(place)
+}
+
+/// Returns a crash as the record describes it.
+fn crash_at(place: Place, pass: Option<u32>, how: &Ending, timeouts: &Timeouts, console: &[String]) -> Crash {
+    let (crash, meaning) = crash_of(how, timeouts);
+    let Place { last_n, boots, same_place, every_last_n, .. } = place;
+    let console = recorded_lines(console).to_vec();
+    Crash { pass, crash, last_n, console, boots, same_place, every_last_n, meaning }
 }
 
 /// Returns the console's last lines; a panic's own line is among them, however long the trace after it.
@@ -316,6 +377,45 @@ pub(crate) fn crash_of(how: &Ending, timeouts: &Timeouts) -> (CrashKind, String)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn at(last_n: u64, how: &Ending) -> Stopped<'_> {
+        Stopped { pass: Some(0), last_n: Some(last_n), how }
+    }
+
+    /// Guards against an n without a sample as the last one of the record, where the samples of the second boot are
+    /// not in it.
+    #[test]
+    fn only_a_boot_whose_samples_are_recorded_moves_the_place() {
+        let (panic, hang) = (Ending::Panic("a".to_owned()), Ending::Silent);
+        let other_panic = Ending::Panic("b".to_owned());
+        for (first, second, repeats, last_n, is_same) in [
+            (at(500, &panic), at(700, &other_panic), true, 700, true),
+            (at(500, &panic), at(700, &panic), false, 500, true),
+            (at(500, &panic), at(500, &panic), true, 500, true),
+            (at(500, &panic), at(499, &panic), true, 500, false),
+            (at(500, &panic), at(700, &hang), true, 500, false),
+            (at(500, &panic), Stopped { pass: Some(1), ..at(700, &panic) }, true, 500, false),
+            // The first boot cannot have done more than a window of steps that it did not report.
+            (at(500, &panic), at(500 + 640, &panic), true, 1_140, true),
+            (at(500, &panic), at(500 + 641, &panic), true, 500, false),
+        ] {
+            let place = Place::of(first, Some(second), repeats);
+            assert_eq!((place.last_n, place.same_place), (Some(last_n), Some(is_same)), "{first:?}, {second:?}");
+            assert_eq!((place.boots, place.is_continued), (2, is_same && repeats), "{first:?}, {second:?}");
+            assert_eq!(place.every_last_n, [first.last_n, second.last_n].map(Option::unwrap_or_default));
+        }
+    }
+
+    /// Guards against Ctrl-C or a time limit in the second boot that is recorded as another place for ever.
+    #[test]
+    fn a_second_boot_that_was_ended_from_here_shows_nothing() {
+        let panic = Ending::Panic("a".to_owned());
+        let alone = Place::of(at(500, &panic), None, true);
+        assert_eq!((alone.last_n, alone.boots, alone.same_place), (Some(500), 1, None));
+        for how in [Ending::Interrupted, Ending::Overtime] {
+            assert_eq!(Place::of(at(500, &panic), Some(at(520, &how)), true), alone, "{how:?}");
+        }
+    }
 
     /// Guards against a record without the panic's line, which a long call trace once pushed out.
     #[test]
