@@ -36,7 +36,9 @@ pub(crate) fn on_disk(path: &Path) -> Result<Kernel, Error> {
     }
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let image = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
-    Ok(Kernel { image, ..Kernel::without_file(name, found.kind, path.display().to_string()) })
+    // Two images may have the same name.
+    let sha256 = sha256(path)?;
+    Ok(Kernel { image, sha256, ..Kernel::without_file(name, found.kind, path.display().to_string()) })
 }
 
 /// Returns the kernel in a file that the user gave: as it is, compressed, or in a package.

@@ -75,3 +75,17 @@ fn a_wrong_file_is_described() {
     let said = get(&folder.path().join("none"), folder.path()).unwrap_err().to_string();
     assert!(said.contains("there is no kernel `") && said.contains("none`: no such file"), "{said}");
 }
+
+/// Guards against two images with one name that count as one given twice, and records that do not say which it was.
+#[test]
+fn a_disk_image_has_a_checksum() {
+    let folder = tempfile::tempdir().unwrap();
+    let images = ["a", "b"].map(|name| {
+        let path = folder.path().join(name).join("disk.qcow2");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, [&b"QFI\xfb"[..], name.as_bytes(), &[0; 1024]].concat()).unwrap();
+        on_disk(&path).unwrap()
+    });
+    assert_eq!((images[0].name.as_str(), images[1].name.as_str()), ("disk.qcow2", "disk.qcow2"));
+    assert!(images.iter().all(|image| image.sha256.len() == 64) && images[0].sha256 != images[1].sha256);
+}
