@@ -123,8 +123,12 @@ impl Matrix<'_> {
         let path = self.record_of(kernel);
         let is_replaced = self.resume && path.exists();
         let earlier = if is_replaced { read_earlier(&path)? } else { None };
-        if let Some(outcome) = earlier.as_ref().and_then(|record| final_outcome(&path, record)) {
-            return Ok(outcome);
+        if let Some(record) = &earlier {
+            check_kernel(&path, record, kernel)?;
+            if let Some(outcome) = final_outcome(&path, record) {
+                check_names(&path, record, &self.job.names)?;
+                return Ok(outcome);
+            }
         }
         observer.started(kernel);
         let scratch = Scratch::create(self.temporary)?;
@@ -162,6 +166,39 @@ fn read_earlier(path: &Path) -> Result<Option<Record>, Error> {
     let bytes = read_file(path)?;
     let is_header_torn = !bytes.contains(&b'\n') && (bytes.is_empty() || bytes.starts_with(b"{"));
     if is_header_torn { Ok(None) } else { Ok(Some(Record::parse(&path.display().to_string(), &bytes)?)) }
+}
+
+/// Checks that a record is not of another build of the kernel: two builds may report the same release.
+fn check_kernel(path: &Path, record: &Record, kernel: &Kernel) -> Result<(), Error> {
+    let recorded = record.lab.as_ref().and_then(|lab| lab.kernel.as_ref()).map_or("", |one| one.sha256.as_str());
+    if recorded.is_empty() || kernel.sha256.is_empty() || recorded == kernel.sha256 {
+        return Ok(());
+    }
+    let short = |sum: &str| sum.get(..8).unwrap_or(sum).to_owned();
+    Err(Error::Guest(format!(
+        "{} is the record of another build of {}: SHA-256 {}…, not {}… of {}; write to another directory with \
+         --output, or remove that record",
+        path.display(),
+        kernel.name,
+        short(recorded),
+        short(&kernel.sha256),
+        kernel.image.display()
+    )))
+}
+
+/// Checks that a record to keep has the benchmarks that are asked for.
+fn check_names(path: &Path, record: &Record, names: &[String]) -> Result<(), Error> {
+    let has = |name: &&String| {
+        let of_skip = |label: &str| label.split_whitespace().next() == Some(name.as_str());
+        record.cases.iter().any(|case| case.benchmark == **name) || record.skips.iter().any(|one| of_skip(&one.label))
+    };
+    match names.iter().find(|name| !has(name)) {
+        None => Ok(()),
+        Some(name) => Err(Error::Guest(format!(
+            "{} exists already, without {name}; write to another directory with --output, or remove that record",
+            path.display()
+        ))),
+    }
 }
 
 /// Returns what became of a kernel whose record says it finally; `None` if it must be measured again. A kernel that
@@ -234,8 +271,11 @@ fn remove_empty(path: &Path) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
     use super::*;
-    use landau_record::schema::Crash;
+    use crate::kernel::Kind;
+    use landau_record::schema::{Crash, Lab, Skip};
 
     fn record(outcome: EndOutcome, crash: Option<CrashKind>) -> Record {
         let crash = crash.map(|crash| Crash {
@@ -266,5 +306,35 @@ mod tests {
             assert!(outcome(other, None).is_none(), "{other:?}");
         }
         assert!(final_outcome(Path::new("r"), &Record::default()).is_none());
+    }
+
+    /// Guards against the record of a kernel that was rebuilt, which `--resume` kept as that of the new build.
+    #[test]
+    fn the_record_of_another_build_or_without_a_benchmark_is_not_kept() {
+        let build = |sum: char| Kernel {
+            sha256: sum.to_string().repeat(64),
+            ..Kernel::without_file("6.12.9".to_owned(), Kind::BzImage, "bzImage".to_owned())
+        };
+        let remote = Kernel::remote("me@box");
+        let of = |kernel: &Kernel| {
+            let lab = Lab { kernel: Some(kernel.to_record()), ..Lab::default() };
+            Record { lab: Some(lab), ..record(EndOutcome::Complete, None) }
+        };
+        let check = |record: &Record, kernel: &Kernel| check_kernel(Path::new("r"), record, kernel);
+        assert!(check(&of(&build('a')), &build('a')).is_ok());
+        assert!(check(&of(&remote), &build('a')).is_ok() && check(&of(&build('a')), &remote).is_ok());
+        assert!(check(&record(EndOutcome::Complete, None), &build('a')).is_ok());
+        let said = check(&of(&build('a')), &build('b')).unwrap_err().to_string();
+        assert!(said.contains("another build of 6.12.9: SHA-256 aaaaaaaa…, not bbbbbbbb…"), "{said}");
+
+        let skip = Skip { label: "futex threads=2".to_owned(), reason: String::new() };
+        let skipped = Record { skips: vec![skip], ..record(EndOutcome::Complete, None) };
+        let names = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            check_names(Path::new("r"), &skipped, &names)
+        };
+        assert!(names(&[]).is_ok() && names(&["futex"]).is_ok());
+        let said = names(&["futex", "bind"]).unwrap_err().to_string();
+        assert!(said.contains("r exists already, without bind"), "{said}");
     }
 }
