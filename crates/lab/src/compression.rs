@@ -1,5 +1,7 @@
 //! Identifies compressed data and decompresses it: kernels, initramfs archives, and the parts of Debian packages.
 
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, Read};
 
 /// A compression format, identified by its first bytes.
@@ -51,9 +53,9 @@ impl Compression {
         Some(Ok(match self {
             Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(data)),
             Self::Xz => Box::new(lzma_rust2::XzReader::new(data, true)),
-            Self::Zstd => match ruzstd::decoding::StreamingDecoder::new(data) {
+            Self::Zstd => match ZstdReader::new(data) {
                 Ok(reader) => Box::new(reader),
-                Err(error) => return Some(Err(io::Error::new(io::ErrorKind::InvalidData, error))),
+                Err(error) => return Some(Err(error)),
             },
             Self::Bzip2 | Self::Lzma | Self::Lz4 => return None,
         }))
@@ -71,6 +73,72 @@ impl Compression {
             }
         }
         first
+    }
+}
+
+/// A reader of every frame of Zstandard data, which compares the checksum of each frame that has one.
+struct ZstdReader<R> {
+    data: R,
+    decoder: FrameDecoder,
+    has_frame: bool,
+}
+
+impl<R: Read> ZstdReader<R> {
+    fn new(data: R) -> io::Result<Self> {
+        let mut reader = Self { data, decoder: FrameDecoder::new(), has_frame: false };
+        reader.has_frame = reader.next_frame()?;
+        Ok(reader)
+    }
+
+    /// Reads the header of the next frame with data; returns whether there is one.
+    fn next_frame(&mut self) -> io::Result<bool> {
+        loop {
+            // Without any byte the data has ended; with one there must be a header.
+            let mut first = Vec::with_capacity(1);
+            self.data.by_ref().take(1).read_to_end(&mut first)?;
+            if first.is_empty() {
+                return Ok(false);
+            }
+            let length = match self.decoder.init(first.as_slice().chain(&mut self.data)) {
+                Ok(()) => return Ok(true),
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+                    u64::from(length)
+                }
+                Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+            };
+            if io::copy(&mut self.data.by_ref().take(length), &mut io::sink())? < length {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// Compares the checksums of a frame that was read to its end.
+    fn check(&self) -> io::Result<()> {
+        match (self.decoder.get_checksum_from_data(), self.decoder.get_calculated_checksum()) {
+            (Some(expected), Some(found)) if expected != found => {
+                let what = format!("the checksum of the content is {found:08x}, not {expected:08x}");
+                Err(io::Error::new(io::ErrorKind::InvalidData, what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<R: Read> Read for ZstdReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.has_frame {
+            if self.decoder.can_collect() > 0 {
+                return self.decoder.read(buffer);
+            }
+            if self.decoder.is_finished() {
+                self.check()?;
+                self.has_frame = self.next_frame()?;
+            } else {
+                let one = BlockDecodingStrategy::UptoBlocks(1);
+                self.decoder.decode_blocks(&mut self.data, one).map_err(io::Error::other)?;
+            }
+        }
+        Ok(0)
     }
 }
 
@@ -116,5 +184,39 @@ pub(crate) mod tests {
                 compression.reader(truncated).unwrap().and_then(|mut reader| reader.read_to_end(&mut Vec::new()));
             assert!(read.is_err(), "{compression:?}");
         }
+    }
+
+    /// "a kernel, a kernel, and a kernel", of `zstd --check`.
+    const WITH_CHECKSUM: [u8; 33] = *b"\x28\xb5\x2f\xfd\x24\x20\xa5\x00\x00\x60a kernel, nd\x02\x001\x0b\xae\x51\x90\
+                                      \xd5\x0a\xa1\x67";
+
+    fn read(bytes: &[u8]) -> io::Result<String> {
+        let mut text = String::new();
+        Compression::Zstd.reader(bytes).unwrap()?.read_to_string(&mut text).map(|_| text)
+    }
+
+    /// Guards against a damaged kernel that is booted: ruzstd computes the checksum, and leaves its use to the caller.
+    #[test]
+    fn the_checksum_of_zstd_is_compared() {
+        assert_eq!(read(&WITH_CHECKSUM).unwrap(), "a kernel, a kernel, and a kernel");
+        // A letter, and the checksum itself.
+        for at in [12, 32] {
+            let mut damaged = WITH_CHECKSUM;
+            damaged[at] ^= 1;
+            let said = read(&damaged).unwrap_err().to_string();
+            assert!(said.contains("the checksum of the content is "), "{at}: {said}");
+        }
+    }
+
+    /// Guards against a kernel cut after the first frame: `zstd` itself joins frames, and `pzstd` writes several.
+    #[test]
+    fn every_frame_of_zstd_is_read() {
+        let first = b"\x28\xb5\x2f\xfd\x24\x06\x31\0\0first \xd2\xfd\xb5\x11";
+        let second = b"\x28\xb5\x2f\xfd\x24\x06\x31\0\0second\x37\0\x5e\x4d";
+        let skipped = b"\x50\x2a\x4d\x18\x03\0\0\0xyz";
+        assert_eq!(read(&[&first[..], skipped, second, skipped].concat()).unwrap(), "first second");
+        assert!(read(&[&first[..], &skipped[..10]].concat()).is_err());
+        assert!(read(&[&first[..], &second[..18]].concat()).is_err());
+        assert!(read(&[&first[..], b"?"].concat()).is_err());
     }
 }

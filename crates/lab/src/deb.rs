@@ -156,7 +156,8 @@ pub fn read_control(path: &Path) -> Result<Package, Error> {
     let mut archive = Archive::open(path)?;
     let failed = |error: io::Error| broken(path, format!("control.tar: {error}"));
     let mut control = None;
-    for entry in archive.tar("control.tar")?.entries().map_err(failed)? {
+    let mut tar = archive.tar("control.tar")?;
+    for entry in tar.entries().map_err(failed)? {
         let mut entry = entry.map_err(failed)?;
         if name_of(&entry).as_deref() == Some("control") {
             let mut text = String::new();
@@ -164,6 +165,7 @@ pub fn read_control(path: &Path) -> Result<Package, Error> {
             control = Stanza::all(&text).first().and_then(Package::of);
         }
     }
+    io::copy(&mut tar.into_inner(), &mut io::sink()).map_err(failed)?;
     control.ok_or_else(|| broken(path, "its control file lacks name, version or architecture"))
 }
 

@@ -122,6 +122,25 @@ fn damage_is_named_wherever_it_is() {
     assert!(said.contains("data.tar"), "{said}");
 }
 
+/// Guards against a description that is believed before its archive is read to the checksum at its end.
+#[test]
+fn the_checksum_of_the_description_is_compared() {
+    let tar = tar_of(&[("control", CONTROL.as_bytes())]);
+    // Where the checksum of gzip begins, and that of zstd ends.
+    for (compression, from_end, name) in [(0, 8, "control.tar.gz"), (2, 1, "control.tar.zst")] {
+        let mut control = compressed(&tar).swap_remove(compression).1;
+        let read = |control: &[u8]| {
+            let (_folder, path) = written(&ar_of(&[("debian-binary", b"2.0\n"), (name, control)]));
+            read_control(&path)
+        };
+        assert!(read(&control).is_ok(), "{name}");
+        let at = control.len() - from_end;
+        control[at] ^= 1;
+        let said = read(&control).unwrap_err().to_string();
+        assert!(said.contains("control.tar: "), "{said}");
+    }
+}
+
 #[test]
 fn the_length_in_a_header_cannot_lead_astray() {
     let mut bytes = ar_of(&[("debian-binary", b"2.0\n")]);
