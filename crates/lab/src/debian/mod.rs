@@ -16,6 +16,7 @@ use crate::kernel::{Error, Kernel};
 use crate::unpacked::{self, sha256};
 use apt::Apt;
 use choice::{Entry, Wanted};
+use landau_sys::signal::interrupted;
 use std::fmt::Write as _;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -66,32 +67,43 @@ pub(crate) fn obtain(word: &str, cache: &Path, report: &mut dyn FnMut(&str)) -> 
     store.kernel(&entries, chosen, report)
 }
 
+/// Locks the private directory; waits for another landau that has locked it.
+fn locked(root: &Path, interrupted: &dyn Fn() -> bool, report: &mut dyn FnMut(&str)) -> Result<File, Error> {
+    let path = root.join("lock");
+    let lock = File::create(&path).map_err(|error| Error::io(&path, error))?;
+    let start = Instant::now();
+    let mut is_reported = false;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::Error(error)) => return Err(Error::io(&path, error)),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        let root = root.display();
+        if interrupted() {
+            return Err(Error::Apt(format!("interrupted while waiting for another landau, which has locked {root}")));
+        }
+        if start.elapsed() > LONGEST_WAIT {
+            return Err(Error::Apt(format!(
+                "{root} is locked by another landau; choose another directory with --cache"
+            )));
+        }
+        if !is_reported {
+            report("waiting for another landau that is fetching kernels");
+            is_reported = true;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
 impl Store {
     fn open(cache: &Path, report: &mut dyn FnMut(&str)) -> Result<Self, Error> {
         let root = std::path::absolute(cache).map_err(|error| Error::io(cache, error))?.join("debian");
         for folder in ["packages", "kernels"].map(|name| root.join(name)) {
             std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
         }
-        let path = root.join("lock");
-        let lock = File::create(&path).map_err(|error| Error::io(&path, error))?;
-        let start = Instant::now();
-        loop {
-            match lock.try_lock() {
-                Ok(()) => return Ok(Self { root, _lock: lock }),
-                Err(TryLockError::Error(error)) => return Err(Error::io(&path, error)),
-                Err(TryLockError::WouldBlock) if start.elapsed() > LONGEST_WAIT => {
-                    return Err(Error::Apt(format!(
-                        "{} is locked by another landau; choose another directory with --cache",
-                        root.display()
-                    )));
-                }
-                Err(TryLockError::WouldBlock) => {}
-            }
-            if start.elapsed() < Duration::from_millis(100) {
-                report("waiting for another landau that is fetching kernels");
-            }
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        let lock = locked(&root, &|| interrupted().is_some(), report)?;
+        Ok(Self { root, _lock: lock })
     }
 
     fn index_path(&self) -> PathBuf {
@@ -235,5 +247,28 @@ impl Store {
         }
         let origin = format!("{} {}, Debian", holder.package.name, holder.package.version);
         unpacked::kernel(&folder, origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
+    use super::*;
+    use std::cell::Cell;
+
+    /// Guards against Ctrl-C that has no effect for half an hour, while another landau fetches.
+    #[test]
+    fn waiting_for_another_landau_can_be_interrupted() {
+        let root = tempfile::tempdir().unwrap();
+        let other = locked(root.path(), &|| false, &mut |_| {}).unwrap();
+        let asked = Cell::new(0);
+        let is_second = || asked.replace(asked.get() + 1) == 1;
+        let mut reports = Vec::new();
+        let error = locked(root.path(), &is_second, &mut |text| reports.push(text.to_owned())).unwrap_err();
+        assert!(error.to_string().contains("interrupted while waiting for another landau"), "{error}");
+        assert_eq!(reports, ["waiting for another landau that is fetching kernels"]);
+        drop(other);
+        assert!(locked(root.path(), &|| false, &mut |_| {}).is_ok());
     }
 }
