@@ -123,10 +123,10 @@ impl<'a> Step<'a> {
             return Ok(Answer::Unknown(outcome.text()));
         };
         let is_unfinished = matches!(outcome, KernelOutcome::Crashed(..) | KernelOutcome::Incomplete(_, Some(_)));
-        let answer = match self.answer(&Record::read(path)?) {
-            Answer::Unknown(_) if is_unfinished => Answer::Unknown(outcome.text()),
-            answer => answer,
-        };
+        let mut answer = self.answer(&Record::read(path)?);
+        if is_unfinished {
+            answer = answer_of_unfinished(answer, &self.claim, || outcome.text());
+        }
         std::fs::remove_file(path).with_context(|| format!("remove {}", path.display()))?;
         Ok(answer)
     }
@@ -145,9 +145,42 @@ impl<'a> Step<'a> {
     }
 }
 
+/// Returns the answer of a record that ends where the kernel stopped or the time limit expired. A claim without an n is
+/// about the whole curve, which that record does not have: it can refute the claim, but not show it.
+fn answer_of_unfinished(answer: Answer, claim: &Claim, why: impl Fn() -> String) -> Answer {
+    let is_shown = matches!(answer, Answer::Holds(_)) && claim.n().is_some();
+    if is_shown || matches!(answer, Answer::Fails(_)) { answer } else { Answer::Unknown(why()) }
+}
+
 /// The settings of the case that a resolved claim is about.
 fn settings_of(claim: &Claim) -> Vec<String> {
     let benchmark = &claim.subject.benchmark;
     let n = claim.steps().map(|n| format!("{benchmark}.n={n}"));
     n.into_iter().chain(settings(&claim.subject).map(|(name, value)| format!("{benchmark}.{name}={value}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
+    use super::*;
+
+    /// Guards against a kernel that panics early and passes for a good one, because what it did until then was cheap.
+    #[test]
+    fn an_unfinished_record_shows_no_claim_about_the_whole_curve() {
+        let holds = || Answer::Holds("evidence".to_owned());
+        let fails = || Answer::Fails("evidence".to_owned());
+        let unknown = |why: &str| Answer::Unknown(why.to_owned());
+        let answer = |answer, claim: &str| {
+            answer_of_unfinished(answer, &claim.parse().unwrap(), || "the kernel panicked".to_owned())
+        };
+        for claim in ["bind: O(1)", "bind: no cliff", "bind: no limit", "bind: grows at most O(log n)"] {
+            assert_eq!(answer(holds(), claim), unknown("the kernel panicked"), "{claim}");
+            assert_eq!(answer(fails(), claim), fails(), "{claim}");
+        }
+        for claim in ["bind: O(1) to 1000", "bind.instructions@1000 < 2000", "bind: no cliff below 5000"] {
+            assert_eq!(answer(holds(), claim), holds(), "{claim}");
+            assert_eq!(answer(unknown("too few points"), claim), unknown("the kernel panicked"), "{claim}");
+        }
+    }
 }
