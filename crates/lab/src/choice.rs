@@ -60,7 +60,7 @@ pub fn choose(
     };
     check_kinds(platform, &kernels)?;
     if wanted.is_some() {
-        check_works(platform, &kernels, paths, report)?;
+        check_works(platform, &kernels, paths, "use --platform exact", report)?;
     }
     Ok(Choice { platform, why, kernels, missing })
 }
@@ -194,11 +194,13 @@ fn preferred(
     refuse(format!("no platform can run all of these kernels: they need {}; use separate runs", kinds.join(", ")))
 }
 
-/// Checks that the platform the user asked for works: otherwise each kernel would time out.
-fn check_works(
+/// Checks that the platform works, by booting one of the kernels if that is not known: otherwise each kernel would time
+/// out. `instead`: what the error tells the user to do.
+pub fn check_works(
     platform: &'static dyn Platform,
     kernels: &[Kernel],
     paths: &Paths,
+    instead: &str,
     report: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
     let bootable = kernels.iter().find(|kernel| kernel.kind.is_bootable());
@@ -208,7 +210,7 @@ fn check_works(
         return Ok(());
     }
     let file = probe::file(platform, paths.cache);
-    let reason = format!("{}; use --platform exact, or remove {} to try again", outcome.why, file.display());
+    let reason = format!("{}; {instead}, or remove {} to try again", outcome.why, file.display());
     Err(Error::unusable(platform.name(), reason))
 }
 
@@ -216,4 +218,65 @@ fn check_works(
 fn check_kinds(platform: &dyn Platform, kernels: &[Kernel]) -> Result<(), Error> {
     let is_beside = |kernel: &Kernel| kernel.kind == Kind::Remote && platform.runs(&Kind::Running);
     kernels.iter().filter(|kernel| !is_beside(kernel)).try_for_each(|kernel| platform.check_kind(kernel))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
+    use super::*;
+    use crate::job::Job;
+    use crate::launch::Launch;
+    use crate::machine::Machine;
+    use landau_record::schema::{Lab, Unit};
+
+    /// A platform whose device does not work.
+    #[derive(Debug)]
+    struct Broken;
+
+    impl Platform for Broken {
+        fn name(&self) -> &'static str {
+            "broken"
+        }
+
+        fn about(&self) -> &'static str {
+            "a stand-in"
+        }
+
+        fn unit(&self) -> Unit {
+            Unit::Ns
+        }
+
+        fn runs(&self, kind: &Kind) -> bool {
+            kind.is_bootable()
+        }
+
+        fn unproven_device(&self) -> Option<&'static str> {
+            Some("/dev/null")
+        }
+
+        fn check(&self, _program: &Path) -> Result<String, Error> {
+            refuse("its device does not open".to_owned())
+        }
+
+        fn launch(&self, _machine: &Machine, _job: &Job) -> Result<Launch, Error> {
+            refuse("it must not be started".to_owned())
+        }
+
+        fn describe(&self, _machine: &Machine) -> Result<Lab, Error> {
+            refuse("it must not be started".to_owned())
+        }
+    }
+
+    /// Guards against kernels that are all untestable because nothing can be booted here.
+    #[test]
+    fn a_platform_that_does_not_work_is_refused_with_what_to_do() {
+        let cache = tempfile::tempdir().unwrap();
+        let paths = Paths { cache: cache.path(), program: Path::new("/proc/self/exe") };
+        let kernel = |kind| [Kernel::without_file("6.1".to_owned(), kind, "bzImage".to_owned())];
+        let check = |kernels: &[Kernel]| check_works(&Broken, kernels, &paths, "claim instructions", &mut |_| {});
+        let said = check(&kernel(Kind::BzImage)).unwrap_err().to_string();
+        assert!(said.contains("its device does not open; claim instructions, or remove "), "{said}");
+        assert!(check(&kernel(Kind::Running)).is_ok());
+    }
 }

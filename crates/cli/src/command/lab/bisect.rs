@@ -57,6 +57,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         names[end].clone_from(&kernel.name);
         kernels[end] = Some(kernel);
     }
+    if let Some(good) = &kernels[0] {
+        step.check_works(good)?;
+    }
     let most = words.len().min(3 + words.len().ilog2() as usize);
     status::tell(&format!("{} kernels, at most {most} boots", words.len()));
     let found = loop {
@@ -176,7 +179,8 @@ fn debian_row(args: &Args) -> anyhow::Result<Vec<String>> {
 `landau lab bisect --help` says how a claim is tested.
 
 Exit status, for `git bisect run`: 0 if the claim holds, 1 if it does not, 125 if this kernel cannot
-be tested, and 255, which ends the bisection, if the claim is invalid.")]
+be tested, and 255, which ends the bisection, if the claim is invalid or kvm, which a claim about
+ns needs, does not work here.")]
 pub(crate) struct Test {
     /// Test this kernel
     #[arg(long, short)]
@@ -195,12 +199,16 @@ pub(crate) fn test(args: &Test) -> anyhow::Result<u8> {
     catch_interrupts();
     let step = match Step::new(&args.metric, &args.machinery) {
         Ok(step) => step,
-        Err(error) => {
-            status::tell(&format!("landau: {error:#}"));
-            return Ok(status::NO_ANSWER);
-        }
+        Err(error) => return Ok(no_answer(&error)),
     };
-    let answer = step.obtain(&args.kernel).and_then(|kernel: Kernel| step.test(&kernel));
+    let kernel = step.obtain(&args.kernel);
+    if let Ok(kernel) = &kernel
+        && let Err(error) = step.check_works(kernel)
+    {
+        // The next kernel could not be tested either.
+        return Ok(no_answer(&error));
+    }
+    let answer = kernel.and_then(|kernel| step.test(&kernel));
     if interrupted().is_some() {
         // A status of 128 or more ends a bisection.
         status::tell("interrupted");
@@ -212,9 +220,13 @@ pub(crate) fn test(args: &Test) -> anyhow::Result<u8> {
         Answer::Fails(_) => status::FAILED,
         Answer::Unknown(_) => UNTESTABLE,
     };
-    status::answer(&format!("{}: {}", args.metric, answer_text(&answer)), status).or_else(|error| {
-        // The status of any other command that fails would tell git that the commit is bad.
-        status::tell(&format!("landau: {error:#}"));
-        Ok(status::NO_ANSWER)
-    })
+    let text = format!("{}: {}", args.metric, answer_text(&answer));
+    // The status of any other command that fails would tell git that the commit is bad.
+    status::answer(&text, status).or_else(|error| Ok(no_answer(&error)))
+}
+
+/// Prints why nothing can be tested, and returns the status that ends a bisection.
+fn no_answer(error: &anyhow::Error) -> u8 {
+    status::tell(&format!("landau: {error:#}"));
+    status::NO_ANSWER
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use landau_claims::{Assertion, Claim, Placed, Reference};
 use landau_engine::Scratch;
 use landau_lab::bisect::Answer;
+use landau_lab::choice::{self, Paths};
 use landau_lab::job::Job;
 use landau_lab::kernel::Kernel;
 use landau_lab::launch::Timeouts;
@@ -91,6 +92,14 @@ impl<'a> Step<'a> {
         let kernel = obtain::obtain(word, &self.machinery.cache.directory()?, &mut |text| status::tell(text))?;
         self.platform.check_kind(&kernel)?;
         Ok(kernel)
+    }
+
+    /// Checks that the platform works here, by a boot of this kernel if that is not known.
+    pub(super) fn check_works(&self, kernel: &Kernel) -> anyhow::Result<()> {
+        let cache = self.machinery.cache.directory()?;
+        let paths = Paths { cache: &cache, program: &self.program };
+        let (kernels, instead) = (std::slice::from_ref(kernel), "make a claim about instructions");
+        Ok(choice::check_works(self.platform, kernels, &paths, instead, &mut |text| status::tell(text))?)
     }
 
     /// Boots a kernel and tests the claim.
