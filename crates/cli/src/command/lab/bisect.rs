@@ -2,7 +2,7 @@
 
 use super::step::{Machinery, Step};
 use crate::status;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use landau_claims::Claim;
 use landau_lab::bisect::{Answer, Found, Search};
 use landau_lab::debian;
@@ -62,10 +62,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     }
     let most = words.len().min(3 + words.len().ilog2() as usize);
     status::tell(&format!("{} kernels, at most {most} boots", words.len()));
-    let found = loop {
+    let ended = loop {
         let place = match search.next() {
             Ok(place) => place,
-            Err(found) => break found,
+            Err(found) => break Ended::Found(found),
         };
         // One between the ends that cannot be obtained is skipped like one that does not boot.
         let kernel = kernels[place].take().map_or_else(|| step.obtain(&words[place]), Ok);
@@ -73,51 +73,84 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
             names[place].clone_from(&kernel.name);
             step.test(&kernel)
         });
-        let answer = answer.unwrap_or_else(|error| Answer::Unknown(format!("{error:#}")));
+        // The answer of a record that was cut short means nothing.
         if interrupted().is_some() {
-            bail!("interrupted at {}", names[place]);
+            break Ended::Interrupted(place);
         }
+        let answer = answer.unwrap_or_else(|error| Answer::Unknown(format!("{error:#}")));
         status::tell(&format!("{}: {}", names[place], answer_text(&answer)));
         search.enter(place, answer);
     };
-    conclude(args, &names, &search, &found)
+    let result = Series { claim: &args.metric, names: &names, search: &search, ended: &ended };
+    let (sentence, status) = result.sentence();
+    let text = if args.json { serde_json::to_string_pretty(&result.json(&sentence))? } else { sentence };
+    status::answer(&text, status)
 }
 
-/// Prints the result, as text or JSON.
-fn conclude(args: &Args, names: &[String], search: &Search, found: &Found) -> anyhow::Result<u8> {
-    let answer = |place: usize| search.answer(place).map_or("not tested".to_owned(), answer_text);
-    let why = |place: usize| search.answer(place).map_or("not tested", evidence);
-    let (claim, last) = (&args.metric, names.len() - 1);
-    let (sentence, status) = match *found {
-        Found::Between(good, bad) if bad == good + 1 => {
-            let text = format!("`{claim}` holds up to {} ({}), ", names[good], why(good));
-            (format!("{text}and not from {} on ({})", names[bad], why(bad)), status::DONE)
-        }
-        Found::Between(good, bad) => {
-            let between = names[good + 1..bad].join(", ");
-            let text = format!("between {} ({}) and {} ({})", names[good], answer(good), names[bad], answer(bad));
-            (format!("{text}; not testable: {between}"), status::FAILED)
-        }
-        Found::WrongEnd(0) => (format!("`{claim}` does not hold for --good {}: {}", names[0], why(0)), status::FAILED),
-        Found::WrongEnd(end) => (format!("`{claim}` holds for --bad {}: {}", names[end], why(end)), status::FAILED),
-        Found::UnknownEnd(end) => {
-            let flag = if end == last { "--bad" } else { "--good" };
-            (format!("{flag} {} cannot be tested: {}", names[end], why(end)), status::FAILED)
-        }
-    };
-    if !args.json {
-        return status::answer(&sentence, status);
+/// How a search ended.
+#[derive(Debug)]
+enum Ended {
+    /// With a result.
+    Found(Found),
+    /// The user interrupted it while this kernel was tested.
+    Interrupted(usize),
+}
+
+/// A series of kernels and what its search showed.
+#[derive(Debug)]
+struct Series<'a> {
+    claim: &'a Claim,
+    names: &'a [String],
+    search: &'a Search,
+    ended: &'a Ended,
+}
+
+impl Series<'_> {
+    /// Returns the result in words, and the exit status.
+    fn sentence(&self) -> (String, u8) {
+        let Self { claim, names, search, .. } = self;
+        let answer = |place: usize| search.answer(place).map_or("not tested".to_owned(), answer_text);
+        let why = |place: usize| search.answer(place).map_or("not tested", evidence);
+        let last = names.len() - 1;
+        let sentence = match *self.ended {
+            Ended::Found(Found::Between(good, bad)) if bad == good + 1 => {
+                let text = format!("`{claim}` holds up to {} ({}), ", names[good], why(good));
+                return (format!("{text}and not from {} on ({})", names[bad], why(bad)), status::DONE);
+            }
+            Ended::Found(Found::Between(good, bad)) => {
+                let between = names[good + 1..bad].join(", ");
+                let text = format!("between {} ({}) and {} ({})", names[good], answer(good), names[bad], answer(bad));
+                format!("{text}; not testable: {between}")
+            }
+            Ended::Found(Found::WrongEnd(0)) => {
+                format!("`{claim}` does not hold for --good {}: {}", names[0], why(0))
+            }
+            Ended::Found(Found::WrongEnd(end)) => format!("`{claim}` holds for --bad {}: {}", names[end], why(end)),
+            Ended::Found(Found::UnknownEnd(end)) => {
+                let flag = if end == last { "--bad" } else { "--good" };
+                format!("{flag} {} cannot be tested: {}", names[end], why(end))
+            }
+            Ended::Interrupted(place) => format!("interrupted at {}", names[place]),
+        };
+        (sentence, status::FAILED)
     }
-    let asked: Vec<_> = (0..names.len())
-        .filter_map(|place| Some((place, search.answer(place)?)))
-        .map(|(place, answer)| serde_json::json!({ "kernel": names[place], "answer": answer_text(answer) }))
-        .collect();
-    let (good, bad) =
-        if let Found::Between(good, bad) = *found { (Some(&names[good]), Some(&names[bad])) } else { (None, None) };
-    let value = serde_json::json!({
-        "claim": args.metric.to_string(), "last_good": good, "first_bad": bad, "asked": asked, "sentence": sentence,
-    });
-    status::answer(&serde_json::to_string_pretty(&value)?, status)
+
+    /// Returns the result as JSON.
+    fn json(&self, sentence: &str) -> serde_json::Value {
+        let Self { claim, names, search, ended } = self;
+        let asked: Vec<_> = (0..names.len())
+            .filter_map(|place| Some((place, search.answer(place)?)))
+            .map(|(place, answer)| serde_json::json!({ "kernel": names[place], "answer": answer_text(answer) }))
+            .collect();
+        let (good, bad) = match **ended {
+            Ended::Found(Found::Between(good, bad)) => (Some(&names[good]), Some(&names[bad])),
+            _ => (None, None),
+        };
+        serde_json::json!({
+            "claim": claim.to_string(), "last_good": good, "first_bad": bad, "asked": asked,
+            "interrupted": matches!(ended, Ended::Interrupted(_)), "sentence": sentence,
+        })
+    }
 }
 
 /// Reads the claim of a flag.
@@ -229,4 +262,41 @@ pub(crate) fn test(args: &Test) -> anyhow::Result<u8> {
 fn no_answer(error: &anyhow::Error) -> u8 {
     status::tell(&format!("landau: {error:#}"));
     status::NO_ANSWER
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
+    use super::*;
+
+    /// Guards against Ctrl-C that discards the answers of hours, with the status of a command that could not run.
+    #[test]
+    fn an_interrupted_search_tells_its_answers() {
+        let claim: Claim = "bind.instructions@1000 < 2000".parse().unwrap();
+        let names = ["5.10", "6.1", "6.12"].map(str::to_owned);
+        let mut search = Search::new(names.len());
+        search.enter(0, Answer::Holds("1,000".to_owned()));
+        search.enter(2, Answer::Fails("3,000".to_owned()));
+        let result = |search: &Search, ended: &Ended| {
+            let series = Series { claim: &claim, names: &names, search, ended };
+            let (sentence, status) = series.sentence();
+            (series.json(&sentence), status)
+        };
+        let (value, status) = result(&search, &Ended::Interrupted(1));
+        let expected = serde_json::json!({
+            "claim": claim.to_string(), "last_good": null, "first_bad": null,
+            "asked": [
+                { "kernel": "5.10", "answer": "holds: 1,000" },
+                { "kernel": "6.12", "answer": "does not hold: 3,000" },
+            ],
+            "interrupted": true, "sentence": "interrupted at 6.1",
+        });
+        assert_eq!((value, status), (expected, status::FAILED));
+
+        search.enter(1, Answer::Holds("1,001".to_owned()));
+        let (value, status) = result(&search, &Ended::Found(search.next().unwrap_err()));
+        assert_eq!((status, value["interrupted"].as_bool()), (status::DONE, Some(false)));
+        assert_eq!((value["last_good"].as_str(), value["first_bad"].as_str()), (Some("6.1"), Some("6.12")));
+    }
 }
