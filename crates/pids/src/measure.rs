@@ -16,6 +16,10 @@ const SIZES: [u32; 18] = [5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 400,
 /// The most of them among which a model is measured that reads the square of their number.
 const SQUARE_MAX: u32 = 100;
 
+/// The most numbers of which these are shares for such a model. Of more numbers even the smallest share is too many
+/// sleepers: then they would not be fewer, but none.
+const SQUARE_NUMBERS_MAX: u32 = 100_000;
+
 /// What is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
@@ -81,13 +85,16 @@ impl Experiment {
         (self.model.capacity(self.pid_max).saturating_sub(2)) / self.workload.numbers_each()
     }
 
-    /// Returns the numbers of sleepers that are measured by default: from 0.5% to 90% of the numbers, or to 10% and at
-    /// most 10,000 if the model reads the square of their number.
+    /// Returns the numbers of sleepers that are measured by default: from 0.5% to 90% of the numbers, or from 0.5% to 10%
+    /// of at most 100,000 if the model reads the square of their number.
     pub fn sizes(&self) -> Vec<u32> {
         let is_square = self.model.closed_form == Some(crate::ClosedForm::Scan);
-        let sizes = SIZES.iter().filter(|share| !is_square || **share <= SQUARE_MAX);
-        let sizes = sizes.map(|share| (u64::from(self.pid_max + 1) * u64::from(*share) / 1_000) as u32);
-        sizes.filter(|n| *n <= self.sleepers_max() && (!is_square || *n <= 10_000)).collect()
+        let numbers = self.pid_max + 1;
+        let (numbers, most) =
+            if is_square { (numbers.min(SQUARE_NUMBERS_MAX), SQUARE_MAX) } else { (numbers, u32::MAX) };
+        let sizes = SIZES.iter().filter(|share| **share <= most);
+        let sizes = sizes.map(|share| (u64::from(numbers) * u64::from(*share) / 1_000) as u32);
+        sizes.filter(|n| *n <= self.sleepers_max()).collect()
     }
 }
 

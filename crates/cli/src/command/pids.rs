@@ -32,7 +32,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 99_999,
         value_parser = clap::value_parser!(u32).range(1_000..=4_194_304))]
     pid_max: u32,
-    /// Set the numbers of sleeping processes [default: 0.5% to 90% of the identifiers, for freebsd-scan to 10%]
+    /// Set the numbers of sleeping processes [default: 0.5% to 90% of the identifiers, for freebsd-scan 0.5% to 10% of
+    /// at most 100,000]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     n: Vec<u32>,
     /// Measure so many times, each with other places of the sleeping processes

@@ -2,3 +2,4 @@
 
 mod closed_forms;
 mod operations;
+mod sizes;
