@@ -16,8 +16,8 @@ const SIZES: [u32; 18] = [5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 400,
 /// The most of them among which a model is measured that reads the square of their number.
 const SQUARE_MAX: u32 = 100;
 
-/// The most numbers of which these are shares for such a model. Of more numbers even the smallest share is too many
-/// sleepers: then they would not be fewer, but none.
+/// The most numbers of which [`SIZES`] are shares for such a model: of 4,194,304 even the smallest share is twice as
+/// many sleepers as can be measured in a reasonable time.
 const SQUARE_NUMBERS_MAX: u32 = 100_000;
 
 /// What is measured.
@@ -85,8 +85,8 @@ impl Experiment {
         (self.model.capacity(self.pid_max).saturating_sub(2)) / self.workload.numbers_each()
     }
 
-    /// Returns the numbers of sleepers that are measured by default: from 0.5% to 90% of the numbers, or from 0.5% to 10%
-    /// of at most 100,000 if the model reads the square of their number.
+    /// Returns the numbers of sleepers that are measured by default: from 0.5% to 90% of the numbers, or from 0.5% to
+    /// 10% of at most 100,000 if the model reads the square of their number.
     pub fn sizes(&self) -> Vec<u32> {
         let is_square = self.model.closed_form == Some(crate::ClosedForm::Scan);
         let numbers = self.pid_max + 1;
