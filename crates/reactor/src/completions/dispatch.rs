@@ -40,7 +40,7 @@ impl Ring {
                 Ok(self.on_writable(Key(user_data & !WRITABLE)))
             }
             Of::Polled { user_data, result } => self.on_polled(Key(user_data), result),
-            Of::Accepted { user_data, result, has_more } => self.on_accepted(Key(user_data), result, has_more),
+            Of::Accepted { user_data, result, has_more } => Ok(self.on_accepted(Key(user_data), result, has_more)),
             Of::Received { user_data, result, has_more } => self.on_received(Key(user_data), result, has_more),
             Of::Sent { user_data, result, buffer, from } => self.on_sent(Key(user_data), result, buffer, from),
             Of::Closed { .. } => Ok(None),

@@ -66,7 +66,7 @@
 //!
 //! - If no provided buffer is free, the connection is starved: it receives again after buffers were recycled.
 //! - If accepting fails, for want of a descriptor for example, the error is returned and the listener accepts again
-//!   after 100 ms.
+//!   after 100 ms. So it does if the next accept cannot be submitted, which is not reported.
 //! - If the completion queue overflows, the kernel keeps the completions. Multishot operations may end because of it;
 //!   the ring submits them again.
 //! - The completion of an operation on a descriptor that was closed is dropped, together with what it brought.
@@ -170,6 +170,9 @@ pub struct Ring {
     clock: Clock,
     now_ms: u32,
     waker: Option<Receiver>,
+    /// So many accepts cannot be submitted.
+    #[cfg(test)]
+    refused_accepts: u32,
 }
 
 impl Ring {
@@ -193,6 +196,8 @@ impl Ring {
             clock: Clock::system(),
             now_ms: 0,
             waker: None,
+            #[cfg(test)]
+            refused_accepts: 0,
         })
     }
 
@@ -356,7 +361,7 @@ impl Ring {
     /// `timeout`; `None` waits for ever. [`next_completion`](Self::next_completion) returns the completions; those of
     /// earlier waits that were not taken come first.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
-        self.resume_listeners()?;
+        self.resume_listeners();
         self.resume_starved()?;
         let timeout_ms = self.timeout_ms(timeout);
         match self.operations.wait(timeout_ms) {

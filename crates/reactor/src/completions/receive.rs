@@ -31,13 +31,29 @@ impl Ring {
     }
 
     fn submit_accept(&mut self, key: Key) -> Result<()> {
+        #[cfg(test)]
+        if let Some(left) = self.refused_accepts.checked_sub(1) {
+            self.refused_accepts = left;
+            return Err(landau_sys::Error::unsupported("io_uring_enter").into());
+        }
         let id = self.operations.accept(key.fd(), key.0)?;
         self.slots[key.fd() as usize].reading = Reading::Accepting(Some(id));
         Ok(())
     }
 
+    /// Accepts again, after a pause if that cannot be submitted now: the listener must not stay without an accept.
+    fn accept_again(&mut self, key: Key) {
+        if self.submit_accept(key).is_err() {
+            self.pause_listener(key);
+        }
+    }
+
+    fn pause_listener(&mut self, key: Key) {
+        self.paused_listeners.push((self.clock.now_ms().wrapping_add(super::ACCEPT_PAUSE_MS), key));
+    }
+
     /// Lets listeners accept again whose pause is over.
-    pub(super) fn resume_listeners(&mut self) -> Result<()> {
+    pub(super) fn resume_listeners(&mut self) {
         let now_ms = self.clock.now_ms();
         let mut at = 0;
         while let Some(&(until, key)) = self.paused_listeners.get(at) {
@@ -47,10 +63,10 @@ impl Ring {
             }
             self.paused_listeners.swap_remove(at);
             if self.slot(key).is_some_and(|slot| slot.reading == Reading::Accepting(None)) {
-                self.submit_accept(key)?;
+                // A pause that begins now is not over in this loop.
+                self.accept_again(key);
             }
         }
-        Ok(())
     }
 
     /// Receives the data of a connection until the stream ends or the connection is closed.
@@ -208,13 +224,13 @@ impl Ring {
         key: Key,
         result: SystemResult<OwnedFd>,
         has_more: bool,
-    ) -> Result<Option<Completion>> {
+    ) -> Option<Completion> {
         // A connection of a listener that is closed is closed here.
         let is_wanted = |reading| matches!(reading, Reading::Accepting(_) | Reading::Stopping);
-        let Some(slot) = self.slot(key).filter(|slot| is_wanted(slot.reading)) else { return Ok(None) };
+        let slot = self.slot(key).filter(|slot| is_wanted(slot.reading))?;
         let token = Token(slot.token);
         if slot.reading == Reading::Stopping {
-            return Ok(result.ok().map(|connection| Completion::Accepted { token, connection }));
+            return result.ok().map(|connection| Completion::Accepted { token, connection });
         }
         if !has_more {
             slot.reading = Reading::Accepting(None);
@@ -222,19 +238,19 @@ impl Ring {
         match result {
             Ok(connection) => {
                 if !has_more {
-                    self.submit_accept(key)?;
+                    self.accept_again(key);
                 }
-                Ok(Some(Completion::Accepted { token, connection }))
+                Some(Completion::Accepted { token, connection })
             }
             // That connection was gone before it was accepted; there may be another.
             Err(error) if error.is_transient_in_accept() => {
-                self.submit_accept(key)?;
-                Ok(None)
+                self.accept_again(key);
+                None
             }
             // No descriptor is free, or the network has an error that accept passes on: neither need last.
             Err(error) => {
-                self.paused_listeners.push((self.now_ms.wrapping_add(super::ACCEPT_PAUSE_MS), key));
-                Ok(Some(Completion::Failed { token, error }))
+                self.pause_listener(key);
+                Some(Completion::Failed { token, error })
             }
         }
     }
@@ -302,5 +318,45 @@ impl Ring {
             Reading::Receiving(_) => self.submit_receive(key),
             Reading::Idle | Reading::Parked | Reading::Paused | Reading::Stopping | Reading::Accepting(_) => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::completions::{Features, Options};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    fn accepted(ring: &mut Ring) -> OwnedFd {
+        for _ in 0..200 {
+            ring.wait(Some(Duration::from_millis(100))).unwrap();
+            while let Some(completion) = ring.next_completion().unwrap() {
+                if let Completion::Accepted { connection, .. } = completion {
+                    return connection;
+                }
+            }
+        }
+        panic!("nothing is accepted");
+    }
+
+    /// The connection that had just been accepted was closed, and the listener accepted no other.
+    #[test]
+    fn a_listener_accepts_again_after_a_failed_submission() {
+        // With an accept for each connection.
+        let options = Options { features: Features::Basic, ..Options::default() };
+        let Ok(mut ring) = Ring::with_options(options) else { return println!("skipped: io_uring is not available") };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        ring.accept(&listener, Token(1)).unwrap();
+        // At once, and after the first pause.
+        ring.refused_accepts = 2;
+        for _ in 0..2 {
+            let client = TcpStream::connect(address).unwrap();
+            let connection = TcpStream::from(accepted(&mut ring));
+            assert_eq!(connection.peer_addr().unwrap(), client.local_addr().unwrap());
+        }
+        assert_eq!(ring.refused_accepts, 0);
+        ring.close(listener.into()).unwrap();
     }
 }
