@@ -120,6 +120,33 @@ impl Error {
         self.errno == libc::EEXIST
     }
 
+    /// Returns whether opening a path for reading failed because nothing is there that could be opened: it does not
+    /// exist, it leads out of the directory or through too many links, no file could have its name, or it is a socket
+    /// or a device that is not there (ENOENT, ENOTDIR, EXDEV, ELOOP, ENAMETOOLONG, EINVAL, EILSEQ, ENXIO). Any other
+    /// error says nothing about whether a file exists.
+    pub const fn is_absent(self) -> bool {
+        // By these, other systems refuse sockets, and FreeBSD and NetBSD a link with `O_NOFOLLOW`.
+        #[cfg(not(target_os = "linux"))]
+        if matches!(self.errno, libc::EOPNOTSUPP | libc::EMLINK) {
+            return true;
+        }
+        #[cfg(target_os = "netbsd")]
+        if self.errno == libc::EFTYPE {
+            return true;
+        }
+        matches!(
+            self.errno,
+            libc::ENOENT
+                | libc::ENOTDIR
+                | libc::EXDEV
+                | libc::ELOOP
+                | libc::ENAMETOOLONG
+                | libc::EINVAL
+                | libc::EILSEQ
+                | libc::ENXIO
+        )
+    }
+
     /// Returns whether a table has no place left (E2BIG).
     pub const fn is_too_big(self) -> bool {
         self.errno == libc::E2BIG

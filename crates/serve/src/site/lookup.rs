@@ -595,14 +595,10 @@ pub(super) fn failure(error: landau_sys::Error) -> Entry {
 fn status_of(error: landau_sys::Error) -> Status {
     match error.kind() {
         ErrorKind::PermissionDenied => Status::FORBIDDEN,
+        _ if error.is_absent() => Status::NOT_FOUND,
         // Descriptors or memory are short, or the kernel could not resolve the path, or the file was replaced again and
-        // again: it may exist.
-        ErrorKind::OutOfMemory | ErrorKind::StorageFull => Status::SERVICE_UNAVAILABLE,
-        _ if error.is_stale() => Status::SERVICE_UNAVAILABLE,
-        _ if matches!(landau_sys::errno_name(error.errno).as_str(), "EMFILE" | "ENFILE" | "EIO" | "EAGAIN") => {
-            Status::SERVICE_UNAVAILABLE
-        }
-        _ => Status::NOT_FOUND,
+        // again, or the file system or its server has failed: the file may exist.
+        _ => Status::SERVICE_UNAVAILABLE,
     }
 }
 
@@ -679,9 +675,15 @@ mod tests {
     #[test]
     fn only_missing_files_are_absent() {
         let of = |errno: i32| absent(landau_sys::Error { call: "openat2", errno });
-        // ENOENT and ENOTDIR; EMFILE, ENFILE, EIO and EAGAIN; EACCES.
-        assert_eq!([2, 20].map(of), [Ok(false); 2]);
-        assert_eq!([24, 23, 5, 11].map(of), [Err(Status::SERVICE_UNAVAILABLE); 4]);
-        assert_eq!(of(13), Err(Status::FORBIDDEN));
+        let passing = Err(Status::SERVICE_UNAVAILABLE);
+        // ENOENT, ENOTDIR, EXDEV, EINVAL and ENXIO; EMFILE, ENFILE, EIO, EINTR, ENOMEM and EBUSY; EACCES and EPERM.
+        assert_eq!([2, 20, 18, 22, 6].map(of), [Ok(false); 5]);
+        assert_eq!([24, 23, 5, 4, 12, 16].map(of), [passing; 6]);
+        assert_eq!([13, 1].map(of), [Err(Status::FORBIDDEN); 2]);
+        if cfg!(target_os = "linux") {
+            // ELOOP, ENAMETOOLONG and EILSEQ; EAGAIN, ENOTCONN, ETIMEDOUT, EHOSTDOWN, EUCLEAN, ENOKEY and ESTALE.
+            assert_eq!([40, 36, 84].map(of), [Ok(false); 3]);
+            assert_eq!([11, 107, 110, 112, 117, 126, 116].map(of), [passing; 7]);
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! A disk that does not answer: a file system of this process (FUSE) that holds requests back until the test says so.
+//! A disk that does not answer, or fails: a file system of this process (FUSE) that holds requests back until the test
+//! says so.
 
 use crate::support::{Client, Site, kinds, set_rules, until};
 use fuser::{
@@ -17,10 +18,14 @@ const TTL: Duration = Duration::ZERO;
 /// The files, each with its name as content. The look-up of the second and the content of the third are held back.
 const FILES: [&str; 3] = ["fast", "unknown", "unread"];
 
+/// A name whose look-up fails until it is repaired, and then is that of the first file.
+const BROKEN: &str = "broken";
+
 /// What is held back, until it is released.
 #[derive(Default)]
 struct Held {
     is_released: bool,
+    is_repaired: bool,
     entries: Vec<ReplyEntry>,
     contents: Vec<ReplyData>,
 }
@@ -101,8 +106,12 @@ impl Filesystem for Disk {
     }
 
     fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let Some(index) = FILES.iter().position(|file| name == *file) else { return reply.error(Errno::ENOENT) };
         let mut held = self.0.lock().unwrap();
+        if name == BROKEN && !held.is_repaired {
+            return reply.error(Errno::ENOTCONN);
+        }
+        let name = if name == BROKEN { OsStr::new(FILES[0]) } else { name };
+        let Some(index) = FILES.iter().position(|file| name == *file) else { return reply.error(Errno::ENOENT) };
         if index == 1 && !held.is_released {
             return held.entries.push(reply);
         }
@@ -136,6 +145,20 @@ impl Filesystem for Disk {
     }
 }
 
+/// Mounts a disk, if that is possible here.
+fn mount(disk: &Disk) -> Option<Mounted> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = Config::default();
+    config.mount_options = vec![MountOption::RO];
+    match fuser::spawn_mount(disk.clone(), folder.path(), &config) {
+        Ok(session) => Some(Mounted { _session: session, folder }),
+        Err(error) => {
+            println!("skipped: a file system cannot be mounted here: {error}");
+            None
+        }
+    }
+}
+
 fn ask(site: &Site, name: &str) -> Client {
     let mut client = site.connect();
     client.send(format!("GET /{name} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes());
@@ -146,14 +169,9 @@ fn ask(site: &Site, name: &str) -> Client {
 #[test]
 fn a_slow_disk_delays_only_those_who_wait_for_it() {
     for kind in kinds() {
-        let (folder, disk) = (tempfile::tempdir().unwrap(), Disk::default());
-        let root = folder.path().to_owned();
-        let mut config = Config::default();
-        config.mount_options = vec![MountOption::RO];
-        let _mounted = match fuser::spawn_mount(disk.clone(), folder.path(), &config) {
-            Ok(session) => Mounted { _session: session, folder },
-            Err(error) => return println!("skipped: a file system cannot be mounted here: {error}"),
-        };
+        let disk = Disk::default();
+        let Some(mounted) = mount(&disk) else { return };
+        let root = mounted.folder.path().to_owned();
         let site = Site::new(&[], |config| {
             (config.root, config.accepting, config.cache_for) = (root, kind, Duration::ZERO);
             set_rules(config, "[[rule]]\npath = '/unknown/x/'\nproxy = 'unix:/nowhere/app.sock'\n");
@@ -177,5 +195,27 @@ fn a_slow_disk_delays_only_those_who_wait_for_it() {
             assert_eq!(client.answer().unwrap().body, name.as_bytes(), "{kind:?}");
         }
         assert!(site.end().remote_look_ups >= 43, "{kind:?}");
+    }
+}
+
+/// A file that could not be looked up was missing for as long as the cache keeps entries, or another one was sent in
+/// its place.
+#[test]
+fn what_a_failing_disk_does_not_find_is_not_missing() {
+    for kind in kinds() {
+        let disk = Disk::default();
+        let Some(mounted) = mount(&disk) else { return };
+        let root = mounted.folder.path().to_owned();
+        let site = Site::new(&[], |config| {
+            (config.root, config.accepting, config.cache_for) = (root, kind, Duration::from_secs(3600));
+            set_rules(config, "[[rule]]\npath = '/'\ntry-files = '/fast'\n");
+        });
+        assert_eq!(site.get("/missing", "").body, b"fast", "{kind:?}");
+        for _ in 0..2 {
+            let got = site.get("/broken", "");
+            assert_eq!((got.status, got.field("Retry-After")), (503, Some("5")), "{kind:?}");
+        }
+        disk.0.lock().unwrap().is_repaired = true;
+        assert_eq!(site.get("/broken", "").status, 200, "{kind:?}");
     }
 }
