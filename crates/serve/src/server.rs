@@ -184,6 +184,7 @@ impl Server {
         // Made before the workers' descriptor tables, so that their numbers mean the same in all of them.
         let wakers: Vec<Waker> = (0..workers).map(|_| Waker::new()).collect::<Result<_, _>>()?;
         let control = Arc::new(Control::default());
+        let notices = Arc::new(Notices::new(wakers.clone()));
         let mut server = Self {
             places: Vec::new(),
             control,
@@ -195,7 +196,7 @@ impl Server {
             metrics_at: config.metrics.as_ref().map(Bound::single).transpose()?,
             sandbox: Arc::new(Sandbox::new(&config)?),
             tls,
-            notices: Arc::default(),
+            notices,
             config: Arc::new(config),
         };
         if let Err(error) = server.launch(bound) {

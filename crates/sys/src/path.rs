@@ -5,7 +5,7 @@ use crate::error::{Error, Result, check};
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Which symbolic links are followed below a directory.
@@ -255,18 +255,20 @@ pub fn status_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Sta
 
 /// Returns whether an open directory was removed: it then has no entry, and never will.
 pub fn is_removed(folder: &impl AsFd) -> Result<bool> {
-    let metadata = File::from(folder.as_fd().try_clone_to_owned().map_err(|error| Error::from_io("dup", &error))?);
-    let metadata = metadata.metadata().map_err(|error| Error::from_io("fstat", &error))?;
-    Ok(metadata.nlink() == 0)
+    Ok(stat(folder)?.st_nlink == 0)
 }
 
 /// Returns the metadata of an open file.
 pub fn status(file: &impl AsFd) -> Result<Status> {
+    Ok(described(&stat(file)?))
+}
+
+fn stat(file: &impl AsFd) -> Result<libc::stat> {
     // SAFETY: `stat` is plain data for which all zeroes is a value.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` is writable.
     check("fstat", unsafe { libc::fstat(file.as_fd().as_raw_fd(), &raw mut stat) })?;
-    Ok(described(&stat))
+    Ok(stat)
 }
 
 #[allow(clippy::unnecessary_cast, reason = "the fields' types differ between systems")]

@@ -9,6 +9,7 @@ use super::compress::Job;
 use super::entry::Entry;
 use super::listing::View;
 use super::lookup::{self, Folder};
+use super::root::Followed;
 use crate::fetch::Ticket;
 use crate::rules::{Auth, Login};
 use foldhash::fast::RandomState;
@@ -67,6 +68,8 @@ impl Place {
 pub(super) struct Made {
     pub(super) key: Box<[u8]>,
     pub(super) product: Product,
+    /// Whether it may be kept in the cache: what is missing may be in a directory that is not there yet.
+    pub(super) is_certain: bool,
 }
 
 #[derive(Debug)]
@@ -243,27 +246,32 @@ impl Pool {
 
 impl Shared {
     fn make(&self, Order { key, task }: Order) -> Made {
-        let product = match task {
-            Task::LookUp(place, follows) => self.look_up(&place, follows),
+        let (product, is_certain) = match task {
+            Task::LookUp(Place { site, path }, follows) => {
+                if follows {
+                    self.folder.follow_root();
+                }
+                let (view, entry) = self.folder.look_up_waiting(site.as_deref(), &path);
+                let (entry, is_certain) = self.doubt(&path, entry);
+                (Product::Entry(view, entry), is_certain)
+            }
             Task::List(Place { site, path }, page) => {
                 let (view, entry) = self.folder.list(site.as_deref(), &path, page);
-                Product::Page(view, entry)
+                let (entry, is_certain) = self.doubt(&path, entry);
+                (Product::Page(view, entry), is_certain)
             }
-            Task::Compress(job) => Product::Compressed(job.run()),
-            Task::Verify(auth, login) => Product::Login(auth.users.verify(&login)),
+            Task::Compress(job) => (Product::Compressed(job.run()), true),
+            Task::Verify(auth, login) => (Product::Login(auth.users.verify(&login)), true),
         };
-        Made { key, product }
+        Made { key, product, is_certain }
     }
 
-    fn look_up(&self, Place { site, path }: &Place, follows: bool) -> Product {
-        if follows {
-            self.folder.follow_root();
+    /// Follows the root if something is missing, which may be in a new directory: the worker notices that the root has
+    /// changed, and looks up again. Returns what clients get, and whether it may be kept.
+    fn doubt(&self, path: &[u8], entry: Entry) -> (Entry, bool) {
+        if entry.is_failure() && self.folder.follow_root() == Followed::Failed {
+            return (self.folder.unknown(path).unwrap_or(entry), false);
         }
-        let (view, entry) = self.folder.look_up_waiting(site.as_deref(), path);
-        // What is missing may be in a new directory. The worker notices that the root has changed, and looks up again.
-        if entry.is_failure() {
-            self.folder.follow_root();
-        }
-        Product::Entry(view, entry)
+        (entry, true)
     }
 }

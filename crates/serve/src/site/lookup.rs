@@ -5,7 +5,7 @@
 
 use super::entry::{Body, Content, Entry, Form, Ruled};
 use super::listing::{self, Listing};
-use super::root::{Notices, Root};
+use super::root::{Followed, Notices, Root};
 use crate::config::Config;
 use crate::error::Error;
 use crate::rules::{Access, LiveRules, Policy, Rules};
@@ -109,9 +109,32 @@ impl Folder {
         Arc::ptr_eq(&view.root, &current.root) && rules[0] == rules[1]
     }
 
-    /// Follows the root if it was replaced; returns whether it was.
-    pub(crate) fn follow_root(&self) -> bool {
+    /// Returns what a path stands for while no file of any path can be known: the root was removed, and there is no
+    /// other one yet. `None` if the root still has its files.
+    #[cold]
+    pub(super) fn unknown(&self, path: &[u8]) -> Option<Entry> {
+        if !self.root.is_removed() {
+            return None;
+        }
+        let view = self.view();
+        Some(LookUp::new(self, &view, None, path).with_rules(Entry::Failure(Status::SERVICE_UNAVAILABLE)))
+    }
+
+    /// Returns whether the root was removed.
+    #[cold]
+    pub(super) fn is_removed(&self) -> bool {
+        self.root.is_removed()
+    }
+
+    /// Follows the root if it was replaced.
+    pub(crate) fn follow_root(&self) -> Followed {
         self.root.follow()
+    }
+
+    /// Follows the root because another worker has noticed that it was replaced.
+    #[cold]
+    pub(crate) fn follow_others(&self) -> Followed {
+        self.root.follow_others()
     }
 
     /// Returns whether the root is on a local file system: workers do not wait for others.

@@ -14,6 +14,7 @@ mod visitor;
 
 pub(crate) use entry::{Body, DATE_AT, Entry, Form, Ruled};
 pub(crate) use listing::Listing;
+use root::Followed;
 pub(crate) use root::Notices;
 pub(crate) use visitor::Client;
 
@@ -168,15 +169,25 @@ impl Site {
         self.now_ms = now_ms;
         let replaced_count = self.folder.replaced_count();
         if replaced_count != self.replaced_count {
-            // Another worker may have sent a part of the new release already.
             self.replaced_count = replaced_count;
-            self.must_follow_root = true;
-            self.forget();
+            self.follow_others();
         }
         if now_ms.wrapping_sub(self.date_read_ms) >= self.date_holds_ms {
             self.read_clock();
             self.cache.age(now_ms);
             self.counters.cache_bytes().set(self.cache.bytes() as u64);
+        }
+    }
+
+    /// Follows the served directory after another worker, which may have sent a part of the new release already.
+    #[cold]
+    fn follow_others(&mut self) {
+        self.must_follow_root = true;
+        self.forget();
+        // Another thread opens what may have to be waited for, with the next look-up.
+        if self.folder.is_local() && self.folder.follow_others() != Followed::Failed {
+            self.change_count = self.folder.change_count();
+            (self.root_checked_ms, self.must_follow_root) = (self.now_ms, false);
         }
     }
 
@@ -503,7 +514,7 @@ impl Site {
     #[inline]
     pub(crate) fn take_found(&mut self) -> Option<Vec<Ticket>> {
         self.fresh = None;
-        let (finder::Made { key, product }, waiting) = self.finder.take()?;
+        let (finder::Made { key, product, is_certain }, waiting) = self.finder.take()?;
         let (view, entry) = match product {
             Product::Entry(view, entry) | Product::Page(view, entry) => (view, entry),
             Product::Compressed(made) => {
@@ -531,7 +542,7 @@ impl Site {
             if entry.is_passing() {
                 // The next request may find a descriptor.
                 self.cache.let_go_of_files();
-            } else {
+            } else if is_certain {
                 self.cache.put(&key, entry.clone(), self.root_checked_ms);
             }
             self.fresh = Some((key, entry));
@@ -620,7 +631,7 @@ impl Site {
     fn look_up(&mut self, raw: &[u8], site: Option<&str>) -> Result<Found, Status> {
         // On a file system that is not local, the thread that looks up follows the root as well.
         let follows = self.is_root_due();
-        if follows && self.folder.is_local() && self.follow_root() {
+        if follows && self.folder.is_local() && self.follow_root() == Followed::Replaced {
             return Ok(Found::Replaced);
         }
         let target = target::clean(raw, &mut self.buffer).map_err(|reject| reject.status)?;
@@ -652,12 +663,21 @@ impl Site {
             Looked::Entry(entry) => entry.is_failure() || entry.is_directory(),
             Looked::Remote => false,
         };
-        if is_missing && follow_root(&self.folder, &mut self.change_count, &mut self.cache, &mut self.hosts) {
+        let followed = if is_missing {
+            follow_root(&self.folder, &mut self.change_count, &mut self.cache, &mut self.hosts)
+        } else {
+            Followed::Same
+        };
+        if followed == Followed::Replaced {
             return Ok(Found::Replaced);
         }
         let is_ordered = match looked {
             Looked::Entry(entry) => {
                 self.counters.cache_misses().add(1);
+                if followed == Followed::Failed {
+                    // Between the two renames of a deployment: the next request may find the new directory.
+                    return Ok(Found::Entry(self.folder.unknown(target.path).map_or(entry, Rc::new)));
+                }
                 if !entry.is_passing() {
                     // It is as old as the knowledge of which directory is served.
                     self.cache.put(key, entry.clone(), self.root_checked_ms);
@@ -682,7 +702,7 @@ impl Site {
         std::mem::take(&mut self.must_follow_root) || is_due
     }
 
-    fn follow_root(&mut self) -> bool {
+    fn follow_root(&mut self) -> Followed {
         follow_root(&self.folder, &mut self.change_count, &mut self.cache, &mut self.hosts)
     }
 
@@ -719,10 +739,17 @@ impl Site {
                 self.follow_root();
             }
             let mut has_folder = self.folder.has_host(name);
-            if has_folder != Ok(true) && self.follow_root() {
+            let followed = if has_folder == Ok(true) { Followed::Same } else { self.follow_root() };
+            if followed == Followed::Replaced {
                 has_folder = self.folder.has_host(name);
             }
-            if let (Some(hosts), Ok(has_folder)) = (&mut self.hosts, has_folder) {
+            // Its directory may be in a root that is not there yet.
+            if followed == Followed::Failed && self.folder.is_removed() {
+                return Err(Status::SERVICE_UNAVAILABLE);
+            }
+            if followed != Followed::Failed
+                && let (Some(hosts), Ok(has_folder)) = (&mut self.hosts, has_folder)
+            {
                 hosts.put(name, has_folder, self.root_checked_ms);
             }
             has_folder?
@@ -751,16 +778,17 @@ fn secure_location(request: &Request<'_>, port: u16) -> Option<Vec<u8>> {
     Some([b"https://", name, port.as_bytes(), slash].concat())
 }
 
-/// Follows the served directory if it was replaced, and then forgets what the cache says of the previous one; returns
-/// whether it was.
-fn follow_root(folder: &Folder, change_count: &mut u64, cache: &mut Cache, hosts: &mut Option<Hosts>) -> bool {
-    let is_replaced = folder.follow_root();
-    if is_replaced {
-        *change_count = folder.change_count();
-        cache.clear();
-        hosts.iter_mut().for_each(Hosts::clear);
+/// Follows the served directory if it was replaced, and then forgets what the cache says of the previous one; says so
+/// also if another thread has followed it since the cache was cleared.
+fn follow_root(folder: &Folder, change_count: &mut u64, cache: &mut Cache, hosts: &mut Option<Hosts>) -> Followed {
+    let followed = folder.follow_root();
+    let count = folder.change_count();
+    if std::mem::replace(change_count, count) == count {
+        return followed;
     }
-    is_replaced
+    cache.clear();
+    hosts.iter_mut().for_each(Hosts::clear);
+    Followed::Replaced
 }
 
 /// Returns the cache's key of a path with a host; a host's name contains no slash.

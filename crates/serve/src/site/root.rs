@@ -5,6 +5,7 @@
 
 use crate::config::Config;
 use crate::error::Error;
+use landau_reactor::Waker;
 use landau_sys::path;
 use std::ffi::CString;
 use std::io::ErrorKind;
@@ -20,6 +21,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Notices {
     last: Mutex<Option<Notice>>,
     replaced_count: AtomicU64,
+    /// Those of all workers.
+    wakers: Vec<Waker>,
+}
+
+/// What following the served directory found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Followed {
+    /// The directory that is served already.
+    Same,
+    /// Another one, which is served from now on.
+    Replaced,
+    /// The path cannot be opened, as between the two renames of a deployment: the one that was opened before is still
+    /// served, but what it does not have may be in the next one.
+    Failed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +46,21 @@ enum Notice {
 }
 
 impl Notices {
+    /// `wakers`: of the workers that follow together.
+    pub(crate) fn new(wakers: Vec<Waker>) -> Self {
+        Self { wakers, ..Self::default() }
+    }
+
+    /// Lets all workers follow. One that waited for its next request could be several releases behind by then, and have
+    /// none of the files.
+    fn tell(&self) {
+        self.replaced_count.fetch_add(1, Ordering::Release);
+        for waker in &self.wakers {
+            // Waking fails only if the worker has ended.
+            let _ = waker.wake();
+        }
+    }
+
     /// Returns whether the notice is not yet known.
     fn is_new(&self, notice: Notice) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,23 +149,34 @@ impl Root {
         self.notices.replaced_count.load(Ordering::Acquire)
     }
 
-    /// Opens the path again; returns whether there is another directory now. If it cannot be opened, the one that was
-    /// opened before stays.
-    pub(super) fn follow(&self) -> bool {
-        let path = self.path.display();
-        let opened = match Opened::of(&self.name) {
-            Ok(opened) => opened,
-            Err(error) => {
-                if !is_passing(error) && self.notices.is_new(Notice::Failed(error.errno)) {
-                    (self.report)(&format!(
-                        "{path}: {error}; what was opened there before is still served, and a new directory is not \
-                         seen{}",
-                        self.hint(error)
-                    ));
-                }
-                return false;
+    /// Returns whether the directory was removed: it has no file any more.
+    pub(super) fn is_removed(&self) -> bool {
+        path::is_removed(&self.get()).unwrap_or(false)
+    }
+
+    /// Opens the path again. If it cannot be opened, the directory that was opened before stays.
+    pub(super) fn follow(&self) -> Followed {
+        self.open_again().unwrap_or_else(|error| {
+            if !is_passing(error) && self.notices.is_new(Notice::Failed(error.errno)) {
+                let (path, hint) = (self.path.display(), self.hint(error));
+                (self.report)(&format!(
+                    "{path}: {error}; what was opened there before is still served, and a new directory is not \
+                     seen{hint}"
+                ));
             }
-        };
+            Followed::Failed
+        })
+    }
+
+    /// Does the same because another worker has followed, and not for a request: a failure is not reported, since the
+    /// next request follows again.
+    pub(super) fn follow_others(&self) -> Followed {
+        self.open_again().unwrap_or(Followed::Failed)
+    }
+
+    fn open_again(&self) -> landau_sys::Result<Followed> {
+        let path = self.path.display();
+        let opened = Opened::of(&self.name)?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let identity = opened.identity;
         if current.identity == identity {
@@ -143,16 +184,16 @@ impl Root {
             if self.notices.is_back() {
                 (self.report)(&format!("{path} can be opened again"));
             }
-            return false;
+            return Ok(Followed::Same);
         }
         *current = opened;
         self.change_count.fetch_add(1, Ordering::Release);
         drop(current);
         if self.notices.is_new(Notice::Replaced(identity)) {
-            self.notices.replaced_count.fetch_add(1, Ordering::Release);
+            self.notices.tell();
             (self.report)(&format!("{path} was replaced; the new directory is served"));
         }
-        true
+        Ok(Followed::Replaced)
     }
 
     fn hint(&self, error: landau_sys::Error) -> &'static str {

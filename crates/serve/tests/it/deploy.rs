@@ -39,7 +39,7 @@ fn a_replaced_directory_is_followed() {
         let site = site_of("dist", |folder| release(folder, "dist", "v1"), |config| config.sandbox = sandbox);
         assert_eq!(index(&site), (200, "v1".to_owned()), "{sandbox:?}");
         fs::remove_dir_all(site.path().join("dist")).unwrap();
-        assert_eq!(site.get("/index.html", "").status, 404, "{sandbox:?}");
+        assert_eq!(site.get("/index.html", "").status, 503, "{sandbox:?}");
         release(site.path(), "dist", "v2");
         assert_eq!(index(&site), (200, "v2".to_owned()), "{sandbox:?}");
         // Moved in place of the first.
@@ -48,6 +48,43 @@ fn a_replaced_directory_is_followed() {
         assert_eq!(index(&site), (200, "v2".to_owned()), "nothing is there meanwhile: {sandbox:?}");
         fs::rename(site.path().join("next"), site.path().join("dist")).unwrap();
         assert_eq!(index(&site), (200, "v3".to_owned()), "{sandbox:?}");
+    }
+}
+
+/// A file that only the next release has was missing for as long as the cache keeps entries, if a client asked for it
+/// between the two renames.
+#[test]
+fn what_is_missing_between_two_renames_is_not_kept() {
+    let keep = |config: &mut Config| config.cache_for = Duration::from_secs(3600);
+    let site = site_of("dist", |folder| release(folder, "dist", "v1"), keep);
+    assert_eq!(index(&site), (200, "v1".to_owned()));
+    release(site.path(), "next", "v2");
+    fs::write(site.path().join("next/new"), "new").unwrap();
+    fs::rename(site.path().join("dist"), site.path().join("previous")).unwrap();
+    assert_eq!(site.get("/new", "").status, 404, "the previous release is served");
+    fs::rename(site.path().join("next"), site.path().join("dist")).unwrap();
+    assert_eq!(site.get("/new", "").body, b"new");
+}
+
+/// Every file was answered with 404, which was kept, and a host with the files of another one.
+#[test]
+fn nothing_is_known_of_the_files_of_a_removed_directory() {
+    for (has_hosts, name) in [(false, "dist"), (true, "dist/x")] {
+        let site = site_of(
+            "dist",
+            |folder| release(folder, name, "v1"),
+            |config| {
+                (config.virtual_hosts, config.cache_for) = (has_hosts, Duration::from_secs(3600));
+            },
+        );
+        fs::remove_dir_all(site.path().join("dist")).unwrap();
+        for path in ["/index.html", "/", "/missing"] {
+            let got = site.get(path, "");
+            assert_eq!((got.status, got.field("Retry-After")), (503, Some("5")), "{path} {has_hosts}");
+        }
+        release(site.path(), name, "v2");
+        assert_eq!(index(&site), (200, "v2".to_owned()), "{has_hosts}");
+        assert_eq!(site.get("/missing", "").status, 404, "{has_hosts}");
     }
 }
 
@@ -176,6 +213,47 @@ fn all_workers_follow_together() {
     }
 }
 
+/// Returns whether a thread of this process has something open in a directory, which has no links in its path.
+#[cfg(target_os = "linux")]
+fn holds(folder: &Path) -> bool {
+    let list = |folder: &Path| -> Vec<std::path::PathBuf> {
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    };
+    // Each worker has a descriptor table of its own.
+    let mut descriptors = list(Path::new("/proc/self/task")).into_iter().flat_map(|thread| list(&thread.join("fd")));
+    descriptors.any(|fd| fs::read_link(fd).is_ok_and(|file| file.starts_with(folder)))
+}
+
+/// A worker without a request stayed with its release however many followed. When that was removed, it had no files for
+/// the clients that came while the path led nowhere.
+#[test]
+#[cfg(target_os = "linux")]
+fn idle_workers_follow_as_well() {
+    for kind in kinds().into_iter().chain([Accepting::Handed]) {
+        let make = |folder: &Path| {
+            release(folder, "1", "v1");
+            symlink("1", folder.join("current")).unwrap();
+        };
+        let site = site_of("current", make, |config| {
+            (config.workers, config.accepting, config.sandbox) = (4, kind, SandboxMode::Never);
+            config.cache_for = Duration::from_secs(3600);
+        });
+        let previous = site.path().join("1").canonicalize().unwrap();
+        assert!(holds(&previous), "{kind:?}");
+        release(site.path(), "2", "v2");
+        symlink("2", site.path().join("new")).unwrap();
+        fs::rename(site.path().join("new"), site.path().join("current")).unwrap();
+        // One worker notices.
+        assert_eq!(site.get("/missing", "").status, 404, "{kind:?}");
+        crate::support::until(format!("{kind:?}: a worker has not followed"), || !holds(&previous));
+        fs::remove_dir_all(&previous).unwrap();
+        fs::remove_file(site.path().join("current")).unwrap();
+        for _ in 0..8 {
+            assert_eq!(index(&site), (200, "v2".to_owned()), "{kind:?}");
+        }
+    }
+}
+
 /// Capistrano's layout: the link is not the last component, or has a slash after it.
 #[test]
 fn a_link_anywhere_in_the_path_is_followed() {
@@ -213,7 +291,7 @@ fn a_permitted_directory_that_is_missing_is_an_error() {
 fn a_removed_directory_has_no_listing() {
     let site = site_of("dist", |folder| release(folder, "dist", "v1"), |_| {});
     fs::remove_dir_all(site.path().join("dist")).unwrap();
-    assert_eq!(site.get("/", "").status, 404);
+    assert_eq!(site.get("/", "").status, 503);
     release(site.path(), "dist", "v2");
     assert_eq!(index(&site), (200, "v2".to_owned()));
 }
