@@ -40,6 +40,8 @@ struct Order {
     /// Its key in the cache; that of a login begins with NUL, which no path has.
     key: Box<[u8]>,
     task: Task,
+    /// When the served directory was followed last, or with this order: what is found is as old as that.
+    root_checked_ms: u32,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,8 @@ impl Place {
 pub(super) struct Made {
     pub(super) key: Box<[u8]>,
     pub(super) product: Product,
+    /// The time of its order.
+    pub(super) root_checked_ms: u32,
     /// Whether it may be kept in the cache: what is missing may be in a directory that is not there yet.
     pub(super) is_certain: bool,
 }
@@ -153,9 +157,16 @@ impl Finder {
     }
 
     /// Has a path looked up, for [`Finder::wait`] to wait for it, after the served directory was followed if `follows`
-    /// says so. Returns false if there is no thread and none can be started.
-    pub(super) fn look_up(&mut self, key: &[u8], site: Option<&str>, path: &[u8], follows: bool) -> bool {
-        let order = Order { key: key.into(), task: Task::LookUp(Place::new(site, path), follows) };
+    /// says so, or at `root_checked_ms`. Returns false if there is no thread and none can be started.
+    pub(super) fn look_up(
+        &mut self,
+        key: &[u8],
+        site: Option<&str>,
+        path: &[u8],
+        follows: bool,
+        root_checked_ms: u32,
+    ) -> bool {
+        let order = Order { key: key.into(), task: Task::LookUp(Place::new(site, path), follows), root_checked_ms };
         let most = LOOKERS.min(self.waiting.len() + 1);
         let is_ordered = self.lookers.order(order, most, &self.shared);
         self.note(key, is_ordered)
@@ -163,8 +174,15 @@ impl Finder {
 
     /// Has a page of a directory listed, likewise. Returns false also if too many wait, of those that are not the
     /// default fewer.
-    pub(super) fn list(&mut self, key: &[u8], site: Option<&str>, path: &[u8], page: View) -> bool {
-        let order = Order { key: key.into(), task: Task::List(Place::new(site, path), page) };
+    pub(super) fn list(
+        &mut self,
+        key: &[u8],
+        site: Option<&str>,
+        path: &[u8],
+        page: View,
+        root_checked_ms: u32,
+    ) -> bool {
+        let order = Order { key: key.into(), task: Task::List(Place::new(site, path), page), root_checked_ms };
         let most = if page == View::default() { LISTINGS } else { PAGES };
         let is_ordered = self.page_count < most && self.listers.order(order, 1, &self.shared);
         self.page_count += usize::from(is_ordered);
@@ -173,7 +191,7 @@ impl Finder {
 
     /// Has a login verified, likewise. Returns false also if too many wait.
     pub(super) fn verify(&mut self, key: &[u8], auth: Arc<Auth>, login: Login) -> bool {
-        let order = Order { key: key.into(), task: Task::Verify(auth, login) };
+        let order = Order { key: key.into(), task: Task::Verify(auth, login), root_checked_ms: 0 };
         let is_ordered = self.login_count < LOGINS && self.verifiers.order(order, 1, &self.shared);
         self.login_count += usize::from(is_ordered);
         self.note(key, is_ordered)
@@ -181,7 +199,7 @@ impl Finder {
 
     /// Has a file compressed, likewise. Returns false also if too many wait.
     pub(super) fn compress(&mut self, key: &[u8], job: Job) -> bool {
-        let order = Order { key: key.into(), task: Task::Compress(Box::new(job)) };
+        let order = Order { key: key.into(), task: Task::Compress(Box::new(job)), root_checked_ms: 0 };
         let is_ordered = self.job_count < JOBS && self.compressors.order(order, 1, &self.shared);
         self.job_count += usize::from(is_ordered);
         self.note(key, is_ordered)
@@ -245,7 +263,7 @@ impl Pool {
 }
 
 impl Shared {
-    fn make(&self, Order { key, task }: Order) -> Made {
+    fn make(&self, Order { key, task, root_checked_ms }: Order) -> Made {
         let (product, is_certain) = match task {
             Task::LookUp(Place { site, path }, follows) => {
                 if follows {
@@ -263,7 +281,7 @@ impl Shared {
             Task::Compress(job) => (Product::Compressed(job.run()), true),
             Task::Verify(auth, login) => (Product::Login(auth.users.verify(&login)), true),
         };
-        Made { key, product, is_certain }
+        Made { key, product, root_checked_ms, is_certain }
     }
 
     /// Follows the root if something is missing, which may be in a new directory: the worker notices that the root has

@@ -187,7 +187,7 @@ impl Site {
         // Another thread opens what may have to be waited for, with the next look-up.
         if self.folder.is_local() && self.folder.follow_others() != Followed::Failed {
             self.change_count = self.folder.change_count();
-            (self.root_checked_ms, self.must_follow_root) = (self.now_ms, false);
+            self.note_followed();
         }
     }
 
@@ -330,7 +330,7 @@ impl Site {
         match self.cache.get(&key, self.now_ms) {
             Some((entry, checked_ms)) if self.now_ms.wrapping_sub(checked_ms) < self.cache_for_ms => Ok(Some(entry)),
             _ if self.finder.is_making(&key) => Ok(None),
-            _ if self.finder.list(&key, site.as_deref(), target.path, page) => Ok(None),
+            _ if self.finder.list(&key, site.as_deref(), target.path, page, self.root_checked_ms) => Ok(None),
             _ => Err(Status::SERVICE_UNAVAILABLE),
         }
     }
@@ -514,7 +514,7 @@ impl Site {
     #[inline]
     pub(crate) fn take_found(&mut self) -> Option<Vec<Ticket>> {
         self.fresh = None;
-        let (finder::Made { key, product, is_certain }, waiting) = self.finder.take()?;
+        let (finder::Made { key, product, root_checked_ms, is_certain }, waiting) = self.finder.take()?;
         let (view, entry) = match product {
             Product::Entry(view, entry) | Product::Page(view, entry) => (view, entry),
             Product::Compressed(made) => {
@@ -543,7 +543,8 @@ impl Site {
                 // The next request may find a descriptor.
                 self.cache.let_go_of_files();
             } else if is_certain {
-                self.cache.put(&key, entry.clone(), self.root_checked_ms);
+                // It is as old as its order, however long the look-up took.
+                self.cache.put(&key, entry.clone(), root_checked_ms);
             }
             self.fresh = Some((key, entry));
         }
@@ -631,8 +632,11 @@ impl Site {
     fn look_up(&mut self, raw: &[u8], site: Option<&str>) -> Result<Found, Status> {
         // On a file system that is not local, the thread that looks up follows the root as well.
         let follows = self.is_root_due();
-        if follows && self.folder.is_local() && self.follow_root() == Followed::Replaced {
-            return Ok(Found::Replaced);
+        if follows && self.folder.is_local() {
+            self.note_followed();
+            if self.follow_root() == Followed::Replaced {
+                return Ok(Found::Replaced);
+            }
         }
         let target = target::clean(raw, &mut self.buffer).map_err(|reject| reject.status)?;
         if target.is_hidden() && !self.folder.shows_hidden(target.path) {
@@ -686,20 +690,27 @@ impl Site {
             }
             Looked::Remote => {
                 self.counters.remote_look_ups().add(1);
-                self.finder.look_up(key, site, target.path, follows)
+                let root_checked_ms = if follows { self.now_ms } else { self.root_checked_ms };
+                self.finder.look_up(key, site, target.path, follows, root_checked_ms)
             }
         };
+        if is_ordered && follows {
+            self.note_followed();
+        }
         if is_ordered { Ok(Found::Ordered) } else { Err(Status::SERVICE_UNAVAILABLE) }
     }
 
-    /// Returns whether the served directory is to be followed, and notes that: twice in the time for which entries are
-    /// trusted, so that each of them is for half of it at least.
-    fn is_root_due(&mut self) -> bool {
+    /// Returns whether the served directory is to be followed: twice in the time for which entries are trusted, so that
+    /// each of them is for half of it at least.
+    fn is_root_due(&self) -> bool {
         let is_due = self.now_ms.wrapping_sub(self.root_checked_ms) >= self.cache_for_ms.div_ceil(2);
-        if is_due {
-            self.root_checked_ms = self.now_ms;
-        }
-        std::mem::take(&mut self.must_follow_root) || is_due
+        self.must_follow_root || is_due
+    }
+
+    /// Notes that the served directory is followed now. A request that needs no look-up must not take the turn of one
+    /// that does.
+    fn note_followed(&mut self) {
+        (self.root_checked_ms, self.must_follow_root) = (self.now_ms, false);
     }
 
     fn follow_root(&mut self) -> Followed {
@@ -736,6 +747,7 @@ impl Site {
             known
         } else {
             if self.is_root_due() {
+                self.note_followed();
                 self.follow_root();
             }
             let mut has_folder = self.folder.has_host(name);

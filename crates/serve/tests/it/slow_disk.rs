@@ -6,7 +6,10 @@ use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEntry, Request,
 };
+use landau_reactor::ManualClock;
 use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
@@ -217,5 +220,58 @@ fn what_a_failing_disk_does_not_find_is_not_missing() {
         }
         disk.0.lock().unwrap().is_repaired = true;
         assert_eq!(site.get("/broken", "").status, 200, "{kind:?}");
+    }
+}
+
+/// A request that needs no look-up took the turn to follow the served directory, so that a new release was not seen for
+/// another half of the time for which entries are trusted, and again.
+#[test]
+fn a_disk_is_followed_whatever_else_is_requested() {
+    for kind in kinds() {
+        let (place, disk) = (tempfile::tempdir().unwrap(), Disk::default());
+        let Some(mounted) = mount(&disk) else { return };
+        let (link, next, clock) = (place.path().join("current"), place.path().join("next"), ManualClock::default());
+        symlink(mounted.folder.path(), &link).unwrap();
+        let site = Site::new(&[], |config| {
+            (config.root, config.accepting) = (link.clone(), kind);
+            (config.cache_for, config.clock) = (Duration::from_secs(1), Some(clock.clone()));
+        });
+        assert_eq!(site.get("/fast", "").body, b"fast", "{kind:?}");
+        fs::create_dir(&next).unwrap();
+        fs::write(next.join("fast"), "new").unwrap();
+        symlink("next", place.path().join("new")).unwrap();
+        fs::rename(place.path().join("new"), &link).unwrap();
+        clock.advance(Duration::from_millis(600));
+        assert_eq!(site.get("/.hidden", "").status, 404, "{kind:?}");
+        clock.advance(Duration::from_millis(400));
+        assert_eq!(site.get("/fast", "").body, b"new", "{kind:?}");
+    }
+}
+
+/// What was found was trusted from the end of the look-up on, however long that had taken.
+#[test]
+fn a_slow_look_up_is_as_old_as_its_order() {
+    for kind in kinds() {
+        let disk = Disk::default();
+        let Some(mounted) = mount(&disk) else { return };
+        let (root, clock) = (mounted.folder.path().to_owned(), ManualClock::default());
+        let site = Site::new(&[], |config| {
+            (config.root, config.accepting) = (root, kind);
+            (config.cache_for, config.clock) = (Duration::from_secs(1), Some(clock.clone()));
+        });
+        let _release = Release(disk.clone());
+        let mut waiting = ask(&site, "unknown");
+        until(format!("{kind:?}: nobody waits"), || disk.held_count() == 1);
+        clock.advance(Duration::from_millis(600));
+        // With this look-up the directory is followed.
+        assert_eq!(site.get("/fast", "").body, b"fast", "{kind:?}");
+        disk.release();
+        assert_eq!(waiting.answer().unwrap().body, b"unknown", "{kind:?}");
+        let look_ups = || site.server().totals().remote_look_ups;
+        let before = look_ups();
+        clock.advance(Duration::from_millis(300));
+        assert_eq!((site.get("/unknown", "").body, look_ups()), (b"unknown".to_vec(), before), "{kind:?}");
+        clock.advance(Duration::from_millis(100));
+        assert_eq!((site.get("/unknown", "").body, look_ups()), (b"unknown".to_vec(), before + 1), "{kind:?}");
     }
 }
