@@ -156,7 +156,7 @@ fn mount(disk: &Disk) -> Option<Mounted> {
     match fuser::spawn_mount(disk.clone(), folder.path(), &config) {
         Ok(session) => Some(Mounted { _session: session, folder }),
         Err(error) => {
-            println!("skipped: a file system cannot be mounted here: {error}");
+            eprintln!("skipped: a file system cannot be mounted here: {error}");
             None
         }
     }
