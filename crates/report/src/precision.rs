@@ -115,8 +115,8 @@ fn need(verdict: &Verdict, until_resolved: bool, options: &Options) -> Need {
     match (is_resolved, half <= goal) {
         (true, true) => Need::Nothing,
         (true, false) => Need::Passes(passes_until(half, goal, verdict.passes)),
-        // Something else than the growth is open.
-        (false, true) if half <= narrow && !until_resolved => Need::Other,
+        // Something else than the growth is open, such as whether the canary moved.
+        (false, true) if !until_resolved && (half <= narrow || more_passes.is_none()) => Need::Other,
         (false, _) => Need::Passes(more_passes.unwrap_or_else(|| passes_until(half, room.max(narrow), verdict.passes))),
     }
 }
@@ -180,6 +180,18 @@ mod tests {
         assert_eq!(need(&unknown, false), Need::Passes(18), "5 · (0.2 / 0.0953)² − 5");
         let few = Outcome::Unresolved { reason: Reason::TooFewPoints, more_passes: None };
         assert_eq!(need(&verdict(interval(0.0, 0.2), few), true), Need::Other);
+    }
+
+    /// Guards against a curve that gets one pass in each round although its interval is narrow, because the canary moved.
+    #[test]
+    fn a_curve_revoked_by_the_canary_gets_passes_until_its_interval_is_narrow() {
+        let revoked = |half| {
+            let outcome = Outcome::Unresolved { reason: Reason::CanaryMoved, more_passes: None };
+            need(&verdict(interval(0.0, half), outcome), false, &Options::default())
+        };
+        // A third of the room is 0.0318, an eighth of δ is 0.0119.
+        assert_eq!([revoked(0.031), revoked(0.0119)], [Need::Other; 2]);
+        assert!(matches!(revoked(0.04), Need::Passes(_)), "{:?}", revoked(0.04));
     }
 
     /// Guards against a curve whose branches are not known that gets no passes, because it has no interval.
