@@ -20,6 +20,7 @@ use landau_stats::{
 };
 pub use limits::{LimitChange, Met};
 use serde::Serialize;
+use std::collections::BTreeSet;
 pub use unmatched::NotCompared;
 
 /// A comparison of two records, or of the cases of one.
@@ -263,11 +264,11 @@ const LEVEL: f64 = 0.05;
 
 /// The outliers that the instrument does not explain.
 fn without(outliers: &Outliers, instrument: &Instrument<'_>) -> Outliers {
+    let explained = outliers.patterns.iter().filter(|pattern| instrument.explains(pattern));
+    let positions: BTreeSet<u32> = explained.flat_map(|pattern| outliers.following(pattern)).collect();
     let mut kept = outliers.clone();
     kept.patterns.retain(|pattern| !instrument.explains(pattern));
-    if kept.patterns.is_empty() && !outliers.patterns.is_empty() {
-        kept.recurring.clear();
-    }
+    kept.recurring.retain(|one| !positions.contains(&one.n));
     kept
 }
 

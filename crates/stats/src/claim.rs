@@ -325,7 +325,32 @@ impl Subject<'_> {
             let evidence = Evidence::Outliers { first_n: *first_n, count: inside.len(), rule, factor };
             return self.by_passes(Decision::new(Answer::Fail, Some(Estimate::bare(factor)), evidence));
         }
+        if let Some(decision) = self.counted_period(below, is_instrument) {
+            return decision;
+        }
         self.absent(reached, below)
+    }
+
+    /// The decision about a period of counted costs, which begins at another call in each pass, so that none of its
+    /// positions recurs. Patterns are those of all calls, so the calls below an n are judged by themselves.
+    fn counted_period(&self, below: Option<u64>, is_instrument: &dyn Fn(&crate::Pattern) -> bool) -> Option<Decision> {
+        if self.options.unit != Unit::Instructions {
+            return None;
+        }
+        let end = below.map(|n| n.saturating_sub(1) as f64).filter(|end| *end < reached(self.curve));
+        let part = end.map(|end| self.curve.up_to(end));
+        let curve = part.as_ref().unwrap_or(self.curve);
+        let judged = part.as_ref().map(|part| judge(part, None, self.options).outliers);
+        let patterns = &judged.as_ref().unwrap_or(&self.verdict.outliers).patterns;
+        let is_periodic =
+            |one: &&crate::Pattern| matches!(one.rule, PatternRule::Periodic { .. }) && !is_instrument(one);
+        let pattern = patterns.iter().find(is_periodic)?;
+        let costs = pattern.cost_min..=pattern.cost_max;
+        let calls = curve.passes.iter().flat_map(|pass| pass.n.iter().zip(&pass.costs));
+        let first_n = calls.filter(|(_, cost)| costs.contains(*cost)).map(|(n, _)| *n).min()?;
+        let (count, rule, factor) = (pattern.count, Some(pattern.rule), pattern.factor);
+        let evidence = Evidence::Outliers { first_n, count, rule, factor };
+        Some(self.by_passes(Decision::new(Answer::Fail, Some(Estimate::bare(factor)), evidence)))
     }
 
     fn by_passes(&self, decision: Decision) -> Decision {

@@ -12,6 +12,7 @@ use crate::points::{Series, series_of};
 use crate::quantile::{median_of, median_of_costs};
 use recurrence::{Found, Hits, PassHits};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 mod changes;
 mod recurrence;
@@ -99,7 +100,35 @@ impl Outliers {
     pub fn following(&self, pattern: &Pattern) -> impl Iterator<Item = u32> {
         let range = pattern.cost_min..=pattern.cost_max;
         let is_in = move |one: &&RecurringOutlier| range.contains(&one.cost_min) && range.contains(&one.cost_max);
-        self.recurring.iter().filter(is_in).map(|one| one.n).filter(|n| pattern.rule.holds(*n))
+        let all = if pattern.rule == PatternRule::FirstCalls { self.first_calls(pattern) } else { &self.recurring };
+        all.iter().filter(is_in).map(|one| one.n).filter(|n| pattern.rule.holds(*n))
+    }
+
+    /// The listed positions that follow no pattern, in rising order. The first calls are a pattern.
+    pub fn without_pattern(&self) -> Vec<&RecurringOutlier> {
+        let mut followed = BTreeSet::new();
+        for pattern in &self.patterns {
+            let positions: Vec<u32> = self.following(pattern).collect();
+            // A counted period begins at another call in each pass: the few positions at which passes meet need not be
+            // those of its phase, but cost the same.
+            let is_shifted = matches!(pattern.rule, PatternRule::Periodic { .. }) && positions.len() < pattern.count;
+            let costs = pattern.cost_min..=pattern.cost_max;
+            let met = self.recurring.iter().filter(|one| is_shifted && costs.contains(&one.cost_median));
+            followed.extend(met.map(|one| one.n).chain(positions));
+        }
+        self.recurring.iter().filter(|one| !followed.contains(&one.n)).collect()
+    }
+
+    /// The positions at the start of the passes. Costs tell at which end of n that is: later outliers may cost as much
+    /// as the first calls.
+    fn first_calls(&self, pattern: &Pattern) -> &[RecurringOutlier] {
+        let count = pattern.count.min(self.recurring.len());
+        let (low, high) = (&self.recurring[..count], &self.recurring[self.recurring.len() - count..]);
+        let has_costs = |all: &[RecurringOutlier]| {
+            let range = (all.iter().map(|one| one.cost_min).min(), all.iter().map(|one| one.cost_max).max());
+            range == (Some(pattern.cost_min), Some(pattern.cost_max))
+        };
+        if !has_costs(low) && has_costs(high) { high } else { low }
     }
 }
 

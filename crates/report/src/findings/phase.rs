@@ -102,7 +102,7 @@ fn beside_instrument(outlier: Finding, phase: &PhaseStudy<'_>, instrument: &Inst
     let words: Vec<String> =
         patterns().filter(|one| instrument.explains(one)).map(|one| text::pattern(&phase.verdict, one)).collect();
     let text = format!("{} The empty benchmark nop shows this too ({}).", outlier.text, words.join("; "));
-    if explained < patterns().count() {
+    if explained < patterns().count() || !phase.verdict.outliers.without_pattern().is_empty() {
         return Finding { text, ..outlier };
     }
     Finding { kind: Kind::Period, weight: 0.0, text, consequence: String::new(), ..outlier }
@@ -115,11 +115,10 @@ fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
         return None;
     }
     let others = || outliers.patterns.iter().filter(|one| !text::is_first_calls(one));
-    let highest_median = outliers.recurring.iter().map(|call| call.cost_median).max();
+    let highest_median = weight::after_first_calls(outliers).iter().map(|call| call.cost_median).max();
     // A period that starts elsewhere in each pass has no positions that recur.
     let dearest = highest_median.or_else(|| others().map(|one| one.cost_max).max()).unwrap_or(0) as f64;
-    let highest = others().map(|one| one.cost_max).max();
-    let highest = highest.or_else(|| outliers.recurring.iter().map(|call| call.cost_max).max()).unwrap_or(0) as f64;
+    let highest = text::highest_outlier(&phase.verdict).unwrap_or(0) as f64;
     let usual = phase.verdict.all.end.map_or(0.0, |end| end.value);
     let kind = if dearest < OUTLIER_FACTOR * usual { Kind::Period } else { Kind::Outlier };
     let (share, _) = weight::of_outliers(phase);
@@ -128,7 +127,7 @@ fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
     let text = format!("{name}: recurring outliers of {words}.");
     let outlier = finding(kind, (study, phase), rank, text, &format!("up to {}", unit.cost(highest)));
     // Calls at the doublings of a table and calls that need a new page have different causes.
-    let rule = outliers.patterns.first().map(|pattern| match pattern.rule {
+    let rule = others().next().map(|pattern| match pattern.rule {
         PatternRule::PowersOfTwo { .. } => "powers of two",
         PatternRule::Periodic { .. } => "periodic",
         PatternRule::FirstCalls => "first calls",

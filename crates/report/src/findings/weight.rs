@@ -5,7 +5,7 @@
 //! in a million calls. Costs are those of all passes; a share is 0 to 1.
 
 use crate::{CaseStudy, PhaseStudy};
-use landau_stats::{Outcome, Verdict};
+use landau_stats::{Outcome, Outliers, RecurringOutlier, Verdict};
 use std::collections::BTreeSet;
 
 /// A limit counts like a cost that is half as large again in every call: it ends a program, but most limits are
@@ -44,14 +44,17 @@ pub(super) fn from(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, n: f64) -> f64
     share(study, cost(phase, |at| f64::from(at) >= n))
 }
 
+/// Returns the recurring outliers without the first calls of a pass.
+pub(super) fn after_first_calls(outliers: &Outliers) -> Vec<&RecurringOutlier> {
+    let first_calls = outliers.patterns.iter().filter(|pattern| crate::text::is_first_calls(pattern));
+    let first: BTreeSet<u32> = first_calls.flat_map(|pattern| outliers.following(pattern)).collect();
+    outliers.recurring.iter().filter(|one| !first.contains(&one.n)).collect()
+}
+
 /// Returns the share of the phase's own cost that recurring outliers make up, and the number of their positions;
 /// without the first calls of a pass. Zero if no position recurs.
 pub(super) fn of_outliers(phase: &PhaseStudy<'_>) -> (f64, usize) {
-    let outliers = &phase.verdict.outliers;
-    let first_calls = outliers.patterns.iter().filter(|pattern| crate::text::is_first_calls(pattern));
-    let first: BTreeSet<u32> = first_calls.flat_map(|pattern| outliers.following(pattern)).collect();
-    let recurring = outliers.recurring.iter().map(|one| one.n).filter(|n| !first.contains(n));
-    let positions: BTreeSet<u32> = recurring.collect();
+    let positions: BTreeSet<u32> = after_first_calls(&phase.verdict.outliers).iter().map(|one| one.n).collect();
     let all = cost(phase, |_| true);
     let share = if all == 0.0 { 0.0 } else { cost(phase, |n| positions.contains(&n)) / all };
     (share, positions.len())

@@ -6,7 +6,7 @@ use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
 use crate::{CaseStudy, LimitMet, PhaseStudy};
 use landau_claims::{Assertion, Claim};
 use landau_stats::claim::{Answer, Decision, Evidence};
-use landau_stats::{Estimate, Outcome};
+use landau_stats::{Estimate, Outcome, PatternRule};
 
 /// What decided a claim, with its value and interval: "growth ×1.02 (90% CI 0.98–1.05), within 10%".
 pub(crate) fn evidence(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
@@ -19,6 +19,10 @@ pub(crate) fn evidence(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>
         Evidence::Cliff { n, factor: jump } => cliff(claim, decision, (n.value, *jump), unit),
         Evidence::Outliers { first_n, count: many, rule, factor: by } => {
             let place = match (rule, many) {
+                (Some(PatternRule::Periodic { period, .. }), _) if phase.verdict.exact.is_some() => {
+                    // Counted periods start at another call in each pass.
+                    format!("every {} calls", count(f64::from(*period)))
+                }
                 (Some(rule), _) => outliers::rule(*rule, *first_n),
                 (None, 1) => format!("at n = {}", count(f64::from(*first_n))),
                 (None, _) => format!("at {} n, the first n = {}", count(*many as f64), count(f64::from(*first_n))),

@@ -1,7 +1,7 @@
 //! Outliers in words: the recurring ones by their pattern, the isolated ones by their number.
 
 use crate::quantity::{FormatCost, Unit, count, digits, numbered};
-use landau_stats::{Exact, Outliers, Pattern, PatternRule, Verdict};
+use landau_stats::{Exact, Pattern, PatternRule, RecurringOutlier, Verdict};
 
 /// Positions named of a group.
 const POSITIONS: usize = 3;
@@ -28,16 +28,11 @@ pub(crate) fn without_first_calls(verdict: &Verdict) -> String {
 pub(crate) fn highest_outlier(verdict: &Verdict) -> Option<u64> {
     let outliers = &verdict.outliers;
     let others = outliers.patterns.iter().filter(|one| !is_first_calls(one));
-    let highest = others.map(|one| one.cost_max).max();
-    let positions = || outliers.recurring.iter().map(|call| call.cost_max).max();
-    highest.or_else(|| outliers.patterns.is_empty().then(positions)?)
+    others.map(|one| one.cost_max).chain(outliers.without_pattern().iter().map(|call| call.cost_max)).max()
 }
 
 fn of(verdict: &Verdict, is_told: impl Fn(&Pattern) -> bool) -> String {
     let (outliers, unit) = (&verdict.outliers, verdict.all.unit);
-    if outliers.patterns.is_empty() {
-        return positions(outliers, unit);
-    }
     let named: Vec<&Pattern> = if verdict.exact.is_some() {
         let (periodic, other): (Vec<&Pattern>, Vec<&Pattern>) =
             outliers.patterns.iter().partition(|one| matches!(one.rule, PatternRule::Periodic { .. }));
@@ -45,7 +40,8 @@ fn of(verdict: &Verdict, is_told: impl Fn(&Pattern) -> bool) -> String {
     } else {
         outliers.patterns.iter().take(PATTERNS).collect()
     };
-    let texts: Vec<String> = named.into_iter().filter(|one| is_told(one)).map(|one| pattern(verdict, one)).collect();
+    let texts = named.into_iter().filter(|one| is_told(one)).map(|one| pattern(verdict, one));
+    let texts: Vec<String> = texts.chain(positions(&outliers.without_pattern(), unit)).collect();
     texts.join("; ")
 }
 
@@ -93,16 +89,12 @@ pub(crate) fn rule(rule: PatternRule, first_n: u32) -> String {
     }
 }
 
-/// Recurring outliers that follow no pattern: their range and the first positions.
-fn positions(outliers: &Outliers, unit: Unit) -> String {
-    let recurring = &outliers.recurring;
-    let (Some(low), Some(high)) =
-        (recurring.iter().map(|one| one.cost_min).min(), recurring.iter().map(|one| one.cost_max).max())
-    else {
-        return String::new();
-    };
+/// Recurring outliers that follow no pattern: their range and the first positions. `None` without any.
+fn positions(recurring: &[&RecurringOutlier], unit: Unit) -> Option<String> {
+    let low = recurring.iter().map(|one| one.cost_min).min()?;
+    let high = recurring.iter().map(|one| one.cost_max).max()?;
     let n = recurring.iter().map(|one| f64::from(one.n));
-    format!("{} at n = {}", unit.costs(low as f64, high as f64), listed(n, recurring.len()))
+    Some(format!("{} at n = {}", unit.costs(low as f64, high as f64), listed(n, recurring.len())))
 }
 
 fn listed(n: impl Iterator<Item = f64>, all: usize) -> String {
@@ -228,6 +220,19 @@ mod tests {
         let both = "17,578 instructions every 14 calls; 14,106 instructions every 21 calls";
         assert_eq!(recurring(&counted), format!("{both}; 9,000 instructions in the first calls"));
         assert_eq!(without_first_calls(&counted), both);
+    }
+
+    /// Guards against positions without a rule that vanish beside patterns.
+    #[test]
+    fn positions_beside_patterns_are_named() {
+        let first = || rule(PatternRule::FirstCalls, 9_000, 9_000, 2);
+        let places = [(1, 9_000), (2, 9_000), (70, 9_000), (91, 12_000)];
+        let beside = with(Unit::Time, &places, vec![first()]);
+        assert_eq!(recurring(&beside), "9 µs in the first calls; 9–12 µs at n = 70, 91");
+        assert_eq!(without_first_calls(&beside), "9–12 µs at n = 70, 91");
+        assert_eq!(highest_outlier(&beside), Some(12_000));
+        let alone = with(Unit::Time, &places[..2], vec![first()]);
+        assert_eq!((without_first_calls(&alone), highest_outlier(&alone)), (String::new(), None));
     }
 
     #[test]

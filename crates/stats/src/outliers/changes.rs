@@ -19,7 +19,7 @@ use crate::Curve;
 use crate::points::{Series, series_of};
 use serde::{Deserialize, Serialize};
 
-/// Recurring outliers that belong together: those that follow one rule, or all of a curve without a rule. First calls
+/// Recurring outliers that belong together: those that follow one rule, or all of a curve that follow none. First calls
 /// are none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group<'o> {
@@ -59,13 +59,10 @@ const TIER: usize = 2;
 impl Outliers {
     /// Returns the recurring outliers in groups, without those among the first calls.
     pub fn groups(&self) -> Vec<Group<'_>> {
-        if self.patterns.is_empty() {
-            let positions: Vec<u32> = self.recurring.iter().map(|one| one.n).collect();
-            return if positions.is_empty() { Vec::new() } else { vec![Group { pattern: None, positions }] };
-        }
         let rules = self.patterns.iter().filter(|pattern| pattern.rule != PatternRule::FirstCalls);
-        let group = |pattern| Group { pattern: Some(pattern), positions: self.following(pattern).collect() };
-        rules.map(group).filter(|group| !group.positions.is_empty()).collect()
+        let of_rule = |pattern| Group { pattern: Some(pattern), positions: self.following(pattern).collect() };
+        let rest = Group { pattern: None, positions: self.without_pattern().iter().map(|one| one.n).collect() };
+        rules.map(of_rule).chain([rest]).filter(|group| !group.positions.is_empty()).collect()
     }
 }
 
@@ -84,7 +81,7 @@ fn is_large(group: &Group<'_>, outliers: &Outliers) -> bool {
     match group.pattern {
         Some(pattern) if matches!(pattern.rule, PatternRule::PowersOfTwo { .. }) => true,
         Some(pattern) => pattern.factor >= LARGE,
-        None => outliers.recurring.iter().any(|one| one.factor >= LARGE),
+        None => outliers.without_pattern().iter().any(|one| one.factor >= LARGE),
     }
 }
 
@@ -175,6 +172,33 @@ mod tests {
         let both = changes(&tables, &curve(3, u32::is_power_of_two));
         assert!(both.is_empty(), "{both:?}");
         assert!(changes(&none, &curve(4, |_| false)).is_empty());
+    }
+
+    /// Guards against positions without a rule that vanish beside a rule or beside first calls, also if they cost as much
+    /// as those.
+    #[test]
+    fn positions_without_a_rule_are_a_group_beside_rules() {
+        let none = curve(1, |_| false);
+        let is_single = |n: u32| n == 1_501 || n == 1_613;
+        let cases: [(&str, Curve); 3] = [
+            ("alone", curve(2, is_single)),
+            ("beside first calls", curve(2, |n| n < 9 || is_single(n))),
+            ("beside a period", curve(2, |n| n % 64 == 5 || is_single(n))),
+        ];
+        for (name, one) in &cases {
+            let outliers = judge(one, None, &Options::default()).outliers;
+            let rest: Vec<Vec<u32>> = outliers
+                .groups()
+                .iter()
+                .filter(|group| group.pattern.is_none())
+                .map(|one| one.positions.clone())
+                .collect();
+            assert_eq!(rest, [[1_501, 1_613]], "{name}: {:?}", outliers.patterns);
+            let came = changes(&none, one);
+            assert!(came.iter().any(|one| one.came && one.rule.is_none() && one.positions == 2), "{name}: {came:?}");
+        }
+        let first = judge(&curve(2, |n| n < 9), None, &Options::default()).outliers;
+        assert!(first.groups().is_empty() && !first.recurring.is_empty(), "{first:?}");
     }
 
     /// Guards against slabs that are filled differently in each run.

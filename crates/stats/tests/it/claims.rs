@@ -310,3 +310,23 @@ fn what_lies_beside_a_cliff_is_not_decided() {
     assert_eq!([grows(3.0, None), grows(100.0, None)], [Answer::Fail, Answer::Pass]);
     assert_eq!(grows(100.0, Some(5_100)), Answer::Inconclusive);
 }
+
+/// Guards against a period of counted costs that refutes nothing, because none of its positions recurs: it begins at
+/// another call in each pass.
+#[test]
+fn a_counted_period_is_a_recurring_outlier() {
+    let cost = |n: u32, pass: u32| 4_122 + if n > 500 && (n + 3 * pass) % 14 == 5 { 13_456 } else { 0 };
+    let pass = |pass: u32| {
+        let n: Vec<u32> = (1..=2_000).collect();
+        Pass { clean: vec![true; n.len()], costs: n.iter().map(|n| cost(*n, pass)).collect(), n }
+    };
+    let periodic = Curve { passes: (0..5).map(pass).collect(), ..Curve::default() };
+    let options = Options { unit: Unit::Instructions, ..Options::default() };
+    let answer = |below, is_instrument| {
+        decided(&periodic, &options, |one| one.no_recurring_outlier(below, &|_| is_instrument)).answer
+    };
+    assert_eq!(answer(None, false), Answer::Fail);
+    assert_eq!(answer(Some(1_500), false), Answer::Fail);
+    assert_eq!(answer(Some(400), false), Answer::Pass, "the period begins beyond");
+    assert_eq!(answer(None, true), Answer::Pass, "the instrument has the same period");
+}
