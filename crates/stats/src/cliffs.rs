@@ -252,6 +252,7 @@ fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
     }
     let mut start = index.saturating_sub(side);
     if may_be_cold {
+        start = start.max(index - WINDOW.0);
         end = index + ((end - index) / 8).max(WINDOW.0);
     } else if is_cold_before(one, index) {
         start = start.max(index - BESIDE_COLD);
@@ -299,6 +300,20 @@ fn medians_from(one: &Series, first: usize) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::random::Random;
+
+    /// Guards against the steep end of a pole that is taken for a cliff on the way down: only the costs after it were
+    /// those of the calls next to it.
+    #[test]
+    fn a_pole_on_the_way_down_is_no_jump() {
+        let found = |cost: &dyn Fn(f64) -> f64, range: (usize, usize)| {
+            let costs = (1..=2_000).map(|n| cost(f64::from(n)) as u64).collect();
+            sharpen(&Series { n: (1..=2_000).collect(), costs, is_down: true }, range, 256).map(|jump| jump.n)
+        };
+        let pole = |n: f64| 1_000.0 * (1.0 - n / 2_100.0).powi(-2);
+        assert_eq!([(1_850, 1_900), (1_900, 1_930)].map(|range| found(&pole, range)), [None; 2]);
+        let jump = |n: f64| if n < 1_900.0 { 1_000.0 } else { 3_000.0 };
+        assert_eq!(found(&jump, (1_880, 1_920)), Some(1_900.0));
+    }
 
     /// Guards against other jumps than those that a count of all later blocks keeps.
     #[test]

@@ -219,9 +219,12 @@ impl Ends {
 }
 
 /// The variance that the percentiles predict has this weight, in degrees of freedom, against that of the few passes.
-/// Where the passes show more, calls are not independent, and the weight falls with the square of the ratio: a limit
-/// would make the interval jump.
+/// Where the passes show more, calls are not independent; where they show less, they agree more than the prediction
+/// allows, and it counts less too. Otherwise chance could only widen intervals: they held the truth too often. The weight
+/// falls with the square of the ratio, because a limit would make the interval jump.
 const PREDICTED: f64 = 12.0;
+/// Passes that agree even better prove nothing more.
+const LEAST_RATIO: f64 = 0.1;
 /// The change between the middles of the outer thirds that other passes do not show: a drift of 3% along a pass. Few
 /// passes sometimes agree by chance.
 const DRIFT: f64 = 0.02;
@@ -245,7 +248,8 @@ impl Ratio {
         // than the others. A pass whose percentile is beyond the gap shows it.
         let mut variances: Vec<f64> = passes.iter().map(Ends::variance).collect();
         let predicted = median_of(&mut variances).unwrap_or(0.0) + DRIFT * DRIFT;
-        let weight = PREDICTED * (predicted / shown.max(f64::MIN_POSITIVE)).min(1.0).powi(2);
+        let ratio = shown / predicted;
+        let weight = PREDICTED * if ratio > 1.0 { ratio.powi(-2) } else { ratio.max(LEAST_RATIO).powi(2) };
         let freedom = count - 1.0 + weight;
         let square = ((count - 1.0) * shown + weight * predicted) / freedom;
         Self { first: mean(&|one| one.first.log), value, error: (square / count).sqrt(), freedom }
@@ -326,6 +330,20 @@ mod tests {
             assert!(next >= now && next < now + 0.004, "±{spread}: {now} {next}");
         }
         assert!(half(0.3) > 0.2, "{}", half(0.3));
+    }
+
+    /// Guards against a prediction that counts fully where the passes agree better than it: then chance could only widen
+    /// the interval, which held the truth in 93% instead of 90%.
+    #[test]
+    fn passes_that_agree_narrow_the_interval() {
+        let half = |spread: f64| {
+            let pass = |sign: f64| ends(0.0, sign * spread, 0.01, 1.0);
+            let interval = Ratio::of(&[-1.0, -0.5, 0.0, 0.5, 1.0].map(pass)).interval(TOLD);
+            interval.high - interval.value
+        };
+        // The passes show 0.60, 0.31 and 0.01 of the variance that is predicted.
+        let [like, less, hardly] = [0.14, 0.1, 0.016].map(half);
+        assert!(less < 0.85 * like && hardly < 0.5 * less && hardly > 0.01, "{like} {less} {hardly}");
     }
 
     fn ends(first: f64, last: f64, variance: f64, distance: f64) -> Ends {

@@ -111,8 +111,8 @@ impl Judge for Timed {
         level.mean.iter().enumerate().map(point).collect()
     }
 
-    fn contrast(&self, level: &Level, weights: &[f64], confidence: f64, options: &Options) -> Option<Estimate> {
-        contrast(level, weights, confidence, options.seed, options.draws)
+    fn contrast(&self, level: &Level, weights: &[f64], confidence: f64, _: &Options) -> Option<Estimate> {
+        contrast(level, weights, confidence)
     }
 
     fn assess(&self, level: &Level, selection: &Selection, options: &Options) -> Option<(Estimate, Outcome)> {
