@@ -96,6 +96,7 @@ fn need(verdict: &Verdict, until_resolved: bool, options: &Options) -> Need {
     if judgement.class() == Class::Limit {
         return Need::Nothing;
     }
+    let is_revoked = matches!(judgement.outcome, Outcome::Unresolved { reason: Reason::CanaryMoved, .. });
     let more_passes = match judgement.outcome {
         Outcome::Unresolved { reason: Reason::TooFewPoints, .. } => return Need::Other,
         // How often and where the calls take the other branch is learnt from further passes alone. Where no estimate of
@@ -116,7 +117,7 @@ fn need(verdict: &Verdict, until_resolved: bool, options: &Options) -> Need {
         (true, true) => Need::Nothing,
         (true, false) => Need::Passes(passes_until(half, goal, verdict.passes)),
         // Something else than the growth is open, such as whether the canary moved.
-        (false, true) if !until_resolved && (half <= narrow || more_passes.is_none()) => Need::Other,
+        (false, true) if !until_resolved && (half <= narrow || is_revoked) => Need::Other,
         (false, _) => Need::Passes(more_passes.unwrap_or_else(|| passes_until(half, room.max(narrow), verdict.passes))),
     }
 }
@@ -182,16 +183,19 @@ mod tests {
         assert_eq!(need(&verdict(interval(0.0, 0.2), few), true), Need::Other);
     }
 
-    /// Guards against a curve that gets one pass in each round although its interval is narrow, because the canary moved.
+    /// Guards against a pass in every round for a curve with a narrow interval, because the canary moved.
     #[test]
     fn a_curve_revoked_by_the_canary_gets_passes_until_its_interval_is_narrow() {
-        let revoked = |half| {
-            let outcome = Outcome::Unresolved { reason: Reason::CanaryMoved, more_passes: None };
+        let of = |reason, half| {
+            let outcome = Outcome::Unresolved { reason, more_passes: None };
             need(&verdict(interval(0.0, half), outcome), false, &Options::default())
         };
+        let revoked = |half| of(Reason::CanaryMoved, half);
         // A third of the room is 0.0318, an eighth of δ is 0.0119.
         assert_eq!([revoked(0.031), revoked(0.0119)], [Need::Other; 2]);
         assert!(matches!(revoked(0.04), Need::Passes(_)), "{:?}", revoked(0.04));
+        // The error of a point falls with every pass.
+        assert!(matches!(of(Reason::PointDeviates, 0.031), Need::Passes(_)));
     }
 
     /// Guards against a curve whose branches are not known that gets no passes, because it has no interval.

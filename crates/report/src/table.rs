@@ -277,10 +277,8 @@ const SHORT: usize = 14;
 
 /// The cost of the most expensive recurring outlier, if those of the phase matter.
 fn most_expensive(phase: &PhaseStudy<'_>) -> Option<f64> {
-    let outliers = &phase.verdict.outliers;
-    let others = outliers.patterns.iter().filter(|pattern| !text::is_first_calls(pattern));
-    let highest = others.map(|pattern| pattern.cost_max).max();
-    highest.filter(|_| !self::outliers(phase).is_empty()).map(|cost| cost as f64)
+    let highest = text::highest_outlier(&phase.verdict);
+    highest.filter(|_| !outliers(phase).is_empty()).map(|cost| cost as f64)
 }
 
 /// The outcome of a curve without a cliff.
@@ -351,13 +349,15 @@ fn outliers(phase: &PhaseStudy<'_>) -> String {
             || outliers.recurring_time_share >= OUTLIER_SHARE
     };
     let text = if outliers.patterns.iter().all(text::is_first_calls) {
-        let highest = outliers.recurring.iter().map(|call| call.cost_max).max().unwrap_or(0);
-        let is_shown = highest >= OUTLIER_NS || outliers.recurring_time_share >= OUTLIER_SHARE;
+        // The share of the time is that of all recurring outliers, the first calls included.
+        let is_large = outliers.patterns.is_empty() && outliers.recurring_time_share >= OUTLIER_SHARE;
+        let is_shown = is_large || text::highest_outlier(verdict).is_some_and(|highest| highest >= OUTLIER_NS);
         if is_shown { text::without_first_calls(verdict) } else { String::new() }
     } else {
         let shown = outliers.patterns.iter().filter(|pattern| !text::is_first_calls(pattern) && matters(pattern));
         let most = if is_exact { EXACT_PATTERNS } else { usize::MAX };
-        shown.take(most).map(|pattern| text::pattern(verdict, pattern)).collect::<Vec<_>>().join("; ")
+        let shown = shown.take(most).map(|pattern| text::pattern(verdict, pattern));
+        shown.chain(text::costly_positions(verdict, OUTLIER_NS)).collect::<Vec<_>>().join("; ")
     };
     text.replace("n + ", "n+").replace("n − ", "n−")
 }

@@ -510,11 +510,6 @@ fn decision_of_order(judgement: &Judgement, order: f64) -> Decision {
     let Some(exponent) = judgement.exponent.filter(|_| judgement.points.len() >= POINTS_MIN) else {
         return Decision { more_passes: more(judgement), ..Decision::inconclusive(of_laws(judgement)) };
     };
-    if judgement.unit != Unit::Instructions && exponent.low >= exponent.high {
-        // Too few passes have every point of the decade, so that their spread is unknown.
-        let evidence = Evidence::NotResolved { reason: Reason::TooFewPasses };
-        return Decision { more_passes: more(judgement), ..Decision::inconclusive(evidence) };
-    }
     let evidence = Evidence::Exponent { outcome: judgement.outcome.clone() };
     let answer = if exponent.high <= order {
         Answer::Pass

@@ -104,17 +104,17 @@ impl Outliers {
         all.iter().filter(is_in).map(|one| one.n).filter(|n| pattern.rule.holds(*n))
     }
 
-    /// The listed positions that follow no pattern, in rising order. The first calls are a pattern.
+    /// The listed positions that follow no pattern, in rising order. The first calls are a pattern. None beside a
+    /// period that begins at another call in each pass, as counted ones do: the few positions at which passes meet need
+    /// not be those of its phase, and other events fall on them.
     pub fn without_pattern(&self) -> Vec<&RecurringOutlier> {
         let mut followed = BTreeSet::new();
         for pattern in &self.patterns {
             let positions: Vec<u32> = self.following(pattern).collect();
-            // A counted period begins at another call in each pass: the few positions at which passes meet need not be
-            // those of its phase, but cost the same.
-            let is_shifted = matches!(pattern.rule, PatternRule::Periodic { .. }) && positions.len() < pattern.count;
-            let costs = pattern.cost_min..=pattern.cost_max;
-            let met = self.recurring.iter().filter(|one| is_shifted && costs.contains(&one.cost_median));
-            followed.extend(met.map(|one| one.n).chain(positions));
+            if matches!(pattern.rule, PatternRule::Periodic { .. }) && positions.len() < pattern.count {
+                return Vec::new();
+            }
+            followed.extend(positions);
         }
         self.recurring.iter().filter(|one| !followed.contains(&one.n)).collect()
     }

@@ -220,8 +220,8 @@ impl Ends {
 
 /// The variance that the percentiles predict has this weight, in degrees of freedom, against that of the few passes.
 /// Where the passes show more, calls are not independent; where they show less, they agree more than the prediction
-/// allows, and it counts less too. Otherwise chance could only widen intervals: they held the truth too often. The weight
-/// falls with the square of the ratio, because a limit would make the interval jump.
+/// allows, and it counts less too. Otherwise chance could only widen intervals: they held the truth too often. The
+/// weight falls with the square of the ratio, because a limit would make the interval jump.
 const PREDICTED: f64 = 12.0;
 /// Passes that agree even better prove nothing more.
 const LEAST_RATIO: f64 = 0.1;
@@ -332,8 +332,8 @@ mod tests {
         assert!(half(0.3) > 0.2, "{}", half(0.3));
     }
 
-    /// Guards against a prediction that counts fully where the passes agree better than it: then chance could only widen
-    /// the interval, which held the truth in 93% instead of 90%.
+    /// Guards against a prediction that counts fully where the passes agree better than it: then chance could only
+    /// widen the interval, which held the truth in 93% instead of 90%.
     #[test]
     fn passes_that_agree_narrow_the_interval() {
         let half = |spread: f64| {

@@ -36,7 +36,7 @@ pub use details::details;
 pub(crate) use details::tail_change;
 pub(crate) use law::symbol_of;
 pub(crate) use limit::command_and_remark;
-pub(crate) use outliers::{highest_outlier, is_first_calls, pattern, rule, without_first_calls};
+pub(crate) use outliers::{costly_positions, highest_outlier, is_first_calls, pattern, rule, without_first_calls};
 pub(crate) use variant::variant;
 pub use variant::variants;
 

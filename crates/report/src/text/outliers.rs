@@ -24,6 +24,13 @@ pub(crate) fn without_first_calls(verdict: &Verdict) -> String {
     of(verdict, |pattern| !is_first_calls(pattern))
 }
 
+/// The recurring outliers that follow no rule, if one costs at least so much.
+pub(crate) fn costly_positions(verdict: &Verdict, least: u64) -> Option<String> {
+    let rest = verdict.outliers.without_pattern();
+    let is_costly = rest.iter().any(|call| call.cost_max >= least);
+    positions(&rest, verdict.all.unit).filter(|_| is_costly)
+}
+
 /// The highest cost of a recurring outlier, without the first calls; `None` if there is none.
 pub(crate) fn highest_outlier(verdict: &Verdict) -> Option<u64> {
     let outliers = &verdict.outliers;

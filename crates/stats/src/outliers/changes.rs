@@ -174,8 +174,8 @@ mod tests {
         assert!(changes(&none, &curve(4, |_| false)).is_empty());
     }
 
-    /// Guards against positions without a rule that vanish beside a rule or beside first calls, also if they cost as much
-    /// as those.
+    /// Guards against positions without a rule that vanish beside a rule or beside first calls, also if they cost as
+    /// much as those.
     #[test]
     fn positions_without_a_rule_are_a_group_beside_rules() {
         let none = curve(1, |_| false);
