@@ -2,8 +2,9 @@
 
 use crate::error::Error;
 use crate::kernel::{self, Kernel, Kind, Source};
+use crate::obtain;
 use crate::platform::{self, Platform};
-use crate::{obtain, probe};
+use crate::probe::{self, Outcome};
 use std::path::{Path, PathBuf};
 
 /// What will run, and how.
@@ -60,7 +61,7 @@ pub fn choose(
     };
     check_kinds(platform, &kernels)?;
     if wanted.is_some() {
-        check_works(platform, &kernels, paths, "use --platform exact", report)?;
+        check_works(platform, &kernels, paths, report)?;
     }
     Ok(Choice { platform, why, kernels, missing })
 }
@@ -140,7 +141,7 @@ fn obtain_one(
         Source::Ssh(target) => Ok(Kernel::remote(target)),
         Source::Host if !boots => Ok(Kernel::running()),
         Source::Host => Ok(obtain::obtain(&running_image()?.to_string_lossy(), cache, report)?),
-        Source::Image(path) => Ok(obtain::on_disk(path)?),
+        Source::Image(path) => Ok(obtain::on_disk(path, report)?),
         _ => Ok(obtain::obtain(word, cache, report)?),
     }
 }
@@ -194,18 +195,33 @@ fn preferred(
     refuse(format!("no platform can run all of these kernels: they need {}; use separate runs", kinds.join(", ")))
 }
 
-/// Checks that the platform works, by booting one of the kernels if that is not known: otherwise each kernel would time
-/// out. `instead`: what the error tells the user to do.
-pub fn check_works(
+/// Checks that the platform the user asked for works: otherwise each kernel would time out.
+fn check_works(
     platform: &'static dyn Platform,
     kernels: &[Kernel],
     paths: &Paths,
-    instead: &str,
     report: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
     let bootable = kernels.iter().find(|kernel| kernel.kind.is_bootable());
     let Some(kernel) = bootable.filter(|_| platform.unproven_device().is_some()) else { return Ok(()) };
     let outcome = probe::probe(platform, kernel, paths.program, paths.cache, report)?;
+    refuse_broken(platform, &outcome, paths, "use --platform exact")
+}
+
+/// Checks that no earlier probe showed that the platform does not work. Nothing is booted: among the kernels of a
+/// bisection, one that does not boot is nothing unusual, and no evidence about the platform.
+pub fn check_known(platform: &dyn Platform, paths: &Paths, instead: &str) -> Result<(), Error> {
+    if platform.unproven_device().is_none() {
+        return Ok(());
+    }
+    match probe::known(platform, paths.program, paths.cache) {
+        Some(outcome) => refuse_broken(platform, &outcome, paths, instead),
+        None => Ok(()),
+    }
+}
+
+/// Returns an error if a platform does not work. `instead`: what the user can do.
+fn refuse_broken(platform: &dyn Platform, outcome: &Outcome, paths: &Paths, instead: &str) -> Result<(), Error> {
     if outcome.works {
         return Ok(());
     }
@@ -230,7 +246,7 @@ mod tests {
     use crate::machine::Machine;
     use landau_record::schema::{Lab, Unit};
 
-    /// A platform whose device does not work.
+    /// A platform whose device proves nothing by opening.
     #[derive(Debug)]
     struct Broken;
 
@@ -256,7 +272,7 @@ mod tests {
         }
 
         fn check(&self, _program: &Path) -> Result<String, Error> {
-            refuse("its device does not open".to_owned())
+            Ok("1".to_owned())
         }
 
         fn launch(&self, _machine: &Machine, _job: &Job) -> Result<Launch, Error> {
@@ -268,15 +284,22 @@ mod tests {
         }
     }
 
-    /// Guards against kernels that are all untestable because nothing can be booted here.
+    /// Guards against kernels that are all untestable because the platform is known not to work, and against a probe
+    /// that takes a kernel that does not boot for a platform that does not work.
     #[test]
-    fn a_platform_that_does_not_work_is_refused_with_what_to_do() {
+    fn a_platform_that_is_known_not_to_work_is_refused_with_what_to_do() {
         let cache = tempfile::tempdir().unwrap();
         let paths = Paths { cache: cache.path(), program: Path::new("/proc/self/exe") };
-        let kernel = |kind| [Kernel::without_file("6.1".to_owned(), kind, "bzImage".to_owned())];
-        let check = |kernels: &[Kernel]| check_works(&Broken, kernels, &paths, "claim instructions", &mut |_| {});
-        let said = check(&kernel(Kind::BzImage)).unwrap_err().to_string();
-        assert!(said.contains("its device does not open; claim instructions, or remove "), "{said}");
-        assert!(check(&kernel(Kind::Running)).is_ok());
+        let check = || check_known(&Broken, &paths, "claim instructions").map_err(|error| error.to_string());
+        assert_eq!(check(), Ok(()));
+        let keep = |works: bool, why: &str| {
+            let outcome = Outcome::of(&Broken, "1".to_owned(), works, why.to_owned());
+            std::fs::write(probe::file(&Broken, cache.path()), serde_json::to_string(&outcome).unwrap()).unwrap();
+        };
+        keep(false, "no guest comes up");
+        let said = check().unwrap_err();
+        assert!(said.contains("no guest comes up; claim instructions, or remove "), "{said}");
+        keep(true, "a guest came up");
+        assert_eq!(check(), Ok(()));
     }
 }

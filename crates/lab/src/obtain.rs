@@ -27,8 +27,8 @@ pub fn obtain(text: &str, cache: &Path, report: &mut dyn FnMut(&str)) -> Result<
     }
 }
 
-/// Returns a kernel on a disk image; its record will name the release.
-pub(crate) fn on_disk(path: &Path) -> Result<Kernel, Error> {
+/// Returns a kernel on a disk image; its record will name the release. `report` is called before the image is read.
+pub(crate) fn on_disk(path: &Path, report: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
     let found = image::inspect(path)?;
     if !matches!(found.kind, Kind::DiskImage(_)) {
         let what = "this is not a disk image in qcow2 or raw format, which image:FILE expects".to_owned();
@@ -37,6 +37,7 @@ pub(crate) fn on_disk(path: &Path) -> Result<Kernel, Error> {
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let image = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
     // Two images may have the same name.
+    report(&format!("reading {} for its checksum", path.display()));
     let sha256 = sha256(path)?;
     Ok(Kernel { image, sha256, ..Kernel::without_file(name, found.kind, path.display().to_string()) })
 }

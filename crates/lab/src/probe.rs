@@ -29,6 +29,13 @@ pub struct Outcome {
     key: Vec<String>,
 }
 
+impl Outcome {
+    #[cfg(test)]
+    pub(crate) fn of(platform: &dyn Platform, version: String, works: bool, why: String) -> Self {
+        Self { works, why, key: key(platform, version) }
+    }
+}
+
 /// Returns the conditions under which an outcome stays valid.
 fn key(platform: &dyn Platform, version: String) -> Vec<String> {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

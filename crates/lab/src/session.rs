@@ -120,12 +120,28 @@ impl<'a> Stopped<'a> {
         Self { pass: progress.pass(), last_n: progress.last_n(), how }
     }
 
-    /// Whether this second boot stopped where the first did. The first may have done up to a window of steps that it
-    /// could not report.
-    fn is_where(&self, first: &Self) -> bool {
+    /// Whether this second boot stopped where the first did, which may have done steps that it could not report.
+    fn is_where(&self, first: &Self, guest: Guest) -> bool {
         let (Some(last), Some(again)) = (first.last_n, self.last_n) else { return false };
-        let is_near = (last..=last + u64::from(WINDOW_MAX)).contains(&again);
+        let is_near = again >= last && (!guest.reports_windows || again <= last + u64::from(WINDOW_MAX));
         self.pass == first.pass && discriminant(self.how) == discriminant(first.how) && is_near
+    }
+}
+
+/// What the guests of a platform do.
+#[derive(Debug, Clone, Copy)]
+struct Guest {
+    /// They repeat a run exactly.
+    repeats: bool,
+    /// They report each window before the next one, so that at most one is missing when they stop. On several
+    /// processors they report twice a second at best.
+    reports_windows: bool,
+}
+
+impl Guest {
+    fn of(platform: &dyn Platform) -> Self {
+        // A machine that is booted has one processor.
+        Self { repeats: platform.unit() == Unit::Instructions, reports_windows: platform.boots() }
     }
 }
 
@@ -143,16 +159,15 @@ struct Place {
 }
 
 impl Place {
-    /// Returns the place. `repeats`: whether the platform repeats a run exactly. A second boot that the user or the
-    /// time limit ended shows nothing.
-    fn of(first: Stopped, second: Option<Stopped>, repeats: bool) -> Self {
+    /// Returns the place. A second boot that the user or the time limit ended shows nothing.
+    fn of(first: Stopped, second: Option<Stopped>, guest: Guest) -> Self {
         let every_last_n = first.last_n.into_iter().collect();
         let alone = Self { last_n: first.last_n, boots: 1, same_place: None, every_last_n, is_continued: false };
         let Some(second) = second.filter(|one| !matches!(one.how, Ending::Interrupted | Ending::Overtime)) else {
             return alone;
         };
-        let is_same = second.is_where(&first);
-        let is_continued = is_same && repeats;
+        let is_same = second.is_where(&first, guest);
+        let is_continued = is_same && guest.repeats;
         Self {
             last_n: if is_continued { second.last_n } else { first.last_n },
             boots: 2,
@@ -306,13 +321,13 @@ fn restart(
     observer: &dyn KernelObserver,
     append: &mut dyn FnMut(&Line) -> Result<(), Error>,
 ) -> Result<Place, Error> {
-    let repeats = spec.platform.unit() == Unit::Instructions;
+    let guest = Guest::of(spec.platform);
     let stopped = Stopped::of(first, how);
     let (Some(pass), Some(last)) = (stopped.pass, stopped.last_n) else {
-        return Ok(Place::of(stopped, None, repeats));
+        return Ok(Place::of(stopped, None, guest));
     };
     if interrupted() || *how == Ending::Overtime || spec.timeouts.total == Duration::ZERO {
-        return Ok(Place::of(stopped, None, repeats));
+        return Ok(Place::of(stopped, None, guest));
     }
     observer.restarted(spec.kernel, &first.place());
     let job = Job { step_windows: Some(StepWindows { pass, from: last }), ..spec.job.clone() };
@@ -332,13 +347,13 @@ fn restart(
         Ok(second) => second,
         Err(reason) => {
             append(&note(format!("the machine could not be started again: {reason}")))?;
-            return Ok(Place::of(stopped, None, repeats));
+            return Ok(Place::of(stopped, None, guest));
         }
     };
     if second.ended.how == Ending::Overtime {
         append(&note("the time limit ended the second boot before it showed where it stops".to_owned()))?;
     }
-    let place = Place::of(stopped, Some(Stopped::of(&second.progress, &second.ended.how)), repeats);
+    let place = Place::of(stopped, Some(Stopped::of(&second.progress, &second.ended.how)), guest);
     if place.is_continued {
         further.iter().try_for_each(&mut *append)?;
     }
@@ -378,6 +393,8 @@ pub(crate) fn crash_of(how: &Ending, timeouts: &Timeouts) -> (CrashKind, String)
 mod tests {
     use super::*;
 
+    const EXACT: Guest = Guest { repeats: true, reports_windows: true };
+
     fn at(last_n: u64, how: &Ending) -> Stopped<'_> {
         Stopped { pass: Some(0), last_n: Some(last_n), how }
     }
@@ -399,21 +416,25 @@ mod tests {
             (at(500, &panic), at(500 + 640, &panic), true, 1_140, true),
             (at(500, &panic), at(500 + 641, &panic), true, 500, false),
         ] {
-            let place = Place::of(first, Some(second), repeats);
+            let place = Place::of(first, Some(second), Guest { repeats, ..EXACT });
             assert_eq!((place.last_n, place.same_place), (Some(last_n), Some(is_same)), "{first:?}, {second:?}");
             assert_eq!((place.boots, place.is_continued), (2, is_same && repeats), "{first:?}, {second:?}");
             assert_eq!(place.every_last_n, [first.last_n, second.last_n].map(Option::unwrap_or_default));
         }
+        // The guest of a machine with several processors may not have reported thousands of steps.
+        let several = Guest { repeats: false, reports_windows: false };
+        let place = |again| Place::of(at(500, &panic), Some(at(again, &panic)), several).same_place;
+        assert_eq!([place(9_000), place(499)], [Some(true), Some(false)]);
     }
 
     /// Guards against Ctrl-C or a time limit in the second boot that is recorded as another place for ever.
     #[test]
     fn a_second_boot_that_was_ended_from_here_shows_nothing() {
         let panic = Ending::Panic("a".to_owned());
-        let alone = Place::of(at(500, &panic), None, true);
+        let alone = Place::of(at(500, &panic), None, EXACT);
         assert_eq!((alone.last_n, alone.boots, alone.same_place), (Some(500), 1, None));
         for how in [Ending::Interrupted, Ending::Overtime] {
-            assert_eq!(Place::of(at(500, &panic), Some(at(520, &how)), true), alone, "{how:?}");
+            assert_eq!(Place::of(at(500, &panic), Some(at(520, &how)), EXACT), alone, "{how:?}");
         }
     }
 

@@ -2,10 +2,11 @@
 
 use crate::image;
 use crate::kernel::{Error, Kernel, Kind};
+use landau_sys::signal::interrupted;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 /// A temporary folder that is filled and then renamed, so that the final folder is complete whenever it exists.
@@ -86,6 +87,9 @@ pub(crate) fn sha256(path: &Path) -> Result<String, Error> {
     let mut file = File::open(path).map_err(failed)?;
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
     loop {
+        if interrupted().is_some() {
+            return Err(failed(ErrorKind::Interrupted.into()));
+        }
         match file.read(&mut buffer).map_err(failed)? {
             0 => break,
             read => hash.update(&buffer[..read]),

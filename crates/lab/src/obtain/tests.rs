@@ -84,7 +84,7 @@ fn a_disk_image_has_a_checksum() {
         let path = folder.path().join(name).join("disk.qcow2");
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, [&b"QFI\xfb"[..], name.as_bytes(), &[0; 1024]].concat()).unwrap();
-        on_disk(&path).unwrap()
+        on_disk(&path, &mut |_| {}).unwrap()
     });
     assert_eq!((images[0].name.as_str(), images[1].name.as_str()), ("disk.qcow2", "disk.qcow2"));
     assert!(images.iter().all(|image| image.sha256.len() == 64) && images[0].sha256 != images[1].sha256);

@@ -73,6 +73,9 @@ impl<'a> Step<'a> {
         let platform = platform::for_unit(unit).with_context(|| format!("no platform measures {}", unit.name()))?;
         let program = own_program()?;
         platform.check(&program)?;
+        let cache = machinery.cache.directory()?;
+        let paths = Paths { cache: &cache, program: &program };
+        choice::check_known(platform, &paths, "make a claim about instructions")?;
         let job = Job {
             names,
             study: "quick".to_owned(),
@@ -92,14 +95,6 @@ impl<'a> Step<'a> {
         let kernel = obtain::obtain(word, &self.machinery.cache.directory()?, &mut |text| status::tell(text))?;
         self.platform.check_kind(&kernel)?;
         Ok(kernel)
-    }
-
-    /// Checks that the platform works here, by a boot of this kernel if that is not known.
-    pub(super) fn check_works(&self, kernel: &Kernel) -> anyhow::Result<()> {
-        let cache = self.machinery.cache.directory()?;
-        let paths = Paths { cache: &cache, program: &self.program };
-        let (kernels, instead) = (std::slice::from_ref(kernel), "make a claim about instructions");
-        Ok(choice::check_works(self.platform, kernels, &paths, instead, &mut |text| status::tell(text))?)
     }
 
     /// Boots a kernel and tests the claim.
