@@ -179,7 +179,8 @@ impl Entry {
         forms.iter().flatten().filter(|form| matches!(form.body, Body::File(_))).count()
     }
 
-    /// Returns whether it reports a shortage of descriptors or memory, so that the next request may succeed.
+    /// Returns whether it reports a shortage of descriptors or memory, or a file system that fails, so that the next
+    /// request may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self.without_rules(), Self::Failure(Status::SERVICE_UNAVAILABLE))
     }

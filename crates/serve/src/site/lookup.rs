@@ -126,6 +126,11 @@ impl Folder {
         self.root.is_removed()
     }
 
+    /// Returns whether no descriptor is free.
+    pub(super) fn is_out_of_descriptors(&self) -> bool {
+        self.root.is_out_of_descriptors()
+    }
+
     /// Follows the root if it was replaced.
     pub(crate) fn follow_root(&self) -> Followed {
         self.root.follow()

@@ -541,7 +541,7 @@ impl Site {
             let entry = Rc::new(entry);
             if entry.is_passing() {
                 // The next request may find a descriptor.
-                self.cache.let_go_of_files();
+                free_descriptors(&self.folder, &mut self.cache);
             } else if is_certain {
                 // It is as old as its order, however long the look-up took.
                 self.cache.put(&key, entry.clone(), root_checked_ms);
@@ -659,7 +659,9 @@ impl Site {
             return Ok(Found::Ordered);
         }
         let mut looked = self.folder.look_up(site, target.path, known);
-        if matches!(&looked, Looked::Entry(entry) if entry.is_passing()) && self.cache.let_go_of_files() {
+        if matches!(&looked, Looked::Entry(entry) if entry.is_passing())
+            && free_descriptors(&self.folder, &mut self.cache)
+        {
             looked = self.folder.look_up(site, target.path, None);
         }
         // What is missing, an index file included, may be in a new directory: the previous one may be half removed.
@@ -788,6 +790,12 @@ fn secure_location(request: &Request<'_>, port: u16) -> Option<Vec<u8>> {
     let path = request.path().split(|&byte| byte == b'?').next().unwrap_or_default();
     let slash: &[u8] = if path.is_empty() { b"/" } else { path };
     Some([b"https://", name, port.as_bytes(), slash].concat())
+}
+
+/// Lets go of the cache's descriptors if no other is free; returns whether it had any.
+#[cold]
+fn free_descriptors(folder: &Folder, cache: &mut Cache) -> bool {
+    folder.is_out_of_descriptors() && cache.let_go_of_files()
 }
 
 /// Follows the served directory if it was replaced, and then forgets what the cache says of the previous one; says so

@@ -6,7 +6,7 @@
 use crate::config::Config;
 use crate::error::Error;
 use landau_reactor::Waker;
-use landau_sys::path;
+use landau_sys::path::{self, Links};
 use std::ffi::CString;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -152,6 +152,11 @@ impl Root {
     /// Returns whether the directory was removed: it has no file any more.
     pub(super) fn is_removed(&self) -> bool {
         path::is_removed(&self.get()).unwrap_or(false)
+    }
+
+    /// Returns whether no descriptor is free.
+    pub(super) fn is_out_of_descriptors(&self) -> bool {
+        path::locate_below(&self.get(), c".", Links::Never).is_err_and(landau_sys::Error::is_out_of_descriptors)
     }
 
     /// Opens the path again. If it cannot be opened, the directory that was opened before stays.

@@ -10,6 +10,7 @@ use landau_reactor::ManualClock;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
@@ -150,7 +151,12 @@ impl Filesystem for Disk {
 
 /// Mounts a disk, if that is possible here.
 fn mount(disk: &Disk) -> Option<Mounted> {
-    let folder = tempfile::tempdir().unwrap();
+    mount_in(&std::env::temp_dir(), disk)
+}
+
+/// Mounts a disk below a directory.
+fn mount_in(place: &Path, disk: &Disk) -> Option<Mounted> {
+    let folder = tempfile::Builder::new().prefix("disk").tempdir_in(place).unwrap();
     let mut config = Config::default();
     config.mount_options = vec![MountOption::RO];
     match fuser::spawn_mount(disk.clone(), folder.path(), &config) {
@@ -220,6 +226,25 @@ fn what_a_failing_disk_does_not_find_is_not_missing() {
         }
         disk.0.lock().unwrap().is_repaired = true;
         assert_eq!(site.get("/broken", "").status, 200, "{kind:?}");
+    }
+}
+
+/// Whoever asked for a file of a failing disk had the server let go of all large files.
+#[test]
+fn a_failing_disk_leaves_the_cache_alone() {
+    for kind in kinds() {
+        let (place, disk) = (tempfile::tempdir().unwrap(), Disk::default());
+        let Some(mounted) = mount_in(place.path(), &disk) else { return };
+        let broken = format!("/{}/broken", mounted.folder.path().file_name().unwrap().to_str().unwrap());
+        let (root, large) = (place.path().to_owned(), place.path().join("large"));
+        fs::write(&large, vec![b'x'; 1 << 20]).unwrap();
+        let site = Site::new(&[], |config| {
+            (config.root, config.accepting, config.cache_for) = (root, kind, Duration::from_secs(3600));
+        });
+        assert_eq!(site.get("/large", "").body.len(), 1 << 20, "{kind:?}");
+        fs::remove_file(&large).unwrap();
+        assert_eq!(site.get(&broken, "").status, 503, "{kind:?}");
+        assert_eq!(site.get("/large", "").status, 200, "{kind:?}");
     }
 }
 
