@@ -66,7 +66,7 @@
 //!
 //! - If no provided buffer is free, the connection is starved: it receives again after buffers were recycled.
 //! - If accepting fails, for want of a descriptor for example, the error is returned and the listener accepts again
-//!   after 100 ms. So it does if the next accept cannot be submitted, which is not reported.
+//!   after 100 ms. It does the same, without reporting an error, if the next accept cannot be submitted.
 //! - If the completion queue overflows, the kernel keeps the completions. Multishot operations may end because of it;
 //!   the ring submits them again.
 //! - The completion of an operation on a descriptor that was closed is dropped, together with what it brought.
