@@ -47,14 +47,10 @@ const KNOWN: &[(&str, Target)] = &[
 /// What else is missed in the published table, and is not excused for other trials and seeds: in a row of 96 series one
 /// is already more than 1%.
 const OF_TABLE: Excused = Excused {
-    rows: &[
-        ("rise beyond the margin", Target { good: 0.0, wrong: 1.1 }),
-        ("root", Target { wrong: 1.1, ..TARGET }),
-        ("probing", Target { wrong: 1.4, ..TARGET }),
-    ],
+    rows: &[("rise beyond the margin", Target { good: 0.0, wrong: 1.1 }), ("root", Target { wrong: 1.1, ..TARGET })],
     turned: 2,
-    tails: &[("×3, tail ×3", 70.0)],
-    tail_coverage_max: 93.4,
+    tails: &[("×3, tail ×3", 64.0)],
+    tail_coverage_max: COVERAGE.1,
 };
 /// What is excused besides the known misses.
 struct Excused {
