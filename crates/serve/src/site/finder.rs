@@ -40,8 +40,6 @@ struct Order {
     /// Its key in the cache; that of a login begins with NUL, which no path has.
     key: Box<[u8]>,
     task: Task,
-    /// When the served directory was followed last, or with this order: what is found is as old as that.
-    root_checked_ms: u32,
 }
 
 #[derive(Debug)]
@@ -53,15 +51,18 @@ enum Task {
     Compress(Box<Job>),
 }
 
+/// Where to look.
 #[derive(Debug)]
-struct Place {
+pub(super) struct Place {
     site: Option<Box<str>>,
     path: Box<[u8]>,
+    /// When the served directory was followed last, or is with this order: what is found is as old as that.
+    root_checked_ms: u32,
 }
 
 impl Place {
-    fn new(site: Option<&str>, path: &[u8]) -> Self {
-        Self { site: site.map(Into::into), path: path.into() }
+    pub(super) fn new(site: Option<&str>, path: &[u8], root_checked_ms: u32) -> Self {
+        Self { site: site.map(Into::into), path: path.into(), root_checked_ms }
     }
 }
 
@@ -70,22 +71,30 @@ impl Place {
 pub(super) struct Made {
     pub(super) key: Box<[u8]>,
     pub(super) product: Product,
-    /// The time of its order.
-    pub(super) root_checked_ms: u32,
-    /// Whether it may be kept in the cache: what is missing may be in a directory that is not there yet.
-    pub(super) is_certain: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum Product {
-    /// What a path stands for, and what the look-up went by.
-    Entry(lookup::View, Entry),
+    /// What a path stands for.
+    Entry(LookedUp),
     /// The same of a page of a listing.
-    Page(lookup::View, Entry),
+    Page(LookedUp),
     /// Whether a login is right.
     Login(bool),
     /// The compressed form of a file; `None` if the file changed meanwhile.
     Compressed(Option<Entry>),
+}
+
+/// The result of a look-up.
+#[derive(Debug)]
+pub(super) struct LookedUp {
+    /// What it went by.
+    pub(super) view: lookup::View,
+    pub(super) entry: Entry,
+    /// That of its place.
+    pub(super) root_checked_ms: u32,
+    /// Whether the entry may be kept: what is missing may be in a directory that is not there yet.
+    pub(super) is_certain: bool,
 }
 
 /// What the worker and the threads share.
@@ -157,16 +166,9 @@ impl Finder {
     }
 
     /// Has a path looked up, for [`Finder::wait`] to wait for it, after the served directory was followed if `follows`
-    /// says so, or at `root_checked_ms`. Returns false if there is no thread and none can be started.
-    pub(super) fn look_up(
-        &mut self,
-        key: &[u8],
-        site: Option<&str>,
-        path: &[u8],
-        follows: bool,
-        root_checked_ms: u32,
-    ) -> bool {
-        let order = Order { key: key.into(), task: Task::LookUp(Place::new(site, path), follows), root_checked_ms };
+    /// says so. Returns false if there is no thread and none can be started.
+    pub(super) fn look_up(&mut self, key: &[u8], place: Place, follows: bool) -> bool {
+        let order = Order { key: key.into(), task: Task::LookUp(place, follows) };
         let most = LOOKERS.min(self.waiting.len() + 1);
         let is_ordered = self.lookers.order(order, most, &self.shared);
         self.note(key, is_ordered)
@@ -174,15 +176,8 @@ impl Finder {
 
     /// Has a page of a directory listed, likewise. Returns false also if too many wait, of those that are not the
     /// default fewer.
-    pub(super) fn list(
-        &mut self,
-        key: &[u8],
-        site: Option<&str>,
-        path: &[u8],
-        page: View,
-        root_checked_ms: u32,
-    ) -> bool {
-        let order = Order { key: key.into(), task: Task::List(Place::new(site, path), page), root_checked_ms };
+    pub(super) fn list(&mut self, key: &[u8], place: Place, page: View) -> bool {
+        let order = Order { key: key.into(), task: Task::List(place, page) };
         let most = if page == View::default() { LISTINGS } else { PAGES };
         let is_ordered = self.page_count < most && self.listers.order(order, 1, &self.shared);
         self.page_count += usize::from(is_ordered);
@@ -191,7 +186,7 @@ impl Finder {
 
     /// Has a login verified, likewise. Returns false also if too many wait.
     pub(super) fn verify(&mut self, key: &[u8], auth: Arc<Auth>, login: Login) -> bool {
-        let order = Order { key: key.into(), task: Task::Verify(auth, login), root_checked_ms: 0 };
+        let order = Order { key: key.into(), task: Task::Verify(auth, login) };
         let is_ordered = self.login_count < LOGINS && self.verifiers.order(order, 1, &self.shared);
         self.login_count += usize::from(is_ordered);
         self.note(key, is_ordered)
@@ -199,7 +194,7 @@ impl Finder {
 
     /// Has a file compressed, likewise. Returns false also if too many wait.
     pub(super) fn compress(&mut self, key: &[u8], job: Job) -> bool {
-        let order = Order { key: key.into(), task: Task::Compress(Box::new(job)), root_checked_ms: 0 };
+        let order = Order { key: key.into(), task: Task::Compress(Box::new(job)) };
         let is_ordered = self.job_count < JOBS && self.compressors.order(order, 1, &self.shared);
         self.job_count += usize::from(is_ordered);
         self.note(key, is_ordered)
@@ -263,33 +258,30 @@ impl Pool {
 }
 
 impl Shared {
-    fn make(&self, Order { key, task, root_checked_ms }: Order) -> Made {
-        let (product, is_certain) = match task {
-            Task::LookUp(Place { site, path }, follows) => {
+    fn make(&self, Order { key, task }: Order) -> Made {
+        let product = match task {
+            Task::LookUp(place, follows) => {
                 if follows {
                     self.folder.follow_root();
                 }
-                let (view, entry) = self.folder.look_up_waiting(site.as_deref(), &path);
-                let (entry, is_certain) = self.doubt(&path, entry);
-                (Product::Entry(view, entry), is_certain)
+                let found = self.folder.look_up_waiting(place.site.as_deref(), &place.path);
+                Product::Entry(self.doubt(&place, found))
             }
-            Task::List(Place { site, path }, page) => {
-                let (view, entry) = self.folder.list(site.as_deref(), &path, page);
-                let (entry, is_certain) = self.doubt(&path, entry);
-                (Product::Page(view, entry), is_certain)
+            Task::List(place, page) => {
+                let found = self.folder.list(place.site.as_deref(), &place.path, page);
+                Product::Page(self.doubt(&place, found))
             }
-            Task::Compress(job) => (Product::Compressed(job.run()), true),
-            Task::Verify(auth, login) => (Product::Login(auth.users.verify(&login)), true),
+            Task::Compress(job) => Product::Compressed(job.run()),
+            Task::Verify(auth, login) => Product::Login(auth.users.verify(&login)),
         };
-        Made { key, product, root_checked_ms, is_certain }
+        Made { key, product }
     }
 
     /// Follows the root if something is missing, which may be in a new directory: the worker notices that the root has
-    /// changed, and looks up again. Returns what clients get, and whether it may be kept.
-    fn doubt(&self, path: &[u8], entry: Entry) -> (Entry, bool) {
-        if entry.is_failure() && self.folder.follow_root() == Followed::Failed {
-            return (self.folder.unknown(path).unwrap_or(entry), false);
-        }
-        (entry, true)
+    /// changed, and looks up again.
+    fn doubt(&self, place: &Place, (view, entry): (lookup::View, Entry)) -> LookedUp {
+        let is_certain = !entry.is_failure() || self.folder.follow_root() != Followed::Failed;
+        let unknown = if is_certain { None } else { self.folder.unknown(&place.path) };
+        LookedUp { view, entry: unknown.unwrap_or(entry), root_checked_ms: place.root_checked_ms, is_certain }
     }
 }

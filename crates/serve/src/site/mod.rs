@@ -29,7 +29,7 @@ use crate::rules::{Auth, Login, LoginKey, Networks, Policy, rates};
 use crate::send_buffers::SendBuffers;
 use cache::Cache;
 use compress::Job;
-use finder::{Finder, Product};
+use finder::{Finder, LookedUp, Place, Product};
 use hosts::Hosts;
 use landau_reactor::Waker;
 use landau_wire::http::encoding::{self, Coding};
@@ -330,8 +330,10 @@ impl Site {
         match self.cache.get(&key, self.now_ms) {
             Some((entry, checked_ms)) if self.now_ms.wrapping_sub(checked_ms) < self.cache_for_ms => Ok(Some(entry)),
             _ if self.finder.is_making(&key) => Ok(None),
-            _ if self.finder.list(&key, site.as_deref(), target.path, page, self.root_checked_ms) => Ok(None),
-            _ => Err(Status::SERVICE_UNAVAILABLE),
+            _ => {
+                let place = Place::new(site.as_deref(), target.path, self.root_checked_ms);
+                if self.finder.list(&key, place, page) { Ok(None) } else { Err(Status::SERVICE_UNAVAILABLE) }
+            }
         }
     }
 
@@ -514,9 +516,9 @@ impl Site {
     #[inline]
     pub(crate) fn take_found(&mut self) -> Option<Vec<Ticket>> {
         self.fresh = None;
-        let (finder::Made { key, product, root_checked_ms, is_certain }, waiting) = self.finder.take()?;
-        let (view, entry) = match product {
-            Product::Entry(view, entry) | Product::Page(view, entry) => (view, entry),
+        let (finder::Made { key, product }, waiting) = self.finder.take()?;
+        let LookedUp { view, entry, root_checked_ms, is_certain } = match product {
+            Product::Entry(found) | Product::Page(found) => found,
             Product::Compressed(made) => {
                 let is_kept = made.is_some();
                 // Without one, the clients that wait get the plain form, and the next one asks again.
@@ -693,7 +695,7 @@ impl Site {
             Looked::Remote => {
                 self.counters.remote_look_ups().add(1);
                 let root_checked_ms = if follows { self.now_ms } else { self.root_checked_ms };
-                self.finder.look_up(key, site, target.path, follows, root_checked_ms)
+                self.finder.look_up(key, Place::new(site, target.path, root_checked_ms), follows)
             }
         };
         if is_ordered && follows {
