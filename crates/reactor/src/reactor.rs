@@ -140,6 +140,38 @@ impl Reactor {
     /// Like [`register`](Self::register), for a descriptor that is nonblocking already. This saves the system call that
     /// would find that out.
     pub fn register_nonblocking(&mut self, fd: &impl AsFd, token: Token, interest: Interest) -> Result<()> {
+        self.enter(fd, token, interest, |selector, key| selector.add(key, interest))
+    }
+
+    /// Like [`register`](Self::register), for a listening socket that other event loops watch too: where the backend
+    /// can (`epoll`), a connection wakes one of the loops that wait, and not all of them. It is the one that was
+    /// registered first, until it calls [`requeue`](Self::requeue).
+    pub fn register_exclusive(&mut self, fd: &impl AsFd, token: Token) -> Result<()> {
+        landau_sys::stream::set_blocking(fd, false)?;
+        let interest = Interest::READABLE;
+        self.enter(fd, token, interest, |selector, key| selector.add_exclusive(key, interest))
+    }
+
+    /// Puts this loop behind the others that watch a descriptor with [`register_exclusive`](Self::register_exclusive).
+    ///
+    /// After an error the descriptor is not watched until the interest in it is set again.
+    pub fn requeue(&mut self, fd: &impl AsFd) -> Result<()> {
+        let number = fd.as_fd().as_raw_fd();
+        let slot = self.slot(number)?;
+        let (key, armed) = (Key::new(number, slot.generation), slot.armed);
+        slot.armed = Interest::NONE;
+        self.selector.requeue(key, armed)?;
+        self.slot(number)?.armed = armed;
+        Ok(())
+    }
+
+    fn enter(
+        &mut self,
+        fd: &impl AsFd,
+        token: Token,
+        interest: Interest,
+        add: impl FnOnce(&mut dyn Selector, Key) -> Result<()>,
+    ) -> Result<()> {
         let number = fd.as_fd().as_raw_fd();
         let index = number as usize;
         if index >= self.slots.len() {
@@ -150,7 +182,7 @@ impl Reactor {
             return Err(Error::Registered(number));
         }
         let generation = slot.generation.wrapping_add(1);
-        self.selector.add(Key::new(number, generation), interest)?;
+        add(&mut *self.selector, Key::new(number, generation))?;
         // The lists may still contain the earlier owner of the number: the flags that say so are kept.
         *slot = Slot {
             token: token.0,
@@ -376,8 +408,11 @@ impl Reactor {
             let slot = &mut self.slots[number as usize];
             slot.is_changed = false;
             if slot.is_registered && slot.armed != slot.interest {
-                slot.armed = slot.interest;
-                self.selector.change(Key::new(number, slot.generation), slot.interest)?;
+                // After an error it may not be watched: the next interest is passed on in any case.
+                slot.armed = Interest::NONE;
+                let interest = slot.interest;
+                self.selector.change(Key::new(number, slot.generation), interest)?;
+                self.slots[number as usize].armed = interest;
             }
         }
         Ok(())

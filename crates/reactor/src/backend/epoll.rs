@@ -4,6 +4,9 @@
 //! set, which saves a call for each connection, unless a copy of it is open elsewhere.
 //!
 //! `epoll` refuses regular files, which are always ready: they are kept in a list and reported in each wait.
+//!
+//! A descriptor that several sets watch with `EPOLLEXCLUSIVE` wakes the one that was added first of those that wait, and
+//! not all. It cannot be changed: it is removed and added again, which puts the set at the end of that queue.
 
 use super::{Found, Key, MAX_EVENTS, Selector, ready_of_epoll};
 use crate::error::Result;
@@ -26,11 +29,19 @@ pub(crate) struct Epoll {
     events: sys::Events,
     /// Descriptors that are always ready.
     files: Vec<(Key, Interest)>,
+    /// Descriptors that were added with `add_exclusive`; without interest they are not in the set.
+    exclusive: Vec<Key>,
 }
 
 impl Epoll {
     pub(crate) fn new(trigger: Trigger) -> Result<Self> {
-        Ok(Self { set: sys::Epoll::new()?, trigger, events: sys::Events::with_capacity(MAX_EVENTS), files: Vec::new() })
+        Ok(Self {
+            set: sys::Epoll::new()?,
+            trigger,
+            events: sys::Events::with_capacity(MAX_EVENTS),
+            files: Vec::new(),
+            exclusive: Vec::new(),
+        })
     }
 
     fn events(&self, interest: Interest) -> u32 {
@@ -42,6 +53,11 @@ impl Epoll {
             events |= sys::WRITE;
         }
         if self.trigger == Trigger::Edge { events | sys::EDGE_TRIGGERED } else { events }
+    }
+
+    /// Adds a descriptor at the end of the queue of the sets that watch it. The kernel refuses `EPOLLRDHUP` there.
+    fn enqueue(&self, key: Key, interest: Interest) -> Result<()> {
+        Ok(self.set.add(key.fd(), key.0, self.events(interest) & !sys::PEER_CLOSED | sys::EXCLUSIVE)?)
     }
 }
 
@@ -58,7 +74,22 @@ impl Selector for Epoll {
         Ok(())
     }
 
+    fn add_exclusive(&mut self, key: Key, interest: Interest) -> Result<()> {
+        self.enqueue(key, interest)?;
+        self.exclusive.push(key);
+        Ok(())
+    }
+
+    fn requeue(&mut self, key: Key, interest: Interest) -> Result<()> {
+        if self.exclusive.contains(&key) { self.change(key, interest) } else { Ok(()) }
+    }
+
     fn change(&mut self, key: Key, interest: Interest) -> Result<()> {
+        if self.exclusive.contains(&key) {
+            // It fails if the last interest was none.
+            let _ = self.set.remove(key.fd());
+            return if interest.is_empty() { Ok(()) } else { self.enqueue(key, interest) };
+        }
         if let Some(file) = self.files.iter_mut().find(|(file, _)| *file == key) {
             file.1 = interest;
             return Ok(());
@@ -69,6 +100,11 @@ impl Selector for Epoll {
     fn remove(&mut self, key: Key, closing: bool) -> Result<()> {
         if let Some(at) = self.files.iter().position(|(file, _)| *file == key) {
             self.files.swap_remove(at);
+            return Ok(());
+        }
+        if let Some(at) = self.exclusive.iter().position(|one| *one == key) {
+            // Others have copies of it, so closing does not remove it. It fails if the last interest was none.
+            let _ = self.set.remove(self.exclusive.swap_remove(at).fd());
             return Ok(());
         }
         if closing { Ok(()) } else { Ok(self.set.remove(key.fd())?) }

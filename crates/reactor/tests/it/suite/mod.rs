@@ -3,6 +3,8 @@
 mod changes;
 mod closing;
 mod deadlines;
+#[cfg(target_os = "linux")]
+mod exclusive;
 mod kinds;
 mod limits;
 mod many;
