@@ -65,6 +65,8 @@ pub(crate) struct Place {
 pub(crate) struct ListenSocket {
     pub(crate) fd: OwnedFd,
     pub(crate) is_tls: bool,
+    /// Whether other workers may accept from it too.
+    pub(crate) is_shared: bool,
 }
 
 impl Place {
@@ -179,7 +181,7 @@ impl Bound {
                 stream::steer_by_processor(&fd, config.workers as u32)?;
             }
         }
-        Ok(ListenSocket { fd, is_tls: self.place.is_tls })
+        Ok(ListenSocket { fd, is_tls: self.place.is_tls, is_shared: !self.is_own })
     }
 
     /// Returns the listening sockets of each worker, one for each address. They begin to listen in the order of the

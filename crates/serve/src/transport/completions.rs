@@ -296,7 +296,7 @@ impl Transport for Completions {
 
     fn close_listeners(&mut self, backlog: u32) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
-        for ListenSocket { fd, is_tls } in std::mem::take(&mut self.listeners) {
+        for ListenSocket { fd, is_tls, .. } in std::mem::take(&mut self.listeners) {
             arrivals.extend(accept_all_pending(&fd, backlog).map(|(fd, peer)| Arrival { fd, peer, is_tls }));
             let _ = self.ring.close(fd);
         }

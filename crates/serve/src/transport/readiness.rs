@@ -17,6 +17,10 @@ const ACCEPT_BATCH: usize = 64;
 /// How long accepting pauses when no descriptor is left: ten attempts a second cost next to nothing.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// After so many connections the others that wait at a shared listener are woken first. Otherwise one of them would get
+/// nearly all connections as long as it keeps up, and reach its limits before the others.
+const TURN: u32 = 16;
+
 /// A listening socket.
 #[derive(Debug)]
 struct Listener {
@@ -24,6 +28,14 @@ struct Listener {
     is_paused: bool,
     is_tls: bool,
     batch_size: BatchSize,
+    /// The number of connections accepted in this turn, if other workers accept here too.
+    in_turn: Option<u32>,
+}
+
+impl Listener {
+    fn new(ListenSocket { fd, is_tls, is_shared }: ListenSocket) -> Self {
+        Self { fd, is_paused: false, is_tls, batch_size: BatchSize::new(), in_turn: is_shared.then_some(0) }
+    }
 }
 
 /// How many connections to accept in a batch. An `accept4` that finds none costs the kernel nearly as much as one that
@@ -79,7 +91,8 @@ impl Readiness {
     /// Accepts the next connection of the batch; ends the batch if there is none.
     fn accept(&mut self, batch: AcceptBatch) -> Option<Event> {
         let AcceptBatch { listener, found, limit } = batch;
-        let Some(Listener { fd, is_paused: false, is_tls, batch_size }) = self.listeners.get_mut(listener) else {
+        let Some(Listener { fd, is_paused: false, is_tls, batch_size, in_turn }) = self.listeners.get_mut(listener)
+        else {
             self.batch = None;
             return None;
         };
@@ -90,8 +103,15 @@ impl Readiness {
         }
         match stream::accept_from(fd) {
             Ok((fd, peer)) => {
+                let arrival = Arrival { fd, peer: peer.map(|peer| peer.ip()), is_tls: *is_tls };
                 self.batch = Some(AcceptBatch { found: found + 1, ..batch });
-                Some(Event::Accepted(Arrival { fd, peer: peer.map(|peer| peer.ip()), is_tls: *is_tls }))
+                if let Some(count) = in_turn {
+                    *count += 1;
+                    if *count == TURN {
+                        self.end_turn(listener);
+                    }
+                }
+                Some(Event::Accepted(arrival))
             }
             Err(error) if error.is_would_block() => {
                 self.reactor.clear_readiness(fd, Interest::READABLE);
@@ -110,8 +130,18 @@ impl Readiness {
         }
     }
 
+    /// Has the other workers woken first.
+    fn end_turn(&mut self, listener: usize) {
+        let Some(Listener { fd, in_turn, .. }) = self.listeners.get_mut(listener) else { return };
+        *in_turn = Some(0);
+        // It fails if the kernel lacks memory.
+        if self.reactor.requeue(fd).is_err() {
+            self.pause_accepting(listener);
+        }
+    }
+
     /// Leaves waiting connections in the queue until a descriptor is free again: trying at once would only use the
-    /// processor.
+    /// processor. Workers that share the listener take them when the next connection wakes one.
     #[cold]
     fn pause_accepting(&mut self, listener: usize) {
         self.batch = None;
@@ -120,6 +150,17 @@ impl Readiness {
             listener.is_paused = true;
             let _ = self.reactor.set_interest(&listener.fd, Interest::NONE);
             self.reactor.set_deadline(&listener.fd, ACCEPT_PAUSE);
+        }
+    }
+
+    /// After an error a shared listener may not be watched any more, because it could not be added again: that is tried
+    /// later, as when descriptors are short.
+    #[cold]
+    fn pause_shared(&mut self) {
+        for listener in 0..self.listeners.len() {
+            if self.listeners[listener].in_turn.is_some() {
+                self.pause_accepting(listener);
+            }
         }
     }
 
@@ -141,18 +182,25 @@ impl Transport for Readiness {
             reactor.set_clock(clock);
         }
         reactor.register_waker(waker)?;
-        for (index, ListenSocket { fd, .. }) in listeners.iter().enumerate() {
-            reactor.register(fd, Token(LISTENERS + index as u32), Interest::READABLE)?;
+        for (index, ListenSocket { fd, is_shared, .. }) in listeners.iter().enumerate() {
+            let token = Token(LISTENERS + index as u32);
+            if *is_shared {
+                reactor.register_exclusive(fd, token)?;
+            } else {
+                reactor.register(fd, token, Interest::READABLE)?;
+            }
         }
-        let listener =
-            |ListenSocket { fd, is_tls }| Listener { fd, is_paused: false, is_tls, batch_size: BatchSize::new() };
-        let listeners = listeners.into_iter().map(listener).collect();
+        let listeners = listeners.into_iter().map(Listener::new).collect();
         Ok(Self { reactor, listeners, batch: None, is_any_paused: false })
     }
 
     #[inline]
     fn wait(&mut self, limit: Option<Duration>, _: &Table) -> Result<(), landau_reactor::Error> {
-        self.reactor.wait(limit)
+        let waited = self.reactor.wait(limit);
+        if waited.is_err() {
+            self.pause_shared();
+        }
+        waited
     }
 
     #[inline]

@@ -93,6 +93,18 @@ fn closed_connections_do_not_count() {
     }
 }
 
+/// The first worker that waits is woken; without turns it would get nearly all connections that come one by one.
+#[test]
+#[cfg(target_os = "linux")]
+fn workers_that_share_a_listener_take_turns() {
+    let site = Site::new(&[("f", b"content")], |config| (config.accepting, config.workers) = (Accepting::Shared, 4));
+    let began = Instant::now();
+    while site.server().totals_by_worker().iter().any(|one| one.accepted == 0) {
+        assert!(began.elapsed() < LONG, "{:?}", site.server().totals_by_worker());
+        assert_eq!(site.get("/f", "").status, 200);
+    }
+}
+
 /// During a drain the server refuses new connections and finishes requests in progress.
 #[test]
 fn connections_while_the_server_ends_are_refused() {
