@@ -18,17 +18,23 @@ use std::time::Duration;
 /// connection of a sample, and some spare ones. The controller keeps as many besides its links.
 const RESERVED_DESCRIPTORS: u64 = 24;
 
-/// Connections that may be in their handshake at the same time: over all workers of a loop, and in each of the
-/// [`OPENERS`] of an idle load. Those are 512, about the backlog of many servers (511).
+/// Connections that may be in their handshake at the same time: over all workers of a loop, and in each worker of an
+/// idle load, with those that wait for their first response.
 const WINDOW: u32 = 128;
 
-/// Workers of an idle load that open connections at the same time, each up to [`WINDOW`] of them, with those that wait
-/// for their first response; the others wait for their turn. Many workers with a small window each would handle small
-/// batches, and take turns on few CPUs. With 128 connections in all, a server finds one or two at each wait.
-const OPENERS: u32 = 4;
+/// The same over all workers of an idle load: about the backlog of many servers (511).
+const IDLE_WINDOW: u32 = 512;
 
 /// The smallest window of a worker: with less, many workers would mostly wait.
 const WINDOW_LEAST: u32 = 8;
+
+/// Workers of an idle load that open connections at the same time; the others wait for their turn. The kernel lets the
+/// server interrupt a few workers after nearly each connection; many wait for the CPU meanwhile, and find several
+/// responses.
+const OPENERS: u32 = IDLE_WINDOW / WINDOW_LEAST;
+
+/// The same with a rate of new connections: each of them starts with one.
+const PACED_OPENERS: u32 = 4;
 
 /// A load that is ready to run: a plan for each worker, and what the controller needs.
 #[derive(Debug, Clone)]
@@ -80,7 +86,7 @@ impl Job {
         let worker_count = worker_count(get(Resource::Descriptors)?.1, connections, spec.workers)?;
         let window = |worker: u32| {
             if spec.idle.is_some() {
-                return WINDOW;
+                return (IDLE_WINDOW / openers(worker_count, spec.connect_rate.is_some())).min(WINDOW);
             }
             let all = if spec.per_connection.is_some() { spec.connections } else { WINDOW };
             (share(all.into(), worker, worker_count) as u32).max(WINDOW_LEAST)
@@ -134,7 +140,7 @@ impl Job {
 /// Returns how many workers of an idle load open connections at the same time. With a rate of new connections, of which
 /// each has an equal part, it is a divisor of the number of workers: fewer at the end would not keep the rate.
 pub(crate) fn openers(worker_count: u32, has_rate: bool) -> u32 {
-    let most = OPENERS.min(worker_count);
+    let most = if has_rate { PACED_OPENERS } else { OPENERS }.min(worker_count);
     (1..=most).rev().find(|&count| !has_rate || worker_count.is_multiple_of(count)).unwrap_or(1)
 }
 
@@ -227,7 +233,8 @@ mod tests {
     /// Of five workers, four opened their shares at the rate, and the last one alone at a fourth of it.
     #[test]
     fn with_a_connect_rate_all_turns_of_the_workers_are_full() {
-        for (count, has_rate) in [1, 3, 5, 6, 40, 51].into_iter().flat_map(|count| [(count, false), (count, true)]) {
+        for (count, has_rate) in [1, 3, 5, 6, 40, 51, 65].into_iter().flat_map(|count| [(count, false), (count, true)])
+        {
             let openers = openers(count, has_rate);
             assert!(!has_rate || count.is_multiple_of(openers), "{count}: the last ones would not keep the rate");
         }
