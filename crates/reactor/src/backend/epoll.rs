@@ -5,8 +5,8 @@
 //!
 //! `epoll` refuses regular files, which are always ready: they are kept in a list and reported in each wait.
 //!
-//! A descriptor that several sets watch with `EPOLLEXCLUSIVE` wakes the one that was added first of those that wait, and
-//! not all. It cannot be changed: it is removed and added again, which puts the set at the end of that queue.
+//! A descriptor that several sets watch with `EPOLLEXCLUSIVE` wakes one of those that wait, which is the one that was
+//! added first. It cannot be changed: it is removed and added again, which puts the set at the end of that queue.
 
 use super::{Found, Key, MAX_EVENTS, Selector, ready_of_epoll};
 use crate::error::Result;

@@ -30,8 +30,9 @@
 //!    next wait, and counts the loss.
 //! 9. A descriptor that is always ready (a regular file) is reported in each wait while it is watched, by all backends
 //!    alike.
-//! 10. `add_exclusive` is `add` for a descriptor that other selectors watch too, where one of those that wait is enough.
-//!     A selector that can then wakes fewer than all, in the order in which they were added; `requeue` puts it last.
+//! 10. `add_exclusive` is `add` for a descriptor that other selectors watch too, where one of those that wait is
+//!     enough. A selector that can then wakes fewer than all, in the order in which they were added; `requeue` puts it
+//!     last.
 
 #[cfg(target_os = "linux")]
 mod epoll;
