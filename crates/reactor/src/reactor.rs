@@ -152,16 +152,18 @@ impl Reactor {
         self.enter(fd, token, interest, |selector, key| selector.add_exclusive(key, interest))
     }
 
-    /// Puts this loop behind the others that watch a descriptor with [`register_exclusive`](Self::register_exclusive).
-    ///
-    /// After an error the descriptor is not watched until the interest in it is set again.
+    /// Puts this loop behind the others that watch a descriptor with [`register_exclusive`](Self::register_exclusive),
+    /// with its next wait. If that fails, the descriptor is not watched until the interest in it is set again.
     pub fn requeue(&mut self, fd: &impl AsFd) -> Result<()> {
         let number = fd.as_fd().as_raw_fd();
         let slot = self.slot(number)?;
-        let (key, armed) = (Key::new(number, slot.generation), slot.armed);
-        slot.armed = Interest::NONE;
-        self.selector.requeue(key, armed)?;
-        self.slot(number)?.armed = armed;
+        // Without interest there is nothing to pass on.
+        if !slot.interest.is_empty() {
+            slot.armed = Interest::NONE;
+            if !std::mem::replace(&mut slot.is_changed, true) {
+                self.changed.push(number);
+            }
+        }
         Ok(())
     }
 

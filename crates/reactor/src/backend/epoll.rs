@@ -80,10 +80,6 @@ impl Selector for Epoll {
         Ok(())
     }
 
-    fn requeue(&mut self, key: Key, interest: Interest) -> Result<()> {
-        if self.exclusive.contains(&key) { self.change(key, interest) } else { Ok(()) }
-    }
-
     fn change(&mut self, key: Key, interest: Interest) -> Result<()> {
         if self.exclusive.contains(&key) {
             // It fails if the last interest was none.

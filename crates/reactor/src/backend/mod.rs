@@ -31,8 +31,7 @@
 //! 9. A descriptor that is always ready (a regular file) is reported in each wait while it is watched, by all backends
 //!    alike.
 //! 10. `add_exclusive` is `add` for a descriptor that other selectors watch too, where one of those that wait is
-//!     enough. A selector that can then wakes fewer than all, in the order in which they were added; `requeue` puts it
-//!     last.
+//!     enough. A selector that can then wakes fewer than all, in the order in which they were added or last changed.
 
 #[cfg(target_os = "linux")]
 mod epoll;
@@ -141,9 +140,6 @@ pub(crate) trait Selector: fmt::Debug {
     fn add(&mut self, key: Key, interest: Interest) -> Result<()>;
     fn add_exclusive(&mut self, key: Key, interest: Interest) -> Result<()> {
         self.add(key, interest)
-    }
-    fn requeue(&mut self, _key: Key, _interest: Interest) -> Result<()> {
-        Ok(())
     }
     fn change(&mut self, key: Key, interest: Interest) -> Result<()>;
     fn remove(&mut self, key: Key, closing: bool) -> Result<()>;

@@ -134,10 +134,8 @@ impl Readiness {
     fn end_turn(&mut self, listener: usize) {
         let Some(Listener { fd, in_turn, .. }) = self.listeners.get_mut(listener) else { return };
         *in_turn = Some(0);
-        // It fails if the kernel lacks memory.
-        if self.reactor.requeue(fd).is_err() {
-            self.pause_accepting(listener);
-        }
+        // Cannot fail: the listener is registered.
+        let _ = self.reactor.requeue(fd);
     }
 
     /// Leaves waiting connections in the queue until a descriptor is free again: trying at once would only use the
@@ -153,8 +151,8 @@ impl Readiness {
         }
     }
 
-    /// After an error a shared listener may not be watched any more, because it could not be added again: that is tried
-    /// later, as when descriptors are short.
+    /// After an error a shared listener may not be watched any more, because the kernel could not add it again at the
+    /// end of its turn. That is tried later, as when descriptors are short.
     #[cold]
     fn pause_shared(&mut self) {
         for listener in 0..self.listeners.len() {
