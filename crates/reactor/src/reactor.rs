@@ -157,12 +157,10 @@ impl Reactor {
     pub fn requeue(&mut self, fd: &impl AsFd) -> Result<()> {
         let number = fd.as_fd().as_raw_fd();
         let slot = self.slot(number)?;
-        // Without interest there is nothing to pass on.
-        if !slot.interest.is_empty() {
-            slot.armed = Interest::NONE;
-            if !std::mem::replace(&mut slot.is_changed, true) {
-                self.changed.push(number);
-            }
+        // More than such a descriptor is watched for, so that the interest is passed on even if it becomes none.
+        slot.armed = Interest::BOTH;
+        if !std::mem::replace(&mut slot.is_changed, true) {
+            self.changed.push(number);
         }
         Ok(())
     }
@@ -410,7 +408,7 @@ impl Reactor {
             let slot = &mut self.slots[number as usize];
             slot.is_changed = false;
             if slot.is_registered && slot.armed != slot.interest {
-                // After an error it may not be watched: the next interest is passed on in any case.
+                // After an error it may not be watched: the next interest, unless it is none, is passed on.
                 slot.armed = Interest::NONE;
                 let interest = slot.interest;
                 self.selector.change(Key::new(number, slot.generation), interest)?;

@@ -1,11 +1,11 @@
 //! Listeners that several loops watch, of which one is enough.
 
-use crate::common::{LONG, among_others, no_events, only};
+use crate::common::{LONG, among_others, events, no_events, only};
 use landau_reactor::{Backend, Interest, Reactor, Token, Waker};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const LOOPS: usize = 8;
 const CONNECTIONS: usize = 100;
@@ -115,6 +115,30 @@ fn loops_that_share_a_listener_take_turns() {
     for backend in BACKENDS {
         let done = share(backend, true);
         assert!(done.iter().all(|one| one.accepted > 0), "{backend}: {done:?}");
+    }
+}
+
+/// The end of a turn is passed on with the next wait. If the interest was removed meanwhile, the backend watched on,
+/// and each wait ended at once.
+#[test]
+fn a_listener_without_interest_ends_no_wait_after_its_turn() {
+    const REST: Duration = Duration::from_millis(50);
+    let _guard = among_others();
+    for backend in BACKENDS {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reactor = Reactor::new(backend).unwrap();
+        reactor.register_exclusive(&listener, Token(1)).unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert!(only(&mut reactor).ready.is_readable(), "{backend}");
+        reactor.requeue(&listener).unwrap();
+        reactor.set_interest(&listener, Interest::NONE).unwrap();
+        for _ in 0..3 {
+            let began = Instant::now();
+            assert_eq!(events(&mut reactor, REST), []);
+            assert!(began.elapsed() >= REST, "{backend}: {:?}", began.elapsed());
+        }
+        reactor.set_interest(&listener, Interest::READABLE).unwrap();
+        assert!(only(&mut reactor).ready.is_readable(), "{backend}");
     }
 }
 
