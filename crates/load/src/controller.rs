@@ -229,8 +229,8 @@ impl Run<'_> {
         Ok(Some(step))
     }
 
-    /// Opens idle connections up to `n`: few workers at a time, and another one when one has opened its share. Returns
-    /// false if the user interrupts.
+    /// Opens idle connections up to `n`, in several workers at a time, and in another when one has opened its share.
+    /// Returns false if the user interrupts.
     ///
     /// If a worker cannot open its share, the step is not reached, and no other worker begins: each could take twice
     /// the timeout to find that out.

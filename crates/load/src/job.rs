@@ -28,12 +28,12 @@ const IDLE_WINDOW: u32 = 512;
 /// The smallest window of a worker: with less, many workers would mostly wait.
 const WINDOW_LEAST: u32 = 8;
 
-/// Workers of an idle load that open connections at the same time; the others wait for their turn. The kernel lets the
-/// server interrupt a few workers after nearly each connection; many wait for the CPU meanwhile, and find several
-/// responses.
+/// Workers of an idle load that open connections at the same time; the others wait for their turn. With only a few, the
+/// CPU switches between worker and server for nearly every connection. Many share the CPU with the server, and each
+/// finds several responses when it runs.
 const OPENERS: u32 = IDLE_WINDOW / WINDOW_LEAST;
 
-/// The same with a rate of new connections: each of them starts with one.
+/// The same with `--connect-rate`: the first connections of all openers are made at once, whatever the rate.
 const PACED_OPENERS: u32 = 4;
 
 /// A load that is ready to run: a plan for each worker, and what the controller needs.
@@ -84,15 +84,16 @@ impl Job {
         let load = load(spec);
         let connections = spec.idle.as_ref().map_or(spec.connections, |idle| idle.n);
         let worker_count = worker_count(get(Resource::Descriptors)?.1, connections, spec.workers)?;
+        // Those that open connections at the same time share the rate.
+        let opener_count =
+            if spec.idle.is_some() { openers(worker_count, spec.connect_rate.is_some()) } else { worker_count };
         let window = |worker: u32| {
             if spec.idle.is_some() {
-                return (IDLE_WINDOW / openers(worker_count, spec.connect_rate.is_some())).min(WINDOW);
+                return (IDLE_WINDOW / opener_count).min(WINDOW);
             }
             let all = if spec.per_connection.is_some() { spec.connections } else { WINDOW };
             (share(all.into(), worker, worker_count) as u32).max(WINDOW_LEAST)
         };
-        // Those that open connections at the same time share the rate.
-        let opener_count = if spec.idle.is_some() { openers(worker_count, true) } else { worker_count };
         let (backend, fallback) = Reactor::resolve_backend(spec.backend.parse()?)?;
         notes.extend(fallback);
         let sources = source::divide(&endpoints, connections, worker_count, spec, &mut notes)?;
