@@ -59,6 +59,12 @@ fn tolerance(options: &Options) -> (f64, f64) {
     (1.0 / (1.0 + 2.0 * options.delta), 1.0 + 2.0 * options.delta)
 }
 
+/// Whether a change is within the margin as estimated, and within the tolerance by its interval.
+fn is_tolerable(change: Estimate, options: &Options) -> bool {
+    let (low, high) = tolerance(options);
+    (change.value - 1.0).abs() <= options.delta && change.low >= low && change.high <= high
+}
+
 /// Whether a change of a branch that has this weight changes the mean cost by more than the tolerance.
 fn matters(change: Estimate, weight: f64, options: &Options) -> bool {
     let mean = change.map(|factor| 1.0 + weight * (factor - 1.0));
@@ -120,7 +126,9 @@ impl Both {
         let shares = range_shares(found, range, self.share, (low.value, high.value), options);
         let ratio_change = found.distances.and_then(|all| all.change);
         let effect = shares.as_ref().map(|shares| Effect::of(shares, (low.value, high.value)));
+        let mean_growth = shares.as_ref().and_then(|shares| self.mean_growth(shares, ratio_change));
         let outcome = self.outcome(effect.as_ref(), ratio_change, options);
+        let outcome = self.unless_refuted(outcome, mean_growth, options);
         let mode = |judged: &Judgement, share: f64, cost: Estimate| Mode {
             share,
             cost,
@@ -139,7 +147,7 @@ impl Both {
             forget_law(&mut judgement);
             judgement.outcome = outcome;
             if let Some(shares) = shares {
-                self.average(&mut judgement, &shares, ratio_change);
+                self.average(&mut judgement, &shares, mean_growth);
             }
         }
         Judged { judgement, bimodality: Some(bimodality) }
@@ -163,11 +171,7 @@ impl Both {
             return of_costs;
         }
         let Some(effect) = effect else { return of_costs };
-        let rise = effect.of_confidence(TOLD);
-        let is_within = rise.low >= lowest && rise.high <= highest;
-        let (low, high) = tolerance(options);
-        let is_likely = rise.value >= lowest && rise.value <= highest;
-        if is_within || is_likely && rise.low >= low && rise.high <= high {
+        if is_tolerable(effect.of_confidence(TOLD), options) {
             return of_costs;
         }
         Outcome::Unresolved { reason: Reason::BranchShare, more_passes: effect.more_passes(options) }
@@ -210,8 +214,29 @@ impl Both {
         }
     }
 
-    /// Makes the judgement one of the mean cost of both branches.
-    fn average(&self, judgement: &mut Judgement, shares: &OverRange, ratio_change: Option<Change>) {
+    /// The outcome, unless it says of both branches that they grow or fall and their mean cost, as estimated, does not:
+    /// a branch may grow whose calls are few, or while the share of the expensive one sinks.
+    fn unless_refuted(&self, outcome: Outcome, mean_growth: Option<Estimate>, options: &Options) -> Outcome {
+        let (major, _) = self.ranked();
+        let (lowest, highest) = (1.0 - options.delta, 1.0 + options.delta);
+        let Some(mean) = mean_growth.filter(|_| outcome != major.outcome) else { return outcome };
+        let is_refuted = match outcome {
+            Outcome::Grows { .. } => mean.value <= highest,
+            Outcome::Falls => mean.value >= lowest,
+            _ => false,
+        };
+        if !is_refuted {
+            return outcome;
+        }
+        match major.outcome.class() {
+            Class::Unresolved => major.outcome.clone(),
+            Class::Flat | Class::Small if is_tolerable(mean, options) => major.outcome.clone(),
+            _ => open(),
+        }
+    }
+
+    /// Makes the judgement one of the mean cost of both branches, which grows by `growth`.
+    fn average(&self, judgement: &mut Judgement, shares: &OverRange, growth: Option<Estimate>) {
         let Some((first, last)) = judgement.range else { return };
         let own = judgement.clone();
         let mean_at = |n: f64| {
@@ -225,7 +250,6 @@ impl Both {
         let judged = || judgement.points.iter().filter(|point| point.judged);
         (judgement.start, judgement.end) =
             (judged().next().map(|point| point.cost), judged().next_back().map(|point| point.cost));
-        let growth = self.mean_growth(shares, ratio_change);
         judgement.growth = growth;
         judgement.elasticity = growth.map(|growth| elasticity(growth, (first, last)));
         (judgement.doubling, judgement.exponent) = (None, None);
@@ -509,6 +533,48 @@ mod tests {
         let judged = judge(&found, &Curve::default(), &Options::default()).unwrap();
         assert!(matches!(judged.judgement.outcome, Outcome::Flat { .. }), "{:?}", judged.judgement.outcome);
         assert_eq!(judged.bimodality, None);
+    }
+
+    /// Guards against a cost that is said to grow, ×1.03 (0.93–1.14), because its cheap branch does.
+    #[test]
+    fn a_branch_that_grows_is_no_growth_of_a_mean_that_does_not() {
+        let options = Options::default();
+        let judged = |outcome: Outcome, growth: [f64; 3], end: f64| {
+            let [low, value, high] = growth;
+            let point = |value: f64| Estimate { value, low: 0.95 * value, high: 1.05 * value };
+            let empty = Judgement::empty(crate::Unit::Time);
+            let (growth, end) = (Some(Estimate { value, low, high }), Some(point(end)));
+            Judgement { outcome, growth, end, range: Some((300.0, 10_000.0)), ..empty }
+        };
+        let law = || Outcome::Grows { law: Some("logarithmic".into()) };
+        let flat = || Outcome::Flat { within: options.delta };
+        // The outcome by the outcome and growth of the cheap branch, of the other, and by the share of the latter.
+        let outcome = |low: (Outcome, [f64; 3]), high: (Outcome, [f64; 3]), shares: [f64; 2], error: f64| {
+            let both = Both {
+                low: judged(low.0, low.1, 3000.0),
+                high: judged(high.0, high.1, 4260.0),
+                share: f64::midpoint(shares[0], shares[1]),
+                is_one: false,
+            };
+            let change = Change { value: shares[1] - shares[0], error, freedom: 8.0 };
+            let told = |value: f64| Estimate { value, low: value - error, high: value + error };
+            let (first, last) = (told(shares[0]), told(shares[1]));
+            let shares = OverRange { centres: (1000.0, 9000.0), first, last, change, passes: 5 };
+            let effect = Effect::of(&shares, (3000.0, 4260.0));
+            let found = both.outcome(Some(&effect), None, &options);
+            both.unless_refuted(found, both.mean_growth(&shares, None), &options)
+        };
+        let growing = [1.1, 1.15, 1.2];
+        let (steady, doubling) = ([0.99, 1.0, 1.01], [1.9, 2.0, 2.1]);
+        // As seen: the frequent, expensive branch is open, and its share sinks.
+        let noisy = || Outcome::Unresolved { reason: Reason::TooNoisy, more_passes: Some(2) };
+        assert_eq!(outcome((law(), growing), (noisy(), [1.02, 1.09, 1.17]), [0.65, 0.55], 0.1), noisy());
+        // One call of ten becomes 15% more expensive: the mean does by 2%.
+        assert_eq!(outcome((law(), growing), (flat(), steady), [0.9, 0.9], 0.01), flat());
+        // It is twice as expensive, and it may be another share later.
+        assert_eq!(outcome((law(), doubling), (flat(), steady), [0.9, 0.9], 0.5), open());
+        // Half of the calls become twice as expensive.
+        assert_eq!(outcome((law(), doubling), (flat(), steady), [0.6, 0.6], 0.01), Outcome::Grows { law: None });
     }
 
     /// Guards against promises that are not kept, beyond what is promised elsewhere, or of what no pass settles.
