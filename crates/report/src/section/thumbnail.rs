@@ -159,13 +159,16 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
     }
 }
 
-/// The place of a label at the left end that the curve does not cross: above the curve, or between it and the axis,
-/// whichever has room and no outlier; where neither has room, at the height of the start, to the right of where the
-/// curve leaves it.
+/// The place of a label at the start of the curve, which outliers may precede, that the curve does not cross: above the
+/// curve, or between it and the axis, whichever has room and no outlier; where neither has room, at the height of the
+/// start, to the right of where the curve leaves it.
 fn clear_of(scale: &Scale, points: &[(f64, f64)], outliers: &[(f64, f64)], label: &str) -> (f64, f64) {
-    let (left, width) = (scale.room[0], label.chars().count() as f64 * LABEL.0);
+    let width = label.chars().count() as f64 * LABEL.0;
     let drawn: Vec<(f64, f64)> = points.iter().map(|point| scale.at(*point)).collect();
-    let beside = |x: f64, y: f64| (x <= left + width).then_some(y);
+    // To the right of the curve is the label of its end.
+    let most = scale.width - scale.room[1] - width;
+    let left = drawn.first().map_or(scale.room[0], |(x, _)| x.min(most));
+    let beside = |x: f64, y: f64| (left..=left + width).contains(&x).then_some(y);
     let crossed = drawn.windows(2).filter_map(|pair| at(pair, left + width));
     let (top, bottom) = ends(drawn.iter().filter_map(|(x, y)| beside(*x, *y)).chain(crossed));
     let (above, below) = (top - LABEL_GAP, bottom + LABEL_GAP + LABEL.1);
@@ -275,5 +278,18 @@ mod tests {
         let height = scale.at(curve[0]).1;
         assert!(clear_of(&scale, &curve, &[], "811 ns").1 < height);
         assert!(clear_of(&scale, &curve, &outliers, "811 ns").1 > height);
+    }
+
+    /// Guards against a label at y="inf" beside a curve of which all points are to the right of the outliers.
+    #[test]
+    fn the_label_of_a_late_start_is_beside_it() {
+        for (start, end) in [(0.5, 1.0), (0.9, 1.0), (0.99, 1.0)] {
+            let (curve, outliers) = ([(start, 1.0), (end, 1.2)], [(0.0, 2.0)]);
+            let scale = scale(curve.iter().chain(&outliers)).expect("two different n");
+            let (x, baseline) = clear_of(&scale, &curve, &outliers, "811 ns");
+            let drawn = scale.at(curve[0]);
+            assert!(x <= drawn.0 && x + 6.0 * LABEL.0 >= drawn.0 - 1e-9, "{x} for {}", drawn.0);
+            assert!((baseline - drawn.1).abs() < 30.0, "{baseline} for {}", drawn.1);
+        }
     }
 }
