@@ -59,12 +59,6 @@ fn tolerance(options: &Options) -> (f64, f64) {
     (1.0 / (1.0 + 2.0 * options.delta), 1.0 + 2.0 * options.delta)
 }
 
-/// Whether a change is within the margin as estimated, and within the tolerance by its interval.
-fn is_tolerable(change: Estimate, options: &Options) -> bool {
-    let (low, high) = tolerance(options);
-    (change.value - 1.0).abs() <= options.delta && change.low >= low && change.high <= high
-}
-
 /// Whether a change of a branch that has this weight changes the mean cost by more than the tolerance.
 fn matters(change: Estimate, weight: f64, options: &Options) -> bool {
     let mean = change.map(|factor| 1.0 + weight * (factor - 1.0));
@@ -171,7 +165,11 @@ impl Both {
             return of_costs;
         }
         let Some(effect) = effect else { return of_costs };
-        if is_tolerable(effect.of_confidence(TOLD), options) {
+        let rise = effect.of_confidence(TOLD);
+        let is_within = rise.low >= lowest && rise.high <= highest;
+        let (low, high) = tolerance(options);
+        let is_likely = rise.value >= lowest && rise.value <= highest;
+        if is_within || is_likely && rise.low >= low && rise.high <= high {
             return of_costs;
         }
         Outcome::Unresolved { reason: Reason::BranchShare, more_passes: effect.more_passes(options) }
@@ -214,24 +212,20 @@ impl Both {
         }
     }
 
-    /// The outcome, unless it says of both branches that they grow or fall and their mean cost, as estimated, does not:
-    /// a branch may grow whose calls are few, or while the share of the expensive one sinks.
+    /// The outcome, unless it says of both branches together that they grow or fall, and their mean cost, as estimated,
+    /// does not: a branch may grow whose calls are few, or while the share of the expensive one sinks.
     fn unless_refuted(&self, outcome: Outcome, mean_growth: Option<Estimate>, options: &Options) -> Outcome {
         let (major, _) = self.ranked();
-        let (lowest, highest) = (1.0 - options.delta, 1.0 + options.delta);
         let Some(mean) = mean_growth.filter(|_| outcome != major.outcome) else { return outcome };
         let is_refuted = match outcome {
-            Outcome::Grows { .. } => mean.value <= highest,
-            Outcome::Falls => mean.value >= lowest,
+            Outcome::Grows { .. } => mean.value <= 1.0 + options.delta,
+            Outcome::Falls => mean.value >= 1.0 - options.delta,
             _ => false,
         };
-        if !is_refuted {
-            return outcome;
-        }
         match major.outcome.class() {
+            _ if !is_refuted => outcome,
             Class::Unresolved => major.outcome.clone(),
-            Class::Flat | Class::Small if is_tolerable(mean, options) => major.outcome.clone(),
-            _ => open(),
+            _ => Outcome::Varies,
         }
     }
 
@@ -569,10 +563,14 @@ mod tests {
         // As seen: the frequent, expensive branch is open, and its share sinks.
         let noisy = || Outcome::Unresolved { reason: Reason::TooNoisy, more_passes: Some(2) };
         assert_eq!(outcome((law(), growing), (noisy(), [1.02, 1.09, 1.17]), [0.65, 0.55], 0.1), noisy());
-        // One call of ten becomes 15% more expensive: the mean does by 2%.
-        assert_eq!(outcome((law(), growing), (flat(), steady), [0.9, 0.9], 0.01), flat());
-        // It is twice as expensive, and it may be another share later.
-        assert_eq!(outcome((law(), doubling), (flat(), steady), [0.9, 0.9], 0.5), open());
+        // One call of ten becomes twice as expensive: the mean does by 4%.
+        assert_eq!(outcome((law(), doubling), (flat(), steady), [0.9, 0.9], 0.01), Outcome::Varies);
+        // The frequent branch grows by 15%, the mean by 9%.
+        assert_eq!(outcome((law(), growing), (flat(), steady), [0.3, 0.3], 0.01), Outcome::Varies);
+        // Both fall by a quarter while the expensive calls become more frequent: the mean hardly changes.
+        let falling = (Outcome::Falls, [0.72, 0.75, 0.78]);
+        assert_eq!(outcome(falling.clone(), falling.clone(), [0.0, 0.9], 0.01), Outcome::Varies);
+        assert_eq!(outcome(falling.clone(), falling, [0.5, 0.5], 0.01), Outcome::Falls);
         // Half of the calls become twice as expensive.
         assert_eq!(outcome((law(), doubling), (flat(), steady), [0.6, 0.6], 0.01), Outcome::Grows { law: None });
     }

@@ -159,9 +159,9 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
     }
 }
 
-/// The place of a label at the start of the curve, which outliers may precede, that the curve does not cross: above the
-/// curve, or between it and the axis, whichever has room and no outlier; where neither has room, at the height of the
-/// start, to the right of where the curve leaves it.
+/// The place of the label of the curve's start, such that the curve does not cross it: above the curve, or between it
+/// and the axis, whichever has room and no outlier; where neither has room, at the height of the start, to the right of
+/// where the curve leaves it. The curve may start later than the first outlier.
 fn clear_of(scale: &Scale, points: &[(f64, f64)], outliers: &[(f64, f64)], label: &str) -> (f64, f64) {
     let width = label.chars().count() as f64 * LABEL.0;
     let drawn: Vec<(f64, f64)> = points.iter().map(|point| scale.at(*point)).collect();
