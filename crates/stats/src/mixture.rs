@@ -575,6 +575,44 @@ mod tests {
         assert_eq!(outcome((law(), doubling), (flat(), steady), [0.6, 0.6], 0.01), Outcome::Grows { law: None });
     }
 
+    /// Guards against growth, costs or a law beside the outcome that are those of one branch and not of both.
+    #[test]
+    fn growth_and_ends_beside_an_outcome_of_both_are_those_of_their_mean() {
+        let mut random = Random::new(3);
+        // Of ten calls `cheap` cost 1,000 ns at first and twice as much in the end; the others cost 3,000 ns.
+        let mut judged = |cheap: u32| {
+            let pass = |_: usize| {
+                let all = series(2000, 1.0e6, &mut random);
+                let (low, high): (Vec<_>, Vec<_>) =
+                    all.n.iter().zip(&all.costs).map(|(&n, &cost)| (n, cost)).partition(|(n, _)| n % 10 < cheap);
+                let low = low.into_iter().map(|(n, cost)| (n, cost / 1000 * (2000 + u64::from(n)) / 2000));
+                let high = high.into_iter().map(|(n, cost)| (n, 3 * cost / 1000));
+                let of = |(n, costs)| Series { n, costs, is_down: false };
+                (of(low.unzip()), of(high.unzip()))
+            };
+            let (low, high) = (0..5).map(pass).unzip();
+            let share = f64::from(cheap) / 10.0;
+            let leave = [1.0 - share, share];
+            let found = Branches { low, high, leave, distances: None, cliffs: Vec::new(), warm: (64.0, 2000.0) };
+            judge(&found, &Curve::default(), &Options::default()).unwrap()
+        };
+        for (cheap, outcome) in [(1, Outcome::Varies), (6, Outcome::Grows { law: None })] {
+            let Judged { judgement, bimodality } = judged(cheap);
+            let bimodality = bimodality.expect("two branches");
+            assert_eq!(judgement.outcome, outcome, "{cheap} of 10");
+            assert!(matches!(bimodality.low.outcome, Some(Outcome::Grows { .. })), "{bimodality:?}");
+            assert!(judgement.fit.is_none() && judgement.rivals.is_empty() && judgement.at_ten_times.is_none());
+            let (from, to) = judgement.range.unwrap();
+            let mean = |n: f64| 100.0 * f64::from(cheap) * (1.0 + n / 2000.0) + 300.0 * f64::from(10 - cheap);
+            let (start, end, growth) = (judgement.start.unwrap(), judgement.end.unwrap(), judgement.growth.unwrap());
+            for (told, truth) in [(start.value, mean(from)), (end.value, mean(to)), (growth.value, mean(to) / mean(from))]
+            {
+                assert!((told / truth - 1.0).abs() < 0.03, "{cheap} of 10: {told} for {truth}");
+            }
+            assert!(growth.low < growth.value && growth.value < growth.high, "{growth:?}");
+        }
+    }
+
     /// Guards against promises that are not kept, beyond what is promised elsewhere, or of what no pass settles.
     #[test]
     fn promised_passes_make_the_share_known_well_enough() {

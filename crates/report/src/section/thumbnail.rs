@@ -161,7 +161,8 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
 
 /// The place of the label of the curve's start, such that the curve does not cross it: above the curve, or between it
 /// and the axis, whichever has room and no outlier; where neither has room, at the height of the start, to the right of
-/// where the curve leaves it. The curve may start later than the first outlier.
+/// where the curve leaves it, or to the left of the curve if the label of its end is there. The curve may start later
+/// than the first outlier.
 fn clear_of(scale: &Scale, points: &[(f64, f64)], outliers: &[(f64, f64)], label: &str) -> (f64, f64) {
     let width = label.chars().count() as f64 * LABEL.0;
     let drawn: Vec<(f64, f64)> = points.iter().map(|point| scale.at(*point)).collect();
@@ -183,8 +184,10 @@ fn clear_of(scale: &Scale, points: &[(f64, f64)], outliers: &[(f64, f64)], label
     }
     let middle = f64::midpoint(top, bottom);
     let rises = drawn.first().is_some_and(|(_, y)| *y > middle);
-    let beyond = drawn.iter().find(|(_, y)| (*y < middle) == rises).map_or(left, |(x, _)| *x);
-    (beyond + LABEL_GAP, if rises { bottom } else { top + LABEL.1 })
+    let baseline = if rises { bottom } else { top + LABEL.1 };
+    let beyond = drawn.iter().find(|(_, y)| (*y < middle) == rises).map_or(left, |(x, _)| *x) + LABEL_GAP;
+    let before = drawn.first().map_or(0.0, |(x, _)| *x) - LABEL_GAP - width;
+    (if beyond > most && before >= 0.0 { before } else { beyond }, baseline)
 }
 
 /// The height of a line between two points at a place between them.
@@ -290,6 +293,19 @@ mod tests {
             let drawn = scale.at(curve[0]);
             assert!(x <= drawn.0 && x + 6.0 * LABEL.0 >= drawn.0 - 1e-9, "{x} for {}", drawn.0);
             assert!((baseline - drawn.1).abs() < 30.0, "{baseline} for {}", drawn.1);
+        }
+    }
+
+    /// Guards against two labels on one another where a curve is steep, and so short that both are at its end.
+    #[test]
+    fn the_label_of_a_late_steep_start_is_not_on_that_of_the_end() {
+        for (from, to) in [(0.0, 9.0), (9.0, 0.0)] {
+            let (curve, outliers) = ([(0.97, from), (1.0, to)], [(0.0, 4.0)]);
+            let scale = scale(curve.iter().chain(&outliers)).expect("two different n");
+            let (x, baseline) = clear_of(&scale, &curve, &outliers, "811 ns");
+            let (first, last) = (scale.at(curve[0]), scale.at(curve[1]));
+            assert!(x >= 0.0 && x + 6.0 * LABEL.0 < first.0, "{x} to {} for {first:?}", x + 6.0 * LABEL.0);
+            assert!((baseline - first.1).abs() <= LABEL.1 && (baseline - last.1).abs() > LABEL.1, "{baseline}");
         }
     }
 }
