@@ -11,6 +11,7 @@ mod unmatched;
 use crate::comparisons::VariantComparison;
 use crate::findings::instrument::Instrument;
 use crate::quantity::Unit;
+use crate::shifts::Shift;
 use crate::table::Layout;
 use crate::{Analysis, CaseStudy, Comparisons, PhaseStudy, comparisons, text, unit_of};
 use landau_record::Record;
@@ -34,6 +35,8 @@ pub struct Compared {
     pub variants: bool,
     /// In what the new side differs, if both are the sides of one run (`landau run --against`).
     pub differences: Vec<String>,
+    /// What most curves do, where it exceeds what is known of them and both records are of one system.
+    pub shift: Option<Shift>,
     /// What costs count.
     pub unit: Unit,
     /// Every curve that both have, in the order of the base.
@@ -168,7 +171,8 @@ struct Pair<'a> {
 impl Compared {
     /// Compares two records. Their units must be equal: see [`crate::unlike`].
     pub fn of(base: &Analysis<'_>, new: &Analysis<'_>, names: [&str; 2]) -> Self {
-        let pairs = Comparisons::of(&[base, new]).all.into_iter().filter_map(|one| {
+        let comparisons = Comparisons::of(&[base, new]);
+        let pairs = comparisons.all.into_iter().filter_map(|one| {
             let there = |analysis| find(analysis, &one.label, &one.phase);
             Some(Pair {
                 base: there(base)?,
@@ -186,6 +190,7 @@ impl Compared {
             new: side(new, names[1]),
             variants: false,
             differences: differences(base.record, new.record),
+            shift: comparisons.shifts.first().copied(),
             unit: unit_of(base.record),
             limits: limits::of(base, new, names),
             not_compared,
@@ -212,6 +217,7 @@ impl Compared {
             new: side(analysis, name),
             variants: true,
             differences: Vec::new(),
+            shift: None,
             unit: unit_of(analysis.record),
             limits: Vec::new(),
             not_compared: unmatched::of_variants(&pairs),

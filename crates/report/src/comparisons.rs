@@ -3,14 +3,16 @@
 //!
 //! The first record is the base. Passes are paired by round where they ran side by side: the cases of one record
 //! always, two records only if they are the sides of one run or their rounds alternated. Otherwise the variation
-//! between runs is added, which differs by benchmark. All comparisons of one report are corrected together for their
-//! number (Holm). Laws and costs are those of the verdicts that the report shows.
+//! between runs is added, which differs by benchmark, and what most curves of the two records do. All comparisons of one
+//! report are corrected together for their number (Holm). Laws and costs are those of the verdicts that the report shows.
 
+use crate::shifts::Shift;
 use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, ends, text, unit_of};
 use landau_record::Record;
 use landau_stats::{Change, Comparison, Curve, Estimate, Options, compare_judged, holm};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::f64::consts::FRAC_1_SQRT_2;
 
 /// Every comparison of a report.
 #[derive(Debug, Default)]
@@ -19,6 +21,8 @@ pub struct Comparisons {
     pub all: Vec<PhaseComparison>,
     /// From each later record to the next one that has the curve. The step from the first record is in `all`.
     pub later_steps: Vec<PhaseComparison>,
+    /// What most curves do from one record to another of the same system, where it exceeds what is known of them.
+    pub shifts: Vec<Shift>,
 }
 
 /// One phase of one case in two records.
@@ -116,7 +120,14 @@ impl Comparisons {
                 pairs.extend(places.windows(2).skip(1).map(|pair| (pair[0], pair[1])));
             }
         }
-        let mut comparisons: Vec<Comparison> = pairs.iter().map(compared).collect();
+        let mut comparisons: Vec<Comparison> = pairs.iter().map(|pair| compared(pair, None)).collect();
+        let shifts = shifts(analyses, &pairs, &comparisons);
+        for (pair, comparison) in pairs.iter().zip(&mut comparisons) {
+            let is_its = |one: &&Shift| (one.base, one.other) == (pair.0.0, pair.1.0);
+            if let Some(shift) = shifts.iter().find(is_its).filter(|_| !is_paired(pair.0, pair.1)) {
+                *comparison = compared(pair, Some(shift));
+            }
+        }
         holm(&mut comparisons);
         let all = pairs.iter().zip(comparisons).map(|(&(a, b), comparison)| PhaseComparison {
             label: b.2.0.case.label.clone(),
@@ -128,7 +139,7 @@ impl Comparisons {
             comparison,
         });
         let (all, later_steps) = all.partition(|one: &PhaseComparison| one.base == 0);
-        Self { all, later_steps }
+        Self { all, later_steps, shifts }
     }
 
     /// The comparison of one phase of one case between two records, if it was made.
@@ -157,11 +168,26 @@ pub(crate) fn is_paired(a: Place<'_>, b: Place<'_>) -> bool {
     is_interleaved((a.1, a.2.0.case.case), (b.1, b.2.0.case.case))
 }
 
-fn compared(&(a, b): &(Place<'_>, Place<'_>)) -> Comparison {
+/// The shifts between the records of these pairs of curves.
+fn shifts(analyses: &[&Analysis<'_>], pairs: &[(Place<'_>, Place<'_>)], comparisons: &[Comparison]) -> Vec<Shift> {
+    let mut by_records: BTreeMap<(usize, usize), Vec<&Comparison>> = BTreeMap::new();
+    for ((a, b), comparison) in pairs.iter().zip(comparisons).filter(|((a, b), _)| !is_paired(*a, *b)) {
+        by_records.entry((a.0, b.0)).or_default().push(comparison);
+    }
+    let of = |((base, other), unpaired): ((usize, usize), Vec<&Comparison>)| {
+        Shift::of((base, analyses[base]), (other, analyses[other]), &unpaired)
+    };
+    by_records.into_iter().filter_map(of).collect()
+}
+
+/// Compares two curves; with a shift, what most curves of the records do is added to the differences between runs. Each
+/// of two runs contributes half of a variance.
+fn compared(&(a, b): &(Place<'_>, Place<'_>), shift: Option<&Shift>) -> Comparison {
     let (study, (of_a, of_b), paired) = (a.2.0, (a.2.1, b.2.1), is_paired(a, b));
     let (benchmark, phase) = (&study.case.benchmark, &of_a.phase.name);
-    let between_runs = between_runs::of(benchmark, phase);
-    let growth_between_runs = between_runs::of_growth(benchmark, phase);
+    let with = |known: f64, added: Option<f64>| known.hypot(added.unwrap_or(0.0) * FRAC_1_SQRT_2);
+    let between_runs = with(between_runs::of(benchmark, phase), shift.map(|one| one.deviation));
+    let growth_between_runs = with(between_runs::of_growth(benchmark, phase), shift.map(|one| one.growth_deviation));
     let options = Options { unit: unit_of(a.1), paired, between_runs, growth_between_runs, ..Options::default() };
     let (curve_a, curve_b) = if paired { by_round(of_a, of_b) } else { (of_a.curve.clone(), of_b.curve.clone()) };
     compare_judged((&curve_a, of_a.verdict.clone()), (&curve_b, of_b.verdict.clone()), &options)

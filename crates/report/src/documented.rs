@@ -1,6 +1,7 @@
 //! The members of the JSON of `landau compare` and `landau check`, and the tables of docs/compare.md: each documents
 //! every member, and nothing that does not exist.
 
+use crate::Shift;
 use crate::claims::{Answer, Checked, Decided, Report};
 use crate::compared::{CliffChange, Compared, CurveComparison, Laws, LimitChange, Met, NotCompared, Quantity};
 use crate::compared::{RatioAt, Side};
@@ -115,6 +116,7 @@ fn compared() -> Compared {
         new: side,
         variants: false,
         differences: Vec::new(),
+        shift: Some(Shift { base: 0, other: 1, curves: 20, ratio: 1.1, deviation: 0.1, growth_deviation: 0.0 }),
         unit: Unit::Time,
         curves: vec![curve],
         limits: vec![LimitChange { case: String::new(), base, new, text: String::new() }],

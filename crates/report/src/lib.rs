@@ -30,6 +30,7 @@ pub mod profiled;
 pub mod quantity;
 mod reduce;
 mod section;
+mod shifts;
 #[cfg(test)]
 mod simulated;
 pub mod svg;
@@ -45,3 +46,4 @@ pub use analysis::{
 };
 pub use comparisons::{Comparisons, PhaseComparison, Shown, VariantComparison, shown};
 pub use landau_stats::METHOD;
+pub use shifts::Shift;

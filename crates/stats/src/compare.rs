@@ -44,6 +44,8 @@ pub struct Comparison {
     pub same_law: Agreement,
     /// Growth of `b` over growth of `a`, with a 95% confidence interval.
     pub growth_ratio: Option<Estimate>,
+    /// Standard error of the logarithm of that ratio, including differences between runs, which the interval leaves out.
+    pub growth_error: Option<f64>,
     /// Two-sided p value of equal growth.
     pub growth_p: f64,
     /// The same, corrected by [`holm`] for the number of comparisons in the report; equal to `growth_p` before.
@@ -134,6 +136,7 @@ impl Comparison {
             detectable: None,
             same_law: same_law(&a.all, &b.all),
             growth_ratio: None,
+            growth_error: None,
             growth_p: 1.0,
             growth_p_adjusted: 1.0,
             same_growth: Agreement::Inconclusive,
@@ -218,7 +221,9 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     let growth_with = |between_runs| judge.effect(pair, &top_over_bottom(points), options, between_runs);
     let growth = growth_with(0.0).map(|effect| effect.ratio());
     comparison.growth_ratio = growth;
-    comparison.growth_p = growth_with(options.growth_between_runs).map_or(1.0, |effect| effect.p());
+    let among_runs = growth_with(options.growth_between_runs);
+    comparison.growth_error = among_runs.as_ref().map(|effect| effect.error);
+    comparison.growth_p = among_runs.map_or(1.0, |effect| effect.p());
     comparison.growth_p_adjusted = comparison.growth_p;
     comparison.same_growth = agreement(growth, options);
     if comparison.same_growth == Agreement::Different && comparison.same_law == Agreement::Inconclusive {

@@ -605,7 +605,8 @@ mod tests {
             let (from, to) = judgement.range.unwrap();
             let mean = |n: f64| 100.0 * f64::from(cheap) * (1.0 + n / 2000.0) + 300.0 * f64::from(10 - cheap);
             let (start, end, growth) = (judgement.start.unwrap(), judgement.end.unwrap(), judgement.growth.unwrap());
-            for (told, truth) in [(start.value, mean(from)), (end.value, mean(to)), (growth.value, mean(to) / mean(from))]
+            for (told, truth) in
+                [(start.value, mean(from)), (end.value, mean(to)), (growth.value, mean(to) / mean(from))]
             {
                 assert!((told / truth - 1.0).abs() < 0.03, "{cheap} of 10: {told} for {truth}");
             }

@@ -5,8 +5,8 @@ use crate::terminal;
 use landau_record::Record;
 use landau_report::findings::Finding;
 use landau_report::timeline::TimelineStudy;
-use landau_report::{Analysis, Comparisons, findings, ladder, table, then, unit_of};
-use serde_json::json;
+use landau_report::{Analysis, Comparisons, Shift, findings, ladder, table, then, unit_of};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -177,6 +177,9 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     if args.all {
         text.extend(["\n\n", &table::render_comparisons(&compared, layout)]);
     }
+    for shift in &comparisons.shifts {
+        text.extend(["\n\n", &terminal::wrapped(&shift.text(&names), 0)]);
+    }
     let (found, leading) = findings::across(&every, &comparisons, &names);
     text.push_str(&listed(&found, leading, args));
     text
@@ -230,6 +233,18 @@ fn listed(found: &[Finding], leading: usize, args: &Args) -> String {
     text
 }
 
+/// What most curves do between the records, with their names.
+fn shifts(comparisons: &Comparisons, names: &[String]) -> Vec<Value> {
+    let one = |shift: &Shift| {
+        let mut value = json!(shift);
+        value["base"] = json!(names.get(shift.base));
+        value["other"] = json!(names.get(shift.other));
+        value["text"] = json!(shift.text(names));
+        value
+    };
+    comparisons.shifts.iter().map(one).collect()
+}
+
 fn as_json(analyses: &[Analysis], args: &Args) -> anyhow::Result<String> {
     let told = |found: &[Finding]| {
         let one = |one: &Finding| {
@@ -252,7 +267,8 @@ fn as_json(analyses: &[Analysis], args: &Args) -> anyhow::Result<String> {
             let (found, _) = findings::across(&every, &comparisons, &names);
             json!({
                 "unit": every[0].record.unit(), "records": records_as_json(several, &names, args),
-                "comparisons": table::comparison_rows(&comparisons, &names), "findings": told(&found),
+                "comparisons": table::comparison_rows(&comparisons, &names), "shifts": shifts(&comparisons, &names),
+                "findings": told(&found),
                 "ladders": ladder::records::of(&every, &names)
             })
         }

@@ -64,6 +64,10 @@ fn head(one: &Compared, layout: Layout) -> String {
     }
     lines.push(String::new());
     lines.push(wrapped(&summary(one), layout));
+    if let Some(shift) = &one.shift {
+        let names = [one.base.name.clone(), one.new.name.clone()];
+        lines.extend([String::new(), wrapped(&plain(&shift.text(&names)), layout)]);
+    }
     lines.join("\n")
 }
 

@@ -363,6 +363,51 @@ fn a_slower_record_loses_and_an_equal_one_is_not_told_apart() {
     assert!(text.lines().all(|line| line.chars().count() <= 120));
 }
 
+/// Guards against winners that are the machine's: what most curves of two records of one system do is no difference of
+/// any of them, and what a few do is.
+#[test]
+fn what_most_curves_do_is_told_once_and_not_of_each() {
+    const LABELS: [&str; 24] = [
+        "dup", "dup a", "dup b", "dup c", "dup d", "dup e", "dup f", "dup g", "dup h", "dup i", "dup j", "dup k",
+        "dup l", "dup m", "dup n", "dup o", "dup p", "dup q", "dup r", "dup s", "dup t", "dup u", "dup v", "dup w",
+    ];
+    const USUAL: support::Shape = ("dup", Direction::Up, |_, _| 3000.0);
+    const SLOW: support::Shape = ("dup", Direction::Up, |_, _| 4500.0);
+    let record = |seed: u64, shape: fn(usize) -> support::Shape| {
+        let one = |(i, label): (usize, &&'static str)| sketch("dup", label, 500, shape(i));
+        let cases: Vec<support::Sketch> = LABELS.iter().enumerate().map(one).collect();
+        support::record_of(&cases, 5, &Bend { seed, ..Bend::default() }).0
+    };
+    let base = record(1, |_| USUAL);
+    let compared = |other: &Record| {
+        let (base, other) = (Analysis::of(&base), Analysis::of(other));
+        let comparisons = Comparisons::of(&[&base, &other]);
+        let told = comparisons.all.iter().filter(|one| one.winner().is_some()).map(|one| one.label.clone());
+        (told.collect::<Vec<String>>(), comparisons.shifts)
+    };
+    let (told, shifts) = compared(&record(2, |i| if i < 4 { SLOW } else { USUAL }));
+    assert_eq!((told, shifts.as_slice()), (LABELS[..4].iter().map(|one| (*one).to_owned()).collect(), &[][..]));
+    let mut moved = record(2, |i| match i {
+        0 => ("dup", Direction::Up, |_, _| 30_000.0),
+        1..=14 => ("dup", Direction::Up, |_, _| 3600.0),
+        15..=18 => ("dup", Direction::Up, |_, _| 2550.0),
+        _ => USUAL,
+    });
+    let (told, shifts) = compared(&moved);
+    assert_eq!(told, ["dup"]);
+    let [shift] = shifts.as_slice() else { panic!("{shifts:?}") };
+    assert!(shift.curves == 24 && (shift.ratio - 1.2).abs() < 0.02, "{shift:?}");
+    assert!((0.1..0.3).contains(&shift.deviation) && shift.growth_deviation.abs() < 1e-12, "{shift:?}");
+    let text = shift.text(&["old", "new"].map(str::to_owned));
+    assert!(
+        text.starts_with("From old to new something changed the costs of most of the 24 curves, by a factor of 1.2")
+    );
+    // Another kernel may well change them all.
+    moved.host.release = "6.19.0".into();
+    let (told, shifts) = compared(&moved);
+    assert!(told.len() == 19 && shifts.is_empty(), "{told:?} {shifts:?}");
+}
+
 /// Guards against records that are reported one after another: what changed comes first, then what they share.
 #[test]
 fn findings_across_records_say_what_changed_by_how_much_and_whether_the_law_did() {
