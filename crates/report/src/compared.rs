@@ -35,7 +35,7 @@ pub struct Compared {
     pub variants: bool,
     /// In what the new side differs, if both are the sides of one run (`landau run --against`).
     pub differences: Vec<String>,
-    /// What most curves do, where it exceeds what is known of them and both records are of one system.
+    /// Where the curves differ beyond what is known of their benchmarks, and both records are of one system.
     pub shift: Option<Shift>,
     /// What costs count.
     pub unit: Unit,

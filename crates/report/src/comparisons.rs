@@ -3,7 +3,7 @@
 //!
 //! The first record is the base. Passes are paired by round where they ran side by side: the cases of one record
 //! always, two records only if they are the sides of one run or their rounds alternated. Otherwise the variation
-//! between runs is added, which differs by benchmark, and what most curves of the two records do. All comparisons of one
+//! between runs is added, which differs by benchmark, and the shift of the two records. All comparisons of one
 //! report are corrected together for their number (Holm). Laws and costs are those of the verdicts that the report shows.
 
 use crate::shifts::Shift;
@@ -21,7 +21,7 @@ pub struct Comparisons {
     pub all: Vec<PhaseComparison>,
     /// From each later record to the next one that has the curve. The step from the first record is in `all`.
     pub later_steps: Vec<PhaseComparison>,
-    /// What most curves do from one record to another of the same system, where it exceeds what is known of them.
+    /// Where the curves of two records of one system differ beyond what is known of their benchmarks.
     pub shifts: Vec<Shift>,
 }
 
@@ -121,7 +121,7 @@ impl Comparisons {
             }
         }
         let mut comparisons: Vec<Comparison> = pairs.iter().map(|pair| compared(pair, None)).collect();
-        let shifts = shifts(analyses, &pairs, &comparisons);
+        let mut shifts = shifts(analyses, &pairs, &comparisons);
         for (pair, comparison) in pairs.iter().zip(&mut comparisons) {
             let is_its = |one: &&Shift| (one.base, one.other) == (pair.0.0, pair.1.0);
             if let Some(shift) = shifts.iter().find(is_its).filter(|_| !is_paired(pair.0, pair.1)) {
@@ -129,6 +129,11 @@ impl Comparisons {
             }
         }
         holm(&mut comparisons);
+        for shift in &mut shifts {
+            let is_its = |((a, b), _): &(&(Place<'_>, Place<'_>), &Comparison)| (a.0, b.0) == (shift.base, shift.other);
+            let own: Vec<&Comparison> = pairs.iter().zip(&comparisons).filter(is_its).map(|(_, one)| one).collect();
+            shift.set_detectable(own.into_iter());
+        }
         let all = pairs.iter().zip(comparisons).map(|(&(a, b), comparison)| PhaseComparison {
             label: b.2.0.case.label.clone(),
             benchmark: b.2.0.case.benchmark.clone(),
@@ -180,8 +185,7 @@ fn shifts(analyses: &[&Analysis<'_>], pairs: &[(Place<'_>, Place<'_>)], comparis
     by_records.into_iter().filter_map(of).collect()
 }
 
-/// Compares two curves; with a shift, what most curves of the records do is added to the differences between runs. Each
-/// of two runs contributes half of a variance.
+/// Compares two curves; a shift is added to the differences between runs, half of its variance for each run.
 fn compared(&(a, b): &(Place<'_>, Place<'_>), shift: Option<&Shift>) -> Comparison {
     let (study, (of_a, of_b), paired) = (a.2.0, (a.2.1, b.2.1), is_paired(a, b));
     let (benchmark, phase) = (&study.case.benchmark, &of_a.phase.name);

@@ -57,6 +57,9 @@ fn documented(section: &str) -> BTreeSet<String> {
     found
 }
 
+const SHIFT: Shift =
+    Shift { base: 0, other: 1, curves: 20, ratio: 1.1, deviation: 0.1, growth_deviation: 0.0, detectable: Some(0.3) };
+
 fn compared() -> Compared {
     let side = Side { name: String::new(), host: String::new(), started: String::new(), study: String::new() };
     let quantity = Quantity { ratio: Some(ONE), same: Agreement::Same, p_adjusted: None };
@@ -116,7 +119,7 @@ fn compared() -> Compared {
         new: side,
         variants: false,
         differences: Vec::new(),
-        shift: Some(Shift { base: 0, other: 1, curves: 20, ratio: 1.1, deviation: 0.1, growth_deviation: 0.0 }),
+        shift: Some(SHIFT),
         unit: Unit::Time,
         curves: vec![curve],
         limits: vec![LimitChange { case: String::new(), base, new, text: String::new() }],

@@ -177,7 +177,7 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     if args.all {
         text.extend(["\n\n", &table::render_comparisons(&compared, layout)]);
     }
-    for shift in &comparisons.shifts {
+    for shift in comparisons.shifts.iter().filter(|one| one.base == 0) {
         text.extend(["\n\n", &terminal::wrapped(&shift.text(&names), 0)]);
     }
     let (found, leading) = findings::across(&every, &comparisons, &names);
@@ -233,7 +233,7 @@ fn listed(found: &[Finding], leading: usize, args: &Args) -> String {
     text
 }
 
-/// What most curves do between the records, with their names.
+/// The shifts between the records, with their names.
 fn shifts(comparisons: &Comparisons, names: &[String]) -> Vec<Value> {
     let one = |shift: &Shift| {
         let mut value = json!(shift);
