@@ -4,7 +4,8 @@
 //! The first record is the base. Passes are paired by round where they ran side by side: the cases of one record
 //! always, two records only if they are the sides of one run or their rounds alternated. Otherwise the variation
 //! between runs is added, which differs by benchmark, and the shift of the two records. All comparisons of one
-//! report are corrected together for their number (Holm). Laws and costs are those of the verdicts that the report shows.
+//! report are corrected together for their number (Holm). Laws and costs are those of the verdicts that the report
+//! shows.
 
 use crate::shifts::Shift;
 use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, ends, text, unit_of};

@@ -1,9 +1,9 @@
 //! By how much the curves of two records of one system differ beyond what is known of their benchmarks.
 //!
-//! Interference from outside, or the memory as the last program left it, changes the costs of most curves at once, by
-//! more than the [differences between runs](crate::between_runs) that are known of each benchmark. A difference that only
-//! a few curves show is theirs; one that most show is one of the runs. So the differences of all curves that were not
-//! paired show what must be added to the error of each ([`excess`]).
+//! Interference from outside, or the memory as the last program left it, changes the costs of most curves at once,
+//! by more than the [differences between runs](crate::between_runs) that are known of each benchmark. A difference
+//! that only a few curves show is theirs; one that most show is one of the runs. So the differences of all curves
+//! that were not paired show what must be added to the error of each ([`excess`]).
 
 use crate::Analysis;
 use crate::comparisons::are_sides;
@@ -29,11 +29,11 @@ pub struct Shift {
     pub curves: usize,
     /// The median of the ratios of their costs, other over base.
     pub ratio: f64,
-    /// Standard deviation (log scale, about no difference) that was added to the difference of each cost; 0 if none was.
+    /// Standard deviation (log scale, about no difference) that was added to the error of each cost; 0 if none was.
     pub deviation: f64,
     /// The same of each growth.
     pub growth_deviation: f64,
-    /// The smallest difference of costs, a fraction, that would have been seen in half of the curves; absent if unknown.
+    /// The difference of costs, a fraction, that would have been seen in half of the curves; absent if unknown.
     pub detectable: Option<f64>,
 }
 
@@ -91,10 +91,10 @@ impl Shift {
             format!(" A difference of {} would have been seen in half of them.", of(detectable))
         });
         format!(
-            "From {} to {} the {what} of the {} curves differ by more than their benchmarks usually do between runs; the \
-             median ratio of the costs is {:.2}. Both records name the same system and settings, so the machine was \
-             probably in another state. Landau adds that spread to the error of each difference.{seen} To see smaller \
-             ones, measure both sides in turn with landau run --against.",
+            "From {} to {} the {what} of the {} curves differ by more than their benchmarks usually do between runs; \
+             the median ratio of the costs is {:.2}. Both records name the same system and settings, so the machine \
+             was probably in another state. Landau adds that spread to the error of each difference.{seen} To see \
+             smaller ones, measure both sides in turn with landau run --against.",
             name(self.base),
             name(self.other),
             self.curves,

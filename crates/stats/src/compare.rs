@@ -44,7 +44,7 @@ pub struct Comparison {
     pub same_law: Agreement,
     /// Growth of `b` over growth of `a`, with a 95% confidence interval.
     pub growth_ratio: Option<Estimate>,
-    /// Standard error of the logarithm of that ratio, including differences between runs, which the interval leaves out.
+    /// Standard error of the logarithm of that ratio, with the differences between runs, which the interval leaves out.
     pub growth_error: Option<f64>,
     /// Two-sided p value of equal growth.
     pub growth_p: f64,

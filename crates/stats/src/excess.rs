@@ -1,8 +1,8 @@
 //! How far the differences of many comparisons exceed their errors.
 //!
-//! If at least half of many comparisons compare equals, the middle of their differences shows how far equals differ (the
-//! empirical null: Efron, Journal of the American Statistical Association 99, 2004, p. 96). Its centre stays at no
-//! difference here, so a change that all have in common is part of the excess.
+//! If at least half of many comparisons compare equals, the middle of their differences shows how far equals differ
+//! (the empirical null: Efron, Journal of the American Statistical Association 99, 2004, p. 96). Its centre stays
+//! at no difference here, so a change that all have in common is part of the excess.
 
 /// The median of the square of a standard normal variable.
 const MEDIAN_SQUARE: f64 = 0.454_936;
@@ -13,8 +13,8 @@ const EVIDENCE: f64 = 2.33;
 const HALVINGS: usize = 60;
 
 /// Returns the standard deviation that must be added to the errors so that half of the differences are as small as
-/// chance makes them; 0 if the differences are not shown to exceed their errors. Each is a difference of logarithms with
-/// its standard error. One without an error, which is of exact counts, is left out.
+/// chance makes them; 0 if the differences are not shown to exceed their errors. Each is a difference of logarithms
+/// with its standard error. One without an error, which is of exact counts, is left out.
 pub fn excess(differences: &[(f64, f64)]) -> f64 {
     let is_known = |(difference, error): &&(f64, f64)| difference.is_finite() && *error > 0.0;
     let known: Vec<(f64, f64)> = differences.iter().filter(is_known).copied().collect();

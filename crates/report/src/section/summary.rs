@@ -52,7 +52,9 @@ pub(crate) fn render(view: &View<'_>, title: &str) -> Markup {
                  objects that exist at that moment. " (lead(view))
             }
             p.answer { (answer(view)) }
-            @for shift in view.comparisons.iter().flat_map(|all| &all.shifts).filter(|one| one.base == 0) { p.lead { (shift.text(&view.names)) } }
+            @for shift in view.comparisons.iter().flat_map(|all| &all.shifts).filter(|one| one.base == 0) {
+                p.lead { (shift.text(&view.names)) }
+            }
             noscript { p.warning { "The charts of the details and the tables of their points need JavaScript; the \
                                     text, the verdicts and the small pictures do not." } }
             p #keys hidden { "Arrow keys read values; plus, minus and 0 zoom. The verdict is above, a table of the \

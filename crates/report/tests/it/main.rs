@@ -385,8 +385,8 @@ fn differing(base: &Record, other: &Record) -> (Vec<String>, Vec<Shift>) {
     (found.collect(), comparisons.shifts)
 }
 
-/// Guards against winners that are the machine's: a difference that most curves of two records of one system show is one
-/// of the runs, and one that a few show is theirs.
+/// Guards against winners that are the machine's: a difference that most curves of two records of one system show is
+/// one of the runs, and one that a few show is theirs.
 #[test]
 fn a_difference_of_most_curves_is_one_of_the_runs() {
     let base = curves(5, 1, 24, |_| USUAL);
