@@ -4,7 +4,7 @@
 use crate::serve::Serving;
 use crate::support::{LANDAU, Process, Ran, Room, eventually, install};
 use landau_architectures::{ALL, Architecture, Arguments, Workload, command_of};
-use landau_reactor::Backend;
+use landau_reactor::{Backend, Reactor};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -139,6 +139,7 @@ fn each_architecture_of_the_benchmark_is_named() {
         ("thread-pool", 80, "thread_pool", "blocking"),
         ("thread-pool", 16, "thread_pool", "blocking"),
         ("event-loop", 1, "event_loop", "epoll"),
+        ("event-loops", 2, "event_loops", "epoll"),
     ];
     for (name, pool, answer, mechanism) in cases {
         expect(&Server::start(named(name), epoll, pool), answer, mechanism);
@@ -173,6 +174,15 @@ fn what_cannot_be_inspected_is_an_error() {
 fn each_backend_of_an_event_loop_is_named() {
     for name in ["poll", "select"] {
         expect(&Server::start(named("event-loop"), name.parse().unwrap(), 1), "event_loop", name);
+    }
+    for name in ["io_uring", "io_uring-once"] {
+        let backend: Backend = name.parse().unwrap();
+        if let (_, Some(why)) = Reactor::resolve_backend(backend).unwrap() {
+            eprintln!("skipped: {name}: {why}");
+            continue;
+        }
+        expect(&Server::start(named("event-loop"), backend, 1), "event_loop", "io_uring");
+        expect(&Server::start(named("io_uring"), Backend::default(), 1), "event_loop", "io_uring");
     }
 }
 
