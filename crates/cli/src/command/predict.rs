@@ -2,14 +2,15 @@
 
 use crate::command::show;
 use crate::{status, terminal};
+use anyhow::Context;
 use landau_record::Record;
 use landau_report::{Analysis, predicted};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   landau run tcp open connect request --output calls.landau.ndjson
-  landau predict calls.landau.ndjson --for accept+read+write+close --at 5000
+  landau predict --for accept+read+write+close --at 5000
   landau predict calls.landau.ndjson --for '2*epoll_wait+recv+open+sendfile' --at 100000
   landau predict A B --for tcp.send+socket.close --at 9000 --json | jq .cost
 
@@ -17,8 +18,8 @@ A call is one of the benchmark tcp (accept, epoll_ctl, epoll_wait, recv, send, s
 the names of its relatives too (accept4, read, write, writev ...); any other curve is BENCHMARK.PHASE.
 docs/predict.md says what the sum leaves out, and explains the JSON.")]
 pub(crate) struct Args {
-    /// Records that hold the curves; the first that has a call is used
-    #[arg(required = true)]
+    /// Records that hold the curves; the first that has a call is used [default: the newest *.landau.ndjson in the
+    /// working folder]
     records: Vec<PathBuf>,
     /// The calls, joined by +, each with an optional factor: accept+2*read+write
     #[arg(long = "for", value_name = "SUM")]
@@ -34,7 +35,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     // A sum that cannot be read is told before any record is.
     predicted::parse(&args.sum).map_err(anyhow::Error::msg)?;
-    let records = args.records.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
+    let records = match args.records.as_slice() {
+        [] => {
+            let newest = newest(Path::new("."))?;
+            status::tell(&format!("record: {}", newest.display()));
+            vec![Record::read(&newest)?]
+        }
+        named => named.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?,
+    };
     if let Some(why) = landau_report::unlike(&records) {
         anyhow::bail!(why);
     }
@@ -49,4 +57,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         show::warn_of(record);
     }
     Ok(status::DONE)
+}
+
+/// The record in a folder that was written last.
+fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
+    let mut all = Vec::new();
+    for entry in folder.read_dir().context("list the working folder")? {
+        let (path, file) = entry.and_then(|entry| Ok((PathBuf::from(entry.file_name()), entry.metadata()?)))?;
+        let is_record = file.is_file() && path.to_string_lossy().ends_with(".landau.ndjson");
+        all.extend(is_record.then_some((file.modified()?, path)));
+    }
+    let found = all.into_iter().max().map(|(_, path)| path);
+    found.context(
+        "there is no record (*.landau.ndjson) in the working folder; name one, or make one: landau run tcp open",
+    )
 }

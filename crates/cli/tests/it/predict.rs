@@ -57,6 +57,25 @@ fn what_cannot_be_predicted_is_said() {
     assert!(ran.status == Some(2) && ran.err.contains("--at"), "{ran:?}");
 }
 
+/// Guards against a record that must be named although there is only one, and against one that is not told.
+#[test]
+fn without_a_name_the_newest_record_of_the_folder_is_used() {
+    let room = Room::new();
+    let words = ["predict", "--for", "socket.close", "--at", "100"];
+    let ran = room.landau(&words);
+    assert!(ran.status == Some(2) && ran.err.contains("there is no record (*.landau.ndjson) in the"), "{ran:?}");
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/records/sample.landau.ndjson");
+    for (name, age) in [("b.landau.ndjson", 20), ("a.landau.ndjson", 10)] {
+        std::fs::copy(sample, room.file(name)).unwrap();
+        let written = std::time::SystemTime::now() - std::time::Duration::from_secs(age);
+        std::fs::File::options().write(true).open(room.file(name)).unwrap().set_modified(written).unwrap();
+    }
+    std::fs::write(room.file("landau.html"), "no record").unwrap();
+    std::fs::create_dir(room.file("folder.landau.ndjson")).unwrap();
+    let ran = room.landau(&words);
+    assert!(ran.status == Some(0) && ran.err.contains("record: a.landau.ndjson"), "{ran:?}");
+}
+
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/predict.md");
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/records/predict/calls.landau.ndjson.gz");
 
