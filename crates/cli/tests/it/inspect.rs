@@ -139,7 +139,6 @@ fn each_architecture_of_the_benchmark_is_named() {
         ("thread-pool", 80, "thread_pool", "blocking"),
         ("thread-pool", 16, "thread_pool", "blocking"),
         ("event-loop", 1, "event_loop", "epoll"),
-        ("event-loops", 2, "event_loops", "epoll"),
     ];
     for (name, pool, answer, mechanism) in cases {
         expect(&Server::start(named(name), epoll, pool), answer, mechanism);
