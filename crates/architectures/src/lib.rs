@@ -64,8 +64,19 @@ pub struct Architecture {
     pub has_children: bool,
     /// Whether its event loop has a choice of backends.
     pub has_backends: bool,
+    /// Its listeners.
+    pub listeners: Listeners,
     /// Serves the connections of the listener until something fails.
     serve: fn(&Start) -> Result<()>,
+}
+
+/// The listeners of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listeners {
+    /// One.
+    One,
+    /// One of each processor that the server may run on, all at the same address (`SO_REUSEPORT`).
+    OfEachProcessor,
 }
 
 /// What a server is started with.
@@ -73,7 +84,8 @@ pub struct Architecture {
 pub struct Start {
     /// The first listener: nonblocking, and bound with `SO_REUSEPORT`.
     listener: OwnedFd,
-    address: SocketAddr,
+    /// The listeners of the other processors, with their processors, if each has one of its own.
+    others: Vec<(OwnedFd, u32)>,
     workload: Workload,
     /// Members of a pool.
     pool: u32,
@@ -163,6 +175,13 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let address = landau_sys::socket::local_port(&listener)?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, address));
     let Arguments { architecture, workload, pool, most, backend } = *arguments;
+    // All listeners are there before the port is announced: the kernel never moves a connection to a later one.
+    let mut others = Vec::new();
+    if architecture.listeners == Listeners::OfEachProcessor {
+        for &processor in processors().iter().skip(1) {
+            others.push((listen(address)?, processor));
+        }
+    }
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", address.port())
         .and_then(|()| out.flush())
@@ -170,7 +189,12 @@ fn serve(arguments: &Arguments) -> Result<()> {
     drop(out);
     let input = std::io::stdin().as_fd().try_clone_to_owned();
     let reaped = Number::of(input.map_err(|error| landau_sys::Error::from_io("dup", &error))?);
-    (architecture.serve)(&Start { listener, address, workload, pool, most, backend, reaped })
+    (architecture.serve)(&Start { listener, others, workload, pool, most, backend, reaped })
+}
+
+/// Returns the processors that this process may run on; none if the system does not tell.
+fn processors() -> Vec<u32> {
+    landau_sys::system::processors_of(std::process::id()).unwrap_or_default()
 }
 
 /// Returns a nonblocking listener at an address, beside others at the same address.

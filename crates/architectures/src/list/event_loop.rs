@@ -1,6 +1,6 @@
 //! `event-loop`: one thread serves all connections with nonblocking calls, and waits for events of any.
 
-use super::{Architecture, Result, Workload};
+use super::{Architecture, Listeners, Result, Workload};
 use crate::Error;
 use landau_reactor::{Backend, Interest, Reactor, Token};
 use landau_sys::stream;
@@ -12,6 +12,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     has_pool: false,
     has_children: false,
     has_backends: true,
+    listeners: Listeners::One,
     serve: |start| run(&start.listener, start.workload, start.backend),
 };
 

@@ -1,9 +1,10 @@
 //! `event-loops`: an event loop on each processor, each with its own listener (`SO_REUSEPORT`): the kernel
 //! distributes the connections over them.
 
-use super::{Architecture, Result, Start, event_loop};
-use crate::{Error, listen};
+use super::{Architecture, Listeners, Result, Start, event_loop};
+use crate::{Error, processors};
 use landau_sys::system;
+use std::os::fd::OwnedFd;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "event-loops",
@@ -11,11 +12,11 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     has_pool: false,
     has_children: false,
     has_backends: true,
+    listeners: Listeners::OfEachProcessor,
     serve,
 };
 
 fn serve(start: &Start) -> Result<()> {
-    let processors = system::processors_of(std::process::id()).unwrap_or_default();
     let (workload, backend) = (start.workload, start.backend);
     let run = move |listener, processor: Option<u32>| {
         if let Some(processor) = processor {
@@ -24,16 +25,20 @@ fn serve(start: &Start) -> Result<()> {
         }
         event_loop::run(&listener, workload, backend)
     };
+    let first_processor = processors().first().copied();
     let mut others = Vec::new();
-    for &processor in processors.iter().skip(1) {
-        let listener = listen(start.address)?;
+    for (listener, processor) in &start.others {
+        let (listener, processor) = (copy(listener)?, *processor);
         let other = std::thread::Builder::new().spawn(move || run(listener, Some(processor)));
         others.push(other.map_err(|error| landau_sys::Error::from_io("pthread_create", &error))?);
     }
-    let first = start.listener.try_clone().map_err(|error| landau_sys::Error::from_io("dup", &error))?;
-    run(first, processors.first().copied())?;
+    run(copy(&start.listener)?, first_processor)?;
     for other in others {
         other.join().map_err(|_| Error::Unsupported("an event loop panicked".to_owned()))??;
     }
     Ok(())
+}
+
+fn copy(listener: &OwnedFd) -> Result<OwnedFd> {
+    Ok(listener.try_clone().map_err(|error| landau_sys::Error::from_io("dup", &error))?)
 }

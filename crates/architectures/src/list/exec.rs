@@ -4,7 +4,7 @@
 //! The connection is its standard input and output. It is executed with `posix_spawn`, which copies no memory of the
 //! server.
 
-use super::{Architecture, Result, Start, Workload};
+use super::{Architecture, Listeners, Result, Start, Workload};
 use crate::Error;
 use crate::room::Children;
 use landau_sys::fork_helper::Responder;
@@ -15,6 +15,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     has_pool: false,
     has_children: true,
     has_backends: false,
+    listeners: Listeners::One,
     serve,
 };
 

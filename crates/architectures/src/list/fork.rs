@@ -1,6 +1,6 @@
 //! `fork`: the server forks a child for each connection.
 
-use super::{Architecture, Result, Start};
+use super::{Architecture, Listeners, Result, Start};
 use crate::room::Children;
 use landau_sys::child::Forker;
 
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     has_pool: false,
     has_children: true,
     has_backends: false,
+    listeners: Listeners::One,
     serve,
 };
 

@@ -1,6 +1,6 @@
 //! `io_uring`: one thread submits whole operations to a completion ring, several with one system call.
 
-use super::{Architecture, Result, Start};
+use super::{Architecture, Listeners, Result, Start};
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "io_uring",
@@ -8,6 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     has_pool: false,
     has_children: false,
     has_backends: false,
+    listeners: Listeners::One,
     serve,
 };
 

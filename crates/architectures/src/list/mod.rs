@@ -1,6 +1,6 @@
 //! The architectures, one file each. The lines between the markers are generated: `cargo xtask registry`.
 
-use crate::{Architecture, Result, Start, Workload};
+use crate::{Architecture, Listeners, Result, Start, Workload};
 
 // registry:begin
 mod event_loop;

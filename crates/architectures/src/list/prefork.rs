@@ -1,6 +1,6 @@
 //! `prefork`: a fixed pool of processes, each of which accepts a connection, serves it and accepts the next.
 
-use super::{Architecture, Result, Start};
+use super::{Architecture, Listeners, Result, Start};
 use landau_sys::child::{Forker, reap_any};
 use landau_sys::system::set_parent_death_signal;
 
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     has_pool: true,
     has_children: true,
     has_backends: false,
+    listeners: Listeners::One,
     serve,
 };
 

@@ -1,6 +1,6 @@
 //! `thread`: the server creates a thread for each connection.
 
-use super::{Architecture, Result, Start};
+use super::{Architecture, Listeners, Result, Start};
 use crate::room::Threads;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
@@ -9,6 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     has_pool: false,
     has_children: false,
     has_backends: false,
+    listeners: Listeners::One,
     serve,
 };
 

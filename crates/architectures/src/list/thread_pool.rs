@@ -1,6 +1,6 @@
 //! `thread-pool`: a fixed pool of threads, each of which accepts a connection, serves it and accepts the next.
 
-use super::{Architecture, Result, Start};
+use super::{Architecture, Listeners, Result, Start};
 use landau_sys::Error;
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     has_pool: true,
     has_children: false,
     has_backends: false,
+    listeners: Listeners::One,
     serve,
 };
 
