@@ -18,6 +18,7 @@ use landau_reactor::Backend;
 use landau_sys::shared::Number;
 use landau_sys::socket::{Address, Family, bind};
 use landau_sys::stream;
+use std::cell::RefCell;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
@@ -75,8 +76,8 @@ pub struct Architecture {
 pub enum Listeners {
     /// One.
     One,
-    /// One of each processor that the server may run on, all at the same address (`SO_REUSEPORT`).
-    OfEachProcessor,
+    /// One for each processor that the server may run on, all at the same address (`SO_REUSEPORT`).
+    PerProcessor,
 }
 
 /// What a server is started with.
@@ -84,8 +85,8 @@ pub enum Listeners {
 pub struct Start {
     /// The first listener: nonblocking, and bound with `SO_REUSEPORT`.
     listener: OwnedFd,
-    /// The listeners of the other processors, with their processors, if each has one of its own.
-    others: Vec<(OwnedFd, u32)>,
+    /// The listeners of the other processors, with their processors, if each has one of its own, until they are taken.
+    others: RefCell<Vec<(OwnedFd, u32)>>,
     workload: Workload,
     /// Members of a pool.
     pool: u32,
@@ -175,9 +176,9 @@ fn serve(arguments: &Arguments) -> Result<()> {
     let address = landau_sys::socket::local_port(&listener)?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, address));
     let Arguments { architecture, workload, pool, most, backend } = *arguments;
-    // All listeners are there before the port is announced: the kernel never moves a connection to a later one.
+    // All listeners exist before the port is announced: the kernel moves no connection to a later one.
     let mut others = Vec::new();
-    if architecture.listeners == Listeners::OfEachProcessor {
+    if architecture.listeners == Listeners::PerProcessor {
         for &processor in processors().iter().skip(1) {
             others.push((listen(address)?, processor));
         }
@@ -189,7 +190,7 @@ fn serve(arguments: &Arguments) -> Result<()> {
     drop(out);
     let input = std::io::stdin().as_fd().try_clone_to_owned();
     let reaped = Number::of(input.map_err(|error| landau_sys::Error::from_io("dup", &error))?);
-    (architecture.serve)(&Start { listener, others, workload, pool, most, backend, reaped })
+    (architecture.serve)(&Start { listener, others: RefCell::new(others), workload, pool, most, backend, reaped })
 }
 
 /// Returns the processors that this process may run on; none if the system does not tell.

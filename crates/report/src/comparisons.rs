@@ -3,11 +3,11 @@
 //!
 //! The first record is the base. Passes are paired by round where they ran side by side: the cases of one record
 //! always, two records only if they are the sides of one run or their rounds alternated. Otherwise the variation
-//! between runs is added, which differs by benchmark, and the shift of the two records. All comparisons of one
+//! between runs is added, which differs by benchmark, and so is the shift of the two records. All comparisons of one
 //! report are corrected together for their number (Holm). Laws and costs are those of the verdicts that the report
 //! shows.
 
-use crate::shifts::Shift;
+use crate::shifts::{Shift, median};
 use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, ends, text, unit_of};
 use landau_record::Record;
 use landau_stats::{Change, Comparison, Curve, Estimate, Options, compare_judged, holm};
@@ -121,27 +121,27 @@ impl Comparisons {
                 pairs.extend(places.windows(2).skip(1).map(|pair| (pair[0], pair[1])));
             }
         }
+        let pairs: Vec<Pair<'_>> = pairs.into_iter().map(|(a, b)| Pair { a, b, paired: is_paired(a, b) }).collect();
         let mut comparisons: Vec<Comparison> = pairs.iter().map(|pair| compared(pair, None)).collect();
         let mut shifts = shifts(analyses, &pairs, &comparisons);
         for (pair, comparison) in pairs.iter().zip(&mut comparisons) {
-            let is_its = |one: &&Shift| (one.base, one.other) == (pair.0.0, pair.1.0);
-            if let Some(shift) = shifts.iter().find(is_its).filter(|_| !is_paired(pair.0, pair.1)) {
-                *comparison = compared(pair, Some(shift));
+            if let Some(shift) = shifts.iter().find(|shift| pair.is_of(shift)) {
+                let without = std::mem::replace(comparison, compared(pair, Some(shift)));
+                comparison.limit_by(&without);
             }
         }
         holm(&mut comparisons);
         for shift in &mut shifts {
-            let is_its = |((a, b), _): &(&(Place<'_>, Place<'_>), &Comparison)| (a.0, b.0) == (shift.base, shift.other);
-            let own: Vec<&Comparison> = pairs.iter().zip(&comparisons).filter(is_its).map(|(_, one)| one).collect();
-            shift.set_detectable(own.into_iter());
+            let own = pairs.iter().zip(&comparisons).filter(|(pair, _)| pair.is_of(shift));
+            shift.detectable = median(own.filter_map(|(_, one)| one.detectable));
         }
-        let all = pairs.iter().zip(comparisons).map(|(&(a, b), comparison)| PhaseComparison {
+        let all = pairs.iter().zip(comparisons).map(|(&Pair { a, b, paired }, comparison)| PhaseComparison {
             label: b.2.0.case.label.clone(),
             benchmark: b.2.0.case.benchmark.clone(),
             phase: b.2.1.phase.name.clone(),
             base: a.0,
             other: b.0,
-            paired: is_paired(a, b),
+            paired,
             comparison,
         });
         let (all, later_steps) = all.partition(|one: &PhaseComparison| one.base == 0);
@@ -174,11 +174,25 @@ pub(crate) fn is_paired(a: Place<'_>, b: Place<'_>) -> bool {
     is_interleaved((a.1, a.2.0.case.case), (b.1, b.2.0.case.case))
 }
 
+/// A phase of a case in two records.
+struct Pair<'a> {
+    a: Place<'a>,
+    b: Place<'a>,
+    paired: bool,
+}
+
+impl Pair<'_> {
+    /// Whether it is one of the unpaired curves that a shift is about.
+    fn is_of(&self, shift: &Shift) -> bool {
+        !self.paired && (self.a.0, self.b.0) == (shift.base, shift.other)
+    }
+}
+
 /// The shifts between the records of these pairs of curves.
-fn shifts(analyses: &[&Analysis<'_>], pairs: &[(Place<'_>, Place<'_>)], comparisons: &[Comparison]) -> Vec<Shift> {
+fn shifts(analyses: &[&Analysis<'_>], pairs: &[Pair<'_>], comparisons: &[Comparison]) -> Vec<Shift> {
     let mut by_records: BTreeMap<(usize, usize), Vec<&Comparison>> = BTreeMap::new();
-    for ((a, b), comparison) in pairs.iter().zip(comparisons).filter(|((a, b), _)| !is_paired(*a, *b)) {
-        by_records.entry((a.0, b.0)).or_default().push(comparison);
+    for (pair, comparison) in pairs.iter().zip(comparisons).filter(|(pair, _)| !pair.paired) {
+        by_records.entry((pair.a.0, pair.b.0)).or_default().push(comparison);
     }
     let of = |((base, other), unpaired): ((usize, usize), Vec<&Comparison>)| {
         Shift::of((base, analyses[base]), (other, analyses[other]), &unpaired)
@@ -187,8 +201,8 @@ fn shifts(analyses: &[&Analysis<'_>], pairs: &[(Place<'_>, Place<'_>)], comparis
 }
 
 /// Compares two curves; a shift is added to the differences between runs, half of its variance for each run.
-fn compared(&(a, b): &(Place<'_>, Place<'_>), shift: Option<&Shift>) -> Comparison {
-    let (study, (of_a, of_b), paired) = (a.2.0, (a.2.1, b.2.1), is_paired(a, b));
+fn compared(&Pair { a, b, paired }: &Pair<'_>, shift: Option<&Shift>) -> Comparison {
+    let (study, (of_a, of_b)) = (a.2.0, (a.2.1, b.2.1));
     let (benchmark, phase) = (&study.case.benchmark, &of_a.phase.name);
     let with = |known: f64, added: Option<f64>| known.hypot(added.unwrap_or(0.0) * FRAC_1_SQRT_2);
     let between_runs = with(between_runs::of(benchmark, phase), shift.map(|one| one.deviation));

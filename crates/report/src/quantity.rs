@@ -138,6 +138,14 @@ pub fn percent(fraction: f64) -> String {
     format!("{}%", digits(fraction * 100.0))
 }
 
+/// The part of the memory, one of so many, by which the sizes that two kernels state for one machine may differ.
+const MEMORY_KEPT: u64 = 32;
+
+/// Whether two sizes are those of one machine: each kernel keeps a little of the memory for itself.
+pub(crate) fn is_same_memory(size: u64, other: u64) -> bool {
+    size.abs_diff(other) <= size.max(other) / MEMORY_KEPT
+}
+
 /// What a ratio of costs below one saves: "12%". As many digits as it takes to differ from "100%": "99.97%".
 pub fn saved(ratio: f64) -> String {
     let (saved, left) = ((1.0 - ratio) * 100.0, ratio * 100.0);

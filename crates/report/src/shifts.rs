@@ -1,16 +1,16 @@
 //! By how much the curves of two records of one system differ beyond what is known of their benchmarks.
 //!
-//! Interference from outside, or the memory as the last program left it, changes the costs of most curves at once,
-//! by more than the [differences between runs](crate::between_runs) that are known of each benchmark. A difference
-//! that only a few curves show is theirs; one that most show is one of the runs. So the differences of all curves
-//! that were not paired show what must be added to the error of each ([`excess`]).
+//! Interference from outside, or memory that the last program left fragmented, changes the costs of most curves at
+//! once, by more than the [differences between runs](crate::between_runs) that are known of each benchmark. A
+//! difference that only a few curves show belongs to those curves; one that most show belongs to the runs. So the
+//! differences of all curves that were not paired show what must be added to the error of each ([`excess`]).
 
 use crate::Analysis;
-use crate::comparisons::are_sides;
-use crate::quantity::percent;
+use crate::quantity::{is_same_memory, percent};
+use crate::text;
 use landau_record::Record;
-use landau_record::schema::Clock;
-use landau_stats::{Comparison, Options, excess};
+use landau_record::schema::{Clock, Role};
+use landau_stats::{Comparison, Options, excess, quantile};
 use serde::Serialize;
 
 /// Fewest curves that show what most of them do.
@@ -33,7 +33,8 @@ pub struct Shift {
     pub deviation: f64,
     /// The same of each growth.
     pub growth_deviation: f64,
-    /// The difference of costs, a fraction, that would have been seen in half of the curves; absent if unknown.
+    /// The difference of costs, a fraction, that would have been seen in half of the curves, in four cases out of five;
+    /// absent if unknown.
     pub detectable: Option<f64>,
 }
 
@@ -57,14 +58,12 @@ impl Shift {
             if added < Options::default().smallest_effect { 0.0 } else { added }
         };
         let (deviation, growth_deviation) = (added(&costs), added(&growths));
-        let mut logs: Vec<f64> = costs.iter().map(|(difference, _)| *difference).collect();
-        logs.sort_by(f64::total_cmp);
-        let ratio = logs.get(logs.len() / 2)?.exp();
+        let ratio = median(costs.iter().map(|(difference, _)| *difference))?.exp();
         let is_needed = deviation > 0.0 || growth_deviation > 0.0;
         is_needed.then_some(Self {
             base,
             other,
-            curves: logs.len(),
+            curves: costs.len(),
             ratio,
             deviation,
             growth_deviation,
@@ -72,52 +71,60 @@ impl Shift {
         })
     }
 
-    /// Sets what could be seen, once the comparisons are corrected for their number.
-    pub(crate) fn set_detectable<'c>(&mut self, comparisons: impl Iterator<Item = &'c Comparison>) {
-        let mut seen: Vec<f64> = comparisons.filter_map(|one| one.detectable).collect();
-        seen.sort_by(f64::total_cmp);
-        self.detectable = seen.get(seen.len() / 2).copied();
-    }
-
     /// The shift in words, with the records' names.
     pub fn text(&self, names: &[String]) -> String {
         let name = |index: usize| names.get(index).map_or("?", String::as_str);
-        let what = match (self.deviation > 0.0, self.growth_deviation > 0.0) {
-            (true, true) => "costs and growths",
-            (false, true) => "growths",
-            _ => "costs",
+        let spread = |deviation: f64| percent(deviation.exp_m1());
+        let (what, added) = match (self.deviation, self.growth_deviation) {
+            (costs, growths) if costs > 0.0 && growths > 0.0 => {
+                ("costs and growths", format!("{} of costs and {} of growths", spread(costs), spread(growths)))
+            }
+            (costs, _) if costs > 0.0 => ("costs", spread(costs)),
+            (_, growths) => ("growths", spread(growths)),
         };
-        let seen = self.detectable.map_or(String::new(), |detectable| {
-            format!(" A difference of {} would have been seen in half of them.", of(detectable))
-        });
+        let (middle, seen) = if self.deviation > 0.0 {
+            let seen = self.detectable.map_or(String::new(), |detectable| {
+                let detectable = text::detectable(detectable);
+                format!(" A difference of {detectable} in cost would have been seen in half of them.")
+            });
+            (format!("; the median ratio of the costs is {:.2}", self.ratio), seen)
+        } else {
+            (String::new(), String::new())
+        };
         format!(
-            "From {} to {} the {what} of the {} curves differ by more than their benchmarks usually do between runs; \
-             the median ratio of the costs is {:.2}. Both records name the same system and settings, so the machine \
-             was probably in another state. Landau adds that spread to the error of each difference.{seen} To see \
-             smaller ones, measure both sides in turn with landau run --against.",
+            "From {} to {} the {what} of the {} curves differ by more than their benchmarks usually do between \
+             runs{middle}. Both records name the same system and settings, so the machine was probably in another \
+             state. Landau adds a standard deviation of {added} to the error of each difference.{seen} To see smaller \
+             ones, measure both sides in turn with landau run --against.",
             name(self.base),
             name(self.other),
-            self.curves,
-            self.ratio
+            self.curves
         )
     }
 }
 
-/// A difference that could be seen: "12%", "×2.5".
-fn of(detectable: f64) -> String {
-    if detectable < 1.0 { percent(detectable) } else { format!("×{:.1}", 1.0 + detectable) }
+/// The median of values in any order; `None` without one.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    quantile::quantile(&sorted, 0.5)
 }
 
-/// Whether two records, other than the sides of one run, name the same system, settings and version of Landau, so that
-/// no change of most curves is expected.
+/// Whether two records name the same system, settings and version of Landau, so that no change of most curves is
+/// expected. The new side of a run has a difference that is known.
 fn is_one_system(a: &Record, b: &Record) -> bool {
     let of = |record: &Record| {
-        // What is read anew at each start says nothing of the system.
+        // These are measured at each start.
         let (mut host, header) = (record.host.clone(), &record.header);
         (host.memory_available_bytes, host.memory_bytes) = (0, 0);
         host.leftovers.clear();
         host.clock = Clock { name: host.clock.name, unit: host.clock.unit, ..Clock::default() };
-        (host, header.landau.clone(), header.environment.clone())
+        (host, header.landau.clone(), header.folder.clone(), header.environment.clone())
     };
-    !a.host.processor.is_empty() && !are_sides(a, b) && of(a) == of(b)
+    let has_difference = |record: &Record| record.header.side.as_ref().is_some_and(|side| side.role == Role::New);
+    !a.host.processor.is_empty()
+        && !has_difference(a)
+        && !has_difference(b)
+        && is_same_memory(a.host.memory_bytes, b.host.memory_bytes)
+        && of(a) == of(b)
 }

@@ -152,6 +152,14 @@ impl Comparison {
         }
     }
 
+    /// Makes this comparison no surer than another of the same passes with smaller differences between runs. A known
+    /// variance has more degrees of freedom than that of a few passes, so with it a difference may become surer.
+    pub fn limit_by(&mut self, other: &Self) {
+        self.p = self.p.max(other.p);
+        self.growth_p = self.growth_p.max(other.growth_p);
+        self.detectable = self.detectable.zip(other.detectable).map(|(own, other)| own.max(other));
+    }
+
     /// Returns whether the growth is shown to differ, by at least `smallest` (a fraction): after the correction for the
     /// number of comparisons, as with [`Comparison::change`].
     pub fn is_growth_changed(&self, smallest: f64) -> bool {

@@ -4,40 +4,27 @@
 //! (the empirical null: Efron, Journal of the American Statistical Association 99, 2004, p. 96). Its centre stays
 //! at no difference here, so a change that all have in common is part of the excess.
 
+use crate::quantile::median_of;
+
 /// The median of the square of a standard normal variable.
 const MEDIAN_SQUARE: f64 = 0.454_936;
-/// The number of differences above the median that chance gives must exceed one half by so many standard deviations of
-/// a binomial variable: by chance one set of a hundred does.
+/// More than half of the differences must be larger than the median that chance gives, by so many standard deviations
+/// of a binomial variable: independent differences without an excess are in one set of a hundred.
 const EVIDENCE: f64 = 2.33;
-/// Halvings of the interval in which the excess is: more than a double has bits.
-const HALVINGS: usize = 60;
 
 /// Returns the standard deviation that must be added to the errors so that half of the differences are as small as
 /// chance makes them; 0 if the differences are not shown to exceed their errors. Each is a difference of logarithms
 /// with its standard error. One without an error, which is of exact counts, is left out.
 pub fn excess(differences: &[(f64, f64)]) -> f64 {
     let is_known = |(difference, error): &&(f64, f64)| difference.is_finite() && *error > 0.0;
-    let known: Vec<(f64, f64)> = differences.iter().filter(is_known).copied().collect();
-    let count = known.len() as f64;
-    let large = |added: f64| {
-        let is_large =
-            |(difference, error): &&(f64, f64)| difference.powi(2) > MEDIAN_SQUARE * (error.powi(2) + added.powi(2));
-        known.iter().filter(is_large).count() as f64
-    };
-    if large(0.0) - count / 2.0 <= EVIDENCE * count.sqrt() / 2.0 {
+    // The variance that makes each difference as large as the median that chance gives.
+    let missing = |(difference, error): &(f64, f64)| difference.powi(2) / MEDIAN_SQUARE - error.powi(2);
+    let mut missing: Vec<f64> = differences.iter().filter(is_known).map(missing).collect();
+    let (count, large) = (missing.len() as f64, missing.iter().filter(|variance| **variance > 0.0).count() as f64);
+    if large - count / 2.0 <= EVIDENCE * count.sqrt() / 2.0 {
         return 0.0;
     }
-    let widest = known.iter().map(|(difference, _)| difference.abs()).fold(0.0, f64::max);
-    let (mut low, mut high) = (0.0, widest / MEDIAN_SQUARE.sqrt());
-    for _ in 0..HALVINGS {
-        let middle = f64::midpoint(low, high);
-        if large(middle) <= count / 2.0 {
-            high = middle;
-        } else {
-            low = middle;
-        }
-    }
-    high
+    median_of(&mut missing).map_or(0.0, f64::sqrt)
 }
 
 #[cfg(test)]

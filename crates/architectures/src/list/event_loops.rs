@@ -4,7 +4,6 @@
 use super::{Architecture, Listeners, Result, Start, event_loop};
 use crate::{Error, processors};
 use landau_sys::system;
-use std::os::fd::OwnedFd;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "event-loops",
@@ -12,7 +11,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     has_pool: false,
     has_children: false,
     has_backends: true,
-    listeners: Listeners::OfEachProcessor,
+    listeners: Listeners::PerProcessor,
     serve,
 };
 
@@ -27,18 +26,14 @@ fn serve(start: &Start) -> Result<()> {
     };
     let first_processor = processors().first().copied();
     let mut others = Vec::new();
-    for (listener, processor) in &start.others {
-        let (listener, processor) = (copy(listener)?, *processor);
+    for (listener, processor) in start.others.take() {
         let other = std::thread::Builder::new().spawn(move || run(listener, Some(processor)));
         others.push(other.map_err(|error| landau_sys::Error::from_io("pthread_create", &error))?);
     }
-    run(copy(&start.listener)?, first_processor)?;
+    let first = start.listener.try_clone().map_err(|error| landau_sys::Error::from_io("dup", &error))?;
+    run(first, first_processor)?;
     for other in others {
         other.join().map_err(|_| Error::Unsupported("an event loop panicked".to_owned()))??;
     }
     Ok(())
-}
-
-fn copy(listener: &OwnedFd) -> Result<OwnedFd> {
-    Ok(listener.try_clone().map_err(|error| landau_sys::Error::from_io("dup", &error))?)
 }

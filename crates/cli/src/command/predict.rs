@@ -5,7 +5,7 @@ use crate::{status, terminal};
 use anyhow::Context;
 use landau_record::Record;
 use landau_report::{Analysis, predicted};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     predicted::parse(&args.sum).map_err(anyhow::Error::msg)?;
     let records = match args.records.as_slice() {
         [] => {
-            let newest = newest(Path::new("."))?;
+            let newest = newest()?;
             status::tell(&format!("record: {}", newest.display()));
             vec![Record::read(&newest)?]
         }
@@ -59,13 +59,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// The record in a folder that was written last.
-fn newest(folder: &Path) -> anyhow::Result<PathBuf> {
+/// The record in the working folder that was written last.
+fn newest() -> anyhow::Result<PathBuf> {
     let mut all = Vec::new();
-    for entry in folder.read_dir().context("list the working folder")? {
-        let (path, file) = entry.and_then(|entry| Ok((PathBuf::from(entry.file_name()), entry.metadata()?)))?;
-        let is_record = file.is_file() && path.to_string_lossy().ends_with(".landau.ndjson");
-        all.extend(is_record.then_some((file.modified()?, path)));
+    for entry in std::fs::read_dir(".").context("list the working folder")? {
+        let path = PathBuf::from(entry.context("list the working folder")?.file_name());
+        // A link is followed. What has gone meanwhile, or may not be looked at, is not the record that is meant.
+        let Ok(file) = path.metadata() else { continue };
+        if file.is_file() && path.to_string_lossy().ends_with(".landau.ndjson") {
+            all.push((file.modified().with_context(|| format!("look at {}", path.display()))?, path));
+        }
     }
     let found = all.into_iter().max().map(|(_, path)| path);
     found.context(

@@ -114,7 +114,7 @@ fn what_the_running_kernel_cannot_be_asked_is_an_error_before_any_pass() {
     assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 1, "something was left behind");
 }
 
-/// Samples of the kernel need a right, and whoever lacks it is told which before any pass.
+/// Samples of the kernel need a right. A user without it gets an error before any pass.
 #[test]
 fn a_user_without_rights_is_told_what_is_missing() {
     if landau_sys::process::effective_user() != 0 {

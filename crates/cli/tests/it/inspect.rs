@@ -186,7 +186,9 @@ fn each_backend_of_an_event_loop_is_named() {
             continue;
         }
         expect(&Server::start(named("event-loop"), backend, 1), "event_loop", "io_uring");
-        expect(&Server::start(named("io_uring"), Backend::default(), 1), "event_loop", "io_uring");
+        if name == "io_uring" {
+            expect(&Server::start(named(name), Backend::default(), 1), "event_loop", name);
+        }
     }
 }
 

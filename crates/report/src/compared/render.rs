@@ -3,6 +3,7 @@
 use super::{CliffChange, Compared, CurveComparison, LEVEL, Quantity, Side};
 use crate::findings::curves;
 use crate::quantity::{Unit, count, factor, percent};
+use crate::shifts::median;
 use crate::table::grid::{self, bold};
 use crate::table::{Layout, plain, wrapped};
 use crate::text;
@@ -84,17 +85,18 @@ fn summary(one: &Compared) -> String {
     if one.unit == Unit::Instructions {
         return format!("{shown} Counts are exact: differences from 2% on are told.");
     }
-    let mut seen: Vec<f64> =
-        one.curves.iter().filter(|curve| !curve.changed).filter_map(|curve| curve.detectable).collect();
-    seen.sort_by(f64::total_cmp);
-    let seen = seen.get(seen.len() / 2).map_or(String::new(), |middle| {
+    let quiet = one.curves.iter().filter(|curve| !curve.changed);
+    // A shift of the costs tells it of all curves.
+    let is_told = one.shift.is_some_and(|shift| shift.deviation > 0.0);
+    let seen = if is_told { None } else { median(quiet.filter_map(|curve| curve.detectable)) };
+    let seen = seen.map_or(String::new(), |middle| {
         let place = match (all - changed, changed) {
             (1, 0) => "",
             (1, _) => " in the other one",
             (_, 0) => " in half of them",
             _ => " in half of the others",
         };
-        format!(" A difference of {} would have been seen{place}.", text::detectable(*middle))
+        format!(" A difference of {} would have been seen{place}.", text::detectable(middle))
     });
     let level = percent(1.0 - LEVEL);
     format!(

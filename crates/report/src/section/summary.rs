@@ -2,14 +2,11 @@
 
 use super::words;
 use crate::page::{Source, View};
-use crate::quantity::{bytes, count, numbered, percent};
+use crate::quantity::{bytes, count, is_same_memory, numbered, percent};
 use crate::{Analysis, Comparisons, PhaseComparison};
 use landau_record::schema::Unit;
 use landau_stats::{Class, Options};
 use maud::{Markup, html};
-
-/// The part of the memory, one of so many, by which the sizes that two kernels state for one machine may differ.
-const MEMORY_KEPT: u64 = 32;
 
 /// The title, unless the user gave one.
 pub(crate) fn title(view: &View<'_>) -> String {
@@ -52,7 +49,7 @@ pub(crate) fn render(view: &View<'_>, title: &str) -> Markup {
                  objects that exist at that moment. " (lead(view))
             }
             p.answer { (answer(view)) }
-            @for shift in view.comparisons.iter().flat_map(|all| &all.shifts).filter(|one| one.base == 0) {
+            @for shift in view.comparisons.iter().flat_map(|all| &all.shifts) {
                 p.lead { (shift.text(&view.names)) }
             }
             noscript { p.warning { "The charts of the details and the tables of their points need JavaScript; the \
@@ -139,11 +136,6 @@ fn lead(view: &View<'_>) -> Markup {
             }
         }
     }
-}
-
-/// Whether two sizes are those of one machine: each kernel keeps a little of the memory for itself.
-fn is_same_memory(size: u64, other: u64) -> bool {
-    size.abs_diff(other) <= size.max(other) / MEMORY_KEPT
 }
 
 fn machine(source: &Source<'_>) -> String {
