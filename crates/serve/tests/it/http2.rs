@@ -124,12 +124,19 @@ impl<S: Read + Write> H2<S> {
     }
 
     pub(crate) fn data(&mut self, id: u32, content: &[u8], is_end: bool) {
+        let mut out = Vec::new();
+        self.write_data(id, content, is_end, &mut out);
+        self.send(&out);
+    }
+
+    /// Appends a DATA frame, which is to be sent.
+    pub(crate) fn write_data(&mut self, id: u32, content: &[u8], is_end: bool, out: &mut Vec<u8>) {
         for id in [0, id] {
             *self.windows.entry(id).or_insert(OWN_WINDOW) -= i64::try_from(content.len()).unwrap();
         }
         let flags = if is_end { frame::END_STREAM } else { 0 };
-        let header = Header::new(Kind::Data, flags, id, content.len()).bytes();
-        self.send(&[&header, content].concat());
+        out.extend_from_slice(&Header::new(Kind::Data, flags, id, content.len()).bytes());
+        out.extend_from_slice(content);
     }
 
     /// How much of a stream's window is left, or of the connection's (0).

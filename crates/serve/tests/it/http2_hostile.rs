@@ -199,10 +199,11 @@ fn no_request_is_smuggled() {
             let fields: Vec<_> = attempt.fields.iter().map(|(name, value)| (*name, &value[..])).collect();
             let mut out = Vec::new();
             client.headers(3, &fields, attempt.data.is_empty(), &mut out);
-            client.send(&out);
             for (data, is_end) in &attempt.data {
-                client.data(3, data.as_bytes(), *is_end);
+                client.write_data(3, data.as_bytes(), *is_end, &mut out);
             }
+            // In one call: what was promised would be answered before the rest is sent.
+            client.send(&out);
             let got = client.response(3);
             match attempt.answer {
                 Answer::Reset(code) => assert_eq!(got.reset, Some(code), "{}: {got:?}", attempt.name),
