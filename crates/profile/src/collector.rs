@@ -11,6 +11,9 @@ use std::ops::RangeInclusive;
 /// The range of n of the calls that are compared.
 pub(crate) type Range = RangeInclusive<u64>;
 
+/// One of so many extra passes counts instructions where the processor does.
+const COUNTING: u32 = 3;
+
 /// A call that takes longer than this and than [`LONG_FACTOR`] medians, without the time in which another task had the
 /// processor, was interrupted by something that is not seen: the host of a virtual machine. It is left out of sampled
 /// and of recorded passes alike.
@@ -25,6 +28,8 @@ pub struct Collector {
     /// The two sizes to compare; none: an eighth and seven eighths of the largest n.
     at: Option<[u64; 2]>,
     watch: Option<(Watch, Watched)>,
+    /// How many extra passes began since the last recorded one.
+    extra: u32,
     samples: Vec<Sample>,
     switches: Vec<Switch>,
     lost: u64,
@@ -52,6 +57,8 @@ pub(crate) struct Collected {
     pub(crate) is_timed_elsewhere: bool,
     /// By round: the calls and the samples at small and at large n.
     pub(crate) rounds: BTreeMap<u32, [Side; 2]>,
+    /// By round: the calls and the samples of the counter of instructions at small and at large n.
+    pub(crate) counted: BTreeMap<u32, [Counted; 2]>,
     /// By round: the calls at small and at large n of the recorded pass.
     pub(crate) recorded: BTreeMap<u32, [Total; 2]>,
 }
@@ -64,6 +71,13 @@ pub(crate) struct Side {
     pub(crate) chains: BTreeMap<Chain, u64>,
     /// Calls during which another task had the processor.
     pub(crate) preempted: u64,
+}
+
+/// The calls of a range of n, and the samples of the counter of instructions that were taken in them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counted {
+    pub(crate) calls: u64,
+    pub(crate) samples: u64,
 }
 
 /// The functions of a sample, the outermost first.
@@ -107,6 +121,7 @@ impl Collector {
             symbols,
             at,
             watch: None,
+            extra: 0,
             samples: Vec::new(),
             switches: Vec::new(),
             lost: 0,
@@ -119,6 +134,17 @@ impl Collector {
     #[cfg(test)]
     pub(crate) fn set_seen(&mut self, samples: Vec<Sample>, switches: Vec<Switch>) {
         (self.samples, self.switches) = (samples, switches);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_sample_instructions(&mut self, sample_instructions: Option<u64>) {
+        self.sampler.sample_instructions = sample_instructions;
+    }
+
+    /// Goes on as if so many extra passes had begun since the last recorded one.
+    #[cfg(test)]
+    pub(crate) fn set_extra(&mut self, extra: u32) {
+        self.extra = extra;
     }
 
     /// Returns the sizes that are compared; none for those at an eighth and seven eighths of the largest n.
@@ -173,10 +199,16 @@ impl Collector {
         name.starts_with("_raw_") && name.contains("unlock_irq")
     }
 
+    /// Returns whether the extra pass that has begun counts instructions instead of taking time.
+    fn counts_instructions(&self) -> bool {
+        self.sampler.sample_instructions.is_some() && self.extra.is_multiple_of(COUNTING)
+    }
+
     pub(crate) fn take(&mut self, calls: &TimedCalls<'_>, pass: Watched) {
         let absences = Absences::of(&self.switches);
+        let counts_instructions = self.counts_instructions();
         // No other event delays samples until interrupts are enabled.
-        if self.sampler.event == Event::CpuClock {
+        if self.sampler.event == Event::CpuClock && !counts_instructions {
             for pair in self.samples.iter().flat_map(|sample| sample.chain.windows(2)) {
                 self.callees.entry(pair[1]).or_default().insert(self.symbols.lookup(pair[0]));
             }
@@ -194,6 +226,10 @@ impl Collector {
                     let totals = collected.recorded.entry(calls.round).or_default();
                     totals.iter_mut().zip(&ranges).for_each(|(total, range)| total.add(&within(range)));
                 }
+                Watched::Extra if counts_instructions => {
+                    let sides = collected.counted.entry(calls.round).or_default();
+                    sides.iter_mut().zip(&ranges).for_each(|(side, range)| self.count(side, within(range)));
+                }
                 Watched::Extra => {
                     let sides = collected.rounds.entry(calls.round).or_default();
                     sides.iter_mut().zip(&ranges).for_each(|(side, range)| self.add(side, within(range)));
@@ -205,15 +241,26 @@ impl Collector {
 
     /// Adds calls, and the samples that were taken in them.
     fn add(&self, side: &mut Side, mut calls: Vec<Kept>) {
-        calls.sort_unstable_by_key(|call| call.began);
         side.calls += calls.len() as u64;
         side.preempted += calls.iter().filter(|call| call.is_preempted).count() as u64;
-        for sample in &self.samples {
-            let after = calls.partition_point(|call| call.began <= sample.time_ns);
-            if after > 0 && sample.time_ns < calls[after - 1].ended {
-                *side.chains.entry(self.chain(sample)).or_default() += 1;
-            }
+        for sample in self.samples_in(&mut calls) {
+            *side.chains.entry(self.chain(sample)).or_default() += 1;
         }
+    }
+
+    /// Adds calls, and how many samples were taken in them.
+    fn count(&self, side: &mut Counted, mut calls: Vec<Kept>) {
+        side.calls += calls.len() as u64;
+        side.samples += self.samples_in(&mut calls).count() as u64;
+    }
+
+    /// Returns the samples that were taken in calls, which it sorts.
+    fn samples_in<'a>(&'a self, calls: &'a mut [Kept]) -> impl Iterator<Item = &'a Sample> {
+        calls.sort_unstable_by_key(|call| call.began);
+        self.samples.iter().filter(|sample| {
+            let after = calls.partition_point(|call| call.began <= sample.time_ns);
+            after > 0 && sample.time_ns < calls[after - 1].ended
+        })
     }
 }
 
@@ -228,8 +275,10 @@ impl Total {
 impl Profiler for Collector {
     fn begin(&mut self, pid: u32, pass: Watched) -> Result<(), String> {
         (self.samples, self.switches, self.lost) = (Vec::new(), Vec::new(), 0);
+        self.extra = if pass == Watched::Extra { self.extra + 1 } else { 0 };
         let subject = match pass {
             Watched::Recorded => Subject::Switches,
+            Watched::Extra if self.counts_instructions() => Subject::Samples(Event::Instructions),
             Watched::Extra => Subject::Samples(self.sampler.event),
         };
         self.watch = Some((sampler::open(pid, subject).map_err(|error| error.to_string())?, pass));

@@ -4,6 +4,8 @@
 //! Where the processor counts cycles the sampler uses them; their interrupt reaches code that has disabled interrupts
 //! too. A virtual machine without counters has `cpu-clock`, a timer. Its interrupt waits until interrupts are enabled
 //! again, so it shows the function that enables them where the caller spent the time.
+//!
+//! Where the processor counts instructions, samples of that counter count the work of a call.
 
 use crate::{Error, setting};
 
@@ -14,6 +16,8 @@ pub enum Event {
     Cycles,
     /// The kernel's timer.
     CpuClock,
+    /// The processor's counter of instructions: such samples count work, not time.
+    Instructions,
 }
 
 impl Event {
@@ -22,6 +26,7 @@ impl Event {
         match self {
             Event::Cycles => "cycles",
             Event::CpuClock => "cpu-clock",
+            Event::Instructions => "instructions",
         }
     }
 }
@@ -41,7 +46,7 @@ pub(crate) struct Samples {
     pub(crate) samples: Vec<Sample>,
     /// The context switches, in order.
     pub(crate) switches: Vec<Switch>,
-    /// Samples or context switches that the kernel had to drop.
+    /// Samples or context switches that the kernel had to drop, and times when it took no samples for a while.
     pub(crate) lost: u64,
 }
 
@@ -76,11 +81,13 @@ pub(crate) enum Subject {
 /// How this host samples processes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampler {
-    /// What triggers a sample.
+    /// What triggers a sample of time.
     pub event: Event,
     /// The processor time that a sample stands for, in nanoseconds. It is less than the interval, because taking a
     /// sample is a part of it.
     pub sample_ns: f64,
+    /// The instructions that a sample of their counter stands for; none if the host does not count them.
+    pub sample_instructions: Option<u64>,
 }
 
 impl Sampler {
@@ -92,12 +99,18 @@ impl Sampler {
         // A loop that somebody else interrupts takes longer and has no more samples, or the other way round.
         let mut rounds = (0..ROUNDS).map(|_| round(event)).collect::<Result<Vec<_>, _>>()?;
         rounds.sort_by(f64::total_cmp);
-        Ok(Self { event, sample_ns: rounds[ROUNDS / 2] })
+        let counts_instructions = open(THIS_THREAD, Subject::Samples(Event::Instructions)).is_ok();
+        let sample_instructions = counts_instructions.then_some(INTERVAL_INSTRUCTIONS);
+        Ok(Self { event, sample_ns: rounds[ROUNDS / 2], sample_instructions })
     }
 }
 
 /// The process identifier by which a thread samples itself.
 const THIS_THREAD: u32 = 0;
+
+/// The interval between two samples of the counter of instructions. It is shorter than that of time, because taking a
+/// sample costs time and few instructions, and a prime, so that it is no multiple of a call's.
+const INTERVAL_INSTRUCTIONS: u64 = 200_003;
 
 /// Rounds of the calibration, of which the median counts.
 const ROUNDS: usize = 7;
@@ -151,7 +164,7 @@ pub(crate) use of_linux::{Watch, open};
 
 #[cfg(target_os = "linux")]
 mod of_linux {
-    use super::{Error, Event, Sample, Samples, Subject, Switch, SwitchKind, setting};
+    use super::{Error, Event, INTERVAL_INSTRUCTIONS, Sample, Samples, Subject, Switch, SwitchKind, setting};
     use perf_event::data::Record;
     use perf_event::events::{Hardware, Software};
     use perf_event::{Builder, Clock, SampleFlag};
@@ -185,6 +198,7 @@ mod of_linux {
         let (mut builder, interval) = match subject {
             Subject::Samples(Event::Cycles) => (Builder::new(Hardware::CPU_CYCLES), INTERVAL_CYCLES),
             Subject::Samples(Event::CpuClock) => (Builder::new(Software::CPU_CLOCK), INTERVAL_NS),
+            Subject::Samples(Event::Instructions) => (Builder::new(Hardware::INSTRUCTIONS), INTERVAL_INSTRUCTIONS),
             Subject::Switches => (Builder::new(Software::DUMMY), 0),
         };
         if interval > 0 {
@@ -223,8 +237,9 @@ mod of_linux {
                     }),
                     Ok(Record::Lost(lost)) => found.lost += lost.lost,
                     Ok(Record::LostSamples(lost)) => found.lost += lost.lost,
-                    // A record that cannot be read is a sample that is lost.
-                    Err(_) => found.lost += 1,
+                    // A record that cannot be read is a sample that is lost; throttled, the kernel takes none until the
+                    // next tick.
+                    Ok(Record::Throttle(_)) | Err(_) => found.lost += 1,
                     Ok(_) => {}
                 }
             }

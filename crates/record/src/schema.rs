@@ -19,7 +19,7 @@ pub use facts::{Fact, FactUnit, Facts};
 pub use host::{Cache, Clock, Host};
 pub use lab::{Crash, CrashKind, Emulator, Kernel, Lab};
 pub use pass::{CallTags, Chunk, Limit, Outcome, PassEnd, PassStart, Window};
-pub use profile::{Branching, Inclusive, Interval, Part, Profile, ProfiledChain, ProfiledFunction};
+pub use profile::{Branching, Inclusive, Instructions, Interval, Part, Profile, ProfiledChain, ProfiledFunction};
 use serde::{Deserialize, Serialize};
 pub use side::{Program, ProgramFile, Role, Side, Switch};
 use std::collections::BTreeMap;

@@ -2,10 +2,10 @@
 //! and for the page.
 
 use crate::divided::{self, NAMED};
-use crate::quantity::{count, duration, durations, percent};
+use crate::quantity::{count, digits, duration, durations, factor, percent};
 use crate::table::Layout;
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
-use landau_record::schema::{Case, Interval, Profile, ProfiledFunction};
+use landau_record::schema::{Case, Instructions, Interval, Profile, ProfiledFunction};
 
 /// Functions with a smaller share of the growth, or of a call that does not grow, are summed as "others".
 const SHOWN: f64 = 0.01;
@@ -69,7 +69,8 @@ fn own(profile: &Profile) -> impl Iterator<Item = &ProfiledFunction> {
 }
 
 /// Returns where the growth is, a sentence each: how it divides where it branches, and the functions with the largest
-/// shares without their callees; nothing if the growth is too small to be explained.
+/// shares without their callees; nothing of that if the growth is too small to be explained. The last sentence says
+/// whether the instructions grow as the time does, if they were counted and the time grows.
 pub fn lead(profile: &Profile) -> Vec<String> {
     let mut told = Vec::new();
     if let Some(branching) = profile.branching.as_ref().filter(|_| profile.is_judged()) {
@@ -82,7 +83,54 @@ pub fn lead(profile: &Profile) -> Vec<String> {
         let certain: Vec<_> = growing(profile).map(|one| (one.name.as_str(), one.places)).collect();
         told.extend(divided::undecided(&certain));
     }
+    told.extend(profile.instructions.as_ref().filter(|_| profile.grows()).map(work));
     told
+}
+
+/// A count or a time per instruction that changes by less than this factor is taken not to change.
+const UNCHANGED: f64 = 1.1;
+
+/// Says whether it is more instructions that take the time, or longer ones.
+fn work(instructions: &Instructions) -> String {
+    let Instructions { factor, time_factor, .. } = instructions;
+    let each = ratio(time_factor, factor);
+    let stays = |one: &Interval| one.low > 1.0 / UNCHANGED && one.high < UNCHANGED;
+    let each_longer = format!(
+        "each takes {} times as long ({} to {}), as with more misses of the caches or the TLB",
+        digits(each.value),
+        digits(each.low),
+        digits(each.high)
+    );
+    let meaning = if stays(factor) && each.low > 1.0 {
+        format!("a call executes about as many, but {each_longer}")
+    } else if factor.low > 1.0 && stays(&each) {
+        "the time grows with the work, each takes about as long".to_owned()
+    } else if factor.low > 1.0 && each.low > 1.0 {
+        format!("a call executes more, and {each_longer}")
+    } else if factor.low > 1.0 && each.high < 1.0 {
+        "a call executes more, but each takes less time at large n".to_owned()
+    } else if factor.high < 1.0 && each.low > 1.0 {
+        format!("a call executes fewer, but {each_longer}")
+    } else if factor.low > 1.0 {
+        "a call executes more; whether each takes longer as well, too few rounds show".to_owned()
+    } else if each.low > 1.0 {
+        format!("{each_longer}; whether a call executes more as well, too few rounds show")
+    } else {
+        "too few rounds to say whether a call executes more or whether each takes longer".to_owned()
+    };
+    format!("Instructions {}, time {}: {meaning}.", times(factor), times(time_factor))
+}
+
+/// Returns a factor with its interval: "×1.1 (1.08 to 1.12)".
+fn times(one: &Interval) -> String {
+    format!("{} ({} to {})", factor(one.value), digits(one.low), digits(one.high))
+}
+
+/// Returns the ratio of two factors that were measured apart: the squares of their relative errors add up.
+fn ratio(one: &Interval, other: &Interval) -> Interval {
+    let value = one.value / other.value;
+    let error = |a: f64, b: f64| (a / one.value).ln().hypot((b / other.value).ln()).exp();
+    Interval { value, low: value / error(one.low, other.high), high: value * error(one.high, other.low) }
 }
 
 /// Describes a function's growth: "`scan`: 12 µs to 90 µs a call, 80% (75% to 85%) of the growth".
@@ -134,7 +182,17 @@ pub fn sum(profile: &Profile) -> String {
         profile.event,
         duration(profile.sample_ns),
         profile.round_count,
-        preempted(profile)
+        preempted(profile) + &counted(profile)
+    )
+}
+
+/// Says how many instructions a call executes; nothing if they were not counted.
+fn counted(profile: &Profile) -> String {
+    let Some(instructions) = &profile.instructions else { return String::new() };
+    let [low, high] = instructions.per_call.map(count);
+    let samples = count(instructions.sample_count as f64);
+    format!(
+        ". A call executes {low} instructions at small n and {high} at large n, by {samples} samples of their counter"
     )
 }
 
@@ -272,6 +330,44 @@ mod tests {
             sum(&grown).ends_with("interrupted 3 calls without samples and 1,000 with samples; their time is left out")
         );
         let constant = Profile { measured_growth_ns: interval(50.0, -40.0, 140.0), ..grown };
+        assert!(lead(&constant).is_empty());
+    }
+
+    #[test]
+    fn the_lead_says_whether_instructions_or_their_time_grow() {
+        let of = |factor: [f64; 3], time: [f64; 3]| {
+            let [factor, time_factor] = [factor, time].map(|[value, low, high]| interval(value, low, high));
+            let per_call = [1_204.0, 1_204.0 * factor.value];
+            let instructions = Some(Instructions { sample_count: 3_000, per_call, factor, time_factor });
+            Profile { instructions, ..profile(interval(300.0, 200.0, 400.0)) }
+        };
+        let end = |factor, time| lead(&of(factor, time)).pop().unwrap();
+        let steady = [1.0, 0.99, 1.01];
+        assert_eq!(
+            end(steady, [1.1, 1.08, 1.12]),
+            "Instructions ×1 (0.99 to 1.01), time ×1.1 (1.08 to 1.12): a call executes about as many, but each takes \
+             1.1 times as long (1.08 to 1.12), as with more misses of the caches or the TLB."
+        );
+        let meaning = |factor, time| end(factor, time).split_once(": ").unwrap().1.to_owned();
+        let grown = [2.0, 1.98, 2.02];
+        assert_eq!(meaning(grown, [2.02, 1.98, 2.06]), "the time grows with the work, each takes about as long.");
+        assert!(
+            meaning(grown, [4.0, 3.9, 4.1])
+                .starts_with("a call executes more, and each takes 2 times as long (1.95 to 2.05)")
+        );
+        assert!(meaning(grown, [1.5, 1.4, 1.6]).starts_with("a call executes more, but each takes less time"));
+        assert!(
+            meaning([0.5, 0.49, 0.51], [1.5, 1.4, 1.6]).starts_with("a call executes fewer, but each takes 3 times")
+        );
+        assert!(meaning([6.23, 5.42, 7.16], [6.49, 6.23, 6.76]).starts_with("a call executes more; whether"));
+        assert!(meaning([1.3, 0.9, 1.8], [4.0, 3.9, 4.1]).starts_with("each takes 3.08 times as long"));
+        assert!(meaning([1.3, 0.8, 2.0], [1.5, 1.4, 1.6]).starts_with("too few rounds"));
+        let text = sum(&of(steady, [1.1, 1.08, 1.12]));
+        let counts =
+            "A call executes 1,204 instructions at small n and 1,204 at large n, by 3,000 samples of their counter";
+        assert!(text.ends_with(counts), "{text}");
+        // Nothing is said of a growth that is not proven.
+        let constant = Profile { measured_growth_ns: interval(50.0, -40.0, 140.0), ..of(steady, steady) };
         assert!(lead(&constant).is_empty());
     }
 

@@ -44,6 +44,23 @@ pub struct Profile {
     /// How the growth divides. Absent in older records, and if it branches at once or nothing grows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branching: Option<Branching>,
+    /// The instructions of a call. Absent in older records, on hosts without hardware counters, and if too few samples
+    /// of their counter fell into calls at small n.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<Instructions>,
+}
+
+/// The instructions of a call at small and at large n, by samples of the processor's counter, beside its time.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Instructions {
+    /// Samples of the counter in the calls that were compared.
+    pub sample_count: u64,
+    /// The mean number of instructions per call in each range, of the kernel and of the program.
+    pub per_call: [f64; 2],
+    /// How many times as many a call at large n executes.
+    pub factor: Interval,
+    /// How many times as long a call at large n takes, in passes without a profiler.
+    pub time_factor: Interval,
 }
 
 /// How the growth divides at the last function through which nearly all of it passes.
