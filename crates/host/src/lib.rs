@@ -11,10 +11,12 @@
 //! | `subject`, `census`, `cgroups`, `systemd` | the process, all processes, its control groups, settings of systemd |
 //! | `context`, `limit`, `conditions`, `process` | the rules |
 //! | `connection`, `noise` | what is measured |
+//! | `accept_queues` | the backlog and the drops of listening sockets, from the kernel |
 //! | `rights` | what to do where another process may not be read |
 //! | `report` | the answer |
 //! | `inspect` | the network architecture of a running server |
 
+mod accept_queues;
 mod census;
 mod cgroups;
 mod conditions;

@@ -1,10 +1,11 @@
 //! A running program: what it has open, and its listening sockets.
 
+use crate::accept_queues::{self, AcceptQueue};
 use crate::context::Context;
 use crate::links::{is_gone, read_links, socket};
 use crate::subject::Unread;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// States in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";
@@ -36,6 +37,11 @@ pub struct Listener {
     pub port: u16,
     /// Connections that wait for `accept()` now (`Recv-Q` of ss).
     pub waiting: u64,
+    /// How many may wait (`Send-Q` of ss): what `listen()` was given, reduced to `net.core.somaxconn`. None if the
+    /// kernel does not say.
+    pub backlog: Option<u64>,
+    /// Packets of handshakes that it has dropped, most because too many waited. None if the kernel does not say.
+    pub drops: Option<u64>,
 }
 
 /// Describes the program, and adds what could not be read.
@@ -50,14 +56,16 @@ pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
     }
     let is_of = |inodes: &BTreeSet<u64>, inode: &str| inode.parse().is_ok_and(|inode| inodes.contains(&inode));
     let is_own = |inode: &str| inodes.as_ref().is_none_or(|inodes| is_of(inodes, inode));
+    let queues = if context.root.is_live() { accept_queues::read() } else { Ok(BTreeMap::new()) };
+    let queue = |inode: &str| queues.as_ref().ok()?.get(&inode.parse().ok()?);
     let (mut listeners, mut connections) = (Vec::new(), 0);
     for file in ["tcp", "tcp6"] {
         let text = context.root.text(&context.net(file)).unwrap_or_default();
         for line in text.lines().skip(1) {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
-            let [_, local, _, state, queues, _, _, _, _, inode, ..] = words[..] else { continue };
+            let [_, local, _, state, lengths, _, _, _, _, inode, ..] = words[..] else { continue };
             match state {
-                LISTEN if is_own(inode) => listeners.extend(listener(local, queues)),
+                LISTEN if is_own(inode) => listeners.extend(listener(local, lengths, queue(inode))),
                 ESTABLISHED if is_own(inode) => connections += 1,
                 _ => {}
             }
@@ -67,10 +75,10 @@ pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
         what: "what the program itself bounds".to_owned(),
         why: "its configuration says, such as worker_connections of nginx or MaxRequestWorkers of Apache".to_owned(),
     });
-    if !listeners.is_empty() {
+    if let (Err(error), false) = (&queues, listeners.is_empty()) {
         unread.push(Unread {
-            what: "the backlog of its listening sockets".to_owned(),
-            why: "/proc does not show it; `ss -ltn` shows it as Send-Q".to_owned(),
+            what: "the backlog and the drops of its listening sockets".to_owned(),
+            why: format!("{error}; the kernel's module tcp_diag shows them (modprobe tcp_diag)"),
         });
     }
     Process {
@@ -96,9 +104,10 @@ fn sockets(context: &Context) -> Option<BTreeSet<u64>> {
     }
 }
 
-/// Reads a listening socket: its local address, and its queues, of which the second one waits.
-fn listener(local: &str, queues: &str) -> Option<Listener> {
+/// Reads a listening socket: its local address, and the lengths of its queues, of which the second one waits.
+fn listener(local: &str, lengths: &str, queue: Option<&AcceptQueue>) -> Option<Listener> {
     let port = u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok()?;
-    let waiting = u64::from_str_radix(queues.split_once(':')?.1, 16).ok()?;
-    Some(Listener { port, waiting })
+    let waiting = u64::from_str_radix(lengths.split_once(':')?.1, 16).ok()?;
+    let (backlog, drops) = (queue.map(|queue| queue.backlog), queue.and_then(|queue| queue.drops));
+    Some(Listener { port, waiting, backlog, drops })
 }

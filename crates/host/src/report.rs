@@ -192,11 +192,14 @@ pub fn examine(root: &Root, request: &Request) -> Report {
     let of_reserves = request.reserves.iter().filter_map(|reserve| of_reserve(reserve, &request.demands, &limits));
     let of_reserves: Vec<Row> = of_reserves.collect();
     limits.extend(of_reserves);
+    let process = context.subject.is_other.then(|| describe(&context, &mut unread));
+    // Where its descriptors may not be read, the listening sockets are those of others too.
+    let own = process.iter().filter(|process| process.connections.is_some());
+    limits.extend(own.flat_map(|process| limit::of_listeners(&context, &process.listeners)));
     limits.sort_by_key(tightest);
     if let Some(Err(why)) = &request.connection {
         unread.push(Unread { what: "the kernel's memory for a connection".to_owned(), why: why.clone() });
     }
-    let process = context.subject.is_other.then(|| describe(&context, &mut unread));
     Report {
         schema: SCHEMA,
         answers: request.demands.iter().map(|demand| answer(demand, &limits, request.hides_use(demand))).collect(),

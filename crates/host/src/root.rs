@@ -20,6 +20,11 @@ impl Root {
         Self { prefix: folder.to_owned() }
     }
 
+    /// Returns whether it is this host, of which the kernel can be asked more than its files say.
+    pub(crate) fn is_live(&self) -> bool {
+        self.prefix == Path::new("/")
+    }
+
     /// Returns where a path, which begins with `/` or not, is.
     pub fn path(&self, path: &str) -> PathBuf {
         self.prefix.join(path.trim_start_matches('/'))

@@ -7,11 +7,12 @@
 //! docs/doctor.md.
 
 use crate::support::{LANDAU, Process, Ran, Room, install};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn is_root() -> bool {
     landau_sys::process::effective_user() == 0
@@ -629,7 +630,8 @@ fn a_working_folder_that_was_deleted_stops_only_questions_about_it() {
     assert!(ran.status == Some(2) && ran.err.contains("working folder, which may have been deleted"), "{ran:?}");
 }
 
-/// A running server's own limit and listening socket are shown, and its queue of two connections.
+/// A running server's own limit and listening socket are shown, its queue of two connections, and what it drops when
+/// the queue is full.
 #[test]
 fn a_running_program_is_examined() {
     let room = Room::new();
@@ -644,18 +646,34 @@ fn a_running_program_is_examined() {
     let port: u16 = line.trim().parse().unwrap();
     let waiting = [(); 2].map(|()| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
     let pid = server.id().to_string();
-    let ran = room.landau(&["doctor", "--for", "idle=100", "--pid", &pid, "--no-measure", "--json"]);
-    let report: Value = serde_json::from_str(&ran.out).unwrap();
-    let text = room.landau(&["doctor", "--for", "idle=100", "--pid", &pid, "--no-measure"]).out;
+    let ask = |more: &[&str]| {
+        room.landau(&[&["doctor", "--for", "idle=100", "--pid", &pid, "--no-measure"], more].concat()).out
+    };
+    let read = || -> Value { serde_json::from_str(&ask(&["--json"])).unwrap() };
+    let (report, text) = (read(), ask(&[]));
+    // Ten fit: one more than the backlog.
+    let full = [(); 8].map(|()| std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+    std::net::TcpStream::connect_timeout(&([127, 0, 0, 1], port).into(), Duration::from_millis(100)).unwrap_err();
+    let (overflown, overflown_text) = (read(), ask(&[]));
     server.kill().unwrap();
     server.wait().unwrap();
-    drop(waiting);
+    drop((waiting, full));
     // Standard input, output and error, the listening socket, and what it inherited from the tests.
     let open = report["process"]["descriptors"].as_u64().unwrap();
     assert!(open >= 4 && report["answers"][0]["at_most"].as_u64() == Some(77 - open), "{report}");
-    assert_eq!(report["process"]["listeners"][0]["port"], port);
-    assert_eq!(report["process"]["listeners"][0]["waiting"], 2);
-    assert!(text.contains(&format!("port {port}: 2 connections wait for accept()")), "{text}");
+    let listener = &report["process"]["listeners"][0];
+    assert_eq!(listener, &json!({"port": port, "waiting": 2, "backlog": 9, "drops": 0}));
+    assert!(text.contains(&format!("port {port}: 2 connections wait for accept(), at most 10\n")), "{text}");
+    let row = |report: &Value| {
+        let name = format!("backlog of port {port}");
+        report["limits"].as_array().unwrap().iter().find(|row| row["limit"] == name).cloned().unwrap()
+    };
+    let (bound, in_use) = (row(&report)["bounds"][0].clone(), row(&report)["in_use"].clone());
+    assert_eq!((&bound["at_most"], &bound["effect"], in_use), (&json!(10), &json!("bends"), json!(2)), "{report}");
+    let drops = overflown["process"]["listeners"][0]["drops"].as_u64().unwrap();
+    assert!(drops >= 1 && overflown["process"]["listeners"][0]["waiting"] == 10, "{overflown}");
+    assert_eq!(row(&overflown)["counters"][0], json!({"name": "packets it dropped", "value": drops}));
+    assert!(overflown_text.contains("wait for accept(), at most 10; "), "{overflown_text}");
     assert!(text.contains(&format!("prlimit --pid {pid} --nofile={}:", 100 + open)), "{text}");
 }
 

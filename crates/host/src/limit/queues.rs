@@ -1,8 +1,10 @@
 //! Queues of connections that nobody has accepted yet, of packets, and the table of tracked connections.
 
 use crate::context::Context;
+use crate::process::Listener;
 use crate::row::{Counter, Effect, OF_A_NETWORK, Remedy, Row};
 use crate::text::grouped;
+use std::collections::BTreeMap;
 
 /// What nginx asks `listen()` for on Linux; `landau serve` asks for 4,096. The kernel reduces either to `somaxconn`.
 const USUAL_BACKLOG: u64 = 511;
@@ -51,6 +53,47 @@ fn accept_queue(context: &Context) -> Option<Row> {
             "restart the program, and raise its own backlog; a longer queue waits longer",
         ),
     })
+}
+
+/// The queues of a running program's own listening sockets: a row for each port and backlog.
+pub(crate) fn of_listeners(context: &Context, listeners: &[Listener]) -> Vec<Row> {
+    let mut alike: BTreeMap<(u16, u64), Vec<&Listener>> = BTreeMap::new();
+    for listener in listeners {
+        if let Some(backlog) = listener.backlog {
+            alike.entry((listener.port, backlog)).or_default().push(listener);
+        }
+    }
+    alike.into_iter().map(|((port, backlog), sockets)| of_port(context, port, backlog, &sockets)).collect()
+}
+
+fn of_port(context: &Context, port: u16, backlog: u64, sockets: &[&Listener]) -> Row {
+    let drops: Option<u64> = sockets.iter().map(|socket| socket.drops).sum();
+    let (each, scope) = match sockets.len() {
+        1 => (String::new(), " waiting for accept()"),
+        count => (format!(" each of {count} sockets"), " waiting for accept() on a socket"),
+    };
+    Row {
+        limit: format!("backlog of port {port}"),
+        value: format!("{}{each}", grouped(backlog)),
+        in_use: Some(sockets.iter().map(|socket| socket.waiting).sum()),
+        is_bytes: false,
+        owner: context.subject.owner(),
+        bounds: context.bounds(Effect::Bends, scope, |needs| (needs.opens == "accept").then_some(backlog + 1)),
+        evidence:
+            "a handshake beyond it is dropped, and the client repeats it after a second and later; it is what the \
+                   program gave listen(), at most net.core.somaxconn"
+                .to_owned(),
+        counters: drops.map(|value| Counter { name: "packets it dropped".to_owned(), value }).into_iter().collect(),
+        remedy: Remedy {
+            now: None,
+            for_good: Some(
+                "a larger backlog in the program's configuration (backlog= of nginx's listen, ListenBacklog of \
+                 Apache), and net.core.somaxconn if that is smaller; then restart it"
+                    .to_owned(),
+            ),
+            risk: Some("a longer queue waits longer".to_owned()),
+        },
+    }
 }
 
 /// The queue of handshakes. The backlog of the listening socket bounds it (`inet_csk_reqsk_queue_is_full()`): beyond

@@ -75,7 +75,12 @@ fn program(text: &mut String, process: &Process) {
     let _ = writeln!(text, "\n{}", wrapped(&sentence, 0));
     for listener in &process.listeners {
         let waiting = counted(Some(listener.waiting), "connection waits", "connections wait");
-        let _ = writeln!(text, "    port {}: {waiting} for accept()", listener.port);
+        // The kernel refuses when more than the backlog wait.
+        let most = listener.backlog.map_or(String::new(), |most| format!(", at most {}", grouped(most + 1)));
+        let dropped = counted(listener.drops, "packet of a handshake", "packets of handshakes");
+        let dropped =
+            listener.drops.filter(|&drops| drops > 0).map_or(String::new(), |_| format!("; {dropped} dropped"));
+        let _ = writeln!(text, "    port {}: {waiting} for accept(){most}{dropped}", listener.port);
     }
 }
 
