@@ -41,7 +41,10 @@ pub fn compare(collector: &Collector, record: &Record, phase: Option<&str>) -> R
     if found.is_empty() {
         if collector.dropped_passes > 0 {
             let passes = collector.dropped_passes;
-            reasons.insert(format!("the kernel dropped samples of {passes} passes: this machine is too busy"));
+            reasons.insert(format!(
+                "the kernel dropped samples of {passes} passes: this machine is too busy, or \
+                 kernel.perf_event_max_sample_rate is too low"
+            ));
         }
         let none = "no pass was complete".to_owned();
         let all = reasons.into_iter().reduce(|all, one| format!("{all}; {one}")).unwrap_or(none);
@@ -124,13 +127,15 @@ fn instructions(collector: &Collector, collected: &Collected, means: &[[f64; 2]]
     let samples: Counts = rounds.iter().map(|sides| sides.map(|side| side.samples)).collect();
     let calls: Counts = rounds.iter().map(|sides| sides.map(|side| side.calls)).collect();
     let (all_samples, all_calls) = (sums(&samples), sums(&calls));
-    if rounds.len() < LEAST_ROUNDS || all_samples.iter().any(|count| *count < LEAST_SAMPLES) {
+    let without = || samples.iter().map(|round| less(all_samples, round));
+    // Without any round there must be some left, or there is no interval.
+    let is_thin = all_samples.iter().any(|count| *count < LEAST_SAMPLES) || without().flatten().any(|count| count == 0);
+    if rounds.len() < LEAST_ROUNDS || is_thin {
         return None;
     }
     let per_call =
         |samples: [u64; 2], calls: [u64; 2]| [0, 1].map(|side| samples[side] as f64 * weight / calls[side] as f64);
-    let rounds = samples.iter().zip(&calls);
-    let one_less = rounds.map(|(samples, calls)| per_call(less(all_samples, samples), less(all_calls, calls)));
+    let one_less = without().zip(&calls).map(|(samples, calls)| per_call(samples, less(all_calls, calls)));
     let totals = means.iter().fold([0.0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
     let times = means.iter().map(|[low, high]| [totals[0] - low, totals[1] - high]);
     Some(Instructions {
@@ -472,7 +477,7 @@ ffffffff81000400 t ends_in_a_jump
     /// instructions falls into a call every `interval` ns.
     fn counted(interval: impl Fn(u64) -> u64) -> Option<Instructions> {
         let (mut collector, record) = profiled(Event::Cycles, &[SCAN], 0);
-        collector.set_sample_instructions(Some(200_003));
+        collector.set_sample_instructions(Some(500_009));
         for round in 0..ROUNDS {
             let Seen { calls, .. } = pass(round, &[SCAN], 0);
             let of_call = |call: &TimedCall| {
@@ -552,11 +557,11 @@ ffffffff81000400 t ends_in_a_jump
         let with_the_time = counted(|_| 100).unwrap();
         assert!((with_the_time.time_factor.value - 5.225).abs() < 0.001, "{with_the_time:?}");
         assert!((with_the_time.factor.value - 5.225).abs() < 0.001, "{with_the_time:?}");
-        assert!((with_the_time.per_call[0] - 55.5 * 200_003.0).abs() < 1.0, "{with_the_time:?}");
+        assert!((with_the_time.per_call[0] - 55.5 * 500_009.0).abs() < 1.0, "{with_the_time:?}");
         assert_eq!(with_the_time.sample_count, 5 * (70 * 555 + 81 * 2_900) / 10);
         // Ten in each call, whatever it takes.
         let of_caches = counted(|n| 100 + 10 * n).unwrap();
-        assert_eq!((of_caches.factor.value, of_caches.per_call), (1.0, [10.0 * 200_003.0; 2]));
+        assert_eq!((of_caches.factor.value, of_caches.per_call), (1.0, [10.0 * 500_009.0; 2]));
         assert_eq!(of_caches.time_factor, with_the_time.time_factor);
         // One in a call of each round is no answer.
         assert_eq!(counted(|n| if n == 12 || n == 300 { 1_000 } else { 1 << 40 }), None);

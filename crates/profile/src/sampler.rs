@@ -46,7 +46,8 @@ pub(crate) struct Samples {
     pub(crate) samples: Vec<Sample>,
     /// The context switches, in order.
     pub(crate) switches: Vec<Switch>,
-    /// Samples or context switches that the kernel had to drop, and times when it took no samples for a while.
+    /// Samples or context switches that the kernel had to drop, and times when it took no samples for a while or gave
+    /// the counter to others.
     pub(crate) lost: u64,
 }
 
@@ -108,9 +109,8 @@ impl Sampler {
 /// The process identifier by which a thread samples itself.
 const THIS_THREAD: u32 = 0;
 
-/// The interval between two samples of the counter of instructions. It is shorter than that of time, because taking a
-/// sample costs time and few instructions, and a prime, so that it is no multiple of a call's.
-const INTERVAL_INSTRUCTIONS: u64 = 200_003;
+/// The interval between two samples of the counter of instructions: a prime, so that it is no multiple of a call's.
+const INTERVAL_INSTRUCTIONS: u64 = 500_009;
 
 /// Rounds of the calibration, of which the median counts.
 const ROUNDS: usize = 7;
@@ -191,6 +191,8 @@ mod of_linux {
     /// The samples of a process, from its opening on.
     pub(crate) struct Watch {
         ring: perf_event::Sampler,
+        /// Whether it rests on a counter of the processor, which several events may have to share.
+        is_counter: bool,
     }
 
     /// Begins to watch a process with one thread.
@@ -202,9 +204,11 @@ mod of_linux {
             Subject::Switches => (Builder::new(Software::DUMMY), 0),
         };
         if interval > 0 {
+            builder.include_kernel().sample_period(interval);
+        }
+        if let Subject::Samples(Event::Cycles | Event::CpuClock) = subject {
             // With the user's frames too: the library cannot read a chain without any.
-            let fields = SampleFlag::IP | SampleFlag::CALLCHAIN;
-            builder.include_kernel().sample_period(interval).sample(fields);
+            builder.sample(SampleFlag::IP | SampleFlag::CALLCHAIN);
         }
         builder
             .observe_pid(pid.cast_signed())
@@ -218,7 +222,8 @@ mod of_linux {
         let sampled = |bytes| builder.build().and_then(|counter| counter.sampled(bytes));
         let mut ring = sampled(RING).or_else(|_| sampled(RING_UNPRIVILEGED)).map_err(refused)?;
         ring.enable().map_err(refused)?;
-        Ok(Watch { ring })
+        let is_counter = matches!(subject, Subject::Samples(Event::Cycles | Event::Instructions));
+        Ok(Watch { ring, is_counter })
     }
 
     impl Watch {
@@ -243,7 +248,14 @@ mod of_linux {
                     Ok(_) => {}
                 }
             }
+            found.lost += u64::from(self.is_counter && self.was_shared());
             found
+        }
+
+        /// Returns whether other events had the counter for a while.
+        fn was_shared(&mut self) -> bool {
+            let times = self.ring.as_counter_mut().read_count_and_time();
+            times.is_ok_and(|times| times.time_running < times.time_enabled)
         }
     }
 

@@ -70,7 +70,7 @@ fn own(profile: &Profile) -> impl Iterator<Item = &ProfiledFunction> {
 
 /// Returns where the growth is, a sentence each: how it divides where it branches, and the functions with the largest
 /// shares without their callees; nothing of that if the growth is too small to be explained. The last sentence says
-/// whether the instructions grow as the time does, if they were counted and the time grows.
+/// whether it is more instructions or longer ones, if they were counted and a call takes longer at large n.
 pub fn lead(profile: &Profile) -> Vec<String> {
     let mut told = Vec::new();
     if let Some(branching) = profile.branching.as_ref().filter(|_| profile.is_judged()) {
@@ -83,7 +83,8 @@ pub fn lead(profile: &Profile) -> Vec<String> {
         let certain: Vec<_> = growing(profile).map(|one| (one.name.as_str(), one.places)).collect();
         told.extend(divided::undecided(&certain));
     }
-    told.extend(profile.instructions.as_ref().filter(|_| profile.grows()).map(work));
+    let takes_longer = profile.measured_growth_ns.low > 0.0 && profile.adds_up();
+    told.extend(profile.instructions.as_ref().filter(|_| takes_longer).map(work));
     told
 }
 
@@ -95,28 +96,31 @@ fn work(instructions: &Instructions) -> String {
     let Instructions { factor, time_factor, .. } = instructions;
     let each = ratio(time_factor, factor);
     let stays = |one: &Interval| one.low > 1.0 / UNCHANGED && one.high < UNCHANGED;
+    // The instructions' share of the logarithm of the growth.
+    let is_mostly_work = factor.value.ln() > 0.5 * time_factor.value.ln();
     let each_longer = format!(
-        "each takes {} times as long ({} to {}), as with more misses of the caches or the TLB",
+        "each instruction takes {} times as long ({} to {}), as with more misses of the caches or the TLB, or with \
+         waits",
         digits(each.value),
         digits(each.low),
         digits(each.high)
     );
-    let meaning = if stays(factor) && each.low > 1.0 {
+    let meaning = if stays(factor) && each.low > 1.0 && !is_mostly_work {
         format!("a call executes about as many, but {each_longer}")
-    } else if factor.low > 1.0 && stays(&each) {
-        "the time grows with the work, each takes about as long".to_owned()
+    } else if factor.low > 1.0 && stays(&each) && is_mostly_work {
+        "the time grows with the work, each instruction takes about as long".to_owned()
     } else if factor.low > 1.0 && each.low > 1.0 {
         format!("a call executes more, and {each_longer}")
     } else if factor.low > 1.0 && each.high < 1.0 {
-        "a call executes more, but each takes less time at large n".to_owned()
+        "a call executes more, but each instruction takes less time at large n".to_owned()
     } else if factor.high < 1.0 && each.low > 1.0 {
         format!("a call executes fewer, but {each_longer}")
     } else if factor.low > 1.0 {
-        "a call executes more; whether each takes longer as well, too few rounds show".to_owned()
+        "a call executes more; the rounds are too few to say whether each takes longer as well".to_owned()
     } else if each.low > 1.0 {
-        format!("{each_longer}; whether a call executes more as well, too few rounds show")
+        format!("{each_longer}; the rounds are too few to say whether a call executes more as well")
     } else {
-        "too few rounds to say whether a call executes more or whether each takes longer".to_owned()
+        "the rounds are too few to say whether a call executes more or each instruction takes longer".to_owned()
     };
     format!("Instructions {}, time {}: {meaning}.", times(factor), times(time_factor))
 }
@@ -345,30 +349,40 @@ mod tests {
         let steady = [1.0, 0.99, 1.01];
         assert_eq!(
             end(steady, [1.1, 1.08, 1.12]),
-            "Instructions ×1 (0.99 to 1.01), time ×1.1 (1.08 to 1.12): a call executes about as many, but each takes \
-             1.1 times as long (1.08 to 1.12), as with more misses of the caches or the TLB."
+            "Instructions ×1 (0.99 to 1.01), time ×1.1 (1.08 to 1.12): a call executes about as many, but each \
+             instruction takes 1.1 times as long (1.08 to 1.12), as with more misses of the caches or the TLB, or with \
+             waits."
         );
         let meaning = |factor, time| end(factor, time).split_once(": ").unwrap().1.to_owned();
         let grown = [2.0, 1.98, 2.02];
-        assert_eq!(meaning(grown, [2.02, 1.98, 2.06]), "the time grows with the work, each takes about as long.");
+        let of_work = "the time grows with the work, each instruction takes about as long.";
+        assert_eq!(meaning(grown, [2.02, 1.98, 2.06]), of_work);
+        // Which of two changes of less than 10% carries the growth is not a matter of the margin.
+        assert_eq!(meaning([1.085, 1.08, 1.09], [1.11, 1.10, 1.12]), of_work);
+        assert!(
+            meaning([1.01, 1.005, 1.015], [1.09, 1.08, 1.1]).starts_with("a call executes about as many, but each")
+        );
         assert!(
             meaning(grown, [4.0, 3.9, 4.1])
-                .starts_with("a call executes more, and each takes 2 times as long (1.95 to 2.05)")
+                .starts_with("a call executes more, and each instruction takes 2 times as long (1.95 to 2.05)")
         );
-        assert!(meaning(grown, [1.5, 1.4, 1.6]).starts_with("a call executes more, but each takes less time"));
+        assert!(meaning(grown, [1.5, 1.4, 1.6]).starts_with("a call executes more, but each instruction takes less"));
         assert!(
-            meaning([0.5, 0.49, 0.51], [1.5, 1.4, 1.6]).starts_with("a call executes fewer, but each takes 3 times")
+            meaning([0.5, 0.49, 0.51], [1.5, 1.4, 1.6])
+                .starts_with("a call executes fewer, but each instruction takes 3 times")
         );
-        assert!(meaning([6.23, 5.42, 7.16], [6.49, 6.23, 6.76]).starts_with("a call executes more; whether"));
-        assert!(meaning([1.3, 0.9, 1.8], [4.0, 3.9, 4.1]).starts_with("each takes 3.08 times as long"));
-        assert!(meaning([1.3, 0.8, 2.0], [1.5, 1.4, 1.6]).starts_with("too few rounds"));
+        assert!(meaning([6.23, 5.42, 7.16], [6.49, 6.23, 6.76]).starts_with("a call executes more; the rounds"));
+        assert!(meaning([1.3, 0.9, 1.8], [4.0, 3.9, 4.1]).starts_with("each instruction takes 3.08 times as long"));
+        assert!(meaning([1.3, 0.8, 2.0], [1.5, 1.4, 1.6]).starts_with("the rounds are too few"));
         let text = sum(&of(steady, [1.1, 1.08, 1.12]));
         let counts =
             "A call executes 1,204 instructions at small n and 1,204 at large n, by 3,000 samples of their counter";
         assert!(text.ends_with(counts), "{text}");
-        // Nothing is said of a growth that is not proven.
-        let constant = Profile { measured_growth_ns: interval(50.0, -40.0, 140.0), ..of(steady, steady) };
-        assert!(lead(&constant).is_empty());
+        // Nothing is said of a growth that is not proven, nor of a fall, nor where the samples do not add up.
+        for growth in [interval(50.0, -40.0, 140.0), interval(-300.0, -400.0, -200.0), interval(5e3, 4.9e3, 5.1e3)] {
+            let other = Profile { measured_growth_ns: growth, ..of(steady, steady) };
+            assert!(!lead(&other).iter().any(|sentence| sentence.contains("Instructions")), "{growth:?}");
+        }
     }
 
     #[test]

@@ -44,8 +44,8 @@ pub struct Profile {
     /// How the growth divides. Absent in older records, and if it branches at once or nothing grows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branching: Option<Branching>,
-    /// The instructions of a call. Absent in older records, on hosts without hardware counters, and if too few samples
-    /// of their counter fell into calls at small n.
+    /// The instructions of a call. Absent in older records, on hosts without hardware counters, and if fewer than three
+    /// rounds counted them or too few samples fell into a range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<Instructions>,
 }

@@ -16,7 +16,10 @@ pub(super) fn of_case(analysis: &Analysis<'_>, study: &CaseStudy<'_>, found: &mu
             profiled::range(profile, 0)
         );
         let first = profiled::growing(profile).next().map(|one| one.name.as_str());
-        let one = Carried { phase: &profile.phase, growth, branching: profile.branching.as_ref(), first };
+        // Of a growth that samples cannot explain there may be the instructions alone.
+        let (branching, first) =
+            if profile.is_judged() { (profile.branching.as_ref(), first) } else { (None, Some("instructions")) };
+        let one = Carried { phase: &profile.phase, growth, branching, first };
         found.extend(one.finding(study, profile.measured_ns, profiled::lead(profile)));
     }
     for explanation in analysis.record.explanations.iter().filter(|one| one.case == case) {

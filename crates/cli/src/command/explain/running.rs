@@ -143,6 +143,11 @@ fn profile(
     end.outcome = EndOutcome::Complete;
     held.write(rounds.made(), writer)?;
     let profiles = compare(collector, &Record::read(writer.path())?, args.phase.as_deref())?;
+    let counts = collector.sampler().sample_instructions.is_some();
+    for one in profiles.iter().filter(|one| counts && one.instructions.is_none()) {
+        let phase = &one.phase;
+        status::tell(&format!("{phase}: too few samples of the counter of instructions; give it more time with --for"));
+    }
     for one in &profiles {
         writer.append(&Line::Profile(Box::new(one.clone())))?;
     }
