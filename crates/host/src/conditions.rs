@@ -5,7 +5,7 @@ use crate::cgroups::{Group, groups};
 use crate::context::Context;
 use crate::limit::ports_in_use;
 use crate::root::{counter, field};
-use crate::row::Condition;
+use crate::row::{Condition, Remedy};
 use crate::text::grouped;
 
 /// Returns what is known.
@@ -33,6 +33,17 @@ pub(crate) fn conditions(context: &Context) -> Vec<Condition> {
 
 const CPU: &str = "sys/devices/system/cpu";
 
+/// Returns how a parameter of the kernel is set for good.
+fn at_boot(parameter: &str) -> String {
+    format!("{parameter} on the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub)")
+}
+
+/// Writes a value to a file of `/sys`, now and at each start.
+fn written(path: &str, value: &str, risk: &str) -> Remedy {
+    let for_good = format!("\"w /{path} - - - - {value}\" in /etc/tmpfiles.d/90-landau.conf");
+    Remedy::of(format!("echo {value} > /{path}"), for_good, risk)
+}
+
 /// Whether this is a container: whose limits these are.
 fn container(context: &Context) -> Option<Condition> {
     let root = context.root;
@@ -49,7 +60,7 @@ fn container(context: &Context) -> Option<Condition> {
     parts.push(format!("control group {deepest}"));
     let effect = "limits of the control groups and namespaces are those that the container was started with";
     Some(if is_one {
-        Condition::bends("container", parts.join(", "), effect, None)
+        Condition::bends("container", parts.join(", "), effect, Remedy::default())
     } else {
         Condition::fine("container", format!("none; {}", parts.join(", ")), "the host's own namespaces")
     })
@@ -86,7 +97,9 @@ fn quota(context: &Context) -> Option<Condition> {
         "once it is used up, all tasks of the group wait for the next period: that is in the tail of all times";
     let command =
         if group.is_unified { group.command("cpu.max", "max") } else { group.command("cpu.cfs_quota_us", "-1") };
-    Some(Condition::bends("processor quota", value, effect, Some(&command)))
+    let for_good = format!("CPUQuota= (empty: none) by `{}`", group.edit_command());
+    let remedy = Remedy::of(command, for_good, "the group may take the time of others");
+    Some(Condition::bends("processor quota", value, effect, remedy))
 }
 
 fn clock_source(context: &Context) -> Option<Condition> {
@@ -94,8 +107,9 @@ fn clock_source(context: &Context) -> Option<Condition> {
     let now = context.root.text(&format!("{folder}/current_clocksource"))?;
     let is_fast = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"].contains(&now.as_str());
     let effect = if is_fast { "read without a system call" } else { "each reading of the clock is a system call" };
-    let command = format!("echo tsc > /{folder}/current_clocksource");
-    Some(Condition::when(!is_fast, "clock source", now, effect, Some(&command)))
+    let risk = "where the kernel found the TSC unstable (dmesg says so), times of two processors differ";
+    let remedy = Remedy::of(format!("echo tsc > /{folder}/current_clocksource"), at_boot("clocksource=tsc"), risk);
+    Some(Condition::when(!is_fast, "clock source", now, effect, remedy))
 }
 
 fn governor(context: &Context) -> Option<Condition> {
@@ -108,8 +122,12 @@ fn governor(context: &Context) -> Option<Condition> {
         };
         return Some(Condition::fine("governor", "not shown", effect));
     };
-    let command = "cpupower frequency-set -g performance";
-    Some(Condition::when(name != "performance", "governor", name, "the frequency follows the load", Some(command)))
+    let remedy = Remedy::of(
+        "cpupower frequency-set -g performance",
+        at_boot("cpufreq.default_governor=performance"),
+        "more power and heat",
+    );
+    Some(Condition::when(name != "performance", "governor", name, "the frequency follows the load", remedy))
 }
 
 fn turbo(context: &Context) -> Option<Condition> {
@@ -121,12 +139,13 @@ fn turbo(context: &Context) -> Option<Condition> {
     } else {
         ("off", "a steady frequency")
     };
-    let command = if off.is_some() {
-        format!("echo 1 > /{CPU}/intel_pstate/no_turbo")
+    let risk = "every program is slower while few cores are busy";
+    let remedy = if off.is_some() {
+        written(&format!("{CPU}/intel_pstate/no_turbo"), "1", risk)
     } else {
-        format!("echo 0 > /{CPU}/cpufreq/boost")
+        written(&format!("{CPU}/cpufreq/boost"), "0", risk)
     };
-    Some(Condition::when(on, "turbo", value, effect, Some(&command)))
+    Some(Condition::when(on, "turbo", value, effect, remedy))
 }
 
 fn smt(context: &Context) -> Option<Condition> {
@@ -134,7 +153,9 @@ fn smt(context: &Context) -> Option<Condition> {
     let (is_on, control) = (control == "on", control.replace("notsupported", "not supported"));
     let effect =
         if is_on { "two threads share a core and slow each other down" } else { "each processor has its core" };
-    Some(Condition::when(is_on, "SMT", control, effect, Some(&format!("echo off > /{CPU}/smt/control"))))
+    let risk = "half of the processors are gone, and with them some of the host's throughput";
+    let remedy = Remedy::of(format!("echo off > /{CPU}/smt/control"), at_boot("nosmt"), risk);
+    Some(Condition::when(is_on, "SMT", control, effect, remedy))
 }
 
 fn mitigations(context: &Context) -> Option<Condition> {
@@ -156,7 +177,13 @@ fn mitigations(context: &Context) -> Option<Condition> {
         "mitigations",
         value,
         "each entry into the kernel costs more; compare hosts with equal mitigations only",
-        None,
+        Remedy {
+            now: None,
+            for_good: Some(at_boot("mitigations=off")),
+            risk: Some(
+                "a program may read the memory of others and of the kernel: only for trusted programs".to_owned(),
+            ),
+        },
     ))
 }
 
@@ -177,30 +204,49 @@ fn virtualisation(context: &Context) -> Option<Condition> {
         return Some(Condition::fine("virtualisation", "none", "no hypervisor takes time"));
     }
     let value = format!("guest, {share:.2}% of its time stolen since the start");
-    Some(Condition::bends("virtualisation", value, "the hypervisor takes time that the guest does not see", None))
+    Some(Condition::bends(
+        "virtualisation",
+        value,
+        "the hypervisor takes time that the guest does not see",
+        Remedy::default(),
+    ))
 }
 
 fn aslr(context: &Context) -> Option<Condition> {
     let mode = context.root.sysctl_number("kernel.randomize_va_space")?;
     let effect =
         if mode > 0 { "addresses differ from pass to pass, and cache conflicts with them" } else { "fixed addresses" };
-    Some(Condition::when(mode > 0, "ASLR", mode.to_string(), effect, Some("setarch -R PROGRAM # for one program")))
+    let remedy = Remedy::of(
+        "setarch -R PROGRAM # for one program",
+        "leave it on; for one service, put setarch -R into its ExecStart=",
+        "who attacks the program can guess its addresses",
+    );
+    Some(Condition::when(mode > 0, "ASLR", mode.to_string(), effect, remedy))
 }
 
 fn huge_pages(context: &Context) -> Option<Condition> {
     let text = context.root.text("sys/kernel/mm/transparent_hugepage/enabled")?;
     let chosen = text.split('[').nth(1)?.split(']').next()?.to_owned();
-    let command = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
     let is_always = chosen == "always";
     let effect = if is_always { "a first touch may clear 2 MiB" } else { "only programs that ask for them" };
-    Some(Condition::when(is_always, "transparent huge pages", chosen, effect, Some(command)))
+    let remedy = Remedy::of(
+        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        at_boot("transparent_hugepage=madvise"),
+        "programs with much memory that do not ask for huge pages miss the TLB more often",
+    );
+    Some(Condition::when(is_always, "transparent huge pages", chosen, effect, remedy))
 }
 
 fn numa(context: &Context) -> Option<Condition> {
     let nodes = context.root.text("sys/devices/system/node/online")?;
     let is_one = nodes == "0";
     let effect = if is_one { "one node" } else { "memory of another node is slower" };
-    Some(Condition::when(!is_one, "NUMA", nodes, effect, Some("numactl --cpunodebind=0 --membind=0 PROGRAM")))
+    let remedy = Remedy::of(
+        "numactl --cpunodebind=0 --membind=0 PROGRAM",
+        format!("NUMAPolicy=bind and NUMAMask=0 by `{}`", context.edit_service_command()),
+        "the program has the memory and the processors of one node only",
+    );
+    Some(Condition::when(!is_one, "NUMA", nodes, effect, remedy))
 }
 
 const DAMON: &str = "sys/kernel/mm/damon/admin/kdamonds";
@@ -220,10 +266,13 @@ fn proactive_reclaim(context: &Context) -> Option<Condition> {
     };
     let threads: Vec<String> = root.names(DAMON).into_iter().filter(|name| name.parse::<u32>().is_ok()).collect();
     let found = threads.iter().find(|folder| is_reclaiming(folder));
-    let (value, command) = if let Some(folder) = found {
-        ("DAMON".to_owned(), format!("echo off > /{DAMON}/{folder}/state"))
+    let risk = "memory that is not in use stays taken";
+    let (value, remedy) = if let Some(folder) = found {
+        let for_good = "disable the service that sets DAMON up (such as damo)";
+        ("DAMON", Remedy::of(format!("echo off > /{DAMON}/{folder}/state"), for_good, risk))
     } else if root.text("sys/module/damon_reclaim/parameters/enabled").is_some_and(|value| value == "Y") {
-        ("DAMON_RECLAIM".to_owned(), "echo N > /sys/module/damon_reclaim/parameters/enabled".to_owned())
+        let now = "echo N > /sys/module/damon_reclaim/parameters/enabled";
+        ("DAMON_RECLAIM", Remedy::of(now, at_boot("damon_reclaim.enabled=N"), risk))
     } else if threads.iter().any(|folder| root.text(&format!("{DAMON}/{folder}/state")).is_none()) {
         let effect = "DAMON is set up; only root can read whether it pages out what is not in use";
         return Some(Condition::fine("proactive reclaim", "not known", effect));
@@ -231,7 +280,7 @@ fn proactive_reclaim(context: &Context) -> Option<Condition> {
         return None;
     };
     let effect = "pages not accessed lately leave the memory: their next access waits for the device";
-    Some(Condition::bends("proactive reclaim", value, effect, Some(&command)))
+    Some(Condition::bends("proactive reclaim", value, effect, remedy))
 }
 
 /// Mount options of the folder's file system: whether what is synced survives a loss of power.
@@ -249,10 +298,10 @@ fn durability(context: &Context) -> Option<Condition> {
         let (point, own) = (fields.next()?.to_owned(), fields.next()?);
         let mut words = after.split(' ');
         let (kind, options) = (words.next()?.to_owned(), words.nth(1).unwrap_or_default());
-        contains(&point).then(|| (point.len(), kind, format!("{own},{options}")))
+        contains(&point).then(|| (point, kind, format!("{own},{options}")))
     };
     // Of equal mount points, the last one covers the others.
-    let (_, kind, options) = mounts.lines().filter_map(of).max_by_key(|(len, ..)| *len)?;
+    let (point, kind, options) = mounts.lines().filter_map(of).max_by_key(|(point, ..)| point.len())?;
     let unsafe_ones = ["nobarrier", "barrier=0", "volatile"];
     let found: Vec<&str> = options.split(',').filter(|option| unsafe_ones.contains(option)).collect();
     let in_memory = kind == "tmpfs" || kind == "ramfs";
@@ -261,14 +310,29 @@ fn durability(context: &Context) -> Option<Condition> {
         options.split(',').collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(",")
     );
     Some(if in_memory {
-        Condition::bends("durability", value, "files are in memory only: fsync() costs nothing and keeps nothing", None)
+        Condition::bends(
+            "durability",
+            value,
+            "files are in memory only: fsync() costs nothing and keeps nothing",
+            Remedy::default(),
+        )
     } else if !found.is_empty() {
         let effect = format!("{}: what fsync() wrote may be lost with the power", found.join(", "));
-        let is_volatile = found == ["volatile"];
-        let command = (!is_volatile).then_some("mount -o remount,barrier=1");
-        Condition::bends("durability", value, &effect, command)
+        let remedy = Remedy::of(
+            format!("mount -o remount,barrier=1 {point}"),
+            format!("without {} for {point} in /etc/fstab", found.join(", ")),
+            "what is synced waits for the device",
+        );
+        // An overlay's option is fixed when it is mounted.
+        let remedy = if found == ["volatile"] { Remedy { now: None, ..remedy } } else { remedy };
+        Condition::bends("durability", value, &effect, remedy)
     } else if options.split(',').any(|option| option == "sync") {
-        Condition::bends("durability", value, "sync: each write waits for the device", None)
+        let remedy = Remedy::of(
+            format!("mount -o remount,async {point}"),
+            format!("without sync for {point} in /etc/fstab"),
+            "what a program does not sync itself may be lost with the power",
+        );
+        Condition::bends("durability", value, "sync: each write waits for the device", remedy)
     } else {
         Condition::fine("durability", value, "fsync() waits for the device")
     })
@@ -283,20 +347,34 @@ fn leftovers(context: &Context) -> Option<Condition> {
         .filter(|name| name.starts_with("landau-scratch"))
         .map(|name| format!("/tmp/{name}"))
         .collect();
-    let value = format!(
-        "sockets in TIME_WAIT: {}{}",
-        grouped(waiting),
-        if own.is_empty() { String::new() } else { format!(", {}", own.join(", ")) }
-    );
-    let effect = if waiting > 100 {
+    // Only its owner may look into the folder, so another user sees nothing of it.
+    let is_tuned = context.root.path(TUNE_JOURNAL).exists();
+    let mut parts = vec![format!("sockets in TIME_WAIT: {}", grouped(waiting))];
+    parts.extend(own.iter().cloned());
+    parts.extend(is_tuned.then(|| format!("/{TUNE_JOURNAL}")));
+    let effect = if is_tuned {
+        "a trial of landau tune goes on or was killed: settings are not those of before"
+    } else if waiting > 100 {
         "they hold ports: bind() and connect() search longer; they end within 60 s"
     } else if own.is_empty() {
         "nothing that bends a curve"
     } else {
         "folders of runs that go on or were killed"
     };
-    Some(Condition::when(waiting > 100 || !own.is_empty(), "leftovers", value, effect, None))
+    let remedy = if is_tuned {
+        Remedy {
+            now: Some("landau tune restore".to_owned()),
+            for_good: None,
+            risk: Some("a value that somebody else has changed since is kept, and named".to_owned()),
+        }
+    } else {
+        Remedy::default()
+    };
+    Some(Condition::when(waiting > 100 || !own.is_empty() || is_tuned, "leftovers", parts.join(", "), effect, remedy))
 }
+
+/// Where a trial of `landau tune` writes what it will change.
+const TUNE_JOURNAL: &str = "var/lib/landau/tune/journal.json";
 
 /// Programs that change sysctls while something is measured.
 fn tuners(context: &Context) -> Option<Condition> {
@@ -307,8 +385,13 @@ fn tuners(context: &Context) -> Option<Condition> {
     Some(if found.is_empty() {
         Condition::fine("tuners", "none running", "nothing changes settings meanwhile")
     } else {
-        let stop = format!("systemctl stop {}", found.join(" "));
-        Condition::bends("tuners", found.join(", "), "settings may change while something is measured", Some(&stop))
+        let names = found.join(" ");
+        let remedy = Remedy::of(
+            format!("systemctl stop {names}"),
+            format!("systemctl disable --now {names}"),
+            "what they have set may stay as it is, and nothing adapts it to the load",
+        );
+        Condition::bends("tuners", found.join(", "), "settings may change while something is measured", remedy)
     })
 }
 
@@ -320,5 +403,5 @@ fn load(context: &Context) -> Option<Condition> {
     let is_loaded = load > 0.5 || swap > 0;
     let value = format!("{load:.2} over the last minute{}", if swap > 0 { ", swap in use" } else { "" });
     let effect = if is_loaded { "other programs run: times are theirs too" } else { "hardly anything else runs" };
-    Some(Condition::when(is_loaded, "load", value, effect, None))
+    Some(Condition::when(is_loaded, "load", value, effect, Remedy::default()))
 }

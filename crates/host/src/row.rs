@@ -83,6 +83,11 @@ impl Remedy {
         Self::sysctl(name, &target.min(ceiling).to_string(), risk)
     }
 
+    /// A command for now, the setting for good, and what may go wrong.
+    pub(crate) fn of(now: impl Into<String>, for_good: impl Into<String>, risk: &str) -> Self {
+        Self { now: Some(now.into()), for_good: Some(for_good.into()), risk: Some(risk.to_owned()) }
+    }
+
     /// No remedy: the size exceeds what the kernel can be set to.
     pub(crate) fn none(why: &str) -> Self {
         Self { for_good: Some(format!("no setting of this host reaches it: {why}")), ..Self::default() }
@@ -110,22 +115,22 @@ pub struct Condition {
     pub bends: bool,
     /// What it does to times, or why it does nothing.
     pub effect: String,
-    /// The command that changes it, if one does.
-    pub now: Option<String>,
+    /// How to change it, if it bends times and something does.
+    #[serde(flatten)]
+    pub remedy: Remedy,
 }
 
 impl Condition {
     pub(crate) fn fine(name: &str, value: impl Into<String>, effect: &str) -> Self {
-        Self { name: name.to_owned(), value: value.into(), bends: false, effect: effect.to_owned(), now: None }
+        Self::when(false, name, value, effect, Remedy::default())
     }
 
-    pub(crate) fn bends(name: &str, value: impl Into<String>, effect: &str, now: Option<&str>) -> Self {
-        let now = now.map(str::to_owned);
-        Self { name: name.to_owned(), value: value.into(), bends: true, effect: effect.to_owned(), now }
+    pub(crate) fn bends(name: &str, value: impl Into<String>, effect: &str, remedy: Remedy) -> Self {
+        Self::when(true, name, value, effect, remedy)
     }
 
-    pub(crate) fn when(bends: bool, name: &str, value: impl Into<String>, effect: &str, now: Option<&str>) -> Self {
-        let now = now.map(str::to_owned).filter(|_| bends);
-        Self { name: name.to_owned(), value: value.into(), bends, effect: effect.to_owned(), now }
+    pub(crate) fn when(bends: bool, name: &str, value: impl Into<String>, effect: &str, remedy: Remedy) -> Self {
+        let remedy = if bends { remedy } else { Remedy::default() };
+        Self { name: name.to_owned(), value: value.into(), bends, effect: effect.to_owned(), remedy }
     }
 }

@@ -1,5 +1,6 @@
 //! Ephemeral ports: the range, what is reserved of it, and what is in use.
 
+use super::queues::tcp_counters;
 use crate::context::Context;
 use crate::demand::{Demand, Ports};
 use crate::row::{Effect, OF_A_NETWORK, Remedy, Row};
@@ -11,7 +12,7 @@ use std::ops::RangeInclusive;
 const TIME_WAIT: &str = "06";
 
 pub(super) fn rows(context: &Context) -> Vec<Row> {
-    range(context).into_iter().collect()
+    range(context).into_iter().chain(time_wait(context)).collect()
 }
 
 /// The ports that TCP sockets have.
@@ -78,6 +79,43 @@ fn range(context: &Context) -> Option<Row> {
         remedy: widen(context),
     })
 }
+
+/// Sockets in `TIME_WAIT`: how many the kernel keeps, and how they bound a rate (`tcp(7)`, `inet_twsk_alloc()`).
+fn time_wait(context: &Context) -> Option<Row> {
+    let limit = context.root.sysctl_number("net.ipv4.tcp_max_tw_buckets")?;
+    let reuse = context.root.sysctl_number("net.ipv4.tcp_tw_reuse").unwrap_or(0);
+    let again = match reuse {
+        0 => "no port is used again before",
+        1 => "a port may be used again after a second (tcp_tw_reuse 1)",
+        _ => "only over the loopback interface a port may be used again after a second (tcp_tw_reuse 2)",
+    };
+    let ends = context.root.sysctl_numbers("net.ipv4.ip_local_port_range");
+    let ports = ends.get(1)?.saturating_sub(*ends.first()?) + 1;
+    Some(Row {
+        limit: "net.ipv4.tcp_max_tw_buckets".to_owned(),
+        value: format!("{}, tcp_tw_reuse {reuse}", grouped(limit)),
+        in_use: Some(ports_in_use(context).time_wait),
+        is_bytes: false,
+        owner: OF_A_NETWORK.to_owned(),
+        bounds: Vec::new(),
+        evidence: format!(
+            "the side that closes first keeps its port in TIME_WAIT for {TIME_WAIT_S} s, so it opens at most {} \
+             connections a second to one destination ({} ports / {TIME_WAIT_S} s); {again}. Beyond tcp_max_tw_buckets \
+             the kernel ends connections without TIME_WAIT (TCPTimeWaitOverflow)",
+            grouped(ports / TIME_WAIT_S),
+            grouped(ports)
+        ),
+        counters: tcp_counters(context, &["TCPTimeWaitOverflow"]),
+        remedy: Remedy::sysctl(
+            "net.ipv4.tcp_tw_reuse",
+            "1",
+            "only where both ends have TCP timestamps; a client reuses its port, and servers are not affected",
+        ),
+    })
+}
+
+/// `TCP_TIMEWAIT_LEN`: a constant of the kernel, in seconds.
+const TIME_WAIT_S: u64 = 60;
 
 /// The ports from 1024 on.
 const MOST_PORTS: u64 = 64_512;

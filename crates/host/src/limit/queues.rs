@@ -14,7 +14,7 @@ pub(super) fn rows(context: &Context) -> Vec<Row> {
 }
 
 /// Returns counters of `TcpExt` in `/proc/net/netstat` that have moved, and 0 for those that have not.
-fn tcp_counters(context: &Context, names: &[&str]) -> Vec<Counter> {
+pub(super) fn tcp_counters(context: &Context, names: &[&str]) -> Vec<Counter> {
     let text = context.root.text(&context.net("netstat")).unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:")).map(str::split_ascii_whitespace);
     let (Some(known), Some(values)) = (lines.next(), lines.next()) else { return Vec::new() };

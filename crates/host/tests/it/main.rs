@@ -351,7 +351,10 @@ fn events_prove_the_limit_of_their_own_group() {
 fn a_processor_quota_bends_times() {
     let quota = |host: &Host| {
         let conditions = host.report("idle", None).conditions;
-        conditions.into_iter().find(|one| one.name == "processor quota").map(|one| (one.value, one.now, one.bends))
+        conditions
+            .into_iter()
+            .find(|one| one.name == "processor quota")
+            .map(|one| (one.value, one.remedy.now, one.bends))
     };
     let host = Host::new();
     assert_eq!(quota(&host), None);
@@ -602,9 +605,73 @@ fn what_bends_times_is_marked() {
     ];
     assert_eq!(bends, expected);
     let turbo = report.conditions.iter().find(|one| one.name == "turbo").unwrap();
-    assert_eq!(turbo.now.as_deref(), Some("echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"));
+    assert_eq!(turbo.remedy.now.as_deref(), Some("echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"));
     let reclaim = report.conditions.iter().find(|one| one.name == "proactive reclaim").unwrap();
-    assert_eq!(reclaim.now.as_deref(), Some("echo off > /sys/kernel/mm/damon/admin/kdamonds/1/state"));
+    assert_eq!(reclaim.remedy.now.as_deref(), Some("echo off > /sys/kernel/mm/damon/admin/kdamonds/1/state"));
+}
+
+/// What a command changes now can be changed for good, and something may go wrong by it.
+#[test]
+fn conditions_that_can_be_changed_say_how_for_good_and_at_what_risk() {
+    let host = Host::new();
+    for (path, text) in [
+        ("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet"),
+        ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave"),
+        ("sys/devices/system/cpu/cpufreq/boost", "1"),
+        ("sys/devices/system/cpu/smt/control", "on"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
+        ("sys/devices/system/node/online", "0-1"),
+        ("sys/module/damon_reclaim/parameters/enabled", "Y"),
+        ("proc/sys/kernel/randomize_va_space", "2"),
+        ("proc/4711/status", "Name:\ttuned\nUid:\t0\nThreads:\t4\n"),
+        ("proc/self/mountinfo", "1 0 0:1 / / rw,sync - ext4 /dev/vda rw\n"),
+    ] {
+        host.write(path, text);
+    }
+    let report = host.report("files", folder(1, 1).into());
+    let changed = report.conditions.iter().filter(|one| one.bends && one.remedy.now.is_some());
+    let (mut count, boost) = (0, report.conditions.iter().find(|one| one.name == "turbo").unwrap());
+    for one in changed {
+        assert!(one.remedy.for_good.is_some() && one.remedy.risk.is_some(), "{one:?}");
+        count += 1;
+    }
+    assert_eq!(count, 10);
+    let for_good = "\"w /sys/devices/system/cpu/cpufreq/boost - - - - 0\" in /etc/tmpfiles.d/90-landau.conf";
+    assert_eq!(boost.remedy.for_good.as_deref(), Some(for_good));
+}
+
+/// A trial that was killed has left other settings than those of before: they are put back by a command.
+#[test]
+fn a_trial_that_was_killed_is_a_leftover() {
+    let leftovers = |host: &Host| {
+        let report = host.report("idle", None);
+        report.conditions.into_iter().find(|one| one.name == "leftovers").unwrap()
+    };
+    let host = Host::new();
+    assert!(!leftovers(&host).bends);
+    host.write("var/lib/landau/tune/journal.json", "{}");
+    let found = leftovers(&host);
+    assert!(found.bends && found.value.ends_with(", /var/lib/landau/tune/journal.json"), "{found:?}");
+    assert_eq!(found.remedy.now.as_deref(), Some("landau tune restore"));
+}
+
+/// Sockets in `TIME_WAIT` have a row: the table's size, how many there are, and the rate that their ports allow.
+#[test]
+fn time_wait_is_a_row() {
+    let host = Host::new();
+    host.write("proc/sys/net/ipv4/tcp_max_tw_buckets", "131072");
+    host.write("proc/sys/net/ipv4/tcp_tw_reuse", "0");
+    host.write("proc/sys/net/ipv4/ip_local_port_range", "40000\t40599");
+    let head = "  sl  local_address rem_address   st\n";
+    let socket = |state: &str| format!("   0: 0100007F:9C40 0100007F:1F90 {state} 00000000:00000000 03:00000000\n");
+    host.write("proc/self/net/tcp", &[head, &socket("06"), &socket("06"), &socket("01")].concat());
+    host.write("proc/self/net/netstat", "TcpExt: TCPTimeWaitOverflow\nTcpExt: 3\n");
+    let report = host.report("idle", None);
+    let row = report.limits.iter().find(|row| row.limit == "net.ipv4.tcp_max_tw_buckets").unwrap();
+    assert_eq!((row.value.as_str(), row.in_use), ("131,072, tcp_tw_reuse 0", Some(2)));
+    assert!(row.evidence.contains("at most 10 connections a second to one destination (600 ports / 60 s)"), "{row:?}");
+    assert_eq!((row.counters[0].name.as_str(), row.counters[0].value), ("TCPTimeWaitOverflow", 3));
+    assert_eq!(row.remedy.now.as_deref(), Some("sysctl -w net.ipv4.tcp_tw_reuse=1"));
 }
 
 /// Only root can read what DAMON does; that it cannot be read is not that it does nothing.
@@ -722,7 +789,8 @@ fn commands_of_remedies_are_read_by_sh() {
     host.write("proc/sys/kernel/randomize_va_space", "2");
     let report = host.report("idle=3000000,processes=3000000,threads=3000000,maps=3000000,ports=90000", None);
     let of_rows = report.limits.iter().filter_map(|row| row.remedy.now.clone());
-    let commands: Vec<String> = of_rows.chain(report.conditions.iter().filter_map(|one| one.now.clone())).collect();
+    let commands: Vec<String> =
+        of_rows.chain(report.conditions.iter().filter_map(|one| one.remedy.now.clone())).collect();
     assert!(commands.len() > 12, "{commands:?}");
     for command in &commands {
         let ran = std::process::Command::new("sh").args(["-n", "-c", command]).output().unwrap();
@@ -737,14 +805,14 @@ fn only_options_that_lose_synced_data_bend_durability() {
     for (mount, bends, now) in [
         ("ext4 /dev/vda rw,data=writeback", false, None),
         ("ext4 /dev/vda rw,journal_async_commit", false, None),
-        ("ext4 /dev/vda rw,nobarrier", true, Some("mount -o remount,barrier=1")),
+        ("ext4 /dev/vda rw,nobarrier", true, Some("mount -o remount,barrier=1 /")),
         ("overlay overlay rw,volatile", true, None),
     ] {
         let host = Host::new();
         host.write("proc/self/mountinfo", &format!("1 0 0:1 / / rw - {mount}\n"));
         let report = host.report("files=1", Some(folder(1_000_000, 100)));
         let found = report.conditions.iter().find(|one| one.name == "durability").unwrap();
-        assert_eq!((found.bends, found.now.as_deref()), (bends, now), "{mount}");
+        assert_eq!((found.bends, found.remedy.now.as_deref()), (bends, now), "{mount}");
     }
 }
 

@@ -153,8 +153,8 @@ fn conditions(text: &mut String, conditions: &[Condition], long: bool) {
         let mark = if one.bends { "!" } else { " " };
         let line = format!("{}: {}", one.value, one.effect);
         let _ = writeln!(text, "{mark} {:width$}  {}", one.name, wrapped(&line, width + 4));
-        if let (true, Some(now)) = (long, &one.now) {
-            labelled(text, "now", now);
+        if long {
+            remedy(text, &one.remedy);
         }
     }
 }
