@@ -171,3 +171,33 @@ fn the_members_of_the_lab_are_documented() {
     paths(&serde_json::from_str(&ran.out).unwrap(), "", &mut found);
     assert_eq!(found, documented("lab.md", "### JSON of `landau lab bisect`"));
 }
+
+/// What `inspect` says of an architecture's growth are the figures that `show` prints of the record.
+#[test]
+fn the_growth_of_architectures_is_that_of_the_record() {
+    use landau_host::inspect::Architecture;
+    let room = Room::new();
+    let ran = room.landau(&["show", &kept("architecture/quick.landau.ndjson.gz"), "--json"]);
+    let shown: Value = serde_json::from_str(&ran.out).unwrap();
+    let rows: Vec<&Value> =
+        shown["rows"].as_array().unwrap().iter().filter(|row| row["phase"] == "processor").collect();
+    for (architecture, label) in [
+        (Architecture::Exec, "architecture architecture=exec"),
+        (Architecture::Fork, "architecture architecture=fork"),
+        (Architecture::Prefork, "architecture architecture=prefork"),
+        (Architecture::Thread, "architecture architecture=thread"),
+        (Architecture::ThreadPool, "architecture architecture=thread-pool"),
+        (Architecture::EventLoop, "architecture"),
+        (Architecture::EventLoops, "architecture architecture=event-loops"),
+    ] {
+        let row = rows.iter().find(|row| row["case"] == label).unwrap();
+        let (small, large) = row["text"]["costs"].as_str().unwrap().split_once(" → ").unwrap();
+        let said = format!(
+            "took {small} of processor time a connection with {} at once and {large} with {} ({})",
+            row["small"]["n"].as_f64().unwrap(),
+            row["large"]["n"].as_f64().unwrap(),
+            row["text"]["outcome"].as_str().unwrap()
+        );
+        assert!(architecture.growth().contains(&said), "{label}: {said}\n{}", architecture.growth());
+    }
+}

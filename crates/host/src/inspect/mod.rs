@@ -7,6 +7,7 @@
 
 mod account;
 mod calls;
+mod growth;
 mod rules;
 mod sample;
 mod trace;
@@ -363,7 +364,7 @@ fn answer(root: &Root, server: &Server, seen: &Seen) -> Inspection {
         window_s: seen.window.as_secs_f64(),
         traced: account,
         unseen,
-        growth: architecture.map(|one| growth(one).to_owned()),
+        growth: architecture.map(Architecture::growth),
         limit,
     }
 }
@@ -467,46 +468,6 @@ fn unseen_by_trace(seen: &Seen, account: &Account, add: &mut impl FnMut(&str, &s
         add("requests over UDP", &why);
     }
     add("calls outside the time slices", "they are counted in a quarter of the window, to disturb the server little");
-}
-
-/// Returns what an architecture means for growth, and the benchmark that measures it.
-fn growth(architecture: Architecture) -> &'static str {
-    match architecture {
-        Architecture::Exec => {
-            "each connection costs an execution and a process: `landau run architecture --set \
-             architecture.architecture=exec` measures it"
-        }
-        Architecture::Fork => {
-            "each connection costs a fork, which copies the parent's page tables, and a process: `landau run \
-             architecture --set \
-             architecture.architecture=fork` measures it"
-        }
-        Architecture::Prefork => {
-            "at most as many connections are served as the pool has processes; further ones wait: `landau run \
-             architecture --set \
-             architecture.architecture=prefork` measures it"
-        }
-        Architecture::Thread => {
-            "each connection costs a thread and its stack: `landau run architecture --set \
-             architecture.architecture=thread` measures it"
-        }
-        Architecture::ThreadPool => {
-            "at most as many connections are served as the pool has threads; further ones wait: `landau run \
-             architecture --set \
-             architecture.architecture=thread-pool` measures it"
-        }
-        Architecture::EventLoop | Architecture::EventLoopWithWorkers => {
-            "a connection costs a descriptor and its buffers, and one processor watches them all: `landau run \
-             architecture --set \
-             architecture.architecture=event-loop` measures it"
-        }
-        Architecture::EventLoops | Architecture::EventLoopProcesses => {
-            "a connection costs a descriptor and its buffers, on as many processors as there are loops: `landau run \
-             architecture --set \
-             architecture.architecture=event-loops` measures it"
-        }
-        Architecture::Iterative => "a slow client stops all others: connections wait for accept()",
-    }
 }
 
 /// Returns the limit of the objects that a connection takes in this architecture.
