@@ -35,7 +35,9 @@ const CPU: &str = "sys/devices/system/cpu";
 
 /// Returns how a parameter of the kernel is set for good.
 fn at_boot(parameter: &str) -> String {
-    format!("{parameter} on the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then update-grub)")
+    format!(
+        "{parameter} on the kernel's command line (with GRUB: GRUB_CMDLINE_LINUX in /etc/default/grub), and a restart"
+    )
 }
 
 /// Writes a value to a file of `/sys`, now and at each start.
@@ -107,7 +109,13 @@ fn clock_source(context: &Context) -> Option<Condition> {
     let now = context.root.text(&format!("{folder}/current_clocksource"))?;
     let is_fast = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"].contains(&now.as_str());
     let effect = if is_fast { "read without a system call" } else { "each reading of the clock is a system call" };
-    let risk = "where the kernel found the TSC unstable (dmesg says so), times of two processors differ";
+    // The kernel does not switch to one that it has found unstable, and does not list it.
+    let has_tsc = context.root.text(&format!("{folder}/available_clocksource")).unwrap_or_default();
+    if !is_fast && !has_tsc.split(' ').any(|name| name == "tsc") {
+        let effect = "each reading of the clock is a system call; the kernel offers no tsc (dmesg says why)";
+        return Some(Condition::bends("clock source", now, effect, Remedy::default()));
+    }
+    let risk = "the kernel goes back to a slower one if it finds the TSC unstable";
     let remedy = Remedy::of(format!("echo tsc > /{folder}/current_clocksource"), at_boot("clocksource=tsc"), risk);
     Some(Condition::when(!is_fast, "clock source", now, effect, remedy))
 }
@@ -243,7 +251,7 @@ fn numa(context: &Context) -> Option<Condition> {
     let effect = if is_one { "one node" } else { "memory of another node is slower" };
     let remedy = Remedy::of(
         "numactl --cpunodebind=0 --membind=0 PROGRAM",
-        format!("NUMAPolicy=bind and NUMAMask=0 by `{}`", context.edit_service_command()),
+        format!("NUMAPolicy=bind, NUMAMask=0 and CPUAffinity=numa by `{}`", context.edit_service_command()),
         "the program has the memory and the processors of one node only",
     );
     Some(Condition::when(!is_one, "NUMA", nodes, effect, remedy))
@@ -283,6 +291,18 @@ fn proactive_reclaim(context: &Context) -> Option<Condition> {
     Some(Condition::bends("proactive reclaim", value, effect, remedy))
 }
 
+/// Returns a path of `mountinfo` as it is: the kernel writes blanks, line ends and backslashes as octal numbers.
+fn unescaped(path: &str) -> String {
+    let pairs = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    pairs.iter().fold(path.to_owned(), |path, (code, text)| path.replace(code, text))
+}
+
+/// Returns a path as a shell takes it.
+fn quoted(path: &str) -> String {
+    let is_plain = path.chars().all(|one| one.is_ascii_alphanumeric() || "/._-".contains(one));
+    if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
+}
+
 /// Mount options of the folder's file system: whether what is synced survives a loss of power.
 fn durability(context: &Context) -> Option<Condition> {
     let folder = context.folder?;
@@ -298,7 +318,7 @@ fn durability(context: &Context) -> Option<Condition> {
         let (point, own) = (fields.next()?.to_owned(), fields.next()?);
         let mut words = after.split(' ');
         let (kind, options) = (words.next()?.to_owned(), words.nth(1).unwrap_or_default());
-        contains(&point).then(|| (point, kind, format!("{own},{options}")))
+        contains(&unescaped(&point)).then(|| (point, kind, format!("{own},{options}")))
     };
     // Of equal mount points, the last one covers the others.
     let (point, kind, options) = mounts.lines().filter_map(of).max_by_key(|(point, ..)| point.len())?;
@@ -318,8 +338,9 @@ fn durability(context: &Context) -> Option<Condition> {
         )
     } else if !found.is_empty() {
         let effect = format!("{}: what fsync() wrote may be lost with the power", found.join(", "));
+        let point = unescaped(&point);
         let remedy = Remedy::of(
-            format!("mount -o remount,barrier=1 {point}"),
+            format!("mount -o remount,barrier {}", quoted(&point)),
             format!("without {} for {point} in /etc/fstab", found.join(", ")),
             "what is synced waits for the device",
         );
@@ -327,8 +348,9 @@ fn durability(context: &Context) -> Option<Condition> {
         let remedy = if found == ["volatile"] { Remedy { now: None, ..remedy } } else { remedy };
         Condition::bends("durability", value, &effect, remedy)
     } else if options.split(',').any(|option| option == "sync") {
+        let point = unescaped(&point);
         let remedy = Remedy::of(
-            format!("mount -o remount,async {point}"),
+            format!("mount -o remount,async {}", quoted(&point)),
             format!("without sync for {point} in /etc/fstab"),
             "what a program does not sync itself may be lost with the power",
         );

@@ -75,11 +75,15 @@ pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
         what: "what the program itself bounds".to_owned(),
         why: "its configuration says, such as worker_connections of nginx or MaxRequestWorkers of Apache".to_owned(),
     });
-    if let (Err(error), false) = (&queues, listeners.is_empty()) {
-        unread.push(Unread {
-            what: "the backlog and the drops of its listening sockets".to_owned(),
-            why: format!("{error}; the kernel's module tcp_diag shows them (modprobe tcp_diag)"),
-        });
+    if context.root.is_live() && listeners.iter().any(|listener| listener.backlog.is_none()) {
+        let why = match &queues {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                format!("{error}; the kernel's module tcp_diag shows them (modprobe tcp_diag)")
+            }
+            Err(error) => error.to_string(),
+            Ok(_) => "the kernel shows them within their network namespace only".to_owned(),
+        };
+        unread.push(Unread { what: "the backlog and the drops of its listening sockets".to_owned(), why });
     }
     Process {
         pid: subject.name.clone(),

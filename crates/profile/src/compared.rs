@@ -42,8 +42,8 @@ pub fn compare(collector: &Collector, record: &Record, phase: Option<&str>) -> R
         if collector.dropped_passes > 0 {
             let passes = collector.dropped_passes;
             reasons.insert(format!(
-                "the kernel dropped samples of {passes} passes: this machine is too busy, or \
-                 kernel.perf_event_max_sample_rate is too low"
+                "the kernel dropped samples of {passes} passes: this machine is too busy, \
+                 kernel.perf_event_max_sample_rate is too low, or another program uses the counter (perf)"
             ));
         }
         let none = "no pass was complete".to_owned();

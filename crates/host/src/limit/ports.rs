@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 const TIME_WAIT: &str = "06";
 
 pub(super) fn rows(context: &Context) -> Vec<Row> {
-    range(context).into_iter().chain(time_wait(context)).collect()
+    [range(context), reuse(context), time_wait(context)].into_iter().flatten().collect()
 }
 
 /// The ports that TCP sockets have.
@@ -48,13 +48,22 @@ fn reserved(list: &str, range: &RangeInclusive<u16>) -> BTreeSet<u16> {
     list.split(',').filter_map(ends).flatten().filter(|port| range.contains(port)).collect()
 }
 
-fn range(context: &Context) -> Option<Row> {
-    let root = context.root;
-    let ends = root.sysctl_numbers("net.ipv4.ip_local_port_range");
+/// Returns the range of ephemeral ports, and how many of it are not reserved.
+fn ephemeral(context: &Context) -> Option<(RangeInclusive<u16>, u64)> {
+    let ends = context.root.sysctl_numbers("net.ipv4.ip_local_port_range");
     let range = u16::try_from(*ends.first()?).ok()?..=u16::try_from(*ends.get(1)?).ok()?;
-    let reserved = reserved(&root.sysctl("net.ipv4.ip_local_reserved_ports").unwrap_or_default(), &range);
+    let capacity = range.len() as u64 - reserved_ports(context, &range).len() as u64;
+    Some((range, capacity))
+}
+
+fn reserved_ports(context: &Context, range: &RangeInclusive<u16>) -> BTreeSet<u16> {
+    reserved(&context.root.sysctl("net.ipv4.ip_local_reserved_ports").unwrap_or_default(), range)
+}
+
+fn range(context: &Context) -> Option<Row> {
+    let (range, capacity) = ephemeral(context)?;
+    let reserved = reserved_ports(context, &range);
     let used = ports_in_use(context);
-    let capacity = range.len() as u64 - reserved.len() as u64;
     let taken = used.ports.iter().filter(|port| range.contains(port) && !reserved.contains(port)).count() as u64;
     let free = capacity.saturating_sub(taken);
     let mut bounds = context.bounds(Effect::Stops, "", |needs| Some(free).filter(|_| needs.ports == Ports::Wildcard));
@@ -80,42 +89,73 @@ fn range(context: &Context) -> Option<Row> {
     })
 }
 
-/// Sockets in `TIME_WAIT`: how many the kernel keeps, and how they bound a rate (`tcp(7)`, `inet_twsk_alloc()`).
+/// How many sockets in `TIME_WAIT` the kernel keeps (tcp(7)).
 fn time_wait(context: &Context) -> Option<Row> {
     let limit = context.root.sysctl_number("net.ipv4.tcp_max_tw_buckets")?;
-    let reuse = context.root.sysctl_number("net.ipv4.tcp_tw_reuse").unwrap_or(0);
-    let again = match reuse {
-        0 => "no port is used again before",
-        1 => "a port may be used again after a second (tcp_tw_reuse 1)",
-        _ => "only over the loopback interface a port may be used again after a second (tcp_tw_reuse 2)",
-    };
-    let ends = context.root.sysctl_numbers("net.ipv4.ip_local_port_range");
-    let ports = ends.get(1)?.saturating_sub(*ends.first()?) + 1;
     Some(Row {
         limit: "net.ipv4.tcp_max_tw_buckets".to_owned(),
-        value: format!("{}, tcp_tw_reuse {reuse}", grouped(limit)),
+        value: grouped(limit),
         in_use: Some(ports_in_use(context).time_wait),
         is_bytes: false,
         owner: OF_A_NETWORK.to_owned(),
         bounds: Vec::new(),
-        evidence: format!(
-            "the side that closes first keeps its port in TIME_WAIT for {TIME_WAIT_S} s, so it opens at most {} \
-             connections a second to one destination ({} ports / {TIME_WAIT_S} s); {again}. Beyond tcp_max_tw_buckets \
-             the kernel ends connections without TIME_WAIT (TCPTimeWaitOverflow)",
-            grouped(ports / TIME_WAIT_S),
-            grouped(ports)
-        ),
+        evidence: "the kernel ends connections beyond it without TIME_WAIT (TCPTimeWaitOverflow)".to_owned(),
         counters: tcp_counters(context, &["TCPTimeWaitOverflow"]),
         remedy: Remedy::sysctl(
-            "net.ipv4.tcp_tw_reuse",
-            "1",
-            "only where both ends have TCP timestamps; a client reuses its port, and servers are not affected",
+            "net.ipv4.tcp_max_tw_buckets",
+            &limit.saturating_mul(2).to_string(),
+            "each takes some 250 bytes of the kernel's memory",
         ),
     })
 }
 
-/// `TCP_TIMEWAIT_LEN`: a constant of the kernel, in seconds.
-const TIME_WAIT_S: u64 = 60;
+/// `TCP_TIMEWAIT_LEN`, a constant of the kernel, in milliseconds.
+const TIME_WAIT_MS: u64 = 60_000;
+
+/// When a port in `TIME_WAIT` may be used again, and the rate that follows (`tcp_twsk_unique()`). The delay has a
+/// setting since Linux 6.14; it was a second before.
+fn reuse(context: &Context) -> Option<Row> {
+    let root = context.root;
+    let reuse = root.sysctl_number("net.ipv4.tcp_tw_reuse")?;
+    let delay = root.sysctl_number("net.ipv4.tcp_tw_reuse_delay").unwrap_or(1_000);
+    let (_, ports) = ephemeral(context)?;
+    let rate = |ms: u64| {
+        let (rate, seconds) = (ports * 1_000 / ms.max(1), ms as f64 / 1e3);
+        format!("{} connections a second to one destination ({} ports / {seconds} s)", grouped(rate), grouped(ports))
+    };
+    let evidence = match reuse {
+        1 => format!(
+            "the side that closes first keeps its port in TIME_WAIT; connect() may use it again after a time, so a \
+             client opens at most {}",
+            rate(delay)
+        ),
+        _ => format!(
+            "the side that closes first keeps its port in TIME_WAIT for {} s, so a client that closes first opens at \
+             most {}{}",
+            TIME_WAIT_MS / 1_000,
+            rate(TIME_WAIT_MS),
+            if reuse == 2 { "; over the loopback interface it may use it again earlier" } else { "" }
+        ),
+    };
+    let remedy = if reuse == 1 {
+        Remedy::default()
+    } else {
+        let risk = "it acts where both ends have TCP timestamps, and on connect() only; older segments of a connection \
+                    are told by their timestamps then";
+        Remedy::sysctl("net.ipv4.tcp_tw_reuse", "1", risk)
+    };
+    Some(Row {
+        limit: "net.ipv4.tcp_tw_reuse".to_owned(),
+        value: reuse.to_string(),
+        in_use: None,
+        is_bytes: false,
+        owner: OF_A_NETWORK.to_owned(),
+        bounds: Vec::new(),
+        evidence,
+        counters: Vec::new(),
+        remedy,
+    })
+}
 
 /// The ports from 1024 on.
 const MOST_PORTS: u64 = 64_512;

@@ -70,12 +70,12 @@ fn of_port(context: &Context, port: u16, backlog: u64, sockets: &[&Listener]) ->
     let drops: Option<u64> = sockets.iter().map(|socket| socket.drops).sum();
     let (each, scope) = match sockets.len() {
         1 => (String::new(), " waiting for accept()"),
-        count => (format!(" each of {count} sockets"), " waiting for accept() on a socket"),
+        count => (format!(" for each of {count} sockets; of the fullest"), " waiting for accept() on a socket"),
     };
     Row {
         limit: format!("backlog of port {port}"),
         value: format!("{}{each}", grouped(backlog)),
-        in_use: Some(sockets.iter().map(|socket| socket.waiting).sum()),
+        in_use: sockets.iter().map(|socket| socket.waiting).max(),
         is_bytes: false,
         owner: context.subject.owner(),
         bounds: context.bounds(Effect::Bends, scope, |needs| (needs.opens == "accept").then_some(backlog + 1)),

@@ -616,6 +616,7 @@ fn conditions_that_can_be_changed_say_how_for_good_and_at_what_risk() {
     let host = Host::new();
     for (path, text) in [
         ("sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet"),
+        ("sys/devices/system/clocksource/clocksource0/available_clocksource", "tsc hpet acpi_pm"),
         ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave"),
         ("sys/devices/system/cpu/cpufreq/boost", "1"),
         ("sys/devices/system/cpu/smt/control", "on"),
@@ -655,23 +656,35 @@ fn a_trial_that_was_killed_is_a_leftover() {
     assert_eq!(found.remedy.now.as_deref(), Some("landau tune restore"));
 }
 
-/// Sockets in `TIME_WAIT` have a row: the table's size, how many there are, and the rate that their ports allow.
+/// Sockets in `TIME_WAIT` have rows: the table's size, how many there are, and the rate that their ports allow.
 #[test]
 fn time_wait_is_a_row() {
     let host = Host::new();
     host.write("proc/sys/net/ipv4/tcp_max_tw_buckets", "131072");
     host.write("proc/sys/net/ipv4/tcp_tw_reuse", "0");
-    host.write("proc/sys/net/ipv4/ip_local_port_range", "40000\t40599");
+    host.write("proc/sys/net/ipv4/ip_local_port_range", "40000\t40699");
+    host.write("proc/sys/net/ipv4/ip_local_reserved_ports", "40000-40099");
     let head = "  sl  local_address rem_address   st\n";
     let socket = |state: &str| format!("   0: 0100007F:9C40 0100007F:1F90 {state} 00000000:00000000 03:00000000\n");
     host.write("proc/self/net/tcp", &[head, &socket("06"), &socket("06"), &socket("01")].concat());
     host.write("proc/self/net/netstat", "TcpExt: TCPTimeWaitOverflow\nTcpExt: 3\n");
-    let report = host.report("idle", None);
-    let row = report.limits.iter().find(|row| row.limit == "net.ipv4.tcp_max_tw_buckets").unwrap();
-    assert_eq!((row.value.as_str(), row.in_use), ("131,072, tcp_tw_reuse 0", Some(2)));
-    assert!(row.evidence.contains("at most 10 connections a second to one destination (600 ports / 60 s)"), "{row:?}");
-    assert_eq!((row.counters[0].name.as_str(), row.counters[0].value), ("TCPTimeWaitOverflow", 3));
-    assert_eq!(row.remedy.now.as_deref(), Some("sysctl -w net.ipv4.tcp_tw_reuse=1"));
+    let row = |host: &Host, name: &str| {
+        let rows = host.report("idle", None).limits;
+        rows.into_iter().find(|row| row.limit == format!("net.ipv4.{name}")).unwrap()
+    };
+    let table = row(&host, "tcp_max_tw_buckets");
+    assert_eq!((table.value.as_str(), table.in_use), ("131,072", Some(2)));
+    assert_eq!((table.counters[0].name.as_str(), table.counters[0].value), ("TCPTimeWaitOverflow", 3));
+    assert_eq!(table.remedy.now.as_deref(), Some("sysctl -w net.ipv4.tcp_max_tw_buckets=262144"));
+    let reuse = row(&host, "tcp_tw_reuse");
+    let most = "at most 10 connections a second to one destination (600 ports / 60 s)";
+    assert!(reuse.evidence.ends_with(most), "{reuse:?}");
+    assert_eq!(reuse.remedy.now.as_deref(), Some("sysctl -w net.ipv4.tcp_tw_reuse=1"));
+    host.write("proc/sys/net/ipv4/tcp_tw_reuse", "1");
+    host.write("proc/sys/net/ipv4/tcp_tw_reuse_delay", "500");
+    let reuse = row(&host, "tcp_tw_reuse");
+    assert!(reuse.evidence.ends_with("1,200 connections a second to one destination (600 ports / 0.5 s)"), "{reuse:?}");
+    assert_eq!(reuse.remedy.now, None);
 }
 
 /// Only root can read what DAMON does; that it cannot be read is not that it does nothing.
@@ -805,7 +818,7 @@ fn only_options_that_lose_synced_data_bend_durability() {
     for (mount, bends, now) in [
         ("ext4 /dev/vda rw,data=writeback", false, None),
         ("ext4 /dev/vda rw,journal_async_commit", false, None),
-        ("ext4 /dev/vda rw,nobarrier", true, Some("mount -o remount,barrier=1 /")),
+        ("ext4 /dev/vda rw,nobarrier", true, Some("mount -o remount,barrier /")),
         ("overlay overlay rw,volatile", true, None),
     ] {
         let host = Host::new();
