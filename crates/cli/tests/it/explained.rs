@@ -225,7 +225,7 @@ fn an_answer_is_printed_though_its_page_cannot_be_written() {
     let room = Room::new();
     std::fs::create_dir(room.file("pages")).unwrap();
     let words =
-        ["explain", "syscall", "--set", "syscall.n=64", "--for", "1s", "--json", "--record", "r", "-o", "pages/p.html"];
+        ["explain", "syscall", "--set", "syscall.n=64", "--for", "5s", "--json", "--record", "r", "-o", "pages/p.html"];
     let mut command = room.command(&words);
     let mut child = Process::spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
     // The record is begun after all checks.

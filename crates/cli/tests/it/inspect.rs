@@ -629,7 +629,7 @@ fn a_load_that_fails_is_told_in_both_forms() {
     let words = ["inspect", "--port", &port, "--evidence", "proc", "--load"];
     // Nobody listens on port 1, and there is no port 99999. A busy machine may take its time to start the load.
     for (url, window, why) in
-        [("http://127.0.0.1:1/", "5s", "connection refused"), ("http://127.0.0.1:99999/", "2s", "99999")]
+        [("http://127.0.0.1:1/", "8s", "connection refused"), ("http://127.0.0.1:99999/", "5s", "99999")]
     {
         for form in [&[][..], &["--json"]] {
             let ran = room.landau(&[&words[..], &[url, "--for", window], form].concat());

@@ -172,7 +172,10 @@ fn the_controller_sleeps_while_a_server_is_measured() {
     let end = record.passes[0].end.as_ref().unwrap();
     assert_eq!((end.outcome, end.steps), (Outcome::Done, 1_500), "{end:?}");
     if let Some(switches) = fact(&record, 0, "controller_context_switches") {
-        assert!(switches <= (end.elapsed_ms / 10_000) as f64, "{switches} in {} ms", end.elapsed_ms);
+        // It may begin to wait only after the worker has counted, and be preempted at a look; one that looks each tenth
+        // of a second has more.
+        let most = (1 + 2 * (end.elapsed_ms / 10_000)) as f64;
+        assert!(switches <= most, "{switches} in {} ms", end.elapsed_ms);
     }
 }
 

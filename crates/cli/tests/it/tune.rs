@@ -330,6 +330,13 @@ impl Network {
     }
 }
 
+/// Returns a random duration below this one, another one in each run.
+fn random_moment(below: Duration) -> Duration {
+    use std::hash::{BuildHasher, RandomState};
+    let random = RandomState::new().hash_one(0) % u64::try_from(below.as_micros()).unwrap();
+    Duration::from_micros(random)
+}
+
 /// At whatever moment a trial is killed, every sysctl gets its value back, by the guard. More kills:
 /// `LANDAU_TUNE_KILLS=100 cargo test --profile ci -p landau --test it tune -- --nocapture`. The sysctls are real ones,
 /// of a network namespace that stands for the host.
@@ -369,12 +376,13 @@ fn a_killed_trial_restores_every_value() {
             });
             assert!(begun, "no journal");
         }
-        std::thread::sleep(Duration::from_micros(kill * 7_919 % 400_000));
+        let after = random_moment(Duration::from_millis(400));
+        std::thread::sleep(after);
         landau.kill().unwrap();
         landau.wait().unwrap();
         journaled += u64::from(journal.exists());
-        assert!(eventually(|| !journal.exists()), "the guard has not restored the host after kill {kill}");
-        assert_eq!(network.dump(&room), before, "after kill {kill}");
+        assert!(eventually(|| !journal.exists()), "the guard has not restored the host after kill {kill}, {after:?}");
+        assert_eq!(network.dump(&room), before, "after kill {kill}, {after:?}");
     }
     println!("{kills} kills, {journaled} with a journal left: {} sysctls have their values", before.len());
 }

@@ -939,6 +939,7 @@ fn a_ring_may_be_dropped_at_any_time() {
     let _guard = among_others();
     for features in FEATURES {
         for rounds in 0..4 {
+            let _closes = child::none_starts();
             let mut ring = Ring::with_options(small(features)).unwrap();
             let (listener, address) = listener();
             ring.accept(&listener, Token(0)).unwrap();

@@ -7,7 +7,8 @@ use landau_serve::Accepting;
 fn site(accepting: Accepting) -> Site {
     let files: &[(&str, &[u8])] = &[("f", b"content"), ("sub/f", b"content")];
     Site::new(files, |config| {
-        (config.timeouts.head, config.accepting) = (std::time::Duration::from_secs(2), accepting);
+        // Of heads that never end it is waited for once, for all together; a client that is slow has time to send its.
+        (config.timeouts.head, config.accepting) = (std::time::Duration::from_secs(5), accepting);
         // The table is that of a server of HTTP/1.1, to which the preface of HTTP/2 is a request of another version.
         config.http2 = false;
     })

@@ -97,18 +97,21 @@ fn closed_connections_do_not_count() {
 #[test]
 #[cfg(target_os = "linux")]
 fn workers_that_share_a_listener_take_turns() {
-    let site = Site::new(&[("f", b"content")], |config| (config.accepting, config.workers) = (Accepting::Shared, 4));
-    let mut clients = Vec::new();
-    for _ in 0..160 {
-        let mut client = site.connect();
-        client.send(GET);
-        assert_eq!(client.answer().unwrap().status, 200);
-        clients.push(client);
-        // The worker waits again by then, unless the machine is busy.
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let by_worker = site.server().totals_by_worker();
-    assert!(by_worker.iter().all(|one| one.accepted > 0), "{by_worker:?}");
+    // A worker that gets no processor for that long has no turn; without turns one worker has all, each time.
+    let takes_turns = || {
+        let site = Site::new(&[("f", b"content")], |config| (config.accepting, config.workers) = (Accepting::Shared, 4));
+        let mut clients = Vec::new();
+        for _ in 0..160 {
+            let mut client = site.connect();
+            client.send(GET);
+            assert_eq!(client.answer().unwrap().status, 200);
+            clients.push(client);
+            // The worker waits again by then, unless the machine is busy.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        site.server().totals_by_worker().iter().all(|one| one.accepted > 0)
+    };
+    assert!((0..5).any(|_| takes_turns()));
 }
 
 /// During a drain the server refuses new connections and finishes requests in progress.

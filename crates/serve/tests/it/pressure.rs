@@ -154,6 +154,8 @@ fn refused_clients_get_a_response() {
     for kind in kinds() {
         let site = Site::new(&[("f", b"content")], |config| {
             (config.connections, config.defer_accept_s, config.accepting) = (Some(1), Some(1), kind);
+            // A client that is slow to ask is not closed before it does.
+            config.clock = Some(ManualClock::default());
         });
         let mut first = site.connect();
         first.send(b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -1,5 +1,6 @@
 //! Closing: by the peer, by the caller, and reuse of the descriptor's number.
 
+use crate::child;
 use crate::common::{LONG, at, drain, each, each_alone, events, is_null, no_events, only, pair, tcp_pair};
 use landau_reactor::{Backend, Interest, Token};
 use landau_sys::stream::{is_blocking, set_blocking, set_reset_on_close};
@@ -30,6 +31,7 @@ fn a_closed_peer_makes_readable() {
 #[test]
 fn a_closed_peer_makes_writable() {
     each(|reactor| {
+        let _closes = child::none_starts();
         let (mut one, two) = pair();
         reactor.register(&one, Token(1), Interest::WRITABLE).unwrap();
         drop(two);
@@ -117,6 +119,7 @@ fn unread_data_without_interest_does_not_end_waits() {
 #[test]
 fn data_can_be_read_after_the_peer_closed() {
     each(|reactor| {
+        let _closes = child::none_starts();
         let (mut one, mut two) = pair();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         two.write_all(b"last words").unwrap();
@@ -163,6 +166,7 @@ fn a_half_closed_connection_can_still_be_written() {
 #[test]
 fn a_reset_is_reported_as_readable_or_writable() {
     each(|reactor| {
+        let _closes = child::none_starts();
         for interest in [Interest::READABLE, Interest::WRITABLE] {
             let (client, mut server) = tcp_pair();
             reactor.register(&server, Token(1), interest).unwrap();
@@ -221,6 +225,7 @@ fn a_dead_connection_is_reported_as_write_closed_without_interest() {
 #[test]
 fn the_peer_sees_the_end_of_a_closed_descriptor() {
     each(|reactor| {
+        let _closes = child::none_starts();
         let (one, mut two) = pair();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         no_events(reactor);
