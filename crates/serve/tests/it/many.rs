@@ -99,7 +99,8 @@ fn closed_connections_do_not_count() {
 fn workers_that_share_a_listener_take_turns() {
     // A worker that gets no processor for that long has no turn; without turns one worker has all, each time.
     let takes_turns = || {
-        let site = Site::new(&[("f", b"content")], |config| (config.accepting, config.workers) = (Accepting::Shared, 4));
+        let site =
+            Site::new(&[("f", b"content")], |config| (config.accepting, config.workers) = (Accepting::Shared, 4));
         let mut clients = Vec::new();
         for _ in 0..160 {
             let mut client = site.connect();
