@@ -184,8 +184,8 @@ fn json_has_the_addresses_and_the_counters() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Returns a connection in the middle of a head, which makes it busy, after its first answer. Both came in one piece, so
-/// the server has read the part of a head.
+/// Returns a connection in the middle of a head, which makes it busy, after its first answer. Both came in one piece,
+/// so the server has read the part of a head.
 pub(crate) fn busy(serving: &Serving) -> TcpStream {
     let mut busy = TcpStream::connect(serving.address).unwrap();
     busy.set_read_timeout(Some(LONG)).unwrap();
