@@ -2,27 +2,29 @@
 
 use super::Architecture;
 
-/// The processor time of a connection by the curve `processor` of the benchmark `architecture`, as `landau show` prints
-/// it of `docs/records/architecture/quick.landau.ndjson.gz`. A test of the program compares the two.
+/// The processor time of a connection that is answered and closed at once: the medians of the facts
+/// `server_processor_time_per_reply_at_16` and `_at_1000` of the passes in
+/// `docs/records/architecture/quick.landau.ndjson.gz`. A test of the program compares the two.
 struct Curve {
     setting: &'static str,
-    /// The cost, and the number of simultaneous connections, at both ends.
-    ends: [(&'static str, u32); 2],
-    outcome: &'static str,
+    with_16: &'static str,
+    with_1000: &'static str,
 }
 
 impl Architecture {
-    /// Says what the architecture means for growth, by its curve where Landau has one, and names the command that
-    /// measures it on this host.
+    /// Says what the architecture means for growth, by Landau's own measurement where there is one, and names the
+    /// command that measures it on this host.
     pub fn growth(self) -> String {
-        let Some((setting, curve)) = self.measured() else { return self.cost().to_owned() };
-        let command = format!("`landau run architecture --set architecture.architecture={setting}` measures it here");
-        let Some(Curve { ends: [(small, few), (large, many)], outcome, .. }) = curve else {
-            return format!("{}; {command}", self.cost());
-        };
+        let Some((settings, other)) = self.measured() else { return self.cost().to_owned() };
+        let it = other.map_or("it".to_owned(), |other| format!("the closest server of Landau's, {other},"));
+        let command =
+            format!("`landau run architecture --set architecture.architecture={settings}` measures {it} here");
+        let own = CURVES.iter().find(|curve| curve.setting == settings && other.is_none());
+        let Some(Curve { with_16, with_1000, .. }) = own else { return format!("{}; {command}", self.cost()) };
         format!(
-            "{}. Landau's own server of this kind took {small} of processor time a connection with {few} at once and \
-             {large} with {many} ({outcome}), on two processors under Linux 6.18; {command}",
+            "{}. Landau's own server of this kind, on one processor under Linux 6.18, took {with_16} of processor time \
+             for a connection that it answered and closed at once with 16 open, and {with_1000} with 1,000, most of \
+             which waited for accept(); {command}",
             self.cost()
         )
     }
@@ -45,29 +47,31 @@ impl Architecture {
         }
     }
 
-    /// Returns the setting of the benchmark that comes closest, and its curve if it is a server of this kind.
-    fn measured(self) -> Option<(&'static str, Option<&'static Curve>)> {
-        let setting = match self {
-            Self::Exec => "exec",
-            Self::Fork => "fork",
-            Self::Prefork => "prefork",
-            Self::Thread => "thread",
-            Self::ThreadPool => "thread-pool",
-            Self::EventLoop | Self::EventLoopWithWorkers => "event-loop",
-            Self::EventLoops | Self::EventLoopProcesses => "event-loops",
+    /// Returns the settings of the benchmark, and what its server is if it is only the closest.
+    fn measured(self) -> Option<(&'static str, Option<&'static str>)> {
+        Some(match self {
+            Self::Exec => ("exec", None),
+            Self::Fork => ("fork", None),
+            Self::Prefork => ("prefork", None),
+            Self::Thread => ("thread", None),
+            Self::ThreadPool => ("thread-pool", None),
+            Self::EventLoop => ("event-loop", None),
+            Self::EventLoops => (ALL_PROCESSORS, None),
+            Self::EventLoopWithWorkers => ("event-loop", Some("one without workers")),
+            Self::EventLoopProcesses => (ALL_PROCESSORS, Some("loops as threads")),
             Self::Iterative => return None,
-        };
-        let is_other = matches!(self, Self::EventLoopWithWorkers | Self::EventLoopProcesses);
-        Some((setting, CURVES.iter().find(|curve| curve.setting == setting && !is_other)))
+        })
     }
 }
 
+/// Beside a client on two processors, the loops would have one of them otherwise.
+const ALL_PROCESSORS: &str = "event-loops --set architecture.processors=all";
+
 const CURVES: &[Curve] = &[
-    Curve { setting: "exec", ends: [("803 µs", 110), ("853 µs", 979)], outcome: "flat" },
-    Curve { setting: "fork", ends: [("370 µs", 43), ("385 µs", 979)], outcome: "flat" },
-    Curve { setting: "prefork", ends: [("48.7 µs", 157), ("67.2 µs", 979)], outcome: "grows, no simple law" },
-    Curve { setting: "thread", ends: [("84.9 µs", 36), ("89.5 µs", 979)], outcome: "not resolved: passes differ" },
-    Curve { setting: "thread-pool", ends: [("47.3 µs", 97), ("57.1 µs", 979)], outcome: "grows, no simple law" },
-    Curve { setting: "event-loop", ends: [("47.3 µs", 137), ("56.7 µs", 979)], outcome: "varies" },
-    Curve { setting: "event-loops", ends: [("44.5 µs", 137), ("58.9 µs", 979)], outcome: "grows, no simple law" },
+    Curve { setting: "exec", with_16: "830 µs", with_1000: "784 µs" },
+    Curve { setting: "fork", with_16: "310 µs", with_1000: "362 µs" },
+    Curve { setting: "prefork", with_16: "41.1 µs", with_1000: "40.1 µs" },
+    Curve { setting: "thread", with_16: "113 µs", with_1000: "127 µs" },
+    Curve { setting: "thread-pool", with_16: "40.1 µs", with_1000: "39.8 µs" },
+    Curve { setting: "event-loop", with_16: "43.1 µs", with_1000: "40.9 µs" },
 ];

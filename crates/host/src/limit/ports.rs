@@ -123,10 +123,12 @@ fn reuse(context: &Context) -> Option<Row> {
         let (rate, seconds) = (ports * 1_000 / ms.max(1), ms as f64 / 1e3);
         format!("{} connections a second to one destination ({} ports / {seconds} s)", grouped(rate), grouped(ports))
     };
+    // Without timestamps connect() does not use such a port again (tcp_twsk_unique()).
+    let has_timestamps = root.sysctl_number("net.ipv4.tcp_timestamps") != Some(0);
     let evidence = match reuse {
-        1 => format!(
-            "the side that closes first keeps its port in TIME_WAIT; connect() may use it again after a time, so a \
-             client opens at most {}",
+        1 if has_timestamps => format!(
+            "the side that closes first keeps its port in TIME_WAIT; where the other side has TCP timestamps too, \
+             connect() may use it again after a time, so a client opens at most {}",
             rate(delay)
         ),
         _ => format!(

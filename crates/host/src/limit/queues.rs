@@ -70,7 +70,7 @@ fn of_port(context: &Context, port: u16, backlog: u64, sockets: &[&Listener]) ->
     let drops: Option<u64> = sockets.iter().map(|socket| socket.drops).sum();
     let (each, scope) = match sockets.len() {
         1 => (String::new(), " waiting for accept()"),
-        count => (format!(" for each of {count} sockets; of the fullest"), " waiting for accept() on a socket"),
+        count => (format!(" for each of {count} sockets"), " waiting for accept() on a socket"),
     };
     Row {
         limit: format!("backlog of port {port}"),
