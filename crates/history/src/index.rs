@@ -142,7 +142,12 @@ impl Index {
     /// Brings the index up to date with the files. `is_judged_anew` judges the samples of records without verdicts by
     /// this version's method.
     pub(crate) fn update(&mut self, seen: &[Seen], is_judged_anew: bool) -> Result<(), Error> {
-        let known = known(&self.db).map_err(|source| self.failed(source))?;
+        // Another program that rebuilds the index may have emptied it meanwhile.
+        let known = self
+            .db
+            .transaction()
+            .and_then(|moment| if is_made(&moment)? { known(&moment) } else { Ok(HashMap::new()) });
+        let known = known.map_err(|source| self.failed(source))?;
         let is_stale = |one: &&Seen| match known.get(&one.path) {
             Some(known) => known.identity != one.identity || (is_judged_anew && known.can_be_judged_anew()),
             None => true,
@@ -166,6 +171,7 @@ impl Index {
     /// Makes changes that other programs see together or not at all.
     fn change(&mut self, make: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>) -> Result<(), Error> {
         let changed = self.db.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|change| {
+            make_tables(&change)?;
             make(&change)?;
             change.commit()
         });
@@ -176,6 +182,9 @@ impl Index {
     /// that of these files: another program has changed it since it was brought up to date.
     pub(crate) fn load(&mut self, seen: &[Seen], filter: &Filter, with: With) -> Result<Option<Loaded>, Error> {
         let loaded = self.db.transaction().and_then(|moment| {
+            if !is_made(&moment)? {
+                return Ok(None);
+            }
             let known = known(&moment)?;
             let is_known = |one: &Seen| known.get(&one.path).is_some_and(|known| known.identity == one.identity);
             if known.len() != seen.len() || !seen.iter().all(is_known) {
@@ -198,18 +207,32 @@ fn prepare(db: &mut Connection, is_rebuilt: bool) -> rusqlite::Result<()> {
     }
     // The journal survives a killed program; after a loss of power the index may have to be made again.
     db.execute_batch("PRAGMA synchronous = NORMAL")?;
-    let version = |db: &Connection| db.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0));
     if ![0, VERSION].contains(&version(db)?) {
         empty(db)?;
     }
     // Even where there is nothing to do, the transaction shows whether the file can be written to.
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if version(&change)? != VERSION {
+    make_tables(&change)?;
+    change.commit()
+}
+
+fn version(db: &Connection) -> rusqlite::Result<i64> {
+    db.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+/// Whether the tables are there.
+fn is_made(db: &Connection) -> rusqlite::Result<bool> {
+    Ok(version(db)? == VERSION)
+}
+
+/// Makes the tables if they are missing.
+fn make_tables(change: &Transaction<'_>) -> rusqlite::Result<()> {
+    if !is_made(change)? {
         change.execute_batch(SCHEMA)?;
         change.pragma_update(None, "user_version", VERSION)?;
         change.pragma_update(None, "application_id", APPLICATION)?;
     }
-    change.commit()
+    Ok(())
 }
 
 /// Empties the database in place, whatever the file contains.
