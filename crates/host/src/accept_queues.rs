@@ -1,5 +1,5 @@
-//! The accept queues of listening TCP sockets, as `sock_diag(7)` of the kernel shows them to any user: `ss -ltn` has
-//! the first two numbers from there.
+//! The accept queues of listening TCP sockets, as `sock_diag(7)` of the kernel shows them to any user. Where it is a
+//! module (`tcp_diag`), the kernel loads it, as it does for `ss`.
 
 use std::collections::BTreeMap;
 

@@ -5,6 +5,7 @@
 
 use crate::root::{Root, counter};
 use crate::row::Counter;
+use crate::text::{quoted, unescaped};
 use std::fmt::Display;
 
 /// A control group, at one level of its hierarchy.
@@ -42,8 +43,7 @@ impl Group {
             (Some("service" | "slice"), Some((above, unit))) => {
                 // A user's own manager starts the units below its service.
                 let is_users = above.split('/').any(|name| name.starts_with("user@"));
-                let quote = if unit.contains('\\') { "'" } else { "" };
-                format!("systemctl {}edit {quote}{unit}{quote}", if is_users { "--user " } else { "" })
+                format!("systemctl {}edit {}", if is_users { "--user " } else { "" }, quoted(unit))
             }
             _ => "systemctl edit UNIT".to_owned(),
         }
@@ -114,12 +114,6 @@ fn mounts_of<'a>(
         };
         is_it.then(|| (unescaped(mount_point), unescaped(top)))
     })
-}
-
-/// Returns a path of `mountinfo` as it is. systemd's names have backslashes.
-fn unescaped(path: &str) -> String {
-    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    escapes.iter().fold(path.to_owned(), |path, (escape, character)| path.replace(escape, character))
 }
 
 /// Returns a group and those that contain it, up to the mount point.

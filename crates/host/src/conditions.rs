@@ -3,10 +3,9 @@
 
 use crate::cgroups::{Group, groups};
 use crate::context::Context;
-use crate::limit::ports_in_use;
 use crate::root::{counter, field};
 use crate::row::{Condition, Remedy};
-use crate::text::grouped;
+use crate::text::{grouped, quoted, unescaped};
 
 /// Returns what is known.
 pub(crate) fn conditions(context: &Context) -> Vec<Condition> {
@@ -36,7 +35,8 @@ const CPU: &str = "sys/devices/system/cpu";
 /// Returns how a parameter of the kernel is set for good.
 fn at_boot(parameter: &str) -> String {
     format!(
-        "{parameter} on the kernel's command line (with GRUB: GRUB_CMDLINE_LINUX in /etc/default/grub), and a restart"
+        "{parameter} on the kernel's command line (with GRUB: in GRUB_CMDLINE_LINUX of /etc/default/grub, then \
+         update-grub or grub2-mkconfig), and a restart"
     )
 }
 
@@ -291,18 +291,6 @@ fn proactive_reclaim(context: &Context) -> Option<Condition> {
     Some(Condition::bends("proactive reclaim", value, effect, remedy))
 }
 
-/// Returns a path of `mountinfo` as it is: the kernel writes blanks, line ends and backslashes as octal numbers.
-fn unescaped(path: &str) -> String {
-    let pairs = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    pairs.iter().fold(path.to_owned(), |path, (code, text)| path.replace(code, text))
-}
-
-/// Returns a path as a shell takes it.
-fn quoted(path: &str) -> String {
-    let is_plain = path.chars().all(|one| one.is_ascii_alphanumeric() || "/._-".contains(one));
-    if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
-}
-
 /// Mount options of the folder's file system: whether what is synced survives a loss of power.
 fn durability(context: &Context) -> Option<Condition> {
     let folder = context.folder?;
@@ -315,10 +303,10 @@ fn durability(context: &Context) -> Option<Condition> {
     let of = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
         let mut fields = before.split(' ').skip(4);
-        let (point, own) = (fields.next()?.to_owned(), fields.next()?);
+        let (point, own) = (unescaped(fields.next()?), fields.next()?);
         let mut words = after.split(' ');
         let (kind, options) = (words.next()?.to_owned(), words.nth(1).unwrap_or_default());
-        contains(&unescaped(&point)).then(|| (point, kind, format!("{own},{options}")))
+        contains(&point).then(|| (point, kind, format!("{own},{options}")))
     };
     // Of equal mount points, the last one covers the others.
     let (point, kind, options) = mounts.lines().filter_map(of).max_by_key(|(point, ..)| point.len())?;
@@ -338,7 +326,6 @@ fn durability(context: &Context) -> Option<Condition> {
         )
     } else if !found.is_empty() {
         let effect = format!("{}: what fsync() wrote may be lost with the power", found.join(", "));
-        let point = unescaped(&point);
         let remedy = Remedy::of(
             format!("mount -o remount,barrier {}", quoted(&point)),
             format!("without {} for {point} in /etc/fstab", found.join(", ")),
@@ -348,7 +335,6 @@ fn durability(context: &Context) -> Option<Condition> {
         let remedy = if found == ["volatile"] { Remedy { now: None, ..remedy } } else { remedy };
         Condition::bends("durability", value, &effect, remedy)
     } else if options.split(',').any(|option| option == "sync") {
-        let point = unescaped(&point);
         let remedy = Remedy::of(
             format!("mount -o remount,async {}", quoted(&point)),
             format!("without sync for {point} in /etc/fstab"),
@@ -361,7 +347,7 @@ fn durability(context: &Context) -> Option<Condition> {
 }
 
 fn leftovers(context: &Context) -> Option<Condition> {
-    let waiting = ports_in_use(context).time_wait;
+    let waiting = context.ports.time_wait;
     let own: Vec<String> = context
         .root
         .names("tmp")
@@ -369,13 +355,11 @@ fn leftovers(context: &Context) -> Option<Condition> {
         .filter(|name| name.starts_with("landau-scratch"))
         .map(|name| format!("/tmp/{name}"))
         .collect();
-    // Only its owner may look into the folder, so another user sees nothing of it.
-    let is_tuned = context.root.path(TUNE_JOURNAL).exists();
     let mut parts = vec![format!("sockets in TIME_WAIT: {}", grouped(waiting))];
     parts.extend(own.iter().cloned());
-    parts.extend(is_tuned.then(|| format!("/{TUNE_JOURNAL}")));
-    let effect = if is_tuned {
-        "a trial of landau tune goes on or was killed: settings are not those of before"
+    parts.extend(context.killed_trial.map(|profile| format!("a killed trial of the profile {profile}")));
+    let effect = if context.killed_trial.is_some() {
+        "landau tune has set what its profile says and did not restore it"
     } else if waiting > 100 {
         "they hold ports: bind() and connect() search longer; they end within 60 s"
     } else if own.is_empty() {
@@ -383,20 +367,14 @@ fn leftovers(context: &Context) -> Option<Condition> {
     } else {
         "folders of runs that go on or were killed"
     };
-    let remedy = if is_tuned {
-        Remedy {
-            now: Some("landau tune restore".to_owned()),
-            for_good: None,
-            risk: Some("a value that somebody else has changed since is kept, and named".to_owned()),
-        }
-    } else {
-        Remedy::default()
-    };
-    Some(Condition::when(waiting > 100 || !own.is_empty() || is_tuned, "leftovers", parts.join(", "), effect, remedy))
+    let remedy = context.killed_trial.map(|_| Remedy {
+        now: Some("landau tune restore".to_owned()),
+        for_good: None,
+        risk: Some("a value that somebody else has changed since is kept, and named".to_owned()),
+    });
+    let bends = waiting > 100 || !own.is_empty() || remedy.is_some();
+    Some(Condition::when(bends, "leftovers", parts.join(", "), effect, remedy.unwrap_or_default()))
 }
-
-/// Where a trial of `landau tune` writes what it will change.
-const TUNE_JOURNAL: &str = "var/lib/landau/tune/journal.json";
 
 /// Programs that change sysctls while something is measured.
 fn tuners(context: &Context) -> Option<Condition> {

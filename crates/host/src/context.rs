@@ -3,6 +3,7 @@
 use crate::census::{Census, FIRST_PID_NAMESPACE};
 use crate::cgroups::{Group, service};
 use crate::demand::{Demand, Needs};
+use crate::limit::PortsInUse;
 use crate::report::Worker;
 use crate::root::Root;
 use crate::row::{Bound, Effect};
@@ -29,6 +30,7 @@ pub(crate) const A_PROCESS: &str = " a process";
 pub(crate) struct Context<'a> {
     pub(crate) root: &'a Root,
     pub(crate) subject: Subject,
+    pub(crate) ports: PortsInUse,
     pub(crate) demands: &'a [Demand],
     pub(crate) census: Census,
     pub(crate) folder: Option<&'a Folder>,
@@ -36,6 +38,8 @@ pub(crate) struct Context<'a> {
     pub(crate) connection_bytes: Option<u64>,
     /// What the workers of benchmarks take beside their objects.
     pub(crate) workers: &'a [Worker],
+    /// The profile of a trial of `landau tune` that was killed and has left its settings.
+    pub(crate) killed_trial: Option<&'a str>,
     pub(crate) page_bytes: u64,
 }
 

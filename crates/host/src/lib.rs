@@ -1,9 +1,10 @@
 //! What limits a host: whether a load of a given size fits, which limit stops it, what shows that, and what raises it.
 //!
-//! [`examine`] reads `/proc`, `/sys` and `/etc` below a [`Root`] and changes nothing. A rule (`limit/`, one file for
-//! each subject) turns what it reads into a [`Row`]: the limit, what it bounds in the user's own units, the evidence
-//! and the remedy. The smallest bound of a [`Demand`] is its [`Answer`]. Two things are measured, if the caller wants
-//! them: the kernel's memory for a [`connection`], and [`noise`].
+//! [`examine`] reads `/proc`, `/sys` and `/etc` below a [`Root`] and changes nothing. Of a running program it also asks
+//! the kernel for listening sockets (`accept_queues`). A rule (`limit/`, one file for each subject) turns what it reads
+//! into a [`Row`]: the limit, what it bounds in the user's own units, the evidence and the remedy. The smallest bound
+//! of a [`Demand`] is its [`Answer`]. Two things are measured, if the caller wants them: the kernel's memory for a
+//! [`connection`], and [`noise`].
 //!
 //! | file | subject |
 //! |---|---|

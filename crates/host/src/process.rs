@@ -37,7 +37,7 @@ pub struct Listener {
     pub port: u16,
     /// Connections that wait for `accept()` now (`Recv-Q` of ss).
     pub waiting: u64,
-    /// How many may wait (`Send-Q` of ss): what `listen()` was given, reduced to `net.core.somaxconn`. None if the
+    /// What `listen()` was given, reduced to `net.core.somaxconn` (`Send-Q` of ss); one more may wait. None if the
     /// kernel does not say.
     pub backlog: Option<u64>,
     /// Packets of handshakes that it has dropped, most because too many waited. None if the kernel does not say.

@@ -5,7 +5,7 @@ use crate::conditions::conditions;
 use crate::connection::Measured;
 use crate::context::{Context, Folder};
 use crate::demand::Demand;
-use crate::limit;
+use crate::limit::{self, PortsInUse};
 use crate::noise::Noise;
 use crate::process::{Process, describe};
 use crate::rights;
@@ -32,6 +32,8 @@ pub struct Request {
     pub reserves: Vec<Reserve>,
     /// What the workers of these benchmarks take beside their objects.
     pub workers: Vec<Worker>,
+    /// The profile of a trial of `landau tune` that was killed and has left its settings.
+    pub killed_trial: Option<String>,
     /// What the caller could not read, and why.
     pub unread: Vec<Unread>,
 }
@@ -57,6 +59,7 @@ impl Request {
             noise: None,
             reserves: Vec::new(),
             workers: Vec::new(),
+            killed_trial: None,
             unread: Vec::new(),
         })
     }
@@ -175,12 +178,14 @@ pub fn examine(root: &Root, request: &Request) -> Report {
     let measured = request.connection.as_ref().and_then(|result| result.as_ref().ok());
     let context = Context {
         root,
+        ports: PortsInUse::read(root, &subject),
         subject,
         demands: &request.demands,
         census: Census::take(root),
         folder: request.folder.as_ref(),
         connection_bytes: measured.map(|measured| measured.bytes_each),
         workers: &request.workers,
+        killed_trial: request.killed_trial.as_deref(),
         page_bytes: landau_sys::memory::page_bytes() as u64,
     };
     unread.extend(context.census.unread());

@@ -1,4 +1,4 @@
-//! Number formats.
+//! Number formats, and paths as the kernel and a shell write them.
 
 /// Returns a number with its digits grouped: "100,000".
 pub fn grouped(number: u64) -> String {
@@ -24,9 +24,27 @@ pub fn bytes(number: u64) -> String {
     format!("{} {unit}", grouped(number >> shift))
 }
 
+/// Returns a path of `mountinfo` as it is: the kernel writes blanks, line ends and backslashes as octal numbers.
+pub(crate) fn unescaped(path: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes.iter().fold(path.to_owned(), |path, (escape, character)| path.replace(escape, character))
+}
+
+/// Returns a word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = word.chars().all(|one| one.is_ascii_alphanumeric() || "/._-@:".contains(one));
+    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_unescaped_and_quoted() {
+        assert_eq!(unescaped("/a\\040b\\134c"), "/a b\\c");
+        assert_eq!(["/a/b-c.d", "/a b", "it's"].map(quoted), ["/a/b-c.d", "'/a b'", "'it'\\''s'"]);
+    }
 
     #[test]
     fn digits_are_grouped() {

@@ -41,6 +41,13 @@ pub struct Journaled {
     pub entries: Vec<Entry>,
 }
 
+impl Journaled {
+    /// Returns whether the settings may still be those of the trial: a restart of the host has reset them.
+    pub fn is_of_this_boot(&self, root: &Root) -> bool {
+        self.boot == boot(root)
+    }
+}
+
 /// A setting that a trial changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
@@ -200,7 +207,7 @@ pub fn restore(root: &Root, force: bool, wait: bool) -> Result<Vec<Restored>, Er
     }
     let _lock = lock(&folder, wait)?;
     let Some(journaled) = read(&folder)? else { return Ok(Vec::new()) };
-    let is_same_boot = journaled.boot == boot(root);
+    let is_same_boot = journaled.is_of_this_boot(root);
     if let (Some(theirs), Some(ours)) = (&journaled.network, network(root))
         && (is_same_boot, force) == (true, false)
         && *theirs != ours

@@ -77,10 +77,23 @@ fn report(args: &Args) -> anyhow::Result<Report> {
         request.noise = Some(noise::measure());
     }
     (request.reserves, request.workers) = planned(&request.demands)?;
+    request.killed_trial = killed_trial(&root, &mut request.unread);
     let Some(pid) = request.in_other_network(&root) else { return Ok(examine(&root, &request)) };
     // The kernel shows the settings of a network namespace only inside it.
     boot::in_network_of(pid, || examine(&root, &request))
         .with_context(|| format!("enter the network namespace of process {pid}, as root"))
+}
+
+/// Returns the profile of a trial of `landau tune` that was killed and has left its settings.
+fn killed_trial(root: &Root, unread: &mut Vec<Unread>) -> Option<String> {
+    match landau_tune::left(root) {
+        Ok(left) => left.filter(|left| left.is_of_this_boot(root)).map(|left| left.profile),
+        Err(error) => {
+            let what = "whether a trial of landau tune was killed".to_owned();
+            unread.push(Unread { what, why: error.to_string() });
+            None
+        }
+    }
 }
 
 /// Reads the file system of a folder; of the working folder if none is named.

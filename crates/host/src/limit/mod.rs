@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::row::Row;
 
 pub use descriptors::{NR_OPEN, NR_OPEN_OF_SYSTEMD};
-pub(crate) use ports::ports_in_use;
+pub(crate) use ports::PortsInUse;
 pub(crate) use queues::of_listeners;
 
 /// Returns every limit that this host shows.

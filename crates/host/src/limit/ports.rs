@@ -3,7 +3,9 @@
 use super::queues::tcp_counters;
 use crate::context::Context;
 use crate::demand::{Demand, Ports};
+use crate::root::Root;
 use crate::row::{Effect, OF_A_NETWORK, Remedy, Row};
+use crate::subject::Subject;
 use crate::text::grouped;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -24,19 +26,22 @@ pub(crate) struct PortsInUse {
     pub(crate) time_wait: u64,
 }
 
-/// Reads the ports of all TCP sockets of a network namespace. Sockets that are only bound are in no table.
-pub(crate) fn ports_in_use(context: &Context) -> PortsInUse {
-    let mut found = PortsInUse::default();
-    for file in ["tcp", "tcp6"] {
-        let text = context.root.text(&context.net(file)).unwrap_or_default();
-        for line in text.lines().skip(1) {
-            let mut words = line.split_ascii_whitespace();
-            let port = words.nth(1).and_then(|address| u16::from_str_radix(address.rsplit_once(':')?.1, 16).ok());
-            found.ports.extend(port);
-            found.time_wait += u64::from(words.nth(1) == Some(TIME_WAIT));
+impl PortsInUse {
+    /// Reads the ports of all TCP sockets of the subject's network namespace. Sockets that are only bound are in no
+    /// table.
+    pub(crate) fn read(root: &Root, subject: &Subject) -> Self {
+        let mut found = Self::default();
+        for file in ["net/tcp", "net/tcp6"] {
+            let text = root.text(&subject.file(file)).unwrap_or_default();
+            for line in text.lines().skip(1) {
+                let mut words = line.split_ascii_whitespace();
+                let port = words.nth(1).and_then(|address| u16::from_str_radix(address.rsplit_once(':')?.1, 16).ok());
+                found.ports.extend(port);
+                found.time_wait += u64::from(words.nth(1) == Some(TIME_WAIT));
+            }
         }
+        found
     }
-    found
 }
 
 /// Returns the ports of a list such as `8080,9000-9010` that are in the range.
@@ -48,23 +53,20 @@ fn reserved(list: &str, range: &RangeInclusive<u16>) -> BTreeSet<u16> {
     list.split(',').filter_map(ends).flatten().filter(|port| range.contains(port)).collect()
 }
 
-/// Returns the range of ephemeral ports, and how many of it are not reserved.
-fn ephemeral(context: &Context) -> Option<(RangeInclusive<u16>, u64)> {
+/// Returns the range of ephemeral ports, and those of it that are reserved.
+fn ephemeral(context: &Context) -> Option<(RangeInclusive<u16>, BTreeSet<u16>)> {
     let ends = context.root.sysctl_numbers("net.ipv4.ip_local_port_range");
     let range = u16::try_from(*ends.first()?).ok()?..=u16::try_from(*ends.get(1)?).ok()?;
-    let capacity = range.len() as u64 - reserved_ports(context, &range).len() as u64;
-    Some((range, capacity))
-}
-
-fn reserved_ports(context: &Context, range: &RangeInclusive<u16>) -> BTreeSet<u16> {
-    reserved(&context.root.sysctl("net.ipv4.ip_local_reserved_ports").unwrap_or_default(), range)
+    let list = context.root.sysctl("net.ipv4.ip_local_reserved_ports").unwrap_or_default();
+    let reserved = reserved(&list, &range);
+    Some((range, reserved))
 }
 
 fn range(context: &Context) -> Option<Row> {
-    let (range, capacity) = ephemeral(context)?;
-    let reserved = reserved_ports(context, &range);
-    let used = ports_in_use(context);
-    let taken = used.ports.iter().filter(|port| range.contains(port) && !reserved.contains(port)).count() as u64;
+    let (range, reserved) = ephemeral(context)?;
+    let capacity = range.len() as u64 - reserved.len() as u64;
+    let taken =
+        context.ports.ports.iter().filter(|port| range.contains(port) && !reserved.contains(port)).count() as u64;
     let free = capacity.saturating_sub(taken);
     let mut bounds = context.bounds(Effect::Stops, "", |needs| Some(free).filter(|_| needs.ports == Ports::Wildcard));
     bounds.extend(context.bounds(Effect::Bends, " to one destination", |needs| {
@@ -82,7 +84,7 @@ fn range(context: &Context) -> Option<Row> {
         evidence: format!(
             "bind() fails with EADDRINUSE, connect() to one destination with EADDRNOTAVAIL; beyond half of the range \
              each bind() searches all of it (O(n)); {} sockets in TIME_WAIT hold ports too",
-            grouped(used.time_wait)
+            grouped(context.ports.time_wait)
         ),
         counters: Vec::new(),
         remedy: widen(context),
@@ -95,7 +97,7 @@ fn time_wait(context: &Context) -> Option<Row> {
     Some(Row {
         limit: "net.ipv4.tcp_max_tw_buckets".to_owned(),
         value: grouped(limit),
-        in_use: Some(ports_in_use(context).time_wait),
+        in_use: Some(context.ports.time_wait),
         is_bytes: false,
         owner: OF_A_NETWORK.to_owned(),
         bounds: Vec::new(),
@@ -117,34 +119,32 @@ const TIME_WAIT_MS: u64 = 60_000;
 fn reuse(context: &Context) -> Option<Row> {
     let root = context.root;
     let reuse = root.sysctl_number("net.ipv4.tcp_tw_reuse")?;
-    let delay = root.sysctl_number("net.ipv4.tcp_tw_reuse_delay").unwrap_or(1_000);
-    let (_, ports) = ephemeral(context)?;
+    let has_timestamps = root.sysctl_number("net.ipv4.tcp_timestamps") != Some(0);
+    let (range, reserved) = ephemeral(context)?;
+    let ports = range.len() as u64 - reserved.len() as u64;
     let rate = |ms: u64| {
         let (rate, seconds) = (ports * 1_000 / ms.max(1), ms as f64 / 1e3);
         format!("{} connections a second to one destination ({} ports / {seconds} s)", grouped(rate), grouped(ports))
     };
-    // Without timestamps connect() does not use such a port again (tcp_twsk_unique()).
-    let has_timestamps = root.sysctl_number("net.ipv4.tcp_timestamps") != Some(0);
-    let evidence = match reuse {
-        1 if has_timestamps => format!(
-            "the side that closes first keeps its port in TIME_WAIT; where the other side has TCP timestamps too, \
-             connect() may use it again after a time, so a client opens at most {}",
-            rate(delay)
-        ),
-        _ => format!(
-            "the side that closes first keeps its port in TIME_WAIT for {} s, so a client that closes first opens at \
-             most {}{}",
-            TIME_WAIT_MS / 1_000,
-            rate(TIME_WAIT_MS),
-            if reuse == 2 { "; over the loopback interface it may use it again earlier" } else { "" }
-        ),
-    };
-    let remedy = if reuse == 1 {
-        Remedy::default()
-    } else {
-        let risk = "it acts where both ends have TCP timestamps, and on connect() only; older segments of a connection \
-                    are told by their timestamps then";
-        Remedy::sysctl("net.ipv4.tcp_tw_reuse", "1", risk)
+    let keeps = format!("the side that closes first keeps its port in TIME_WAIT for {} s", TIME_WAIT_MS / 1_000);
+    let limited = format!("{keeps}, so a client that closes first opens at most {}", rate(TIME_WAIT_MS));
+    let (evidence, remedy) = match reuse {
+        _ if !has_timestamps => {
+            let why = "without TCP timestamps no port is used again before, whatever the value";
+            let risk = "12 bytes of each segment";
+            (format!("{limited}; {why}"), Remedy::sysctl("net.ipv4.tcp_timestamps", "1", risk))
+        }
+        1 => {
+            let delay = root.sysctl_number("net.ipv4.tcp_tw_reuse_delay").unwrap_or(1_000);
+            let again = "where the other side has TCP timestamps too, connect() may use it again earlier";
+            (format!("{keeps}; {again}, so a client opens at most {}", rate(delay)), Remedy::default())
+        }
+        _ => {
+            let on_loopback = if reuse == 2 { "; over the loopback interface it may use it again earlier" } else { "" };
+            let risk = "it acts where both ends have TCP timestamps, and on connect() only; older segments of a \
+                        connection are told by their timestamps then";
+            (format!("{limited}{on_loopback}"), Remedy::sysctl("net.ipv4.tcp_tw_reuse", "1", risk))
+        }
     };
     Some(Row {
         limit: "net.ipv4.tcp_tw_reuse".to_owned(),

@@ -644,15 +644,18 @@ fn conditions_that_can_be_changed_say_how_for_good_and_at_what_risk() {
 /// A trial that was killed has left other settings than those of before: they are put back by a command.
 #[test]
 fn a_trial_that_was_killed_is_a_leftover() {
-    let leftovers = |host: &Host| {
-        let report = host.report("idle", None);
+    let host = Host::new();
+    let root = Root::planted(host.room.path());
+    let leftovers = |killed_trial: Option<&str>| {
+        let demands = vec![Demand::parse("idle").unwrap()];
+        let mut request = Request::new(&root, None, demands).unwrap();
+        request.killed_trial = killed_trial.map(str::to_owned);
+        let report = examine(&root, &request);
         report.conditions.into_iter().find(|one| one.name == "leftovers").unwrap()
     };
-    let host = Host::new();
-    assert!(!leftovers(&host).bends);
-    host.write("var/lib/landau/tune/journal.json", "{}");
-    let found = leftovers(&host);
-    assert!(found.bends && found.value.ends_with(", /var/lib/landau/tune/journal.json"), "{found:?}");
+    assert!(!leftovers(None).bends);
+    let found = leftovers(Some("mail"));
+    assert!(found.bends && found.value.ends_with(", a killed trial of the profile mail"), "{found:?}");
     assert_eq!(found.remedy.now.as_deref(), Some("landau tune restore"));
 }
 
@@ -685,6 +688,16 @@ fn time_wait_is_a_row() {
     let reuse = row(&host, "tcp_tw_reuse");
     assert!(reuse.evidence.ends_with("1,200 connections a second to one destination (600 ports / 0.5 s)"), "{reuse:?}");
     assert_eq!(reuse.remedy.now, None);
+    host.write("proc/sys/net/ipv4/tcp_tw_reuse", "2");
+    assert!(
+        row(&host, "tcp_tw_reuse")
+            .evidence
+            .ends_with("(600 ports / 60 s); over the loopback interface it may use it again earlier")
+    );
+    host.write("proc/sys/net/ipv4/tcp_timestamps", "0");
+    let reuse = row(&host, "tcp_tw_reuse");
+    assert!(reuse.evidence.contains(most) && !reuse.evidence.contains("loopback"), "{reuse:?}");
+    assert_eq!(reuse.remedy.now.as_deref(), Some("sysctl -w net.ipv4.tcp_timestamps=1"));
 }
 
 /// Only root can read what DAMON does; that it cannot be read is not that it does nothing.
