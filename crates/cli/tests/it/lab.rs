@@ -1,6 +1,6 @@
 //! `landau lab` as a user runs it: kernels that boot, panic and hang, and what they leave.
 
-use crate::support::{LANDAU, Ran, Room, eventually, install, processes_with};
+use crate::support::{LANDAU, Ran, Room, eventually, install, is_root, processes_with};
 use landau_lab::kernel;
 use landau_record::Record;
 use landau_record::schema::{CrashKind, EndOutcome, Unit};
@@ -262,12 +262,11 @@ fn a_run_needs_no_root_and_does_not_change_the_host() {
     let before = host();
     let program = room.file("landau");
     install(LANDAU, &program);
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|facts| std::os::unix::fs::MetadataExt::uid(&facts) == 0);
     let mut command = Command::new(&program);
     command.args(["lab", "run", "-k", "kernel", "--no-report", "--output", "r", "--platform", "exact"]);
     command.args(["syscall", "--set", "syscall.n=200", "--sysctl", "vm.max_map_count=70000"]);
     command.current_dir(room.path()).env("TMPDIR", room.path()).env("HOME", room.path()).env_remove("XDG_CACHE_HOME");
-    if is_root {
+    if is_root() {
         const NOBODY: u32 = 65_534;
         std::os::unix::fs::chown(room.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         command.uid(NOBODY).gid(NOBODY);

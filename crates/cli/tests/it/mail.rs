@@ -1,6 +1,6 @@
 //! `landau mail` as a user types it: refused options, and runs that are killed and continued.
 
-use crate::support::{LANDAU, Ran, Room, eventually};
+use crate::support::{LANDAU, Ran, Room, eventually, is_root};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -194,8 +194,7 @@ fn the_systems_resolver_finds_what_a_named_server_does() {
         "$0" mail list --mode rset --ledger named --name-server 127.0.0.1 --json
         "$0" mail list --mode rset --ledger configured --json
     "#;
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|facts| std::os::unix::fs::MetadataExt::uid(&facts) == 0);
-    if !is_root {
+    if !is_root() {
         eprintln!("skipped: namespaces of its own need root");
         return;
     }

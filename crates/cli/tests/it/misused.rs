@@ -1,12 +1,8 @@
 //! Wrong arguments and unusable places: the error names the cause, the status is 2, and no file is lost.
 
-use crate::support::{LANDAU, Ran, Room, install};
+use crate::support::{LANDAU, Ran, Room, install, is_root};
 use landau_record::schema::EndOutcome;
 use std::process::{Command, Stdio};
-
-fn is_root() -> bool {
-    landau_sys::process::effective_user() == 0
-}
 
 #[test]
 fn an_unknown_benchmark_is_an_error_that_suggests_the_nearest() {

@@ -1,7 +1,7 @@
 //! `landau serve --processes`: worker processes that end, and their supervisor.
 
-use crate::serve::{LONG, Serving, is_root, room};
-use crate::support::{Ran, Room, eventually};
+use crate::serve::{LONG, Serving, room};
+use crate::support::{Ran, Room, eventually, is_root};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{ChildStderr, Command};

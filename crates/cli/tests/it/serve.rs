@@ -1,6 +1,6 @@
 //! `landau serve` as an operator uses it: messages, privileges, signals.
 
-use crate::support::{LANDAU, Process, Ran, Room, eventually, install};
+use crate::support::{LANDAU, Process, Ran, Room, eventually, is_root};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,10 +12,6 @@ use std::time::Duration;
 
 /// Longer than anything takes; a test that reaches it has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
-
-pub(crate) fn is_root() -> bool {
-    landau_sys::process::effective_user() == 0
-}
 
 /// A room that others may enter, with a folder that they may read.
 pub(crate) fn room() -> Room {
@@ -145,15 +141,7 @@ fn a_directory_that_cannot_be_read_has_an_index() {
 #[cfg(target_os = "linux")]
 fn an_unprivileged_user_needs_no_privileges() {
     let room = room();
-    let mut command = Command::new("setpriv");
-    if !is_root() || Command::new("setpriv").arg("--version").output().is_err() {
-        eprintln!("skipped: setpriv and root are needed to become somebody else");
-        return;
-    }
-    let program = room.file("landau");
-    install(LANDAU, &program);
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
-    command.args(["serve", "www", "--listen", "127.0.0.1:0"]).current_dir(room.path());
+    let Some(mut command) = room.as_nobody(&["serve", "www", "--listen", "127.0.0.1:0"]) else { return };
     let serving = Serving::new(&mut command);
     assert!(serving.ready["user"].is_null(), "{}", serving.ready);
     assert!(serving.get("/a").ends_with("hello"));

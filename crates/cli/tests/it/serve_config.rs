@@ -1,7 +1,7 @@
 //! `landau serve --config`: the configuration file as an operator uses it.
 
-use crate::serve::{Serving, is_root, room};
-use crate::support::{Ran, eventually, processes_with};
+use crate::serve::{Serving, room};
+use crate::support::{Ran, eventually, is_root, processes_with};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 

@@ -44,6 +44,25 @@ impl Room {
         command
     }
 
+    /// Returns a copy of the program with arguments, to be started in this directory by a user without rights; `None`,
+    /// which is said, where nobody can become somebody else. Others must be able to enter the directory.
+    pub(crate) fn as_nobody(&self, words: &[&str]) -> Option<Command> {
+        if !is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+            eprintln!("skipped: setpriv and root are needed to become somebody else");
+            return None;
+        }
+        if !self.file("landau").exists() {
+            install(LANDAU, &self.file("landau"));
+        }
+        let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups", "./landau"];
+        Some(self.other("setpriv", &[&user, words].concat()))
+    }
+
+    /// Lets other users into this directory, with these rights.
+    pub(crate) fn open(&self, mode: u32) {
+        std::fs::set_permissions(self.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    }
+
     /// Keeps what a program writes in this directory: its files and, of the user's state, the register of folders.
     fn enter(&self, command: &mut Command) {
         command.current_dir(self.path()).env("TMPDIR", self.path()).env("XDG_STATE_HOME", self.file("state"));
@@ -99,6 +118,11 @@ fn landau() -> Command {
 pub(crate) fn install(from: impl AsRef<Path>, to: &Path) {
     let status = Command::new("install").args(["-m", "755"]).arg(from.as_ref()).arg(to).status();
     assert!(status.unwrap().success(), "install {} {}", from.as_ref().display(), to.display());
+}
+
+/// Whether the tests are run by root.
+pub(crate) fn is_root() -> bool {
+    landau_sys::process::effective_user() == 0
 }
 
 /// The result of a run of the program.
