@@ -7,9 +7,10 @@
 //! report are corrected together for their number (Holm). Laws and costs are those of the verdicts that the report
 //! shows.
 
-use crate::shifts::{Shift, median};
+use crate::shifts::Shift;
 use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, ends, text, unit_of};
 use landau_record::Record;
+use landau_stats::quantile::median;
 use landau_stats::{Change, Comparison, Curve, Estimate, Options, compare_judged, holm};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

@@ -116,11 +116,11 @@ fn work(instructions: &Instructions) -> String {
     } else if factor.high < 1.0 && each.low > 1.0 {
         format!("a call executes fewer, but {each_longer}")
     } else if factor.low > 1.0 {
-        "a call executes more; the rounds are too few to say whether each takes longer as well".to_owned()
+        "a call executes more; the intervals are too wide to say whether each takes longer as well".to_owned()
     } else if each.low > 1.0 {
-        format!("{each_longer}; the rounds are too few to say whether a call executes more as well")
+        format!("{each_longer}; the intervals are too wide to say whether a call executes more as well")
     } else {
-        "the rounds are too few to say whether a call executes more or each instruction takes longer".to_owned()
+        "the intervals are too wide to say whether a call executes more or each instruction takes longer".to_owned()
     };
     format!("Instructions {}, time {}: {meaning}.", times(factor), times(time_factor))
 }
@@ -371,9 +371,9 @@ mod tests {
             meaning([0.5, 0.49, 0.51], [1.5, 1.4, 1.6])
                 .starts_with("a call executes fewer, but each instruction takes 3 times")
         );
-        assert!(meaning([6.23, 5.42, 7.16], [6.49, 6.23, 6.76]).starts_with("a call executes more; the rounds"));
+        assert!(meaning([6.23, 5.42, 7.16], [6.49, 6.23, 6.76]).starts_with("a call executes more; the intervals"));
         assert!(meaning([1.3, 0.9, 1.8], [4.0, 3.9, 4.1]).starts_with("each instruction takes 3.08 times as long"));
-        assert!(meaning([1.3, 0.8, 2.0], [1.5, 1.4, 1.6]).starts_with("the rounds are too few"));
+        assert!(meaning([1.3, 0.8, 2.0], [1.5, 1.4, 1.6]).starts_with("the intervals are too wide"));
         let text = sum(&of(steady, [1.1, 1.08, 1.12]));
         let counts =
             "A call executes 1,204 instructions at small n and 1,204 at large n, by 3,000 samples of their counter";

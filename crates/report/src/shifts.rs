@@ -10,7 +10,8 @@ use crate::quantity::{is_same_memory, percent};
 use crate::text;
 use landau_record::Record;
 use landau_record::schema::{Clock, Role};
-use landau_stats::{Comparison, Options, excess, quantile};
+use landau_stats::quantile::median;
+use landau_stats::{Comparison, Options, excess};
 use serde::Serialize;
 
 /// Fewest curves that show what most of them do.
@@ -101,13 +102,6 @@ impl Shift {
             self.curves
         )
     }
-}
-
-/// The median of values in any order; `None` without one.
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    quantile::quantile(&sorted, 0.5)
 }
 
 /// Whether two records name the same system, settings and version of Landau, so that no change of most curves is

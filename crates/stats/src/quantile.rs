@@ -20,6 +20,11 @@ pub(crate) fn median_of(values: &mut [f64]) -> Option<f64> {
     Some(upper)
 }
 
+/// Median of values in any order; `None` without one.
+pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    median_of(&mut values.collect::<Vec<_>>())
+}
+
 /// The same for integer costs.
 pub(crate) fn median_of_costs(values: &mut [u64]) -> Option<f64> {
     let middle = values.len() / 2;

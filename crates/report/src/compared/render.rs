@@ -3,11 +3,11 @@
 use super::{CliffChange, Compared, CurveComparison, LEVEL, Quantity, Side};
 use crate::findings::curves;
 use crate::quantity::{Unit, count, factor, percent};
-use crate::shifts::median;
 use crate::table::grid::{self, bold};
 use crate::table::{Layout, plain, wrapped};
 use crate::text;
 use landau_record::schema::Direction;
+use landau_stats::quantile::median;
 use landau_stats::{Agreement, Cliff, Estimate, Nature, OutlierChange};
 
 /// The column of the names of details.

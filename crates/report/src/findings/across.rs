@@ -8,6 +8,7 @@
 use super::{Finding, Kind, Tier, merged, of, subject, told, weight};
 use crate::quantity::{FormatCost, Unit, count, digits, factor, numbered, percent};
 use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, ends, text};
+use landau_stats::quantile::median;
 use landau_stats::{Class, Judgement, Options, Outcome};
 
 /// Changes that lead before what all records share has its turn, and how much of that leads.
@@ -197,16 +198,14 @@ fn unchanged(comparisons: &Comparisons) -> Finding {
     let compared = comparisons.all.iter().filter(|one| one.comparison.ratio.is_some());
     let is_smaller = |one: &&PhaseComparison| one.winner().is_some();
     let (all, smaller) = (compared.clone().count(), compared.clone().filter(is_smaller).count());
-    let mut detectable: Vec<f64> = compared.filter_map(|one| one.comparison.detectable).collect();
-    detectable.sort_by(f64::total_cmp);
     let is_exact = comparisons.all.first().is_some_and(|one| one.comparison.a.all.unit == Unit::Instructions);
-    let seen = match detectable.get(detectable.len() / 2) {
-        Some(middle) if !is_exact => {
-            let place = if all == 1 { "" } else { " in half of them" };
-            format!("; a difference of {} would have been seen{place}", percent(*middle))
-        }
-        _ => String::new(),
-    };
+    // A shift of the costs tells it of all curves.
+    let is_told = comparisons.shifts.iter().any(|shift| shift.deviation > 0.0);
+    let seen = if is_exact || is_told { None } else { median(compared.filter_map(|one| one.comparison.detectable)) };
+    let seen = seen.map_or(String::new(), |middle| {
+        let place = if all == 1 { "" } else { " in half of them" };
+        format!("; a difference of {} would have been seen{place}", text::detectable(middle))
+    });
     let delta = percent(Options::default().delta);
     let but = match smaller {
         0 => String::new(),

@@ -17,8 +17,11 @@ pub(super) fn of_case(analysis: &Analysis<'_>, study: &CaseStudy<'_>, found: &mu
         );
         let first = profiled::growing(profile).next().map(|one| one.name.as_str());
         // Of a growth that samples cannot explain there may be the instructions alone.
-        let (branching, first) =
-            if profile.is_judged() { (profile.branching.as_ref(), first) } else { (None, Some("instructions")) };
+        let (branching, first) = if profile.is_judged() {
+            (profile.branching.as_ref(), first)
+        } else {
+            (None, Some("instructions and time"))
+        };
         let one = Carried { phase: &profile.phase, growth, branching, first };
         found.extend(one.finding(study, profile.measured_ns, profiled::lead(profile)));
     }

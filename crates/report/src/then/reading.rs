@@ -6,7 +6,7 @@ use crate::quantity::{FormatCost, Unit, count, digits, factor};
 use crate::{Analysis, CaseStudy, PhaseStudy, text};
 use landau_record::schema::{Case, Fact};
 use landau_stats::by_eye::{ByEye, Reading, SEEN};
-use landau_stats::quantile::quantile;
+use landau_stats::quantile::{median, quantile};
 use landau_stats::{Class, Cliff, Curve, Estimate, Options, Outcome, Pass, paired};
 use std::collections::BTreeMap;
 
@@ -302,9 +302,7 @@ fn within(own_n: f64, phase: &PhaseStudy<'_>) -> Option<(f64, f64)> {
 /// Returns the median cost of a pass's calls with an n in this range.
 fn median_in(pass: &Pass, from: f64, to: f64) -> Option<f64> {
     let calls = pass.n.iter().zip(&pass.costs).filter(|(n, _)| (from..=to).contains(&f64::from(**n)));
-    let mut costs: Vec<f64> = calls.map(|(_, cost)| *cost as f64).collect();
-    costs.sort_by(f64::total_cmp);
-    quantile(&costs, 0.5)
+    median(calls.map(|(_, cost)| *cost as f64))
 }
 
 /// Returns the median cost of a pass's calls within 5% of an n.
