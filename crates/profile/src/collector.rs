@@ -11,8 +11,8 @@ use std::ops::RangeInclusive;
 /// The range of n of the calls that are compared.
 pub(crate) type Range = RangeInclusive<u64>;
 
-/// One of so many extra passes counts instructions where the processor does.
-const COUNTING: u32 = 3;
+/// Extra passes of a round. The last one counts instructions where the processor does.
+pub const EXTRA_PASSES: u32 = 3;
 
 /// A call that takes longer than this and than [`LONG_FACTOR`] medians, without the time in which another task had the
 /// processor, was interrupted by something that is not seen: the host of a virtual machine. It is left out of sampled
@@ -201,7 +201,7 @@ impl Collector {
 
     /// Returns whether the extra pass that has begun counts instructions instead of taking time.
     fn counts_instructions(&self) -> bool {
-        self.sampler.sample_instructions.is_some() && self.extra.is_multiple_of(COUNTING)
+        self.sampler.sample_instructions.is_some() && self.extra == EXTRA_PASSES
     }
 
     pub(crate) fn take(&mut self, calls: &TimedCalls<'_>, pass: Watched) {

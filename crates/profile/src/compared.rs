@@ -381,7 +381,7 @@ fn chains(collector: &Collector, costs: &Costs) -> Vec<ProfiledChain> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collector::ranges;
+    use crate::collector::{EXTRA_PASSES, ranges};
     use crate::sampler::{Sample, Switch, SwitchKind};
     use crate::{Event, Sampler, Symbols};
     use landau_engine::{TimedCall, TimedCalls, Watched};
@@ -486,7 +486,7 @@ ffffffff81000400 t ends_in_a_jump
                 ticks.map(move |tick| Sample { time_ns: began + tick, chain: Vec::new() }).collect::<Vec<_>>()
             };
             collector.set_seen(calls.iter().flat_map(of_call).collect(), Vec::new());
-            collector.set_extra(3);
+            collector.set_extra(EXTRA_PASSES);
             collector.take(&TimedCalls { case: &case(), round, phases: vec![calls] }, Watched::Extra);
         }
         let found = compare(&collector, &record, None).unwrap().remove(0);

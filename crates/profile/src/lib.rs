@@ -25,7 +25,7 @@ mod source;
 mod symbols;
 
 pub use branching::divide;
-pub use collector::{Collector, distances};
+pub use collector::{Collector, EXTRA_PASSES, distances};
 pub use compared::compare;
 pub use sampler::{Event, Sampler};
 pub use source::source_version;

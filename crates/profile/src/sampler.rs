@@ -255,7 +255,8 @@ mod of_linux {
         /// Returns whether other events had the counter for a while.
         fn was_shared(&mut self) -> bool {
             let times = self.ring.as_counter_mut().read_count_and_time();
-            times.is_ok_and(|times| times.time_running < times.time_enabled)
+            // A counter that cannot be read is not known to have run.
+            times.is_err() || times.is_ok_and(|times| times.time_running < times.time_enabled)
         }
     }
 

@@ -11,16 +11,13 @@ use landau_engine::{
     Adaptive, Output, Phase, Pinning, Plan, Profiling, Request, Scratch, Session, Study, describe_host_by_gettime,
     scratch_free_bytes,
 };
-use landau_profile::{Collector, Sampler, compare};
+use landau_profile::{Collector, EXTRA_PASSES, Sampler, compare};
 use landau_record::schema::{EndOutcome, Line, Profile};
 use landau_record::{Record, Writer};
 use landau_report::profiled;
 use landau_report::quantity::count;
 use landau_sys::signal::interrupted;
 use std::path::Path;
-
-/// Profiled passes after each recorded one.
-const PROFILED: u32 = 3;
 
 /// Makes the passes, writes the record with the profiles, and returns them.
 pub(super) fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Profile>> {
@@ -126,7 +123,7 @@ fn profile(
         observer: &mut Shown { rounds: &rounds, progress: Progress::new(false) },
         interrupted: &is_interrupted,
         switch: None,
-        profiling: Some(Profiling { profiler: collector, passes: PROFILED }),
+        profiling: Some(Profiling { profiler: collector, passes: EXTRA_PASSES }),
     };
     let mut held = Held::default();
     let mut end = landau_engine::run(vec![(plan, Output { writer: &mut held, assessor: None })], session)?;
