@@ -172,13 +172,14 @@ fn the_members_of_the_lab_are_documented() {
     assert_eq!(found, documented("lab.md", "### JSON of `landau lab bisect`"));
 }
 
-/// What `inspect` says of an architecture's growth are the medians of the passes in the record.
+/// What `inspect` says of an architecture's growth are the medians and the ranges of the passes in the record.
 #[test]
 fn the_growth_of_architectures_is_that_of_the_record() {
     use landau_host::inspect::Architecture;
     use landau_record::schema::Fact;
+    use landau_report::quantity;
     let record = landau_record::Record::read(Path::new(&kept("architecture/quick.landau.ndjson.gz"))).unwrap();
-    let median = |case: u32, open: &str| {
+    let cost = |case: u32, open: &str| {
         let of = |end: &landau_record::schema::PassEnd| match end.facts.get(open)? {
             Fact::Number { value, .. } => Some(*value),
             Fact::Text(_) => None,
@@ -187,7 +188,9 @@ fn the_growth_of_architectures_is_that_of_the_record() {
         let mut values: Vec<f64> = ends.filter_map(of).collect();
         values.sort_by(f64::total_cmp);
         assert!(values.len() >= 5, "{}", values.len());
-        landau_report::quantity::duration(f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]))
+        let [least, .., most] = values[..] else { panic!("too few passes: {values:?}") };
+        let median = f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]);
+        (format!("{} ({})", quantity::duration(median), quantity::durations(least, most)), least, most)
     };
     for (architecture, label) in [
         (Architecture::Exec, "architecture architecture=exec"),
@@ -198,7 +201,9 @@ fn the_growth_of_architectures_is_that_of_the_record() {
         (Architecture::EventLoop, "architecture"),
     ] {
         let case = record.cases.iter().find(|case| case.label == label).unwrap().case;
-        let [few, many] = ["16", "1000"].map(|n| median(case, &format!("server_processor_time_per_reply_at_{n}")));
+        let [few, many] = ["16", "1000"].map(|n| cost(case, &format!("server_processor_time_per_reply_at_{n}")));
+        assert!(few.1 < many.2 && many.1 < few.2, "{label}: the ranges do not overlap");
+        let (few, many) = (few.0, many.0);
         let said = format!("took {few} of processor time for a connection");
         let growth = architecture.growth();
         assert!(growth.contains(&said) && growth.contains(&format!("and {many} with 1,000")), "{label}: {few} {many}");

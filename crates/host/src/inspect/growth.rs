@@ -2,29 +2,31 @@
 
 use super::Architecture;
 
-/// The processor time of a connection that is answered and closed at once: the medians of the facts
-/// `server_processor_time_per_reply_at_16` and `_at_1000` of the passes in
-/// `docs/records/architecture/quick.landau.ndjson.gz`. A test of the program compares the two.
-struct Curve {
-    setting: &'static str,
-    with_16: &'static str,
-    with_1000: &'static str,
+/// What Landau has of an architecture.
+struct Measured {
+    /// The settings of the benchmark.
+    settings: &'static str,
+    /// What its server is, if it is only the closest.
+    closest: Option<&'static str>,
+    /// The processor time of a connection that is answered and closed at once, with 16 and with 1,000 open: the median
+    /// and the range of the passes in `docs/records/architecture/quick.landau.ndjson.gz`, of the facts
+    /// `server_processor_time_per_reply_at_16` and `_at_1000`. A test of the program compares the two.
+    costs: Option<[&'static str; 2]>,
 }
 
 impl Architecture {
     /// Says what the architecture means for growth, by Landau's own measurement where there is one, and names the
     /// command that measures it on this host.
     pub fn growth(self) -> String {
-        let Some((settings, other)) = self.measured() else { return self.cost().to_owned() };
-        let it = other.map_or("it".to_owned(), |other| format!("the closest server of Landau's, {other},"));
+        let Some(Measured { settings, closest, costs }) = self.measured() else { return self.cost().to_owned() };
+        let it = closest.map_or("it".to_owned(), |other| format!("the closest server of Landau's, {other},"));
         let command =
             format!("`landau run architecture --set architecture.architecture={settings}` measures {it} here");
-        let own = CURVES.iter().find(|curve| curve.setting == settings && other.is_none());
-        let Some(Curve { with_16, with_1000, .. }) = own else { return format!("{}; {command}", self.cost()) };
+        let Some([with_16, with_1000]) = costs else { return format!("{}; {command}", self.cost()) };
         format!(
             "{}. Landau's own server of this kind, on one processor under Linux 6.18, took {with_16} of processor time \
              for a connection that it answered and closed at once with 16 open, and {with_1000} with 1,000, most of \
-             which waited for accept(); {command}",
+             which waited for accept() (medians and ranges of the passes; they overlap: no growth is shown); {command}",
             self.cost()
         )
     }
@@ -47,18 +49,19 @@ impl Architecture {
         }
     }
 
-    /// Returns the settings of the benchmark, and what its server is if it is only the closest.
-    fn measured(self) -> Option<(&'static str, Option<&'static str>)> {
+    fn measured(self) -> Option<Measured> {
+        let own = |settings, costs| Measured { settings, closest: None, costs: Some(costs) };
+        let closest = |settings, closest| Measured { settings, closest: Some(closest), costs: None };
         Some(match self {
-            Self::Exec => ("exec", None),
-            Self::Fork => ("fork", None),
-            Self::Prefork => ("prefork", None),
-            Self::Thread => ("thread", None),
-            Self::ThreadPool => ("thread-pool", None),
-            Self::EventLoop => ("event-loop", None),
-            Self::EventLoops => (ALL_PROCESSORS, None),
-            Self::EventLoopWithWorkers => ("event-loop", Some("one without workers")),
-            Self::EventLoopProcesses => (ALL_PROCESSORS, Some("loops as threads")),
+            Self::Exec => own("exec", ["830 µs (654–949 µs)", "784 µs (740–870 µs)"]),
+            Self::Fork => own("fork", ["310 µs (259–363 µs)", "362 µs (292–399 µs)"]),
+            Self::Prefork => own("prefork", ["41.1 µs (28.7–51.1 µs)", "40.1 µs (30.6–52.7 µs)"]),
+            Self::Thread => own("thread", ["113 µs (85–136 µs)", "127 µs (101–168 µs)"]),
+            Self::ThreadPool => own("thread-pool", ["40.1 µs (27.8–52 µs)", "39.8 µs (28–49.7 µs)"]),
+            Self::EventLoop => own("event-loop", ["43.1 µs (38.1–50.3 µs)", "40.9 µs (34.9–46.1 µs)"]),
+            Self::EventLoops => Measured { settings: ALL_PROCESSORS, closest: None, costs: None },
+            Self::EventLoopWithWorkers => closest("event-loop", "one without workers"),
+            Self::EventLoopProcesses => closest(ALL_PROCESSORS, "loops as threads"),
             Self::Iterative => return None,
         })
     }
@@ -66,12 +69,3 @@ impl Architecture {
 
 /// Beside a client on two processors, the loops would have one of them otherwise.
 const ALL_PROCESSORS: &str = "event-loops --set architecture.processors=all";
-
-const CURVES: &[Curve] = &[
-    Curve { setting: "exec", with_16: "830 µs", with_1000: "784 µs" },
-    Curve { setting: "fork", with_16: "310 µs", with_1000: "362 µs" },
-    Curve { setting: "prefork", with_16: "41.1 µs", with_1000: "40.1 µs" },
-    Curve { setting: "thread", with_16: "113 µs", with_1000: "127 µs" },
-    Curve { setting: "thread-pool", with_16: "40.1 µs", with_1000: "39.8 µs" },
-    Curve { setting: "event-loop", with_16: "43.1 µs", with_1000: "40.9 µs" },
-];
