@@ -30,10 +30,13 @@ impl Filter {
             wanted.as_ref().is_none_or(|part| text.to_lowercase().contains(&part.to_lowercase()))
         };
         // Times in one format are in the order of their letters; a day is the beginning of each of its times.
-        let is_after = self.since.as_ref().is_none_or(|since| *entry.started >= *since.to_ascii_uppercase());
+        // The Z of UTC comes after every digit, colon and point.
+        let wanted = |time: &str| time.to_ascii_uppercase().trim_end_matches('Z').to_owned();
+        let is_after = self.since.as_ref().is_none_or(|since| *entry.started >= *wanted(since));
         let is_before = self.until.as_ref().is_none_or(|until| {
+            let until = wanted(until);
             let end = entry.started.char_indices().nth(until.chars().count()).map_or(entry.started.len(), |at| at.0);
-            entry.started[..end] <= *until.to_ascii_uppercase()
+            entry.started[..end] <= *until
         });
         contains(&self.host, &entry.host)
             && contains(&self.kernel, &entry.kernel())
@@ -86,6 +89,10 @@ mod tests {
         };
         assert!(holds(Some("2026-11-23"), Some("2026-11-23")) && holds(Some("2026"), Some("2026-11")));
         assert!(holds(None, Some("2026-11-23T14")) && !holds(None, Some("2026-11-23T13")));
+        // With the Z of UTC a minute and a second have their parts, too.
+        assert!(holds(Some("2026-11-23T14:57Z"), Some("2026-11-23T14:57Z")));
+        assert!(holds(Some("2026-11-23T14:57:34Z"), None) && holds(Some("2026-11-23T14:57:34.5Z"), None));
+        assert!(!holds(Some("2026-11-23T14:57:35Z"), None) && !holds(None, Some("2026-11-23T14:56Z")));
         assert!(!holds(Some("2026-11-24"), None) && !holds(None, Some("2026-11-22")));
         assert!(Filter { until: Some("2027".to_owned()), ..Filter::default() }.holds(&entry("")));
     }
