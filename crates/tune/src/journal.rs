@@ -177,6 +177,14 @@ impl Outcome {
 ///
 /// Fails if the journal cannot be read or trusted.
 pub fn left(root: &Root) -> Result<Option<Journaled>, Error> {
+    match unrestored(root) {
+        Err(Error::Busy) => Ok(None),
+        found => found,
+    }
+}
+
+/// The same, but that a trial which runs is an error.
+pub(crate) fn unrestored(root: &Root) -> Result<Option<Journaled>, Error> {
     let folder = root.path(FOLDER);
     let is_absent = |error: &Error| matches!(error, Error::File { why, .. } if why.kind() == ErrorKind::NotFound);
     let is_denied =
@@ -184,7 +192,6 @@ pub fn left(root: &Root) -> Result<Option<Journaled>, Error> {
     match check_folder(&folder).and_then(|()| lock(&folder, false)) {
         Ok(_lock) => read(&folder),
         // Without the rights to read it, or to change a sysctl, it is the business of root.
-        Err(Error::Busy) => Ok(None),
         Err(error) if is_absent(&error) || is_denied(&error) => Ok(None),
         // The folder of root, seen by another user.
         Err(Error::Refused { .. }) if landau_sys::process::effective_user() != 0 => Ok(None),

@@ -2,7 +2,7 @@
 //!
 //! A file that `landau tune keep` did not write is never replaced, and all are checked before the first is written.
 
-use crate::journal::sync;
+use crate::journal::{self, sync};
 use crate::limit::{self, Pair};
 use crate::name::{normalized, twin};
 use crate::plan::{Plan, Present};
@@ -39,8 +39,11 @@ pub struct Kept {
 ///
 /// # Errors
 ///
-/// Fails if one of them exists and is not ours.
+/// Fails if one of them exists and is not ours, or if the values are those of a trial, which runs or was killed.
 pub fn keep(root: &Root, profile: &Profile) -> Result<Vec<Kept>, Error> {
+    if let Some(left) = journal::unrestored(root)? {
+        return Err(Error::Left(left.profile));
+    }
     let plan = Plan::of(root, profile, &[]);
     let name = format!("90-landau-{}.conf", profile.name);
     let limits: Vec<&Want> = profile.wants.iter().filter(|want| want.is_limit()).collect();
@@ -128,7 +131,7 @@ impl Ceiling {
     }
 }
 
-/// The lines of a file of sysctls. What the host has without us is a comment: a file would pin it.
+/// The lines of a file of sysctls. What the host has without us at each start is a comment: a file would pin it.
 fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
     let ours = root.text(&format!("{SYSCTLS}/{name}")).unwrap_or_default();
     let ours: Vec<(String, String)> = status::settings(&ours).collect();
@@ -142,7 +145,10 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
             (None, Some(_), Some(value)) if want.target(value).is_none() => {
                 format!("{} = {}\n", want.name, normalized(value))
             }
-            (None, Some(Present { now, wanted, .. }), _) => format!("# {}: {now} here, {wanted} wanted\n", want.name),
+            (None, Some(Present { now, wanted, .. }), _) if lasts(root, want, name) => {
+                format!("# {}: {now} here, {wanted} wanted\n", want.name)
+            }
+            (None, Some(Present { now, .. }), _) => format!("{} = {}\n", want.name, normalized(now)),
             (None, None, _) if twin(root, &want.name).is_some() => {
                 format!("# {}: another setting counts instead\n", want.name)
             }
@@ -160,6 +166,14 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
         text.push_str(&line);
     }
     text
+}
+
+/// Returns whether the host has what is wanted at its next start, too, without our file `own`: what `sysctl -w` has set
+/// is lost then. A default that the kernel computes is taken for one.
+fn lasts(root: &Root, want: &Want, own: &str) -> bool {
+    let default = || want.known()?.default_of(root).map(str::to_owned);
+    let at_start = status::at_start(root, &want.name, own, "").or_else(default);
+    at_start.is_none_or(|value| want.target(&value).is_none())
 }
 
 /// The lines of a file of limits.d. A limit that is to be at least so high has a line only if it is known to be lower
@@ -274,6 +288,7 @@ impl Kept {
 mod tests {
     use super::*;
     use crate::plan::tests::plant;
+    use crate::{Journal, Setting, Trial};
 
     fn own() -> Profile {
         let text = "[sysctl]\n\"net.core.somaxconn\" = { at_least = 4096 }\n\"vm.dirty_ratio\" = { at_least = 10 }\n\
@@ -308,6 +323,55 @@ mod tests {
         // The values take effect; what we keep stays kept.
         plant(room.path(), "net.core.somaxconn", "4096");
         assert!(keep(&root, &own()).unwrap().iter().all(|one| one.unchanged));
+    }
+
+    /// Guards against a file without a value that only `sysctl -w` has set, which the next start takes away.
+    #[test]
+    fn a_value_that_the_next_start_takes_away_is_kept() {
+        let (room, root) = host();
+        let wanted = |want: &str| Profile::parse("own", "own.toml", &format!("[sysctl]\n\"{want}\n")).unwrap();
+        let lines = |want: &str| {
+            let kept = keep(&root, &wanted(want)).unwrap();
+            kept.iter().flat_map(lines).map(str::to_owned).collect::<Vec<_>>()
+        };
+        plant(room.path(), "kernel.osrelease", "5.3.0");
+        plant(room.path(), "net.core.somaxconn", "16384");
+        let somaxconn = "net.core.somaxconn\" = { at_least = 4096 }";
+        assert_eq!(lines(somaxconn), ["net.core.somaxconn = 16384"]);
+        assert_eq!(lines("net.core.somaxconn\" = 16384"), ["net.core.somaxconn = 16384"]);
+        // A file sets enough.
+        let folder = room.path().join("etc/sysctl.d");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("10-x.conf"), "net.core.somaxconn = 4096\n").unwrap();
+        assert_eq!(lines(somaxconn), [""; 0]);
+        assert_eq!(lines("net.core.somaxconn\" = 16384"), ["net.core.somaxconn = 16384"]);
+        fs::remove_file(folder.join("10-x.conf")).unwrap();
+        // The kernel's default is enough.
+        plant(room.path(), "kernel.osrelease", "6.1.0");
+        assert_eq!(lines(somaxconn), [""; 0]);
+        // The kernel computes the default from the memory.
+        plant(room.path(), "fs.file-max", "9000000");
+        assert_eq!(lines("fs.file-max\" = { at_least = 9 }"), [""; 0]);
+    }
+
+    /// Guards against comments in the place of what a trial has set, which `landau tune restore` takes back.
+    #[test]
+    fn nothing_is_kept_while_a_trial_is_not_restored() {
+        let (room, root) = host();
+        let entries = Trial::entries(&[Setting {
+            name: "net.core.somaxconn".to_owned(),
+            old: "128".to_owned(),
+            new: "4096".to_owned(),
+        }]);
+        let journal = Journal::open(&root, "own", entries).unwrap();
+        plant(room.path(), "net.core.somaxconn", "4096");
+        let refused = |root: &Root| keep(root, &own()).unwrap_err();
+        assert!(matches!(refused(&root), Error::Busy), "{}", refused(&root));
+        // Killed.
+        drop(journal);
+        assert!(matches!(refused(&root), Error::Left(profile) if profile == "own"));
+        crate::restore(&root, false, false).unwrap();
+        assert!(keep(&root, &own()).is_ok());
     }
 
     /// What is to be at least so much was written as exactly that, and lowered it at the next start.

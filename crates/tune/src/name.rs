@@ -26,6 +26,10 @@ const UNTOUCHED: &[(&str, &str)] = &[
     ("vm.overcommit_kbytes", "writing it sets vm.overcommit_ratio to 0; use vm.overcommit_ratio"),
 ];
 
+/// The same by the whole name: others begin so.
+const UNTOUCHED_ITSELF: &[(&str, &str)] =
+    &[("kernel.watchdog", "writing it sets kernel.nmi_watchdog and kernel.soft_watchdog; use the one that is meant")];
+
 /// The same for settings of the network, by the end of the name.
 const UNTOUCHED_OF_THE_NETWORK: &[(&str, &str)] = &[
     (".ip_forward", "writing it changes settings of the interfaces"),
@@ -64,7 +68,8 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
     }
     let of_the_network =
         UNTOUCHED_OF_THE_NETWORK.iter().filter(|(end, _)| name.starts_with("net.") && name.ends_with(end));
-    let mut found = UNTOUCHED.iter().filter(|(start, _)| name.starts_with(start)).chain(of_the_network);
+    let itself = UNTOUCHED_ITSELF.iter().filter(|(one, _)| name == *one);
+    let mut found = UNTOUCHED.iter().filter(|(start, _)| name.starts_with(start)).chain(itself).chain(of_the_network);
     match found.next() {
         Some((_, why)) => Err(format!("it is not changed by landau tune: {why}")),
         None => Ok(()),
@@ -123,6 +128,9 @@ mod tests {
             assert!(check(name).is_err(), "{name}");
         }
         assert!(check("net.ipv4.ip_forward_use_pmtu").is_ok() && check("kernel.kexec_load_limit_reboot").is_err());
+        let refused = check("kernel.watchdog").unwrap_err();
+        assert!(refused.contains("kernel.soft_watchdog"), "{refused}");
+        assert!(check("kernel.watchdog_thresh").is_ok() && check("kernel.nmi_watchdog").is_ok());
         let refused = check("vm.dirty_bytes").unwrap_err();
         assert!(refused.contains("vm.dirty_ratio"), "{refused}");
         assert!(

@@ -184,8 +184,12 @@ impl Want {
         }
         let target = match (self.at_least, numbers(&now), numbers(&self.value)) {
             (true, Some(present), Some(least)) if present.len() == least.len() => {
-                let most = present.iter().zip(&least).map(|(present, least)| present.max(least).to_string());
-                most.collect::<Vec<_>>().join(" ")
+                let is_range = self.name == "net.ipv4.ip_local_port_range";
+                let raised = present.iter().zip(&least).enumerate().map(|(place, (present, least))| {
+                    // A range is at least so large if it begins no later.
+                    if is_range && place == 0 { present.min(least) } else { present.max(least) }.to_string()
+                });
+                raised.collect::<Vec<_>>().join(" ")
             }
             // `unlimited`, of a resource limit.
             (true, None, _) if now == "unlimited" => return None,
@@ -234,6 +238,16 @@ mod tests {
         assert_eq!(want("16", true).target("unlimited"), None);
         let tracked = Want { name: "net.netfilter.nf_conntrack_max".to_owned(), ..want("1048576", true) };
         assert_eq!((tracked.target("0"), tracked.target("65536").as_deref()), (None, Some("1048576")));
+    }
+
+    /// Guards against a range of ports that becomes smaller where it is to be at least so large.
+    #[test]
+    fn a_range_of_ports_that_has_the_wanted_one_is_left_alone() {
+        let mail = Profile::find("mail").unwrap();
+        let range = mail.wants.iter().find(|want| want.name == "net.ipv4.ip_local_port_range").unwrap();
+        assert_eq!(range.target("1024\t65535\n"), None);
+        assert_eq!(range.target("32768 60999").as_deref(), Some("10240 65535"));
+        assert_eq!(range.target("1024 60999").as_deref(), Some("1024 65535"));
     }
 
     #[test]

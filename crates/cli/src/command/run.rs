@@ -356,7 +356,7 @@ pub(crate) fn scratch(directory: Option<&Path>, measures_folder: bool, side: Opt
         None if measures_folder => std::env::current_dir().context("find the current directory; pass --dir")?,
         None => std::env::temp_dir(),
     };
-    tune::tell_left();
+    tune::tell_left(&landau_host::Root::live());
     let scratch = Scratch::create_registered(&parent)?;
     let switched = scratch.switched();
     for folder in &switched {

@@ -116,14 +116,16 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 }
 
 /// Says on standard error if a trial that was killed has left the host changed.
-pub(crate) fn tell_left() {
-    if let Ok(Some(left)) = landau_tune::left(&Root::live()) {
+pub(crate) fn tell_left(root: &Root) {
+    if let Ok(Some(left)) = landau_tune::left(root) {
         status::tell(&text::left(&left));
     }
 }
 
 fn plan(args: &PlanArgs) -> anyhow::Result<u8> {
-    let plan = Plan::of(&args.common.root(), &Profile::find(&args.profile)?, OF_A_NETWORK);
+    let root = args.common.root();
+    let plan = Plan::of(&root, &Profile::find(&args.profile)?, OF_A_NETWORK);
+    tell_left(&root);
     let text = if args.common.json { serde_json::to_string_pretty(&plan)? } else { text::plan(&plan) };
     status::print(&text)?;
     Ok(status::DONE)
