@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::root::{counter, field};
 use crate::row::{Condition, Remedy};
 use crate::text::{grouped, quoted, unescaped};
+use landau_sys::system::virtualization_by;
 
 /// Returns what is known.
 pub(crate) fn conditions(context: &Context) -> Vec<Condition> {
@@ -123,18 +124,16 @@ fn clock_source(context: &Context) -> Option<Condition> {
 fn governor(context: &Context) -> Option<Condition> {
     let name = context.root.text(&format!("{CPU}/cpu0/cpufreq/scaling_governor"));
     let Some(name) = name else {
-        let effect = if is_guest(context) {
-            "the host of a virtual machine chooses the frequency"
-        } else {
-            "the kernel does not set the frequency"
+        let effect = match is_guest(context) {
+            Some(true) => "the host of a virtual machine chooses the frequency",
+            Some(false) | None => "the kernel does not set the frequency",
         };
         return Some(Condition::fine("governor", "not shown", effect));
     };
-    let remedy = Remedy::of(
-        "cpupower frequency-set -g performance",
-        at_boot("cpufreq.default_governor=performance"),
-        "more power and heat",
-    );
+    // The kernel's parameter cpufreq.default_governor is as new as Linux 5.9.
+    let risk = "more power and heat";
+    let for_good = written(&format!("{CPU}/cpu*/cpufreq/scaling_governor"), "performance", risk);
+    let remedy = Remedy { now: Some("cpupower frequency-set -g performance".to_owned()), ..for_good };
     Some(Condition::when(name != "performance", "governor", name, "the frequency follows the load", remedy))
 }
 
@@ -195,10 +194,9 @@ fn mitigations(context: &Context) -> Option<Condition> {
     ))
 }
 
-/// Returns whether the processor shows a hypervisor.
-fn is_guest(context: &Context) -> bool {
-    let information = context.root.text("proc/cpuinfo").unwrap_or_default();
-    information.lines().any(|line| line.starts_with("flags") && line.contains(" hypervisor"))
+/// Returns whether there is a hypervisor; none if that is not known.
+fn is_guest(context: &Context) -> Option<bool> {
+    virtualization_by(|path| context.root.text(path)).map(|name| name != "none")
 }
 
 fn virtualisation(context: &Context) -> Option<Condition> {
@@ -208,8 +206,14 @@ fn virtualisation(context: &Context) -> Option<Condition> {
     let total: Vec<u64> =
         stat.lines().next()?.split_ascii_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
     let share = 100.0 * total.get(7).copied().unwrap_or(0) as f64 / total.iter().take(8).sum::<u64>().max(1) as f64;
-    if !is_guest(context) {
-        return Some(Condition::fine("virtualisation", "none", "no hypervisor takes time"));
+    match is_guest(context) {
+        Some(true) => {}
+        None if share > 0.0 => {}
+        Some(false) => return Some(Condition::fine("virtualisation", "none", "no hypervisor takes time")),
+        None => {
+            let effect = "this kind of processor does not show a hypervisor, and no time was stolen since the start";
+            return Some(Condition::fine("virtualisation", "not known", effect));
+        }
     }
     let value = format!("guest, {share:.2}% of its time stolen since the start");
     Some(Condition::bends(
@@ -294,7 +298,8 @@ fn proactive_reclaim(context: &Context) -> Option<Condition> {
 /// Mount options of the folder's file system: whether what is synced survives a loss of power.
 fn durability(context: &Context) -> Option<Condition> {
     let folder = context.folder?;
-    let mounts = context.root.text(&context.subject.file("mountinfo"))?;
+    // The folder is one of this process, whichever program is asked about.
+    let mounts = context.root.text("proc/self/mountinfo")?;
     let contains = |point: &str| {
         point == "/"
             || folder.path == point

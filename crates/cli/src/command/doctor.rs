@@ -50,8 +50,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let report = report(args)?;
     let text = if args.json { serde_json::to_string_pretty(&report)? } else { text::render(&report, args.long) };
-    let fits = report.answers.iter().all(|answer| answer.fits != Some(false));
-    status::answer(&text, if fits { status::DONE } else { status::FAILED })
+    let asked = report.answers.iter().filter(|answer| answer.asked.is_some());
+    let fits: Vec<Option<bool>> = asked.map(|answer| answer.fits).collect();
+    let status = match (fits.contains(&Some(false)), fits.contains(&None)) {
+        (true, _) => status::FAILED,
+        (false, true) => status::COULD_NOT_RUN,
+        (false, false) => status::DONE,
+    };
+    status::answer(&text, status)
 }
 
 fn report(args: &Args) -> anyhow::Result<Report> {

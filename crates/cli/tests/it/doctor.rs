@@ -713,6 +713,7 @@ fn a_user_without_rights_is_told_what_could_not_be_read() {
     assert!(text.contains("its descriptors: Permission denied"), "{text}");
     assert!(text.contains("run landau doctor as root or as the program's user"), "{text}");
     assert!(!text.contains("too few to open connections"), "the asker's own descriptors count: {text}");
+    assert_eq!(ran.status, Some(2), "what is not known is no yes: {ran:?}");
     let ran = ask(&["--for", "idle=10"]);
     assert!(ran.status == Some(0) && ran.out.starts_with("idle=10 fits"), "{ran:?}");
 }

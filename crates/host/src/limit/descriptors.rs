@@ -95,10 +95,12 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
     } else {
         String::new()
     };
+    // `*` is everybody but root (limits.conf(5)).
+    let who = if subject.user == Some(0) { "root" } else { "*" };
     Remedy {
         now: Some(now),
         for_good: Some(format!(
-            "{first}service: LimitNOFILE={target} by `{}`; login: \"* - nofile {target}\" in \
+            "{first}service: LimitNOFILE={target} by `{}`; login: \"{who} - nofile {target}\" in \
              /etc/security/limits.d/90-landau.conf",
             context.edit_service_command()
         )),

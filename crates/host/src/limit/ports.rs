@@ -53,31 +53,52 @@ fn reserved(list: &str, range: &RangeInclusive<u16>) -> BTreeSet<u16> {
     list.split(',').filter_map(ends).flatten().filter(|port| range.contains(port)).collect()
 }
 
-/// Returns the range of ephemeral ports, and those of it that are reserved.
-fn ephemeral(context: &Context) -> Option<(RangeInclusive<u16>, BTreeSet<u16>)> {
+/// Returns the range of ephemeral ports.
+fn ephemeral(context: &Context) -> Option<RangeInclusive<u16>> {
     let ends = context.root.sysctl_numbers("net.ipv4.ip_local_port_range");
-    let range = u16::try_from(*ends.first()?).ok()?..=u16::try_from(*ends.get(1)?).ok()?;
+    Some(u16::try_from(*ends.first()?).ok()?..=u16::try_from(*ends.get(1)?).ok()?)
+}
+
+/// The ports of a range.
+struct Usable {
+    /// Those that are reserved: the kernel gives none of them.
+    reserved: u64,
+    /// All others.
+    capacity: u64,
+    /// Those of the others that a socket has.
+    taken: u64,
+}
+
+impl Usable {
+    fn free(&self) -> u64 {
+        self.capacity.saturating_sub(self.taken)
+    }
+}
+
+fn usable(context: &Context, range: &RangeInclusive<u16>) -> Usable {
     let list = context.root.sysctl("net.ipv4.ip_local_reserved_ports").unwrap_or_default();
-    let reserved = reserved(&list, &range);
-    Some((range, reserved))
+    let reserved = reserved(&list, range);
+    let is_taken = |port: &&u16| range.contains(port) && !reserved.contains(port);
+    let taken = context.ports.ports.iter().filter(is_taken).count() as u64;
+    Usable { reserved: reserved.len() as u64, capacity: range.len() as u64 - reserved.len() as u64, taken }
 }
 
 fn range(context: &Context) -> Option<Row> {
-    let (range, reserved) = ephemeral(context)?;
-    let capacity = range.len() as u64 - reserved.len() as u64;
-    let taken =
-        context.ports.ports.iter().filter(|port| range.contains(port) && !reserved.contains(port)).count() as u64;
-    let free = capacity.saturating_sub(taken);
+    let range = ephemeral(context)?;
+    let usable = usable(context, &range);
+    let (free, capacity) = (usable.free(), usable.capacity);
     let mut bounds = context.bounds(Effect::Stops, "", |needs| Some(free).filter(|_| needs.ports == Ports::Wildcard));
     bounds.extend(context.bounds(Effect::Bends, " to one destination", |needs| {
         Some(capacity).filter(|_| needs.ports == Ports::PerDestination)
     }));
-    let listed =
-        if reserved.is_empty() { String::new() } else { format!(", {} reserved", grouped(reserved.len() as u64)) };
+    let listed = match usable.reserved {
+        0 => String::new(),
+        reserved => format!(", {} reserved", grouped(reserved)),
+    };
     Some(Row {
         limit: "net.ipv4.ip_local_port_range".to_owned(),
         value: format!("{}-{}{listed}", range.start(), range.end()),
-        in_use: Some(taken),
+        in_use: Some(usable.taken),
         is_bytes: false,
         owner: OF_A_NETWORK.to_owned(),
         bounds,
@@ -87,7 +108,7 @@ fn range(context: &Context) -> Option<Row> {
             grouped(context.ports.time_wait)
         ),
         counters: Vec::new(),
-        remedy: widen(context),
+        remedy: widen(context, &range),
     })
 }
 
@@ -120,8 +141,7 @@ fn reuse(context: &Context) -> Option<Row> {
     let root = context.root;
     let reuse = root.sysctl_number("net.ipv4.tcp_tw_reuse")?;
     let has_timestamps = root.sysctl_number("net.ipv4.tcp_timestamps") != Some(0);
-    let (range, reserved) = ephemeral(context)?;
-    let ports = range.len() as u64 - reserved.len() as u64;
+    let ports = usable(context, &ephemeral(context)?).capacity;
     let rate = |ms: u64| {
         let (rate, seconds) = (ports * 1_000 / ms.max(1), ms as f64 / 1e3);
         format!("{} connections a second to one destination ({} ports / {seconds} s)", grouped(rate), grouped(ports))
@@ -159,17 +179,19 @@ fn reuse(context: &Context) -> Option<Row> {
     })
 }
 
-/// The ports from 1024 on.
-const MOST_PORTS: u64 = 64_512;
-
-fn widen(context: &Context) -> Remedy {
+/// The remedy of too small a range: all ports from 1024 on, and what the range has below.
+fn widen(context: &Context, range: &RangeInclusive<u16>) -> Remedy {
+    let widest = *range.start().min(&1024)..=u16::MAX;
+    let used = usable(context, &widest);
     let asks = |demand: &Demand| demand.size.filter(|_| demand.kind.needs.ports == Ports::Wildcard);
-    if context.demands.iter().filter_map(asks).any(|size| size > MOST_PORTS) {
-        return Remedy::none(&format!("from 1024 to 65535 there are {} ports", grouped(MOST_PORTS)));
+    let is_short = context.demands.iter().filter_map(asks).any(|size| size > used.free());
+    if is_short || *range == widest {
+        let [all, free] = [widest.len() as u64, used.free()].map(grouped);
+        return Remedy::none(&format!("of the {all} ports from {} to 65535, {free} are free", widest.start()));
     }
     Remedy::sysctl(
         "net.ipv4.ip_local_port_range",
-        "1024 65535",
+        &format!("{} {}", widest.start(), widest.end()),
         "a service that starts later may find its port taken; list it in net.ipv4.ip_local_reserved_ports",
     )
 }

@@ -112,12 +112,17 @@ fn of_user(context: &Context) -> Option<Row> {
     }
     // Hardly any program raises this soft limit; a worker of Landau does.
     let limit = |needs: &Needs| if needs.raises_tasks && !subject.is_other { hard } else { soft };
-    let fits = |needs: &Needs| fitting(limit(needs).saturating_sub(exist), needs).filter(|_| is_bound);
+    let is_bounded = |needs: &Needs| is_bound && limit(needs) != u64::MAX;
+    let fits = |needs: &Needs| fitting(limit(needs).saturating_sub(exist), needs).filter(|_| is_bounded(needs));
     let target = context.raised(soft, |needs, size| needed(needs, size, exist));
     let user = subject.user.map_or("unknown".to_owned(), |user| user.to_string());
     Some(Row {
         limit: "RLIMIT_NPROC".to_owned(),
-        value: format!("{}, soft limit {}", grouped(hard), grouped(soft)),
+        value: format!(
+            "{}, soft limit {}",
+            if hard == u64::MAX { "none".to_owned() } else { grouped(hard) },
+            grouped(soft)
+        ),
         in_use: Some(exist),
         is_bytes: false,
         owner: format!("user {user}, of all his processes"),
@@ -130,7 +135,10 @@ fn of_user(context: &Context) -> Option<Row> {
         counters: zombies(its_zombies),
         remedy: Remedy {
             // The ulimit of dash has no -u.
-            now: Some(format!("prlimit --nproc={target}:{} --pid {}", target.max(hard), subject.shell_pid())),
+            now: Some(match target.max(hard) {
+                u64::MAX => format!("prlimit --nproc={target}:unlimited --pid {}", subject.shell_pid()),
+                hard => format!("prlimit --nproc={target}:{hard} --pid {}", subject.shell_pid()),
+            }),
             for_good: Some(format!(
                 "service: LimitNPROC={target} by `{}`; login: \"* - nproc {target}\" in \
                  /etc/security/limits.d/90-landau.conf",

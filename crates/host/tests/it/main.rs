@@ -213,6 +213,47 @@ fn a_host_that_promises_no_more_than_it_has_bounds_mappings_and_processes() {
     assert_eq!(report.answers[0].at_most, Some(503), "{:?}", report.answers);
 }
 
+/// Guards against a remedy that changes nothing, makes the range smaller or does not suffice.
+#[test]
+fn a_range_of_ports_is_widened_where_that_helps() {
+    let remedy = |range: &str, reserved: &str, demand: &str| {
+        let host = Host::new();
+        host.write("proc/sys/net/ipv4/ip_local_port_range", range);
+        host.write("proc/sys/net/ipv4/ip_local_reserved_ports", reserved);
+        let report = host.report(demand, None);
+        let row = report.limits.iter().find(|row| row.limit == "net.ipv4.ip_local_port_range").unwrap();
+        (row.remedy.now.clone(), row.remedy.for_good.clone().unwrap())
+    };
+    let widest = |start: u16| Some(format!("sysctl -w net.ipv4.ip_local_port_range=\"{start} 65535\""));
+    assert_eq!(remedy("32768 60999", "", "ports=62000").0, widest(1024));
+    assert_eq!(remedy("512 60999", "", "ports=62000").0, widest(512));
+    let (now, why) = remedy("1024 65535", "2000-4999", "ports=62000");
+    assert_eq!(now, None);
+    assert!(why.ends_with("of the 64,512 ports from 1024 to 65535, 61,512 are free"), "{why}");
+    assert_eq!(remedy("32768 60999", "2000-4999", "ports=62000").0, None);
+    assert_eq!(remedy("32768 60999", "2000-4999", "ports=61000").0, widest(1024));
+}
+
+/// Guards against limits of another user: `*` in limits.d is not root; and against 2^64 - 1 in the place of no limit.
+#[test]
+fn limits_of_root_and_limits_that_are_none_are_named_so() {
+    let host = Host::new();
+    host.limit(&[("NPROC", "1000"), ("TASKS", "unlimited"), ("NOFILE", "1000")]);
+    let row = |host: &Host, demand: &str, name: &str| {
+        let report = host.report(demand, None);
+        report.limits.into_iter().find(|row| row.limit == name).unwrap()
+    };
+    let tasks = row(&host, "processes=2000,fork=2000", "RLIMIT_NPROC");
+    assert_eq!(tasks.value, "none, soft limit 1,000");
+    let bounds: Vec<(&str, u64)> = tasks.bounds.iter().map(|bound| (bound.kind, bound.at_most)).collect();
+    assert_eq!(bounds, [("processes", 999)]);
+    assert_eq!(tasks.remedy.now.as_deref(), Some("prlimit --nproc=2003:unlimited --pid $$"));
+    let who = |host: &Host| row(host, "sockets=2000", "RLIMIT_NOFILE").remedy.for_good.unwrap();
+    assert!(who(&host).contains("login: \"* - nofile "), "{}", who(&host));
+    host.write("proc/self/status", "Name:\tlandau\nUid:\t0\t0\nThreads:\t1\nCapEff:\t0\n");
+    assert!(who(&host).contains("login: \"root - nofile "), "{}", who(&host));
+}
+
 /// A process that has ended counts until its parent waits for it, and a session keeps the identifier of its leader.
 #[test]
 fn zombies_and_the_identifiers_of_sessions_count() {
@@ -840,6 +881,16 @@ fn only_options_that_lose_synced_data_bend_durability() {
         let found = report.conditions.iter().find(|one| one.name == "durability").unwrap();
         assert_eq!((found.bends, found.remedy.now.as_deref()), (bends, now), "{mount}");
     }
+    // The folder is one of this process, also if another with a root of its own is asked about.
+    let host = Host::new();
+    host.copy_to_other(&["status", "limits", "cgroup"]);
+    host.write("proc/4711/mountinfo", "1 0 0:1 / / rw - tmpfs tmpfs rw\n");
+    let root = Root::planted(host.path());
+    let mut request = Request::new(&root, Some(4711), vec![Demand::parse("files=1").unwrap()]).unwrap();
+    request.folder = Some(folder(1_000_000, 100));
+    let report = examine(&root, &request);
+    let found = report.conditions.iter().find(|one| one.name == "durability").unwrap();
+    assert!(!found.bends && found.value.starts_with("ext4"), "{found:?}");
 }
 
 /// A size beyond what the kernel can be set to has no command, and the largest number overflows nothing.

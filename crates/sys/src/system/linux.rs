@@ -258,17 +258,9 @@ pub fn lists_children() -> bool {
     Path::new("/proc/thread-self/children").exists()
 }
 
-/// Returns the name of the hypervisor, or `none`.
+/// Returns the name of the hypervisor, or `none`; nothing where it cannot be known.
 pub fn virtualization() -> Option<String> {
-    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
-    let flags = text.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"))?;
-    if !flags.split_ascii_whitespace().any(|flag| flag == "hypervisor") {
-        return Some("none".to_owned());
-    }
-    let product = fs::read_to_string("/sys/class/dmi/id/product_name").unwrap_or_default();
-    let vendor = fs::read_to_string("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
-    let name = format!("{} {}", vendor.trim(), product.trim());
-    Some(if name.trim().is_empty() { "hypervisor".to_owned() } else { name.trim().to_owned() })
+    super::virtualization_by(|path| fs::read_to_string(Path::new("/").join(path)).ok())
 }
 
 /// Returns the free resources of this host.

@@ -26,6 +26,55 @@ pub(crate) use imp::{rcu_softirqs_place, this_program};
 use crate::error::{Result, check};
 use std::ffi::CStr;
 
+/// Beginnings of the vendor's or the product's name in the firmware of virtual machines; systemd-detect-virt(1) goes by
+/// the same. A machine of Amazon's without a hypervisor has its vendor, too, and a product that ends in `.metal`.
+const OF_GUESTS: &[&str] = &[
+    "Alibaba Cloud",
+    "Amazon EC2",
+    "Apple Virtualization",
+    "BHYVE",
+    "Bochs",
+    "Google Compute Engine",
+    "Hyper-V",
+    "KVM",
+    "KubeVirt",
+    "OpenStack",
+    "Parallels",
+    "QEMU",
+    "VMW",
+    "VMware",
+    "VirtualBox",
+    "Virtual Machine",
+    "Xen",
+    "innotek GmbH",
+];
+
+/// Returns the name of the hypervisor, or `none`, from the files of Linux that `read` returns by their paths below `/`;
+/// nothing where it cannot be known.
+///
+/// Only x86 processors say that a hypervisor runs them. Elsewhere the kernel, the device tree or the names in the
+/// firmware may show one.
+pub fn virtualization_by(read: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let processors = read("proc/cpuinfo")?;
+    let [vendor, product] =
+        ["sys_vendor", "product_name"].map(|file| read(&format!("sys/class/dmi/id/{file}")).unwrap_or_default());
+    let (vendor, product) = (vendor.trim(), product.trim());
+    match processors.lines().find(|line| line.starts_with("flags")) {
+        Some(flags) if flags.split_ascii_whitespace().any(|flag| flag == "hypervisor") => {}
+        Some(_) => return Some("none".to_owned()),
+        None => {
+            let is_named = |name: &str| OF_GUESTS.iter().any(|start| name.starts_with(start));
+            let files = ["sys/hypervisor/type", "proc/device-tree/hypervisor/compatible"];
+            let is_shown = files.iter().any(|file| read(file).is_some_and(|text| !text.trim().is_empty()));
+            if !is_shown && (product.strip_suffix(".metal").is_some() || !is_named(vendor) && !is_named(product)) {
+                return None;
+            }
+        }
+    }
+    let name = format!("{vendor} {product}");
+    Some(if name.trim().is_empty() { "hypervisor".to_owned() } else { name.trim().to_owned() })
+}
+
 /// The identity of the kernel, as `uname` returns it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kernel {
@@ -152,5 +201,29 @@ mod tests {
         let of = |name| bytes_of(text, name);
         assert_eq!((of("MemTotal"), of("MemFree")), (Some(8192), Some(7168)));
         assert_eq!((of("Mem"), of("HugePages_Total")), (None, None));
+    }
+
+    #[test]
+    fn a_hypervisor_is_shown_or_not_known() {
+        let of = |files: &[(&str, &str)]| {
+            virtualization_by(|path| files.iter().find(|(name, _)| *name == path).map(|(_, text)| (*text).to_owned()))
+        };
+        let (vendor, product) = ("sys/class/dmi/id/sys_vendor", "sys/class/dmi/id/product_name");
+        let guest = ("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor lahf_lm\n");
+        let host = ("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu lahf_lm\n");
+        let arm = ("proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd\n");
+        assert_eq!(of(&[guest]).as_deref(), Some("hypervisor"));
+        assert_eq!(of(&[guest, (vendor, "QEMU\n"), (product, "Standard PC\n")]).as_deref(), Some("QEMU Standard PC"));
+        assert_eq!(of(&[host, (vendor, "QEMU\n")]).as_deref(), Some("none"));
+        // Processors of Arm do not say it.
+        assert_eq!(of(&[arm]), None);
+        assert_eq!(of(&[arm, (vendor, "Ampere\n")]), None);
+        assert_eq!(of(&[arm, (vendor, "Amazon EC2\n"), (product, "c7g.metal\n")]), None);
+        assert_eq!(
+            of(&[arm, (vendor, "Amazon EC2\n"), (product, "c7g.large\n")]).as_deref(),
+            Some("Amazon EC2 c7g.large")
+        );
+        assert_eq!(of(&[arm, ("proc/device-tree/hypervisor/compatible", "xen,xen\0")]).as_deref(), Some("hypervisor"));
+        assert_eq!(of(&[]), None);
     }
 }
