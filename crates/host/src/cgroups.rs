@@ -36,14 +36,19 @@ impl Group {
         ["service", "slice", "scope"].contains(&kind).then_some(kind)
     }
 
+    /// Returns the service of the user's manager that starts the group's unit, such as `user@7.service`.
+    pub(crate) fn manager(&self) -> Option<String> {
+        let (above, _) = self.name.rsplit_once('/')?;
+        above.split('/').find(|name| name.starts_with("user@")).map(quoted)
+    }
+
     /// Returns the command that edits the settings of the group's unit of systemd; of a group that is none of a unit,
     /// with a word that stands for the name. A scope has no settings that last.
     pub(crate) fn edit_command(&self) -> String {
         match (self.unit_kind(), self.name.rsplit_once('/')) {
-            (Some("service" | "slice"), Some((above, unit))) => {
-                // A user's own manager starts the units below its service.
-                let is_users = above.split('/').any(|name| name.starts_with("user@"));
-                format!("systemctl {}edit {}", if is_users { "--user " } else { "" }, quoted(unit))
+            (Some("service" | "slice"), Some((_, unit))) => {
+                let whose = if self.manager().is_some() { "--user " } else { "" };
+                format!("systemctl {whose}edit {}", quoted(unit))
             }
             _ => "systemctl edit UNIT".to_owned(),
         }

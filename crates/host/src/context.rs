@@ -108,8 +108,19 @@ impl Context<'_> {
     /// Returns the command that edits the service of systemd whose limits the program has. A program that does not run
     /// yet may be started by any.
     pub(crate) fn edit_service_command(&self) -> String {
-        let service = if self.subject.is_other { service(self.root, &self.subject.name) } else { None };
-        service.as_ref().map_or_else(|| Group::default().edit_command(), Group::edit_command)
+        self.own_service().as_ref().map_or_else(|| Group::default().edit_command(), Group::edit_command)
+    }
+
+    fn own_service(&self) -> Option<Group> {
+        if self.subject.is_other { service(self.root, &self.subject.name) } else { None }
+    }
+
+    /// Returns how the service gets a resource limit. The manager of a user cannot give more than it has itself
+    /// (systemd.exec(5)), so its service needs the limit first.
+    pub(crate) fn limit_service(&self, directive: &str) -> String {
+        let manager = self.own_service().as_ref().and_then(Group::manager);
+        let first = manager.map(|manager| format!(", of its manager first by `systemctl edit {manager}`"));
+        format!("{directive} by `{}`{}", self.edit_service_command(), first.unwrap_or_default())
     }
 
     /// Returns the path of a file of the subject's network namespace, such as `tcp`.

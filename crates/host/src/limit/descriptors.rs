@@ -100,9 +100,8 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
     Remedy {
         now: Some(now),
         for_good: Some(format!(
-            "{first}service: LimitNOFILE={target} by `{}`; login: \"{who} - nofile {target}\" in \
-             /etc/security/limits.d/90-landau.conf",
-            context.edit_service_command()
+            "{first}service: {}; login: \"{who} - nofile {target}\" in /etc/security/limits.d/90-landau.conf",
+            context.limit_service(&format!("LimitNOFILE={target}"))
         )),
         risk: Some("programs that use select() break with descriptors above 1,023".to_owned()),
     }

@@ -169,7 +169,7 @@ fn bytes_of_process(context: &Context, of: &Bytes) -> Option<Row> {
         counters: Vec::new(),
         remedy: Remedy {
             now: Some(now),
-            for_good: Some(format!("service: {}=infinity by `{}`", of.directive, context.edit_service_command())),
+            for_good: Some(format!("service: {}", context.limit_service(&format!("{}=infinity", of.directive)))),
             risk: Some("a program that leaks memory is stopped later".to_owned()),
         },
     })

@@ -140,9 +140,8 @@ fn of_user(context: &Context) -> Option<Row> {
                 hard => format!("prlimit --nproc={target}:{hard} --pid {}", subject.shell_pid()),
             }),
             for_good: Some(format!(
-                "service: LimitNPROC={target} by `{}`; login: \"* - nproc {target}\" in \
-                 /etc/security/limits.d/90-landau.conf",
-                context.edit_service_command()
+                "service: {}; login: \"* - nproc {target}\" in /etc/security/limits.d/90-landau.conf",
+                context.limit_service(&format!("LimitNPROC={target}"))
             )),
             risk: Some("a program that forks without end can then use up the host's identifiers".to_owned()),
         },

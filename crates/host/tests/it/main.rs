@@ -1041,6 +1041,17 @@ fn remedies_name_the_service_of_a_program() {
     for limit in ["RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_AS", "pids.max"] {
         assert_eq!(by(&report, limit), "systemctl edit nginx.service", "{limit}");
     }
+    // The manager of a user cannot give more than it has.
+    let home = Host::new();
+    home.write("proc/self/cgroup", "0::/user.slice/user-7.slice/user@7.service/app.slice/web.service\n");
+    with_other(&home, &[("AS", "1073741824")]);
+    let of_user = of_other(&home, "threads=5000");
+    for limit in ["RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_AS"] {
+        let row = of_user.limits.iter().find(|row| row.limit == limit).unwrap();
+        let text = row.remedy.for_good.as_deref().unwrap();
+        let both = "by `systemctl --user edit web.service`, of its manager first by `systemctl edit user@7.service`";
+        assert!(text.contains(both), "{text}");
+    }
     // A program that this one starts may become another service; the group is the one it is started in.
     let report = host.report("threads=5000", None);
     assert_eq!(by(&report, "RLIMIT_NOFILE"), "systemctl edit UNIT");
