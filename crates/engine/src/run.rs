@@ -10,7 +10,7 @@ use crate::{
 };
 use landau_record::schema::{Adaptive, Case, Direction, End, Header, Line, Note, Resume};
 use landau_record::{Journal, Record, SCHEMA_VERSION};
-use landau_sys::clock::Clock;
+use landau_sys::system;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -147,7 +147,7 @@ pub fn resume(
     let (host, _) = crate::describe_host(crate::Pinning::Free)?;
     let mut plans = Vec::new();
     for (record, _) in &sides {
-        let mut plan = plan_of(record, registry, &host)?;
+        let mut plan = plan_of(record, registry, &host, &system::processors())?;
         plan.pass_count = changes.pass_count.unwrap_or(plan.pass_count);
         plan.is_pass_count_chosen |= changes.pass_count.is_some();
         plan.adaptive = changes.adaptive.unwrap_or(plan.adaptive);
@@ -200,8 +200,11 @@ fn check_program(plan: &Plan, record: &Record, interrupted: &dyn Fn() -> bool) -
     Ok(())
 }
 
-/// Returns the plan of a record's run.
-fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Error> {
+/// How often the clocks are measured until the record's is among those that can be used.
+const MEASURED_CLOCKS: u32 = 20;
+
+/// Returns the plan of a record's run, for a program that may use these processors.
+fn plan_of(record: &Record, registry: &[Entry], host: &Host, processors: &[u32]) -> Result<Plan, Error> {
     let no = |reason: String| Error::NotResumable { path: record.path.clone(), reason };
     if let Some(fault) = &record.fault {
         return Err(no(format!("line {} was altered: {}", fault.line, fault.reason)));
@@ -231,8 +234,18 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
         cases.push(Planned { case: case.clone(), entry: *entry, settings });
     }
     let study = Study::named(&record.header.study);
-    // The clock is the record's; its rate is measured again, because it may differ from boot to boot.
-    let clock = landau_sys::clock::candidates().into_iter().find(|one| one.clock.name() == record.host.clock.name);
+    if let Some(own) = record.host.pinned_processor.filter(|own| !processors.contains(own)) {
+        return Err(no(format!(
+            "its workers were pinned to processor {own}, which this program may not use now; start a new run"
+        )));
+    }
+    // The clock is the record's; its rate is measured again, because it may differ from boot to boot. An interruption
+    // makes the rate of the counter look inconstant.
+    let name = &record.host.clock.name;
+    let measured = || landau_sys::clock::candidates().into_iter().find(|one| one.clock.name() == *name);
+    let clock = (0..MEASURED_CLOCKS).find_map(|_| measured());
+    let clock =
+        clock.ok_or_else(|| no(format!("its clock, {name}, cannot be used now; try again, or start a new run")))?;
     Ok(Plan {
         study: study.unwrap_or(Study::Quick),
         pass_count: record.pass_count(),
@@ -243,7 +256,7 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
         cases,
         skips: record.skips.clone(),
         host: record.host.clone(),
-        clock: clock.map_or(Clock::Gettime, |probe| probe.clock),
+        clock: clock.clock,
         lockstep: false,
         step_windows: None,
         fault: None,
@@ -314,6 +327,7 @@ mod tests {
     use super::*;
     use crate::fake::REGISTRY;
     use crate::{Request, Study};
+    use landau_sys::clock::Clock;
 
     /// A record of a run of `fake`.
     fn record() -> Record {
@@ -330,18 +344,35 @@ mod tests {
         };
         let plan = Plan::resolve(REGISTRY, &request, Host::default(), Clock::Gettime, None).unwrap();
         let header = Header { study: "quick".to_owned(), pass_count: 5, ..Header::default() };
-        Record { header, cases: plan.cases.into_iter().map(|one| one.case).collect(), ..Record::default() }
+        let mut host = Host::default();
+        host.clock.name = "clock_gettime".to_owned();
+        Record { header, host, cases: plan.cases.into_iter().map(|one| one.case).collect(), ..Record::default() }
+    }
+
+    /// Guards against passes with a server on the client's processor, or by another clock, among those of the record.
+    #[test]
+    fn a_record_of_another_processor_or_clock_cannot_be_resumed() {
+        let reason = |change: fn(&mut Host)| {
+            let mut record = record();
+            change(&mut record.host);
+            plan_of(&record, REGISTRY, &Host::default(), &[0, 1]).map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(reason(|host| host.pinned_processor = Some(1)), Ok(()));
+        let moved = reason(|host| host.pinned_processor = Some(3)).unwrap_err();
+        assert!(moved.contains("pinned to processor 3, which this program may not use now"), "{moved}");
+        let clock = reason(|host| host.clock.name = "cntr".to_owned()).unwrap_err();
+        assert!(clock.contains("its clock, cntr, cannot be used now"), "{clock}");
     }
 
     /// Guards against a worker that writes beyond the shared memory, or samples of one phase as those of another.
     #[test]
     fn a_record_with_other_phases_cannot_be_resumed() {
         let held = record();
-        assert_eq!(plan_of(&held, REGISTRY, &Host::default()).unwrap().cases.len(), held.cases.len());
+        assert_eq!(plan_of(&held, REGISTRY, &Host::default(), &[0, 1]).unwrap().cases.len(), held.cases.len());
         let reason = |change: fn(&mut Case)| {
             let mut record = held.clone();
             change(&mut record.cases[1]);
-            plan_of(&record, REGISTRY, &Host::default()).unwrap_err().to_string()
+            plan_of(&record, REGISTRY, &Host::default(), &[0, 1]).unwrap_err().to_string()
         };
         let two = reason(|case| {
             let old = case.phases[0].clone();
