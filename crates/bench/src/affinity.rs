@@ -1,12 +1,19 @@
 //! On which processors this worker, and what it starts, may run.
 //!
-//! The worker itself is pinned to one; its parent, the controller, has the affinity that the user gave.
+//! The worker itself is pinned to one; its parent, the controller, keeps to the others that the user allows.
 
 use landau_sys::system;
 
-/// Returns the processors on which the user allows this program to run; none if the system does not tell.
-fn allowed() -> Vec<u32> {
-    system::processors_of(landau_sys::process::parent_id().unsigned_abs()).unwrap_or_default()
+/// Returns the processors on which the user allows this program to run, with that of this worker, `own`; none if the
+/// system does not tell.
+fn allowed(own: Option<u32>) -> Vec<u32> {
+    let of_controller = system::processors_of(landau_sys::process::parent_id().unsigned_abs());
+    let mut all = of_controller.unwrap_or_default();
+    if let Some(own) = own.filter(|own| !all.is_empty() && !all.contains(own)) {
+        all.push(own);
+        all.sort_unstable();
+    }
+    all
 }
 
 /// Runs `call` with this process pinned to these processors instead of `own`; returns whether it was.
@@ -22,14 +29,24 @@ fn pinned_to<T>(processors: &[u32], own: u32, call: impl FnOnce() -> T) -> (T, b
 /// returns the processors; none if there is no choice.
 pub(crate) fn on_other_processors<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Vec<u32>) {
     let Some(own) = own else { return (call(), Vec::new()) };
-    let others: Vec<u32> = allowed().into_iter().filter(|&processor| processor != own).collect();
+    let others: Vec<u32> = allowed(Some(own)).into_iter().filter(|&processor| processor != own).collect();
     let (value, moved) = pinned_to(&others, own, call);
     (value, if moved { others } else { vec![own] })
 }
 
-/// Lets this process run on every processor that the user allows; on all where the system does not tell them.
-pub(crate) fn pin_to_all() -> landau_sys::Result<()> {
-    let processors = allowed();
+/// Runs `call` with this process allowed on every processor that the user allows, so that a process which it starts
+/// inherits that; returns the processors; none if there is no choice.
+pub(crate) fn on_all_processors<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Vec<u32>) {
+    let Some(own) = own else { return (call(), Vec::new()) };
+    let all = allowed(Some(own));
+    let (value, moved) = pinned_to(&all, own, call);
+    (value, if moved { all } else { vec![own] })
+}
+
+/// Lets this process, which is pinned to `own`, run on every processor that the user allows; on all where the system does
+/// not tell them.
+pub(crate) fn pin_to_all(own: Option<u32>) -> landau_sys::Result<()> {
+    let processors = allowed(own);
     if processors.is_empty() { system::pin(&(0..1024).collect::<Vec<u32>>()) } else { system::pin(&processors) }
 }
 
@@ -37,7 +54,7 @@ pub(crate) fn pin_to_all() -> landau_sys::Result<()> {
 /// that; returns the processor.
 pub(crate) fn on_other_processor<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Option<u32>) {
     let Some(own) = own else { return (call(), None) };
-    let other = allowed().into_iter().find(|&processor| processor != own).unwrap_or(own);
+    let other = allowed(Some(own)).into_iter().find(|&processor| processor != own).unwrap_or(own);
     let (value, moved) = pinned_to(&[other], own, call);
     (value, moved.then_some(other))
 }

@@ -8,7 +8,7 @@ mod client;
 mod meter;
 mod pace;
 
-use crate::affinity::on_other_processors;
+use crate::affinity::{on_all_processors, on_other_processors};
 use crate::backend;
 use crate::server::Usage;
 use landau_architectures::{Architecture, Arguments, Workload};
@@ -181,16 +181,4 @@ fn wait_for_pool(pid: u32, count: u32) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
-}
-
-/// Runs `call` with this process allowed on every processor, so that a process which it starts inherits that; returns
-/// the processors.
-fn on_all_processors<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Vec<u32>) {
-    let Some(own) = own else { return (call(), Vec::new()) };
-    let all = system::processors_of(landau_sys::process::parent_id().unsigned_abs()).unwrap_or_default();
-    let moved = system::pin(&all).is_ok();
-    let value = call();
-    // This process was allowed on that processor before, so the call does not fail.
-    let _ = system::pin(&[own]);
-    (value, if moved { all } else { vec![own] })
 }

@@ -138,7 +138,7 @@ impl Benchmark for Fork {
     fn setup(context: &Context) -> Result<Self, Stop> {
         let settings = context.settings;
         if settings.is("processors", "all") {
-            pin_to_all()?;
+            pin_to_all(context.host.pinned_processor)?;
         }
         let mut helper = ForkHelper::start(settings.text("linkage"))?;
         if settings.bytes("resident") > 0 {

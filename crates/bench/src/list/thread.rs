@@ -70,7 +70,7 @@ impl Benchmark for Thread {
 
     fn setup(context: &Context) -> Result<Self, Stop> {
         if context.settings.is("processors", "all") {
-            pin_to_all()?;
+            pin_to_all(context.host.pinned_processor)?;
         }
         let (listen, report) = pipe()?;
         let stack_bytes = context.settings.bytes("stack") as usize;

@@ -1,7 +1,7 @@
 //! Every benchmark runs at smoke size; its record, limits and orders are as documented.
 
 use crate::support::{LANDAU, Ran, Room, eventually};
-use landau_record::schema::{Direction, Outcome};
+use landau_record::schema::{Direction, Fact, Outcome};
 
 /// Covers the whole registry: each case ends without failure, and each phase has one sample for each step.
 #[test]
@@ -250,6 +250,34 @@ fn all_processors_are_those_that_the_user_allows() {
     }
     assert!(child.wait().unwrap().success());
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), [last]);
+}
+
+/// The controller keeps off the worker's processor during a pass; all processors have that one, too.
+#[test]
+#[cfg(target_os = "linux")]
+fn all_processors_have_that_of_the_worker() {
+    let all = landau_sys::system::processors_of(std::process::id()).unwrap();
+    if all.len() < 2 {
+        eprintln!("skipped: this needs two processors");
+        return;
+    }
+    let room = Room::new();
+    let settings = ["--set", "architecture.architecture=thread", "--set", "architecture.processors=all"];
+    let (ran, record) = room.smoke(&[&["architecture"][..], &settings].concat());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let facts = &record.passes[0].end.as_ref().unwrap().facts;
+    let listed = all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    assert_eq!(facts.get("server_processor"), Some(&Fact::Text(listed)), "{facts:?}");
+    let words = ["run", "fork", "--set", "fork.processors=all", "--set", "fork.n=3000", "--study", "smoke"];
+    let mut child = room.other(LANDAU, &[&words[..], &["--output", "r", "--no-report", "--quiet"]].concat());
+    let mut child = child.spawn().unwrap();
+    let mut seen = std::collections::BTreeSet::new();
+    while child.try_wait().unwrap().is_none() {
+        let started = landau_sys::system::process_tree(child.id()).into_iter().filter(|pid| *pid != child.id());
+        seen.extend(started.filter_map(landau_sys::system::processors_of));
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(seen.contains(&all), "{seen:?}");
 }
 
 #[test]
