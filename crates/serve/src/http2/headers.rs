@@ -7,9 +7,9 @@ use super::stream::{Content, Phase, Stream, Upload, Waiting};
 use crate::exchange::SKIPPED_BYTES;
 use landau_wire::http::{BodyLength, Expectation, Field, Reject, Request, Status};
 use landau_wire::http2::frame::{self, HEADER_BYTES, MOST_BYTES};
-use landau_wire::http2::hpack::Malformed;
+use landau_wire::http2::hpack::{self, Malformed};
 use landau_wire::http2::request::{self, Refusal};
-use landau_wire::http2::{Code, Fault, response};
+use landau_wire::http2::{Code, DEFAULT_TABLE_SIZE, Fault, Settings, response};
 
 /// A header block may be as long as a head in any case, and no shorter than what fits a frame.
 fn most_block_bytes(desk: &Desk<'_>) -> usize {
@@ -34,6 +34,36 @@ impl Origin {
     pub(super) fn with(self, phase: Phase) -> Stream {
         let Self { id, has_ended, window } = self;
         Stream { id, phase, window, has_ended }
+    }
+}
+
+/// The update of the client's table for header blocks. Nothing is ever put into that, but a client that makes it
+/// smaller expects to be told so in the next block (RFC 9113 section 4.3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum TableUpdate {
+    /// The client has not made it smaller.
+    #[default]
+    None,
+    /// The next block begins with it.
+    Due,
+    /// It was sent. The table has no room since then, and cannot become smaller.
+    Sent,
+}
+
+impl TableUpdate {
+    /// Notes what the client has said.
+    pub(super) fn note(&mut self, settings: &Settings) {
+        if *self == Self::None && settings.least_table_size < DEFAULT_TABLE_SIZE {
+            *self = Self::Due;
+        }
+    }
+
+    /// Writes it at the beginning of a block, if it is due.
+    pub(super) fn write(&mut self, out: &mut Vec<u8>) {
+        if *self == Self::Due {
+            hpack::write_empty_table(out);
+            *self = Self::Sent;
+        }
     }
 }
 
@@ -286,6 +316,7 @@ impl Session {
         }
         let (id, start) = (origin.id, out.len());
         out.extend_from_slice(&[0; HEADER_BYTES]);
+        self.table_update.write(out);
         let Some(head_bytes) = response::write_block(&source.bytes, out) else {
             // Unreachable: the server's own heads are well-formed.
             out.truncate(start);

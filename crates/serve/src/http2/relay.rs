@@ -5,7 +5,7 @@
 //! when its upstream server has taken what it sent before, and an upstream server is read again only when the client
 //! has taken what came before: a stream holds at most a window of content, and what one receive brought.
 
-use super::headers::Origin;
+use super::headers::{Origin, TableUpdate};
 use super::session::{Desk, Session};
 use super::stream::{Content, Phase};
 use super::{MOST_STREAMS, WINDOW_STEP};
@@ -263,7 +263,9 @@ impl Session {
         let out = &mut desk.buffers.out;
         let mut at = 0;
         while is_interim(&source[at..]) {
-            let Some(head_bytes) = put_head(id, &source[at..], out) else { return Passed::Broken };
+            let Some(head_bytes) = put_head(id, &mut self.table_update, &source[at..], out) else {
+                return Passed::Broken;
+            };
             at += head_bytes;
         }
         if at == source.len() {
@@ -279,7 +281,9 @@ impl Session {
             self.respond(desk, origin);
             return Passed::Done(relay.exchange, is_reusable);
         }
-        let Some(head_bytes) = put_head(id, &source[at..], out) else { return Passed::Broken };
+        let Some(head_bytes) = put_head(id, &mut self.table_update, &source[at..], out) else {
+            return Passed::Broken;
+        };
         relay.has_head = true;
         relay.pending.extend_from_slice(&source[at + head_bytes..]);
         self.pacing = bandwidth.or(self.pacing);
@@ -363,9 +367,10 @@ fn is_interim(bytes: &[u8]) -> bool {
 
 /// Appends the frames of the head with which these bytes begin, behind which content or another head follows; returns
 /// its length.
-fn put_head(id: u32, bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+fn put_head(id: u32, table_update: &mut TableUpdate, bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_BYTES]);
+    table_update.write(out);
     let head_bytes = response::write_block(bytes, out);
     match head_bytes {
         Some(_) => frame::finish_headers(start, id, false, out),

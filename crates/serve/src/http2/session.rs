@@ -1,6 +1,7 @@
 //! The state of a connection, and what each frame does to it (RFC 9113 sections 5 and 6).
 
 use super::budget::Budget;
+use super::headers::TableUpdate;
 use super::stream::{Phase, Streams, must_fetch};
 use super::{Buffers, OUT_BYTES, TABLE_BYTES, Turn, WINDOW_STEP};
 use crate::counters::Counters;
@@ -82,6 +83,7 @@ pub(crate) struct Session {
     pub(super) was_reset: Vec<u32>,
     /// What the client accepts.
     pub(super) peer: Settings,
+    pub(super) table_update: TableUpdate,
     /// How much the client lets the connection send.
     pub(super) send_window: i64,
     /// How much the client may send.
@@ -133,6 +135,7 @@ impl Session {
             abandoned: Vec::new(),
             was_reset: Vec::new(),
             peer: Settings::default(),
+            table_update: TableUpdate::default(),
             send_window: i64::from(INITIAL_WINDOW),
             receive_window: INITIAL_WINDOW,
             last_stream: 0,
@@ -287,6 +290,7 @@ impl Session {
     fn settings(&mut self, payload: &[u8]) -> Result<(), Fault> {
         let before = i64::from(self.peer.initial_window);
         self.peer.apply(payload)?;
+        self.table_update.note(&self.peer);
         let change = i64::from(self.peer.initial_window) - before;
         for stream in self.streams.iter_mut() {
             stream.window += change;

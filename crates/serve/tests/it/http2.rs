@@ -52,6 +52,8 @@ pub(crate) struct H2<S> {
     pub(crate) order: Vec<u32>,
     /// The last frame GOAWAY.
     pub(crate) end: Option<(u32, Code)>,
+    /// The first byte of each header block.
+    pub(crate) blocks: Vec<u8>,
     pongs: u32,
 }
 
@@ -80,6 +82,7 @@ impl<S: Read + Write> H2<S> {
             windows: BTreeMap::new(),
             order: Vec::new(),
             end: None,
+            blocks: Vec::new(),
             pongs: 0,
         };
         let mut out = PREFACE.to_vec();
@@ -196,6 +199,7 @@ impl<S: Read + Write> H2<S> {
         match Frame::parse(header, payload).unwrap() {
             Frame::Headers { block, is_end, is_whole: true } => {
                 let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+                self.blocks.extend(block.first());
                 let fields = &mut response.fields;
                 self.decoder
                     .decode(block, &mut Vec::new(), |name, value| fields.push((text(name), text(value))))
@@ -418,6 +422,36 @@ fn windows_are_kept() {
         client.write(|out| frame::write_settings(&[(Setting::InitialWindowSize, 0)], out));
         client.write(|out| frame::write_window_update(0, 150_000, out));
         assert!(client.response(1).body == large);
+    }
+}
+
+/// A client that makes its table smaller is told so in the next header block. A strict decoder ended the connection.
+#[test]
+fn a_smaller_table_is_confirmed_once() {
+    const OK: u8 = 0x88;
+    for site in sites(&[("a", b"a")], |_| {}) {
+        let mut client =
+            H2::with(&site, &[(Setting::HeaderTableSize, 0), (Setting::InitialWindowSize, WINDOW)], WINDOW);
+        for id in [1, 3] {
+            client.get(id, "/a");
+            client.response(id);
+        }
+        assert_eq!(client.blocks, [0x20, OK]);
+        let mut client = H2::to(&site);
+        // The smallest size counts, also if another one follows before the next block.
+        let changes: [&[(Setting, u32)]; 5] = [
+            &[],
+            &[(Setting::HeaderTableSize, 65_536)],
+            &[(Setting::HeaderTableSize, 100), (Setting::HeaderTableSize, 4096)],
+            &[],
+            &[(Setting::HeaderTableSize, 50)],
+        ];
+        for (id, settings) in (1..).step_by(2).zip(changes) {
+            client.write(|out| frame::write_settings(settings, out));
+            client.get(id, "/a");
+            client.response(id);
+        }
+        assert_eq!(client.blocks, [OK, OK, 0x20, OK, OK]);
     }
 }
 

@@ -333,6 +333,25 @@ fn a_client_may_wait_until_it_may_send() {
     }
 }
 
+/// The update of the table precedes the first head, whether it is that of an interim response or of one whose content
+/// is still to come.
+#[test]
+fn a_smaller_table_is_confirmed_before_a_head_that_is_passed_on() {
+    for (site, upstream) in before(1, |_, mut stream| {
+        head(&mut stream).unwrap();
+        stream.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n").unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok").unwrap();
+    }) {
+        let mut client = H2::with(&site, &[(Setting::HeaderTableSize, 0), (Setting::InitialWindowSize, 65_535)], 0);
+        client.get(1, "/api/");
+        assert_eq!((client.response(1).interim, client.response(1).body), (vec!["103".to_owned()], b"ok".to_vec()));
+        assert_eq!((client.blocks[0], client.blocks[1]), (0x20, 0x88));
+        drop(client);
+        site.end();
+        upstream.end();
+    }
+}
+
 /// A client may send no more than its upstream server takes, and holds up nobody else.
 #[test]
 fn an_upload_waits_for_its_upstream_server() {

@@ -13,7 +13,7 @@ pub mod response;
 mod settings;
 
 pub use code::{Code, Fault};
-pub use settings::{Setting, Settings};
+pub use settings::{DEFAULT_TABLE_SIZE, Setting, Settings};
 
 /// What a client sends before its first frame (RFC 9113 section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -3,6 +3,9 @@
 use super::code::{Code, Fault};
 use super::{INITIAL_WINDOW, LARGEST_WINDOW};
 
+/// The size of a table for header blocks of which a peer has said nothing.
+pub const DEFAULT_TABLE_SIZE: u32 = 4096;
+
 /// A parameter of SETTINGS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
@@ -25,6 +28,8 @@ pub enum Setting {
 pub struct Settings {
     /// The size of its table for header blocks, in bytes.
     pub header_table_size: u32,
+    /// The smallest size that this table has had.
+    pub least_table_size: u32,
     /// How many streams it accepts at a time.
     pub max_concurrent_streams: u32,
     /// The window of each new stream, in bytes.
@@ -36,7 +41,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            header_table_size: 4096,
+            header_table_size: DEFAULT_TABLE_SIZE,
+            least_table_size: DEFAULT_TABLE_SIZE,
             max_concurrent_streams: u32::MAX,
             initial_window: INITIAL_WINDOW,
             max_frame_size: 16 << 10,
@@ -50,7 +56,10 @@ impl Settings {
         for &[a, b, c, d, e, f] in payload.as_chunks::<6>().0 {
             let value = u32::from_be_bytes([c, d, e, f]);
             match u16::from_be_bytes([a, b]) {
-                1 => self.header_table_size = value,
+                1 => {
+                    self.header_table_size = value;
+                    self.least_table_size = self.least_table_size.min(value);
+                }
                 2 if value > 1 => return Err(Fault::protocol("SETTINGS_ENABLE_PUSH is neither 0 nor 1")),
                 3 => self.max_concurrent_streams = value,
                 4 if i64::from(value) > LARGEST_WINDOW => {
@@ -84,9 +93,14 @@ mod tests {
 
     #[test]
     fn values_are_checked() {
-        let all = applied(&[(1, 7), (2, 0), (3, 8), (4, 9), (5, 16_385), (6, 1), (99, 5), (4, 10)]).unwrap();
-        let expected =
-            Settings { header_table_size: 7, max_concurrent_streams: 8, initial_window: 10, max_frame_size: 16_385 };
+        let all = applied(&[(1, 7), (1, 70), (2, 0), (3, 8), (4, 9), (5, 16_385), (6, 1), (99, 5), (4, 10)]).unwrap();
+        let expected = Settings {
+            header_table_size: 70,
+            least_table_size: 7,
+            max_concurrent_streams: 8,
+            initial_window: 10,
+            max_frame_size: 16_385,
+        };
         assert_eq!(all, expected);
         for (name, value, code) in [
             (2, 2, Code::PROTOCOL_ERROR),

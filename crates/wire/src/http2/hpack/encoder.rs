@@ -7,6 +7,12 @@
 use super::table::{Dynamic, STATIC, static_name};
 use super::{huffman, integer};
 
+/// Appends what says that nothing is in the table, to the beginning of a block. A peer that has made its table smaller
+/// expects an update of its size there (RFC 7541 section 4.2).
+pub fn write_empty_table(out: &mut Vec<u8>) {
+    integer::write(0, 5, 0x20, out);
+}
+
 /// Appends the status of a response.
 #[inline]
 pub fn write_status(status: u16, out: &mut Vec<u8>) {

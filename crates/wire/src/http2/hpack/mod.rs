@@ -12,4 +12,4 @@ mod integer;
 mod table;
 
 pub use decoder::{Decoder, Malformed};
-pub use encoder::{Encoder, write_field, write_status};
+pub use encoder::{Encoder, write_empty_table, write_field, write_status};
