@@ -7,6 +7,12 @@ const MOST: u32 = 1000;
 /// What it gets back each second.
 const EACH_SECOND: u64 = 50;
 
+/// So many bytes of content are worth a frame of the client.
+const WORTH_BYTES: usize = 512;
+
+/// What it may have in its account by content: it may open the windows for all that is on its way to it at once.
+const MOST_EARNED: u32 = 64 << 10;
+
 /// An account that each event takes one from, and that time fills again.
 #[derive(Debug)]
 pub(super) struct Budget {
@@ -34,10 +40,14 @@ impl Budget {
         true
     }
 
-    /// Gives some back, for work that the client has a right to.
+    /// Gives some back for a DATA frame, which the client may answer with updates of two windows, and for its content:
+    /// some clients open both windows again for each 4 KiB that they read. A frame that is shorter than its stream's
+    /// content because of a window is paid for by its content alone, or windows of a byte would cost nothing.
     #[inline]
-    pub(super) fn give(&mut self, count: u32) {
-        self.left = (self.left + count).min(MOST);
+    pub(super) fn give_for(&mut self, content_bytes: usize, is_cut: bool) {
+        let of_content = u32::try_from(content_bytes / WORTH_BYTES).unwrap_or(MOST_EARNED);
+        let of_frame = if is_cut { 0 } else { 2 };
+        self.left = self.left.saturating_add(of_content + of_frame).min(MOST_EARNED);
     }
 }
 
@@ -53,8 +63,13 @@ mod tests {
         assert!(budget.take(27), "one each 20 ms");
         assert!(!budget.take(27));
         assert!((1..5000).all(|count| budget.take(27 + 20 * count)));
-        budget.give(3);
-        assert!((0..3).all(|_| budget.take(27 + 20 * 5000)));
+        for (bytes, is_cut, expected) in
+            [(1, false, 2), (0, true, 0), (511, true, 0), (1024, true, 2), (1024, false, 4)]
+        {
+            budget.give_for(bytes, is_cut);
+            let got = (0..9).take_while(|_| budget.take(27 + 20 * 4999)).count();
+            assert_eq!(got, expected, "{bytes} {is_cut}");
+        }
     }
 
     #[test]
@@ -63,8 +78,8 @@ mod tests {
         assert!((0..MOST).all(|_| budget.take(0)));
         let most = (0..=2 * MOST).take_while(|_| budget.take(u32::MAX)).count();
         assert_eq!(most, MOST as usize);
-        budget.give(u32::MAX - MOST);
-        let most = (0..=2 * MOST).take_while(|_| budget.take(u32::MAX)).count();
-        assert_eq!(most, MOST as usize);
+        budget.give_for(usize::MAX, false);
+        let most = (0..=2 * MOST_EARNED).take_while(|_| budget.take(u32::MAX)).count();
+        assert_eq!(most, MOST_EARNED as usize);
     }
 }

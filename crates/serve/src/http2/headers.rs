@@ -341,7 +341,7 @@ impl Session {
                 out.truncate(start);
                 return self.streams.put(origin.with(Phase::Sending(Content::new(bytes, &mut source.batch))));
             }
-            self.write_data_header(out, start, id, true);
+            self.write_data_header(out, start, id, (true, false));
         }
         if !origin.has_ended {
             // The client need not send the rest of its request (RFC 9113 section 8.1).

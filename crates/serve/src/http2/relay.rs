@@ -299,7 +299,7 @@ impl Session {
             let out = &mut desk.buffers.out;
             let start = out.len();
             out.extend_from_slice(&[0; HEADER_BYTES]);
-            self.write_data_header(out, start, id, true);
+            self.write_data_header(out, start, id, (true, false));
             if !origin.has_ended {
                 // The client need not send the rest of its request (RFC 9113 section 8.1).
                 self.write_reset(id, Code::NO_ERROR, out);

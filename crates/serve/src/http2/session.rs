@@ -444,7 +444,7 @@ impl Session {
                 if relay.sent(count) && relay.must_list() {
                     self.work.push(id);
                 }
-                self.write_data_header(out, start, id, false);
+                self.write_data_header(out, start, id, (false, is_cut(count, most)));
                 continue;
             }
             let Phase::Sending(content) = &mut stream.phase else { return out.truncate(start) };
@@ -464,7 +464,7 @@ impl Session {
             if is_end {
                 self.streams.remove(id);
             }
-            self.write_data_header(out, start, id, is_end);
+            self.write_data_header(out, start, id, (is_end, is_cut(count, most)));
             if is_end && !has_ended {
                 // The client need not send the rest of its request (RFC 9113 section 8.1).
                 self.write_reset(id, Code::NO_ERROR, out);
@@ -472,15 +472,21 @@ impl Session {
         }
     }
 
-    /// Completes a DATA frame that begins at `start`, and counts its content.
-    pub(super) fn write_data_header(&mut self, out: &mut [u8], start: usize, stream: u32, is_end: bool) {
+    /// Completes a DATA frame that begins at `start`, and counts its content. `is_cut` says that a window has made it
+    /// shorter.
+    pub(super) fn write_data_header(
+        &mut self,
+        out: &mut [u8],
+        start: usize,
+        stream: u32,
+        (is_end, is_cut): (bool, bool),
+    ) {
         let count = out.len() - start - HEADER_BYTES;
         let header = Header::new(Kind::Data, if is_end { END_STREAM } else { 0 }, stream, count);
         out[start..start + HEADER_BYTES].copy_from_slice(&header.bytes());
         self.send_window -= i64::from(count as u32);
         self.written_bytes += count as u64;
-        // The client may answer each with an update of two windows.
-        self.frames.give(2);
+        self.frames.give_for(count, is_cut);
     }
 
     /// Goes on with a stream whose part of a file is in memory now; returns whether there is one.
@@ -586,6 +592,11 @@ impl Session {
     pub(crate) fn held_bytes(&self) -> usize {
         self.share.bytes()
     }
+}
+
+/// Returns whether the content of a frame, of which a window permits so much, may be shorter because of that.
+fn is_cut(count: usize, most: usize) -> bool {
+    count == most && most < MOST_BYTES
 }
 
 /// Returns whether a frame is the last one that the client sends on its stream.

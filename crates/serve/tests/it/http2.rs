@@ -1059,6 +1059,58 @@ fn clients_that_take_nothing_are_closed() {
     }
 }
 
+/// Clients in Go open both windows again for each 4 KiB that they read, at once or when all is there that may come.
+#[test]
+fn small_updates_of_windows_do_not_end_a_download() {
+    let large = vec![b'x'; 10 << 20];
+    // The account is not filled by time.
+    for (site, _clock) in timed(&[("large", &large)]) {
+        for step in [4096, 4 << 20] {
+            let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 4 << 20)], WINDOW);
+            client.get(1, "/large");
+            let mut opened = 0;
+            while client.responses.get(&1).is_none_or(|response| !response.is_whole) {
+                assert!(client.receive(), "the connection has ended behind {opened} bytes: {:?}", client.end);
+                let got = client.responses.get(&1).map_or(0, |response| response.body.len());
+                if got - opened < step {
+                    continue;
+                }
+                let mut out = Vec::new();
+                while got - opened >= 4096 {
+                    frame::write_window_update(1, 4096, &mut out);
+                    frame::write_window_update(0, 4096, &mut out);
+                    opened += 4096;
+                }
+                client.send(&out);
+            }
+            assert!(client.response(1).body == large);
+            client.ping();
+            assert_eq!(client.end, None);
+        }
+        assert_eq!(site.end().http2_failed, 0);
+    }
+}
+
+/// A frame for each byte costs the server much and the client little.
+#[test]
+fn windows_that_are_opened_by_a_byte_end_the_connection() {
+    let large = vec![b'x'; 100_000];
+    for (site, _clock) in timed(&[("large", &large)]) {
+        let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 0)], 0);
+        client.get(1, "/large");
+        while client.responses.get(&1).is_none_or(|response| response.fields.is_empty()) {
+            assert!(client.receive());
+        }
+        for _ in 0..1500 {
+            client.write(|out| frame::write_window_update(1, 1, out));
+            if !client.receive() || client.end.is_some() {
+                break;
+            }
+        }
+        assert_eq!(client.end.map(|(_, code)| code), Some(Code::ENHANCE_YOUR_CALM));
+    }
+}
+
 /// A connection that serves nothing holds little, and one that stalls is bounded.
 #[test]
 fn stalled_streams_are_within_the_limit_of_memory() {
