@@ -172,11 +172,15 @@ fn with_body(
     if !has_ended && request.expectation() == Expectation::None {
         return Ok(Err(After::Body(unwanted)));
     }
-    if !site.answer(request, send_buffers) {
-        return Ok(Err(After::look_up(site, None)));
-    }
-    send_buffers.close |= !has_ended;
-    Ok(Ok(used))
+    // What the client still sends, body or requests, cannot be told apart: the response says that it is the last one.
+    site.must_close = !has_ended;
+    let is_answered = site.answer(request, send_buffers);
+    site.must_close = false;
+    Ok(match has_ended {
+        _ if !is_answered => Err(After::look_up(site, None)),
+        true => Ok(used),
+        false => Err(After::Close(true)),
+    })
 }
 
 /// Has a request with a body passed on, before the body has come. If the rules do not admit it, returns the length of

@@ -59,6 +59,38 @@ fn each_head_has_its_own_deadline() {
     }
 }
 
+/// The response said that the connection goes on, and what the client sent then could destroy it.
+#[test]
+fn a_final_answer_without_the_body_ends_the_connection_in_order() {
+    for kind in kinds() {
+        let site = Site::new(&[("f", b"hello")], |config| {
+            (config.accepting, config.clock) = (kind, Some(ManualClock::default()));
+        });
+        for (method, status) in [("POST", 405), ("GET", 200)] {
+            let head = format!("{method} /f HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+            let before = site.server().totals().closed;
+            let mut client = site.connect();
+            client.send(head.as_bytes());
+            let got = client.answer().unwrap();
+            assert_eq!((got.status, got.field("Connection")), (status, Some("close")), "{kind:?} {method}");
+            assert!(client.is_ended());
+            assert_eq!(site.server().totals().closed, before, "{kind:?}: it does not wait for what the client sends");
+            client.send(b"other");
+            drop(client);
+            until("it is kept", || site.server().totals().closed == before + 1);
+            // With its body the request is one like any other.
+            let mut client = site.connect();
+            client.send([head.as_bytes(), b"other"].concat().repeat(2).as_slice());
+            for _ in 0..2 {
+                let got = client.answer().unwrap();
+                assert_eq!((got.status, got.field("Connection")), (status, None), "{kind:?} {method}");
+            }
+            drop(client);
+            until("it is kept", || site.server().totals().closed == before + 2);
+        }
+    }
+}
+
 #[test]
 fn an_idle_connection_is_closed() {
     let site = Site::new(&[("f", b"content")], |config| config.timeouts.idle = Duration::from_millis(200));
