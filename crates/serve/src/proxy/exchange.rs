@@ -65,6 +65,8 @@ pub(crate) struct Exchange {
     interim_count: u32,
     /// Whether the upstream server has said that the client may send its content.
     has_permission: bool,
+    /// Whether the client was sent the head of the response.
+    pub(crate) is_delivered: bool,
     /// The bytes of content that the client was sent.
     pub(crate) content: u64,
 }
@@ -98,6 +100,7 @@ impl Exchange {
             reply: None,
             interim_count: 0,
             has_permission: false,
+            is_delivered: false,
             content: 0,
         }
     }
@@ -243,7 +246,7 @@ impl Exchange {
         self.reply.is_some_and(|reply| reply.framing == Framing::Tunnel)
     }
 
-    /// Returns the status that the client was sent.
+    /// Returns the status of the response, which the client was sent if that is delivered.
     pub(crate) fn status(&self) -> Option<Status> {
         self.reply.map(|reply| reply.status)
     }

@@ -148,6 +148,7 @@ impl<T: Transport> Worker<T> {
     /// Sends the client what the send buffers have, after a step of the response.
     fn pass_on(&mut self, number: u32, mut exchange: Box<Exchange>, step: Step) {
         let is_reusable = match step {
+            Step::Broken if self.is_worth_passing_on(&exchange) => return self.pass_on_last(number, exchange),
             Step::Broken => return self.lose(number, exchange),
             Step::More if self.send_buffers.bytes.is_empty() => {
                 self.put_exchange(number, exchange);
@@ -156,6 +157,7 @@ impl<T: Transport> Worker<T> {
             Step::More => None,
             Step::Done(is_reusable) => Some(is_reusable),
         };
+        exchange.is_delivered |= exchange.status().is_some();
         self.send_buffers.pacing = exchange.forward.policy.bandwidth;
         let Some(client) = self.table.get(number) else { return self.close_via(&mut exchange) };
         let mut input = std::mem::take(&mut client.active().input);
@@ -179,6 +181,23 @@ impl<T: Transport> Worker<T> {
             (true, false) => After::More,
         };
         self.deliver(number, Remainder::new(input, Scan::default(), after));
+    }
+
+    /// Returns whether something has come before a response became malformed that the client can have: one whose end is
+    /// not that of the connection.
+    fn is_worth_passing_on(&self, exchange: &Exchange) -> bool {
+        exchange.is_delivered && !exchange.ends_by_close() && !self.send_buffers.bytes.is_empty()
+    }
+
+    /// Passes on what has come before a response became malformed, and ends the connection of the client.
+    #[cold]
+    fn pass_on_last(&mut self, number: u32, mut exchange: Box<Exchange>) {
+        self.close_via(&mut exchange);
+        self.counters.upstream_errors().add(1);
+        let status = exchange.status().unwrap_or(Status::BAD_GATEWAY);
+        self.log_exchange(&exchange, status);
+        self.send_buffers.pacing = exchange.forward.policy.bandwidth;
+        self.deliver(number, Remainder::end());
     }
 
     /// Receives nothing more from the upstream server while the client has no room.
@@ -295,17 +314,18 @@ impl<T: Transport> Worker<T> {
         self.wait_if_asked(number, exchange, asked);
     }
 
-    /// Ends an exchange with an error, or where the response has begun, the connection of the client.
+    /// Ends an exchange with an error, or where the response has begun to leave, the connection of the client.
     #[cold]
     fn fail(&mut self, number: u32, mut exchange: Box<Exchange>, status: Status) {
         self.close_via(&mut exchange);
         self.counters.upstream_errors().add(u64::from(status.0 >= 500));
-        if let Some(sent) = exchange.status() {
+        let sent = exchange.status().filter(|_| exchange.is_delivered);
+        if let Some(sent) = sent {
             self.log_exchange(&exchange, sent);
         }
         let limits = &self.config.limits;
         let Some(client) = self.table.get(number) else { return };
-        if exchange.status().is_some() {
+        if sent.is_some() {
             if exchange.ends_by_close() && !exchange.is_tunnel() {
                 // The end of the connection would be that of the content.
                 return self.reset(number);

@@ -247,6 +247,8 @@ fn what_is_no_response_is_refused() {
         b"HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: b\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nX: a\r\n folded\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZ",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nZZ",
         huge,
     ];
     for kind in kinds() {
@@ -293,6 +295,40 @@ fn half_a_response_ends_the_connection() {
             assert_eq!(site.end().upstream_errors, 1);
             upstream.end();
         }
+    }
+}
+
+/// What came with the fault was discarded.
+#[test]
+fn what_precedes_a_malformed_chunk_is_passed_on() {
+    for kind in kinds() {
+        let (go, gone) = mpsc::channel::<()>();
+        let gone = Arc::new(Mutex::new(gone));
+        let upstream = Upstream::new(1, move |_, mut stream| {
+            head(&mut stream);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n").unwrap();
+            gone.lock().unwrap().recv().unwrap();
+            stream.write_all(b"3\r\nabc\r\nZZ").unwrap();
+            wait_for_end(&mut stream);
+        });
+        let site = site(kind, &upstream.rule(), |_| {});
+        let mut client = site.connect();
+        client.send(b"GET /api/ HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut got = Vec::new();
+        while !got.ends_with(b"hello\r\n") {
+            let mut buffer = [0; 999];
+            let count = client.read_some(&mut buffer);
+            assert!(count > 0);
+            got.extend_from_slice(&buffer[..count]);
+        }
+        go.send(()).unwrap();
+        got.clear();
+        client.stream.read_to_end(&mut got).unwrap();
+        assert_eq!(got.escape_ascii().to_string(), "3\\r\\nabc\\r\\n", "{kind:?}");
+        drop(client);
+        let totals = site.end();
+        assert_eq!((totals.upstream_errors, totals.requests), (1, 1), "{kind:?}");
+        upstream.end();
     }
 }
 
