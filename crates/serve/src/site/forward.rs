@@ -26,6 +26,15 @@ impl Site {
         rules.policy(target.path).is_some_and(|policy| policy.forwards() && !is_preflight(request, &policy))
     }
 
+    /// Returns whether the rules redirect the path of a request, whatever its method. A preflight is answered here: no
+    /// browser follows a redirect of it.
+    #[cold]
+    pub(super) fn is_redirected(&mut self, request: &Request<'_>) -> bool {
+        let Some(rules) = self.folder.rules().filter(|_| has_path(request)) else { return false };
+        let Ok(target) = target::clean(request.path(), &mut self.buffer) else { return false };
+        rules.policy(target.path).is_some_and(|policy| policy.redirect.is_some() && !is_preflight(request, &policy))
+    }
+
     /// Writes a request anew for the upstream server, for the worker to take it.
     #[cold]
     pub(super) fn forward(&mut self, ruled: &Ruled, request: &Request<'_>, client: Client) {
@@ -77,8 +86,13 @@ impl Site {
     }
 }
 
+/// Returns whether a request is about a path, and not about the server or another one.
+pub(super) fn has_path(request: &Request<'_>) -> bool {
+    request.method() != Method::Connect && request.form() != Form::Asterisk
+}
+
 /// Returns whether a request asks what another site may do, and the rules say that.
-fn is_preflight(request: &Request<'_>, policy: &Policy) -> bool {
+pub(super) fn is_preflight(request: &Request<'_>, policy: &Policy) -> bool {
     policy.cors.is_some()
         && request.method() == Method::Options
         && value_of(request, "Access-Control-Request-Method").is_some()
@@ -88,5 +102,10 @@ impl Entry {
     /// Returns whether requests for the path are passed on.
     pub(crate) fn is_forward(&self) -> bool {
         matches!(self.without_rules(), Self::Forward)
+    }
+
+    /// Returns whether the rules redirect the path.
+    pub(super) fn is_redirect_by_rules(&self) -> bool {
+        matches!(self, Self::Ruled(ruled) if ruled.policy.redirect.is_some())
     }
 }

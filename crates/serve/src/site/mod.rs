@@ -227,6 +227,11 @@ impl Site {
                 // The rules may just have been replaced.
                 found => found.map(|found| found.filter(|entry| entry.is_forward())),
             },
+            _ if self.is_redirected(request) => match self.find(request) {
+                Ok(None) => return self.has_to_wait(),
+                // The same.
+                found => found.map(|found| found.filter(|entry| entry.is_redirect_by_rules())),
+            },
             _ => Ok(None),
         };
         let status = match found {
@@ -347,8 +352,7 @@ impl Site {
         send_buffers: &mut SendBuffers,
     ) -> ControlFlow<Option<Status>> {
         let (policy, client) = (&*ruled.policy, self.visitor(request));
-        let secure = policy.https.filter(|_| !client.is_tls).and_then(|port| secure_location(request, port));
-        if let Some(location) = secure {
+        if let Some(location) = secure_location(policy, request, client) {
             let mut answer = Answer::new(request, self.date, close, send_buffers);
             return ControlFlow::Break(Some(answer.ruled_redirect(&location, policy, request, client)));
         }
@@ -469,6 +473,13 @@ impl Site {
         let Some(policy) = policy else {
             return Answer::new(request, self.date, close, send_buffers).other_method(request);
         };
+        if forward::has_path(request)
+            && !forward::is_preflight(request, &policy)
+            && let Some(location) = secure_location(&policy, request, client)
+        {
+            let mut answer = Answer::new(request, self.date, close, send_buffers);
+            return answer.ruled_redirect(&location, &policy, request, client);
+        }
         match request.method().refusal() {
             Some(status) => self.fail_by_rules((status, None), &policy, request, (client, close), send_buffers),
             None => Answer::new(request, self.date, close, send_buffers).ruled_other_method(&policy, request, client),
@@ -782,8 +793,10 @@ fn secret() -> [u8; 32] {
     secret
 }
 
-/// Returns the URL of the same path with TLS, at this port of the same host; `None` if the request names no host.
-fn secure_location(request: &Request<'_>, port: u16) -> Option<Vec<u8>> {
+/// Returns the URL of the same path with TLS, at the port of the rules and the same host; `None` if the rules demand no
+/// TLS, the client uses it, or the request names no host.
+fn secure_location(policy: &Policy, request: &Request<'_>, client: Client) -> Option<Vec<u8>> {
+    let port = policy.https.filter(|_| !client.is_tls)?;
     let host = request.host().filter(|host| !host.is_empty())?;
     // The port that it names, if any, is that of this address. An IPv6 address has colons, in brackets.
     let name = host.iter().rposition(|&byte| byte == b':').filter(|at| !host[*at..].contains(&b']'));

@@ -1,6 +1,6 @@
 //! Rules by path.
 
-use crate::support::{Site, set_rules};
+use crate::support::{Site, kinds, set_rules};
 use landau_serve::LiveRules;
 use std::sync::Arc;
 
@@ -117,6 +117,51 @@ fn redirects_keep_the_rest_and_the_query() {
     let mut old = site.connect();
     old.send(b"GET /secure/ HTTP/1.0\r\n\r\n");
     assert_eq!(old.answer().unwrap().status, 404, "without a host there is nothing to redirect to");
+}
+
+/// A form that is sent to a path that has moved was refused, although 307 and 308 keep its method.
+#[test]
+fn redirects_are_for_all_methods() {
+    let rules = "[[rule]]\npath = '/old/'\nredirect = '/new/{rest}'\nredirect-status = 307\n\
+                 cors = { origins = '*', methods = ['POST'] }\n\
+                 [[rule]]\npath = '/old/own/'\ndeny = '127.0.0.1'\n\
+                 [[rule]]\npath = '/secure/'\nhttps = true\n\
+                 [[rule]]\npath = '/secure/old'\nredirect = '/new'\n";
+    for kind in kinds() {
+        let site = Site::new(&[("secure/a", b"a")], |config| {
+            config.accepting = kind;
+            set_rules(config, rules);
+        });
+        for (line, status, location) in [
+            ("POST /old/x?y", 307, Some("/new/x?y")),
+            ("DELETE /old/x", 307, Some("/new/x")),
+            ("PURGE /old/x", 307, Some("/new/x")),
+            ("OPTIONS /old/x", 307, Some("/new/x")),
+            ("POST /old/own/x", 403, None),
+            ("PUT /secure/a?b", 308, Some("https://x/secure/a?b")),
+            ("POST /secure/none", 308, Some("https://x/secure/none")),
+            ("POST /secure/old", 308, Some("https://x/secure/old")),
+            ("POST /new/x", 405, None),
+        ] {
+            for body in
+                ["\r\n", "Content-Length: 4\r\n\r\nbody", "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"]
+            {
+                let mut client = site.connect();
+                client.send(format!("{line} HTTP/1.1\r\nHost: x:8080\r\n{body}").repeat(2).as_bytes());
+                for _ in 0..2 {
+                    let got = client.answer().unwrap();
+                    assert_eq!((got.status, got.field("Location")), (status, location), "{kind:?} {line}");
+                }
+            }
+        }
+        // Without a host there is nothing to redirect to, and no file is sent.
+        let mut old = site.connect();
+        old.send(b"POST /secure/a HTTP/1.0\r\n\r\n");
+        assert_eq!(old.answer().unwrap().status, 405);
+        let preflight = "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n";
+        let got = ask(&site, "OPTIONS /old/x", preflight);
+        assert_eq!((got.status, got.field("Access-Control-Allow-Methods")), (204, Some("POST")), "{}", got.head);
+    }
 }
 
 #[test]
