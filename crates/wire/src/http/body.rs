@@ -8,7 +8,7 @@ use super::bytes::{self, TOKEN};
 use super::request::BodyLength;
 use core::ops::Range;
 
-/// Bytes of extensions and trailers that a body may have in all.
+/// Bytes of extensions, zeros before sizes and trailers that a body may have beside those that its content is worth.
 pub const OVERHEAD_BYTES: u16 = 8192;
 
 /// Why a chunked body was refused; the connection cannot go on.
@@ -156,7 +156,7 @@ impl Chunks {
             (State::Digits, b'\r') => State::SizeFeed,
             (State::Digits, b';') => State::ExtensionStart,
             (State::SizeFeed, b'\n') if self.left == 0 => State::LineStart,
-            (State::SizeFeed, b'\n') => State::Data,
+            (State::SizeFeed, b'\n') => self.begin_data(),
             (State::DataReturn, b'\r') => State::DataFeed,
             (State::DataFeed, b'\n') => State::FirstDigit,
             (State::LineStart, b'\r') => State::LastFeed,
@@ -201,6 +201,14 @@ impl Chunks {
         self.left = self.left << 4 | u64::from(digit);
         // Zeros in front make a size no larger, but they must not go on for ever.
         if self.left == 0 { self.over(State::Digits) } else { Ok(State::Digits) }
+    }
+
+    /// A chunk is worth twice as many bytes as it has, and a line of usual length: a long body may have as many lines
+    /// as it needs, but their bytes are bounded by those of the content.
+    fn begin_data(&mut self) -> State {
+        let worth = self.left.saturating_mul(2).saturating_add(16);
+        self.overhead = self.overhead.saturating_sub(u16::try_from(worth).unwrap_or(u16::MAX));
+        State::Data
     }
 
     fn over(&mut self, state: State) -> Result<State, Malformed> {
@@ -288,6 +296,23 @@ mod tests {
             assert_eq!(read(text.as_bytes(), 7), Err(Malformed("too many bytes beside the content")));
         }
         assert_eq!(read(b"ffffffffffffffff\r\nx", 99), Ok((b"x".to_vec(), 19, false)));
+    }
+
+    #[test]
+    fn the_limit_grows_with_the_content() {
+        let mut body = Body::new(BodyLength::Chunked);
+        let chunk = [format!("00000400;signature={}\r\n", "f".repeat(64)).into_bytes(), vec![b'x'; 1024]].concat();
+        for number in 0..1000 {
+            assert_eq!(body.skip(&[&chunk[..], b"\r\n"].concat()), Ok((chunk.len() + 2, false)), "{number}");
+        }
+        // What the content has earned is not kept for what follows.
+        let end = [b"0\r\nA: ".to_vec(), vec![b'a'; usize::from(OVERHEAD_BYTES)]].concat();
+        assert_eq!(body.skip(&end), Err(Malformed("too many bytes beside the content")));
+        // Small chunks with long lines are no way around it.
+        let mut body = Body::new(BodyLength::Chunked);
+        let small = format!("1;signature={}\r\nx\r\n", "f".repeat(64));
+        let refused = (0..1000).find(|_| body.skip(small.as_bytes()).is_err());
+        assert!(refused.is_some_and(|number| number > 100), "{refused:?}");
     }
 
     #[test]
