@@ -90,6 +90,8 @@ pub(crate) struct Session {
     receive_window: u32,
     /// The last stream that the client began.
     pub(super) last_stream: u32,
+    /// The last stream that a GOAWAY has named.
+    announced_stream: u32,
     /// Whether further streams are refused.
     pub(super) is_going_away: bool,
     /// Whether the connection ends when everything has left.
@@ -139,6 +141,7 @@ impl Session {
             send_window: i64::from(INITIAL_WINDOW),
             receive_window: INITIAL_WINDOW,
             last_stream: 0,
+            announced_stream: u32::MAX,
             is_going_away: false,
             is_over: false,
             frames: Budget::new(now_ms),
@@ -412,15 +415,22 @@ impl Session {
         self.abandon_all();
         (self.input, self.block) = (Vec::new(), None);
         (self.is_going_away, self.is_over) = (true, true);
-        frame::write_go_away(self.last_stream, code, &mut desk.buffers.out);
+        self.write_go_away(code, &mut desk.buffers.out);
     }
 
     /// Refuses further streams, and ends the connection when those that were begun have ended.
     pub(crate) fn go_away(&mut self, out: &mut Vec<u8>) {
         if !self.is_going_away {
             self.is_going_away = true;
-            frame::write_go_away(self.last_stream, Code::NO_ERROR, out);
+            self.write_go_away(Code::NO_ERROR, out);
         }
+    }
+
+    /// Announces the end. What a client was told of the last stream that is served never grows (RFC 9113 section 6.8):
+    /// it has begun again elsewhere what was behind that.
+    fn write_go_away(&mut self, code: Code, out: &mut Vec<u8>) {
+        self.announced_stream = self.announced_stream.min(self.last_stream);
+        frame::write_go_away(self.announced_stream, code, out);
     }
 
     /// Writes content until the buffer of what is to be sent is full: a frame of each stream in turn.

@@ -824,6 +824,28 @@ fn the_end_of_the_server_lets_streams_end() {
     }
 }
 
+/// An error behind the first GOAWAY named a stream that had been refused meanwhile (RFC 9113 section 6.8).
+#[test]
+fn the_last_stream_of_the_end_does_not_grow() {
+    let large = vec![b'x'; 100_000];
+    for site in sites(&[("large", &large)], |_| {}) {
+        let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 0)], 0);
+        client.get(1, "/large");
+        client.ping();
+        site.server().drain();
+        while client.end.is_none() {
+            assert!(client.receive());
+        }
+        assert_eq!(client.end, Some((1, Code::NO_ERROR)));
+        client.get(3, "/large");
+        assert_eq!(client.response(3).reset, Some(Code::REFUSED_STREAM));
+        client.send(&Header { length: 4, kind: 5, flags: 4, stream: 1 }.bytes());
+        client.send(&[0; 4]);
+        assert_eq!(client.end(), Some(Code::PROTOCOL_ERROR));
+        assert_eq!(client.end, Some((1, Code::PROTOCOL_ERROR)));
+    }
+}
+
 /// A client opens windows as it reads. At the end of the server such a frame met a closed connection, and what the
 /// client had not read yet was discarded.
 #[test]
