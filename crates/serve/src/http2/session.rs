@@ -372,12 +372,16 @@ impl Session {
 
     /// Ends a stream by an error. `is_end` says that the client sends nothing more on it.
     pub(super) fn reset(&mut self, desk: &mut Desk<'_>, stream: u32, code: Code, is_end: bool) {
+        if self.must_be_begun(stream).is_err() {
+            // What was not begun must not be reset (RFC 9113 section 6.4): an invalid PRIORITY.
+            return self.fail(desk, code);
+        }
         if let Err(Fault::Connection(code, _)) = self.pay_for_reset(desk) {
             return self.fail(desk, code);
         }
         let has_ended = is_end || self.streams.get(stream).is_some_and(|stream| stream.has_ended);
         frame::write_rst_stream(stream, code, &mut desk.buffers.out);
-        if !has_ended && self.must_be_begun(stream).is_ok() {
+        if !has_ended {
             self.note_reset(stream);
         }
         self.forget(desk, stream);

@@ -638,6 +638,8 @@ fn errors_of_the_protocol_end_the_connection() {
         ("a short priority in a block", [frame(1, 1, 1, GET), frame(2, 0, 1, &[0; 4])].concat(), Code::PROTOCOL_ERROR),
         ("a window of 0 in a block", [frame(1, 1, 1, GET), frame(8, 0, 1, &[0; 4])].concat(), Code::PROTOCOL_ERROR),
         ("a window of 0 of what was not begun", frame(8, 0, 5, &[0; 4]), Code::PROTOCOL_ERROR),
+        ("a short priority of what was not begun", frame(2, 0, 5, &[0; 4]), Code::FRAME_SIZE_ERROR),
+        ("a priority of it that depends on itself", frame(2, 0, 5, &[0, 0, 0, 5, 0]), Code::PROTOCOL_ERROR),
         ("an invalid block", frame(1, 5, 1, b"\xff\xff\xff"), Code::COMPRESSION_ERROR),
         (
             "a long frame",
