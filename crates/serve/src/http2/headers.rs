@@ -5,7 +5,7 @@ use super::relay::Early;
 use super::session::{Block, Desk, Session};
 use super::stream::{Content, Phase, Stream, Upload, Waiting};
 use crate::exchange::SKIPPED_BYTES;
-use landau_wire::http::{BodyLength, Expectation, Field, Reject, Request, Status};
+use landau_wire::http::{BodyLength, Expectation, Field, Method, Reject, Request, Status};
 use landau_wire::http2::frame::{self, HEADER_BYTES, MOST_BYTES};
 use landau_wire::http2::hpack::{self, Malformed};
 use landau_wire::http2::request::{self, Refusal};
@@ -68,6 +68,8 @@ impl TableUpdate {
 }
 
 const TOO_LONG: Reject = Reject { status: Status::CONTENT_TOO_LARGE, reason: "body too long" };
+
+pub(super) const TOO_LATE: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the body did not come in time" };
 
 impl Session {
     /// Begins a header block: that of a new stream, or the trailer of a request.
@@ -195,8 +197,8 @@ impl Session {
         }
         if promised.is_some_and(|length| length > SKIPPED_BYTES) {
             self.reject(desk, origin, TOO_LONG, is_head);
-        } else if request.expectation() != Expectation::None {
-            // The client need not send its content.
+        } else if request.expectation() != Expectation::None || request.method() == Method::Connect {
+            // The client need not send its content, and the tunnel that it asks for would have no end.
             return self.answer(desk, origin, &request, head, None);
         } else {
             let upload = Box::new(Upload::new(head.to_vec(), promised, desk.now_ms));
@@ -211,15 +213,21 @@ impl Session {
         let origin = Origin::of(own);
         let Phase::Receiving(upload) = &mut own.phase else { return Ok(()) };
         if upload.got > SKIPPED_BYTES {
-            let is_head = upload.head.starts_with(b"HEAD ");
-            self.streams.remove(stream);
-            self.reject(desk, origin, TOO_LONG, is_head);
+            self.refuse_upload(desk, stream, TOO_LONG);
         } else if is_end {
             let head = std::mem::take(&mut upload.head);
             self.streams.remove(stream);
             self.answer_kept(desk, origin, &head, None)?;
         }
         Ok(())
+    }
+
+    /// Answers a request without the rest of its content, which is discarded.
+    pub(super) fn refuse_upload(&mut self, desk: &mut Desk<'_>, stream: u32, reject: Reject) {
+        let Some(stream) = self.streams.remove(stream) else { return };
+        let origin = Origin::of(&stream);
+        let Phase::Receiving(upload) = stream.phase else { return };
+        self.reject(desk, origin, reject, upload.head.starts_with(b"HEAD "));
     }
 
     fn end_upload_with_trailer(&mut self, desk: &mut Desk<'_>, stream: u32) -> Result<(), Fault> {

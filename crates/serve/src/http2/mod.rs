@@ -21,7 +21,7 @@ mod session;
 mod stream;
 
 pub(crate) use relay::{Passed, Relay, Turn};
-pub(crate) use session::{Desk, Session, Timer};
+pub(crate) use session::{Begun, Desk, Session, Timer};
 
 use landau_wire::http2::request::Fields;
 

@@ -1,9 +1,10 @@
 //! The state of a connection, and what each frame does to it (RFC 9113 sections 5 and 6).
 
 use super::budget::Budget;
-use super::headers::TableUpdate;
-use super::stream::{Phase, Streams, must_fetch};
+use super::headers::{TOO_LATE, TableUpdate};
+use super::stream::{Phase, Stream, Streams, must_fetch};
 use super::{Buffers, OUT_BYTES, TABLE_BYTES, Turn, WINDOW_STEP};
+use crate::config::SLOWEST_BYTES;
 use crate::counters::Counters;
 use crate::fetch::Fetcher;
 use crate::memory::{Memory, Share};
@@ -14,6 +15,7 @@ use landau_wire::http::Limits;
 use landau_wire::http2::frame::{self, END_STREAM, Frame, HEADER_BYTES, Header, Kind, MOST_BYTES};
 use landau_wire::http2::hpack::Decoder;
 use landau_wire::http2::{Code, Fault, INITIAL_WINDOW, LARGEST_WINDOW, PREFACE, Setting, Settings};
+use std::time::Duration;
 
 /// What a session needs of its worker.
 #[derive(Debug)]
@@ -48,6 +50,17 @@ pub(super) struct Block {
     pub(super) began_ms: u32,
 }
 
+/// What the client has begun and not ended: since when, in milliseconds of the transport's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Begun {
+    /// A frame or a header block, behind whose end everything else comes.
+    pub(crate) frame: Option<u32>,
+    /// A DATA frame, of which it has sent too little since.
+    pub(crate) content: Option<u32>,
+    /// The oldest request whose content is discarded.
+    pub(crate) request: Option<u32>,
+}
+
 /// What the deadline of a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
@@ -55,6 +68,8 @@ pub(crate) enum Timer {
     Idle(u32),
     /// What the client has begun.
     Head,
+    /// The next part of a DATA frame.
+    Content,
     /// What the client takes.
     Send,
     /// It has passed.
@@ -70,8 +85,10 @@ pub(crate) struct Session {
     has_settings: bool,
     /// What was received and not handled: a part of a frame, or frames that wait until what is to be sent has left.
     input: Vec<u8>,
-    /// When the frame began that has arrived in part.
+    /// When the frame began that has arrived in part, or when enough of its content had come to begin anew.
     frame_began_ms: u32,
+    /// How much of its content had come then.
+    frame_bytes: usize,
     pub(super) decoder: Decoder,
     pub(super) block: Option<Block>,
     pub(super) streams: Streams,
@@ -130,6 +147,7 @@ impl Session {
             has_settings: false,
             input: Vec::new(),
             frame_began_ms: now_ms,
+            frame_bytes: 0,
             decoder: Decoder::new(TABLE_BYTES),
             block: None,
             streams: Streams::default(),
@@ -161,7 +179,7 @@ impl Session {
     pub(crate) fn receive(&mut self, desk: &mut Desk<'_>, bytes: &[u8]) {
         if self.input.is_empty() {
             if self.has_settings {
-                self.frame_began_ms = desk.now_ms;
+                self.begin_frame(desk.now_ms);
             }
             let used = self.handle(desk, bytes);
             self.input.extend_from_slice(&bytes[used..]);
@@ -169,6 +187,27 @@ impl Session {
             self.input.extend_from_slice(bytes);
             self.go_on(desk);
         }
+        if let Some((_, count)) = self.part_of_content()
+            && (count - self.frame_bytes.min(count)) as u64 >= SLOWEST_BYTES
+        {
+            (self.frame_began_ms, self.frame_bytes) = (desk.now_ms, count);
+        }
+    }
+
+    fn begin_frame(&mut self, now_ms: u32) {
+        (self.frame_began_ms, self.frame_bytes) = (now_ms, 0);
+    }
+
+    /// Returns the stream of a DATA frame that has arrived in part, and how many bytes of its content.
+    fn part_of_content(&self) -> Option<(u32, usize)> {
+        let header = Header::parse(&self.input).filter(|header| header.kind == Kind::Data as u8)?;
+        let count = self.input.len() - HEADER_BYTES;
+        (count < header.length).then_some((header.stream, count))
+    }
+
+    /// Returns how much content of a stream has arrived in a frame that is not whole.
+    pub(crate) fn part_bytes(&self, stream: u32) -> u64 {
+        self.part_of_content().filter(|(own, _)| *own == stream).map_or(0, |(_, count)| count as u64)
     }
 
     /// Handles what arrived and had to wait.
@@ -208,7 +247,7 @@ impl Session {
             let end = at + HEADER_BYTES + header.length;
             let Some(payload) = bytes.get(at + HEADER_BYTES..end) else { break };
             at = end;
-            self.frame_began_ms = desk.now_ms;
+            self.begin_frame(desk.now_ms);
             match self.frame(desk, header, payload) {
                 Ok(()) => {}
                 Err(Fault::Connection(code, _)) => self.fail(desk, code),
@@ -537,7 +576,8 @@ impl Session {
             return;
         }
         if self.has_settings {
-            self.frame_began_ms = now_ms;
+            self.begin_frame(now_ms);
+            self.frame_bytes = self.part_of_content().map_or(0, |(_, count)| count);
         }
         if let Some(block) = &mut self.block {
             block.began_ms = now_ms;
@@ -551,21 +591,41 @@ impl Session {
         }
     }
 
-    /// Returns when the oldest thing began that the client has not ended: a frame, a header block, a request. A frame
-    /// that waits for this side does not count, and nothing does while the socket is full: nothing is read then.
-    pub(crate) fn began_ms(&self, now_ms: u32) -> Option<u32> {
+    /// Returns what the client has begun and not ended. A frame that waits for this side does not count, and nothing
+    /// does while the socket is full: nothing is read then.
+    pub(crate) fn begun(&self, now_ms: u32) -> Begun {
         if self.is_blocked {
-            return None;
+            return Begun::default();
         }
+        let oldest = |one: &u32| now_ms.wrapping_sub(*one);
         let is_part = !self.input.is_empty() && !self.has_whole_frame();
         let is_frame = self.preface_left > 0 || !self.has_settings || is_part;
-        let frame = is_frame.then_some(self.frame_began_ms);
+        let is_content = self.block.is_none() && self.part_of_content().is_some();
+        let frame = (is_frame && !is_content).then_some(self.frame_began_ms);
         let block = self.block.as_ref().map(|block| block.began_ms);
         let uploads = self.streams.iter().filter_map(|stream| match &stream.phase {
             Phase::Receiving(upload) => Some(upload.began_ms),
             _ => None,
         });
-        frame.into_iter().chain(block).chain(uploads).max_by_key(|&began| now_ms.wrapping_sub(began))
+        Begun {
+            frame: frame.into_iter().chain(block).max_by_key(oldest),
+            content: is_content.then_some(self.frame_began_ms),
+            request: uploads.max_by_key(oldest),
+        }
+    }
+
+    /// Answers the requests whose content has not ended within this time of their beginning; returns how many.
+    pub(crate) fn refuse_late(&mut self, desk: &mut Desk<'_>, limit: Duration) -> u64 {
+        let is_late = |began_ms: u32| u128::from(desk.now_ms.wrapping_sub(began_ms)) >= limit.as_millis();
+        let id_of_late = |stream: &Stream| match &stream.phase {
+            Phase::Receiving(upload) => is_late(upload.began_ms).then_some(stream.id),
+            _ => None,
+        };
+        let late: Vec<u32> = self.streams.iter().filter_map(id_of_late).collect();
+        for &id in &late {
+            self.refuse_upload(desk, id, TOO_LATE);
+        }
+        late.len() as u64
     }
 
     /// Returns whether content waits for the client.

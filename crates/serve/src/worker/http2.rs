@@ -6,7 +6,7 @@
 use super::Worker;
 use crate::config::SLOWEST_BYTES;
 use crate::connection::State;
-use crate::http2::{Desk, Session, TURN_BYTES, Timer};
+use crate::http2::{Begun, Desk, Session, TURN_BYTES, Timer};
 use crate::transport::Transport;
 use landau_reactor::{Interest, Ready};
 use landau_sys::stream;
@@ -287,11 +287,12 @@ impl<T: Transport> Worker<T> {
     /// Sets the deadline of what the client has to do now, if that is something else than before.
     fn set_http2_deadline(&mut self, number: u32, session: &mut Session) {
         let now_ms = self.transport.now_ms();
-        let (began_ms, idle_since_ms) = (session.began_ms(now_ms), session.idle_since_ms(now_ms));
-        let timer = match began_ms {
+        let (begun, idle_since_ms) = (session.begun(now_ms), session.idle_since_ms(now_ms));
+        let timer = match begun {
             _ if session.is_blocked || session.is_sending() => Timer::Send,
-            Some(_) => Timer::Head,
-            None => idle_since_ms.map_or(Timer::Send, Timer::Idle),
+            Begun { frame: Some(_), .. } | Begun { request: Some(_), .. } => Timer::Head,
+            Begun { content: Some(_), .. } => Timer::Content,
+            _ => idle_since_ms.map_or(Timer::Send, Timer::Idle),
         };
         if std::mem::replace(&mut session.timer, timer) == timer {
             return;
@@ -302,10 +303,12 @@ impl<T: Transport> Worker<T> {
             // A deadline of nothing would be none.
             limit.saturating_sub(passed).max(Duration::from_millis(1))
         };
-        let time = match (timer, began_ms) {
-            (Timer::Idle(since_ms), _) => left(timeouts.idle, since_ms),
-            (Timer::Head, Some(began_ms)) => left(timeouts.head, began_ms),
-            _ => timeouts.send,
+        let of_head = [begun.frame, begun.request].into_iter().flatten().map(|since_ms| left(timeouts.head, since_ms));
+        let of_content = begun.content.map(|since_ms| left(timeouts.send, since_ms));
+        let time = match timer {
+            Timer::Idle(since_ms) => left(timeouts.idle, since_ms),
+            Timer::Head | Timer::Content => of_head.chain(of_content).min().unwrap_or(timeouts.send),
+            Timer::Send | Timer::Passed => timeouts.send,
         };
         match timer {
             Timer::Idle(_) => {
@@ -327,7 +330,8 @@ impl<T: Transport> Worker<T> {
             since_ms.is_some_and(|since_ms| u128::from(now_ms.wrapping_sub(since_ms)) >= limit.as_millis())
         };
         let timeouts = &self.config.timeouts;
-        let is_late = is_over(session.began_ms(now_ms), timeouts.head);
+        let (begun, head_timeout) = (session.begun(now_ms), timeouts.head);
+        let is_late = is_over(begun.frame, timeouts.head) || is_over(begun.content, timeouts.send);
         // Also if a part of a frame that asks for nothing has come: there may always be one.
         let is_idle = is_over(session.idle_since_ms(now_ms), timeouts.idle);
         if is_late || is_idle {
@@ -346,6 +350,14 @@ impl<T: Transport> Worker<T> {
             // The device is slow, not the client.
             (false, false) => true,
         };
+        if has_progress && is_over(begun.request, head_timeout) {
+            // The other streams go on.
+            self.note_peer(number);
+            self.http2.out.clear();
+            let late = session.refuse_late(&mut self.desk(number), head_timeout);
+            self.counters.heads_late().add(late);
+            return self.advance_http2(number, session);
+        }
         if has_progress {
             self.set_http2_deadline(number, &mut session);
             return self.put_session(number, session);

@@ -172,13 +172,13 @@ impl<T: Transport> Worker<T> {
     fn expire_client(&mut self, via: u32, owner: Owner, session: &mut Session) {
         let (now_ms, time) = (self.transport.now_ms(), self.config.timeouts.send);
         // Behind a full socket nothing is read.
-        let is_blocked = session.is_blocked;
+        let (is_blocked, of_part) = (session.is_blocked, session.part_bytes(owner.stream));
         let Some(relay) = session.relay(owner.stream) else { return };
         let passed = Duration::from_millis(u64::from(now_ms.wrapping_sub(relay.turn_began_ms)));
         // A response that comes meanwhile moves the deadline, and a clock of milliseconds may be one behind.
         let left = time.saturating_sub(passed + Duration::from_millis(1));
         if left.is_zero() {
-            if relay.exchange.take_received_bytes() < SLOWEST_BYTES && !is_blocked {
+            if relay.exchange.take_received_bytes() + of_part < SLOWEST_BYTES && !is_blocked {
                 self.counters.heads_late().add(1);
                 return self.fail_stream(owner, session, Status::REQUEST_TIMEOUT);
             }

@@ -999,7 +999,7 @@ fn what_was_begun_has_to_end() {
     let frames: [(&str, Vec<u8>); 3] = [
         ("a frame", Header::new(Kind::Ping, 0, 0, 8).bytes().to_vec()),
         ("a header block", Header::new(Kind::Headers, 0, 1, 0).bytes().to_vec()),
-        ("a request", [&Header::new(Kind::Headers, 4, 1, 6).bytes()[..], b"\x82\x86\x84\x01\x01x"].concat()),
+        ("content", [&Header::new(Kind::Data, 0, 1, 9).bytes()[..], b"x"].concat()),
     ];
     for (name, bytes) in frames {
         for (site, clock) in timed(&[("index.html", b"a")]) {
@@ -1008,12 +1008,6 @@ fn what_was_begun_has_to_end() {
             client.send(&bytes);
             until(name, || {
                 clock.advance(Duration::from_secs(1));
-                if name == "a request" && client.end.is_none() {
-                    client.write(|out| {
-                        out.extend_from_slice(&Header::new(Kind::Ping, 0, 0, 8).bytes());
-                        out.extend_from_slice(b"question");
-                    });
-                }
                 site.server().totals().heads_late == 1
             });
             assert_eq!(client.end(), Some(Code::NO_ERROR), "{name}");
@@ -1031,6 +1025,60 @@ fn what_was_begun_has_to_end() {
         client.stream.read_to_end(&mut buffer).unwrap();
         drop(client);
         assert_eq!(site.end().heads_late, 1);
+    }
+}
+
+/// Such a request ended the whole connection, whatever its other streams were doing.
+#[test]
+fn a_request_that_does_not_end_is_late_by_itself() {
+    let large = vec![b'x'; 400_000];
+    for (site, clock) in timed(&[("large", &large), ("a", b"a")]) {
+        let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 5000)], WINDOW);
+        let late = || site.server().totals().heads_late;
+        for (id, is_alone) in [(1, true), (5, false)] {
+            let before = late();
+            if !is_alone {
+                client.get(3, "/large");
+            }
+            client.ask(id, "POST", "/a", &[("content-length", "5")], false);
+            client.data(id, b"x", false);
+            client.ping();
+            until("it is not late", || {
+                if !is_alone {
+                    client.write(|out| frame::write_window_update(3, 5000, out));
+                }
+                client.ping();
+                clock.advance(Duration::from_secs(1));
+                late() > before
+            });
+            let got = client.response(id);
+            assert_eq!((got.status(), &got.body[..]), ("408", &b"408 Request Timeout\n"[..]));
+            client.ping();
+            assert_eq!((client.responses[&id].reset, client.end), (Some(Code::NO_ERROR), None));
+            // The rest may be on its way.
+            client.data(id, b"xxxx", true);
+        }
+        client.write(|out| frame::write_window_update(3, WINDOW, out));
+        assert!(client.response(3).body == large);
+        client.get(7, "/a");
+        assert_eq!((client.response(7).body, client.end), (b"a".to_vec(), None));
+        drop(client);
+        let totals = site.end();
+        assert_eq!((totals.heads_late, totals.slow_closed, totals.http2_failed), (2, 0, 0));
+    }
+}
+
+/// It waited for content until the connection was late.
+#[test]
+fn a_tunnel_is_refused_at_once() {
+    for (site, _clock) in timed(&[("a", b"a")]) {
+        let mut client = H2::to(&site);
+        let mut out = Vec::new();
+        client.headers(1, &[(":method", "CONNECT"), (":authority", "x:1")], false, &mut out);
+        client.send(&out);
+        assert_eq!(client.response(1).status(), "405");
+        client.ping();
+        assert_eq!((client.responses[&1].reset, client.end), (Some(Code::NO_ERROR), None));
     }
 }
 

@@ -810,6 +810,53 @@ fn requests_behind_a_full_socket_are_answered_when_it_has_room() {
     }
 }
 
+/// A DATA frame that took longer than the head of a request may ended the connection.
+#[test]
+fn a_slow_frame_of_an_upload_has_its_time() {
+    let part = [b'u'; 512];
+    for kind in crate::support::kinds() {
+        let upstream = Upstream::new(1, |_, mut stream| {
+            head(&mut stream).unwrap();
+            assert!(read_exactly(&mut stream, 32 << 10).iter().all(|&byte| byte == b'u'));
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+            wait_for_end(&mut stream);
+        });
+        let clock = ManualClock::default();
+        let site = Site::new(&[("a", b"a")], |config| {
+            (config.accepting, config.clock) = (kind, Some(clock.clone()));
+            set_rules(config, &upstream.rule());
+        });
+        let mut client = H2::to(&site);
+        client.ask(1, "POST", "/api/", &[("content-length", "32768")], false);
+        client.ping();
+        // 16 KiB take 32 s.
+        for flags in [0, END_STREAM] {
+            client.send(&Header::new(Kind::Data, flags, 1, 16 << 10).bytes());
+            for number in 0..32 {
+                client.send(&part);
+                answer_others(&site);
+                clock.advance(Duration::from_secs(1));
+                answer_others(&site);
+                assert_eq!(site.server().totals().heads_late, 0, "{kind:?} {flags} {number}");
+            }
+        }
+        assert_eq!(client.response(1).body, b"ok", "{kind:?}");
+        // Of this one less than 4 KiB come.
+        client.ask(3, "POST", "/a", &[], false);
+        client.ping();
+        client.send(&Header::new(Kind::Data, 0, 3, 16 << 10).bytes());
+        client.send(&part);
+        until("it is not late", || {
+            clock.advance(Duration::from_secs(1));
+            site.server().totals().heads_late == 2
+        });
+        assert_eq!(client.end(), Some(Code::NO_ERROR), "{kind:?}");
+        drop(client);
+        assert_eq!(site.end().heads_late, 2, "{kind:?}");
+        upstream.end();
+    }
+}
+
 /// Behind a full socket nothing is read: an upload could not go on, and got a 408.
 #[test]
 fn an_upload_behind_a_full_socket_is_not_late() {
