@@ -18,6 +18,11 @@ use std::time::Duration;
 /// After so many errors without a message between them, the session ends.
 const MOST_ERRORS: u32 = 20;
 
+/// So many commands without a message between them may be refused because of a limit or for want of room before such
+/// refusals count as errors: a client offers all recipients of a message at once (Postfix's
+/// `smtpd_recipient_overshoot_limit`).
+const MOST_EXCESS: u32 = 1000;
+
 /// The bytes that a message needs in the queue besides its content and its recipients, at most: sender, parameters of
 /// MAIL, `Received:`, head of the record.
 const RECORD_BYTES: u64 = 4096;
@@ -60,6 +65,8 @@ impl Outcome {
 enum Effect {
     Succeeded,
     Failed,
+    /// It was refused because of a limit or for want of room, which is no error of the client.
+    Excess,
     Commit,
     Quit,
     /// The TLS handshake follows.
@@ -101,6 +108,8 @@ pub(super) struct Session {
     is_encrypted: bool,
     transaction: Transaction,
     errors: u32,
+    /// The commands that were refused because of a limit or for want of room since the last message.
+    excess: u32,
 }
 
 impl Session {
@@ -115,6 +124,7 @@ impl Session {
             is_encrypted: false,
             transaction: Transaction::default(),
             errors: 0,
+            excess: 0,
         }
     }
 
@@ -157,11 +167,11 @@ impl Session {
                 self.stage = Stage::Command;
                 let effect = match relay.take_outcome(id) {
                     Outcome::Done => {
-                        self.errors = 0;
+                        (self.errors, self.excess) = (0, 0);
                         out.extend_from_slice(format!("250 2.0.0 Ok: queued as {id:X}\r\n").as_bytes());
                         Effect::Succeeded
                     }
-                    Outcome::Full => say(out, b"452 4.3.1 insufficient storage\r\n", Effect::Failed),
+                    Outcome::Full => say(out, b"452 4.3.1 insufficient storage\r\n", Effect::Excess),
                     Outcome::Broken => say(out, b"451 4.3.0 the queue cannot be written\r\n", Effect::Failed),
                 };
                 self.settle(relay, 0, effect, out)
@@ -245,7 +255,7 @@ impl Session {
         }
         if !relay.shared.has_room(mail.size.unwrap_or(0).saturating_add(RECORD_BYTES)) {
             relay.counters.queue_full.add(1);
-            return say(out, b"452 4.3.1 the queue is full\r\n", Effect::Failed);
+            return say(out, b"452 4.3.1 the queue is full\r\n", Effect::Excess);
         }
         let sender = mail.from.mailbox().map_or(String::new(), |mailbox| mailbox.as_str().to_owned());
         let envid = mail.envid.map(|envid| envid.as_str().to_owned());
@@ -259,7 +269,7 @@ impl Session {
             return refuse(&Reject::BAD_SEQUENCE, out);
         }
         if self.transaction.recipients.len() >= relay.limits.recipients {
-            return say(out, b"452 4.5.3 too many recipients\r\n", Effect::Failed);
+            return say(out, b"452 4.5.3 too many recipients\r\n", Effect::Excess);
         }
         let needs_utf8 = rcpt.to.needs_utf8() || rcpt.orcpt.is_some_and(|orcpt| orcpt.needs_utf8());
         if needs_utf8 && !self.transaction.is_utf8 {
@@ -273,7 +283,7 @@ impl Session {
         let bytes = size_of::<String>() + size_of::<Request>() + address.len() + orcpt_bytes;
         if !self.transaction.hold(relay, bytes as u64) {
             relay.counters.queue_full.add(1);
-            return say(out, b"452 4.3.1 insufficient storage\r\n", Effect::Failed);
+            return say(out, b"452 4.3.1 insufficient storage\r\n", Effect::Excess);
         }
         // A quote or a backslash takes two bytes in the queue.
         self.transaction.recipient_bytes += (RECIPIENT_BYTES + 2 * (address.len() + orcpt_bytes)) as u64;
@@ -324,29 +334,29 @@ impl Session {
     /// Gives a message whose content has ended to the queue, or refuses it.
     fn finish(&mut self, relay: &mut Receiver, shape: &Shape, out: &mut Vec<u8>) -> Effect {
         let effect = match self.refusal(relay, shape) {
-            Some(reply) => say(out, &reply, Effect::Failed),
+            Some((reply, effect)) => say(out, &reply, effect),
             None => self.queue(relay, out),
         };
-        if effect == Effect::Failed {
+        if matches!(effect, Effect::Failed | Effect::Excess) {
             relay.counters.messages_refused.add(1);
         }
         self.clear(relay);
         effect
     }
 
-    /// Returns the reply to a message that the relay does not take.
-    fn refusal(&self, relay: &Receiver, shape: &Shape) -> Option<Vec<u8>> {
+    /// Returns the reply to a message that the relay does not take, and what it does to the session.
+    fn refusal(&self, relay: &Receiver, shape: &Shape) -> Option<(Vec<u8>, Effect)> {
         let reply = |reject: &Reject| {
             let mut out = Vec::new();
             reject.write(&mut out);
-            Some(out)
+            Some((out, Effect::Failed))
         };
         if let Some(reject) = shape.refusal() {
             relay.counters.bare_line_ends.add(1);
             return reply(&reject);
         }
         if shape.nuls > 0 {
-            return Some(b"550 5.6.0 message has a NUL byte\r\n".to_vec());
+            return Some((b"550 5.6.0 message has a NUL byte\r\n".to_vec(), Effect::Failed));
         }
         if shape.bytes > relay.limits.size_limit {
             return reply(&Reject::TOO_LARGE);
@@ -355,11 +365,11 @@ impl Session {
         let is_full = !relay.shared.has_room(needed);
         if self.transaction.is_dropped || is_full {
             relay.counters.queue_full.add(1);
-            return Some(b"452 4.3.1 insufficient storage\r\n".to_vec());
+            return Some((b"452 4.3.1 insufficient storage\r\n".to_vec(), Effect::Excess));
         }
         if hops(&self.transaction.content) > MOST_HOPS {
             relay.counters.loops.add(1);
-            return Some(b"554 5.4.6 mail loop: too many hops\r\n".to_vec());
+            return Some((b"554 5.4.6 mail loop: too many hops\r\n".to_vec(), Effect::Failed));
         }
         None
     }
@@ -407,9 +417,10 @@ impl Session {
             Effect::Quit => Then::Close,
             Effect::Secure => Then::Secure,
             Effect::Fatal => Then::HangUp,
-            Effect::Failed => {
+            Effect::Failed | Effect::Excess => {
                 relay.counters.errors.add(1);
-                self.errors += 1;
+                self.excess += u32::from(effect == Effect::Excess);
+                self.errors += u32::from(effect == Effect::Failed || self.excess > MOST_EXCESS);
                 if self.errors < MOST_ERRORS {
                     Then::Continue
                 } else {

@@ -197,6 +197,32 @@ fn recipients_count_as_memory_of_the_message() {
     }
 }
 
+/// The session ended at the twentieth of them, so a message with many recipients was never sent. RFC 5321 section
+/// 4.5.3.1.10: it is sent to those who were accepted, and then to the others.
+#[test]
+fn recipients_over_the_limit_do_not_end_the_session() {
+    let room = tempfile::tempdir().unwrap();
+    let relay = Relaying::start(&room.path().join("queue"), |relay| {
+        relay.delivery.via = Some("127.0.0.1:1".to_owned());
+        relay.reception.recipients = 2;
+    });
+    let mut client = Client::connect(relay.address);
+    assert_eq!([client.reply(), client.command("EHLO c")], [220, 250]);
+    let offer = |client: &mut Client, count: usize| {
+        client.send(format!("MAIL FROM:<>\r\n{}", "RCPT TO:<a@y>\r\n".repeat(2 + count)).as_bytes());
+        assert_eq!([(); 3].map(|()| client.reply()), [250; 3]);
+        assert_eq!((0..count).find(|_| client.reply() != 452), None);
+    };
+    for count in [30, 1000] {
+        offer(&mut client, count);
+        assert_eq!([client.command("DATA"), client.command("Subject: a\r\n\r\nb\r\n.")], [354, 250]);
+    }
+    // One that does not stop is no client that sends mail.
+    offer(&mut client, 1020);
+    assert_eq!([client.reply(), client.reply()], [421, 0]);
+    assert_eq!((relay.total("messages_accepted"), relay.total("recipients_accepted")), (2, 4));
+}
+
 /// A relay whose next server has these extensions only, and keeps its mail in `mail`.
 fn relaying_to_a_sink_with(extensions: &str, room: &Path) -> (Running, Relaying) {
     let profile = format!("[default]\nextensions = [{extensions}]").parse::<Profiles>().unwrap();

@@ -15,6 +15,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// So many recipients over the limit are refused before such refusals count as errors, since the last message
+/// (Postfix's `smtpd_recipient_overshoot_limit`).
+const MOST_EXCESS: u32 = 1000;
+
 /// What the next bytes are.
 #[derive(Debug)]
 enum Stage {
@@ -46,6 +50,8 @@ enum Outcome {
     Junk,
     /// It failed.
     Failed,
+    /// It was a recipient over the limit, which is no error of the client.
+    Excess,
     /// The session ends as the client wants.
     Quit,
     /// The TLS handshake follows.
@@ -71,6 +77,8 @@ pub(crate) struct Session {
     commands: u64,
     messages: u32,
     errors: u32,
+    /// The recipients over the limit since the last message.
+    excess: u32,
     junk: u32,
 }
 
@@ -90,6 +98,7 @@ impl Session {
             commands: 0,
             messages: 0,
             errors: 0,
+            excess: 0,
             junk: 0,
         }
     }
@@ -225,7 +234,7 @@ impl Session {
         if sink.profiles.host(self.host).recipients.is_some_and(|most| self.transaction.recipient_count >= most) {
             counters.recipients_excess.add(1);
             TOO_MANY_RECIPIENTS.write("", self.peer, out);
-            return Outcome::Failed;
+            return Outcome::Excess;
         }
         let (count, refusal) = match self.judge(sink, rcpt, now_ms) {
             Verdict::Accepted => {
@@ -326,7 +335,7 @@ impl Session {
         sink.counters.messages.add(1);
         sink.counters.message_bytes.add(shape.bytes);
         self.messages += 1;
-        (self.errors, self.junk) = (0, 0);
+        (self.errors, self.excess, self.junk) = (0, 0, 0);
         out.extend_from_slice(b"250 2.0.0 Ok: queued as ");
         write_hexadecimal(sink.accepted, out);
         say(out, b"\r\n", Outcome::Done)
@@ -343,7 +352,7 @@ impl Session {
         if host.latencies != Latencies::default() && !matches!(self.stage, Stage::Chunk(_)) {
             delay = latency(&host.latencies, kind).draw(sink.draws, self.number, index);
         }
-        if matches!(outcome, Outcome::Failed | Outcome::Fatal) {
+        if matches!(outcome, Outcome::Failed | Outcome::Excess | Outcome::Fatal) {
             delay += host.tarpit;
         }
         let then = match outcome {
@@ -364,9 +373,10 @@ impl Session {
                 self.junk += 1;
                 self.errors += u32::from(host.junk.is_some_and(|most| self.junk > most));
             }
-            Outcome::Failed => {
+            Outcome::Failed | Outcome::Excess => {
                 counters.errors.add(1);
-                self.errors += 1;
+                self.excess += u32::from(outcome == Outcome::Excess);
+                self.errors += u32::from(outcome == Outcome::Failed || self.excess > MOST_EXCESS);
             }
             other => return other,
         }

@@ -103,6 +103,22 @@ fn recipients_of_a_message_are_limited() {
     assert_eq!((talk.total("recipients"), talk.total("recipients_excess")), (2, 1));
 }
 
+/// RFC 5321 section 4.5.3.1.10: the message is sent to those who were accepted. Like Postfix, the sink takes them for
+/// errors from the 1,001st on.
+#[test]
+fn recipients_over_the_limit_are_no_errors() {
+    let mut talk = Talk::new("[default]\nrecipients = 2\nerrors = 2");
+    let text = |excess: usize| format!("MAIL FROM:<>|{}DATA|.|", "RCPT TO:<a@y>|".repeat(2 + excess));
+    assert_eq!(talk.codes("EHLO c|"), [250]);
+    for _ in 0..2 {
+        let codes = talk.codes(&text(1000));
+        assert_eq!((codes.len(), &codes[..4], &codes[1003..]), (1005, &[250, 250, 250, 452][..], &[354, 250][..]));
+    }
+    let codes = talk.codes(&text(1002));
+    assert_eq!((codes.len(), &codes[1003..]), (1006, &[452, 452, 421][..]));
+    assert_eq!((talk.total("recipients_excess"), talk.total("errors"), talk.total("error_limit")), (3002, 3002, 1));
+}
+
 /// As in Postfix: junk commands are errors beyond a limit, too many errors end the session, and a message clears both.
 #[test]
 fn junk_counts_as_errors_beyond_its_limit() {
