@@ -160,6 +160,8 @@ pub(crate) struct Session {
     next_rcpt: usize,
     /// How many recipients of the first transaction the server accepted.
     accepted_count: u32,
+    /// What the last reply answered; none if that was nothing.
+    answered: Option<Stage>,
     /// Whether the server may still hold a transaction that failed.
     needs_clear: bool,
     /// The number of transactions that have ended, without one that a 421 ended.
@@ -197,6 +199,7 @@ impl Session {
             sizes: VecDeque::new(),
             next_rcpt: 0,
             accepted_count: 0,
+            answered: None,
             needs_clear: false,
             ended: 0,
             resolved: VecDeque::new(),
@@ -246,6 +249,17 @@ impl Session {
         self.awaited.front().map(|(stage, _)| *stage)
     }
 
+    /// Returns what the last reply answered; none if that was nothing.
+    pub(crate) fn answered_stage(&self) -> Option<Stage> {
+        self.answered
+    }
+
+    /// Returns whether the server has answered MAIL of the transaction in progress.
+    pub(crate) fn has_sender(&self) -> bool {
+        let stages = self.awaited.iter().map(|(stage, _)| stage).chain(&self.planned);
+        stages.filter(|stage| **stage == Stage::Mail).count() < self.sizes.len()
+    }
+
     /// Returns the number of transactions that have ended. One that a 421 ended is not counted.
     pub(crate) fn ended(&self) -> u64 {
         self.ended
@@ -281,7 +295,9 @@ impl Session {
             if input.is_empty() || !self.read_reply(input)? {
                 return Ok(None);
             }
-            let Some((stage, since_ns)) = self.awaited.pop_front() else {
+            let awaited = self.awaited.pop_front();
+            self.answered = awaited.map(|(stage, _)| stage);
+            let Some((stage, since_ns)) = awaited else {
                 // A server that shuts down says so without being asked.
                 return if self.code == Some(Code::UNAVAILABLE) {
                     Ok(Some(Event::Closing))

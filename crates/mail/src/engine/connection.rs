@@ -138,8 +138,7 @@ impl Connection {
     /// Returns whether the transaction in progress was refused together with the connection, before the server had
     /// looked at its recipient. Servers end connections in this way that had many messages.
     pub(super) fn is_worn_out(&self) -> bool {
-        let is_at_begin = matches!(self.session.stage(), None | Some(Stage::Mail | Stage::Clear | Stage::Quit));
-        self.session.ended() > 0 && is_at_begin
+        self.session.ended() > 0 && !self.session.has_sender()
     }
 }
 

@@ -208,8 +208,13 @@ impl<N: Network, I: Input> Engine<N, I> {
                 self.settle(recipient, State::Done, Some(connection), code, reply);
             }
             Verdict::Permanent => self.fail(recipient, Some(connection), code, reply),
-            // The server has had enough of the connection, and has not looked at the recipient.
-            Verdict::Transient if code == Some(Code::UNAVAILABLE) && connection.session.ended() > 0 => {
+            // The server has had enough of the connection, and has not looked at the recipient. Later than at MAIL it
+            // may be this recipient or message that it closes the connection for.
+            Verdict::Transient
+                if code == Some(Code::UNAVAILABLE)
+                    && connection.session.ended() > 0
+                    && connection.session.answered_stage() == Some(Stage::Mail) =>
+            {
                 self.put_back(recipient);
             }
             Verdict::Transient => self.defer(recipient, Some(connection), code, reply),

@@ -9,6 +9,8 @@ use landau_mail::sink::smtp::profile::Profiles;
 use landau_mail::synthetic::Shape;
 use landau_mail::{Delivery, Envelope, Mode, Outcome, Source, Tally, deliver};
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -148,6 +150,60 @@ fn a_421_to_the_first_message_of_a_connection_is_an_attempt() {
     let Tally { done, deferred, .. } = outcome.recipients;
     assert_eq!((done, deferred, outcome.attempts, outcome.connections), (0, 1, 1, 1), "{:?}", outcome.lost);
     assert_eq!(recipients_in(folder.path(), "deferred").len(), 1);
+}
+
+/// Starts a server without extensions that takes one transaction of each connection and answers the next one with 421:
+/// at MAIL, RCPT, DATA, or the end of the content, which is called `.`.
+fn closing_at(stage: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        // The test's process ends the thread.
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut messages, mut is_content, mut line) = (0, false, String::new());
+            stream.get_mut().write_all(b"220 s\r\n").unwrap();
+            while stream.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                let command = line.trim_end().split([' ', ':']).next().unwrap().to_owned();
+                line.clear();
+                if is_content && command != "." {
+                    continue;
+                }
+                let is_closing = messages > 0 && command == stage;
+                is_content = command == "DATA" && !is_closing;
+                messages += u32::from(command == ".");
+                let reply: &[u8] = match (is_closing, is_content) {
+                    (true, _) => b"421 4.3.2 no more\r\n",
+                    (false, true) => b"354 go\r\n",
+                    (false, false) => b"250 ok\r\n",
+                };
+                // The client may have closed the connection.
+                let sent = stream.get_mut().write_all(reply);
+                if is_closing || sent.is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    address
+}
+
+/// Such a 421 was taken for the end of a connection that had been of use: its recipients were sent to again at once,
+/// and nothing was recorded, whatever the server had said about them or the message.
+#[test]
+fn a_421_after_mail_was_accepted_is_an_attempt() {
+    for (stage, done) in [("MAIL", 4), ("RCPT", 2), ("DATA", 2), (".", 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut delivery = delivery(folder.path(), shape(4));
+        delivery.via = Some(closing_at(stage).to_string());
+        with_message(folder.path(), &mut delivery, "Subject: a\n\nb\n");
+        (delivery.limits.sessions, delivery.limits.attempts, delivery.batch) = (1, 1, 2);
+        let outcome = deliver(&delivery, &mut Silent, &|| false).unwrap();
+        let Tally { done: sent, deferred, .. } = outcome.recipients;
+        assert_eq!((sent, deferred), (done, 4 - done), "{stage}: {:?}", outcome.reasons);
+        assert_eq!(reasons(&outcome, "421 "), 4 - done, "{stage}: {:?}", outcome.reasons);
+        assert_eq!(outcome.connections, if stage == "MAIL" { 2 } else { 1 }, "{stage}: {:?}", outcome.lost);
+    }
 }
 
 /// A server that takes fewer connections than the client wants gets fewer in the end, and all mail.
