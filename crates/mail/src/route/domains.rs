@@ -118,7 +118,7 @@ pub(crate) struct Domains {
     domains: Vec<Domain>,
     host_indices: HashMap<Box<str>, u32>,
     hosts: Vec<Host>,
-    /// The sites by the names of their hosts.
+    /// The sites by their hosts ([`site_key`]).
     site_indices: HashMap<Box<str>, u32>,
     /// The numbers of sites that were forgotten.
     free_sites: Vec<u32>,
@@ -499,11 +499,9 @@ impl Domains {
                 refusal(text, RefusalKind::NotAllowed)
             }
             (true, _, None) => {
-                let mut names: Vec<&str> = all().map(|(_, host)| &*host.name).collect();
-                names.sort_unstable();
-                let key = names.join(" ");
+                let exchanges: Vec<(u16, &str)> = all().map(|(preference, host)| (preference, &*host.name)).collect();
                 let free_sites = &mut self.free_sites;
-                let site = *self.site_indices.entry(key.into()).or_insert_with(|| {
+                let site = *self.site_indices.entry(site_key(exchanges).into()).or_insert_with(|| {
                     free_sites.pop().unwrap_or_else(|| {
                         sites.push(Hosts::default());
                         sites.len() as u32 - 1
@@ -520,6 +518,21 @@ impl Domains {
         domain.until_ns = until_ns;
         self.end(index, place);
     }
+}
+
+/// Returns what names a site: the names of its hosts in their order, those of equal preference sorted. The numbers of
+/// preferences are the domain's own.
+fn site_key(mut exchanges: Vec<(u16, &str)>) -> String {
+    exchanges.sort_unstable();
+    let mut key = String::new();
+    for group in exchanges.chunk_by(|a, b| a.0 == b.0) {
+        for (_, name) in group {
+            key.push_str(name);
+            key.push(' ');
+        }
+        key.push('/');
+    }
+    key
 }
 
 /// Returns the address of an address literal (RFC 5321 section 4.1.3).

@@ -37,8 +37,8 @@ struct Address {
 /// The servers of a site.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    /// By name: a site has the same hosts for all its domains, and each domain its own preferences. So the index of a
-    /// host, which connections keep, stays the same.
+    /// By name, so that the index of a host, which connections keep, stays the same whatever numbers a domain has for
+    /// its preferences. The order that they give is that of all domains of the site.
     hosts: Vec<Host>,
 }
 

@@ -1,7 +1,7 @@
 //! Where mail goes: to one server for all domains, or to the MX hosts of each domain.
 //!
-//! A site is a set of MX hosts. Domains with the same set share its connections, limits and back-off, so that a
-//! provider with ten thousand domains is not greeted ten thousand times.
+//! A site is MX hosts in an order. Domains with the same hosts in the same order share its connections, limits and
+//! back-off, so that a provider with ten thousand domains is not greeted ten thousand times.
 
 mod destination;
 mod domains;

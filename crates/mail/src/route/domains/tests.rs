@@ -78,13 +78,29 @@ fn domains_with_the_same_hosts_share_a_site() {
     let hosts = mx(&[(10, "a"), (20, "b")]);
     let first = asked.look_up("one.test", vec![hosts.clone(), address(1), nothing(), address(2), nothing()]);
     assert_eq!(first, Place::Site(0));
-    // The addresses are known; preferences are the domain's own.
-    assert_eq!(asked.look_up("two.test", vec![mx(&[(5, "b"), (10, "a")])]), Place::Site(0));
+    // The addresses are known; the numbers of preferences are the domain's own.
+    assert_eq!(asked.look_up("two.test", vec![mx(&[(5, "a"), (70, "b")])]), Place::Site(0));
     assert_eq!(asked.look_up("three.test", vec![mx(&[(10, "a")])]), Place::Site(1));
     assert_eq!((asked.place("ONE.test", 7), asked.place("one.test", 8)), (Place::Site(0), Place::Site(0)));
     // After their time to live the records are asked for again.
     asked.now_ns += 10 * SECOND;
     assert_eq!(asked.look_up("one.test", vec![hosts, address(1), nothing(), address(2), nothing()]), Place::Site(0));
+}
+
+/// The last domain that was looked up set the order for all of them, so mail went to the backup of the others first.
+#[test]
+fn domains_with_the_same_hosts_in_another_order_keep_their_own() {
+    let mut asked = Asked::new(&[]);
+    let first =
+        asked.look_up("one.test", vec![mx(&[(10, "a"), (20, "b")]), address(1), nothing(), address(2), nothing()]);
+    assert_eq!(first, Place::Site(0));
+    for (number, exchanges, site) in
+        [(2, [(10, "b"), (20, "a")], 1), (3, [(5, "a"), (5, "b")], 2), (4, [(1, "b"), (9, "a")], 1)]
+    {
+        assert_eq!(asked.look_up(&format!("d{number}.test"), vec![mx(&exchanges)]), Place::Site(site), "{number}");
+    }
+    assert_eq!([0, 1].map(|site| asked.sites[site].name()), ["a", "b"]);
+    assert_eq!(asked.place("one.test", 7), Place::Site(0));
 }
 
 #[test]
