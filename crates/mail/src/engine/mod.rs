@@ -147,6 +147,20 @@ impl<N: Network, I: Input> Engine<N, I> {
 
     /// Runs until every recipient is done, failed or left to a later run, or until `should_stop`.
     pub(crate) fn run(&mut self, observer: &mut dyn Observer, should_stop: &dyn Fn() -> bool) -> Result<()> {
+        if let Err(error) = self.take_turns(observer, should_stop) {
+            // What servers have answered is not lost with the run. A ledger may have a part of the lines that it could
+            // not be given.
+            if !matches!(error, Error::Ledger(_)) {
+                let _ = self.input.finish(self.now_ns);
+            }
+            return Err(error);
+        }
+        self.close_all();
+        self.note_rest();
+        self.input.finish(self.now_ns)
+    }
+
+    fn take_turns(&mut self, observer: &mut dyn Observer, should_stop: &dyn Fn() -> bool) -> Result<()> {
         let mut ticker = Ticker::new(self.now_ns);
         self.begin_ns = self.now_ns;
         loop {
@@ -154,7 +168,7 @@ impl<N: Network, I: Input> Engine<N, I> {
                 self.stop_ns = Some(self.now_ns);
             }
             if !self.turn(ticker.next_ns())? {
-                break;
+                return Ok(());
             }
             if let Some(progress) = ticker.due(self.now_ns, || self.progress()) {
                 self.stats.timeline.sample(INTERVAL_NS, &progress.recipients, progress.open);
@@ -164,9 +178,6 @@ impl<N: Network, I: Input> Engine<N, I> {
                 observer.progress(&progress);
             }
         }
-        self.close_all();
-        self.note_rest();
-        self.input.finish(self.now_ns)
     }
 
     /// Does what can be done now, waits for events until a time, and acts on them. Returns whether something is left to

@@ -1,6 +1,7 @@
 //! The attempts to deliver a message: when it is read, when the engine is done with it, and when it is tried again.
 
 use super::feed::Feed;
+use super::is_out_of_descriptors;
 use super::loaded::{Left, Loaded, Recipient, Waiting, load, read};
 use super::record;
 use crate::input::IsCrowded;
@@ -51,7 +52,7 @@ impl Feed {
         let mut buffer = std::mem::take(&mut self.buffer);
         let was_read = read(&self.shared, &waiting.entry, &mut buffer);
         if let Err(error) = &was_read
-            && landau_sys::Error::from_io("open", error).is_out_of_descriptors()
+            && is_out_of_descriptors(error)
         {
             // It is not about this message: the others would fail as well.
             self.unreadable += 1;

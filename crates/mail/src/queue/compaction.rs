@@ -1,7 +1,7 @@
 //! Compaction: what is left in a mostly empty segment is moved to another one, so that its space is free again.
 
 use super::feed::Feed;
-use super::is_full;
+use super::is_short;
 use super::loaded::{Waiting, read};
 use super::writer::Commit;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ const UNREADABLE_NS: u64 = 300_000_000_000;
 
 impl Feed {
     /// Moves what is left in a mostly empty segment, one of which no message is loaded. Nothing is moved if it cannot
-    /// be read, or if there is no room to make room: deliveries make some.
+    /// be read, or if there is no room to make room, or no descriptor: deliveries make some.
     pub(super) fn compact(&mut self, now_ns: u64) -> Result<()> {
         let is_loaded = |segment| self.slots.iter().flatten().any(|loaded| loaded.waiting.entry.segment == segment);
         self.unreadable_segments.retain(|_, until_ns| *until_ns > now_ns);
@@ -38,7 +38,7 @@ impl Feed {
                 }
                 entries
             }
-            Err(error) if is_full(&error) => return Ok(()),
+            Err(error) if is_short(&error) => return Ok(()),
             Err(error) => return Err(Error::Queue(error)),
         };
         for (one, entry) in moved.iter().zip(&entries) {

@@ -54,6 +54,8 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
 
 /// Opens a file for writing, and makes it for its owner only if it does not exist. Returns it with its length.
 pub(super) fn open_or_create(path: &Path) -> io::Result<(File, u64)> {
+    #[cfg(test)]
+    faults::open()?;
     match OpenOptions::new().write(true).open(path) {
         Ok(file) => {
             let bytes = file.metadata()?.len();

@@ -9,7 +9,7 @@ use super::reports::Unreported;
 use super::segments::Segments;
 use super::shares::Shares;
 use super::writer::Writer;
-use super::{Entry, Notice, Shared, is_full};
+use super::{Entry, Notice, Shared, is_full, is_short};
 use crate::bounce::REPLY_BYTES;
 use crate::dkim::Signer;
 use crate::envelope::Envelope;
@@ -32,8 +32,8 @@ use std::time::Duration;
 /// The memory that the contents of loaded messages may take; one message may take more.
 pub(super) const LOADED_BYTES: u64 = 128 << 20;
 
-/// The time between attempts to write to a full disk.
-const FULL_DISK_NS: u64 = 1_000_000_000;
+/// The time between attempts to write where the disk is full or no descriptor is free.
+const SHORT_NS: u64 = 1_000_000_000;
 
 /// The time between looks for segments that are mostly empty.
 const COMPACT_NS: u64 = 1_000_000_000;
@@ -320,8 +320,8 @@ impl Feed {
         }
     }
 
-    /// Writes the states. On a full disk they stay in memory, and nothing is accepted or handed out until they are
-    /// written.
+    /// Writes the states. On a full disk, or while no descriptor is free, they stay in memory, and nothing is accepted
+    /// or handed out until they are written.
     fn write(&mut self, now_ns: u64, is_end: bool) -> Result<()> {
         if !is_end && self.blocked_ns.is_some_and(|at_ns| now_ns < at_ns) {
             return Ok(());
@@ -338,7 +338,7 @@ impl Feed {
                 }
                 Ok(())
             }
-            Err(error) if !is_end && is_full(&error) => {
+            Err(error) if !is_end && is_short(&error) => {
                 self.block(now_ns);
                 Ok(())
             }
@@ -348,7 +348,7 @@ impl Feed {
 
     /// Accepts and hands out nothing until the states are written.
     fn block(&mut self, now_ns: u64) {
-        self.blocked_ns = Some(now_ns + FULL_DISK_NS);
+        self.blocked_ns = Some(now_ns + SHORT_NS);
         self.shared.block(true);
     }
 
@@ -454,11 +454,14 @@ impl Input for Feed {
     fn commit(&mut self, now_ns: u64) -> Result<()> {
         // The engine takes no recipients while it has enough.
         self.take_notices(now_ns);
+        let mut compacted = Ok(());
         if now_ns >= self.compact_ns && self.blocked_ns.is_none() && !self.has_reports() {
             self.compact_ns = now_ns + COMPACT_NS;
-            self.compact(now_ns)?;
+            compacted = self.compact(now_ns);
         }
-        self.write(now_ns, false)
+        // Also after an error: what is not recorded is sent again.
+        let written = self.write(now_ns, false);
+        compacted.and(written)
     }
 
     fn finish(&mut self, now_ns: u64) -> Result<()> {

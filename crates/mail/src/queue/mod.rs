@@ -55,6 +55,16 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
+/// Returns whether an error says that the process, or the system, has no free descriptor.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    landau_sys::Error::from_io("open", error).is_out_of_descriptors()
+}
+
+/// Returns whether an error says that something is short which may be there again later: room, or descriptors.
+pub(crate) fn is_short(error: &io::Error) -> bool {
+    is_full(error) || is_out_of_descriptors(error)
+}
+
 /// Where a message is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -91,7 +101,7 @@ pub(crate) struct Shared {
     bytes: AtomicU64,
     next_id: AtomicU64,
     next_segment: AtomicU32,
-    /// Whether states cannot be written: the disk is full.
+    /// Whether states cannot be written: the disk is full, or no descriptor is free.
     is_blocked: AtomicBool,
 }
 

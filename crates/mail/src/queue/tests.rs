@@ -517,6 +517,42 @@ fn a_queue_of_many_segments_needs_few_descriptors() {
     assert_eq!(addresses(&Queue::open(folder.path()).take_all()), vec!["r1@d"; count]);
 }
 
+/// The relay ended, and sent again what it had not recorded.
+#[test]
+fn a_lack_of_descriptors_ends_no_relay_and_loses_no_state() {
+    let (folder, lost) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let _disk = faults::begin(1, lost.path());
+    let mut queue = Queue::limited(folder.path(), 80_000);
+    // A segment of five messages and the begin of another one.
+    let content = format!("\r\n{}\r\n", "x".repeat(2_000));
+    for _ in 0..6 {
+        queue.accept(1, &content);
+    }
+    let all = queue.take_all();
+    for (number, one) in all.iter().enumerate() {
+        queue.settle(one, if number == 0 { State::Deferred } else { State::Done });
+    }
+    // The states cannot be written, and what is left in the first segment cannot be moved.
+    faults::run_short(u32::MAX);
+    for second in 1..5 {
+        queue.feed.commit(second * SECOND).unwrap();
+        assert!(matches!(queue.feed.next(&mut Record::default(), second * SECOND, &|_| false), Ok(Next::Later(_))));
+    }
+    assert!(!queue.shared.has_room(1), "nothing is accepted");
+    faults::run_short(0);
+    queue.feed.commit(5 * SECOND).unwrap();
+    assert!(queue.shared.has_room(1));
+    // Nor can it be moved now; the states are written all the same.
+    faults::run_short(u32::MAX);
+    for second in 6..9 {
+        queue.feed.commit(second * SECOND).unwrap();
+    }
+    drop((queue.writer, queue.feed));
+    faults::run_short(0);
+    let mut queue = Queue::open(folder.path());
+    assert_eq!(addresses(&queue.take_all()), ["r0@d"]);
+}
+
 /// Returns the reports among messages.
 fn reports(all: &[(Offer, String)]) -> Vec<String> {
     all.iter().filter(|one| one.0.letter.envelope.from.is_empty()).map(|one| Queue::content(&one.0)).collect()

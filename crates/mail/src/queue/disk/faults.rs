@@ -2,8 +2,9 @@
 //!
 //! The process may be killed at any call: a write is then made in part, any other call is not made, and every further
 //! one fails until the disk is revived. Only writes and the making of a file fail while the disk is full, and the sync
-//! or removal that a test chooses; nothing fails for another reason. A crash of the system takes what was not synced:
-//! the ends of files, of which a part may be zeros instead, and the last changes of names.
+//! or removal that a test chooses; files cannot be opened where a test lets descriptors run short. Nothing fails for
+//! another reason. A crash of the system takes what was not synced: the ends of files, of which a part may be zeros
+//! instead, and the last changes of names.
 
 use crate::queue::is_full;
 use rand::RngExt;
@@ -41,6 +42,8 @@ struct Disk {
     is_dead: bool,
     /// The calls for which it is full.
     full_for: u32,
+    /// The calls that open a file for which no descriptor is free.
+    short_for: u32,
     /// The syncs and removals before the one for which it is full.
     full_after: Option<u32>,
     /// The bytes of each file that are on the device, by the number of its inode.
@@ -77,6 +80,7 @@ pub(crate) fn begin(seed: u64, lost: &Path) -> Guard {
         odds: Odds { kill: 0.0, full: 0.0 },
         is_dead: false,
         full_for: 0,
+        short_for: 0,
         full_after: None,
         synced: HashMap::new(),
         changes: Vec::new(),
@@ -96,6 +100,11 @@ pub(crate) fn revive(odds: Odds) {
 /// Lets one sync or removal fail because the disk is full, after so many that do not.
 pub(crate) fn fill_after(count: u32) {
     with(|disk| disk.full_after = Some(count));
+}
+
+/// Lets so many of the next calls that open a file find no free descriptor.
+pub(crate) fn run_short(count: u32) {
+    with(|disk| disk.short_for = count);
 }
 
 /// Returns whether the process was killed.
@@ -155,6 +164,14 @@ impl Disk {
         let is_full = self.full_for > 0;
         self.full_for = self.full_for.saturating_sub(1);
         is_full
+    }
+
+    /// Decides whether a descriptor is free.
+    fn step_of_open(&mut self) -> io::Result<()> {
+        let is_short = self.short_for > 0;
+        self.short_for = self.short_for.saturating_sub(1);
+        // EMFILE has no kind. Its number is the same on all systems.
+        if is_short { Err(io::Error::from_raw_os_error(24)) } else { Ok(()) }
     }
 
     /// Decides whether a sync or a removal is made.
@@ -244,10 +261,16 @@ pub(super) fn change() -> io::Result<()> {
     with(Disk::step).unwrap_or(Ok(()))
 }
 
+/// Begins to open a file for writing.
+pub(super) fn open() -> io::Result<()> {
+    with(Disk::step_of_open).unwrap_or(Ok(()))
+}
+
 /// Begins to make a file, for which the disk may be full.
 pub(super) fn create() -> io::Result<()> {
     let create = |disk: &mut Disk| {
         disk.step()?;
+        disk.step_of_open()?;
         if disk.is_full() { Err(Disk::no_room()) } else { Ok(()) }
     };
     with(create).unwrap_or(Ok(()))
