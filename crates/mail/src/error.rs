@@ -56,6 +56,17 @@ pub enum Error {
     /// The queue of a relay cannot be read or written.
     #[error("cannot use the queue: {0}; the relay has stopped, and the same command continues it")]
     Queue(std::io::Error),
+    /// At the end of a relay its queue cannot be written, for want of room or of descriptors.
+    #[error(
+        "cannot write the queue: {error}; the relay has waited {waited_s} s for that and has stopped, and the next one \
+         sends some mail again that was delivered"
+    )]
+    Unrecorded {
+        /// How long the relay waited, in seconds.
+        waited_s: u64,
+        /// Why it waited.
+        error: std::io::Error,
+    },
     /// The messages of a queue cannot be passed on to the user.
     #[error("cannot write the list")]
     Output(#[source] std::io::Error),

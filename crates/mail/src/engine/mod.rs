@@ -22,6 +22,7 @@ use crate::list::Record;
 use crate::lookup::Resolver;
 use crate::metrics::{self, Exporter};
 use crate::network::{Network, Ready};
+use crate::queue::is_short;
 use crate::route::Routes;
 use crate::schedule::{NO_SITE, Schedule};
 use crate::stats::Stats;
@@ -39,8 +40,11 @@ pub use progress::{Observer, Progress};
 /// The size of the receive buffer.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// How long transactions in progress may go on after an interrupt.
+/// How long transactions in progress may go on after an interrupt, and how long a queue may wait for room at the end.
 const GRACE_NS: u64 = 30_000_000_000;
+
+/// The time between attempts to write a queue at the end.
+const RETRY_NS: u64 = 1_000_000_000;
 
 /// The recipients that are given back to the input before events are handled.
 const MOST_POSTPONED: u32 = 256;
@@ -157,7 +161,46 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
         self.close_all();
         self.note_rest();
-        self.input.finish(self.now_ns)
+        self.finish()
+    }
+
+    /// Writes everything. A queue whose disk is full, or for which no descriptor is free, gets [`GRACE_NS`]: mail that
+    /// is not recorded as delivered is sent again.
+    fn finish(&mut self) -> Result<()> {
+        let (since_ns, mut waited_for) = (self.now_ns, None);
+        loop {
+            let waited_ns = self.now_ns.saturating_sub(since_ns);
+            match self.input.finish(self.now_ns) {
+                Err(Error::Queue(error)) if is_short(&error) => {
+                    if waited_ns >= GRACE_NS {
+                        return Err(Error::Unrecorded { waited_s: waited_ns / 1_000_000_000, error });
+                    }
+                    waited_for = Some(error);
+                }
+                finished => {
+                    if let Some(error) = waited_for {
+                        let waited_s = waited_ns as f64 / 1e9;
+                        let note = format!("the queue could be written {waited_s:.0} s after the end only: {error}");
+                        self.notes.push(note);
+                    }
+                    return finished;
+                }
+            }
+            self.pass(RETRY_NS)?;
+        }
+    }
+
+    /// Lets time pass when nothing is to be done any more.
+    fn pass(&mut self, time_ns: u64) -> Result<()> {
+        let until_ns = self.now_ns.saturating_add(time_ns);
+        while self.now_ns < until_ns {
+            self.network.wait(until_ns)?;
+            self.now_ns = self.network.now_ns();
+            while let Some(ready) = self.network.next() {
+                self.handle(ready);
+            }
+        }
+        Ok(())
     }
 
     fn take_turns(&mut self, observer: &mut dyn Observer, should_stop: &dyn Fn() -> bool) -> Result<()> {
