@@ -9,7 +9,8 @@ pub struct Replay {
     pub requests: Vec<(String, String)>,
     /// Their order in the log, as indices.
     pub order: Vec<u32>,
-    /// Number of lines that were skipped: methods other than GET and HEAD, other formats, empty lines.
+    /// Number of lines that were skipped: methods other than GET and HEAD, escaped bytes, other formats, empty
+    /// lines.
     pub skipped_lines: u64,
 }
 
@@ -38,7 +39,9 @@ impl Replay {
 /// Returns method and target of a line: `host - - [date] "GET /x HTTP/1.1" 200 5 …`.
 fn request_of(line: &str) -> Option<(&str, &str)> {
     let (_, rest) = line.split_once("] \"")?;
-    let (request, _) = rest.split_once('"')?;
+    // A backslash before the quote means that bytes of the request are escaped, which may be the quote itself. No URL
+    // has such bytes.
+    let (request, _) = rest.split_once('"').filter(|(request, _)| !request.contains('\\'))?;
     let mut words = request.split(' ');
     let (method, target, version) = (words.next()?, words.next()?, words.next());
     let is_plain = target.starts_with('/') && target.bytes().all(|byte| (0x21..0x7f).contains(&byte));
@@ -63,8 +66,24 @@ mod tests {
 
 garbage"#;
         let replay = Replay::parse(log);
-        let own = |method: &str, target: &str| (method.to_owned(), target.to_owned());
         assert_eq!(replay.requests, [own("GET", "/a?b"), own("HEAD", "/c")]);
         assert_eq!((replay.order.as_slice(), replay.skipped_lines), ([0, 1, 0].as_slice(), 6));
+    }
+
+    fn own(method: &str, target: &str) -> (String, String) {
+        (method.to_owned(), target.to_owned())
+    }
+
+    /// A request with an escaped quote ended there, and passed as one of HTTP/0.9 for another target. Apache escapes
+    /// quotes and backslashes with a backslash and other bytes as `\xhh`, nginx all of them as `\xhh`.
+    #[test]
+    fn requests_with_escaped_bytes_are_skipped() {
+        let log = r#"::1 - - [10/Oct/2000:13:55:36 -0700] "GET /a\"b HTTP/1.1" 404 0
+::1 - - [10/Oct/2000:13:55:36 -0700] "GET /a\x22b HTTP/1.1" 404 0
+::1 - - [10/Oct/2000:13:55:36 -0700] "GET /a\\" 404 0
+::1 - - [10/Oct/2000:13:55:36 -0700] "GET /a\" HTTP/1.1
+::1 - - [10/Oct/2000:13:55:36 -0700] "GET /a" 200 0 "\"" "-""#;
+        let replay = Replay::parse(log);
+        assert_eq!((replay.requests, replay.order, replay.skipped_lines), (vec![own("GET", "/a")], vec![0], 4));
     }
 }
