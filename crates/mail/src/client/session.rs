@@ -162,6 +162,8 @@ pub(crate) struct Session {
     accepted_count: u32,
     /// What the last reply answered; none if that was nothing.
     answered: Option<Stage>,
+    /// How many MAIL were accepted.
+    senders: u64,
     /// Whether the server may still hold a transaction that failed.
     needs_clear: bool,
     /// The number of transactions that have ended, without one that a 421 ended.
@@ -200,6 +202,7 @@ impl Session {
             next_rcpt: 0,
             accepted_count: 0,
             answered: None,
+            senders: 0,
             needs_clear: false,
             ended: 0,
             resolved: VecDeque::new(),
@@ -258,6 +261,11 @@ impl Session {
     pub(crate) fn has_sender(&self) -> bool {
         let stages = self.awaited.iter().map(|(stage, _)| stage).chain(&self.planned);
         stages.filter(|stage| **stage == Stage::Mail).count() < self.sizes.len()
+    }
+
+    /// Returns whether the server has accepted any MAIL.
+    pub(crate) fn takes_mail(&self) -> bool {
+        self.senders > 0
     }
 
     /// Returns the number of transactions that have ended. One that a 421 ended is not counted.
@@ -445,6 +453,7 @@ impl Session {
 
     /// MAIL was answered: if it was refused, so are the recipients.
     fn mail_answered(&mut self, class: Class) {
+        self.senders += u64::from(class == Class::Success);
         if class != Class::Success {
             self.resolve_front(class);
             if !self.is_pipelined {

@@ -135,6 +135,13 @@ impl Connection {
         }
     }
 
+    /// Returns whether the server greeted the client, and then ended or lost the connection before any transaction did
+    /// end.
+    pub(super) fn was_useless(&self, end: End) -> bool {
+        let is_lost = matches!(end, End::Closing | End::Closed | End::Failed(_) | End::Broken(_) | End::TimedOut);
+        is_lost && self.phase == Phase::Greeted && self.begun > 0 && self.session.ended() == 0
+    }
+
     /// Returns whether the transaction in progress was refused together with the connection, before the server had
     /// looked at its recipient. Servers end connections in this way that had many messages.
     pub(super) fn is_worn_out(&self) -> bool {

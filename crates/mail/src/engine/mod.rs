@@ -540,6 +540,9 @@ impl<N: Network, I: Input> Engine<N, I> {
         self.free.push(id);
         self.hold.ended(connection.work);
         let (site, reason) = (connection.site, connection.describe(end));
+        if self.stop_ns.is_none() && connection.was_useless(end) {
+            self.avoid_useless(connection);
+        }
         let is_worn_out = connection.is_worn_out();
         for (recipient, is_in_progress) in connection.session.unresolved() {
             if is_in_progress && !is_worn_out {

@@ -173,6 +173,15 @@ impl<N: Network, I: Input> Engine<N, I> {
         self.attempt(id, connection)
     }
 
+    /// Notes that a server greets clients and takes no mail: the next attempts of its recipients are made at another
+    /// one, if the site has one (RFC 5321 section 5.1).
+    pub(super) fn avoid_useless(&mut self, connection: &Connection) {
+        if let Some(address) = connection.address() {
+            let wait_ns = self.schedule.longest_wait_ns();
+            self.routes.hosts_mut(connection.site).avoid_beyond(address, self.now_ns, wait_ns);
+        }
+    }
+
     /// Leaves the recipients of a site to a later run, or to the input if that hands them out again.
     pub(super) fn give_up(&mut self, site: u32, reason: &str) {
         if I::RETRIES {

@@ -202,6 +202,10 @@ impl<N: Network, I: Input> Engine<N, I> {
     /// Acts on a reply that is about a recipient.
     pub(super) fn resolve(&mut self, connection: &Connection, recipient: u32, verdict: Verdict) {
         let (code, reply) = (connection.session.code(), connection.session.reply());
+        let is_of_mail = connection.session.answered_stage() == Some(Stage::Mail);
+        if is_of_mail && verdict == Verdict::Transient && !connection.session.takes_mail() {
+            self.avoid_useless(connection);
+        }
         match verdict {
             Verdict::Success => {
                 self.stats.transactions += 1;
@@ -210,11 +214,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             Verdict::Permanent => self.fail(recipient, Some(connection), code, reply),
             // The server has had enough of the connection, and has not looked at the recipient. Later than at MAIL it
             // may be this recipient or message that it closes the connection for.
-            Verdict::Transient
-                if code == Some(Code::UNAVAILABLE)
-                    && connection.session.ended() > 0
-                    && connection.session.answered_stage() == Some(Stage::Mail) =>
-            {
+            Verdict::Transient if code == Some(Code::UNAVAILABLE) && connection.session.ended() > 0 && is_of_mail => {
                 self.put_back(recipient);
             }
             Verdict::Transient => self.defer(recipient, Some(connection), code, reply),

@@ -89,9 +89,16 @@ impl Hosts {
 
     /// Notes that a connection to an address failed: for a while it is tried after the others.
     pub(crate) fn avoid(&mut self, address: SocketAddr, now_ns: u64) {
+        self.avoid_beyond(address, now_ns, 0);
+    }
+
+    /// Notes that an address failed: it is tried after the others for a while, and before that as long as recipients
+    /// wait for their next attempt.
+    pub(crate) fn avoid_beyond(&mut self, address: SocketAddr, now_ns: u64, wait_ns: u64) {
+        let until_ns = now_ns.saturating_add(wait_ns).saturating_add(AVOIDED_NS);
         for known in self.hosts.iter_mut().flat_map(|host| &mut host.addresses) {
             if known.socket == address {
-                known.avoided_ns = now_ns.saturating_add(AVOIDED_NS);
+                known.avoided_ns = known.avoided_ns.max(until_ns);
             }
         }
     }

@@ -149,6 +149,11 @@ impl Schedule {
         true
     }
 
+    /// Returns the longest wait after a failure, in nanoseconds.
+    pub(crate) fn longest_wait_ns(&self) -> u64 {
+        u64::try_from(self.limits.backoff.longest.as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// Queues the recipients and wakes the sites whose time has come.
     pub(crate) fn advance(&mut self, now_ns: u64) {
         while let Some(id) = pop_due(&mut self.delayed, now_ns) {

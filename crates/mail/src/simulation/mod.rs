@@ -75,6 +75,9 @@ struct World {
     senders: Senders,
     /// After how many commands and contents every server falls silent; if this is `None`, the seed says when.
     silence: Option<u64>,
+    /// A host, by the last byte of its address, that greets clients and takes no mail: it answers MAIL so, or resets
+    /// the connection.
+    useless: Option<(u8, Option<u16>)>,
     /// The most connections that the engine's host can have.
     descriptors: u32,
     /// The connections at a time.
@@ -199,6 +202,7 @@ impl Scenario {
             is_final: vec![false; self.recipients],
             senders: Senders::default(),
             silence: None,
+            useless: None,
             descriptors: u32::MAX,
             open: 0,
             most_open: 0,
@@ -351,6 +355,28 @@ fn a_list_that_cannot_be_read_to_its_end_loses_no_state() {
     let states = scenario.check(&world.borrow(), &bytes.borrow());
     assert!(states.contains(&true), "no recipient was sent to");
     assert_eq!(states, world.borrow().is_final);
+}
+
+/// RFC 5321 section 5.1: a server that greets the client and then takes no mail is followed by the next one. All
+/// attempts were made at the first one, until the mail was given up.
+#[test]
+fn mail_goes_to_the_next_host_if_the_first_one_takes_none_after_its_greeting() {
+    for failure in [Some(452), Some(451), Some(421), None] {
+        for seed in 0..20 {
+            let scenario = Scenario { recipients: 20, fault: 0.0, is_by_domain: true, ..Scenario::of_seed(seed) };
+            // The best host of two domains; for two others it is one of two that are equal.
+            // At the end the only one of another domain: it is tried all the same.
+            for (host, expected) in [(3, 20), (1, 20), (4, 16)] {
+                let world = Rc::new(RefCell::new(World { useless: Some((host, failure)), ..scenario.world() }));
+                let mut engine = scenario.engine(&world, Memory::new(Rc::default(), 0.0, 0)).unwrap();
+                engine.run(&mut Silent, &|| false).unwrap();
+                let (done, reasons) = (engine.progress().recipients.done, engine.stats.reasons.sorted());
+                assert_eq!(done, expected, "{failure:?} of host {host}, seed {seed}: {reasons:?}");
+                let attempts: u64 = reasons.iter().map(|(_, count)| count).sum();
+                assert!(done == 20 || attempts > 4, "{failure:?} of host {host}, seed {seed}: {reasons:?}");
+            }
+        }
+    }
 }
 
 /// It was noted once in a run, which may be that of a relay.

@@ -41,6 +41,8 @@ enum Reading {
 #[derive(Debug)]
 pub(super) struct Peer {
     address: SocketAddr,
+    /// What it answers to MAIL, whatever the seed says.
+    refuses_mail: Option<u16>,
     capabilities: Capabilities,
     received: Vec<u8>,
     reading: Reading,
@@ -70,11 +72,17 @@ impl Peer {
             }
         }
         let limit = |world: &mut World, most| if world.chance(0.3) { world.below(most) } else { u64::MAX };
-        let left = [limit(world, 3_000), limit(world, 800)];
+        let mut left = [limit(world, 3_000), limit(world, 800)];
+        let useless = world.useless.filter(|(host, _)| IpAddr::from([127, 0, 0, *host]) == address.ip());
+        if useless.is_some_and(|(_, code)| code.is_none()) {
+            // Within MAIL.
+            left[0] = "EHLO localhost\r\nMAIL".len() as u64;
+        }
         let is_half_close = world.below(2) == 0;
         let silence = world.silence.unwrap_or_else(|| limit(world, 30));
         let mut peer = Self {
             address,
+            refuses_mail: useless.and_then(|(_, code)| code),
             capabilities: Capabilities { extensions, size_limit: None },
             received: Vec::new(),
             reading: Reading::Commands,
@@ -157,6 +165,7 @@ impl Peer {
                 250
             }
             Command::Mail(_) if self.has_sender => panic!("MAIL within a transaction"),
+            Command::Mail(_) if self.refuses_mail.is_some() => self.refuses_mail.unwrap_or_default(),
             Command::Mail(mail) if fails(world, 0.1) => self.refuse_sender(mail, world),
             Command::Mail(mail) => {
                 self.has_sender = true;
