@@ -83,6 +83,12 @@ impl Connection {
         self.http2.as_ref().map_or(usize::MAX, |http2| http2.most_streams())
     }
 
+    /// Returns whether anything has arrived with HTTP/2 since the oldest request in flight was sent.
+    pub(crate) fn has_heard(&self) -> bool {
+        let sent_ns = self.in_flight.front().map_or(u64::MAX, |request| request.sent_ns);
+        self.http2.as_ref().is_some_and(|http2| http2.heard_ns > sent_ns)
+    }
+
     /// Frees the memory of the requests in flight and of unsent bytes, if there are none: a queue of one request keeps
     /// 176 bytes, for each of a million idle connections.
     pub(crate) fn rest(&mut self) {

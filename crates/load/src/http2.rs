@@ -70,6 +70,10 @@ pub(crate) struct Http2 {
     scratch: Vec<u8>,
     block: Option<Block>,
     begun: Vec<Begun>,
+    /// Streams that the client has ended, and the server has not as far as is known.
+    cancelled: Vec<u32>,
+    /// When bytes arrived last.
+    pub(crate) heard_ns: u64,
     received: u32,
     /// What the protocol requires to be sent, apart from requests.
     pub(crate) replies: Vec<u8>,
@@ -93,6 +97,8 @@ impl Http2 {
             scratch: Vec::new(),
             block: None,
             begun: Vec::new(),
+            cancelled: Vec::new(),
+            heard_ns: 0,
             received: 0,
             replies: Vec::new(),
         }
@@ -120,6 +126,22 @@ impl Http2 {
         }
         frame::finish_headers(start, stream, true, out);
         stream
+    }
+
+    /// Writes that the client wants nothing more of a stream. What comes on it all the same is ignored.
+    pub(crate) fn cancel(&mut self, stream: u32, out: &mut Vec<u8>) {
+        self.begun.retain(|begun| begun.stream != stream);
+        self.cancelled.push(stream);
+        frame::write_rst_stream(stream, Code::CANCEL, out);
+    }
+
+    /// Returns whether the client has ended a stream. `is_end` says that the server has now ended it, too.
+    fn is_cancelled(&mut self, stream: u32, is_end: bool) -> bool {
+        let place = self.cancelled.iter().position(|&own| own == stream);
+        if let Some(place) = place.filter(|_| is_end) {
+            self.cancelled.swap_remove(place);
+        }
+        place.is_some()
     }
 
     /// Returns whether there is no number left for another stream.
@@ -196,6 +218,9 @@ impl Http2 {
                     frame::write_window_update(0, std::mem::take(&mut self.received), &mut self.replies);
                 }
                 let Some(place) = self.begun.iter().position(|begun| begun.stream == stream) else {
+                    if self.is_cancelled(stream, is_end) {
+                        return Ok(None);
+                    }
                     return Err(Fault::Stream(Code::PROTOCOL_ERROR, "content without a response"));
                 };
                 let begun = &mut self.begun[place];
@@ -226,6 +251,7 @@ impl Http2 {
                 }
             }
             Frame::RstStream(code) => {
+                self.is_cancelled(stream, true);
                 self.begun.retain(|begun| begun.stream != stream);
                 Ok(Some(Arrived::Reset(stream, code)))
             }
@@ -255,6 +281,9 @@ impl Http2 {
         decoded.map_err(|error| Fault::Connection(Code::COMPRESSION_ERROR, error.0))?;
         if let Some(place) = self.begun.iter().position(|begun| begun.stream == stream) {
             return Ok(is_end.then(|| self.end(place)));
+        }
+        if self.is_cancelled(stream, is_end) {
+            return Ok(None);
         }
         if fields.status == 0 {
             return Err(Fault::Stream(Code::PROTOCOL_ERROR, "a response without a status"));
@@ -377,6 +406,36 @@ mod tests {
         expected.clear();
         frame::write_window_update(0, WINDOW_STEP, &mut expected);
         assert_eq!(client.replies, expected);
+    }
+
+    /// The server may have sent more before it knew: the windows and the table for header blocks are the connection's.
+    #[test]
+    fn what_comes_on_a_cancelled_stream_is_ignored_and_counted() {
+        let (mut client, mut out) = (Http2::new(&mut Vec::new()), Vec::new());
+        headers(1, 200, None, false, &mut out);
+        assert_eq!(client.read(&mut &out[..]).unwrap(), Some(Arrived::Head(1)));
+        let (mut cancelled, mut expected) = (Vec::new(), Vec::new());
+        client.cancel(1, &mut cancelled);
+        client.cancel(3, &mut cancelled);
+        frame::write_rst_stream(1, Code::CANCEL, &mut expected);
+        frame::write_rst_stream(3, Code::CANCEL, &mut expected);
+        assert_eq!(cancelled, expected);
+        out.clear();
+        data(1, b"abc", true, &mut out);
+        // Literal with indexing: the next response has the field by its index.
+        let field = b"\x40\x0econtent-length\x012";
+        for (stream, block) in [(3, [&b"\x88"[..], field].concat()), (5, b"\x88\xbe".to_vec())] {
+            let start = out.len();
+            out.extend_from_slice(&[0; HEADER_BYTES]);
+            out.extend_from_slice(&block);
+            frame::finish_headers(start, stream, false, &mut out);
+            data(stream, b"de", true, &mut out);
+        }
+        let mut rest = &out[..];
+        let response = Response { status: 200, length: 2, is_reusable: true };
+        assert_eq!(client.read(&mut rest).unwrap(), Some(Arrived::Head(5)));
+        assert_eq!(client.read(&mut rest).unwrap(), Some(Arrived::End(5, response, Some(2))));
+        assert_eq!((client.received, client.cancelled.len()), (7, 0));
     }
 
     #[test]

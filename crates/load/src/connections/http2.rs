@@ -2,6 +2,7 @@
 
 use super::receive::CLOSED;
 use super::send::send;
+use super::timeout::unanswered;
 use super::{Connections, Event};
 use crate::clock::Clock;
 use crate::connection::{Connection, InFlight, State};
@@ -31,6 +32,7 @@ impl<C: Clock> Connections<C> {
         let Some(mut http2) = connection.http2.take() else { return Ok(0) };
         let server = servers.get_mut(connection.server);
         measurement.received(count);
+        http2.heard_ns = *now_ns;
         let (mut rest, mut ended) = (&buffer[..count], 0);
         while let Some(arrived) = http2.read(&mut rest)? {
             let arrival =
@@ -84,11 +86,43 @@ impl<C: Clock> Connections<C> {
         }
         let replies = std::mem::take(&mut http2.replies);
         connection.http2 = Some(http2);
-        if !replies.is_empty() && !send(connection, &replies)? {
+        self.send_frames(id, &replies)?;
+        Ok(ended)
+    }
+
+    /// Sends frames other than those of requests.
+    fn send_frames(&mut self, id: u32, frames: &[u8]) -> Result<(), Reason> {
+        let Some(connection) = self.table.get_mut(id).filter(|_| !frames.is_empty()) else { return Ok(()) };
+        if !send(connection, frames)? {
             self.reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
             let _ = self.reactor.set_interest(&connection.fd, Interest::BOTH);
         }
-        Ok(ended)
+        Ok(())
+    }
+
+    /// Ends the streams of a connection whose requests wait for longer than the timeout. The others go on: the server
+    /// answers on this connection.
+    pub(super) fn cancel_streams(&mut self, id: u32) -> Event {
+        let Self { table, measurement, timeouts, now_ns, in_flight, .. } = self;
+        let Some(connection) = table.get_mut(id) else { return Event::None };
+        let Connection { http2: Some(http2), in_flight: requests, .. } = connection else { return Event::None };
+        let (mut frames, mut ended) = (Vec::new(), 0);
+        requests.retain(|request| {
+            let waited_ns = now_ns.saturating_sub(request.sent_ns);
+            let is_waiting = waited_ns <= timeouts.timeout_ns;
+            if !is_waiting {
+                http2.cancel(request.stream, &mut frames);
+                measurement.unanswered(request, *now_ns, timeouts.timeout_ns);
+                measurement.fail_request(request, Failure::Timeout, || unanswered(waited_ns));
+                ended += 1;
+            }
+            is_waiting
+        });
+        *in_flight -= u64::from(ended);
+        match self.send_frames(id, &frames) {
+            Ok(()) => self.after_streams(id, ended),
+            Err(reason) => self.fail(id, reason),
+        }
     }
 
     /// Returns whether the connection accepts another request: after a response, and if the server accepts more streams

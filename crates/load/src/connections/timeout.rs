@@ -38,6 +38,11 @@ impl Timeouts {
     }
 }
 
+/// Describes the failure of a request that has waited too long.
+pub(super) fn unanswered(waited_ns: u64) -> String {
+    format!("no complete response after {:.1} s", waited_ns as f64 / 1e9)
+}
+
 impl<C: Clock> Connections<C> {
     /// Fails the connections that exceeded the timeout and returns their events. Does nothing if it looked recently, or
     /// if none waits: idle connections have no timeout, and looking at many thousands of them takes time.
@@ -66,7 +71,9 @@ impl<C: Clock> Connections<C> {
             match connection.state {
                 State::Connecting => events.push(self.fail(id, (Failure::ConnectTimeout, after("no handshake")))),
                 State::Securing => events.push(self.fail(id, (Failure::Tls, after("no TLS handshake")))),
-                State::Open => events.push(self.fail(id, (Failure::Timeout, after("no complete response")))),
+                // A connection on which nothing has come since has failed as a whole.
+                State::Open if connection.has_heard() => events.push(self.cancel_streams(id)),
+                State::Open => events.push(self.fail(id, (Failure::Timeout, unanswered(waited_ns)))),
                 State::Closing => {
                     self.close(id, true);
                 }

@@ -307,6 +307,57 @@ fn unsolicited_bytes_are_quoted() {
     assert_eq!(details[&Failure::UnsolicitedResponse], "40 bytes, beginning with: HTTP/1.1 503 Full");
 }
 
+/// A response without content, of HTTP/2.
+fn answer(stream: u32) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    write_status(200, &mut bytes);
+    frame::finish_headers(0, stream, true, &mut bytes);
+    bytes
+}
+
+/// The younger requests of its connection failed with the slow one, as timeouts, and with their short waits as lower
+/// bounds of latencies.
+#[test]
+fn a_slow_stream_times_out_alone() {
+    // A request is due every 10 ms. The first one is answered after twice the timeout, the others after 50 ms.
+    let mut replies: Vec<(u64, u32)> = (1..40).map(|number| (number * 10 + 50, 2 * number as u32 + 1)).collect();
+    replies.push((405, 1));
+    replies.sort_unstable();
+    let respond = move |number, _| {
+        // The server takes the beginning of the preface for its first request.
+        let mut settings = Vec::new();
+        frame::write_settings(&[], &mut settings);
+        let of_stream =
+            |&(at_ms, stream): &(u64, u32)| Reply { at_ns: at_ms * MS, bytes: answer(stream), closes: false };
+        let settings = Reply { at_ns: 0, bytes: settings, closes: false };
+        if number == 0 { std::iter::once(settings).chain(replies.iter().map(of_stream)).collect() } else { Vec::new() }
+    };
+    let plan = |plan: &mut crate::Plan| {
+        (plan.http2, plan.pipeline, plan.connections) = (true, 100, 1);
+        (plan.duration_ns, plan.timeout_ns) = (Some(400 * MS), 200 * MS);
+    };
+    let simulated = Simulation::new(open(100.0), respond).plan(plan).run();
+    let metrics = &simulated.outcome.metrics;
+    assert_eq!((metrics.responses, simulated.failures()), (39, vec![(Failure::Timeout, 1)]));
+    assert_eq!((metrics.connections, metrics.phases.latency.count(), metrics.phases.latency.censored()), (1, 40, 1));
+}
+
+/// A connection on which nothing comes any more is replaced: its other requests would wait for ever.
+#[test]
+fn a_connection_without_any_answer_times_out_as_a_whole() {
+    let settings = |number, _| {
+        let mut bytes = Vec::new();
+        frame::write_settings(&[], &mut bytes);
+        if number % 2 == 0 { vec![Reply { at_ns: 0, bytes, closes: false }] } else { Vec::new() }
+    };
+    let plan = |plan: &mut crate::Plan| {
+        (plan.http2, plan.pipeline, plan.connections, plan.request_count) = (true, 4, 1, Some(8));
+        plan.timeout_ns = 200 * MS;
+    };
+    let simulated = Simulation::new(Load::Closed, settings).plan(plan).run();
+    assert_eq!((simulated.outcome.metrics.connections, simulated.failures()), (2, vec![(Failure::Timeout, 8)]));
+}
+
 /// A server of HTTP/2 that at first accepts no stream. Nothing was in flight when it accepted some, so nothing woke the
 /// connection, and the run never ended.
 #[test]
@@ -316,13 +367,7 @@ fn higher_limit_of_streams_wakes_a_connection_without_requests() {
         frame::write_settings(&[(Setting::MaxConcurrentStreams, most)], &mut bytes);
         bytes
     };
-    let mut responses = Vec::new();
-    for stream in [1, 3, 5, 7] {
-        let start = responses.len();
-        responses.extend_from_slice(&[0; HEADER_BYTES]);
-        write_status(200, &mut responses);
-        frame::finish_headers(start, stream, true, &mut responses);
-    }
+    let responses: Vec<u8> = [1, 3, 5, 7].into_iter().flat_map(answer).collect();
     // The server takes the beginning of the preface for its first request.
     let respond = move |number, _| {
         let reply = |at_ns, bytes: Vec<u8>| Reply { at_ns, bytes, closes: false };
