@@ -42,11 +42,18 @@ pub(crate) struct ResponseReader {
     /// An incomplete head: its parser and its bytes.
     head: Option<Box<(Reader, Vec<u8>)>>,
     body: Option<(Response, Body)>,
+    /// Whether an interim response has ended that nobody was told of.
+    has_interim: bool,
 }
 
 impl ResponseReader {
+    /// Returns whether an interim response has ended since the last call.
+    #[inline]
+    pub(crate) fn take_interim(&mut self) -> bool {
+        std::mem::take(&mut self.has_interim)
+    }
+
     /// Returns whether a response is incomplete.
-    #[cfg(test)]
     pub(crate) fn is_reading(&self) -> bool {
         self.head.is_some() || self.body.is_some()
     }
@@ -70,6 +77,7 @@ impl ResponseReader {
             }
             let Some(head) = self.read_head(rest, cache)? else { return Ok(None) };
             if head.is_interim() {
+                self.has_interim = true;
                 continue;
             }
             let is_reusable = head.is_reusable(method);

@@ -72,7 +72,13 @@ impl<C: Clock> Connections<C> {
                 request.first_byte_ns = arrival.arrived_ns;
             }
             let method = server.method(request.request as usize);
-            let Some(response) = connection.reader.read(&mut rest, method, &mut server.head_cache)? else { break };
+            let response = connection.reader.read(&mut rest, method, &mut server.head_cache)?;
+            if connection.reader.take_interim() {
+                // The first byte is that of the final response, if any of it has arrived.
+                let has_begun = response.is_some() || connection.reader.is_reading();
+                request.first_byte_ns = if has_begun { arrival.arrived_ns } else { 0 };
+            }
+            let Some(response) = response else { break };
             let request = *request;
             connection.in_flight.pop_front();
             responses += 1;

@@ -358,6 +358,40 @@ fn a_connection_without_any_answer_times_out_as_a_whole() {
     assert_eq!((simulated.outcome.metrics.connections, simulated.failures()), (2, vec![(Failure::Timeout, 8)]));
 }
 
+/// With HTTP/2 they did not count, with HTTP/1.1 they did.
+#[test]
+fn the_first_byte_is_that_of_the_final_response() {
+    const INTERIM: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
+    const FINAL: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab";
+    for (pieces, first_ms) in [
+        (vec![(10, INTERIM.to_vec()), (30, FINAL.to_vec())], 30),
+        (vec![(10, INTERIM[..20].to_vec()), (20, INTERIM[20..].to_vec()), (30, FINAL.to_vec())], 30),
+        (vec![(10, INTERIM.to_vec()), (20, INTERIM.to_vec()), (30, FINAL.to_vec())], 30),
+        (vec![(10, [INTERIM, &FINAL[..9]].concat()), (30, FINAL[9..].to_vec())], 10),
+        (vec![(10, [INTERIM, FINAL].concat())], 10),
+        (vec![(10, FINAL[..9].to_vec()), (30, FINAL[9..].to_vec())], 10),
+    ] {
+        let count = pieces.len();
+        let respond = move |_, now_ns| {
+            let piece = |(at_ms, bytes): &(u64, Vec<u8>)| Reply {
+                at_ns: now_ns + at_ms * MS,
+                bytes: bytes.clone(),
+                closes: false,
+            };
+            pieces.iter().map(piece).collect()
+        };
+        let plan = |plan: &mut crate::Plan| (plan.connections, plan.request_count) = (1, Some(1));
+        let simulated = Simulation::new(Load::Closed, respond).plan(plan).run();
+        let first_byte = &simulated.outcome.metrics.phases.first_byte_new;
+        let is_right = first_byte.max_ns().abs_diff(first_ms * MS) < MS;
+        assert!(
+            first_byte.count() == 1 && is_right,
+            "{count} pieces: {} instead of {first_ms} ms",
+            first_byte.max_ns()
+        );
+    }
+}
+
 /// A server of HTTP/2 that at first accepts no stream. Nothing was in flight when it accepted some, so nothing woke the
 /// connection, and the run never ended.
 #[test]
