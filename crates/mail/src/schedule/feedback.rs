@@ -64,6 +64,11 @@ impl Window {
         *self = Self::new(self.initial, self.feedback);
     }
 
+    /// Forgets what is known about a site that was left, but that it did not answer: it begins with one connection.
+    pub(crate) fn restart_with_one(&mut self) {
+        *self = Self { limit: 1, ..Self::new(self.initial, self.feedback) };
+    }
+
     /// Notes a success, at a number of open connections. The limit stays close to that number: otherwise a failure
     /// would reduce what is not used.
     pub(crate) fn succeed(&mut self, open: u32, most: u32) {

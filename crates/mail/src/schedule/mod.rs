@@ -281,6 +281,8 @@ impl Schedule {
         if one.failed_rounds >= self.limits.attempts {
             one.failed_rounds = 0;
             one.revive();
+            // A relay goes on with it: one connection is enough to find out whether it answers again.
+            one.window.restart_with_one();
             return true;
         }
         let delay_ns = self.limits.backoff.delay_ns(one.failed_rounds, &mut self.rng);
@@ -360,6 +362,32 @@ mod tests {
         assert_eq!(schedule.lose_connection(0, 7), 3);
         schedule.set_sessions(5);
         assert_eq!([(); 3].map(|()| schedule.next_connection()), [Some(0), Some(0), None]);
+    }
+
+    /// A relay began with all its first connections again, so a site that did not answer took as many sessions as
+    /// before with each message that came for it.
+    #[test]
+    fn a_site_that_was_left_gets_one_connection_until_it_answers() {
+        let mut schedule = schedule();
+        schedule.set_sessions(10);
+        assert_eq!([(); 11].map(|()| schedule.next_connection().is_some()).iter().filter(|is| **is).count(), 10);
+        let fail = |schedule: &mut Schedule| {
+            schedule.closed(0, false);
+            let is_left = schedule.failed(0, 1);
+            for id in if is_left { schedule.abandon(0) } else { Vec::new() } {
+                schedule.queue(id);
+            }
+            is_left
+        };
+        assert!((0..10).filter(|_| fail(&mut schedule)).count() > 0);
+        for _ in 0..3 {
+            assert_eq!([schedule.next_connection(), schedule.next_connection()], [Some(0), None]);
+            assert!(fail(&mut schedule));
+        }
+        assert_eq!(schedule.next_connection(), Some(0));
+        schedule.greeted(0);
+        schedule.succeeded(0);
+        assert_eq!([schedule.next_connection(), schedule.next_connection()], [Some(0), None]);
     }
 
     /// The number of a site that is forgotten becomes that of another one: nothing may be left that has it.
