@@ -43,8 +43,8 @@ pub(crate) fn on_all_processors<T>(own: Option<u32>, call: impl FnOnce() -> T) -
     (value, if moved { all } else { vec![own] })
 }
 
-/// Lets this process, which is pinned to `own`, run on every processor that the user allows; on all where the system does
-/// not tell them.
+/// Lets this process, which is pinned to `own`, run on every processor that the user allows; on all where the system
+/// does not tell them.
 pub(crate) fn pin_to_all(own: Option<u32>) -> landau_sys::Result<()> {
     let processors = allowed(own);
     if processors.is_empty() { system::pin(&(0..1024).collect::<Vec<u32>>()) } else { system::pin(&processors) }
