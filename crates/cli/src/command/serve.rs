@@ -59,7 +59,8 @@ pub(crate) struct Args {
     /// Allow the server to open this directory in the sandbox, too: where a link at DIR may lead to later; repeatable
     #[arg(long, value_name = "DIR")]
     sandbox_read: Vec<PathBuf>,
-    /// Serve metrics for Prometheus at /metrics of this address
+    /// Serve metrics for Prometheus at /metrics of this address; a socket from systemd that is named here (fd:4) serves
+    /// no files
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Listen>,
     /// Run this many workers (threads). On Linux each worker has its own descriptor table, so that `ulimit -n` limits
@@ -284,7 +285,12 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     let mut config = Config::new(args.root.as_deref().unwrap_or(Path::new(".")));
     config.listen.clear();
     let default = DEFAULT_ADDRESS.parse()?;
-    for one in args.listen.iter().cloned().chain(systemd::passed_sockets()) {
+    let inherited_metrics = args.metrics.as_ref().filter(|place| matches!(place, Listen::Inherited(_)));
+    if let Some(place) = inherited_metrics.filter(|&place| args.listen.iter().any(|one| one.address().0 == place)) {
+        anyhow::bail!("--listen {place} --metrics {place}: a socket serves files or metrics; use two sockets");
+    }
+    let passed = systemd::passed_sockets().into_iter().filter(|one| Some(one) != inherited_metrics);
+    for one in args.listen.iter().cloned().chain(passed) {
         match config.listen.iter().find(|known| known.address().0 == one.address().0) {
             None => config.listen.push(one),
             // An inherited socket that is also named is one socket.

@@ -24,6 +24,17 @@ pub(crate) fn room() -> Room {
     room
 }
 
+/// Returns the response of a server, made on a connection of its own.
+fn get(address: SocketAddr, target: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 /// A server that is running.
 pub(crate) struct Serving {
     pub(crate) child: Process,
@@ -48,13 +59,7 @@ impl Serving {
     }
 
     pub(crate) fn get(&self, target: &str) -> String {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
-        let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        get(self.address, target)
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -268,6 +273,38 @@ fn systemd_passes_sockets_and_is_notified() {
     assert_eq!((heard().as_str(), ran.status), ("STOPPING=1", Some(0)), "{ran:?}");
 }
 
+/// The socket of `--metrics` was served as one for files too: two owners of one descriptor.
+#[test]
+fn a_socket_from_systemd_may_be_that_of_the_metrics() {
+    let room = room();
+    for more in ["", "--processes 2"] {
+        // Above the numbers that the shell uses; the shell gives them the numbers that systemd would.
+        let passed = [20, 30].map(|least| {
+            let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = socket.local_addr().unwrap();
+            let passed = landau_sys::descriptor::dup_from(&OwnedFd::from(socket), least).unwrap();
+            landau_sys::descriptor::set_inherited(&passed).unwrap();
+            (passed, address)
+        });
+        let script = format!(
+            "exec 3<&{} 4<&{}; export LISTEN_FDS=2 LISTEN_PID=$$; exec {LANDAU} serve www --metrics fd:4 {more} \"$@\"",
+            passed[0].0.as_raw_fd(),
+            passed[1].0.as_raw_fd()
+        );
+        let serving = Serving::new(Command::new("bash").args(["-c", &script, "sh"]).current_dir(room.path()));
+        assert_eq!(serving.ready["listening"].as_array().unwrap().len(), 1, "{}", serving.ready);
+        assert_eq!(serving.address, passed[0].1);
+        assert_eq!(serving.ready["metrics"], passed[1].1.to_string());
+        for _ in 0..8 {
+            assert!(serving.get("/a").ends_with("hello"));
+            let page = get(passed[1].1, "/metrics");
+            assert!(page.contains("\nlandau_serve_start_time_seconds "), "{page}");
+        }
+        let ran = serving.end();
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+    }
+}
+
 #[test]
 fn a_rotated_log_is_reopened() {
     for signal in ["-HUP", "-USR1"] {
@@ -323,6 +360,7 @@ fn errors_at_the_start_say_what_to_do() {
         (&["www", "--pin", "0-9999"], "landau: --pin "),
         (&["www", "--accept", "multishot", "--backend", "poll"], "landau: --backend poll with --accept multishot: "),
         (&["www", "--metrics", "tls:127.0.0.1:0"], "metrics are served without TLS"),
+        (&["www", "--listen", "tls:fd:9", "--metrics", "fd:9"], "a socket serves files or metrics; use two sockets"),
         (&["www", "--listen", ":1", "--listen", "tls::1"], "an address is with TLS or without; use two"),
         (&["www", "--max-head", "4KiB", "--max-line", "5KiB"], "landau: --max-line 5120: a request line is a part of"),
     ];
