@@ -14,43 +14,85 @@ pub struct Identity {
     pub group: u32,
 }
 
-/// Returns the user of that name or number, or `None` if there is no such user.
+/// The size of the first buffer for an entry of the database of users or groups.
+const FIRST_BUFFER: usize = 16 << 10;
+
+/// The size of the largest one: the entry of a group has the names of all its members.
+const LARGEST_BUFFER: usize = 16 << 20;
+
+/// Returns the user of that name or number, or `None` if there is no such user. A number that is no user's has the
+/// group with the same number.
 pub fn user(name: &str) -> Result<Option<Identity>> {
     let Ok(c_name) = CString::new(name) else { return Ok(None) };
-    let mut buffer = vec![0 as libc::c_char; 16 << 10];
-    // SAFETY: `passwd` is plain data for which all zeroes is a value.
-    let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    let (room, place) = (buffer.len(), buffer.as_mut_ptr());
-    // SAFETY: the name is a C string, and `room` is the length of the buffer.
-    let errno = unsafe { libc::getpwnam_r(c_name.as_ptr(), &raw mut entry, place, room, &raw mut found) };
-    if !found.is_null() {
-        return Ok(Some(Identity { user: entry.pw_uid, group: entry.pw_gid }));
+    let by_name = entry("getpwnam_r", |buffer| {
+        // SAFETY: `passwd` is plain data for which all zeroes is a value.
+        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        let (room, place) = (buffer.len(), buffer.as_mut_ptr());
+        // SAFETY: the name is a C string, and `room` is the length of the buffer.
+        let errno = unsafe { libc::getpwnam_r(c_name.as_ptr(), &raw mut entry, place, room, &raw mut found) };
+        if found.is_null() { Err(errno) } else { Ok(identity(&entry)) }
+    });
+    match (by_name, name.parse()) {
+        (Ok(Some(identity)), _) => Ok(Some(identity)),
+        (other, Err(_)) => other,
+        // A container may have no database of users.
+        (_, Ok(number)) => Ok(Some(user_of_number(number).unwrap_or(Identity { user: number, group: number }))),
     }
-    let number = name.parse().ok().map(|user| Identity { user, group: user });
-    match errno {
-        0 | libc::ENOENT | libc::ESRCH => Ok(number),
-        errno => number.map_or(Err(Error { call: "getpwnam_r", errno }), |one| Ok(Some(one))),
-    }
+}
+
+/// Returns the user with that number.
+fn user_of_number(number: u32) -> Option<Identity> {
+    let by_number = entry("getpwuid_r", |buffer| {
+        // SAFETY: `passwd` is plain data for which all zeroes is a value.
+        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        let (room, place) = (buffer.len(), buffer.as_mut_ptr());
+        // SAFETY: `room` is the length of the buffer.
+        let errno = unsafe { libc::getpwuid_r(number, &raw mut entry, place, room, &raw mut found) };
+        if found.is_null() { Err(errno) } else { Ok(identity(&entry)) }
+    });
+    by_number.ok().flatten()
+}
+
+fn identity(entry: &libc::passwd) -> Identity {
+    Identity { user: entry.pw_uid, group: entry.pw_gid }
 }
 
 /// Returns the identifier of the group of that name or number, or `None` if there is no such group.
 pub fn group(name: &str) -> Result<Option<u32>> {
     let Ok(c_name) = CString::new(name) else { return Ok(None) };
-    let mut buffer = vec![0 as libc::c_char; 64 << 10];
-    // SAFETY: `group` is plain data for which all zeroes is a value.
-    let mut entry: libc::group = unsafe { std::mem::zeroed() };
-    let mut found = std::ptr::null_mut();
-    let (room, place) = (buffer.len(), buffer.as_mut_ptr());
-    // SAFETY: the name is a C string, and `room` is the length of the buffer.
-    let errno = unsafe { libc::getgrnam_r(c_name.as_ptr(), &raw mut entry, place, room, &raw mut found) };
-    if !found.is_null() {
-        return Ok(Some(entry.gr_gid));
+    let by_name = entry("getgrnam_r", |buffer| {
+        // SAFETY: `group` is plain data for which all zeroes is a value.
+        let mut entry: libc::group = unsafe { std::mem::zeroed() };
+        let mut found = std::ptr::null_mut();
+        let (room, place) = (buffer.len(), buffer.as_mut_ptr());
+        // SAFETY: the name is a C string, and `room` is the length of the buffer.
+        let errno = unsafe { libc::getgrnam_r(c_name.as_ptr(), &raw mut entry, place, room, &raw mut found) };
+        if found.is_null() { Err(errno) } else { Ok(entry.gr_gid) }
+    });
+    match (by_name, name.parse()) {
+        (Ok(Some(group)), _) => Ok(Some(group)),
+        (_, Ok(number)) => Ok(Some(number)),
+        (other, Err(_)) => other,
     }
-    match (errno, name.parse().ok()) {
-        (_, Some(number)) => Ok(Some(number)),
-        (0 | libc::ENOENT | libc::ESRCH, None) => Ok(None),
-        (errno, None) => Err(Error { call: "getgrnam_r", errno }),
+}
+
+/// Returns an entry of the database of users or groups, or `None` if there is none. `ask` has a buffer for what belongs
+/// to the entry, and fails with the number of the error, 0 if there is no entry. If the buffer is too small, it is
+/// asked again with one of twice the size.
+fn entry<T>(
+    call: &'static str,
+    mut ask: impl FnMut(&mut [libc::c_char]) -> std::result::Result<T, libc::c_int>,
+) -> Result<Option<T>> {
+    let mut size = FIRST_BUFFER;
+    loop {
+        match ask(&mut vec![0; size]) {
+            Ok(found) => return Ok(Some(found)),
+            Err(0 | libc::ENOENT | libc::ESRCH) => return Ok(None),
+            Err(libc::ERANGE) if size < LARGEST_BUFFER => size *= 2,
+            Err(errno) => return Err(Error { call, errno }),
+        }
     }
 }
 
@@ -292,6 +334,39 @@ mod tests {
         assert_eq!(user("no such user").unwrap(), None);
         assert_eq!(group("4711").unwrap(), Some(4711));
         assert_eq!(group("no such group").unwrap(), None);
+    }
+
+    /// The group was that with the user's number.
+    #[test]
+    fn a_user_of_a_number_has_its_primary_group() {
+        let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let mut known = std::collections::HashSet::new();
+        for line in text.lines() {
+            let fields: Vec<&str> = line.split(':').collect();
+            let &[_, _, number, group, ..] = &fields[..] else { continue };
+            let (Ok(user_id), Ok(group)) = (number.parse(), group.parse()) else { continue };
+            // Of several users with one number, the first one is found.
+            if known.insert(user_id) {
+                assert_eq!(user(number).unwrap(), Some(Identity { user: user_id, group }), "{line}");
+            }
+        }
+    }
+
+    /// A group with thousands of members was an error.
+    #[test]
+    fn a_large_entry_gets_a_larger_buffer() {
+        let needing = |bytes: usize| {
+            let mut asked = 0;
+            let found = entry("getgrnam_r", |buffer| {
+                asked += 1;
+                if buffer.len() < bytes { Err(libc::ERANGE) } else { Ok(buffer.len()) }
+            });
+            (found, asked)
+        };
+        assert_eq!(needing(1), (Ok(Some(FIRST_BUFFER)), 1));
+        assert_eq!(needing(1_000_000), (Ok(Some(1 << 20)), 7));
+        let too_large = Error { call: "getgrnam_r", errno: libc::ERANGE };
+        assert_eq!(needing(LARGEST_BUFFER + 1), (Err(too_large), 11));
     }
 
     /// In another thread, for a sandbox cannot be left.
