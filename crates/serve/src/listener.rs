@@ -148,8 +148,10 @@ impl Bound {
                     drop(tcp(*address, false).map_err(error)?);
                 }
                 let socket = tcp(*address, is_own).map_err(error)?;
-                let port = local_port(&socket).map_err(error)?;
-                (socket, Listen::Tcp(SocketAddr::new(address.ip(), port)))
+                // With its scope, which a worker's own socket needs too.
+                let mut address = *address;
+                address.set_port(local_port(&socket).map_err(error)?);
+                (socket, Listen::Tcp(address))
             }
             Listen::Unix(path) => {
                 let listener = unix(listen, path)?;

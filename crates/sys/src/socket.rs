@@ -133,7 +133,9 @@ impl From<SocketAddr> for Address {
                 let mut raw: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
                 raw.sin6_family = libc::AF_INET6 as libc::sa_family_t;
                 raw.sin6_port = address.port().to_be();
+                raw.sin6_flowinfo = address.flowinfo();
                 raw.sin6_addr.s6_addr = address.ip().octets();
+                raw.sin6_scope_id = address.scope_id();
                 stored(raw)
             }
         }
@@ -251,6 +253,16 @@ mod tests {
         assert_eq!(local_port(&fd).unwrap(), 0);
         bind(&fd, &Address::any(Family::V4)).unwrap();
         assert_ne!(local_port(&fd).unwrap(), 0);
+    }
+
+    /// Without its scope a link-local address cannot be bound.
+    #[test]
+    fn an_ipv6_address_keeps_its_scope() {
+        let address = Address::from("[fe80::1%7]:8080".parse::<SocketAddr>().unwrap());
+        // SAFETY: the storage holds the `sockaddr_in6` that was written to it.
+        let raw = unsafe { (&raw const address.storage).cast::<libc::sockaddr_in6>().read() };
+        assert_eq!((raw.sin6_scope_id, raw.sin6_port), (7, 8080_u16.to_be()));
+        assert_eq!(raw.sin6_addr.s6_addr[..2], [0xfe, 0x80]);
     }
 
     #[test]
