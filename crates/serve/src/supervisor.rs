@@ -16,7 +16,6 @@ use crate::error::Error;
 use crate::listener::{Bound, Place};
 use crate::metrics::{Counted, Metrics, now_s};
 use crate::privilege::{Sandbox, User, switch_user};
-use crate::rules::Reload;
 use crate::server::{Remote, Server, settle_memory};
 use landau_sys::child::{self, End, Forker};
 use landau_sys::{process, shared, signal};
@@ -191,8 +190,6 @@ pub struct Supervisor {
     /// Whether the processes were told to end.
     is_ending: bool,
     is_sandboxed: bool,
-    /// Whether the last reload failed here.
-    must_reload: bool,
     /// When those that are left are killed.
     kill_at: Option<Instant>,
     started_s: u64,
@@ -245,7 +242,6 @@ impl Supervisor {
             children,
             is_ending: false,
             is_sandboxed: false,
-            must_reload: false,
             kill_at: None,
             started_s: now_s(),
         };
@@ -374,10 +370,9 @@ impl Supervisor {
 
     /// Reloads the rules of the processes that are started later. Those of now tell how it went; if a name server
     /// answers them and not this process, it is to ask again before it starts another one.
-    fn reload(&mut self) {
+    fn reload(&self) {
         if let Some(rules) = &self.config.rules {
-            let reload = rules.reload_without_threads(&self.config.reader, self.is_sandboxed);
-            self.must_reload = matches!(reload, Reload::Failed(_));
+            rules.reload_without_threads(&self.config.reader, self.is_sandboxed);
         }
     }
 
@@ -392,8 +387,8 @@ impl Supervisor {
             if self.children[number].due.is_none_or(|due| due > now) {
                 continue;
             }
-            if self.must_reload {
-                self.reload();
+            if let Some(rules) = &self.config.rules {
+                rules.look_up_again_without_threads(self.is_sandboxed);
             }
             if let Err(error) = self.fork(number) {
                 (self.config.report)(&format!("{error}; trying again in {LONGEST_PAUSE:?}"));

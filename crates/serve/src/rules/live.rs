@@ -6,7 +6,7 @@ use crate::config::{ConfigFile, Problem, Setting};
 use crate::reader::Reader;
 use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The rules that are in force, and the file that they come from.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub struct LiveRules {
     /// How names are looked up.
     look_up: LookUp,
     current: RwLock<Arc<Rules>>,
+    /// What the last reload has read, if all that it lacked were addresses of upstream servers.
+    unresolved: Mutex<Option<Box<ConfigFile>>>,
 }
 
 /// How a reload went.
@@ -72,7 +74,8 @@ impl LiveRules {
         look_up: LookUp,
     ) -> Result<Self, Vec<String>> {
         let resolver = Resolver::new(look_up);
-        let file = parse(path, known, &Reader::default(), &|proxy| resolver.resolve(&proxy.upstream))?;
+        let file = parse(path, known, &Reader::default(), &|proxy| resolver.resolve(&proxy.upstream))
+            .map_err(|failure| failure.problems)?;
         let problems = check(&file.settings);
         if !problems.is_empty() {
             return Err(told(path, &problems));
@@ -81,7 +84,8 @@ impl LiveRules {
         let user_files = rules.auths().map(|auth| auth.path.clone()).collect();
         let upstreams = rules.proxies().map(|proxy| proxy.upstream.clone()).collect();
         let (known, current) = (known.to_vec(), RwLock::new(Arc::new(rules)));
-        Ok(Self { path: path.to_owned(), user_files, upstreams, known, settings, look_up, current })
+        let (path, unresolved) = (path.to_owned(), Mutex::default());
+        Ok(Self { path, user_files, upstreams, known, settings, look_up, current, unresolved })
     }
 
     /// Returns the keys outside of rules.
@@ -111,6 +115,29 @@ impl LiveRules {
     }
 
     fn reload_with(&self, reader: &Reader, is_sandboxed: bool, forks: bool) -> Reload {
+        self.change(is_sandboxed, forks, |resolve| parse(&self.path, &self.known, reader, resolve))
+    }
+
+    /// Looks names up again if the last reload failed for want of their addresses, in a process that has one thread and
+    /// forks. The rules are those that it has read, and not what the file has now.
+    pub(crate) fn look_up_again_without_threads(&self, is_sandboxed: bool) {
+        self.look_up_again(is_sandboxed, true);
+    }
+
+    fn look_up_again(&self, is_sandboxed: bool, forks: bool) {
+        let unresolved = self.unresolved.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(file) = unresolved {
+            self.change(is_sandboxed, forks, |resolve| resolved(&self.path, *file, Vec::new(), resolve));
+        }
+    }
+
+    /// Puts what `read` returns in force; it is given what finds the addresses of an upstream server.
+    fn change(
+        &self,
+        is_sandboxed: bool,
+        forks: bool,
+        read: impl FnOnce(&dyn Fn(&Proxy) -> Result<(), String>) -> Result<ConfigFile, Failure>,
+    ) -> Reload {
         let in_force: Vec<_> = self.current().proxies().map(|proxy| proxy.upstream.clone()).collect();
         let before = [in_force, self.upstreams.clone()].concat();
         let resolver = Resolver::again(self.look_up, &before, is_sandboxed).forking(forks);
@@ -122,13 +149,15 @@ impl LiveRules {
             }
             resolver.resolve(upstream)
         };
-        match parse(&self.path, &self.known, reader, &resolve) {
+        let (reload, unresolved) = match read(&resolve) {
             Ok(ConfigFile { settings, rules }) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
-                Reload::Done { changed: self.changed(&settings), kept: resolver.kept() }
+                (Reload::Done { changed: self.changed(&settings), kept: resolver.kept() }, None)
             }
-            Err(problems) => Reload::Failed(problems.join("; ")),
-        }
+            Err(Failure { problems, unresolved }) => (Reload::Failed(problems.join("; ")), unresolved),
+        };
+        *self.unresolved.lock().unwrap_or_else(PoisonError::into_inner) = unresolved;
+        reload
     }
 
     /// Returns the keys whose values are not those of the start.
@@ -141,22 +170,51 @@ impl LiveRules {
     }
 }
 
+/// Why a file was not taken.
+#[derive(Debug)]
+struct Failure {
+    /// Each on a line with the file and the line in it.
+    problems: Vec<String>,
+    /// What was read, if it lacks nothing but addresses of upstream servers.
+    unresolved: Option<Box<ConfigFile>>,
+}
+
+impl From<Vec<String>> for Failure {
+    fn from(problems: Vec<String>) -> Self {
+        Self { problems, unresolved: None }
+    }
+}
+
 /// `resolve` finds the addresses of an upstream server.
 fn parse(
     path: &Path,
     known: &[String],
     reader: &Reader,
     resolve: &dyn Fn(&Proxy) -> Result<(), String>,
-) -> Result<ConfigFile, Vec<String>> {
+) -> Result<ConfigFile, Failure> {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let text = text(path, reader).map_err(|error| vec![format!("{}: {error}", path.display())])?;
     let mut file = ConfigFile::parse(&text, &known).map_err(|problems| told(path, &problems))?;
-    let mut problems: Vec<Problem> = file.rules.auths().filter_map(|auth| read_users(auth, reader)).collect();
+    let problems = file.rules.auths().filter_map(|auth| read_users(auth, reader)).collect();
+    resolved(path, file, problems, resolve)
+}
+
+/// Finds the addresses of all upstream servers of a file with these problems.
+fn resolved(
+    path: &Path,
+    file: ConfigFile,
+    mut problems: Vec<Problem>,
+    resolve: &dyn Fn(&Proxy) -> Result<(), String>,
+) -> Result<ConfigFile, Failure> {
+    let is_read = problems.is_empty();
     problems.extend(file.rules.proxies().filter_map(|proxy| {
         let reason = resolve(proxy).err()?;
         Some(Problem { line: proxy.line, key: "rule.proxy".to_owned(), reason })
     }));
-    if problems.is_empty() { Ok(file) } else { Err(told(path, &problems)) }
+    if problems.is_empty() {
+        return Ok(file);
+    }
+    Err(Failure { problems: told(path, &problems), unresolved: is_read.then(|| Box::new(file)) })
 }
 
 /// Reads the file of a rule's users; returns what is wrong with it.
@@ -249,6 +307,39 @@ mod tests {
         let why = "http://app.example: no such name; its previous addresses stay in use";
         assert_eq!(told, format!("rules reloaded; {why}"));
         assert!(upstream().is_at_same_place(&second) && !Arc::ptr_eq(&upstream(), &second));
+    }
+
+    /// The supervisor read the file again before it started a process, so that this one had rules that nobody had asked
+    /// for.
+    #[test]
+    fn what_is_looked_up_again_is_what_the_reload_has_read() {
+        static IS_KNOWN: AtomicUsize = AtomicUsize::new(0);
+        let look_up: LookUp = |_, port| match IS_KNOWN.load(Ordering::Relaxed) {
+            0 => Err("no such name".to_owned()),
+            _ => Ok(vec![SocketAddr::from(([10, 0, 0, 1], port))]),
+        };
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("serve.toml");
+        let write = |place: &str, more: &str| {
+            std::fs::write(&path, format!("[[rule]]\npath = '{place}'\n{more}\n")).unwrap();
+        };
+        write("/a", "");
+        let live = LiveRules::read_with(&path, &[], |_| Vec::new(), look_up).unwrap();
+        let reload_fails = || matches!(live.reload(&Reader::default(), false), Reload::Failed(_));
+        let says = |path: &[u8]| live.current().policy(path).is_some();
+        write("/b", "proxi = 'http://app.example'");
+        assert!(reload_fails());
+        write("/c", "");
+        live.look_up_again(false, false);
+        assert!(says(b"/a") && !says(b"/b") && !says(b"/c"));
+        write("/b", "proxy = 'http://app.example'");
+        assert!(reload_fails());
+        write("/c", "");
+        live.look_up_again(false, false);
+        assert!(says(b"/a") && !says(b"/b") && !says(b"/c"));
+        IS_KNOWN.store(1, Ordering::Relaxed);
+        live.look_up_again(false, false);
+        assert!(!says(b"/a") && says(b"/b") && !says(b"/c"));
     }
 
     #[test]

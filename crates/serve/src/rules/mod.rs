@@ -26,7 +26,6 @@ pub use access::Networks;
 pub(crate) use access::{Access, Auth, rates};
 pub(crate) use cors::Cors;
 pub use live::LiveRules;
-pub(crate) use live::Reload;
 pub(crate) use look_up::FILES as LOOK_UP_FILES;
 pub(crate) use pattern::Pattern;
 pub(crate) use policy::Policy;
