@@ -83,6 +83,22 @@ pub fn open_regular(path: &Path) -> std::io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("this is not a regular file")) }
 }
 
+/// Opens a file that exists to append to it. A FIFO without a reader is an error, and is not waited for; writing to one
+/// that has a reader waits for it.
+pub fn open_to_append(path: &Path) -> std::io::Result<File> {
+    use std::os::unix::fs::FileTypeExt;
+    let opened = File::options().append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+    let is_fifo = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    let file = match opened {
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) && is_fifo() => {
+            return Err(std::io::Error::other("nobody has opened this FIFO for reading"));
+        }
+        opened => opened?,
+    };
+    crate::stream::set_blocking(&file, true).map_err(|error| std::io::Error::from_raw_os_error(error.errno))?;
+    Ok(file)
+}
+
 /// How often a path is resolved again if the kernel gave up.
 #[cfg(target_os = "linux")]
 const ATTEMPTS: u32 = 64;

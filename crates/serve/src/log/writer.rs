@@ -171,7 +171,9 @@ fn open(target: &LogTarget, owner: Option<Identity>) -> std::io::Result<File> {
                     }
                     Ok(file)
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => options.open(path),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                    landau_sys::path::open_to_append(path)
+                }
                 Err(error) => Err(error),
             }
         }
@@ -391,6 +393,52 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().filter(|line| line.starts_with("unix: ")).count() as u64, lines - lost);
         assert!(text.lines().last().unwrap().contains(&format!(" {lost} lines were lost")));
+    }
+
+    /// The server waited for a reader, at the start and at a reopening, and could not be ended by a signal meanwhile.
+    #[test]
+    fn a_fifo_without_a_reader_is_not_waited_for() {
+        static SAID: Mutex<String> = Mutex::new(String::new());
+        fn report(text: &str) {
+            SAID.lock().unwrap().push_str(text);
+        }
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("log");
+        let make_fifo = || assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let log = AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Common };
+        make_fifo();
+        let Bench { shared, counters, .. } = bench(LogFormat::Common);
+        let error = Writer::start(&log, shared, vec![counters], Counters::default(), quiet()).unwrap_err().to_string();
+        assert!(error.contains("log: nobody has opened this FIFO for reading"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        let Bench { shared, counters, mut feed } = bench(LogFormat::Common);
+        let writer = Writer::start(&log, shared, vec![counters], Counters::default(), beside(report)).unwrap();
+        let old = room.path().join("log.1");
+        std::fs::rename(&path, &old).unwrap();
+        make_fifo();
+        writer.remote().reopen();
+        while !SAID.lock().unwrap().contains("FIFO for reading; the old file is written on") {
+            std::thread::yield_now();
+        }
+        put(&mut feed);
+        feed.finish();
+        writer.finish();
+        assert_eq!(std::fs::read_to_string(&old).unwrap().lines().count(), 1);
+        // One that is read gets the lines, and writing waits for its reader.
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || std::fs::read_to_string(path).unwrap().lines().count()
+        });
+        let file = loop {
+            match open(&log.target, None) {
+                Ok(file) => break file,
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        assert!(landau_sys::stream::is_blocking(&file).unwrap());
+        (&file).write_all(&b"line\n".repeat(100_000)).unwrap();
+        drop(file);
+        assert_eq!(reader.join().unwrap(), 100_000);
     }
 
     #[test]
