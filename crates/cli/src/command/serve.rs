@@ -346,8 +346,8 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     config.index.clone_from(&args.index);
     config.listings = !args.no_listings;
     config.virtual_hosts = args.virtual_hosts;
-    config.cache_bytes = args.cache as usize;
-    config.memory_bytes = args.memory.map(|bytes| bytes as usize);
+    config.cache_bytes = usize::try_from(args.cache).unwrap_or(usize::MAX);
+    config.memory_bytes = args.memory.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
     config.cache_for = args.cache_for;
     if (&args.log, args.processes.is_some_and(|count| count > 1)) == (&Some(LogTarget::Output), true) {
         anyhow::bail!("--log - with --processes: the processes would mix their lines; log to a file");
