@@ -95,11 +95,10 @@ struct Ceiling {
 
 impl Ceiling {
     fn of(root: &Root, own: &str, sysctls: &str) -> Self {
-        const NAME: &str = "fs.nr_open";
         let number = |text: String| text.parse::<u64>().ok();
-        let now = root.sysctl(NAME).and_then(number);
-        let at_start = status::at_start(root, NAME, own, sysctls).and_then(number);
-        let at_start = at_start.or(now.filter(|&now| now == NR_OPEN_OF_SYSTEMD));
+        let now = root.sysctl(NR_OPEN_NAME).and_then(number);
+        let at_start = status::at_start(root, NR_OPEN_NAME, own, sysctls).and_then(number);
+        let at_start = at_start.or_else(|| raised_by_systemd(root));
         let at_start = at_start.unwrap_or(NR_OPEN);
         // An image has no present value.
         Self { now: now.unwrap_or(at_start), at_start }
@@ -169,11 +168,19 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
 }
 
 /// Returns whether the host has what is wanted at its next start, too, without our file `own`: what `sysctl -w` has set
-/// is lost then. A default that the kernel computes is taken for one.
+/// is lost then. Where the default is not known, the present value is taken for it if it could be higher.
 fn lasts(root: &Root, want: &Want, own: &str) -> bool {
+    let of_systemd = || raised_by_systemd(root).filter(|_| want.name == NR_OPEN_NAME).map(|value| value.to_string());
     let default = || want.known()?.default_of(root).map(str::to_owned);
-    let at_start = status::at_start(root, &want.name, own, "").or_else(default);
-    at_start.is_none_or(|value| want.target(&value).is_none())
+    let at_start = status::at_start(root, &want.name, own, "").or_else(of_systemd).or_else(default);
+    at_start.map_or(want.at_least, |value| want.target(&value).is_none())
+}
+
+const NR_OPEN_NAME: &str = "fs.nr_open";
+
+/// Returns the ceiling of descriptors if it is the one to which systemd raises it at each start.
+fn raised_by_systemd(root: &Root) -> Option<u64> {
+    root.sysctl(NR_OPEN_NAME)?.parse().ok().filter(|now| *now == NR_OPEN_OF_SYSTEMD)
 }
 
 /// The lines of a file of limits.d. A limit that is to be at least so high has a line only if it is known to be lower
@@ -349,9 +356,16 @@ mod tests {
         // The kernel's default is enough.
         plant(room.path(), "kernel.osrelease", "6.1.0");
         assert_eq!(lines(somaxconn), [""; 0]);
-        // The kernel computes the default from the memory.
+        // The kernel computes the default from the memory, or Landau does not know it.
         plant(room.path(), "fs.file-max", "9000000");
         assert_eq!(lines("fs.file-max\" = { at_least = 9 }"), [""; 0]);
+        plant(room.path(), "net.ipv4.tcp_congestion_control", "bbr");
+        assert_eq!(lines("net.ipv4.tcp_congestion_control\" = \"bbr\""), ["net.ipv4.tcp_congestion_control = bbr"]);
+        // systemd raises it at each start.
+        plant(room.path(), "fs.nr_open", &NR_OPEN_OF_SYSTEMD.to_string());
+        assert_eq!(lines("fs.nr_open\" = { at_least = 2000000 }"), [""; 0]);
+        plant(room.path(), "fs.nr_open", "3000000");
+        assert_eq!(lines("fs.nr_open\" = { at_least = 2000000 }"), ["fs.nr_open = 3000000"]);
     }
 
     /// Guards against comments in the place of what a trial has set, which `landau tune restore` takes back.
