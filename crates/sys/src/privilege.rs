@@ -37,13 +37,13 @@ pub fn user(name: &str) -> Result<Option<Identity>> {
         (Ok(Some(identity)), _) => Ok(Some(identity)),
         (other, Err(_)) => other,
         // A container may have no database of users.
-        (_, Ok(number)) => Ok(Some(user_of_number(number).unwrap_or(Identity { user: number, group: number }))),
+        (_, Ok(number)) => Ok(Some(user_of_number(number)?.unwrap_or(Identity { user: number, group: number }))),
     }
 }
 
 /// Returns the user with that number.
-fn user_of_number(number: u32) -> Option<Identity> {
-    let by_number = entry("getpwuid_r", |buffer| {
+fn user_of_number(number: u32) -> Result<Option<Identity>> {
+    entry("getpwuid_r", |buffer| {
         // SAFETY: `passwd` is plain data for which all zeroes is a value.
         let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
         let mut found = std::ptr::null_mut();
@@ -51,8 +51,7 @@ fn user_of_number(number: u32) -> Option<Identity> {
         // SAFETY: `room` is the length of the buffer.
         let errno = unsafe { libc::getpwuid_r(number, &raw mut entry, place, room, &raw mut found) };
         if found.is_null() { Err(errno) } else { Ok(identity(&entry)) }
-    });
-    by_number.ok().flatten()
+    })
 }
 
 fn identity(entry: &libc::passwd) -> Identity {

@@ -600,7 +600,7 @@ impl Session {
         let oldest = |one: &u32| now_ms.wrapping_sub(*one);
         let is_part = !self.input.is_empty() && !self.has_whole_frame();
         let is_frame = self.preface_left > 0 || !self.has_settings || is_part;
-        let is_content = self.block.is_none() && self.part_of_content().is_some();
+        let is_content = self.has_settings && self.block.is_none() && self.part_of_content().is_some();
         let frame = (is_frame && !is_content).then_some(self.frame_began_ms);
         let block = self.block.as_ref().map(|block| block.began_ms);
         let uploads = self.streams.iter().filter_map(|stream| match &stream.phase {

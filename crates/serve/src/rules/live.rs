@@ -149,15 +149,22 @@ impl LiveRules {
             }
             resolver.resolve(upstream)
         };
-        let (reload, unresolved) = match read(&resolve) {
+        let found = read(&resolve);
+        let mut unresolved = self.unresolved.lock().unwrap_or_else(PoisonError::into_inner);
+        match found {
             Ok(ConfigFile { settings, rules }) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
-                (Reload::Done { changed: self.changed(&settings), kept: resolver.kept() }, None)
+                *unresolved = None;
+                Reload::Done { changed: self.changed(&settings), kept: resolver.kept() }
             }
-            Err(Failure { problems, unresolved }) => (Reload::Failed(problems.join("; ")), unresolved),
-        };
-        *self.unresolved.lock().unwrap_or_else(PoisonError::into_inner) = unresolved;
-        reload
+            Err(failure) => {
+                // A file with a fault leaves what an earlier reload still lacks addresses for.
+                if failure.unresolved.is_some() {
+                    *unresolved = failure.unresolved;
+                }
+                Reload::Failed(failure.problems.join("; "))
+            }
+        }
     }
 
     /// Returns the keys whose values are not those of the start.
@@ -333,6 +340,9 @@ mod tests {
         live.look_up_again(false, false);
         assert!(says(b"/a") && !says(b"/b") && !says(b"/c"));
         write("/b", "proxy = 'http://app.example'");
+        assert!(reload_fails());
+        // A fault in a later file does not make it forget that one.
+        write("/d", "proxi = 'http://app.example'");
         assert!(reload_fails());
         write("/c", "");
         live.look_up_again(false, false);

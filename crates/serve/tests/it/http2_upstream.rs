@@ -848,6 +848,8 @@ fn a_slow_frame_of_an_upload_has_its_time() {
         client.send(&part);
         until("it is not late", || {
             clock.advance(Duration::from_secs(1));
+            // So that the worker has seen this second before the next one begins.
+            answer_others(&site);
             site.server().totals().heads_late == 2
         });
         assert_eq!(client.end(), Some(Code::NO_ERROR), "{kind:?}");
