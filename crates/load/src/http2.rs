@@ -10,6 +10,7 @@ use landau_wire::http2::frame::{self, Frame, HEADER_BYTES, Header, MOST_BYTES};
 use landau_wire::http2::hpack::{Decoder, Encoder};
 use landau_wire::http2::response::Fields;
 use landau_wire::http2::{Code, Fault, INITIAL_WINDOW, LARGEST_WINDOW, PREFACE, Setting, Settings};
+use std::collections::HashSet;
 
 /// A window, of the connection or of a stream, is opened again after so many bytes.
 const WINDOW_STEP: u32 = 1 << 30;
@@ -71,7 +72,7 @@ pub(crate) struct Http2 {
     block: Option<Block>,
     begun: Vec<Begun>,
     /// Streams that the client has ended, and the server has not as far as is known.
-    cancelled: Vec<u32>,
+    cancelled: HashSet<u32>,
     /// When bytes arrived last.
     pub(crate) heard_ns: u64,
     received: u32,
@@ -97,7 +98,7 @@ impl Http2 {
             scratch: Vec::new(),
             block: None,
             begun: Vec::new(),
-            cancelled: Vec::new(),
+            cancelled: HashSet::new(),
             heard_ns: 0,
             received: 0,
             replies: Vec::new(),
@@ -131,17 +132,13 @@ impl Http2 {
     /// Writes that the client wants nothing more of a stream. What comes on it all the same is ignored.
     pub(crate) fn cancel(&mut self, stream: u32, out: &mut Vec<u8>) {
         self.begun.retain(|begun| begun.stream != stream);
-        self.cancelled.push(stream);
+        self.cancelled.insert(stream);
         frame::write_rst_stream(stream, Code::CANCEL, out);
     }
 
     /// Returns whether the client has ended a stream. `is_end` says that the server has now ended it, too.
     fn is_cancelled(&mut self, stream: u32, is_end: bool) -> bool {
-        let place = self.cancelled.iter().position(|&own| own == stream);
-        if let Some(place) = place.filter(|_| is_end) {
-            self.cancelled.swap_remove(place);
-        }
-        place.is_some()
+        if is_end { self.cancelled.remove(&stream) } else { self.cancelled.contains(&stream) }
     }
 
     /// Returns whether there is no number left for another stream.

@@ -208,6 +208,9 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
         match verdict {
             Verdict::Success => {
+                if let Some(address) = connection.address() {
+                    self.routes.hosts_mut(connection.site).prefer_again(address);
+                }
                 self.stats.transactions += 1;
                 self.settle(recipient, State::Done, Some(connection), code, reply);
             }

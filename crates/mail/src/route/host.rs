@@ -103,6 +103,15 @@ impl Hosts {
         }
     }
 
+    /// Notes that the server at an address has taken a message.
+    pub(crate) fn prefer_again(&mut self, address: SocketAddr) {
+        for known in self.hosts.iter_mut().flat_map(|host| &mut host.addresses) {
+            if known.socket == address {
+                known.avoided_ns = 0;
+            }
+        }
+    }
+
     /// Returns up to `most` addresses in the order in which a connection tries them: by preference, the hosts of equal
     /// preference shuffled (RFC 5321 section 5.1), the addresses of a host by their ranks, those of equal rank
     /// shuffled; then those that this system has no route to, and at the end those that failed a short while ago.
