@@ -281,26 +281,32 @@ fn processors(args: &Args) -> anyhow::Result<Vec<u32>> {
     Ok(wanted)
 }
 
-fn config(args: &Args) -> anyhow::Result<Config> {
-    let mut config = Config::new(args.root.as_deref().unwrap_or(Path::new(".")));
-    config.listen.clear();
-    let default = DEFAULT_ADDRESS.parse()?;
+/// Returns where to listen for requests: the addresses that are named, and the sockets from systemd but that of the
+/// metrics.
+fn addresses(args: &Args) -> anyhow::Result<Vec<Listen>> {
+    let mut listen: Vec<Listen> = Vec::new();
     let inherited_metrics = args.metrics.as_ref().filter(|place| matches!(place, Listen::Inherited(_)));
     if let Some(place) = inherited_metrics.filter(|&place| args.listen.iter().any(|one| one.address().0 == place)) {
         anyhow::bail!("--listen {place} --metrics {place}: a socket serves files or metrics; use two sockets");
     }
     let passed = systemd::passed_sockets().into_iter().filter(|one| Some(one) != inherited_metrics);
     for one in args.listen.iter().cloned().chain(passed) {
-        match config.listen.iter().find(|known| known.address().0 == one.address().0) {
-            None => config.listen.push(one),
+        match listen.iter().find(|known| known.address().0 == one.address().0) {
+            None => listen.push(one),
             // An inherited socket that is also named is one socket.
             Some(known) if known.address().1 == one.address().1 || matches!(one.address().0, Listen::Inherited(_)) => {}
             Some(known) => anyhow::bail!("{known} and {one}: an address is with TLS or without; use two addresses"),
         }
     }
-    if config.listen.is_empty() {
-        config.listen.push(default);
+    if listen.is_empty() {
+        listen.push(DEFAULT_ADDRESS.parse()?);
     }
+    Ok(listen)
+}
+
+fn config(args: &Args) -> anyhow::Result<Config> {
+    let mut config = Config::new(args.root.as_deref().unwrap_or(Path::new(".")));
+    config.listen = addresses(args)?;
     config.tls = args.tls.chunks(2).filter_map(pair).collect();
     let has_tls_address = config.listen.iter().any(|listen| listen.address().1);
     if !config.tls.is_empty() && !has_tls_address {
