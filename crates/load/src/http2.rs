@@ -138,7 +138,9 @@ impl Http2 {
 
     /// Returns whether the client has ended a stream. `is_end` says that the server has now ended it, too.
     fn is_cancelled(&mut self, stream: u32, is_end: bool) -> bool {
-        if is_end { self.cancelled.remove(&stream) } else { self.cancelled.contains(&stream) }
+        // Each response asks, and hardly any connection has cancelled a stream.
+        !self.cancelled.is_empty()
+            && if is_end { self.cancelled.remove(&stream) } else { self.cancelled.contains(&stream) }
     }
 
     /// Returns whether there is no number left for another stream.

@@ -163,7 +163,7 @@ pub(crate) struct Session {
     /// What the last reply answered; none if that was nothing.
     answered: Option<Stage>,
     /// How many MAIL were accepted.
-    senders: u64,
+    takes_mail: bool,
     /// Whether the server may still hold a transaction that failed.
     needs_clear: bool,
     /// The number of transactions that have ended, without one that a 421 ended.
@@ -202,7 +202,7 @@ impl Session {
             next_rcpt: 0,
             accepted_count: 0,
             answered: None,
-            senders: 0,
+            takes_mail: false,
             needs_clear: false,
             ended: 0,
             resolved: VecDeque::new(),
@@ -265,7 +265,7 @@ impl Session {
 
     /// Returns whether the server has accepted any MAIL.
     pub(crate) fn takes_mail(&self) -> bool {
-        self.senders > 0
+        self.takes_mail
     }
 
     /// Returns the number of transactions that have ended. One that a 421 ended is not counted.
@@ -453,7 +453,7 @@ impl Session {
 
     /// MAIL was answered: if it was refused, so are the recipients.
     fn mail_answered(&mut self, class: Class) {
-        self.senders += u64::from(class == Class::Success);
+        self.takes_mail |= class == Class::Success;
         if class != Class::Success {
             self.resolve_front(class);
             if !self.is_pipelined {

@@ -454,14 +454,11 @@ impl Input for Feed {
     fn commit(&mut self, now_ns: u64) -> Result<()> {
         // The engine takes no recipients while it has enough.
         self.take_notices(now_ns);
-        let mut compacted = Ok(());
         if now_ns >= self.compact_ns && self.blocked_ns.is_none() && !self.has_reports() {
             self.compact_ns = now_ns + COMPACT_NS;
-            compacted = self.compact(now_ns);
+            self.compact(now_ns)?;
         }
-        // Also after an error: what is not recorded is sent again.
-        let written = self.write(now_ns, false);
-        compacted.and(written)
+        self.write(now_ns, false)
     }
 
     fn finish(&mut self, now_ns: u64) -> Result<()> {

@@ -30,8 +30,16 @@ struct Host {
 struct Address {
     socket: SocketAddr,
     rank: Rank,
-    /// Until when it is tried after all others.
+    /// Until when it is tried after all others, because it could not be reached.
     avoided_ns: u64,
+    /// The same, because its server took no mail.
+    useless_ns: u64,
+}
+
+impl Address {
+    fn is_avoided(&self, now_ns: u64) -> bool {
+        self.avoided_ns.max(self.useless_ns) > now_ns
+    }
 }
 
 /// The servers of a site.
@@ -57,7 +65,7 @@ impl Hosts {
 
     /// Returns whether an address is tried after the others for a while.
     pub(super) fn avoids_any(&self, now_ns: u64) -> bool {
-        self.hosts.iter().flat_map(|host| &host.addresses).any(|address| address.avoided_ns > now_ns)
+        self.hosts.iter().flat_map(|host| &host.addresses).any(|address| address.is_avoided(now_ns))
     }
 
     /// Returns the name of the best host.
@@ -73,13 +81,16 @@ impl Hosts {
     /// Sets preferences, names and addresses of the servers. What is known about an address stays.
     pub(super) fn set<'a>(&mut self, hosts: impl Iterator<Item = (u16, &'a str, Vec<SocketAddr>)>) {
         let old = std::mem::take(&mut self.hosts);
-        let avoided_ns = |address: &SocketAddr| {
+        let times = |address: &SocketAddr| {
             let mut all = old.iter().flat_map(|host| &host.addresses);
-            all.find(|known| known.socket == *address).map_or(0, |known| known.avoided_ns)
+            all.find(|known| known.socket == *address).map_or((0, 0), |known| (known.avoided_ns, known.useless_ns))
         };
         self.hosts = hosts
             .map(|(preference, name, addresses)| {
-                let address = |(socket, rank)| Address { socket, rank, avoided_ns: avoided_ns(&socket) };
+                let address = |(socket, rank)| {
+                    let (avoided_ns, useless_ns) = times(&socket);
+                    Address { socket, rank, avoided_ns, useless_ns }
+                };
                 let addresses = ranked(addresses).into_iter().map(address).collect();
                 Host { preference, name: name.into(), addresses }
             })
@@ -89,27 +100,25 @@ impl Hosts {
 
     /// Notes that a connection to an address failed: for a while it is tried after the others.
     pub(crate) fn avoid(&mut self, address: SocketAddr, now_ns: u64) {
-        self.avoid_beyond(address, now_ns, 0);
+        let until_ns = now_ns.saturating_add(AVOIDED_NS);
+        self.known(address).for_each(|known| known.avoided_ns = known.avoided_ns.max(until_ns));
     }
 
-    /// Notes that an address failed: it is tried after the others for a while, and before that as long as recipients
-    /// wait for their next attempt.
+    /// Notes that the server at an address took no mail: it is tried after the others for a while, and before that as
+    /// long as recipients wait for their next attempt.
     pub(crate) fn avoid_beyond(&mut self, address: SocketAddr, now_ns: u64, wait_ns: u64) {
         let until_ns = now_ns.saturating_add(wait_ns).saturating_add(AVOIDED_NS);
-        for known in self.hosts.iter_mut().flat_map(|host| &mut host.addresses) {
-            if known.socket == address {
-                known.avoided_ns = known.avoided_ns.max(until_ns);
-            }
-        }
+        self.known(address).for_each(|known| known.useless_ns = known.useless_ns.max(until_ns));
     }
 
     /// Notes that the server at an address has taken a message.
     pub(crate) fn prefer_again(&mut self, address: SocketAddr) {
-        for known in self.hosts.iter_mut().flat_map(|host| &mut host.addresses) {
-            if known.socket == address {
-                known.avoided_ns = 0;
-            }
-        }
+        self.known(address).for_each(|known| known.useless_ns = 0);
+    }
+
+    fn known(&mut self, address: SocketAddr) -> impl Iterator<Item = &mut Address> {
+        let all = self.hosts.iter_mut().flat_map(|host| &mut host.addresses);
+        all.filter(move |known| known.socket == address)
     }
 
     /// Returns up to `most` addresses in the order in which a connection tries them: by preference, the hosts of equal
@@ -120,9 +129,10 @@ impl Hosts {
         places.shuffle(rng);
         let mut order = Vec::new();
         for ((index, host), place) in (0..).zip(&self.hosts).zip(places) {
-            for &Address { socket, rank, avoided_ns } in &host.addresses {
+            for address @ &Address { socket, rank, .. } in &host.addresses {
                 let candidate = Candidate { host: index, address: socket };
-                order.push(((avoided_ns > now_ns, rank.is_unreachable, host.preference, place, rank), candidate));
+                let is_avoided = address.is_avoided(now_ns);
+                order.push(((is_avoided, rank.is_unreachable, host.preference, place, rank), candidate));
             }
         }
         order.shuffle(rng);
