@@ -7,7 +7,7 @@ use crate::limit::{self, Pair};
 use crate::name::{normalized, twin};
 use crate::plan::{Plan, Present};
 use crate::profile::{Profile, Want};
-use crate::{Error, status};
+use crate::{Error, knob, status};
 use landau_host::{NR_OPEN, NR_OPEN_OF_SYSTEMD, Root};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 
 /// The beginning of every file that is ours.
 pub(crate) const MARK: &str = "# Written by `landau tune keep";
+
+/// The ceiling of descriptors.
+const NR_OPEN_NAME: &str = "fs.nr_open";
 
 /// The folder of the file with sysctls.
 const SYSCTLS: &str = "etc/sysctl.d";
@@ -39,9 +42,10 @@ pub struct Kept {
 ///
 /// # Errors
 ///
-/// Fails if one of them exists and is not ours, or if the values are those of a trial, which runs or was killed.
+/// Fails if one of them exists and is not ours, or if the values are those of a trial, which runs or was killed since
+/// this start of the host.
 pub fn keep(root: &Root, profile: &Profile) -> Result<Vec<Kept>, Error> {
-    if let Some(left) = journal::unrestored(root)? {
+    if let Some(left) = journal::unrestored(root)?.filter(|left| left.is_of_this_boot(root)) {
         return Err(Error::Left(left.profile));
     }
     let plan = Plan::of(root, profile, &[]);
@@ -97,9 +101,7 @@ impl Ceiling {
     fn of(root: &Root, own: &str, sysctls: &str) -> Self {
         let number = |text: String| text.parse::<u64>().ok();
         let now = root.sysctl(NR_OPEN_NAME).and_then(number);
-        let at_start = status::at_start(root, NR_OPEN_NAME, own, sysctls).and_then(number);
-        let at_start = at_start.or_else(|| raised_by_systemd(root));
-        let at_start = at_start.unwrap_or(NR_OPEN);
+        let at_start = at_next_start(root, NR_OPEN_NAME, own, sysctls).and_then(number).unwrap_or(NR_OPEN);
         // An image has no present value.
         Self { now: now.unwrap_or(at_start), at_start }
     }
@@ -170,17 +172,19 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
 /// Returns whether the host has what is wanted at its next start, too, without our file `own`: what `sysctl -w` has set
 /// is lost then. Where the default is not known, the present value is taken for it if it could be higher.
 fn lasts(root: &Root, want: &Want, own: &str) -> bool {
-    let of_systemd = || raised_by_systemd(root).filter(|_| want.name == NR_OPEN_NAME).map(|value| value.to_string());
-    let default = || want.known()?.default_of(root).map(str::to_owned);
-    let at_start = status::at_start(root, &want.name, own, "").or_else(of_systemd).or_else(default);
-    at_start.map_or(want.at_least, |value| want.target(&value).is_none())
+    at_next_start(root, &want.name, own, "").map_or(want.at_least, |value| want.target(&value).is_none())
 }
 
-const NR_OPEN_NAME: &str = "fs.nr_open";
-
-/// Returns the ceiling of descriptors if it is the one to which systemd raises it at each start.
-fn raised_by_systemd(root: &Root) -> Option<u64> {
-    root.sysctl(NR_OPEN_NAME)?.parse().ok().filter(|now| *now == NR_OPEN_OF_SYSTEMD)
+/// Returns the value of a setting after the next start, if our file `own` has this text; none if no file sets it and
+/// its default is not known.
+fn at_next_start(root: &Root, name: &str, own: &str, text: &str) -> Option<String> {
+    // systemd raises the ceiling of descriptors at each start.
+    let of_systemd = || {
+        let now = root.sysctl(NR_OPEN_NAME).filter(|_| name == NR_OPEN_NAME)?;
+        (now.parse() == Ok(NR_OPEN_OF_SYSTEMD)).then_some(now)
+    };
+    let default = || knob::find(name)?.default_of(root).map(str::to_owned);
+    status::at_start(root, name, own, text).or_else(of_systemd).or_else(default)
 }
 
 /// The lines of a file of limits.d. A limit that is to be at least so high has a line only if it is known to be lower
