@@ -4,11 +4,15 @@
 
 use landau_sys::system;
 
-/// Returns the processors on which the user allows this program to run, with that of this worker, `own`; none if the
-/// system does not tell.
+/// Returns the processors of the controller; none if the system does not tell.
+fn of_controller() -> Vec<u32> {
+    system::processors_of(landau_sys::process::parent_id().unsigned_abs()).unwrap_or_default()
+}
+
+/// Returns the processors on which the user allows this program to run: those of the controller and `own`, that of this
+/// worker; none if the system does not tell.
 fn allowed(own: Option<u32>) -> Vec<u32> {
-    let of_controller = system::processors_of(landau_sys::process::parent_id().unsigned_abs());
-    let mut all = of_controller.unwrap_or_default();
+    let mut all = of_controller();
     if let Some(own) = own.filter(|own| !all.is_empty() && !all.contains(own)) {
         all.push(own);
         all.sort_unstable();
@@ -29,7 +33,7 @@ fn pinned_to<T>(processors: &[u32], own: u32, call: impl FnOnce() -> T) -> (T, b
 /// returns the processors; none if there is no choice.
 pub(crate) fn on_other_processors<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Vec<u32>) {
     let Some(own) = own else { return (call(), Vec::new()) };
-    let others: Vec<u32> = allowed(Some(own)).into_iter().filter(|&processor| processor != own).collect();
+    let others: Vec<u32> = of_controller().into_iter().filter(|&processor| processor != own).collect();
     let (value, moved) = pinned_to(&others, own, call);
     (value, if moved { others } else { vec![own] })
 }
@@ -54,7 +58,7 @@ pub(crate) fn pin_to_all(own: Option<u32>) -> landau_sys::Result<()> {
 /// that; returns the processor.
 pub(crate) fn on_other_processor<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Option<u32>) {
     let Some(own) = own else { return (call(), None) };
-    let other = allowed(Some(own)).into_iter().find(|&processor| processor != own).unwrap_or(own);
+    let other = of_controller().into_iter().find(|&processor| processor != own).unwrap_or(own);
     let (value, moved) = pinned_to(&[other], own, call);
     (value, moved.then_some(other))
 }

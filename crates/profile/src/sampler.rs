@@ -256,7 +256,7 @@ mod of_linux {
         fn was_shared(&mut self) -> bool {
             let times = self.ring.as_counter_mut().read_count_and_time();
             // A counter that cannot be read is not known to have run.
-            times.is_err() || times.is_ok_and(|times| times.time_running < times.time_enabled)
+            !times.is_ok_and(|times| times.time_running >= times.time_enabled)
         }
     }
 
