@@ -172,15 +172,7 @@ fn with_body(
     if !has_ended && request.expectation() == Expectation::None {
         return Ok(Err(After::Body(unwanted)));
     }
-    // What the client still sends, body or requests, cannot be told apart: the response says that it is the last one.
-    site.must_close = !has_ended;
-    let is_answered = site.answer(request, send_buffers);
-    site.must_close = false;
-    Ok(match has_ended {
-        _ if !is_answered => Err(After::look_up(site, None)),
-        true => Ok(used),
-        false => Err(After::Close(true)),
-    })
+    Ok(answer_with_body(site, request, has_ended.then_some(used), send_buffers))
 }
 
 /// Has a request with a body passed on, before the body has come. If the rules do not admit it, returns the length of
@@ -192,12 +184,23 @@ fn with_body_for_upstream(
     send_buffers: &mut SendBuffers,
 ) -> Result<usize, After> {
     let skipped = Unwanted::new(0, request.body()).skip(rest).ok().filter(|(_, has_ended)| *has_ended);
-    site.must_close = skipped.is_none();
+    answer_with_body(site, request, skipped.map(|(used, _)| used), send_buffers)
+}
+
+/// Answers a request whose body has this length if it is complete. Otherwise what the client still sends, body or
+/// requests, cannot be told apart: the response says that it is the last one, and the connection ends.
+fn answer_with_body(
+    site: &mut Site,
+    request: &Request<'_>,
+    used: Option<usize>,
+    send_buffers: &mut SendBuffers,
+) -> Result<usize, After> {
+    site.must_close = used.is_none();
     let is_answered = site.answer(request, send_buffers);
     site.must_close = false;
-    match skipped {
+    match used {
         _ if !is_answered => Err(After::look_up(site, None)),
-        Some((used, _)) => Ok(used),
+        Some(used) => Ok(used),
         None => Err(After::Close(true)),
     }
 }

@@ -273,8 +273,11 @@ fn all_processors_have_that_of_the_worker() {
     let mut child = child.spawn().unwrap();
     let mut seen = std::collections::BTreeSet::new();
     while child.try_wait().unwrap().is_none() {
-        let started = landau_sys::system::process_tree(child.id()).into_iter().filter(|pid| *pid != child.id());
-        seen.extend(started.filter_map(landau_sys::system::processors_of));
+        // What the workers start: they themselves begin with the processors of the controller.
+        for worker in landau_sys::system::children(child.id()) {
+            let started = landau_sys::system::process_tree(worker).into_iter().filter(|pid| *pid != worker);
+            seen.extend(started.filter_map(landau_sys::system::processors_of));
+        }
     }
     assert!(child.wait().unwrap().success());
     assert!(seen.contains(&all), "{seen:?}");

@@ -162,9 +162,7 @@ fn open(target: &LogTarget, owner: Option<Identity>) -> std::io::Result<File> {
         LogTarget::File(path) => {
             use std::os::unix::fs::OpenOptionsExt;
             // Visitors' addresses are private.
-            let mut options = std::fs::OpenOptions::new();
-            options.append(true).mode(0o640);
-            match options.clone().create_new(true).open(path) {
+            match std::fs::OpenOptions::new().append(true).mode(0o640).create_new(true).open(path) {
                 Ok(file) => {
                     if let Some(Identity { user, group }) = owner {
                         std::os::unix::fs::fchown(&file, Some(user), Some(group))?;

@@ -222,15 +222,10 @@ impl Site {
                 Ok(None) => return self.has_to_wait(),
                 found => found,
             },
-            _ if self.is_forwarded(request) => match self.find(request) {
+            _ if self.is_forwarded(request) || self.is_redirected(request) => match self.find(request) {
                 Ok(None) => return self.has_to_wait(),
                 // The rules may just have been replaced.
-                found => found.map(|found| found.filter(|entry| entry.is_forward())),
-            },
-            _ if self.is_redirected(request) => match self.find(request) {
-                Ok(None) => return self.has_to_wait(),
-                // The same.
-                found => found.map(|found| found.filter(|entry| entry.is_redirect_by_rules())),
+                found => found.map(|found| found.filter(|entry| entry.is_forward() || entry.is_redirect_by_rules())),
             },
             _ => Ok(None),
         };
