@@ -24,6 +24,11 @@ pub fn bytes(number: u64) -> String {
     format!("{} {unit}", grouped(number >> shift))
 }
 
+/// Returns a limit; `none` is the word for one that does not limit.
+pub(crate) fn limited(limit: u64, none: &str, shown: impl Fn(u64) -> String) -> String {
+    if limit == u64::MAX { none.to_owned() } else { shown(limit) }
+}
+
 /// Returns a path of `mountinfo` as it is: the kernel writes blanks, line ends and backslashes as octal numbers.
 pub(crate) fn unescaped(path: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];

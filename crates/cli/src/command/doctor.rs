@@ -24,8 +24,8 @@ Kinds of load: idle (connections of a server), mail (SMTP sessions), files (in a
 threads, maps (mappings of a process), ports (sockets bound to port 0), sockets (of a process); and
 the n at which a benchmark ends: socket, bind, connect, fork, thread, mmap, spawn.
 
-Nothing on the host is changed. Exit status: 0 if every size fits, 1 if one does not, 2 if the
-command could not run.")]
+Nothing on the host is changed. Exit status: 0 if every size fits, 1 if one does not, 2 if that
+is not known of one or the command could not run.")]
 pub(crate) struct Args {
     /// Ask about a load of this size, or without =SIZE for the most that fits [default: the most of each kind]
     #[arg(long = "for", value_name = "KIND[=SIZE],…", value_delimiter = ',', value_parser = Demand::parse)]

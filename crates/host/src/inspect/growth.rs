@@ -8,8 +8,8 @@ struct Measured {
     settings: &'static str,
     /// What its server is, if it is only the closest.
     closest: Option<&'static str>,
-    /// The processor time of a connection that is answered and closed at once, with 16 and with 1,000 open: the median
-    /// and the range of the passes in a record of `docs/records/architecture`, of the facts
+    /// The processor time of a connection that is answered and closed at once, with 9 to 16 and with 257 to 1,000 open:
+    /// the median and the range of the passes in a record of `docs/records/architecture`, of the facts
     /// `server_processor_time_per_reply_at_16` and `_at_1000`. A test of the program compares the two.
     costs: Option<[&'static str; 2]>,
 }
@@ -23,12 +23,15 @@ impl Architecture {
         let command =
             format!("`landau run architecture --set architecture.architecture={settings}` measures {it} here");
         let Some([with_16, with_1000]) = costs else { return format!("{}; {command}", self.cost()) };
-        let place =
-            if settings == ALL_PROCESSORS { "two processors that its client used too" } else { "one processor" };
+        let place = if settings == ALL_PROCESSORS {
+            "two processors, one of which its client used too,"
+        } else {
+            "one processor"
+        };
         format!(
             "{}. Landau's own server of this kind, on {place} under Linux 6.18, took {with_16} of processor time \
-             for a connection that it answered and closed at once with 16 open, and {with_1000} with 1,000, most of \
-             which waited for accept() (medians and ranges of the passes; they overlap: no growth is shown); {command}",
+             for a connection that it answered and closed at once with 9 to 16 open, and {with_1000} with 257 to \
+             1,000, most of which waited for accept() (medians and ranges of the passes); {command}",
             self.cost()
         )
     }

@@ -3,7 +3,7 @@
 use crate::context::{A_PROCESS, Context};
 use crate::demand::{Addresses, Demand, Needs, Promised};
 use crate::row::{Bound, Effect, Remedy, Row};
-use crate::text::{bytes, grouped};
+use crate::text::{bytes, grouped, limited};
 use landau_sys::limits::stack_of_thread;
 use std::cell::LazyCell;
 
@@ -148,12 +148,12 @@ fn bytes_of_process(context: &Context, of: &Bytes) -> Option<Row> {
         Some(fitting(soft.saturating_sub(of.used), each, |n| (of.beside)(demand, n)))
     };
     let now = if context.subject.is_other {
-        let most = if hard == u64::MAX { "unlimited".to_owned() } else { target.max(hard).to_string() };
+        let most = limited(target.max(hard), "unlimited", |most| most.to_string());
         format!("prlimit --pid {} --{}={target}:{most}", context.subject.name, of.option)
     } else {
         format!("ulimit {} {}", of.flag, target.div_ceil(1024))
     };
-    let hard = if hard == u64::MAX { "none".to_owned() } else { bytes(hard) };
+    let hard = limited(hard, "none", bytes);
     Some(Row {
         limit: of.limit.to_owned(),
         value: format!("{}, hard limit {hard}", bytes(soft)),

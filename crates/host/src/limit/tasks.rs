@@ -5,7 +5,7 @@ use crate::cgroups::{Group, groups};
 use crate::context::Context;
 use crate::demand::Needs;
 use crate::row::{Counter, Effect, Remedy, Row};
-use crate::text::grouped;
+use crate::text::{grouped, limited};
 use landau_sys::limits::{PID_MAX_LIMIT, THREADS_MAX};
 
 pub(super) fn rows(context: &Context) -> Vec<Row> {
@@ -118,11 +118,7 @@ fn of_user(context: &Context) -> Option<Row> {
     let user = subject.user.map_or("unknown".to_owned(), |user| user.to_string());
     Some(Row {
         limit: "RLIMIT_NPROC".to_owned(),
-        value: format!(
-            "{}, soft limit {}",
-            if hard == u64::MAX { "none".to_owned() } else { grouped(hard) },
-            grouped(soft)
-        ),
+        value: format!("{}, soft limit {}", limited(hard, "none", grouped), grouped(soft)),
         in_use: Some(exist),
         is_bytes: false,
         owner: format!("user {user}, of all his processes"),
@@ -135,10 +131,11 @@ fn of_user(context: &Context) -> Option<Row> {
         counters: zombies(its_zombies),
         remedy: Remedy {
             // The ulimit of dash has no -u.
-            now: Some(match target.max(hard) {
-                u64::MAX => format!("prlimit --nproc={target}:unlimited --pid {}", subject.shell_pid()),
-                hard => format!("prlimit --nproc={target}:{hard} --pid {}", subject.shell_pid()),
-            }),
+            now: Some(format!(
+                "prlimit --nproc={target}:{} --pid {}",
+                limited(target.max(hard), "unlimited", |most| most.to_string()),
+                subject.shell_pid()
+            )),
             for_good: Some(format!(
                 "service: {}; login: \"* - nproc {target}\" in /etc/security/limits.d/90-landau.conf",
                 context.limit_service(&format!("LimitNPROC={target}"))
