@@ -163,7 +163,7 @@ pub(crate) struct Session {
     /// What the last reply answered; none if that was nothing.
     answered: Option<Stage>,
     /// How many MAIL were accepted.
-    takes_mail: bool,
+    senders: u64,
     /// Whether the server may still hold a transaction that failed.
     needs_clear: bool,
     /// The number of transactions that have ended, without one that a 421 ended.
@@ -202,7 +202,7 @@ impl Session {
             next_rcpt: 0,
             accepted_count: 0,
             answered: None,
-            takes_mail: false,
+            senders: 0,
             needs_clear: false,
             ended: 0,
             resolved: VecDeque::new(),
@@ -265,7 +265,7 @@ impl Session {
 
     /// Returns whether the server has accepted any MAIL.
     pub(crate) fn takes_mail(&self) -> bool {
-        self.takes_mail
+        self.senders > 0
     }
 
     /// Returns the number of transactions that have ended. One that a 421 ended is not counted.
@@ -453,7 +453,7 @@ impl Session {
 
     /// MAIL was answered: if it was refused, so are the recipients.
     fn mail_answered(&mut self, class: Class) {
-        self.takes_mail |= class == Class::Success;
+        self.senders += u64::from(class == Class::Success);
         if class != Class::Success {
             self.resolve_front(class);
             if !self.is_pipelined {
