@@ -377,7 +377,7 @@ fn a_full_disk_restores_the_host_and_both_sides_can_be_resumed() {
     let room = Room::new();
     let script = format!(
         "mkdir full && mount -t tmpfs -o size=48m none full || exit 9
-         {LANDAU} run fork --set fork.n=500 --passes 5 --output full/r --no-report --quiet \\
+         {LANDAU} run dup --set dup.n=1000 --passes 30 --output full/r --no-report --quiet \\
              --switch '{SWITCH}' --restore '{RESTORE}' &
          landau=$!
          while kill -0 $landau && ! grep -q pass_end full/r.new 2>/dev/null; do sleep 0.05; done

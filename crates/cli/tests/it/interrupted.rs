@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 /// Starts a run of several seconds and returns once its first pass has ended.
 fn measuring(room: &Room) -> Process {
-    let words = ["run", "fork", "map_files", "--passes", "9", "--output", "r", "--no-report", "--seed", "1"];
+    let sizes = ["--set", "fork.n=300", "--set", "map_files.n=300", "--passes", "3"];
+    let words = [&["run", "fork", "map_files", "--output", "r", "--no-report", "--seed", "1"][..], &sizes].concat();
     let child = Process::spawn(room.command(&words).stderr(Stdio::null())).unwrap();
     let begun =
         eventually(|| std::fs::read_to_string(room.file("r")).is_ok_and(|text| text.contains("\"kind\":\"pass_end\"")));
@@ -53,7 +54,7 @@ fn sigkill_leaves_no_process_and_the_run_can_be_resumed() {
     let record = room.record("r");
     assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Complete);
     for case in &record.cases {
-        assert_eq!(record.passes_of(case.case).len(), 9, "{}", case.label);
+        assert_eq!(record.passes_of(case.case).len(), 3, "{}", case.label);
         assert!(record.passes_of(case.case).iter().all(|pass| pass.is_complete()), "{}", case.label);
     }
     assert_eq!(room.leftovers(), Vec::<String>::new(), "the next run removes the scratch files of the killed one");
@@ -121,7 +122,7 @@ fn a_run_whose_disk_fills_up_can_be_resumed() {
     let room = Room::new();
     let script = format!(
         "mkdir full && mount -t tmpfs -o size=24m none full || exit 9
-         {LANDAU} run fork dup --passes 20 --output full/r --no-report --quiet & landau=$!
+         {LANDAU} run dup --set dup.n=1000 --passes 60 --output full/r --no-report --quiet & landau=$!
          while kill -0 $landau && ! grep -q pass_end full/r 2>/dev/null; do sleep 0.05; done
          dd if=/dev/zero of=full/fill bs=1M 2>/dev/null
          wait $landau; echo run $?
