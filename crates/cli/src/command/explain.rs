@@ -11,6 +11,7 @@ use crate::options::{Cache, Guest, Settings, whole_seconds};
 use crate::status;
 use anyhow::{Context, bail};
 use landau_bench::REGISTRY;
+use landau_engine::Phase;
 use landau_record::{Record, Writer};
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::io::ErrorKind;
@@ -73,6 +74,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     if let Some(phase) = &args.phase {
         landau_engine::check_phase(REGISTRY, &args.benchmark, phase)?;
     }
+    check_timed_here(args)?;
     let path = args.record.clone().unwrap_or_else(default_path);
     if let Some(page) = &args.output {
         if report::is_same_file(page, &path) {
@@ -84,6 +86,25 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         Some(kernel) => explain(args, &path, |path| exact::measure(args, kernel, path, words), exact::tell),
         None => explain(args, &path, |path| running::measure(args, path, words), running::tell),
     }
+}
+
+/// Checks that the worker sees a call begin: otherwise no sample or instruction can be assigned to it.
+fn check_timed_here(args: &Args) -> anyhow::Result<()> {
+    let Some(entry) = REGISTRY.iter().find(|entry| entry.name == args.benchmark) else { return Ok(()) };
+    let is_asked = |name: &str| args.phase.as_deref().is_none_or(|phase| phase == name);
+    let (elsewhere, here): (Vec<&Phase>, Vec<&Phase>) = entry.phases.iter().partition(|one| one.is_timed_elsewhere);
+    if here.iter().any(|phase| is_asked(phase.name)) {
+        return Ok(());
+    }
+    let names = |phases: &[&Phase]| phases.iter().map(|phase| phase.name).collect::<Vec<_>>().join(", ");
+    let other = if here.is_empty() { String::new() } else { format!("; explain {} instead", names(&here)) };
+    let asked: Vec<&Phase> = elsewhere.into_iter().filter(|phase| is_asked(phase.name)).collect();
+    bail!(
+        "cannot explain {} ({}): the worker does not time these calls itself, so no sample or instruction can be \
+         assigned to one{other}",
+        args.benchmark,
+        names(&asked)
+    )
 }
 
 /// Measures, writes the report, and prints what was found; returns the status.

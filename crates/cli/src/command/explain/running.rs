@@ -8,7 +8,7 @@ use crate::{status, terminal};
 use anyhow::bail;
 use landau_bench::REGISTRY;
 use landau_engine::{
-    Adaptive, Output, Phase, Pinning, Plan, Profiling, Request, Scratch, Session, Study, describe_host_by_gettime,
+    Adaptive, Output, Pinning, Plan, Profiling, Request, Scratch, Session, Study, describe_host_by_gettime,
     scratch_free_bytes,
 };
 use landau_profile::{Collector, EXTRA_PASSES, Sampler, compare};
@@ -26,7 +26,6 @@ pub(super) fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Res
         [low, high] if low < high => Some([*low, *high]),
         _ => bail!("--at: on the running kernel a small and a large n are compared; give two, such as --at 1000,8000"),
     };
-    check_timed_here(args)?;
     let measures_folder = REGISTRY.iter().any(|entry| entry.name == args.benchmark && entry.measures_folder);
     let scratch = scratch(None, measures_folder, None)?;
     let (host, clock) = describe_host_by_gettime(Pinning::default())?;
@@ -58,25 +57,6 @@ pub(super) fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Res
         super::discard(path);
     }
     profiles
-}
-
-/// Checks that the worker sees a call begin: otherwise no sample can be assigned to one.
-fn check_timed_here(args: &Args) -> anyhow::Result<()> {
-    let Some(entry) = REGISTRY.iter().find(|entry| entry.name == args.benchmark) else { return Ok(()) };
-    let is_asked = |name: &str| args.phase.as_deref().is_none_or(|phase| phase == name);
-    let (elsewhere, here): (Vec<&Phase>, Vec<&Phase>) = entry.phases.iter().partition(|one| one.is_timed_elsewhere);
-    if here.iter().any(|phase| is_asked(phase.name)) {
-        return Ok(());
-    }
-    let names = |phases: &[&Phase]| phases.iter().map(|phase| phase.name).collect::<Vec<_>>().join(", ");
-    let other = if here.is_empty() { String::new() } else { format!("; explain {} instead", names(&here)) };
-    let asked: Vec<&Phase> = elsewhere.into_iter().filter(|phase| is_asked(phase.name)).collect();
-    bail!(
-        "cannot explain {} ({}) on the running kernel: the worker does not time these calls itself, so no sample can \
-         be assigned to one{other}",
-        args.benchmark,
-        names(&asked)
-    )
 }
 
 /// Checks that a case has calls at the n that were asked for, others at each.
