@@ -278,8 +278,8 @@ fn the_web_server_is_inspected_though_its_threads_have_their_own_descriptors() {
     let serving = Serving::new(&mut room.command(&["serve", "www", "--listen", "127.0.0.1:0", "--workers", "1"]));
     let (port, url) = (serving.address.port().to_string(), format!("http://{}/", serving.address));
     for evidence in ["proc", "bpf"] {
-        let words = ["inspect", "--port", &port, "--for", "8s", "--json", "--load", &url];
-        let ran = room.landau(&[&words[..], &["--evidence", evidence]].concat());
+        let words = ["inspect", "--port", &port, "--json", "--load", &url, "--evidence", evidence, "--for"];
+        let ran = told(8, |window| room.landau(&[&words[..], &[window]].concat()));
         if is_refused(&ran) {
             break;
         }

@@ -233,7 +233,7 @@ fn all_processors_are_those_that_the_user_allows() {
         return;
     };
     let room = Room::new();
-    let words = ["-c", &last, LANDAU, "run", "fork", "--set", "fork.processors=all", "--set", "fork.n=3000"];
+    let words = ["-c", &last, LANDAU, "run", "fork", "--set", "fork.processors=all", "--set", "fork.n=1000"];
     let more = ["--study", "smoke", "--output", "r", "--no-report", "--quiet"];
     let mut child = room.other("taskset", &[&words[..], &more].concat()).spawn().unwrap();
     let allowed = |pid: u32| {
@@ -268,7 +268,7 @@ fn all_processors_have_that_of_the_worker() {
     let facts = &record.passes[0].end.as_ref().unwrap().facts;
     let listed = all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     assert_eq!(facts.get("server_processor"), Some(&Fact::Text(listed)), "{facts:?}");
-    let words = ["run", "fork", "--set", "fork.processors=all", "--set", "fork.n=3000", "--study", "smoke"];
+    let words = ["run", "fork", "--set", "fork.processors=all", "--set", "fork.n=1000", "--study", "smoke"];
     let mut child = room.other(LANDAU, &[&words[..], &["--output", "r", "--no-report", "--quiet"]].concat());
     let mut child = child.spawn().unwrap();
     let mut seen = std::collections::BTreeSet::new();
