@@ -370,7 +370,7 @@ fn leftovers(context: &Context) -> Option<Condition> {
     } else if own.is_empty() {
         "nothing that bends a curve"
     } else {
-        "folders of runs that go on or were killed"
+        "directories of runs that go on or were killed"
     };
     let remedy = context.killed_trial.map(|_| Remedy {
         now: Some("landau tune restore".to_owned()),

@@ -177,7 +177,7 @@ pub const KINDS: &[Kind] = &[
     Kind {
         name: "files",
         unit: "files",
-        about: "files in the folder, of one block each",
+        about: "files in the directory, of one block each",
         is_benchmark: false,
         needs: Needs { files: 1, ..NONE },
     },

@@ -181,7 +181,7 @@ fn refused(path: &Path, source: &std::io::Error) -> Error {
     use std::io::ErrorKind;
     let advice = match source.kind() {
         ErrorKind::AlreadyExists => "landau never overwrites a file; choose another name or remove it",
-        ErrorKind::NotFound => "create its folder first or choose another place",
+        ErrorKind::NotFound => "create its directory first or choose another place",
         _ => "choose a place where you can write",
     };
     io("create", path, std::io::Error::new(source.kind(), format!("{source}; {advice}")))

@@ -136,14 +136,14 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         anyhow::bail!(
-            "write {}: folder {} does not exist; create it or choose another",
+            "write {}: directory {} does not exist; create it or choose another",
             output.display(),
             folder.display()
         );
     }
     if output.is_dir() {
         let inside = output.join("report.html");
-        anyhow::bail!("write {}: it is a folder; name a file, such as {}", output.display(), inside.display());
+        anyhow::bail!("write {}: it is a directory; name a file, such as {}", output.display(), inside.display());
     }
     let mut first = [0_u8; 1];
     let read = std::fs::File::open(output).and_then(|mut file| std::io::Read::read(&mut file, &mut first));
@@ -196,7 +196,7 @@ fn create_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 fn write_charts(analysis: &Analysis, folder: &Path) -> anyhow::Result<usize> {
     let name = folder.display();
     std::fs::create_dir_all(folder)
-        .with_context(|| format!("--svg {name}: cannot create this folder; choose another"))?;
+        .with_context(|| format!("--svg {name}: cannot create this directory; choose another"))?;
     let charts = svg::charts(analysis);
     for (name, chart) in &charts {
         let path = folder.join(name);

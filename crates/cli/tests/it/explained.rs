@@ -102,7 +102,7 @@ fn what_the_running_kernel_cannot_be_asked_is_an_error_before_any_pass() {
         ),
         (
             &["explain", "syscall", "--record", "r", "-o", "p"],
-            "write p: it is a folder; name a file, such as p/report.html",
+            "write p: it is a directory; name a file, such as p/report.html",
         ),
         (&["explain", "syscall", "--append", "quiet"], "--kernel"),
         (&["explain", "syscall", "--memory", "2GiB"], "--kernel"),
@@ -169,7 +169,7 @@ fn a_wrong_argument_is_an_error_before_any_boot() {
     for (arguments, expected) in [
         (["explain", "syscal", "-k", "no-kernel"].as_slice(), "did you mean `syscall`?"),
         (&["explain", "syscall", "-k", "no-kernel", "--phase", "x"], "has no phase `x`; it has getppid"),
-        (&["explain", "syscall", "-k", "no-kernel", "-o", "no/page.html"], "folder no does not exist"),
+        (&["explain", "syscall", "-k", "no-kernel", "-o", "no/page.html"], "directory no does not exist"),
         (&["explain", "syscall", "-k", "no-kernel"], "a text file"),
         (&["explain", "syscall", "-k", "nothing"], "there is no kernel `nothing`"),
     ] {
@@ -233,7 +233,7 @@ fn an_answer_is_printed_though_its_page_cannot_be_written() {
         eprintln!("skipped: this user may not sample the kernel");
         return;
     }
-    assert!(ran.status == Some(2) && ran.err.contains("folder pages does not exist"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("directory pages does not exist"), "{ran:?}");
     assert!(ran.err.contains("record: r\n"), "{ran:?}");
     let found: Vec<Profile> = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(room.record("r").profiles, found);

@@ -96,6 +96,6 @@ fn the_charts_of_a_kept_record_are_written_as_files() {
     assert_eq!(charts("charts").len(), 9);
     std::fs::write(room.file("file"), "").unwrap();
     let ran = room.landau(&["report", path, "--svg", "file"]);
-    let expected = "landau: --svg file: cannot create this folder; choose another: ";
+    let expected = "landau: --svg file: cannot create this directory; choose another: ";
     assert!(ran.status == Some(2) && ran.err.starts_with(expected), "{ran:?}");
 }

@@ -32,7 +32,7 @@ fn wrong_arguments_are_answered_with_valid_ones() {
     }
     is_refused(&room, &["-k", "/tmp", "syscall"], "this is a directory; --kernel takes a bzImage");
     is_refused(&room, &["--output", "/proc/x", "syscall"], "choose another directory with --output");
-    is_refused(&room, &["--report", "/nonexistent/x.html", "syscall"], "folder /nonexistent does not exist");
+    is_refused(&room, &["--report", "/nonexistent/x.html", "syscall"], "directory /nonexistent does not exist");
     is_refused(&room, &["--sysctl", "somaxconn"], "write it as NAME=VALUE");
     for name in ["", "../x", "net..x", "/etc/x", "net.core/../../x"] {
         is_refused(&room, &["--sysctl", &format!("{name}=1")], "is not a sysctl's name");

@@ -90,7 +90,7 @@ fn an_unwritable_place_is_an_error_before_measuring() {
     let room = Room::new();
     let ran = room.landau(&["run", "--output", "/nonexistent/record", "--no-report"]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
-    assert!(ran.err.contains("create its folder first"), "{}", ran.err);
+    assert!(ran.err.contains("create its directory first"), "{}", ran.err);
     let ran = room.landau(&["run", "--dir", "/nonexistent", "--no-report", "--output", "r"]);
     assert_eq!(ran.status, Some(2));
     assert!(ran.err.contains("choose another place with --dir"), "{}", ran.err);

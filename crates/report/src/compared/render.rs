@@ -83,7 +83,7 @@ fn summary(one: &Compared) -> String {
         some => format!("{some} of {} changed.", curves(all)),
     };
     if one.unit == Unit::Instructions {
-        return format!("{shown} Counts are exact: differences from 2% on are told.");
+        return format!("{shown} Counts are exact: differences of 2% or more are reported.");
     }
     let quiet = one.curves.iter().filter(|curve| !curve.changed);
     // A shift of the costs tells it of all curves.
@@ -100,8 +100,8 @@ fn summary(one: &Compared) -> String {
     });
     let level = percent(1.0 - LEVEL);
     format!(
-        "{shown}{seen} Intervals are 95%. That costs differ is shown at {level} over all curves together, and so is \
-         that growths differ; cliffs, limits and outliers follow rules."
+        "{shown}{seen} Intervals are 95%. Claims of different costs, and those of different growths, hold at {level} \
+         over all curves together; cliffs, limits and outliers are compared by fixed rules."
     )
 }
 

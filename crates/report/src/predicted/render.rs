@@ -78,7 +78,7 @@ impl Checked {
             "The sum is within 20% of what was used.".to_owned()
         } else if self.ratio > 1.0 {
             format!(
-                "The sum misses {} of what was used: what the program does besides, and going to sleep and waking up.",
+                "The sum does not cover {} of the time used: the program's own work, sleeping and waking up.",
                 percent((1.0 - 1.0 / self.ratio).max(0.0))
             )
         } else {

@@ -102,7 +102,7 @@ mod tests {
             page.contains("<strong>misses: 75% below</strong>") && page.contains("within 20%: 10% below"),
             "{page}"
         );
-        assert!(page.contains("The sum misses 75% of what was used") && page.contains("a&lt;b"), "{page}");
+        assert!(page.contains("The sum does not cover 75% of the time used") && page.contains("a&lt;b"), "{page}");
         let above = of(&[checked("x", 100_000.0, 50_000.0)], &[], "").into_string();
         assert!(above.contains("misses: 100% above"), "{above}");
     }

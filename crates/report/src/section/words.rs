@@ -45,7 +45,7 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
     let terms = TERMS.iter().filter(|(term, _)| !(is_exact && *term == "CI"));
     html! {
         details #words.words {
-            summary { "What the words mean" }
+            summary { "Glossary" }
             dl {
                 @for class in CLASSES {
                     dt { span.dot.(text::class_word(class)) aria-hidden="true" {} (text::class_name(class)) }

@@ -63,7 +63,7 @@ pub(super) const OUTCOME_MAX: usize = 36;
 const NAME_MIN: usize = 14;
 
 /// Explains the columns, after the legend.
-const COLUMNS: &str = " Cost: at small n → at large n. Growth beside a cliff is that before it.";
+const COLUMNS: &str = " Cost: at small n → at large n. With a cliff, growth is that before the cliff.";
 /// Explains the arrow, after the legend.
 const REMOVED: &str = " ↓: measured while the objects are removed.";
 

@@ -121,7 +121,7 @@ fn limits(text: &mut String, report: &Report, long: bool) {
     };
     let limit_width = width(&|row| row.limit.clone(), columns * 2 / 5).max(5);
     let most_width = width(&at_most, columns / 3).max(7);
-    text.push_str("\nLimits, the tightest first (× stops what is asked for, ~ bends it):\n");
+    text.push_str("\nLimits, the tightest first (× prevents the load asked for, ~ degrades it):\n");
     let _ = writeln!(text, "  {:limit_width$}  {:most_width$}  VALUE", "LIMIT", "AT MOST");
     for row in shown {
         let format = if row.is_bytes { bytes } else { grouped };
@@ -147,7 +147,7 @@ fn limits(text: &mut String, report: &Report, long: bool) {
 }
 
 fn conditions(text: &mut String, conditions: &[Condition], long: bool) {
-    text.push_str("\nWhat bends times (!):\n");
+    text.push_str("\nConditions (! affects times):\n");
     let width = conditions.iter().map(|one| one.name.chars().count()).max().unwrap_or(0);
     for one in conditions {
         let mark = if one.bends { "!" } else { " " };

@@ -60,7 +60,7 @@ fn booted(
 ) -> anyhow::Result<(Option<bool>, String)> {
     let outcome = match &args.kernel {
         Some(word) => {
-            let cache = cache.context("no folder for the result; give one with --cache")?;
+            let cache = cache.context("no directory for the result; pass one with --cache")?;
             let kernel = obtain::obtain(word, cache, &mut |text| status::tell(text))?;
             Some(probe::probe(platform, &kernel, program, cache, &mut |text| status::tell(text))?)
         }

@@ -57,7 +57,7 @@ impl<'a> Step<'a> {
         landau_engine::check_names(landau_bench::REGISTRY, &names, &settings)?;
         match &claim.assertion {
             Assertion::Ratio { of: Reference::Base, .. } => {
-                bail!("`{claim}` needs a base record, which a single kernel has not; see landau check --help")
+                bail!("`{claim}` needs a base record, which `landau lab` does not have; see landau check --help")
             }
             Assertion::Ratio { of: Reference::Subject(other), .. } => {
                 bail!(

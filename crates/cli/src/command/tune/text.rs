@@ -28,7 +28,7 @@ pub(super) fn plan(plan: &Plan) -> String {
     }
     plan.changes.iter().for_each(|change| changed(&mut text, change));
     if !plan.present.is_empty() {
-        text.push_str("\nThere already:\n");
+        text.push_str("\nAlready set:\n");
     }
     for one in &plan.present {
         let source = one.source.as_ref().map_or(String::new(), |source| format!("; then: {source}"));
