@@ -41,11 +41,13 @@ it is inconclusive. docs/compare.md has the grammar.
 Exit status: 0 if every claim passes, 1 if one fails, 125 if none fails and one is inconclusive,
 2 if the command could not run.")]
 pub(crate) struct Args {
-    /// File of claims, or - for standard input, unless --claim is given; then the records to decide them by [default:
-    /// measure what the claims are about, now]
-    #[arg(value_name = "FILE")]
-    files: Vec<PathBuf>,
-    /// Decide this claim; may be repeated
+    /// File of claims, or - for standard input; with --claim the first record instead
+    #[arg(value_name = "CLAIMS")]
+    first: Option<PathBuf>,
+    /// Check the claims against these records [default: measure what the claims are about, now]
+    #[arg(value_name = "RECORD")]
+    others: Vec<PathBuf>,
+    /// Check this claim; may be repeated
     #[arg(long, value_name = "TEXT")]
     claim: Vec<String>,
     /// Take this record for the base of claims such as `< 1.1x base at 3000`
@@ -108,9 +110,9 @@ fn read_claims(args: &Args) -> anyhow::Result<(Vec<Placed>, Vec<PathBuf>)> {
         ensure!(args.claim.iter().all(|one| one.lines().count() <= 1), "a claim is one line; use a file for several");
         let placed = parsed("--claim", &args.claim.join("\n"))?;
         ensure!(placed.len() == args.claim.len(), "a --claim is empty; write for example --claim 'bind: no cliff'");
-        return Ok((placed, args.files.clone()));
+        return Ok((placed, args.first.iter().chain(&args.others).cloned().collect()));
     }
-    let Some((file, records)) = args.files.split_first() else {
+    let Some(file) = &args.first else {
         bail!("no claims; pass a file of claims, - for standard input, or --claim TEXT");
     };
     let mut text = String::new();
@@ -121,7 +123,7 @@ fn read_claims(args: &Args) -> anyhow::Result<(Vec<Placed>, Vec<PathBuf>)> {
     }
     let placed = parsed(&file.display().to_string(), &text)?;
     ensure!(!placed.is_empty(), "{} has no claims", file.display());
-    Ok((placed, records.to_vec()))
+    Ok((placed, args.others.clone()))
 }
 
 /// Returns the claims of a text; the error shows every line that is none, with a mark at the place.

@@ -14,18 +14,20 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  landau doctor                                  the most of everything, and what bends times
-  landau doctor --for idle=100000                will a server hold 100,000 connections?
+  landau doctor                            the limit of each kind of load, and what affects times
+  landau doctor --for idle=100000          will a server hold 100,000 connections?
   landau doctor --for mail=3000,files=1000000
   landau doctor --for idle=100000 --pid $(pidof -s nginx)
   landau doctor --for fork=40000 --json | jq '.answers[].sentence'
 
-Kinds of load: idle (connections of a server), mail (SMTP sessions), files (in a folder), processes,
-threads, maps (mappings of a process), ports (sockets bound to port 0), sockets (of a process); and
-the n at which a benchmark ends: socket, bind, connect, fork, thread, mmap, spawn.
+Kinds of load: idle (connections of a server), mail (SMTP sessions), files (in a directory),
+processes, threads, maps (mappings of a process), ports (sockets bound to port 0), sockets (of a
+process); and the n at which a benchmark ends: socket, bind, connect, fork, thread, mmap, spawn.
 
-Nothing on the host is changed. Exit status: 0 if every size fits, 1 if one does not, 2 if that
-is not known of one or the command could not run.")]
+The doctor changes nothing on the host.
+
+Exit status: 0 if every size fits, 1 if one does not, 2 if this is unknown for a size or the
+command could not run.")]
 pub(crate) struct Args {
     /// Ask about a load of this size, or without =SIZE for the most that fits [default: the most of each kind]
     #[arg(long = "for", value_name = "KIND[=SIZE],…", value_delimiter = ',', value_parser = Demand::parse)]
@@ -33,8 +35,8 @@ pub(crate) struct Args {
     /// Ask about a running program: its limits, what it has open, and its listening sockets
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
-    /// Set the folder for files [default: the working folder]
-    #[arg(long, value_name = "FOLDER")]
+    /// Set the directory for files [default: the current directory]
+    #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Measure neither the memory of a connection nor the interference, which takes 0.3 s
     #[arg(long)]
@@ -73,8 +75,8 @@ fn report(args: &Args) -> anyhow::Result<Report> {
         Ok(folder) => request.folder = Some(folder),
         // Nobody named the folder, and nobody asked about files in it.
         Err(error) if args.dir.is_none() && !asks_for_files => {
-            let why = format!("{error:#}; name a folder for files with --dir");
-            request.unread.push(Unread { what: "the working folder".to_owned(), why });
+            let why = format!("{error:#}; name a directory for files with --dir");
+            request.unread.push(Unread { what: "the current directory".to_owned(), why });
         }
         Err(error) => return Err(error),
     }
@@ -106,11 +108,11 @@ fn killed_trial(root: &Root, unread: &mut Vec<Unread>) -> Option<String> {
 fn folder(path: Option<&Path>) -> anyhow::Result<Folder> {
     let named = || match path {
         Some(path) => format!("read the file system of --dir {}", path.display()),
-        None => "read the file system of the working folder, which may have been deleted".to_owned(),
+        None => "read the file system of the current directory, which may have been deleted".to_owned(),
     };
     let path = path.unwrap_or(Path::new("."));
     let absolute = path.canonicalize().with_context(named)?;
-    ensure!(absolute.is_dir(), "--dir {} is not a folder", path.display());
+    ensure!(absolute.is_dir(), "--dir {} is not a directory", path.display());
     let free = landau_sys::system::free_space(&CString::new(absolute.as_os_str().as_bytes())?).with_context(named)?;
     Ok(Folder {
         path: absolute.display().to_string(),

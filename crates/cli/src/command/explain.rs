@@ -30,9 +30,11 @@ use std::time::Duration;
   landau explain bind --kernel vmlinuz --set bind.range=40000-42001 --at 500,1000,1900
   landau explain event_wait --kernel vmlinuz --json | jq '.[].functions[0]'
 
-Without --kernel the running kernel is sampled: the functions' time per call, with intervals. With --kernel a kernel
-boots in an emulator that counts every instruction. The growth of all functions together must equal the measured
-growth: within 15% or the intervals by samples, where a call grows by a quarter or more, and within 1% by counts.
+Without --kernel, explain samples the running kernel and reports each function's time per call,
+with intervals. With --kernel, it boots that kernel in an emulator that counts every instruction.
+
+The growth of all functions together must match the measured growth: for counts within 1%; for
+samples within 15%, or with overlapping intervals, if a call grows by a quarter or more.
 Otherwise the exit status is 1.")]
 pub(crate) struct Args {
     /// Explain this benchmark
@@ -49,8 +51,8 @@ pub(crate) struct Args {
     phase: Option<String>,
     #[command(flatten)]
     settings: Settings,
-    /// Compare the costs at these values of n [default: 10%, 50% and 100% of the largest n of the run; on the running
-    /// kernel two, 12.5% and 87.5%, each with the calls around it]
+    /// Compare the costs at these values of n [default: with --kernel 10%, 50% and 100% of the largest n; otherwise the
+    /// calls around 12.5% and 87.5%]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     at: Vec<u64>,
     /// Print JSON

@@ -20,11 +20,12 @@ use std::path::PathBuf;
   landau history runs --draw growth --benchmark fork --over kernels
   landau history runs --site public                    pages that need no server
 
-The records of others can be put into the folder: what is torn, altered, a copy or no record is
-named and left out. The index, .landau-history.sqlite in the folder, follows from the records and
-is made again with --rebuild. docs/history.md explains the change points and the tables.")]
+You can add records from other people to the directory. Landau skips truncated and altered
+records, copies and other files, and names them. The index, .landau-history.sqlite in the
+directory, is computed from the records; --rebuild recreates it. docs/history.md explains the
+change points and the tables.")]
 pub(crate) struct Args {
-    /// Folder of records (*.ndjson); folders below it are searched too
+    /// Directory of records (*.ndjson); directories below it are searched too
     dir: PathBuf,
     /// Show only records with these words in the path, the command, the host, the kernel, a case or a note
     words: Vec<String>,
@@ -58,16 +59,17 @@ pub(crate) struct Args {
     /// Draw over the dates of the runs, the hosts or the kernels
     #[arg(long, value_name = "AXIS", default_value = "dates", requires = "draw")]
     over: Axis,
-    /// Write a static site with these records to this folder
+    /// Write a static site with these records to this directory
     #[arg(long, value_name = "DIR")]
     site: Option<PathBuf>,
     /// Print JSON
     #[arg(long, conflicts_with = "site")]
     json: bool,
-    /// Make the index again from all records
+    /// Rebuild the index from all records
     #[arg(long)]
     rebuild: bool,
-    /// Judge the samples of records without results, or with those of another method; takes seconds for a large record
+    /// Recompute the results of records that have none, or that have results of another method; takes seconds for a
+    /// large record
     #[arg(long)]
     rejudge: bool,
     /// Keep the index in this file
@@ -105,7 +107,7 @@ enum Axis {
 const CHARTS_MAX: usize = 6;
 
 /// Why no record is selected, if every name that was asked for exists.
-const NOT_ALL: &str = "no record has all that was asked for; leave out some options or words";
+const NOT_ALL: &str = "no record matches all filters; remove some options or words";
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let filter = filter(args);
@@ -191,10 +193,10 @@ fn collection(args: &Args, filter: &Filter, has_curves: bool) -> anyhow::Result<
 fn tell_place(place: &Place) {
     match place {
         Place::Folder(_) | Place::Chosen(_) => {}
-        Place::Cache(path) => status::tell(&format!("the folder is read-only; the index is {}", path.display())),
+        Place::Cache(path) => status::tell(&format!("the directory is read-only; the index is {}", path.display())),
         Place::Memory => {
             status::tell(
-                "neither the folder nor the cache can be written to; every record was read, and will be again",
+                "cannot save the index: neither the directory nor the cache is writable; each run reads every record",
             );
         }
     }

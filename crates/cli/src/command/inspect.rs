@@ -29,14 +29,17 @@ const WAIVED: [&str; 5] = ["lag", "length", "overflow", "rate", "saturated"];
   landau inspect --port 8080 --load http://127.0.0.1:8080/
   landau inspect --unit nginx --json | jq .architecture
 
-An idle server does not show its architecture: put at least 200 simultaneous connections on it, some of which end
-during the window. --load does that.
+An idle server does not show its architecture. Open at least 200 simultaneous connections to it,
+and let some of them end during the window; --load does both.
 
-Nothing is changed. Where the user may (root), system calls are counted at the kernel's tracepoints, which also shows
-how the server sends, and costs it up to 5% of its processor time; --evidence proc reads /proc alone. --evidence ptrace
-is the last resort for a user without rights: it stops the server at each of its system calls for a quarter of the
-time, which slows it down, and says by how much. Exit status: 0 if the architecture is found, 1 if it cannot be told, 2
-if the command could not run.")]
+Nothing is changed. If the user has the rights (root), inspect counts system calls at kernel
+tracepoints. This also shows how the server sends, and costs the server up to 5% of its processor
+time. --evidence proc reads /proc only. --evidence ptrace is the last resort for a user without
+these rights: it stops the server at its system calls for a quarter of the time, which slows the
+server down. The answer says by how much.
+
+Exit status: 0 if the architecture is found, 1 if it cannot be determined, 2 if the command could
+not run.")]
 pub(crate) struct Args {
     /// Inspect the server to which this process belongs
     #[arg(value_name = "PID", group = "target", value_parser = clap::value_parser!(u32).range(1..))]
@@ -53,7 +56,7 @@ pub(crate) struct Args {
     /// Send requests to this URL over 200 connections during the first half of the window, at most 2,000 per second
     #[arg(long, value_name = "URL")]
     load: Option<String>,
-    /// Collect this evidence besides /proc; without this option: bpf, where the user may, but never ptrace
+    /// Collect this kind of evidence [default: bpf where it is permitted, otherwise proc]
     #[arg(long, value_enum, value_name = "KIND")]
     evidence: Option<Kind>,
     /// Print JSON
@@ -63,11 +66,11 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Kind {
-    /// Nothing: /proc alone (grade 1)
+    /// Read /proc only (grade 1)
     Proc,
-    /// System calls and the lives of tasks, counted by BPF programs at the kernel's tracepoints (grade 2)
+    /// Also count system calls, forks, execs and exits with BPF programs at kernel tracepoints (grade 2)
     Bpf,
-    /// The same, counted by stops of the server's tasks at each system call, in a quarter of the window (grade 3)
+    /// Count the same with ptrace(2), which stops the server at its system calls in a quarter of the window (grade 3)
     Ptrace,
 }
 

@@ -3,6 +3,7 @@
 use crate::load::{Live, Opening, Recorder, text};
 use crate::options::{Numbers, numbers};
 use crate::status;
+use crate::terminal::indented;
 use anyhow::Context;
 use clap::ValueEnum;
 use landau_load::plan::Arrivals;
@@ -24,6 +25,9 @@ const DURATION: Duration = Duration::from_secs(10);
 /// The default of `--samples`.
 const SAMPLES: u32 = 200;
 
+/// The column at which the help describes a gate.
+const GATE_INDENT: usize = 13;
+
 /// The default of `--settle`.
 const SETTLE: Duration = Duration::from_millis(100);
 
@@ -37,7 +41,8 @@ enum ArrivalsWord {
 
 /// What follows the list of options: examples, the gates by name, and the exit status.
 fn after_help() -> String {
-    let gates: Vec<String> = gate::all().map(|gate| format!("  {:<11}{}\n", gate.name, gate.about)).collect();
+    let about = |text| indented(text, GATE_INDENT, 98);
+    let gates: Vec<String> = gate::all().map(|gate| format!("  {:<11}{}\n", gate.name, about(gate.about))).collect();
     format!(
         "Gates, the conditions of a valid measurement (--waive NAME):
 {}

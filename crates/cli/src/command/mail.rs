@@ -80,18 +80,19 @@ enum RetWord {
     Hdrs,
 }
 
-const AFTER_HELP: &str = "The list has an address on each line. Or it is CSV: a first line without `@` is the header, \
-the address is in the column `email`, `address` or `to` or else in the first one, and {{NAME}} in the message stands \
-for the value of column NAME.
+const AFTER_HELP: &str = "The list has an address on each line, or it is CSV. In CSV, a first line without `@` is the
+header. The address is in the column `email`, `address` or `to`, or else in the first column.
+{{NAME}} in the message stands for the value of column NAME.
 
-The ledger has a line of JSON for each recipient with what became of it. The same command continues a run that was \
-interrupted or killed: recipients that are done or failed are not sent to again.
+The ledger has a line of JSON for each event of a recipient. To continue an interrupted or killed
+run, repeat the command: Landau skips recipients that are done or have failed.
 
 Examples:
-  landau mail list.txt --message letter.eml --from news@example.org --via 127.0.0.1:2525 --ledger letter.ledger
-  landau mail list.csv --message letter.eml --via localhost --ledger l --sessions 100 --initial 100
+  landau mail list.txt --message letter.eml --from a@example.org --via localhost:2525 --ledger l
+  landau mail list.csv --message letter.eml --via localhost --ledger l --sessions 90 --initial 90
   landau mail --recipients 200000 --domains 9113 --mode rset --via 127.0.0.1:2525 --ledger l
-  landau mail --recipients 200000 --domains 9113 --mode rset --name-server 127.0.0.1:5353 --smtp-port 2525 --ledger l
+  landau mail --recipients 200000 --domains 9113 --mode rset --ledger l \\
+      --name-server 127.0.0.1:5353 --smtp-port 2525
   landau mail --relay --listen 127.0.0.1:2526 --queue /var/spool/landau --via 127.0.0.1:2525
 
 Exit status: 0 every recipient done, 1 recipients failed or are left, 2 could not run.";
@@ -123,7 +124,7 @@ pub(crate) struct Args {
     /// Sign for this domain
     #[arg(long, value_name = "DOMAIN", requires = "dkim_key")]
     dkim_domain: Option<String>,
-    /// Say that the public key is in the TXT record at NAME._domainkey.DOMAIN
+    /// Set the DKIM selector: the public key is in the TXT record at NAME._domainkey.DOMAIN
     #[arg(long, value_name = "NAME", requires = "dkim_key")]
     dkim_selector: Option<String>,
     /// Send all mail to this server (port 25 by default), and look no domain up
@@ -146,16 +147,17 @@ pub(crate) struct Args {
     /// With --tls required, accept any certificate
     #[arg(long)]
     insecure: bool,
-    /// Record what becomes of each recipient in this file, and continue what it says; a relay only appends to it
+    /// Record the outcome for each recipient in this file, and resume from it; required without --relay. A relay only
+    /// appends to it
     #[arg(long, value_name = "FILE", required_unless_present = "relay")]
     ledger: Option<PathBuf>,
     /// Write a report to this Maildir about each recipient that fails
-    #[arg(long, value_name = "FOLDER", conflicts_with = "relay")]
+    #[arg(long, value_name = "DIR", conflicts_with = "relay")]
     bounces: Option<PathBuf>,
     /// Sync the ledger, or the queue of a relay, to the disk [default: interval, always for a relay]
     #[arg(long, value_enum)]
     sync: Option<SyncWord>,
-    /// Say that this is the sender; empty for the null path
+    /// Set the envelope sender (MAIL FROM); empty is the null sender
     #[arg(long, value_name = "ADDRESS", default_value = "")]
     from: String,
     /// Introduce this host by this name in EHLO
@@ -210,7 +212,8 @@ pub(crate) struct Args {
     /// Try a recipient, or a server that cannot be reached, at most N times; then leave it to a later run
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     attempts: u32,
-    /// Wait this long after a temporary failure, twice as long each further time, less up to half at random
+    /// Wait this long after a temporary failure; double the wait after each further one, then subtract a random part of
+    /// up to half (jitter)
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration_in(Duration::ZERO..=LONGEST))]
     retry_after: Duration,
     /// Wait at most this long after a temporary failure

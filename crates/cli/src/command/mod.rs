@@ -47,7 +47,7 @@ const EXAMPLES: &str = "Examples:
   landau show FILE                    print the verdicts of a record
   landau compare A B                  say what changed between two records
   landau report A B -o compared.html  compare two records in one report
-  landau history DIR --draw cost      follow costs over the records of a folder
+  landau history DIR --draw cost      follow costs over the records of a directory
 
 Exit status: 0 success, 1 a check failed or the run was interrupted, 2 the command could not run.";
 
@@ -57,9 +57,9 @@ enum Command {
     Run(run::Args),
     /// List the benchmarks, and say why some cannot run on this machine
     List(list::Args),
-    /// Say which limits of this host a load would meet, what shows that, and what raises them
+    /// Report which limits of this host a load would reach, with the evidence and how to raise them
     Doctor(doctor::Args),
-    /// Say what a profile of kernel settings would change, measure whether it helps, keep it, or restore the host
+    /// Show what a profile of kernel settings would change, measure whether it helps, and make it permanent or undo it
     Tune(tune::Args),
     /// Determine the network architecture of a running server from outside
     Inspect(inspect::Args),
@@ -69,29 +69,29 @@ enum Command {
     Explain(explain::Args),
     /// Send HTTP requests to a server and measure their latency, also while many idle connections are open
     Load(load::Args),
-    /// Deliver a message to a list of recipients over SMTP, and record what became of each
+    /// Deliver a message to a list of recipients over SMTP, and record the outcome for each
     Mail(Box<mail::Args>),
-    /// Compare allocators of process identifiers, as models, by what they read to find a free one
+    /// Compare models of the PID allocators of kernels by how much each reads to find a free PID
     Pids(pids::Args),
     /// List, hold, release, delete or flush the messages in the queue of `landau mail --relay`
     Queue(queue::Args),
     /// Print the verdicts of a record as a table, or compare several records
     Show(show::Args),
-    /// Say what changed between two records, or between the variants of one
+    /// Report what changed between two records, or between the variants of one
     Compare(compare::Args),
-    /// Predict what a sum of calls costs at some number of objects, by the curves of records
+    /// Predict the total cost of several calls at a given number of objects, from the curves in records
     Predict(predict::Args),
-    /// Decide claims about growth by records: pass, fail or inconclusive, with the evidence
+    /// Check claims about growth against records: pass, fail or inconclusive, with the evidence
     Check(check::Args),
     /// Write an HTML report of one record, or of several for comparison
     Report(report::Args),
-    /// List, search and group the records of a folder, draw a quantity over them, or make a site of them
+    /// List, search and group the records of a directory, plot a quantity over them, or generate a static site
     History(Box<history::Args>),
     /// Check that a record or report was not altered and that its results follow from its samples
     Verify(verify::Args),
     /// Serve a directory over HTTP and HTTPS
     Serve(serve::Args),
-    /// Receive mail, requests or bytes, or answer DNS, as slow, full or broken servers do
+    /// Run a test server for SMTP, HTTP, TCP or DNS that can be slow, full or broken
     Sink(sink::Args),
     /// Write the manual page, shell completions or the option reference
     Generate(generate::Args),
@@ -160,6 +160,26 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
 mod tests {
     use super::*;
     use clap::error::ErrorKind;
+
+    /// Adds the lines around the options, in the help of a command and of all commands below it, that exceed 100
+    /// columns.
+    fn overlong(command: &clap::Command, found: &mut Vec<String>) {
+        let before = [command.get_before_help(), command.get_before_long_help()];
+        let after = [command.get_after_help(), command.get_after_long_help()];
+        for text in before.into_iter().chain(after).flatten().map(ToString::to_string) {
+            let lines = text.lines().filter(|line| line.chars().count() > 100);
+            found.extend(lines.map(|line| format!("{}: {line}", command.get_name())));
+        }
+        command.get_subcommands().for_each(|command| overlong(command, found));
+    }
+
+    /// Guards against lines that clap wraps at 100 columns, which leaves a word or two on a line of their own.
+    #[test]
+    fn help_texts_are_written_in_at_most_100_columns() {
+        let mut found = Vec::new();
+        overlong(&parser(), &mut found);
+        assert!(found.is_empty(), "{found:#?}");
+    }
 
     /// `landau help --help` was answered "unrecognized subcommand '--help'", with the tip to try `--help`.
     #[test]

@@ -18,8 +18,8 @@ use std::io::IsTerminal;
   landau pids --workload sequential
   landau pids --n 1000,3000,10000,30000 --json | jq '.allocators[].points'
 
-The models are data structures in user space: they show what a search reads, not what a fork costs.
-To measure the kernel that runs, use `landau run spawn`.")]
+The models are data structures in user space. They show how much memory a search reads, not the
+cost of a fork. To measure the running kernel, use `landau run spawn`.")]
 pub(crate) struct Args {
     /// Allocators to compare [default: all]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = PossibleValuesParser::new(list::NAMES))]
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// at most 100,000]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     n: Vec<u32>,
-    /// Measure so many times, each with other places of the sleeping processes
+    /// Repeat the measurement this many times, each time with other PIDs for the sleeping processes
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1_000))]
     passes: u32,
     /// Set the seed of all that is random

@@ -14,12 +14,13 @@ use std::path::PathBuf;
   landau predict calls.landau.ndjson --for '2*epoll_wait+recv+open+sendfile' --at 100000
   landau predict A B --for tcp.send+socket.close --at 9000 --json | jq .cost
 
-A call is one of the benchmark tcp (accept, epoll_ctl, epoll_wait, recv, send, sendfile, close), which has
-the names of its relatives too (accept4, read, write, writev ...); any other curve is BENCHMARK.PHASE.
-docs/predict.md says what the sum leaves out, and explains the JSON.")]
+A call is a phase of the benchmark tcp: accept, epoll_ctl, epoll_wait, recv, send, send_header,
+sendfile or close. Similar calls are other names for these (accept4, read, write, writev ...).
+Write any other curve as BENCHMARK.PHASE. docs/predict.md lists what the sum does not include, and
+explains the JSON.")]
 pub(crate) struct Args {
     /// Records that hold the curves; the first that has a call is used [default: the newest *.landau.ndjson in the
-    /// working folder]
+    /// current directory]
     records: Vec<PathBuf>,
     /// The calls, joined by +, each with an optional factor: accept+2*read+write
     #[arg(long = "for", value_name = "SUM")]
@@ -62,8 +63,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 /// The record in the working folder that was written last.
 fn newest() -> anyhow::Result<PathBuf> {
     let mut all = Vec::new();
-    for entry in std::fs::read_dir(".").context("list the working folder")? {
-        let path = PathBuf::from(entry.context("list the working folder")?.file_name());
+    for entry in std::fs::read_dir(".").context("list the current directory")? {
+        let path = PathBuf::from(entry.context("list the current directory")?.file_name());
         // A link is followed. What has gone meanwhile, or may not be looked at, is not the record that is meant.
         let Ok(file) = path.metadata() else { continue };
         if file.is_file() && path.to_string_lossy().ends_with(".landau.ndjson") {
@@ -72,6 +73,6 @@ fn newest() -> anyhow::Result<PathBuf> {
     }
     let found = all.into_iter().max().map(|(_, path)| path);
     found.context(
-        "there is no record (*.landau.ndjson) in the working folder; name one, or make one: landau run tcp open",
+        "there is no record (*.landau.ndjson) in the current directory; name one, or make one: landau run tcp open",
     )
 }

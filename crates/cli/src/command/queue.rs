@@ -16,13 +16,13 @@ const PRINTED_RECIPIENTS: usize = 10;
 enum ActionWord {
     /// Print the messages
     List,
-    /// Do not try messages until they are released; a restart of the relay does not change that
+    /// Hold messages until they are released, also across restarts of the relay
     Hold,
-    /// Try messages again that were held
+    /// Release held messages
     Release,
-    /// Delete messages; their senders are not told
+    /// Delete messages without a report to their senders
     Delete,
-    /// Try messages now that wait for their next attempt
+    /// Try deferred messages now
     Flush,
 }
 
@@ -50,7 +50,8 @@ impl ActionWord {
 
 const AFTER_HELP: &str = "A message has an identifier, which is in the reply to its sender and in its Received field.
 
-The command asks the relay that uses the queue. If none is running, it reads and changes the files itself.
+The command asks the relay that uses the queue. If no relay is running, the command reads and
+changes the files itself.
 
 Examples:
   landau queue /var/spool/landau                      list the queue

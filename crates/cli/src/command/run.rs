@@ -30,12 +30,12 @@ pub(crate) use tuned::{measure as measure_tuned, parse as parse_for_tuning};
   landau run                                  run every benchmark
   landau run socket bind --passes 9           run two benchmarks, nine passes each
   landau run bind --set bind.family=v6        set a parameter; `landau list --long` lists them
-  landau run --case fork --case fork.static   measure these two cases of fork, not all of the study
-  landau run --study full --time-limit 30m    run every case at full size, for at most half an hour
-  landau run --against ./landau.old           measure this program and another in turn, and compare
+  landau run --case fork --case fork.static   measure only these two cases of fork
+  landau run --study full --time-limit 30m    run every case at full size, for up to 30 minutes
+  landau run --against ./landau.old           measure two programs in turn, and compare them
   landau run dup --against LD_PRELOAD=./x.so  the same with and without a library
-  landau run mmap --switch 'sysctl -w vm.overcommit_memory=1' --restore 'sysctl -w vm.overcommit_memory=0'
-                                              the same under two settings of the host
+  landau run mmap --switch 'sysctl -w vm.overcommit_memory=1' \\
+      --restore 'sysctl -w vm.overcommit_memory=0'   the same under two settings of the host
   landau run --resume FILE                    continue an interrupted run
   landau run --resume FILE --until-resolved   add passes to a complete one")]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
@@ -60,8 +60,9 @@ pub(crate) struct Args {
     /// user has executed them here
     #[arg(long, requires = "resume")]
     trust_record: bool,
-    /// Repeat the cases whose curves are not resolved until all are, at most 100 times each [default: at most 20 times
-    /// the study's passes, for a part of the time that those took, but at least 10 s; not at all with --passes]
+    /// Repeat the cases whose curves are not resolved until all are, up to 100 passes of each case, or 20 times its
+    /// planned passes if that is more [default: up to 20 times the planned passes, for 3/4 of the time that those took,
+    /// but for 10 s to 45 s (study full: 1/2, 10 s to 15 min); none with --passes]
     #[arg(long)]
     until_resolved: bool,
     /// Write the HTML report to this file [default: the record's name with .html]
@@ -374,23 +375,26 @@ fn restore(folder: &Path, side: Option<&Side>) -> anyhow::Result<()> {
     let shown = folder.display();
     let Some(left) = Switched::of(folder) else {
         bail!(
-            "an earlier run left the host switched, and its mark cannot be read; restore the host and remove {shown}"
+            "an earlier run left the changes of --switch on the host, and its marker cannot be read; undo them, then \
+             remove {shown}"
         );
     };
     let Some(side) = side.filter(|side| side.run == left.run) else {
         bail!(
-            "an earlier run left the host switched over; restore it with: {}; then: rm -r '{shown}'",
+            "an earlier run left the changes of --switch on the host; undo them with: {}; then: rm -r '{shown}'",
             plain(&left.restore)
         );
     };
     ensure!(
         side.switch.as_ref().is_some_and(|switch| switch.restore == left.restore),
-        "this run left the host switched, but the command in {shown} that restores it is not that of the record; \
-         restore the host by hand and remove the folder"
+        "this run left the changes of --switch on the host, but the command in {shown} that undoes them is not that \
+         of the record; undo them by hand and remove the directory"
     );
-    let failed = || format!("restore the host, which this run left switched; if it is restored, remove {shown}");
+    let failed = || {
+        format!("cannot undo the changes of --switch, which this run left on the host; undo them, then remove {shown}")
+    };
     left.restore(folder).with_context(failed)?;
-    status::tell(&format!("this run had left the host switched over; restored it with: {}", left.restore));
+    status::tell(&format!("this run had left the changes of --switch on the host; undid them with: {}", left.restore));
     Ok(())
 }
 
@@ -406,7 +410,7 @@ fn announce(args: &Args, path: &Path, records: &[Record]) -> anyhow::Result<()> 
     }
     ensure!(
         args.trust_record || executed.is_known(),
-        "resuming {} would execute what no recent run of this user has executed in this folder; if you agree, pass \
+        "resuming {} would execute what no recent run of this user has executed in this directory; if you agree, pass \
          --trust-record:\n{executed}",
         path.display()
     );
@@ -429,7 +433,7 @@ fn scratch_again(args: &Args, record: &Record) -> anyhow::Result<Scratch> {
         && std::fs::canonicalize(directory).ok() != std::fs::canonicalize(&folder).ok()
     {
         bail!(
-            "--dir {}: {} has files in {}, and a record has those of one folder; leave out --dir, or start a new run",
+            "--dir {}: {} has files in {}, and a record has those of one directory; omit --dir, or start a new run",
             directory.display(),
             record.path,
             folder.display()

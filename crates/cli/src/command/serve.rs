@@ -25,7 +25,7 @@ use std::time::Duration;
   landau serve . --metrics 127.0.0.1:9100            http://127.0.0.1:9100/metrics for Prometheus
   sudo landau serve /srv/www --listen :80            bind port 80 as root, then switch to nobody
   landau serve /srv/www --processes 2                two processes under a supervisor
-  landau serve --config /etc/landau/serve.toml --check   say what is wrong with a configuration file
+  landau serve --config /etc/landau/serve.toml --check   check a configuration file
   landau serve /srv --virtual-hosts                  /srv/HOST for HOST, /srv/default for others
   landau serve . --listen 127.0.0.1:0 --json | head -1   print the port that the system chose")]
 pub(crate) struct Args {
@@ -36,8 +36,8 @@ pub(crate) struct Args {
     /// SIGHUP reloads the rules
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Say what is wrong with the configuration file, with the line of each error, and with the directory, the
-    /// certificates, the user and the files of users that it names, and end
+    /// Check the configuration file and the directory, certificates, user and users files that it names; print each
+    /// error, with its line if it is in the file, and exit
     #[arg(long, requires = "config")]
     check: bool,
     /// Listen at ADDRESS:PORT, :PORT (all addresses), unix:PATH or fd:NUMBER (an inherited socket), with tls: before it
@@ -103,8 +103,8 @@ pub(crate) struct Args {
     /// address, a network such as 10.0.0.0/8, or unix; repeatable. A connection without it is closed [default: none]
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     proxy_protocol: Vec<String>,
-    /// Believe what these proxies say in X-Forwarded-For and X-Forwarded-Proto about the client, for the log and the
-    /// rules: an address, a network such as 10.0.0.0/8, or unix; repeatable [default: none]
+    /// Trust X-Forwarded-For and X-Forwarded-Proto from these proxies, for the log and the rules: an address, a network
+    /// such as 10.0.0.0/8, or unix; repeatable [default: none]
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     forwarded_from: Vec<String>,
     /// Append a line for each response to this file, or write it to standard output (-). SIGHUP reopens the file

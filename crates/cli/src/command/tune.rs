@@ -16,13 +16,13 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  landau tune plan idle                               what the profile would change, and why
-  landau tune try idle -- run connect --passes 9      does it help? measured in a network namespace
-  landau tune try own.toml --ablate -- run connect    which of its settings does
-  landau tune try files --on-host -- run files        settings that only the host has, as root
-  landau tune restore                                 undo a trial that was killed
-  landau tune keep idle                               write sysctl.d, limits.d and a drop-in of systemd
-  landau tune status                                  what differs from the defaults
+  landau tune plan idle                            what the profile would change, and why
+  landau tune try idle -- run connect --passes 9   does it help? measured in a network namespace
+  landau tune try own.toml --ablate -- run dup     which of its settings does
+  landau tune try files --on-host -- run files     settings that only the host has, as root
+  landau tune restore                              undo a trial that was killed
+  landau tune keep idle                            write sysctl.d, limits.d and a drop-in of systemd
+  landau tune status                               what differs from the defaults
 
 Profiles: idle, mail, files, seed-freebsd-2001, seed-linux-2001, empty, or a file NAME.toml;
 docs/tune.md describes them and the JSON.")]
@@ -33,11 +33,11 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say what a profile would change on this host, why, and what cannot be changed; nothing is changed
+    /// Show what a profile would change on this host, why, and what cannot be changed; changes nothing
     Plan(PlanArgs),
-    /// Measure the host with and without a profile, in turn, and restore it
+    /// Measure the host in turn with and without a profile, and then restore it
     Try(trial::Args),
-    /// Restore what a trial that was killed has left changed
+    /// Undo the changes that a killed trial has left on the host
     Restore(RestoreArgs),
     /// Make a profile permanent: write files for sysctl.d, limits.d and systemd
     Keep(KeepArgs),
@@ -51,8 +51,8 @@ enum Command {
 /// Flags that every subcommand has.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// Read and write /proc/sys, /etc and /var below this folder, for images and tests
-    #[arg(long, value_name = "FOLDER")]
+    /// Read and write /proc/sys, /etc and /var below this directory, for images and tests
+    #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]

@@ -19,10 +19,11 @@ use std::path::{Path, PathBuf};
   landau verify report.html
 
 Each line of a record ends with a checksum (member `seal`) of the line and of the checksum before
-it. The chain of checksums detects a change of any line. It is not a signature: a person can change
-a record and compute all checksums again.
+it. The chain of checksums detects a change of any line. It is not a signature: a person can
+change a record and compute all checksums again.
 
-Exit status: 0 unaltered and every result follows from the samples, 1 otherwise, 2 unreadable.")]
+Exit status: 0 if the record is unaltered and every result follows from the samples, 1 otherwise,
+2 if the file is unreadable.")]
 pub(crate) struct Args {
     /// The record or report to verify
     file: PathBuf,

@@ -308,7 +308,7 @@ fn what_a_record_of_somebody_else_names_is_not_executed() {
     std::fs::create_dir(room.file("sent")).unwrap();
     std::fs::copy(room.file("run.ndjson"), room.file("sent/run.ndjson")).unwrap();
     let sent = Ran::of(room.command(&add("4")).current_dir(room.file("sent")).output().unwrap());
-    assert!(sent.status == Some(2) && sent.err.contains("in this folder"), "{sent:?}");
+    assert!(sent.status == Some(2) && sent.err.contains("in this directory"), "{sent:?}");
     let trusted = elsewhere(&room, &[&add("4")[..], &["--trust-record"]].concat());
     assert_eq!(trusted.status, Some(0), "{trusted:?}");
     assert_eq!(room.record("run.ndjson").passes_of(0).len(), 4);
@@ -324,7 +324,7 @@ fn sigkill_leaves_the_host_switched_and_the_next_run_says_so() {
     std::fs::remove_file(room.file("hold")).unwrap();
     assert_eq!(host(&room).last().unwrap(), "on");
     let next = room.landau(&["run", "nop", "--study", "smoke", "--output", "n", "--no-report"]);
-    let told = format!("an earlier run left the host switched over; restore it with: {RESTORE}");
+    let told = format!("an earlier run left the changes of --switch on the host; undo them with: {RESTORE}");
     assert!(next.status == Some(2) && next.err.contains(&told) && !room.file("n").exists(), "{next:?}");
     assert_eq!(host(&room).last().unwrap(), "on", "another run changes nothing");
     // Only a command that the record has too is executed.
@@ -342,11 +342,14 @@ fn sigkill_leaves_the_host_switched_and_the_next_run_says_so() {
     assert_eq!(host(&room).last().unwrap(), "on");
     let ran = room.landau(&["run", "--resume", "r.base", "--no-report"]);
     assert!(ran.err.contains("the record names what the run executes") && ran.err.contains(RESTORE), "{ran:?}");
-    assert!(ran.status == Some(0) && ran.err.contains("had left the host switched over; restored it"), "{ran:?}");
+    assert!(
+        ran.status == Some(0) && ran.err.contains("had left the changes of --switch on the host; undid them"),
+        "{ran:?}"
+    );
     assert_restored(&room);
     assert_complete(&room);
     let calm = room.landau(&["run", "nop", "--study", "smoke", "--output", "m", "--no-report"]);
-    assert!(!calm.err.contains("switched over"), "{calm:?}");
+    assert!(!calm.err.contains("--switch"), "{calm:?}");
     assert_eq!(room.leftovers(), Vec::<String>::new());
 }
 

@@ -606,7 +606,7 @@ fn a_size_that_fits_is_success_and_nonsense_cannot_run() {
     let ran = status(&["--dir", "/nowhere"]);
     assert!(ran.status == Some(2) && ran.err.contains("--dir /nowhere"), "{ran:?}");
     let ran = status(&["--dir", LANDAU]);
-    assert!(ran.status == Some(2) && ran.err.contains("is not a folder"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("is not a directory"), "{ran:?}");
 }
 
 /// A shell whose folder was deleted: the doctor answers, but for files in that folder.
@@ -618,12 +618,12 @@ fn a_working_folder_that_was_deleted_stops_only_questions_about_it() {
         Ran::of(room.other("sh", &["-c", &script]).output().unwrap())
     };
     let ran = ask("");
-    assert!(ran.status == Some(0) && ran.out.contains("the working folder: "), "{ran:?}");
+    assert!(ran.status == Some(0) && ran.out.contains("the current directory: "), "{ran:?}");
     assert!(ran.out.contains("files: no limit is known"), "{ran:?}");
     assert_eq!(ask("--for socket=10").status, Some(0));
     assert_eq!(ask("--for files=10 --dir /").status, Some(0));
     let ran = ask("--for files=10");
-    assert!(ran.status == Some(2) && ran.err.contains("working folder, which may have been deleted"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("current directory, which may have been deleted"), "{ran:?}");
 }
 
 /// A running server's own limit and listening socket are shown, its queue of two connections, and what it drops when

@@ -59,7 +59,7 @@ fn records_are_listed_searched_and_counted() {
             &["--benchmark", "bind", "--phase", "reap", "--json"],
             "--phase reap: no record has a curve of it; there are ",
         ),
-        (&["nowhere"], "no record has all that was asked for"),
+        (&["nowhere"], "no record matches all filters"),
     ] {
         let ran = room.landau(&[&["history", "runs"], words].concat());
         assert!(ran.status == Some(0) && ran.err.contains(why), "{words:?}: {ran:?}");
@@ -124,7 +124,7 @@ fn a_site_does_not_replace_other_pages_or_mark_the_records() {
     std::fs::write(room.file("www/index.html"), "<p>mine").unwrap();
     for output in ["www", "runs", ".", "runs/../runs"] {
         let ran = room.landau(&["history", "runs", "--site", output]);
-        assert!(ran.status == Some(2) && ran.err.contains("choose another folder"), "{output}: {ran:?}");
+        assert!(ran.status == Some(2) && ran.err.contains("choose another directory"), "{output}: {ran:?}");
     }
     assert_eq!(std::fs::read_to_string(room.file("www/index.html")).unwrap(), "<p>mine");
     assert!(!room.file("www/.landau-site").exists() && !room.file("runs/.landau-site").exists());
@@ -260,7 +260,7 @@ fn a_hostile_folder_is_read_by_another_user() {
     let before: BTreeMap<_, _> =
         before.into_iter().filter(|(path, _)| ![room.file("site"), room.file("cache")].contains(path)).collect();
     let ran = Ran::of(nobody.env("XDG_CACHE_HOME", room.file("cache")).output().unwrap());
-    assert!(ran.err.contains("the folder is read-only; the index is"), "{ran:?}");
+    assert!(ran.err.contains("the directory is read-only; the index is"), "{ran:?}");
     assert_safe(&room, &ran, &before, &["secret.ndjson", "closed"]);
 }
 

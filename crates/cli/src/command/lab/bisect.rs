@@ -203,14 +203,14 @@ fn debian_row(args: &Args) -> anyhow::Result<Vec<String>> {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   landau lab test --kernel arch/x86/boot/bzImage --metric 'bind.instructions@1000 < 2000'
-  git bisect run sh -c 'make -j8 bzImage || exit 125; landau lab test -k arch/x86/boot/bzImage \\
-      --metric \"bind.instructions@1000 < 2000\"'
+  git bisect run sh -c 'make -j8 bzImage || exit 125; \\
+      landau lab test -k arch/x86/boot/bzImage --metric \"bind.instructions@1000 < 2000\"'
 
 `landau lab bisect --help` says how a claim is tested.
 
-Exit status, for `git bisect run`: 0 if the claim holds, 1 if it does not, 125 if this kernel cannot
-be tested, and 255, which ends the bisection, if the claim is invalid or kvm, which a claim about
-ns needs, is known not to work here.")]
+Exit status, for `git bisect run`: 0 if the claim holds, 1 if it does not, 125 if this kernel
+cannot be tested. 255 ends the bisection: the claim is invalid, or it is about ns and needs kvm,
+which is known not to work here.")]
 pub(crate) struct Test {
     /// Test this kernel
     #[arg(long, short)]

@@ -54,11 +54,12 @@ const APPEND_HELP: &str = "Append arguments to the command line of the kernel; o
   landau lab run -k debian:5.10 -k debian:7.2 --output kernels --resume
                                      continue an interrupted run
   landau lab run --platform netns bind --sysctl net.ipv4.ip_local_port_range='40000 42000'
-                                     the running kernel with another sysctl, in its own network namespace
+                                     the running kernel in a network namespace with a sysctl
   landau lab run -k ssh:me@freebsd --program ./landau-freebsd
                                      another machine, by ssh
 
-Instruction counts are not times: they include no cache misses and no contention, and the guest has one CPU.")]
+Instruction counts are not times: they include no cache misses and no contention, and the guest
+has one CPU.")]
 pub(crate) struct Args {
     /// Measure this kernel; may be repeated: a bzImage, a vmlinux, a Debian package, `debian:VERSION` (`debian:?` lists
     /// them), `host` for the running kernel, `image:DISK` for a disk image, `ssh:USER@HOST[:PORT]` for another machine

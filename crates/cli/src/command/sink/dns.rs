@@ -13,10 +13,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
   mx1.s0001.example ... mx3.s9113.example  the one to three MX hosts of each site: A, AAAA
 
 Examples:
-  landau sink dns                                        answer at 127.0.0.1:5353, UDP and TCP
-  landau sink dns --sites 300 --loss 0.01                domains share MX hosts; one query in a hundred is lost
-  landau sink dns --null-mx 0.01 --nonexistent 0.02      some domains accept no mail or do not exist
-  dig -p 5353 @127.0.0.1 d0001.example MX                ask it")]
+  landau sink dns                                    answer at 127.0.0.1:5353, UDP and TCP
+  landau sink dns --sites 300 --loss 0.01            domains share MX hosts; 1% of queries lost
+  landau sink dns --null-mx 0.01 --nonexistent 0.02  some domains accept no mail or do not exist
+  dig -p 5353 @127.0.0.1 d0001.example MX            ask it")]
 pub(crate) struct Args {
     /// Listen at ADDRESS:PORT, over UDP and TCP; repeatable [default: 127.0.0.1:5353]
     #[arg(long, short, value_name = "ADDRESS")]

@@ -10,11 +10,11 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  landau sink smtp                                    accept all mail at 127.0.0.1:2525, and discard it
-  landau sink smtp --listen 127.0.0.0/8:2525          all loopback addresses, as so many hosts
-  landau sink smtp --profile slow.toml --seed 7       late replies, greylisting, limits, resets, ...
-  landau sink smtp --maildir /tmp/mail                one Maildir for each recipient
-  kill -USR1 PID                                      print the counters so far
+  landau sink smtp                                discard all mail at 127.0.0.1:2525
+  landau sink smtp --listen 127.0.0.0/8:2525      all loopback addresses, as so many hosts
+  landau sink smtp --profile slow.toml --seed 7   late replies, greylisting, limits, resets, ...
+  landau sink smtp --maildir /tmp/mail            one Maildir for each recipient
+  kill -USR1 PID                                  print the counters so far
 
 A profile is a TOML file; docs/sink.md lists its keys:
   [default]

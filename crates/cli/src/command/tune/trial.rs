@@ -26,8 +26,8 @@ use std::path::PathBuf;
   landau tune try files --on-host -- run files        as root
   landau tune try empty -- run connect                no change: how often would one be claimed?
 
-Exit status: 0 if the trial ended and everything is restored, 1 if it was interrupted, a pass failed or
-a setting that somebody else changed was kept, 2 if it could not run.")]
+Exit status: 0 if the trial ended and the host is restored, 1 if the trial was interrupted, a pass
+failed or a setting that someone else changed was kept, 2 if the trial could not run.")]
 pub(super) struct Args {
     /// Name of a profile, or a file
     #[arg(value_name = "PROFILE")]
@@ -187,7 +187,7 @@ impl Scope {
         Some(match self.left_out.first() {
             Some(first) => format!("{}: {}", first.name, first.why),
             None if plan.present.is_empty() => "none of the profile's settings can be read here".to_owned(),
-            None => "this host has every value of the profile that it knows".to_owned(),
+            None => "every setting of the profile that this host has is already set as the profile asks".to_owned(),
         })
     }
 
