@@ -9,6 +9,7 @@ mod load;
 mod mail;
 mod options;
 mod progress;
+mod secrets;
 mod status;
 mod terminal;
 
@@ -58,7 +59,7 @@ fn main() -> ExitCode {
             };
         }
     };
-    match command::run(landau, &words) {
+    match command::run(landau, &secrets::hidden(&words)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => status::of_failure(&error),
     }
