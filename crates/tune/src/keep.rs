@@ -28,7 +28,8 @@ const SYSCTLS: &str = "etc/sysctl.d";
 /// A file that makes a part of a profile permanent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// Its path.
+    /// Its path; in JSON, as it is shown.
+    #[serde(serialize_with = "shown")]
     pub path: PathBuf,
     /// What it says.
     pub text: String,
@@ -36,6 +37,14 @@ pub struct Kept {
     pub effect: String,
     /// Whether it says this already.
     pub unchanged: bool,
+    /// What it says now; none if it does not exist.
+    #[serde(skip)]
+    before: Option<String>,
+}
+
+/// Serializes a path that need not be UTF-8.
+fn shown<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&path.display())
 }
 
 /// Returns the files of a profile, without writing them.
@@ -71,7 +80,7 @@ pub fn keep(root: &Root, profile: &Profile) -> Result<Vec<Kept>, Error> {
         let effect = too_high.map_or(effect.to_owned(), |value| format!("{effect}; {}", ceiling.advice(value)));
         let before = before?;
         let text = format!("{MARK} {}`. To undo it, remove this file.\n{body}", profile.name);
-        kept.push(Kept { unchanged: before.as_deref() == Some(text.as_str()), path, text, effect });
+        kept.push(Kept { unchanged: before.as_deref() == Some(text.as_str()), path, text, effect, before });
     }
     Ok(kept)
 }
@@ -273,26 +282,70 @@ impl Kept {
     ///
     /// Fails if the file or its folder cannot be written.
     pub fn write(&self) -> Result<(), Error> {
-        let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else { return Ok(()) };
-        if self.unchanged {
-            return Ok(());
-        }
-        fs::create_dir_all(folder).map_err(Error::file(folder))?;
-        let new_path = folder.join(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-        let mut options = File::options();
-        options.write(true).create_new(true).mode(0o644);
-        let written = options.open(&new_path).and_then(|mut file| {
-            file.write_all(self.text.as_bytes())?;
-            file.sync_all()
-        });
-        let renamed = written.and_then(|()| fs::rename(&new_path, &self.path));
-        if renamed.is_err() {
-            // The error says what went wrong; the new file is all that could be left.
-            let _ = fs::remove_file(&new_path);
-        }
-        renamed.map_err(Error::file(&self.path))?;
-        sync(folder)
+        if self.unchanged { Ok(()) } else { replace(&self.path, &self.text) }
     }
+
+    /// Returns whether the file says what it said before [`Kept::write`].
+    fn is_as_before(&self) -> bool {
+        match fs::read(&self.path) {
+            Ok(now) => self.before.as_ref().is_some_and(|before| before.as_bytes() == now),
+            Err(error) => self.before.is_none() && is_absent(&error),
+        }
+    }
+
+    /// Makes the file again what it was before [`Kept::write`].
+    fn undo(&self) -> Result<(), Error> {
+        match &self.before {
+            _ if self.unchanged => Ok(()),
+            Some(before) => replace(&self.path, before),
+            None => match fs::remove_file(&self.path) {
+                Err(error) if !is_absent(&error) => Err(Error::file(&self.path)(error)),
+                _ => Ok(()),
+            },
+        }
+    }
+}
+
+/// Writes all files of a profile, or none: after an error, those that were written are again what they were.
+///
+/// # Errors
+///
+/// Fails with the error of the first file that cannot be written, or with [`Error::HalfKept`] if others could not be
+/// restored then.
+pub fn write(kept: &[Kept]) -> Result<(), Error> {
+    for (place, one) in kept.iter().enumerate() {
+        let Err(error) = one.write() else { continue };
+        // The file that failed may have been renamed already.
+        let left = kept[..=place].iter().rev().filter(|one| one.undo().is_err() && !one.is_as_before());
+        let left: Vec<String> = left.map(|one| one.path.display().to_string()).collect();
+        return Err(if left.is_empty() { error } else { Error::HalfKept { error: Box::new(error), left } });
+    }
+    Ok(())
+}
+
+/// Returns whether an error says that a file does not exist.
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Writes a file; its folder is created.
+fn replace(path: &Path, text: &str) -> Result<(), Error> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    fs::create_dir_all(folder).map_err(Error::file(folder))?;
+    let new_path = folder.join(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(0o644);
+    let written = options.open(&new_path).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    let renamed = written.and_then(|()| fs::rename(&new_path, path));
+    if renamed.is_err() {
+        // The error says what went wrong; the new file is all that could be left.
+        let _ = fs::remove_file(&new_path);
+    }
+    renamed.map_err(Error::file(path))?;
+    sync(folder)
 }
 
 #[cfg(test)]
@@ -313,6 +366,31 @@ mod tests {
         plant(room.path(), "vm.dirty_ratio", "20");
         let root = Root::planted(room.path());
         (room, root)
+    }
+
+    /// Guards against settings of which the program says that nothing was kept.
+    #[test]
+    fn all_files_are_written_or_none() {
+        let (room, root) = host();
+        let kept = keep(&root, &own()).unwrap();
+        assert_eq!(kept.len(), 3);
+        let folder = room.path().join("etc/sysctl.d");
+        fs::create_dir_all(&folder).unwrap();
+        // The folder of the last file cannot be created.
+        let blocked = room.path().join("etc/systemd");
+        std::os::unix::fs::symlink("nowhere", &blocked).unwrap();
+        let failed = || write(&keep(&root, &own()).unwrap()).unwrap_err();
+        assert!(matches!(failed(), Error::File { .. }));
+        assert!(kept.iter().all(|one| !one.path.exists()));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        // One that was replaced says what it said before.
+        let before = format!("{MARK} own`.\nvm.dirty_ratio = 7\n");
+        fs::write(&kept[0].path, &before).unwrap();
+        assert!(matches!(failed(), Error::File { .. }));
+        assert_eq!(fs::read_to_string(&kept[0].path).unwrap(), before);
+        fs::remove_file(&blocked).unwrap();
+        write(&keep(&root, &own()).unwrap()).unwrap();
+        assert!(kept.iter().all(|one| one.path.exists()));
     }
 
     #[test]

@@ -23,7 +23,7 @@ mod status;
 mod trial;
 
 pub use journal::{Entry, Journal, Journaled, Outcome, Restored, left, restore};
-pub use keep::{Kept, keep};
+pub use keep::{Kept, keep, write};
 pub use plan::{Change, Missing, Place, Plan, Present};
 pub use profile::{NAMES, Profile, Unmapped, Want};
 pub use status::{Row, Status};
@@ -72,6 +72,14 @@ pub enum Error {
         path: PathBuf,
         /// Why, and what to do.
         reason: String,
+    },
+    /// Some files of a profile were written, and could not be removed or restored when another one failed.
+    #[error("{error}; other files of the profile were written: remove {}", .left.join(", "))]
+    HalfKept {
+        /// Why the other file could not be written.
+        error: Box<Error>,
+        /// The files that were written.
+        left: Vec<String>,
     },
     /// Another trial changes the host now.
     #[error("another trial runs on this host; wait until it ends")]

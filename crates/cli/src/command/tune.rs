@@ -9,7 +9,7 @@ use crate::status;
 use clap::Subcommand;
 use landau_host::Root;
 use landau_lab::sysctl::OF_A_NETWORK;
-use landau_tune::{Error, Kept, Outcome, Plan, Profile, Restored, Status};
+use landau_tune::{Error, Outcome, Plan, Profile, Restored, Status};
 use serde_json::json;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -162,7 +162,7 @@ fn restored_text(restored: &[Restored]) -> String {
 fn keep(args: &KeepArgs) -> anyhow::Result<u8> {
     let profile = Profile::find(&args.profile)?;
     let kept = landau_tune::keep(&args.common.root(), &profile)?;
-    let writing = if args.dry_run { Ok(()) } else { kept.iter().try_for_each(Kept::write) };
+    let writing = if args.dry_run { Ok(()) } else { landau_tune::write(&kept) };
     let is_denied =
         |error: &Error| matches!(error, Error::File { why, .. } if why.kind() == ErrorKind::PermissionDenied);
     let denied = match writing {

@@ -3,6 +3,7 @@
 use crate::support::{LANDAU, Process, Ran, Room, eventually, is_root};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -243,6 +244,31 @@ fn files_are_kept_below_a_root_and_named() {
     std::fs::write(room.file("etc/security/limits.d/90-landau-seed-linux-2001.conf"), "mine\n").unwrap();
     let refused = room.landau(&["tune", "keep", "seed-linux-2001", "--root", "."]);
     assert!(refused.status == Some(2) && refused.err.contains("did not write it"), "{refused:?}");
+}
+
+/// Guards against files that are written although the program says that nothing was kept, and against a panic.
+#[test]
+fn a_profile_is_kept_whole_or_not_at_all() {
+    use std::os::unix::ffi::OsStringExt;
+    let room = Room::new();
+    plant(room.path(), "fs.file-max", "1000");
+    std::fs::create_dir_all(room.file("etc/sysctl.d")).unwrap();
+    std::fs::create_dir_all(room.file("etc/security")).unwrap();
+    room.open(0o777);
+    for folder in ["etc/sysctl.d", "etc/security"] {
+        let mode = if folder == "etc/security" { 0o755 } else { 0o777 };
+        std::fs::set_permissions(room.file(folder), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let words = ["tune", "keep", "seed-linux-2001", "--root", ".", "--json"];
+    if let Some(mut nobody) = room.as_nobody(&words) {
+        let ran = Ran::of(nobody.output().unwrap());
+        assert!(ran.status == Some(2) && ran.err.contains("nothing was kept"), "{ran:?}");
+        assert_eq!(json(&ran)["written"], false);
+        assert_eq!(std::fs::read_dir(room.file("etc/sysctl.d")).unwrap().count(), 0, "{ran:?}");
+    }
+    let odd = std::ffi::OsString::from_vec(b"r\xff".to_vec());
+    let keep = room.command(&["tune", "keep", "seed-linux-2001", "--json", "--root"]).arg(&odd).output().unwrap();
+    assert_eq!(json(&Ran::of(keep))["written"], true);
 }
 
 /// What a dry run prints is what is written without it.
