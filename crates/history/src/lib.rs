@@ -45,7 +45,7 @@ pub enum Error {
         path: String,
     },
     /// The index failed.
-    #[error("the index {path} failed; landau history --rebuild makes it again from the records")]
+    #[error("the index {path} failed; {}", advice(.source))]
     Index {
         /// Where it is.
         path: String,
@@ -60,15 +60,28 @@ pub enum Error {
 impl Error {
     /// Returns whether the index is damaged, so that only a rebuild helps.
     pub fn is_damage(&self) -> bool {
-        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-        let Self::Index { source, .. } = self else { return false };
-        match source {
-            rusqlite::Error::SqliteFailure(failure, _) => matches!(failure.code, DatabaseCorrupt | NotADatabase),
-            // A table or a column of another type or without its value: not what this version writes.
-            rusqlite::Error::InvalidColumnType(..)
-            | rusqlite::Error::FromSqlConversionFailure(..)
-            | rusqlite::Error::SqlInputError { .. } => true,
-            _ => false,
-        }
+        matches!(self, Self::Index { source, .. } if is_damage(source))
+    }
+}
+
+/// Returns whether an error of `SQLite` says that the index is damaged.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) => matches!(failure.code, DatabaseCorrupt | NotADatabase),
+        // A table or a column of another type or without its value: not what this version writes.
+        rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::SqlInputError { .. } => true,
+        _ => false,
+    }
+}
+
+/// Returns what to do about an error of `SQLite`: only a damaged index is mended by a rebuild.
+fn advice(error: &rusqlite::Error) -> &'static str {
+    if is_damage(error) {
+        "landau history --rebuild makes it again from the records"
+    } else {
+        "choose another place with --index"
     }
 }

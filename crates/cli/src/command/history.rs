@@ -278,8 +278,8 @@ fn drawn(args: &Args, collection: &Collection, quantity: Quantity) -> anyhow::Re
 
 fn as_json(args: &Args, collection: &Collection, name: &str, value: Value) -> anyhow::Result<String> {
     let mut all = json!({
-        "folder": args.dir, "record_count": collection.record_count, "shown_count": collection.entries.len(),
-        "left_out": collection.left_out,
+        "folder": args.dir.display().to_string(), "record_count": collection.record_count,
+        "shown_count": collection.entries.len(), "left_out": collection.left_out,
     });
     all[name] = value;
     serde_json::to_string_pretty(&all).context("write JSON")

@@ -201,6 +201,20 @@ fn fill(room: &Room) {
     assert!(Command::new("mkfifo").arg(file("pipe.ndjson")).status().unwrap().success());
 }
 
+/// Guards against a panic (JSON has no such name) and against advice that cannot help.
+#[test]
+fn odd_places_are_answered() {
+    use std::os::unix::ffi::OsStringExt;
+    let room = runs(&KERNELS[..1]);
+    let odd = room.path().join(std::ffi::OsString::from_vec(b"r\xff".to_vec()));
+    std::fs::rename(room.file("runs"), &odd).unwrap();
+    let ran = Ran::of(room.command(&["history", "--json"]).arg(&odd).output().unwrap());
+    assert!(ran.status == Some(0) && ran.out.contains("/r\u{fffd}\","), "{ran:?}");
+    let ran = Ran::of(room.command(&["history", "--index", "/nowhere/x"]).arg(&odd).output().unwrap());
+    assert!(ran.status == Some(2) && ran.err.contains("/nowhere/x failed; choose another place"), "{ran:?}");
+    assert!(!ran.err.contains("--rebuild"), "{ran:?}");
+}
+
 /// What is left out is named, what a record says is text, and nothing is written outside the site and the index.
 fn assert_safe(room: &Room, ran: &Ran, before: &BTreeMap<PathBuf, Option<Vec<u8>>>, unreadable: &[&str]) {
     assert_eq!(ran.status, Some(0), "{ran:?}");
