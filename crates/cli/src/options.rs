@@ -141,9 +141,7 @@ impl Cache {
     ///
     /// Fails if no directory was named and neither `HOME` nor `XDG_CACHE_HOME` is set.
     pub(crate) fn directory(&self) -> anyhow::Result<PathBuf> {
-        self.known().ok_or_else(|| {
-            anyhow::anyhow!("no cache directory: neither HOME nor XDG_CACHE_HOME is set; name a directory with --cache")
-        })
+        Ok(self.known().ok_or(landau_lab::Error::NoCache)?)
     }
 }
 

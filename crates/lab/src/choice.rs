@@ -32,8 +32,8 @@ pub struct Missing {
 /// The paths that a choice needs.
 #[derive(Debug)]
 pub struct Paths<'a> {
-    /// The folder for fetched kernels and results of probes.
-    pub cache: &'a Path,
+    /// The folder for fetched kernels and results of probes, if there is one. The running kernel needs none.
+    pub cache: Option<&'a Path>,
     /// The program that measures.
     pub program: &'a Path,
 }
@@ -109,7 +109,7 @@ fn obtain_all(
     words: &[String],
     sources: &[Source],
     boots: bool,
-    cache: &Path,
+    cache: Option<&Path>,
     report: &mut dyn FnMut(&str),
 ) -> Result<(Vec<Kernel>, Vec<Missing>), Error> {
     let (mut kernels, mut missing) = (Vec::new(), Vec::new());
@@ -134,15 +134,16 @@ fn obtain_one(
     word: &str,
     source: &Source,
     boots: bool,
-    cache: &Path,
+    cache: Option<&Path>,
     report: &mut dyn FnMut(&str),
 ) -> Result<Kernel, Error> {
+    let needed = || cache.ok_or(Error::NoCache);
     match source {
         Source::Ssh(target) => Ok(Kernel::remote(target)),
         Source::Host if !boots => Ok(Kernel::running()),
-        Source::Host => Ok(obtain::obtain(&running_image()?.to_string_lossy(), cache, report)?),
+        Source::Host => Ok(obtain::obtain(&running_image()?.to_string_lossy(), needed()?, report)?),
         Source::Image(path) => Ok(obtain::on_disk(path, report)?),
-        _ => Ok(obtain::obtain(word, cache, report)?),
+        _ => Ok(obtain::obtain(word, needed()?, report)?),
     }
 }
 
@@ -225,8 +226,10 @@ fn refuse_broken(platform: &dyn Platform, outcome: &Outcome, paths: &Paths, inst
     if outcome.works {
         return Ok(());
     }
-    let file = probe::file(platform, paths.cache);
-    let reason = format!("{}; {instead}, or remove {} to try again", outcome.why, file.display());
+    // Without a file, the platform is tried each time.
+    let file = paths.cache.map(|cache| probe::file(platform, cache)).filter(|file| file.exists());
+    let again = file.map_or(String::new(), |file| format!(", or remove {} to try again", file.display()));
+    let reason = format!("{}; {instead}{again}", outcome.why);
     Err(Error::unusable(platform.name(), reason))
 }
 
@@ -289,7 +292,7 @@ mod tests {
     #[test]
     fn a_platform_that_is_known_not_to_work_is_refused_with_what_to_do() {
         let cache = tempfile::tempdir().unwrap();
-        let paths = Paths { cache: cache.path(), program: Path::new("/proc/self/exe") };
+        let paths = Paths { cache: Some(cache.path()), program: Path::new("/proc/self/exe") };
         let check = || check_known(&Broken, &paths, "claim instructions").map_err(|error| error.to_string());
         assert_eq!(check(), Ok(()));
         let keep = |works: bool, why: &str| {

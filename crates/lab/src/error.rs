@@ -27,6 +27,9 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
+    /// Nobody named a folder for kernels and the results of probes, and the user has none.
+    #[error("no cache directory: neither HOME nor XDG_CACHE_HOME is set; name a directory with --cache")]
+    NoCache,
     /// A kernel could not be obtained.
     #[error(transparent)]
     Kernel(#[from] crate::kernel::Error),

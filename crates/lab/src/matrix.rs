@@ -76,6 +76,11 @@ impl Matrix<'_> {
         }
     }
 
+    /// Returns the paths of the records, in the kernels' order.
+    pub fn records(&self) -> impl Iterator<Item = PathBuf> {
+        self.kernels.iter().map(|kernel| self.record_of(kernel))
+    }
+
     /// Measures under every kernel; returns the outcomes in the kernels' order.
     pub fn run(
         &self,

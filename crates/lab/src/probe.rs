@@ -50,8 +50,8 @@ pub fn file(platform: &dyn Platform, cache: &Path) -> PathBuf {
 }
 
 /// Returns the outcome of an earlier probe that is still valid.
-pub fn known(platform: &dyn Platform, program: &Path, cache: &Path) -> Option<Outcome> {
-    kept(platform, cache, &key(platform, platform.check(program).ok()?))
+pub fn known(platform: &dyn Platform, program: &Path, cache: Option<&Path>) -> Option<Outcome> {
+    kept(platform, cache?, &key(platform, platform.check(program).ok()?))
 }
 
 fn kept(platform: &dyn Platform, cache: &Path, key: &[String]) -> Option<Outcome> {
@@ -65,12 +65,13 @@ fn kept(platform: &dyn Platform, cache: &Path, key: &[String]) -> Option<Outcome
 /// A kernel of a kind that the platform does not run is an error, and says nothing about the platform.
 ///
 /// A kernel that boots nowhere looks like a platform that does not work; the outcome names the kernel. It is asked
-/// again after the next boot of the host, or when the file in the cache is removed.
+/// again after the next boot of the host, or when the file in the cache is removed. An outcome that cannot be kept is
+/// reported, and returned all the same.
 pub fn probe(
     platform: &dyn Platform,
     kernel: &Kernel,
     program: &Path,
-    cache: &Path,
+    cache: Option<&Path>,
     report: &mut dyn FnMut(&str),
 ) -> Result<Outcome, Error> {
     platform.check_kind(kernel)?;
@@ -78,18 +79,31 @@ pub fn probe(
         Ok(version) => key(platform, version),
         Err(error) => return Ok(Outcome { works: false, why: error.to_string(), key: Vec::new() }),
     };
-    if let Some(outcome) = kept(platform, cache, &key) {
+    if let Some(outcome) = cache.and_then(|cache| kept(platform, cache, &key)) {
         return Ok(outcome);
     }
     let (name, limit_s) = (platform.name(), LIMIT.as_secs());
     report(&format!("booting {} to test whether {name} works here (once; up to {limit_s} s)", kernel.name));
     let (works, why) = boot(platform, kernel, program)?;
     let outcome = Outcome { works, why, key };
-    let text = serde_json::to_string(&outcome).map_err(|error| Error::Guest(error.to_string()))?;
-    std::fs::create_dir_all(cache).map_err(|source| io("create", cache, source))?;
-    let path = file(platform, cache);
-    std::fs::write(&path, text).map_err(|source| io("write", &path, source))?;
+    if let Err(error) = cache.ok_or(Error::NoCache).and_then(|cache| keep(&outcome, cache, &file(platform, cache))) {
+        let why = error.with_causes();
+        report(&format!("whether {name} works here cannot be kept, and will be tested again: {why}"));
+    }
     Ok(outcome)
+}
+
+/// Writes an outcome to its file in the cache. It appears there as a whole: other runs may read it meanwhile.
+fn keep(outcome: &Outcome, cache: &Path, path: &Path) -> Result<(), Error> {
+    let text = serde_json::to_string(outcome).map_err(|error| Error::Guest(error.to_string()))?;
+    std::fs::create_dir_all(cache).map_err(|source| io("create", cache, source))?;
+    let beside = path.with_extension(format!("{}.part", std::process::id()));
+    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
+    if written.is_err() {
+        // It may not exist; the error says what failed.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written.map_err(|source| io("write", path, source))
 }
 
 /// Boots the kernel; returns whether its guest came up, and what was observed.
@@ -135,13 +149,30 @@ mod tests {
     use crate::kernel::Kind;
     use crate::platform::named;
 
+    /// Guards against a run that fails after its test has succeeded, and against a half-written outcome.
+    #[test]
+    fn an_outcome_is_kept_whole_or_the_error_says_where() {
+        let folder = tempfile::tempdir().unwrap();
+        let platform = named("kvm").unwrap();
+        let outcome = Outcome { works: true, why: "it came up".to_owned(), key: vec!["1".to_owned()] };
+        let cache = folder.path().join("cache");
+        keep(&outcome, &cache, &file(platform, &cache)).unwrap();
+        assert_eq!(kept(platform, &cache, &outcome.key), Some(outcome.clone()));
+        assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 1);
+        let blocked = folder.path().join("file");
+        std::fs::write(&blocked, "").unwrap();
+        let error = keep(&outcome, &blocked, &file(platform, &blocked)).unwrap_err().to_string();
+        assert!(error.contains(&blocked.display().to_string()), "{error}");
+    }
+
     /// Guards against user-mode Linux as proof that kvm does not work.
     #[test]
     fn a_kernel_that_the_platform_does_not_run_is_an_error_and_no_outcome() {
         let cache = tempfile::tempdir().unwrap();
         let kernel = Kernel::without_file("6.1".to_owned(), Kind::Uml, "linux.uml".to_owned());
         let program = Path::new("/proc/self/exe");
-        let error = probe(named("kvm").unwrap(), &kernel, program, cache.path(), &mut |_| {}).unwrap_err().to_string();
+        let error =
+            probe(named("kvm").unwrap(), &kernel, program, Some(cache.path()), &mut |_| {}).unwrap_err().to_string();
         assert!(error.contains("linux.uml, user-mode Linux, which needs the platform uml"), "{error}");
         assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 0);
     }

@@ -39,6 +39,29 @@ fn wrong_arguments_are_answered_with_valid_ones() {
     }
 }
 
+/// The running kernel is measured without a cache; a record is published, so that it has no passwords.
+#[test]
+fn the_running_kernel_needs_no_cache_and_its_record_has_no_password() {
+    let room = Room::new();
+    let words = ["lab", "run", "nop", "--study", "smoke", "--platform", "native", "--output", "r", "--report"];
+    let lab = |report: &str, more: &[&str]| {
+        let mut command = room.command(&[&words[..], &[report], more].concat());
+        Ran::of(command.env_remove("HOME").env_remove("XDG_CACHE_HOME").output().unwrap())
+    };
+    let ran = lab("r.html", &["--login", "root:SECRET"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let record = std::fs::read_dir(room.file("r")).unwrap().next().unwrap().unwrap().path();
+    for path in [record.clone(), room.file("r.html")] {
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("SECRET") && text.contains("root:…"), "{}", path.display());
+    }
+    // The file of the record is taken by the report.
+    std::fs::remove_file(&record).unwrap();
+    let ran = lab(record.to_str().unwrap(), &[]);
+    assert!(ran.status == Some(2) && ran.err.contains("a record will be in this file"), "{ran:?}");
+    assert!(!record.exists());
+}
+
 #[test]
 fn an_invalid_metric_ends_a_bisection() {
     let room = Room::new();

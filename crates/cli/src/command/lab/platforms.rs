@@ -62,9 +62,9 @@ fn booted(
         Some(word) => {
             let cache = cache.context("no directory for the result; pass one with --cache")?;
             let kernel = obtain::obtain(word, cache, &mut |text| status::tell(text))?;
-            Some(probe::probe(platform, &kernel, program, cache, &mut |text| status::tell(text))?)
+            Some(probe::probe(platform, &kernel, program, Some(cache), &mut |text| status::tell(text))?)
         }
-        None => cache.and_then(|cache| probe::known(platform, program, cache)),
+        None => probe::known(platform, program, cache),
     };
     Ok(match outcome {
         Some(outcome) => (Some(outcome.works), outcome.why),

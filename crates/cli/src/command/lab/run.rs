@@ -144,6 +144,9 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         command: words,
     };
     matrix.check_records()?;
+    if let Some(page) = page.as_ref().filter(|page| matrix.records().any(|path| report::is_same_file(&path, page))) {
+        bail!("--report {}: a record will be in this file; choose another name", page.display());
+    }
     let close = |writer: &mut Writer, end: End| finish(writer, end).map_err(|error| format!("{error:#}"));
     let outcomes = matrix.run(&close, &|| interrupted().is_some(), &progress);
     drop(progress);
@@ -209,8 +212,8 @@ fn choose(args: &Args, program: &Path) -> anyhow::Result<Choice> {
             status::tell(text);
         }
     };
-    let cache = args.cache.directory()?;
-    let paths = Paths { cache: &cache, program };
+    let cache = args.cache.known();
+    let paths = Paths { cache: cache.as_deref(), program };
     let choice = choice::choose(&args.kernel, args.platform.0, &paths, &mut tell)?;
     for Missing { word, why } in &choice.missing {
         tell(&format!("{word}: {why}; continuing with the others"));

@@ -73,8 +73,8 @@ impl<'a> Step<'a> {
         let platform = platform::for_unit(unit).with_context(|| format!("no platform measures {}", unit.name()))?;
         let program = own_program()?;
         platform.check(&program)?;
-        let cache = machinery.cache.directory()?;
-        let paths = Paths { cache: &cache, program: &program };
+        let cache = machinery.cache.known();
+        let paths = Paths { cache: cache.as_deref(), program: &program };
         choice::check_known(platform, &paths, "make a claim about instructions")?;
         let job = Job {
             names,
