@@ -122,6 +122,12 @@ fn start(
     mut external: Option<&mut dyn HostSwitch>,
 ) -> anyhow::Result<(Vec<PathBuf>, Measured)> {
     let output = args.output.clone().unwrap_or_else(default_path);
+    // The page and the records of two sides are named after it, and they could have the names of others.
+    ensure!(
+        output.file_name().is_none_or(|name| name.to_str().is_some()),
+        "--output {}: the name of a record must be UTF-8; choose another",
+        output.display()
+    );
     args.measurement.check(&args.case)?;
     let paths = match args.against.differences()? {
         Some(_) => [Role::Base, Role::New].map(|role| against::path_of(&output, role)).to_vec(),
@@ -145,13 +151,7 @@ fn start(
         let reasons = skips.map(|skip| format!("{}: skipped, because {}", skip.label, skip.reason));
         bail!("no case can be measured on this system:\n  {}", reasons.collect::<Vec<_>>().join("\n  "));
     }
-    if !args.no_report {
-        let page = report_of(args, &paths);
-        if paths.iter().any(|path| report::is_same_file(path, &page)) {
-            bail!("--output and --report name the same file: {}", page.display());
-        }
-        report::check_place(&page)?;
-    }
+    check_page(args, &paths)?;
     check_space(&plans, &paths[0])?;
     let mut writers = create(&paths)?;
     let mut executed = Executed::default();
@@ -164,6 +164,18 @@ fn start(
         landau_engine::run(plans.iter().zip(outputs).collect(), session)
     })?;
     Ok((paths, measured))
+}
+
+/// Checks that the report can be written where it belongs, before anything is measured.
+fn check_page(args: &Args, records: &[PathBuf]) -> anyhow::Result<()> {
+    if args.no_report {
+        return Ok(());
+    }
+    let page = report_of(args, records);
+    if records.iter().any(|path| report::is_same_file(path, &page)) {
+        bail!("the record and --report name the same file: {}", page.display());
+    }
+    report::check_place(&page)
 }
 
 fn request(args: &Args) -> Request {
@@ -249,6 +261,7 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<(Vec<Pat
             first.pass_count()
         );
     }
+    check_page(args, &paths)?;
     announce(args, path, &records)?;
     let side = first.header.side.as_ref();
     if let Some(profile) = side.and_then(|side| side.profile.as_ref()) {

@@ -202,6 +202,24 @@ fn verify_names_the_first_altered_line() {
     }
 }
 
+/// Guards against passes whose report cannot be written, and against a name by which two runs share a page.
+#[test]
+fn names_of_reports_and_records_are_checked_before_anything_is_measured() {
+    use std::os::unix::ffi::OsStringExt;
+    let room = Room::new();
+    room.smoke(&["nop"]);
+    let before = std::fs::read(room.file("run.ndjson")).unwrap();
+    for (report, expected) in [("missing/x.html", "folder missing does not exist"), ("./run.ndjson", "the same file")] {
+        let ran = room.landau(&["run", "--resume", "run.ndjson", "--passes", "9", "--report", report]);
+        assert!(ran.status == Some(2) && ran.err.contains(expected), "{ran:?}");
+        assert_eq!(std::fs::read(room.file("run.ndjson")).unwrap(), before, "{report}");
+    }
+    let name = std::ffi::OsString::from_vec(b"r\xff.ndjson".to_vec());
+    let ran = Ran::of(room.command(&["run", "nop", "--study", "smoke", "--output"]).arg(&name).output().unwrap());
+    assert!(ran.status == Some(2) && ran.err.contains("the name of a record must be UTF-8"), "{ran:?}");
+    assert!(!room.path().join(name).exists());
+}
+
 /// Guards against advice that fails: only `landau run` continues a run, and only its own.
 #[test]
 fn the_record_of_a_load_is_not_to_be_resumed() {
