@@ -252,6 +252,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     catch_interrupts();
     if let Some(path) = &args.report {
         super::report::check_place(path)?;
+        let is_ledger = args.ledger.as_ref().is_some_and(|ledger| super::report::is_same_file(ledger, path));
+        anyhow::ensure!(!is_ledger, "--ledger and --report name the same file: {}", path.display());
     }
     let mut live = Live::new(args.quiet || args.json, args.recipients);
     let outcome = deliver(&delivery(args)?, &mut live, &|| interrupted().is_some())?;

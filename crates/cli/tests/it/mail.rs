@@ -161,6 +161,8 @@ fn public_servers_and_missing_messages_are_refused() {
     refused(&[&public[..], &["--allow-host", "192.0.2.1"]].concat(), "--yes-send-to-public");
     refused(&[&public[..], &["--allow-host", "192.0.2.2", "--yes-send-to-public"]].concat(), "--allow-host 192.0.2.1");
     refused(&["--via", "127.0.0.1:9"], "--message FILE is missing");
+    let report = ["--via", "127.0.0.1:9", "--message", "letter", "--report", "./l"];
+    refused(&report, "--ledger and --report name the same file: ./l");
     refused(&["--via", "127.0.0.1:x", "--message", "letter"], "write HOST:PORT");
     refused(&["--via", "127.0.0.1:9", "--message", "letter", "--from", "a b@c"], "--from a b@c: malformed address");
 }
