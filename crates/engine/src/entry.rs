@@ -3,8 +3,8 @@
 
 use crate::order::Report;
 use crate::{
-    Annotation, Benchmark, Context, Cost, Error, Host, Parameter, Phase, ReplayCase, Settings, Study, Support, Timer,
-    Variant, drive,
+    Annotation, Benchmark, Context, Cost, Error, Host, Kind, Parameter, Phase, ReplayCase, Settings, Study, Support,
+    Timer, Variant, drive,
 };
 use landau_record::former;
 use landau_record::schema::Timeline;
@@ -93,6 +93,15 @@ impl Entry {
                 suggestion: nearest(name, registry.iter().map(|entry| entry.name)),
             },
         })
+    }
+
+    /// Returns the largest number of steps that the benchmark accepts.
+    pub fn most_steps(&self) -> u64 {
+        let of = |parameter: &Parameter| match parameter.kind {
+            Kind::Count { max, .. } | Kind::AutoCount { max, .. } => Some(max),
+            _ => None,
+        };
+        self.parameters.iter().find(|one| one.name == "n").and_then(of).unwrap_or(u64::MAX)
     }
 
     /// Returns the number of steps of a case with these settings, before the resources of the host reduce it.

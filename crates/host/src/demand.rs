@@ -297,6 +297,23 @@ impl Demand {
         Ok(Self { kind, size: size.transpose()? })
     }
 
+    /// Reads demands between commas: `mail=3000,files`. A comma may group the digits of a size: `idle=100,000,files`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one of them cannot be read.
+    pub fn parse_all(text: &str) -> Result<Vec<Self>, Error> {
+        let mut words: Vec<String> = Vec::new();
+        for part in text.split(',') {
+            let is_group = part.len() == 3 && part.bytes().all(|byte| byte.is_ascii_digit());
+            match words.last_mut().filter(|before| is_group && before.contains('=')) {
+                Some(before) => before.push_str(part),
+                None => words.push(part.to_owned()),
+            }
+        }
+        words.iter().map(|word| Self::parse(word)).collect()
+    }
+
     /// Returns the demands of a user who named none: the most of everything but benchmarks.
     pub fn all() -> Vec<Self> {
         KINDS.iter().filter(|kind| !kind.is_benchmark).map(|kind| Self { kind, size: None }).collect()
@@ -319,6 +336,18 @@ mod tests {
         assert_eq!(Demand::parse("ports").unwrap().size, None);
         assert!(matches!(Demand::parse("idel=3"), Err(Error::UnknownKind(word)) if word == "idel"));
         assert!(["idle=", "idle=0", "idle=-3", "idle=3k"].iter().all(|text| Demand::parse(text).is_err()));
+    }
+
+    /// Guards against a size, written as `doctor` prints it, that is taken for two demands.
+    #[test]
+    fn a_comma_separates_demands_or_groups_digits() {
+        let read = |text: &str| -> Vec<String> { Demand::parse_all(text).unwrap().iter().map(Demand::label).collect() };
+        assert_eq!(read("idle=100,000"), ["idle=100,000"]);
+        assert_eq!(read("idle=1,000,000,files,mail=3000"), ["idle=1,000,000", "files", "mail=3,000"]);
+        assert_eq!(read("mail=3000,files=20"), ["mail=3,000", "files=20"]);
+        for wrong in ["idle,100", "idle=100,00", "idle=100,", "100,000", ""] {
+            assert!(Demand::parse_all(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -83,15 +83,17 @@ impl Request {
     }
 }
 
-/// What `landau run` makes of a size, because it keeps a part of the host free.
+/// What `landau run` makes of a size, because it keeps a part of the host free or the benchmark accepts no larger one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reserve {
     /// The benchmark.
     pub benchmark: String,
     /// The n at which it ends.
     pub at_most: u64,
-    /// Of what a part is kept free, in words.
+    /// Of what a part is kept free, in words, or that the benchmark accepts no more.
     pub reason: String,
+    /// Whether a part of the host is kept free.
+    pub is_of_host: bool,
 }
 
 /// The address space that the worker of a benchmark takes beside the program's own and that of its objects: the
@@ -269,8 +271,14 @@ fn of_reserve(reserve: &Reserve, demands: &[Demand], limits: &[Row]) -> Option<R
         let of_memory = limits.iter().filter(|row| row.limit.starts_with("memory"));
         of_memory.filter(|_| reserve.reason.contains("free memory")).min_by_key(|row| bound_of(row).unwrap_or(u64::MAX))
     });
+    let (limit, evidence) = if reserve.is_of_host {
+        let limit = behind.map_or(RESERVE.to_owned(), |row| format!("{}, less {RESERVE}", row.limit));
+        (limit, "landau run keeps a part of the host free, and ends before the kernel refuses".to_owned())
+    } else {
+        ("the largest n of the benchmark".to_owned(), format!("landau list {kind}"))
+    };
     Some(Row {
-        limit: behind.map_or(RESERVE.to_owned(), |row| format!("{}, less {RESERVE}", row.limit)),
+        limit,
         value: reserve.reason.clone(),
         in_use: None,
         is_bytes: false,
@@ -281,7 +289,7 @@ fn of_reserve(reserve: &Reserve, demands: &[Demand], limits: &[Row]) -> Option<R
             unit: demand.kind.unit.to_owned(),
             effect: Effect::Stops,
         }],
-        evidence: "landau run keeps a part of the host free, and ends before the kernel refuses".to_owned(),
+        evidence,
         counters: Vec::new(),
         remedy: behind.map(|row| row.remedy.clone()).unwrap_or_default(),
     })

@@ -5,7 +5,7 @@ mod text;
 use crate::status;
 use anyhow::{Context, ensure};
 use landau_bench::REGISTRY;
-use landau_engine::{Adaptive, Pinning, Plan, Request as RunRequest, Study, describe_host};
+use landau_engine::{Adaptive, Entry, Pinning, Plan, Request as RunRequest, Study, describe_host};
 use landau_host::{Demand, Folder, Report, Request, Reserve, Root, Unread, Worker, connection, examine, noise};
 use landau_sys::boot;
 use std::ffi::CString;
@@ -30,8 +30,8 @@ Exit status: 0 if every size fits, 1 if one does not, 2 if this is unknown for a
 command could not run.")]
 pub(crate) struct Args {
     /// Ask about a load of this size, or without =SIZE for the most that fits [default: the most of each kind]
-    #[arg(long = "for", value_name = "KIND[=SIZE],…", value_delimiter = ',', value_parser = Demand::parse)]
-    demands: Vec<Demand>,
+    #[arg(long = "for", value_name = "KIND[=SIZE],…", value_parser = demands)]
+    demands: Vec<Demands>,
     /// Ask about a running program: its limits, what it has open, and its listening sockets
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
@@ -49,6 +49,14 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// The demands of one `--for`. A comma may also be in a size, so that `clap` cannot separate them.
+#[derive(Debug, Clone)]
+struct Demands(Vec<Demand>);
+
+fn demands(text: &str) -> Result<Demands, landau_host::Error> {
+    Demand::parse_all(text).map(Demands)
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let report = report(args)?;
     let text = if args.json { serde_json::to_string_pretty(&report)? } else { text::render(&report, args.long) };
@@ -63,14 +71,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 }
 
 fn report(args: &Args) -> anyhow::Result<Report> {
-    let demands = if args.demands.is_empty() { Demand::all() } else { args.demands.clone() };
+    let asked: Vec<Demand> = args.demands.iter().flat_map(|Demands(several)| several).copied().collect();
+    let asks_for_files = asked.iter().any(|demand| demand.kind.name == "files");
+    let demands = if asked.is_empty() { Demand::all() } else { asked };
     for (place, demand) in demands.iter().enumerate() {
         let is_again = demands[..place].iter().any(|other| other.kind.name == demand.kind.name);
         ensure!(!is_again, "--for names {} twice; ask about one size of it at a time", demand.kind.name);
     }
     let root = Root::live();
     let mut request = Request::new(&root, args.pid, demands)?;
-    let asks_for_files = args.demands.iter().any(|demand| demand.kind.name == "files");
     match folder(args.dir.as_deref()) {
         Ok(folder) => request.folder = Some(folder),
         // Nobody named the folder, and nobody asked about files in it.
@@ -134,24 +143,32 @@ fn planned(demands: &[Demand]) -> anyhow::Result<(Vec<Reserve>, Vec<Worker>)> {
     let (host, clock) = describe_host(Pinning::default())?;
     for demand in benchmarks {
         let name = demand.kind.name;
+        let most = Entry::find(REGISTRY, name)?.most_steps();
+        let size = demand.size.map(|size| size.min(most));
         let request = RunRequest {
             names: vec![name.to_owned()],
             cases: Vec::new(),
             study: Study::Full,
             pass_count: None,
             adaptive: Adaptive::Off,
-            settings: demand.size.map(|size| format!("{name}.n={size}")).into_iter().collect(),
+            settings: size.map(|size| format!("{name}.n={size}")).into_iter().collect(),
             varied: Vec::new(),
             seed: 1,
             time_limit_s: None,
         };
         let plan = Plan::resolve(REGISTRY, &request, host.clone(), clock.clock, None)?;
-        let reserve =
-            |at_most: u64, reason: &str| Reserve { benchmark: name.to_owned(), at_most, reason: reason.to_owned() };
+        let reserve = |at_most: u64, reason: &str, is_of_host: bool| Reserve {
+            benchmark: name.to_owned(),
+            at_most,
+            reason: reason.to_owned(),
+            is_of_host,
+        };
         if let Some(skip) = plan.skips.iter().find(|skip| skip.label == name) {
-            reserves.push(reserve(0, &skip.reason));
+            reserves.push(reserve(0, &skip.reason, true));
         } else if let Some(one) = plan.cases.into_iter().find(|one| one.case.label == name) {
-            reserves.extend(one.case.reduced.as_ref().map(|reduced| reserve(one.case.n, &reduced.reason)));
+            let of_host = one.case.reduced.as_ref().map(|reduced| reserve(one.case.n, &reduced.reason, true));
+            let of_benchmark = || (size < demand.size).then(|| reserve(most, "it accepts no larger n", false));
+            reserves.extend(of_host.or_else(of_benchmark));
             // The samples have room for the n that is planned, whatever n is reached.
             let least = demand.size.map_or(0, |_| one.case.n);
             let bytes = Box::new(move |n: u64| one.worker_bytes(n.max(least)));

@@ -597,6 +597,14 @@ fn a_size_that_fits_is_success_and_nonsense_cannot_run() {
     assert!(ran.status == Some(0) && ran.out.starts_with("sockets=1 fits: at most "), "{ran:?}");
     let ran = status(&["--for", "sockets=99000000000"]);
     assert!(ran.status == Some(1) && ran.out.starts_with("sockets=99,000,000,000 does not fit"), "{ran:?}");
+    // As it prints a size.
+    let ran = status(&["--for", "sockets=1,000,files=10"]);
+    let both = ["sockets=1,000 fits: ", "files=10 fits: "].iter().all(|start| ran.out.contains(start));
+    assert!(ran.status == Some(0) && both, "{ran:?}");
+    // Larger than the benchmark's n.
+    let ran = status(&["--for", "socket=18446744073709551615,sockets=1"]);
+    let is_answered = ran.out.contains("socket=18,446,744,073,709,551,615 does not fit: at most ");
+    assert!(ran.status == Some(1) && is_answered && ran.out.contains("sockets=1 fits: "), "{ran:?}");
     let ran = status(&["--for", "idel=1"]);
     assert!(ran.status == Some(2) && ran.err.contains("write one of idle, mail"), "{ran:?}");
     let ran = status(&["--for", "idle,idle=5"]);
