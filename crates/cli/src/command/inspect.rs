@@ -217,6 +217,11 @@ fn table(account: &Account) -> String {
     text
 }
 
+/// Returns a number with what it counts: "1 process", "2 processes".
+fn counted(number: usize, one: &str, more: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { more })
+}
+
 fn render(found: &Inspection) -> String {
     let mut text = String::new();
     let ports = found.ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
@@ -245,8 +250,11 @@ fn render(found: &Inspection) -> String {
     line(
         "at most",
         &format!(
-            "{} processes, {} threads, {} connections, {} waiting for accept()",
-            most.processes, most.threads, most.connections, most.waiting
+            "{}, {}, {}, {} waiting for accept()",
+            counted(most.processes, "process", "processes"),
+            counted(most.threads, "thread", "threads"),
+            counted(most.connections, "connection", "connections"),
+            most.waiting
         ),
     );
     if let Some(account) = &found.traced {
