@@ -202,7 +202,9 @@ impl FromStr for Backend {
     type Err = Error;
 
     fn from_str(name: &str) -> std::result::Result<Self, Error> {
-        let known = || Self::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+        // `null` is for measurements, and carries no program.
+        let useful = || Self::ALL.iter().filter(|&&one| one != Self::Null);
+        let known = || useful().map(|one| one.name()).collect::<Vec<_>>().join(", ");
         let found = Self::ALL.iter().find(|one| one.name() == name);
         found.copied().ok_or_else(|| Error::UnknownBackend { name: name.to_owned(), known: known() })
     }
