@@ -1,7 +1,7 @@
 //! The life of a pass inside the worker: set up, create, check, destroy.
 
 use crate::order::Report;
-use crate::{Benchmark, Context, Cost, Settings, Stop, Timer, limit};
+use crate::{Benchmark, Context, Cost, Stop, Timer, limit};
 use landau_record::schema::{Direction, Limit, Unit};
 use landau_sys::{memory, system};
 
@@ -74,7 +74,7 @@ fn create<B: Benchmark>(benchmark: &mut B, context: &Context, timer: &mut Timer,
     timer.begin(Direction::Up);
     for n in 1..=context.n {
         if let Err(stop) = benchmark.step(n, timer) {
-            refuse::<B>(report, &stop, n, context.settings);
+            refuse::<B>(report, &stop, n, context);
             break;
         }
         timer.end_step(n);
@@ -96,11 +96,12 @@ fn destroy<B: Benchmark>(benchmark: &mut B, timer: &mut Timer, report: &mut Repo
 }
 
 /// Reports what ended the creation; a refusal that is a limit is a result.
-fn refuse<B: Benchmark>(report: &mut Report, stop: &Stop, n: u64, settings: &Settings) {
+fn refuse<B: Benchmark>(report: &mut Report, stop: &Stop, n: u64, context: &Context) {
+    let nr_open = context.host.sysctls.get("fs.nr_open").and_then(|value| value.parse().ok());
     if let Stop::Refused(error) = stop
-        && let Some(limit) = limit::explain(*error, n)
+        && let Some(limit) = limit::explain(*error, n, nr_open)
     {
-        let (meaning, raise) = B::limit(settings, *error).unwrap_or((limit.meaning, limit.raise));
+        let (meaning, raise) = B::limit(context.settings, *error).unwrap_or((limit.meaning, limit.raise));
         report.limit = Some(Limit { meaning, raise, ..limit });
     } else {
         fail(report, stop, n);
@@ -120,7 +121,7 @@ fn fail(report: &mut Report, stop: &Stop, n: u64) {
 mod tests {
     use super::*;
     use crate::host::{self, Pinning};
-    use crate::{Facts, Host, Kind, Parameter, Phase, ReplayCase, Support, Variant, lanes};
+    use crate::{Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Support, Variant, lanes};
     use landau_record::schema::Cache;
     use landau_sys::clock::Clock;
     use landau_sys::shared::Lanes;

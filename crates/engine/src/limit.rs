@@ -8,10 +8,11 @@ use landau_sys::wait::SELECT_CAPACITY;
 use landau_sys::{Error, errno_name};
 use std::io::Read;
 
-/// Returns the limit behind a refusal at step `n`; none if the refusal is an error and not a limit.
-pub(crate) fn explain(error: Error, n: u64) -> Option<Limit> {
+/// Returns the limit behind a refusal at step `n`; none if the refusal is an error and not a limit. `nr_open`: the
+/// sysctl `fs.nr_open`, which a process without free descriptors cannot read.
+pub(crate) fn explain(error: Error, n: u64, nr_open: Option<u64>) -> Option<Limit> {
     let (meaning, raise) = match error.errno {
-        libc::EMFILE => descriptors(),
+        libc::EMFILE => descriptors(nr_open),
         libc::ENFILE => sysctl("fs.file-max", "the system has the largest number of open files"),
         libc::EADDRINUSE | libc::EADDRNOTAVAIL if error.call == "bind" => ports(""),
         // At n = 1 there is no such address.
@@ -99,14 +100,13 @@ fn raise_sysctl(name: &str, now: u64) -> String {
     if more > now { format!("sysctl -w {name}={more}") } else { String::new() }
 }
 
-fn descriptors() -> (String, String) {
+fn descriptors(nr_open: Option<u64>) -> (String, String) {
     let Ok((soft, hard)) = get(Resource::Descriptors) else {
         return ("the process has the largest number of descriptors".to_owned(), String::new());
     };
     let meaning =
         format!("the process has the largest number of descriptors: RLIMIT_NOFILE is {soft} (hard limit {hard})");
-    let ceiling = setting("fs.nr_open").and_then(|value| value.parse().ok());
-    (meaning, raise_descriptors(soft, hard, ceiling))
+    (meaning, raise_descriptors(soft, hard, nr_open))
 }
 
 /// Returns the command that raises the limits on descriptors, which cannot exceed `ceiling`, if there is one; empty if
@@ -262,17 +262,20 @@ mod tests {
 
     #[test]
     fn exhaustion_is_a_limit_and_an_unknown_address_family_is_not() {
-        let limit = explain(Error { call: "socket", errno: libc::EMFILE }, 7).unwrap();
+        let limit = explain(Error { call: "socket", errno: libc::EMFILE }, 7, Some(NR_OPEN_MAX)).unwrap();
         assert!(limit.meaning.contains("RLIMIT_NOFILE") && limit.raise.contains("ulimit -n "));
         assert_eq!((limit.n, limit.error.as_str()), (7, "EMFILE"));
-        assert_eq!(explain(Error { call: "socket", errno: libc::EAFNOSUPPORT }, 7), None);
+        // Guards against a command without the ceiling, which the process that met the limit cannot read any more.
+        let limit = explain(Error { call: "socket", errno: libc::EMFILE }, 7, Some(1)).unwrap();
+        assert!(limit.raise.starts_with("sysctl -w fs.nr_open="), "{}", limit.raise);
+        assert_eq!(explain(Error { call: "socket", errno: libc::EAFNOSUPPORT }, 7, None), None);
     }
 
     #[test]
     fn connections_that_find_no_port_have_met_a_limit() {
         let error = Error { call: "connect", errno: libc::EADDRNOTAVAIL };
-        assert!(explain(error, 401).unwrap().raise.contains("ip_local_port_range"));
-        assert_eq!(explain(error, 1), None);
+        assert!(explain(error, 401, None).unwrap().raise.contains("ip_local_port_range"));
+        assert_eq!(explain(error, 1, None), None);
     }
 
     /// Guards against a command that raises another limit than the one that was met.
@@ -341,7 +344,7 @@ mod tests {
     #[test]
     fn too_many_processes_is_a_limit_of_each_way_of_creating_one() {
         for call in landau_sys::sleepers::CREATIONS {
-            let limit = explain(Error { call, errno: libc::EAGAIN }, 7);
+            let limit = explain(Error { call, errno: libc::EAGAIN }, 7, None);
             assert!(limit.is_some_and(|limit| limit.call == *call), "{call}");
         }
     }
