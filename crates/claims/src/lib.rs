@@ -194,6 +194,8 @@ pub struct Placed {
     pub claim: Claim,
 }
 
+/// Calls beyond an n that show whether there is a cliff below it: two blocks of 16, of which the last may be cut.
+const BEYOND_CLIFF: u64 = 32;
 /// The margin of `O(1)` without `within`.
 pub const WITHIN: f64 = 0.1;
 
@@ -232,9 +234,13 @@ impl Claim {
     }
 
     /// Returns the number of objects to measure for the claim, if it names an n: a little more, as the cost at an n
-    /// rests on the calls on both sides of it.
+    /// rests on the calls on both sides of it, and a cliff shows in the calls beyond it.
     pub fn steps(&self) -> Option<u64> {
-        self.n().map(|n| n + n.div_ceil(100))
+        let beyond = |n: u64| match self.assertion {
+            Assertion::NoCliff { .. } => n.div_ceil(100).max(BEYOND_CLIFF),
+            _ => n.div_ceil(100),
+        };
+        self.n().map(|n| n + beyond(n))
     }
 
     /// Returns whether the claim needs a base record.

@@ -147,6 +147,8 @@ fn what_is_measured_ends_beyond_the_n() {
     let steps = |text: &str| text.parse::<Claim>().unwrap().steps();
     assert_eq!(steps("bind: < 2us at 10000"), Some(10_100));
     assert_eq!(steps("bind: no limit below 10"), Some(11));
+    // A jump shows in the calls beyond it.
+    assert_eq!(steps("bind: no cliff below 900"), Some(932));
     assert_eq!(steps("bind: no cliff"), None);
 }
 

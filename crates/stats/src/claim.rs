@@ -138,6 +138,8 @@ const NEAR: f64 = 0.01;
 const BESIDE: f64 = 0.05;
 /// Fewer passes do not show that something is absent.
 const PASSES_MIN: usize = 5;
+/// Fewer calls do not show that none of them is unlike those around it.
+const CALLS_MIN: usize = 64;
 /// Fewer passes of times decide nothing: a jump or an outlier in one or two of them may be chance.
 const PASSES_TO_DECIDE: usize = 3;
 
@@ -302,7 +304,11 @@ impl Subject<'_> {
             let evidence = Evidence::Cliff { n: cliff.n, factor: cliff.factor };
             return self.by_passes(Decision::new(answer, Some(Estimate::bare(cliff.factor_over_start)), evidence));
         }
-        self.absent(reached, below)
+        // Beyond the last place at which a jump would be found nothing is said.
+        match cliffs::seen_to(&series_of(self.curve, false)) {
+            Some(seen) => self.absent(seen.min(reached), below),
+            None => Decision::inconclusive(Evidence::NotResolved { reason: Reason::TooFewPoints }),
+        }
     }
 
     /// Whether no outlier recurs below an n, or none at all. First calls do not count, nor do the rules for which
@@ -360,6 +366,12 @@ impl Subject<'_> {
     /// The decision that something was not found.
     fn absent(&self, reached: f64, below: Option<u64>) -> Decision {
         let is_counted = self.options.unit == Unit::Instructions;
+        let judgement = &self.verdict.all;
+        let is_bare = matches!(judgement.outcome, Outcome::Unresolved { reason: Reason::TooFewPoints, .. });
+        // A judged range that ends at an early cliff says nothing about the number of calls.
+        if is_bare && judgement.cliffs.is_empty() && (!is_counted || self.curve_len() < CALLS_MIN) {
+            return Decision::inconclusive(Evidence::NotResolved { reason: Reason::TooFewPoints });
+        }
         match below.map(|n| n as f64) {
             Some(n) if reached < n * (1.0 - NEAR) => Decision::inconclusive(Evidence::TooShort { reached }),
             _ if !is_counted && self.verdict.passes < PASSES_MIN => {
@@ -369,6 +381,11 @@ impl Subject<'_> {
             }
             _ => Decision::new(Answer::Pass, None, Evidence::None { reached }),
         }
+    }
+
+    /// The calls of the longest pass.
+    fn curve_len(&self) -> usize {
+        self.curve.passes.iter().map(|pass| pass.n.len()).max().unwrap_or(0)
     }
 
     /// The judgement of the calls up to an n.

@@ -156,6 +156,21 @@ pub(crate) fn is_among_first_calls(cliffs: &[Cliff], series: &[Series]) -> bool 
     cliffs.iter().any(|cliff| series.iter().any(|one| is_early(one, cliff)))
 }
 
+/// Returns the last n at which most passes would show a jump; `None` if they are too short to show one anywhere.
+pub(crate) fn seen_to(series: &[Series]) -> Option<f64> {
+    let mut ends: Vec<u32> = series.iter().map(|one| seen_in(one).unwrap_or(0)).collect();
+    ends.sort_unstable();
+    ends.get(ends.len().saturating_sub(1) / 2).filter(|end| **end > 0).map(|end| f64::from(*end))
+}
+
+/// The last n of a pass at which a jump would be found: most calls of its last whole block are beyond it.
+fn seen_in(one: &Series) -> Option<u32> {
+    let calls = one.costs.len();
+    let last = (calls / WINDOW.0 * WINDOW.0).checked_sub(WINDOW.0 / 2 + 1)?.min(calls.checked_sub(WINDOW.0)?);
+    // The cost before a jump is that of a window, too, and the first two blocks begin no search.
+    (last >= WINDOW.0 && calls >= 3 * WINDOW.0).then(|| one.n[last])
+}
+
 /// Whether a pass has enough calls beyond an n to show a cliff there.
 fn reaches(one: &Series, place: f64) -> bool {
     let beyond = one.n.partition_point(|n| f64::from(*n) < place);
@@ -313,6 +328,26 @@ mod tests {
         assert_eq!([(1_850, 1_900), (1_900, 1_930)].map(|range| found(&pole, range)), [None; 2]);
         let jump = |n: f64| if n < 1_900.0 { 1_000.0 } else { 3_000.0 };
         assert_eq!(found(&jump, (1_880, 1_920)), Some(1_900.0));
+    }
+
+    /// Guards against "none up to n" of an n at which no jump would be found.
+    #[test]
+    fn a_jump_is_seen_up_to_the_n_that_is_said() {
+        let cost = |is_high: bool, n: u32| if is_high { 9_000 } else { 1_000 } + u64::from(n % 7);
+        let series = |calls: u32, jump: u32| Series {
+            n: (1..=calls).collect(),
+            costs: (1..=calls).map(|n| cost(n >= jump, n)).collect(),
+            is_down: false,
+        };
+        for calls in 48..=500 {
+            let last = seen_in(&series(calls, calls + 1)).unwrap();
+            assert!(last + 40 > calls, "{calls} calls: {last}");
+            for jump in last.saturating_sub(40).max(33)..=last {
+                let found: Vec<f64> = jumps(&series(calls, jump)).iter().map(|jump| jump.n).collect();
+                assert_eq!(found, [f64::from(jump)], "{calls} calls, jump at {jump}");
+            }
+        }
+        assert_eq!([0, 1, 16, 47].map(|calls| seen_in(&series(calls, 1_000))), [None; 4]);
     }
 
     /// Guards against other jumps than those that a count of all later blocks keeps.

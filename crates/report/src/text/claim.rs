@@ -33,6 +33,9 @@ pub(crate) fn evidence(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>
             let passes = phase.verdict.passes;
             format!("none up to n = {} in {}", count(*reached), passes_text(passes))
         }
+        Evidence::TooShort { reached } if matches!(claim.assertion, Assertion::NoCliff { .. }) => {
+            format!("measured far enough to show a cliff up to n = {} only", count(*reached))
+        }
         Evidence::TooShort { reached } => ends_at(*reached),
         Evidence::OutOfRange { first, last } => {
             format!("both curves are judged from n = {} to {} only", count(*first), count(*last))
@@ -62,7 +65,12 @@ pub(crate) fn settle(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>) 
 /// The flag that measures up to the n of a claim.
 pub(crate) fn measure_further(claim: &Claim) -> String {
     let benchmark = &claim.subject.benchmark;
-    format!("measure with --set {benchmark}.n={}", claim.n().unwrap_or(1))
+    let n = match claim.assertion {
+        // A jump shows in the calls beyond it.
+        Assertion::NoCliff { .. } => claim.steps(),
+        _ => claim.n(),
+    };
+    format!("measure with --set {benchmark}.n={}", n.unwrap_or(1))
 }
 
 pub(crate) fn ends_at(n: f64) -> String {

@@ -162,6 +162,45 @@ fn few_passes_refute_nothing() {
     assert_eq!(timed(&whole, |one| one.no_cliff(None)).answer, Answer::Fail);
 }
 
+/// The calls up to an n.
+fn cut(curve: &Curve, end: u32) -> Curve {
+    let mut curve = curve.clone();
+    for pass in &mut curve.passes {
+        let kept: Vec<(u32, u64)> =
+            pass.n.iter().copied().zip(pass.costs.iter().copied()).filter(|(n, _)| *n <= end).collect();
+        pass.clean = vec![true; kept.len()];
+        (pass.n, pass.costs) = kept.into_iter().unzip();
+    }
+    curve
+}
+
+/// Guards against an absence where nothing would be found: in a handful of calls, and at the end of a curve.
+#[test]
+fn what_could_not_be_seen_is_not_absent() {
+    let constant = curve(&truth("constant", ""), 1);
+    for end in [1, 2, 3, 20] {
+        let short = cut(&constant, end);
+        for decision in
+            [timed(&short, |one| one.no_cliff(None)), timed(&short, |one| one.no_recurring_outlier(None, &|_| false))]
+        {
+            assert_eq!(decision.answer, Answer::Inconclusive, "up to {end}: {decision:?}");
+        }
+    }
+    let mut jump = cut(&constant, 1_000);
+    for pass in &mut jump.passes {
+        pass.n.iter().zip(&mut pass.costs).filter(|(n, _)| **n >= 990).for_each(|(_, cost)| *cost *= 100);
+    }
+    let up_to = |n| timed(&jump, |one| one.no_cliff(Some(n)));
+    assert_eq!(up_to(1_000).answer, Answer::Inconclusive);
+    assert_eq!(up_to(900).answer, Answer::Pass);
+    let whole = timed(&jump, |one| one.no_cliff(None));
+    let reached = match whole.evidence {
+        Evidence::None { reached } => reached,
+        other => panic!("{other:?}"),
+    };
+    assert!(whole.answer == Answer::Pass && (960.0..990.0).contains(&reached), "{reached}");
+}
+
 /// Guards against an interval that is decided by its middle.
 #[test]
 fn an_interval_that_holds_the_bound_is_inconclusive() {
