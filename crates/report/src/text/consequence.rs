@@ -6,27 +6,38 @@ use crate::{CaseStudy, PhaseStudy, ends};
 
 /// Who pays, by benchmark and phase; `{n}` and `{cost}` are replaced. A curve that is not listed has its axis: "With
 /// 980 open files, a call takes 1.2 µs". An empty text: no program pays for a model.
-const WHO: [(&str, &str, &str); 13] = [
+const WHO: [(&str, &str, &str); 16] = [
+    ("architecture", "latency", "With {n} simultaneous connections, a request waits {cost} for the end of its reply"),
     ("bind", "bind", "A program that has bound {n} ports pays {cost} for the next one"),
+    ("connect", "first_byte", "With {n} open connections, a request waits {cost} for the first byte of its response"),
+    ("connect", "last_byte", "With {n} open connections, a request waits {cost} for the last byte of its response"),
     ("event_loop", "wait", "An event loop with {n} idle descriptors pays {cost} for each wait"),
     ("event_wait", "wait", "A program that watches {n} descriptors with this call pays {cost} for each wait"),
     ("fork", "return", "A process with {n} children pays {cost} for each further fork"),
     ("mmap", "mmap", "A process with {n} mappings pays {cost} for each further one"),
     ("mmap", "munmap", "A process with {n} mappings pays {cost} to remove one"),
     ("pids", "allocate", ""),
-    ("request", "first_byte", "A server with {n} open connections takes {cost} to answer on one of them"),
-    ("request", "last_byte", "A server with {n} open connections takes {cost} to answer on one of them"),
+    ("request", "first_byte", "With {n} open connections, a request waits {cost} for the first byte of its response"),
+    ("request", "last_byte", "With {n} open connections, a request waits {cost} for the last byte of its response"),
     ("thread", "join", "A process with {n} threads pays {cost} to join one"),
     ("timerfd", "arm", "A process with {n} armed timers pays {cost} to arm one more"),
     ("waitpid", "reap", "A server with {n} child processes pays {cost} to reap one"),
     ("waitpid", "wnohang", "A server with {n} child processes pays {cost} for each look at whether one has ended"),
+];
+/// Latencies of requests, by benchmark and phase: a server answers several in that time, so they limit no rate.
+const LATENCIES: [(&str, &str); 5] = [
+    ("architecture", "latency"),
+    ("connect", "first_byte"),
+    ("connect", "last_byte"),
+    ("request", "first_byte"),
+    ("request", "last_byte"),
 ];
 /// A rate above this is no limit that a program meets.
 const RATE_MAX: f64 = 100_000.0;
 
 /// Returns the benchmarks and phases that have words of their own, for the test that they exist.
 pub fn subjects() -> impl Iterator<Item = (&'static str, &'static str)> {
-    WHO.iter().map(|(benchmark, phase, _)| (*benchmark, *phase))
+    WHO.iter().map(|(benchmark, phase, _)| (*benchmark, *phase)).chain(LATENCIES)
 }
 
 /// Returns the sentence for a curve; empty if it has no points.
@@ -46,7 +57,9 @@ fn words(benchmark: &str, phase: &str, axis: &str, unit: Unit, (n, cost): (f64, 
     let text = template.replace("{n}", &count(n)).replace("{cost}", &unit.cost(cost));
     let rate = 1e9 / cost.max(1.0);
     match unit {
-        Unit::Time if rate < RATE_MAX => format!("{text}: at most {} a second.", digits(rounded(rate))),
+        Unit::Time if rate < RATE_MAX && !LATENCIES.contains(&(benchmark, phase)) => {
+            format!("{text}: at most {} a second.", digits(rounded(rate)))
+        }
         _ => format!("{text}."),
     }
 }
@@ -74,5 +87,14 @@ mod tests {
         assert_eq!(words("pids", "allocate", "sleeping processes", Unit::Time, (3_000.0, 2e5)), "");
         let counted = words("open", "open", "open files", Unit::Instructions, (980.0, 4016.0));
         assert_eq!(counted, "With 980 open files, a call executes 4,016 instructions.");
+    }
+
+    /// Guards against "at most 11.4 a second" of a latency, while the server answers others too.
+    #[test]
+    fn a_latency_limits_no_rate() {
+        for (benchmark, phase) in LATENCIES {
+            let text = words(benchmark, phase, "open connections", Unit::Time, (979.0, 8.78e7));
+            assert!(text.contains("a request waits 87.8 ms for the") && !text.contains("a second"), "{text}");
+        }
     }
 }
