@@ -13,7 +13,7 @@ use crate::findings::instrument::Instrument;
 use crate::quantity::Unit;
 use crate::shifts::Shift;
 use crate::table::Layout;
-use crate::{Analysis, CaseStudy, Comparisons, PhaseStudy, comparisons, text, unit_of};
+use crate::{Analysis, CaseStudy, Comparisons, PhaseStudy, comparisons, findings, text, unit_of};
 use landau_record::Record;
 use landau_record::schema::{Direction, Role};
 use landau_stats::{
@@ -39,12 +39,23 @@ pub struct Compared {
     pub shift: Option<Shift>,
     /// What costs count.
     pub unit: Unit,
+    /// What failed or crashed in either record: its curves rest on the passes that are left.
+    pub alarms: Vec<Alarm>,
     /// Every curve that both have, in the order of the base.
     pub curves: Vec<CurveComparison>,
     /// Limits that came, went or moved.
     pub limits: Vec<LimitChange>,
     /// What could not be compared, with the reason.
     pub not_compared: Vec<NotCompared>,
+}
+
+/// A failure or a crash in one of the records.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Alarm {
+    /// "failed" or "crash".
+    pub kind: &'static str,
+    /// What happened, with the name of the record.
+    pub text: String,
 }
 
 /// One of the records.
@@ -192,6 +203,7 @@ impl Compared {
             differences: differences(base.record, new.record),
             shift: comparisons.shifts.first().copied(),
             unit: unit_of(base.record),
+            alarms: alarms(&[base, new], &names),
             limits: limits::of(base, new, names),
             not_compared,
             curves: pairs.iter().filter_map(|pair| pair.told([names[0], names[1]])).collect(),
@@ -219,6 +231,7 @@ impl Compared {
             differences: Vec::new(),
             shift: None,
             unit: unit_of(analysis.record),
+            alarms: alarms(&[analysis], &[name]),
             limits: Vec::new(),
             not_compared: unmatched::of_variants(&pairs),
             curves: pairs.iter().filter_map(told).collect(),
@@ -237,6 +250,12 @@ fn differences(base: &Record, new: &Record) -> Vec<String> {
     let Some(side) = side.filter(|_| comparisons::are_sides(base, new)) else { return Vec::new() };
     let switch = side.switch.as_ref().map(|switch| format!("host switched by: {}", switch.command));
     side.differences.iter().cloned().chain(switch).collect()
+}
+
+fn alarms(analyses: &[&Analysis<'_>], names: &[&str]) -> Vec<Alarm> {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let found = findings::alarms(analyses, &names);
+    found.iter().map(|one| Alarm { kind: one.kind.name(), text: one.sentence() }).collect()
 }
 
 fn side(analysis: &Analysis<'_>, name: &str) -> Side {

@@ -3,7 +3,7 @@
 
 use crate::Shift;
 use crate::claims::{Answer, Checked, Decided, Report};
-use crate::compared::{CliffChange, Compared, CurveComparison, Laws, LimitChange, Met, NotCompared, Quantity};
+use crate::compared::{Alarm, CliffChange, Compared, CurveComparison, Laws, LimitChange, Met, NotCompared, Quantity};
 use crate::compared::{RatioAt, Side};
 use crate::quantity::Unit;
 use landau_record::schema::Direction;
@@ -121,6 +121,7 @@ fn compared() -> Compared {
         differences: Vec::new(),
         shift: Some(SHIFT),
         unit: Unit::Time,
+        alarms: vec![Alarm { kind: "failed", text: String::new() }],
         curves: vec![curve],
         limits: vec![LimitChange { case: String::new(), base, new, text: String::new() }],
         not_compared: vec![NotCompared { case: String::new(), phase: Some(String::new()), reason: String::new() }],

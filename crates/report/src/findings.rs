@@ -18,6 +18,7 @@ pub(crate) mod weight;
 use crate::quantity::numbered;
 use crate::{Analysis, CaseStudy, PhaseStudy};
 pub use across::across;
+pub(crate) use across::alarms;
 use landau_record::schema::Direction;
 pub(crate) use phase::outlier_share;
 pub use record::crash_text;

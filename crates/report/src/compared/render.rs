@@ -19,6 +19,10 @@ const CURVE_MAX: usize = 44;
 pub(super) fn text(one: &Compared, changed: bool, layout: Layout) -> String {
     let mut parts = vec![head(one, layout)];
     let (loud, quiet): (Vec<&CurveComparison>, Vec<&CurveComparison>) = one.curves.iter().partition(|one| one.changed);
+    if !one.alarms.is_empty() {
+        let lines = one.alarms.iter().map(|alarm| line(&format!("{}: {}", alarm.kind, alarm.text), 2, layout));
+        parts.push(section("Failures and crashes", lines, layout));
+    }
     parts.extend(loud.iter().map(|curve| details(curve, one, layout)));
     if !one.limits.is_empty() {
         let lines = one.limits.iter().map(|limit| line(&format!("{}: {}", limit.case, limit.text), 2, layout));

@@ -76,7 +76,7 @@ pub fn across(analyses: &[&Analysis<'_>], comparisons: &Comparisons, names: &[St
 
 /// Failures and crashes, with the name of their record. Their cases are those of the base, whose numbers may differ;
 /// none where the base lacks the case.
-fn alarms(analyses: &[&Analysis<'_>], names: &[String]) -> Vec<Finding> {
+pub(crate) fn alarms(analyses: &[&Analysis<'_>], names: &[String]) -> Vec<Finding> {
     let mut found = Vec::new();
     let Some(base) = analyses.first() else { return found };
     for (analysis, name) in analyses.iter().zip(names) {
