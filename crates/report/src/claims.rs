@@ -72,6 +72,10 @@ pub struct Source<'a> {
 pub fn check(placed: &Placed, record: Source<'_>, base: Option<Source<'_>>) -> Checked {
     let claim = &placed.claim;
     let (curves, missing) = match subject::resolve(&claim.subject, record.analysis) {
+        // What an emulator's clock says of a time is no evidence about it.
+        Ok(_) if !is_about_limits(claim) && unit_of(record.analysis.record) == Unit::EmulatedTime => {
+            (Vec::new(), Some("the record was measured by an emulator's clock, which is no timing".to_owned()))
+        }
         Ok(curves) => (curves.iter().map(|curve| decide(claim, *curve, record.analysis, base)).collect(), None),
         Err(why) => (Vec::new(), Some(why)),
     };
@@ -87,6 +91,10 @@ pub fn check(placed: &Placed, record: Source<'_>, base: Option<Source<'_>>) -> C
         settle: Some(joined(deciding().filter_map(|one| one.settle.as_ref()))).filter(|text| !text.is_empty()),
         curves,
     }
+}
+
+fn is_about_limits(claim: &Claim) -> bool {
+    matches!(claim.assertion, Assertion::NoLimit { .. })
 }
 
 /// Joins texts; equal ones, as of a limit that all phases share, are said once.
