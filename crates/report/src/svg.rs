@@ -33,7 +33,16 @@ pub fn charts(analysis: &Analysis<'_>) -> Vec<(String, String)> {
 }
 
 fn file_name(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
-    let raw = format!("{:02}-{}-{}", study.case.case, study.case.label, phase.phase.name);
+    name_of(study.case.case, &study.case.label, &phase.phase.name)
+}
+
+/// The longest parts of a file name: most file systems take 255 bytes. The number tells cases with equal starts apart.
+const LABEL_MAX: usize = 120;
+const PHASE_MAX: usize = 60;
+
+fn name_of(case: u32, label: &str, phase: &str) -> String {
+    let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
+    let raw = format!("{case:02}-{}-{}", cut(label, LABEL_MAX), cut(phase, PHASE_MAX));
     let plain: String =
         raw.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.=".contains(c) { c } else { '-' }).collect();
     format!("{plain}.svg")
@@ -202,5 +211,19 @@ impl Plot<'_> {
             area.draw_series([Text::new(words, place, ("sans-serif", 14).into_font().color(&CLIFF).pos(anchor))])?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_of;
+
+    /// Guards against a label that no file system takes.
+    #[test]
+    fn a_long_label_is_cut() {
+        let long = "n=1/".repeat(100);
+        let name = name_of(3, &long, &long);
+        assert!(name.starts_with("03-n=1-n=1-") && name.len() < 200, "{name}");
+        assert_eq!(name_of(3, "bind range=1-2", "bind"), "03-bind-range=1-2-bind.svg");
     }
 }
