@@ -128,12 +128,20 @@ fn repeating(command: &[String], seed: u64) -> String {
         // Without a command it is the quick study. So is `run`, which also takes a seed.
         words.push("run".to_owned());
     }
-    // `explain` always has the same.
-    let takes_seed = command.get(1).is_none_or(|word| word != "explain");
-    if takes_seed && !command.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
+    if takes_seed(command) && !command.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
         words.extend(["--seed".to_owned(), seed.to_string()]);
     }
     words.join(" ")
+}
+
+/// Whether a command takes a seed, at its end: the run of `tune try` follows `--`. Others decide their own.
+fn takes_seed(command: &[String]) -> bool {
+    let word = |index: usize| command.get(index).map(String::as_str);
+    match (word(1), word(2)) {
+        (None | Some("run"), _) | (Some("lab"), Some("run")) => true,
+        (Some("tune"), Some("try")) => command.iter().any(|word| word == "--"),
+        _ => false,
+    }
 }
 
 fn record(record: &Record, index: usize, file: &EmbeddedRecord) -> Markup {
@@ -186,6 +194,10 @@ mod tests {
         assert_eq!(repeating(&words("landau run bind"), 7), "landau run bind --seed 7");
         assert_eq!(repeating(&words("landau explain bind"), 1), "landau explain bind");
         assert_eq!(repeating(&words("landau run --seed=5"), 5), "landau run --seed=5");
+        assert_eq!(repeating(&words("landau lab run -k debian:6.1"), 7), "landau lab run -k debian:6.1 --seed 7");
+        let (test, tried) = ("landau lab test --claim x k", "landau tune try idle -- run connect");
+        assert_eq!(repeating(&words(test), 7), test);
+        assert_eq!(repeating(&words(tried), 7), format!("{tried} --seed 7"));
     }
 
     #[test]
