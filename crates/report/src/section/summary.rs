@@ -3,7 +3,7 @@
 use super::words;
 use crate::page::{Source, View};
 use crate::quantity::{bytes, count, is_same_memory, numbered, percent};
-use crate::{Analysis, Comparisons, PhaseComparison};
+use crate::{Analysis, Comparisons, PhaseComparison, text};
 use landau_record::schema::Unit;
 use landau_stats::{Class, Options};
 use maud::{Markup, html};
@@ -75,6 +75,9 @@ fn outcomes(analysis: &Analysis<'_>) -> String {
     let phases = || analysis.cases.iter().flat_map(|study| &study.phases);
     let number = |class: Class| phases().filter(|phase| phase.verdict.class() == class).count();
     let (all, same) = (phases().count(), number(Class::Flat));
+    if all == 0 {
+        return text::nothing_measured(analysis.record).unwrap_or("The record has no curve of a call.").to_owned();
+    }
     let options = Options::default();
     let (delta, (least, most)) = (percent(options.delta), options.small_change());
     let little = format!("change by {} to {}", percent(least), percent(most));

@@ -40,6 +40,11 @@ pub(crate) use outliers::{costly_positions, highest_outlier, is_first_calls, pat
 pub(crate) use variant::variant;
 pub use variant::variants;
 
+/// Returns a sentence about a record in which no pass began; `None` of any other.
+pub fn nothing_measured(record: &landau_record::Record) -> Option<&'static str> {
+    record.passes.is_empty().then_some("The record has no pass; nothing was measured.")
+}
+
 /// Defines the letters of the formulas. Shown once on each page and below each table.
 pub const LEGEND: &str = "n: number of objects. Cost at small and large n: of the first and the last point, each the \
                           median of the calls around it. Growth: cost at the largest judged n over that at the \
