@@ -108,7 +108,12 @@ fn changes(comparisons: &Comparisons, names: &[String]) -> String {
         let own = || comparisons.all.iter().filter(move |one| one.other == index);
         let more = own().filter_map(beyond).filter(|ratio| *ratio > 1.0).count();
         let less = own().filter_map(beyond).filter(|ratio| *ratio < 1.0).count();
-        format!("in {name} {more} of {} calls cost more and {less} less", own().count())
+        let compared = own().filter(|one| one.comparison.ratio.is_some()).count();
+        let open = match own().count() - compared {
+            0 => String::new(),
+            some => format!(" ({some} could not be compared)"),
+        };
+        format!("in {name} {more} of {compared} calls cost more and {less} less{open}")
     };
     let parts: Vec<String> = names.iter().enumerate().skip(1).map(of_record).collect();
     let base = names.first().map_or("?", String::as_str);
