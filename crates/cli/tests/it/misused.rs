@@ -267,6 +267,42 @@ fn a_report_never_overwrites_a_record() {
     }
 }
 
+/// Guards against a device that a page replaces, a pipe that is opened to see what it holds, and a link that a page
+/// replaces instead of the file.
+#[test]
+fn a_page_replaces_files_only() {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/records/sample.landau.ndjson");
+    let room = Room::new();
+    assert!(room.other("mkfifo", &["pipe"]).status().unwrap().success());
+    std::os::unix::fs::symlink("pipe", room.file("to-pipe")).unwrap();
+    // Like a device, but of this test alone.
+    let _listener = std::os::unix::net::UnixListener::bind(room.file("socket")).unwrap();
+    for words in [
+        &["report", sample, "-o", "pipe"][..],
+        &["report", sample, "-o", "to-pipe"],
+        &["compare", sample, sample, "--page", "socket"],
+        &["run", "nop", "--study", "smoke", "--output", "r", "--report", "pipe"],
+    ] {
+        let ran = room.landau(words);
+        assert!(ran.status == Some(2) && ran.err.contains("it is a device, a pipe or a socket"), "{words:?}: {ran:?}");
+    }
+    assert!(!room.file("r").exists(), "refused before anything is measured");
+    // What reads a pipe gets the answers of a check.
+    let claim = format!("'{LANDAU}' check --claim 'bind: > 1ns at 900' '{sample}' --junit pipe >/dev/null");
+    let ran = Ran::of(room.other("sh", &["-c", &format!("cat pipe & {claim}; wait")]).output().unwrap());
+    assert!(ran.out.contains("<testsuites"), "{ran:?}");
+    std::fs::create_dir(room.file("there")).unwrap();
+    std::fs::write(room.file("there/old.html"), "<!DOCTYPE html>").unwrap();
+    for (link, place) in [("old", "there/old.html"), ("new", "there/new.html")] {
+        std::os::unix::fs::symlink(place, room.file(link)).unwrap();
+        let ran = room.landau(&["report", sample, "-o", link]);
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        assert!(room.file(link).is_symlink(), "{link} was replaced");
+        assert!(std::fs::read(room.file(place)).unwrap().len() > 100_000, "{place}");
+    }
+    assert_eq!(std::fs::read_dir(room.file("there")).unwrap().count(), 2);
+}
+
 /// The server closes idle connections, which the check of `connect` detects in the first steps.
 #[test]
 fn a_failed_pass_sets_the_status_and_enters_no_verdict() {
