@@ -1,6 +1,6 @@
 //! Properties of the terminal: its width, and whether to use colours.
 
-use landau_report::table::Layout;
+use landau_report::table::{Layout, plain};
 use std::fmt::Write;
 use std::io::IsTerminal;
 
@@ -19,10 +19,10 @@ fn width() -> u16 {
     configured.or_else(reported).unwrap_or(WIDTH).clamp(60, 240)
 }
 
-/// Returns a text in lines of at most `width` columns, the later ones indented.
+/// Returns a text in lines of at most `width` columns, the later ones indented. No word controls the terminal.
 pub(crate) fn indented(text: &str, indent: usize, width: usize) -> String {
     let (mut lines, mut column) = (String::new(), indent);
-    for word in text.split_whitespace() {
+    for word in text.split_whitespace().map(plain) {
         let len = word.chars().count();
         if column > indent && column + 1 + len > width {
             lines.push('\n');
@@ -32,7 +32,7 @@ pub(crate) fn indented(text: &str, indent: usize, width: usize) -> String {
             lines.push(' ');
             column += 1;
         }
-        lines.push_str(word);
+        lines.push_str(&word);
         column += len;
     }
     lines
@@ -49,18 +49,18 @@ pub(crate) fn labelled(text: &mut String, label: &str, part: &str) {
     let _ = writeln!(text, "    {label:8}  {}", wrapped(part, 14));
 }
 
-/// Returns a sentence as a bullet, wrapped to the width of the terminal.
+/// Returns a sentence as a bullet, wrapped to the width of the terminal, which it cannot control.
 pub(crate) fn bullet(sentence: &str) -> String {
     let width = usize::from(width()).min(100);
     let (mut text, mut column) = (String::from("  •"), 3);
-    for word in sentence.split_whitespace() {
+    for word in sentence.split_whitespace().map(plain) {
         let len = word.chars().count();
         if column + 1 + len > width {
             text.push_str("\n   ");
             column = 3;
         }
         text.push(' ');
-        text.push_str(word);
+        text.push_str(&word);
         column += 1 + len;
     }
     text.push('\n');
@@ -80,5 +80,15 @@ mod tests {
             sentence.split_whitespace().collect::<Vec<_>>()
         );
         assert!(text.lines().all(|line| line.chars().count() <= 100));
+    }
+
+    /// Guards against a record whose labels or messages control the terminal.
+    #[test]
+    fn no_word_controls_the_terminal() {
+        let text = "dup \u{1b}[31mred \u{9b}2J";
+        for shown in [bullet(text), indented(text, 2, 60)] {
+            assert!(shown.contains("\u{fffd}[31mred \u{fffd}2J"), "{shown:?}");
+            assert!(!shown.chars().any(|letter| letter.is_control() && letter != '\n'), "{shown:?}");
+        }
     }
 }

@@ -9,7 +9,7 @@ mod slow;
 
 use crate::quantity::{FormatCost, Unit, count, digits, factor};
 use crate::table::grid::{bold, line, needed, rule, used};
-use crate::table::{Layout, wrapped};
+use crate::table::{Layout, plain, wrapped};
 use crate::{Analysis, CaseStudy, PhaseStudy, unit_of};
 use landau_record::Pass;
 use landau_record::schema::Fact;
@@ -404,7 +404,8 @@ pub fn render(ladder: &Ladder, layout: Layout) -> String {
     let mut head = vec!["Step".to_owned(), "without".to_owned()];
     head.extend(ladder.sleepers.iter().map(|n| format!("at {}", count(f64::from(*n)))));
     head.push("removes".to_owned());
-    let rows: Vec<Vec<String>> = ladder.steps.iter().chain(&ladder.others).map(|step| ladder.cells(step)).collect();
+    let cells = |step: &Step| ladder.cells(step).iter().map(|cell| plain(cell)).collect();
+    let rows: Vec<Vec<String>> = ladder.steps.iter().chain(&ladder.others).map(cells).collect();
     let mut widths = needed(rows.iter().chain([&head]).map(|cells| &cells[..]));
     let others = used(&widths) - widths[0];
     widths[0] = widths[0].min(usize::from(layout.width).saturating_sub(others).max(20));
@@ -417,7 +418,12 @@ pub fn render(ladder: &Ladder, layout: Layout) -> String {
         text.push(line(cells, &widths));
     }
     let slow = ladder.slow.iter().map(|slow| format!("\n\n{}", wrapped(&slow.sentence(), layout)));
-    format!("{}\n\n{}{}", text.join("\n"), wrapped(&ladder.sentences().join(" "), layout), slow.collect::<String>())
+    format!(
+        "{}\n\n{}{}",
+        text.join("\n"),
+        wrapped(&plain(&ladder.sentences().join(" ")), layout),
+        slow.collect::<String>()
+    )
 }
 
 impl Ladder {

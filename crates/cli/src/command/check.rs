@@ -11,6 +11,7 @@ use landau_record::Record;
 use landau_record::schema::EndOutcome;
 use landau_report::Analysis;
 use landau_report::claims::{self, Answer, Checked, Report, Source, junit};
+use landau_report::table::plain;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -181,7 +182,7 @@ fn as_text(answers: &[Checked], has_several: bool) -> String {
     let mut lines = Vec::new();
     for one in answers {
         let record = if has_several { format!(" ({})", one.record) } else { String::new() };
-        lines.push(format!("{:<WORD$}{}{record}", claims::word(one.answer), one.claim));
+        lines.push(plain(&format!("{:<WORD$}{}{record}", claims::word(one.answer), one.claim)));
         let settle = one.settle.as_ref().map(|settle| format!("to settle it: {settle}"));
         let below = std::iter::once(&one.text).chain(&settle);
         lines.extend(below.map(|line| format!("{indent}{}", terminal::indented(line, WORD, width))));

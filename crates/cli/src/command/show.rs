@@ -152,9 +152,9 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
         for (number, timeline) in base.cases.iter().filter_map(|study| study.timeline.as_ref()).enumerate() {
             text.extend([
                 if number == 0 { "\n\n" } else { "\n" },
-                timeline.case,
+                &table::plain(timeline.case),
                 ": ",
-                &landau_report::text::timeline(timeline),
+                &table::plain(&landau_report::text::timeline(timeline)),
             ]);
         }
         let found = findings::of(base);
@@ -168,7 +168,8 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     text.push_str(&table::render_records(&rows, &args.rows(base), &compared, &names, layout));
     for (analysis, name) in analyses.iter().zip(&names) {
         for timeline in analysis.cases.iter().filter_map(|study| study.timeline.as_ref()) {
-            text.extend(["\n", name, ", ", timeline.case, ": ", &landau_report::text::timeline(timeline)]);
+            let line = format!("{name}, {}: {}", timeline.case, landau_report::text::timeline(timeline));
+            text.extend(["\n", &table::plain(&line)]);
         }
     }
     if let Some(ladders) = ladder::records::of(&every, &names) {
