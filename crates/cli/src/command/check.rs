@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     };
     let text = if args.json { serde_json::to_string_pretty(&report)? } else { as_text(&report.claims, read.len() > 1) };
     let status = status::answer(&text, status)?;
-    for record in &read {
+    for record in read.iter().chain(&base) {
         show::warn_of(record);
     }
     Ok(status)
