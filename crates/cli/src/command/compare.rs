@@ -2,7 +2,6 @@
 
 use crate::command::{report, show};
 use crate::{status, terminal};
-use landau_record::Record;
 use landau_report::Analysis;
 use landau_report::compared::Compared;
 use std::path::PathBuf;
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(page) = &args.page {
         report::check_place(page)?;
     }
-    let records = files.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
+    let (bytes, records) = report::read_all(&files)?;
     if let Some(why) = landau_report::unlike(&records) {
         anyhow::bail!(why);
     }
@@ -58,7 +57,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     };
     // The page first: printing fails if the reader of standard output has gone away.
     if let Some(page) = &args.page {
-        report::write_several(&files, page)?;
+        report::write_page(&files, &bytes, analyses, page)?;
         status::tell(&format!("page: {}", page.display()));
     }
     let is_changed_only = args.only == Some(Only::Changed);

@@ -27,8 +27,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
-    let bytes = args.files.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
-    let records = records(&args.files, &bytes)?;
+    let (bytes, records) = read_all(&args.files)?;
     if let Some(why) = landau_report::unlike(&records) {
         anyhow::bail!(why);
     }
@@ -56,6 +55,13 @@ fn records(paths: &[PathBuf], bytes: &[Vec<u8>]) -> anyhow::Result<Vec<Record>> 
     Ok(paths.iter().zip(bytes).map(parse).collect::<Result<_, _>>()?)
 }
 
+/// Reads records: their bytes, as a page embeds them, and what they say.
+pub(crate) fn read_all(paths: &[PathBuf]) -> anyhow::Result<(Vec<Vec<u8>>, Vec<Record>)> {
+    let bytes = paths.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let records = records(paths, &bytes)?;
+    Ok((bytes, records))
+}
+
 /// Returns the default path of a record's page: its own, with .html.
 pub(crate) fn page_path(record: &Path) -> PathBuf {
     let name = show::names(&[record.to_owned()]).remove(0);
@@ -71,10 +77,9 @@ pub(crate) fn write_named(path: &Path, file_name: String, output: &Path) -> anyh
     put_sources(&[Source { name, file_name, bytes: &bytes[0], analysis }], output)
 }
 
-/// Writes the page of several records, as `landau lab run` does at its end.
+/// Writes the page of records that nothing else is told of.
 pub(crate) fn write_several(paths: &[PathBuf], output: &Path) -> anyhow::Result<()> {
-    let bytes = paths.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
-    let records = records(paths, &bytes)?;
+    let (bytes, records) = read_all(paths)?;
     write_page(paths, &bytes, records.iter().map(Analysis::of).collect(), output)
 }
 

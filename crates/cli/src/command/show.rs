@@ -195,10 +195,8 @@ fn details(rows: &[table::Row]) -> String {
 }
 
 /// Renders one record, or several side by side, as `landau lab run` does at its end.
-pub(crate) fn side_by_side(files: &[PathBuf]) -> anyhow::Result<String> {
-    let records = files.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
-    let analyses: Vec<Analysis> = records.iter().map(Analysis::of).collect();
-    Ok(as_table(&analyses, &Args::of(files.to_vec())))
+pub(crate) fn side_by_side(analyses: &[Analysis<'_>], files: &[PathBuf]) -> String {
+    as_table(analyses, &Args::of(files.to_vec()))
 }
 
 /// Renders the table and the most important findings of one record.

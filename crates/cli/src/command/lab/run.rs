@@ -17,6 +17,7 @@ use landau_lab::outcome::KernelOutcome;
 use landau_lab::platform::{self, Platform};
 use landau_record::Writer;
 use landau_record::schema::{End, Unit};
+use landau_report::Analysis;
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -264,16 +265,30 @@ fn page_of(args: &Args) -> Option<PathBuf> {
     (!args.no_report).then(|| args.report.clone().unwrap_or_else(|| args.output.join("lab.html")))
 }
 
+/// Writes the page of records, and prints them side by side.
+fn tell_of(args: &Args, paths: &[PathBuf], page: Option<&Path>) -> anyhow::Result<()> {
+    if page.is_none() && args.quiet {
+        return Ok(());
+    }
+    let (bytes, records) = report::read_all(paths)?;
+    let analyses: Vec<Analysis<'_>> = records.iter().map(Analysis::of).collect();
+    let text = if args.quiet { String::new() } else { show::side_by_side(&analyses, paths) };
+    if let Some(page) = page {
+        report::write_page(paths, &bytes, analyses, page)?;
+        status::tell(&format!("report: {}", page.display()));
+    }
+    if !args.quiet {
+        status::if_read(status::print(&text))?;
+    }
+    Ok(())
+}
+
 /// Writes the report and prints the outcome of each kernel.
 fn conclude(args: &Args, choice: &Choice, outcomes: &[KernelOutcome], page: Option<&Path>) -> anyhow::Result<u8> {
     let records: Vec<PathBuf> = outcomes.iter().filter_map(KernelOutcome::record).map(Path::to_owned).collect();
     let was_interrupted = outcomes.iter().any(|outcome| matches!(outcome, KernelOutcome::Interrupted(_)));
-    if let (Some(page), false, false) = (page, records.is_empty(), was_interrupted) {
-        report::write_several(&records, page)?;
-        status::tell(&format!("report: {}", page.display()));
-    }
-    if !args.quiet && !records.is_empty() {
-        status::if_read(status::print(&show::side_by_side(&records)?))?;
+    if !records.is_empty() {
+        tell_of(args, &records, page.filter(|_| !was_interrupted))?;
     }
     for (kernel, outcome) in choice.kernels.iter().zip(outcomes) {
         status::tell(&format!("{}: {}", kernel.name, outcome.text()));
