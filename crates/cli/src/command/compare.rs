@@ -67,7 +67,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         }
         status::print(&serde_json::to_string_pretty(&compared)?)?;
     } else {
-        status::print(&compared.render(is_changed_only, terminal::layout()))?;
+        let unit = records.first().map(show::what_it_counts).unwrap_or_default();
+        status::print(&(unit + &compared.render(is_changed_only, terminal::layout())))?;
     }
     for record in &records {
         show::warn_of(record);

@@ -52,7 +52,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if args.json {
         status::print(&serde_json::to_string_pretty(&predicted)?)?;
     } else {
-        status::print(&predicted.render(terminal::layout()))?;
+        let unit = records.first().map(show::what_it_counts).unwrap_or_default();
+        status::print(&(unit + &predicted.render(terminal::layout())))?;
     }
     for record in &records {
         show::warn_of(record);

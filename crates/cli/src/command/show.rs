@@ -131,7 +131,7 @@ fn articles(analyses: &[Analysis]) -> anyhow::Result<String> {
 /// One record: its rows, then its findings. Several: their rows side by side, then the findings across them.
 fn as_table(analyses: &[Analysis], args: &Args) -> String {
     let (Some(base), layout) = (analyses.first(), terminal::layout()) else { return String::new() };
-    let mut text = what_it_counts(base);
+    let mut text = what_it_counts(base.record);
     if analyses.len() == 1 {
         let rows = args.rows(base);
         text.push_str(&table::render(&rows, unit_of(base.record), args.order(), layout));
@@ -205,8 +205,8 @@ pub(crate) fn summary(analysis: &Analysis) -> String {
 }
 
 /// A line above the table if the costs are not time.
-fn what_it_counts(analysis: &Analysis) -> String {
-    match analysis.record.unit() {
+pub(crate) fn what_it_counts(record: &Record) -> String {
+    match record.unit() {
         landau_record::schema::Unit::Ns => String::new(),
         landau_record::schema::Unit::Instructions => {
             "Costs are instructions, counted exactly on one emulated processor: path lengths, not time.\n\n".to_owned()

@@ -253,6 +253,78 @@ fn what_lies_beside_a_cliff_is_inconclusive() {
     assert!(answer("bind: grows < 2000x to 1000").starts_with("inconclusive"));
 }
 
+/// A record of the tree as a clock of an emulator would have measured it, with the checksums of other lines.
+fn emulated() -> String {
+    let text = std::fs::read_to_string(sample()).unwrap();
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        let members = line.as_object_mut().unwrap();
+        members.remove("seal");
+        if members["kind"] == "result" {
+            continue;
+        }
+        let mut rename = |from: &str, to: &str| {
+            if let Some(value) = members.remove(from) {
+                members.insert(to.to_owned(), value);
+            }
+        };
+        rename("ns", "emulated_ns");
+        rename("canary_ns", "canary_emulated_ns");
+        if let Some(clock) = line.get_mut("clock").and_then(Value::as_object_mut) {
+            clock.insert("unit".to_owned(), "emulated_ns".into());
+            for name in ["timer_overhead", "quantum"] {
+                let value = clock.remove(&format!("{name}_ns")).unwrap();
+                clock.insert(format!("{name}_emulated_ns"), value);
+            }
+        }
+        lines.push(line.to_string().strip_suffix('}').unwrap().to_owned() + ",\"seal\":\"00000000\"}\n");
+    }
+    lines.concat()
+}
+
+/// Guards against the time of an emulator that is shown, or decides a claim, like real time.
+#[test]
+fn an_emulated_clock_is_named_and_decides_nothing() {
+    let room = Room::new();
+    std::fs::write(room.file("emulated.ndjson"), emulated()).unwrap();
+    let said = "No timing: measured by an emulator's clock.";
+    for words in [
+        &["show", "emulated.ndjson"][..],
+        &["compare", "emulated.ndjson"],
+        &["predict", "emulated.ndjson", "--for", "dup.dup", "--at", "500"],
+    ] {
+        let ran = room.landau(words);
+        assert!(ran.status == Some(0) && ran.out.starts_with(said), "{words:?}: {ran:?}");
+    }
+    let claims = ["bind: < 1h at 900", "bind: grows < 2000x", "bind: no cliff below 500", "bind: no limit below 900"];
+    let words = claims.iter().flat_map(|claim| ["--claim", *claim]);
+    let value =
+        json(&room.landau(&["check", "emulated.ndjson", "--json"].into_iter().chain(words).collect::<Vec<_>>()));
+    let answers: Vec<_> =
+        value["claims"].as_array().unwrap().iter().map(|one| one["answer"].as_str().unwrap()).collect();
+    assert_eq!(answers, ["inconclusive", "inconclusive", "inconclusive", "pass"], "{value}");
+}
+
+/// Guards against a comparison that is silent about failed passes and altered records, also of the base of a claim.
+#[test]
+fn failures_are_told_before_what_changed() {
+    let room = Room::new();
+    let altered = std::fs::read_to_string(sample()).unwrap().replacen("\"study\":\"", "\"study\":\"x", 1);
+    std::fs::write(room.file("altered.ndjson"), altered).unwrap();
+    let alarms = |words: &[&str]| json(&room.landau(words))["alarms"].as_array().unwrap().clone();
+    let found = alarms(&["compare", &sample(), "altered.ndjson", "--json"]);
+    assert!(found.len() == 1 && found[0]["kind"] == "failed", "{found:?}");
+    assert!(found[0]["text"].as_str().unwrap().starts_with("altered: "), "{found:?}");
+    assert_eq!(alarms(&["compare", &sample(), &sample(), "--json"]), Vec::<Value>::new());
+    assert_eq!(alarms(&["compare", "altered.ndjson", "--json"]).len(), 1);
+    let text = room.landau(&["compare", &sample(), "altered.ndjson"]).out;
+    assert!(text.contains("\nFailures and crashes\n  failed: altered: "), "{text}");
+    let claim = "bind: < 9x base at 500";
+    let ran = room.landau(&["check", "--claim", claim, &sample(), "--base", "altered.ndjson"]);
+    assert!(ran.err.contains("altered.ndjson: line 1 was altered"), "{ran:?}");
+}
+
 /// Guards against a page, or anything else, that is overwritten after minutes of measuring.
 #[test]
 fn only_a_report_is_replaced() {
