@@ -133,6 +133,10 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     let (Some(base), layout) = (analyses.first(), terminal::layout()) else { return String::new() };
     let mut text = what_it_counts(base.record);
     if analyses.len() == 1 {
+        if let Some(nothing) = landau_report::text::nothing_measured(base.record) {
+            let found = findings::of(base);
+            return text + nothing + &listed(&found, findings::leading(&found), args);
+        }
         let rows = args.rows(base);
         text.push_str(&table::render(&rows, unit_of(base.record), args.order(), layout));
         if args.details {
@@ -219,6 +223,9 @@ pub(crate) fn what_it_counts(record: &Record) -> String {
 
 /// The findings that lead, or all of them.
 fn listed(found: &[Finding], leading: usize, args: &Args) -> String {
+    if found.is_empty() {
+        return String::new();
+    }
     let mut text = "\n\nFindings, most important first:\n".to_owned();
     let shown = if args.all { found.len() } else { leading };
     text.extend(found.iter().take(shown).map(|finding| terminal::bullet(&finding.sentence())));
