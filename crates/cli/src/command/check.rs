@@ -196,11 +196,11 @@ fn as_text(answers: &[Checked], has_several: bool) -> String {
 /// Fails if no report can be written there. Only such a report is ever replaced, so that a typing error cannot destroy
 /// a record or a page. To a pipe or a device it is written as it is: reading one may never end.
 fn check_junit(path: &Path) -> anyhow::Result<()> {
-    let mut start = Vec::new();
     // A link is followed.
     if std::fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return Ok(());
     }
+    let mut start = Vec::new();
     if let Ok(old) = std::fs::File::open(path) {
         old.take(JUNIT_START).read_to_end(&mut start).with_context(|| format!("read {}", path.display()))?;
     }
