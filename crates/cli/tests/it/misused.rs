@@ -209,7 +209,9 @@ fn names_of_reports_and_records_are_checked_before_anything_is_measured() {
     let room = Room::new();
     room.smoke(&["nop"]);
     let before = std::fs::read(room.file("run.ndjson")).unwrap();
-    for (report, expected) in [("missing/x.html", "folder missing does not exist"), ("./run.ndjson", "the same file")] {
+    for (report, expected) in
+        [("missing/x.html", "directory missing does not exist"), ("./run.ndjson", "the same file")]
+    {
         let ran = room.landau(&["run", "--resume", "run.ndjson", "--passes", "9", "--report", report]);
         assert!(ran.status == Some(2) && ran.err.contains(expected), "{ran:?}");
         assert_eq!(std::fs::read(room.file("run.ndjson")).unwrap(), before, "{report}");
