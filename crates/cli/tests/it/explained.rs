@@ -92,9 +92,12 @@ fn what_the_running_kernel_cannot_be_asked_is_an_error_before_any_pass() {
     std::fs::create_dir(room.file("p")).unwrap();
     for (arguments, expected) in [
         (["explain", "syscall", "--at", "1,2,3"].as_slice(), "give two"),
-        (&["explain", "fork"], "cannot explain fork (return, run, byte, kill, reap) on the running kernel"),
-        (&["explain", "thread", "--phase", "run"], "cannot explain thread (run) on the running kernel"),
-        (&["explain", "thread", "--phase", "run"], "so no sample can be assigned to one; explain join instead"),
+        (&["explain", "fork"], "cannot explain fork (return, run, byte, kill, reap): the worker does not time"),
+        (&["explain", "thread", "--phase", "run"], "cannot explain thread (run): the worker does not time"),
+        (
+            &["explain", "thread", "--phase", "run"],
+            "so no sample or instruction can be assigned to one; explain join instead",
+        ),
         (&["explain", "syscall", "--at", "9,3"], "give two"),
         (
             &["explain", "syscall", "--record", "p/../r.html", "-o", "./r.html"],
