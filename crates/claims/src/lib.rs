@@ -236,11 +236,11 @@ impl Claim {
     /// Returns the number of objects to measure for the claim, if it names an n: a little more, as the cost at an n
     /// rests on the calls on both sides of it, and a cliff shows in the calls beyond it.
     pub fn steps(&self) -> Option<u64> {
-        let beyond = |n: u64| match self.assertion {
-            Assertion::NoCliff { .. } => n.div_ceil(100).max(BEYOND_CLIFF),
-            _ => n.div_ceil(100),
-        };
-        self.n().map(|n| n + beyond(n))
+        self.n().map(|n| match self.assertion {
+            // Fewer calls than twice as many are too few to judge.
+            Assertion::NoCliff { .. } => (n + n.div_ceil(100).max(BEYOND_CLIFF)).max(2 * BEYOND_CLIFF),
+            _ => n + n.div_ceil(100),
+        })
     }
 
     /// Returns whether the claim needs a base record.

@@ -149,6 +149,7 @@ fn what_is_measured_ends_beyond_the_n() {
     assert_eq!(steps("bind: no limit below 10"), Some(11));
     // A jump shows in the calls beyond it.
     assert_eq!(steps("bind: no cliff below 900"), Some(932));
+    assert_eq!(steps("bind: no cliff below 10"), Some(64), "fewer are too few to judge");
     assert_eq!(steps("bind: no cliff"), None);
 }
 

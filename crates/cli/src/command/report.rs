@@ -149,7 +149,12 @@ fn put_sources(sources: &[Source<'_>], output: &Path) -> anyhow::Result<()> {
 pub(crate) fn put_page(output: &Path, html: &str) -> anyhow::Result<()> {
     check_place(output)?;
     // The file that a link leads to is replaced, and not the link. A link that leads nowhere is written through.
-    let place = output.canonicalize().unwrap_or_else(|_| output.to_owned());
+    let place = match output.canonicalize() {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("write {}", output.display()));
+        }
+        found => found.unwrap_or_else(|_| output.to_owned()),
+    };
     if place.is_symlink() {
         return std::fs::write(&place, html).with_context(|| format!("write {}", output.display()));
     }
@@ -183,20 +188,31 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
     check_is_file(output)?;
     let mut first = [0_u8; 1];
     let read = std::fs::File::open(output).and_then(|mut file| std::io::Read::read(&mut file, &mut first));
-    if read.is_ok_and(|len| len > 0) && first != *b"<" {
-        anyhow::bail!("{} is not a page and will not be overwritten; choose another name", output.display());
+    match read {
+        Ok(len) if len > 0 && first != *b"<" => {
+            anyhow::bail!("{} is not a page and will not be overwritten; choose another name", output.display())
+        }
+        // What cannot be read may be anything.
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("read {}, which will not be overwritten", output.display()))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Returns an error if the path names a device, a pipe or a socket: a page would replace it, and reading it may never
 /// end.
 fn check_is_file(output: &Path) -> anyhow::Result<()> {
     // A link is followed.
-    if std::fs::metadata(output).is_ok_and(|there| !there.is_file()) {
-        anyhow::bail!("write {}: it is a device, a pipe or a socket; name a file", output.display());
+    match std::fs::metadata(output) {
+        Ok(there) if !there.is_file() => {
+            anyhow::bail!("write {}: it is a device, a pipe or a socket; name a file", output.display())
+        }
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("write {}", output.display()))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Returns whether two paths name the same file, which need not exist: `r` and `./r`.

@@ -138,7 +138,7 @@ fn repeating(command: &[String], seed: u64) -> String {
 fn takes_seed(command: &[String]) -> bool {
     let word = |index: usize| command.get(index).map(String::as_str);
     match (word(1), word(2)) {
-        (None | Some("run"), _) | (Some("lab"), Some("run")) => true,
+        (None | Some("run" | "load"), _) | (Some("lab"), Some("run")) => true,
         (Some("tune"), Some("try")) => command.iter().any(|word| word == "--"),
         _ => false,
     }
