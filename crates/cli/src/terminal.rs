@@ -51,20 +51,7 @@ pub(crate) fn labelled(text: &mut String, label: &str, part: &str) {
 
 /// Returns a sentence as a bullet, wrapped to the width of the terminal, which it cannot control.
 pub(crate) fn bullet(sentence: &str) -> String {
-    let width = usize::from(width()).min(100);
-    let (mut text, mut column) = (String::from("  •"), 3);
-    for word in sentence.split_whitespace().map(plain) {
-        let len = word.chars().count();
-        if column + 1 + len > width {
-            text.push_str("\n   ");
-            column = 3;
-        }
-        text.push(' ');
-        text.push_str(&word);
-        column += 1 + len;
-    }
-    text.push('\n');
-    text
+    format!("  • {}\n", indented(sentence, 4, usize::from(width()).min(100)))
 }
 
 #[cfg(test)]

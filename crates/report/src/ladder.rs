@@ -418,12 +418,7 @@ pub fn render(ladder: &Ladder, layout: Layout) -> String {
         text.push(line(cells, &widths));
     }
     let slow = ladder.slow.iter().map(|slow| format!("\n\n{}", wrapped(&slow.sentence(), layout)));
-    format!(
-        "{}\n\n{}{}",
-        text.join("\n"),
-        wrapped(&plain(&ladder.sentences().join(" ")), layout),
-        slow.collect::<String>()
-    )
+    format!("{}\n\n{}{}", text.join("\n"), wrapped(&ladder.sentences().join(" "), layout), slow.collect::<String>())
 }
 
 impl Ladder {

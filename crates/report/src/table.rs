@@ -374,11 +374,11 @@ fn events(phase: &PhaseStudy<'_>) -> String {
     parts.join("; ")
 }
 
-/// A text in lines of the terminal's width.
+/// A text in lines of the terminal's width, which it cannot control.
 pub(crate) fn wrapped(text: &str, layout: Layout) -> String {
     let width = usize::from(layout.width).max(20);
     let mut lines = vec![String::new()];
-    for word in text.split(' ') {
+    for word in plain(text).split(' ') {
         let used = lines.last().map_or(0, |line| line.chars().count());
         if used > 0 && used + 1 + word.chars().count() > width {
             lines.push(String::new());

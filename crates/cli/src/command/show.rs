@@ -183,7 +183,7 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
         text.extend(["\n\n", &table::render_comparisons(&compared, layout)]);
     }
     for shift in &comparisons.shifts {
-        text.extend(["\n\n", &terminal::wrapped(&table::plain(&shift.text(&names)), 0)]);
+        text.extend(["\n\n", &terminal::wrapped(&shift.text(&names), 0)]);
     }
     let (found, leading) = findings::across(&every, &comparisons, &names);
     text.push_str(&listed(&found, leading, args));

@@ -48,7 +48,7 @@ fn section(title: &str, lines: impl Iterator<Item = String>, layout: Layout) -> 
 /// A text with an indent, in lines of the terminal's width.
 fn line(text: &str, indent: usize, layout: Layout) -> String {
     let width = layout.width.saturating_sub(indent as u16 + 2).max(40);
-    let text = wrapped(&plain(text), Layout { width, ..layout });
+    let text = wrapped(text, Layout { width, ..layout });
     format!("{}{}", " ".repeat(indent), text.replace('\n', &format!("\n{}", " ".repeat(indent + 2))))
 }
 
@@ -71,7 +71,7 @@ fn head(one: &Compared, layout: Layout) -> String {
     lines.push(wrapped(&summary(one), layout));
     if let Some(shift) = &one.shift {
         let names = [one.base.name.clone(), one.new.name.clone()];
-        lines.extend([String::new(), wrapped(&plain(&shift.text(&names)), layout)]);
+        lines.extend([String::new(), wrapped(&shift.text(&names), layout)]);
     }
     lines.join("\n")
 }

@@ -89,7 +89,7 @@ fn excluded(title: &str, left_out: &[LeftOut], layout: Layout) -> String {
 /// A text from a record in lines that fit, the later ones indented by four columns.
 fn indented(text: &str, layout: Layout) -> String {
     let narrower = Layout { width: layout.width.saturating_sub(4), ..layout };
-    wrapped(&plain(text), narrower).replace('\n', "\n    ")
+    wrapped(text, narrower).replace('\n', "\n    ")
 }
 
 /// Draws a trend.

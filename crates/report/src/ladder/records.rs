@@ -136,7 +136,7 @@ pub fn render(ladders: &Ladders, layout: Layout) -> String {
         text.extend([if from > 0 { "\n\n" } else { "\n" }, &table(ladders, &groups, from..from + count, layout)]);
         from += count;
     }
-    format!("{text}\n\n{}", wrapped(&plain(&ladders.sentences().join(" ")), layout))
+    format!("{text}\n\n{}", wrapped(&ladders.sentences().join(" "), layout))
 }
 
 /// The widths of the names and of some records.

@@ -15,7 +15,7 @@ impl Predicted {
             count(self.n),
             self.terms.first().map_or("objects", |part| part.axis.as_str()),
         );
-        let mut paragraphs = vec![wrapped(&plain(&head), layout)];
+        let mut paragraphs = vec![wrapped(&head, layout)];
         if self.extrapolated {
             let text = format!(
                 "An extrapolation: the calls were measured to {}. Beyond that their laws are continued, which nothing \
@@ -26,13 +26,13 @@ impl Predicted {
         }
         paragraphs.push(self.table());
         paragraphs.extend(self.axes(layout));
-        paragraphs.extend(self.servers.iter().map(|server| wrapped(&plain(&server.sentence()), layout)));
+        paragraphs.extend(self.servers.iter().map(|server| wrapped(&server.sentence(), layout)));
         if self.servers.is_empty() && self.notes.is_empty() {
             let text = "No server to compare with: measure some into one of the records, for example with landau run \
                         tcp open connect request.";
             paragraphs.push(wrapped(text, layout));
         }
-        paragraphs.extend(self.notes.iter().map(|note| wrapped(&plain(note), layout)));
+        paragraphs.extend(self.notes.iter().map(|note| wrapped(note, layout)));
         let trimmed: Vec<&str> = paragraphs.iter().map(|text| text.trim_end()).collect();
         format!("{}\n", trimmed.join("\n\n"))
     }
@@ -64,7 +64,7 @@ impl Predicted {
         axes.sort_unstable();
         axes.dedup();
         let text = format!("Not every curve counts the same: {}. Each is taken at that number.", axes.join(", "));
-        (axes.len() > 1).then(|| wrapped(&plain(&text), layout))
+        (axes.len() > 1).then(|| wrapped(&text, layout))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Article, Test, published};
 use crate::table::grid::bold;
-use crate::table::{Layout, plain, wrapped};
+use crate::table::{Layout, wrapped};
 
 /// Lays the studies out for a terminal: what was asked and published, both methods, and the conclusions.
 pub fn render(articles: &[Article], layout: Layout) -> String {
@@ -43,11 +43,11 @@ fn of_test(test: &Test, layout: Layout) -> String {
 
 /// A heading of one or more lines.
 fn headed(text: &str, layout: Layout) -> String {
-    wrapped(&plain(text), layout).lines().map(|line| bold(line, layout)).collect::<Vec<_>>().join("\n")
+    wrapped(text, layout).lines().map(|line| bold(line, layout)).collect::<Vec<_>>().join("\n")
 }
 
 /// A paragraph that is indented by two, its further lines by four.
 fn indented(text: &str, layout: Layout) -> String {
     let narrow = Layout { width: layout.width.saturating_sub(4), ..layout };
-    format!("  {}", wrapped(&plain(text), narrow).replace('\n', "\n    "))
+    format!("  {}", wrapped(text, narrow).replace('\n', "\n    "))
 }
