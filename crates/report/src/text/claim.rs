@@ -6,7 +6,7 @@ use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
 use crate::{CaseStudy, LimitMet, PhaseStudy};
 use landau_claims::{Assertion, Claim};
 use landau_stats::claim::{Answer, Decision, Evidence};
-use landau_stats::{Estimate, Outcome, PatternRule};
+use landau_stats::{Estimate, Outcome, PatternRule, Reason};
 
 /// What decided a claim, with its value and interval: "growth ×1.02 (90% CI 0.98–1.05), within 10%".
 pub(crate) fn evidence(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
@@ -57,6 +57,11 @@ pub(crate) fn settle(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>) 
     if let Evidence::TooShort { .. } = decision.evidence {
         let met = study.limit.as_ref().map(|met| self::limit(met, study));
         return Some(met.unwrap_or_else(|| measure_further(claim)));
+    }
+    if matches!(decision.evidence, Evidence::NotResolved { reason: Reason::TooFewPoints })
+        && matches!(claim.assertion, Assertion::NoCliff { below: Some(_) })
+    {
+        return Some(measure_further(claim));
     }
     let more = more_passes_text(decision.more_passes);
     (!more.is_empty()).then(|| more.trim_matches([' ', '(', ')']).to_owned())
