@@ -90,32 +90,40 @@ pub(crate) fn write_page(
     analyses: Vec<Analysis<'_>>,
     output: &Path,
 ) -> anyhow::Result<()> {
-    let named = show::names(paths).into_iter().zip(file_names(paths, bytes));
+    let folder = output.parent().unwrap_or(Path::new(""));
+    let named = show::names(paths).into_iter().zip(file_names(paths, bytes, folder));
     let source = |((name, file_name), (bytes, analysis))| Source { name, file_name, bytes, analysis };
     let sources: Vec<Source> = named.zip(bytes.iter().map(Vec::as_slice).zip(analyses)).map(source).collect();
     put_sources(&sources, output)
 }
 
-/// The names of the files of records, which may all be written beside one page: of equal ones with other content the
-/// later have a number.
-fn file_names(paths: &[PathBuf], bytes: &[Vec<u8>]) -> Vec<String> {
+/// The names of the files of records, which may all be written to the page's folder. Of several with one name and
+/// other content one keeps it, if possible that which is there already; the others have a number.
+fn file_names(paths: &[PathBuf], bytes: &[Vec<u8>], folder: &Path) -> Vec<String> {
     let own: Vec<String> = paths.iter().map(|path| show::file_name(path)).collect();
     let mut names: Vec<String> = Vec::new();
     for (index, name) in own.iter().enumerate() {
-        let other = |at: usize| own[at] == *name && bytes[at] != bytes[index];
+        let namesakes: Vec<usize> = (0..own.len()).filter(|at| own[*at] == *name).collect();
+        let keeper = if namesakes.len() > 1 { keeper(&namesakes, bytes, &folder.join(name)) } else { index };
         let (stem, rest) = name.split_at(name.find('.').unwrap_or(name.len()));
         let is_free = |name: &String| !names.contains(name) && !own.contains(name);
         let numbered =
             || (2..=2 * own.len() + 1).map(|number| format!("{stem}-{number}{rest}")).find(is_free).unwrap_or_default();
-        let same = (0..index).find(|at| own[*at] == *name && bytes[*at] == bytes[index]);
+        let same = namesakes.iter().take_while(|at| **at < index).find(|at| bytes[**at] == bytes[index]);
         let own_name = match same {
-            Some(at) => names[at].clone(),
-            None if (0..index).any(other) => numbered(),
-            None => name.clone(),
+            Some(at) => names[*at].clone(),
+            None if bytes[keeper] == bytes[index] => name.clone(),
+            None => numbered(),
         };
         names.push(own_name);
     }
     names
+}
+
+/// Which of the records of one name keeps it: that which is at this path, or else the first.
+fn keeper(namesakes: &[usize], bytes: &[Vec<u8>], path: &Path) -> usize {
+    let there = std::fs::read(path).ok();
+    namesakes.iter().copied().find(|at| there.as_ref() == Some(&bytes[*at])).unwrap_or(namesakes[0])
 }
 
 /// Writes the page of records, and beside it those that are too large for it.
@@ -134,6 +142,9 @@ fn put_sources(sources: &[Source<'_>], output: &Path) -> anyhow::Result<()> {
                 "write {} next to the report: another file has this name; write the report to another folder",
                 path.display()
             ),
+            Err(_) if path.is_symlink() => {
+                anyhow::bail!("write {} next to the report: it is a link that leads nowhere; remove it", path.display())
+            }
             // A record may be given twice.
             Err(_) if missing.iter().any(|(other, _)| *other == path) => {}
             Err(_) => missing.push((path, beside.bytes)),
@@ -275,14 +286,18 @@ mod tests {
     /// Guards against two records that would be one file beside their page.
     #[test]
     fn records_with_equal_names_have_files_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
         let of = |files: &[(&str, &str)]| {
             let (paths, bytes): (Vec<_>, Vec<_>) =
                 files.iter().map(|(path, text)| (PathBuf::from(path), text.as_bytes().to_vec())).unzip();
-            file_names(&paths, &bytes)
+            file_names(&paths, &bytes, folder.path())
         };
         let names = of(&[("a/r.landau.ndjson", "1"), ("b/r.landau.ndjson.gz", "2"), ("r-2.landau.ndjson", "3")]);
         assert_eq!(names, ["r.landau.ndjson", "r-3.landau.ndjson", "r-2.landau.ndjson"]);
         let twice = of(&[("r", "1"), ("a/r", "2"), ("./r", "1"), ("b/r", "2"), ("c/r", "3")]);
         assert_eq!(twice, ["r", "r-2", "r", "r-2", "r-3"]);
+        // The second is in the folder of the page already.
+        std::fs::write(folder.path().join("r"), "2").unwrap();
+        assert_eq!(of(&[("old/r", "1"), ("r", "2")]), ["r-2", "r"]);
     }
 }
