@@ -36,15 +36,16 @@ fn without_value(word: &str) -> Option<String> {
     (name.chars().all(is_name) && HEADERS.iter().any(|one| name.contains(one))).then(|| format!("{before}: {HIDDEN}"))
 }
 
-/// Returns a text without the password of the first URL in it: `http://user:password@host/`.
+/// Returns a text without the passwords of the URLs in it: `http://user:password@host/`.
 fn without_credentials(text: &str) -> String {
-    let parts = text.split_once("://").and_then(|(scheme, rest)| {
+    let mut parts = text.split("://");
+    let scheme = parts.next().unwrap_or_default().to_owned();
+    let shown = parts.map(|rest| {
         let end = rest.find(['/', '?', '#', ' ']).unwrap_or(rest.len());
-        let (user, host) = rest[..end].rsplit_once('@')?;
-        let (user, _) = user.split_once(':')?;
-        Some(format!("{scheme}://{user}:{HIDDEN}@{host}{}", &rest[end..]))
+        let found = rest[..end].rsplit_once('@').and_then(|(user, host)| Some((user.split_once(':')?.0, host)));
+        found.map_or_else(|| rest.to_owned(), |(user, host)| format!("{user}:{HIDDEN}@{host}{}", &rest[end..]))
     });
-    parts.unwrap_or_else(|| text.to_owned())
+    std::iter::once(scheme).chain(shown).collect::<Vec<_>>().join("://")
 }
 
 #[cfg(test)]
@@ -67,6 +68,7 @@ mod tests {
             (&["--header", "X-API-Key:SECRET"], "--header X-API-Key: …"),
             (&["http://me:SEC@RET@127.0.0.1:80/a@b"], "http://me:…@127.0.0.1:80/a@b"),
             (&["HTTP_PROXY=http://me:SECRET@proxy"], "HTTP_PROXY=http://me:…@proxy"),
+            (&["http://a/,http://me:SECRET@b/ ftp://you:SECRET@c"], "http://a/,http://me:…@b/ ftp://you:…@c"),
         ];
         for (words, expected) in cases {
             assert_eq!(&shown(words), expected);
