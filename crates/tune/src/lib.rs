@@ -74,7 +74,7 @@ pub enum Error {
         reason: String,
     },
     /// Some files of a profile were written, and could not be removed or restored when another one failed.
-    #[error("{error}; other files of the profile were written: remove {}", .left.join(", "))]
+    #[error("{error}; other files were written, and could not be removed or restored: {}", .left.join(", "))]
     HalfKept {
         /// Why the other file could not be written.
         error: Box<Error>,
