@@ -5,13 +5,13 @@ mod exact;
 mod rounds;
 mod running;
 
-use crate::command::report;
 use crate::command::run::default_path;
+use crate::command::{report, show};
 use crate::options::{Cache, Guest, Settings, whole_seconds};
 use crate::status;
 use anyhow::{Context, bail};
 use landau_bench::REGISTRY;
-use landau_engine::Phase;
+use landau_engine::{Entry, Phase};
 use landau_record::{Record, Writer};
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::io::ErrorKind;
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 
 /// Checks that the worker sees a call begin: otherwise no sample or instruction can be assigned to it.
 fn check_timed_here(args: &Args) -> anyhow::Result<()> {
-    let Some(entry) = REGISTRY.iter().find(|entry| entry.name == args.benchmark) else { return Ok(()) };
+    let entry = Entry::find(REGISTRY, &args.benchmark)?;
     let is_asked = |name: &str| args.phase.as_deref().is_none_or(|phase| phase == name);
     let (elsewhere, here): (Vec<&Phase>, Vec<&Phase>) = entry.phases.iter().partition(|one| one.is_timed_elsewhere);
     if here.iter().any(|phase| is_asked(phase.name)) {
@@ -125,7 +125,8 @@ fn explain<T>(
         measured => measured?,
     };
     publish(&part, path)?;
-    let written = args.output.as_ref().map(|page| report::write_several(&[path.to_owned()], page).map(|()| page));
+    let written =
+        args.output.as_ref().map(|page| report::write_named(path, show::file_name(path), page).map(|()| page));
     if let Some(Ok(page)) = &written {
         status::tell(&format!("report: {}", page.display()));
     }

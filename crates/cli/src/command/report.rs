@@ -46,20 +46,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    Ok(landau_record::read_file(path)?)
-}
-
-fn records(paths: &[PathBuf], bytes: &[Vec<u8>]) -> anyhow::Result<Vec<Record>> {
-    let parse = |(path, bytes): (&PathBuf, &Vec<u8>)| Record::parse(&path.display().to_string(), bytes);
-    Ok(paths.iter().zip(bytes).map(parse).collect::<Result<_, _>>()?)
-}
-
 /// Reads records: their bytes, as a page embeds them, and what they say.
 pub(crate) fn read_all(paths: &[PathBuf]) -> anyhow::Result<(Vec<Vec<u8>>, Vec<Record>)> {
-    let bytes = paths.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
-    let records = records(paths, &bytes)?;
-    Ok((bytes, records))
+    let read = |path: &PathBuf| {
+        let bytes = landau_record::read_file(path)?;
+        let record = Record::parse(&path.display().to_string(), &bytes)?;
+        Ok((bytes, record))
+    };
+    paths.iter().map(read).collect()
 }
 
 /// Returns the default path of a record's page: its own, with .html.
@@ -70,17 +64,11 @@ pub(crate) fn page_path(record: &Path) -> PathBuf {
 
 /// Writes the page of one record. A record that is too large for a page is copied beside it, with this name.
 pub(crate) fn write_named(path: &Path, file_name: String, output: &Path) -> anyhow::Result<()> {
-    let (paths, bytes) = ([path.to_owned()], [read(path)?]);
-    let records = records(&paths, &bytes)?;
+    let paths = [path.to_owned()];
+    let (bytes, records) = read_all(&paths)?;
     let analysis = records.first().map(Analysis::of).context("one path gives one record")?;
     let name = show::names(&paths).remove(0);
     put_sources(&[Source { name, file_name, bytes: &bytes[0], analysis }], output)
-}
-
-/// Writes the page of records that nothing else is told of.
-pub(crate) fn write_several(paths: &[PathBuf], output: &Path) -> anyhow::Result<()> {
-    let (bytes, records) = read_all(paths)?;
-    write_page(paths, &bytes, records.iter().map(Analysis::of).collect(), output)
 }
 
 /// Writes the page of records whose bytes and analyses these are.
@@ -128,10 +116,10 @@ fn keeper(namesakes: &[usize], bytes: &[Vec<u8>], path: &Path) -> usize {
 
 /// Writes the page of records, and beside it those that are too large for it.
 fn put_sources(sources: &[Source<'_>], output: &Path) -> anyhow::Result<()> {
-    let page = Page::render(sources, &Options::default());
-    let folder = output.parent().unwrap_or(Path::new("")).to_owned();
     // Every place before anything is written: an error leaves no part behind.
     check_place(output)?;
+    let page = Page::render(sources, &Options::default());
+    let folder = output.parent().unwrap_or(Path::new(""));
     let mut missing = Vec::new();
     for beside in page.beside {
         let path = folder.join(&beside.file_name);
@@ -160,12 +148,7 @@ fn put_sources(sources: &[Source<'_>], output: &Path) -> anyhow::Result<()> {
 pub(crate) fn put_page(output: &Path, html: &str) -> anyhow::Result<()> {
     check_place(output)?;
     // The file that a link leads to is replaced, and not the link. A link that leads nowhere is written through.
-    let place = match output.canonicalize() {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("write {}", output.display()));
-        }
-        found => found.unwrap_or_else(|_| output.to_owned()),
-    };
+    let place = output.canonicalize().unwrap_or_else(|_| output.to_owned());
     if place.is_symlink() {
         return std::fs::write(&place, html).with_context(|| format!("write {}", output.display()));
     }
@@ -192,11 +175,20 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
             folder.display()
         );
     }
-    if output.is_dir() {
-        let inside = output.join("report.html");
-        anyhow::bail!("write {}: it is a directory; name a file, such as {}", output.display(), inside.display());
+    // A link is followed. Reading a device or a pipe may never end, and a page would replace it.
+    match std::fs::metadata(output) {
+        Ok(there) if there.is_dir() => {
+            let inside = output.join("report.html");
+            anyhow::bail!("write {}: it is a directory; name a file, such as {}", output.display(), inside.display());
+        }
+        Ok(there) if !there.is_file() => {
+            anyhow::bail!("write {}: it is a device, a pipe or a socket; name a file", output.display())
+        }
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("write {}", output.display()));
+        }
+        _ => {}
     }
-    check_is_file(output)?;
     let mut first = [0_u8; 1];
     let read = std::fs::File::open(output).and_then(|mut file| std::io::Read::read(&mut file, &mut first));
     match read {
@@ -206,21 +198,6 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
         // What cannot be read may be anything.
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(error).with_context(|| format!("read {}, which will not be overwritten", output.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Returns an error if the path names a device, a pipe or a socket: a page would replace it, and reading it may never
-/// end.
-fn check_is_file(output: &Path) -> anyhow::Result<()> {
-    // A link is followed.
-    match std::fs::metadata(output) {
-        Ok(there) if !there.is_file() => {
-            anyhow::bail!("write {}: it is a device, a pipe or a socket; name a file", output.display())
-        }
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("write {}", output.display()))
         }
         _ => Ok(()),
     }

@@ -297,9 +297,7 @@ fn adaptive(args: &Args) -> Adaptive {
 
 /// Writes the report, and prints the verdicts, or what differs between the sides, and the names of the files.
 fn conclude(args: &Args, paths: &[PathBuf], outcome: EndOutcome, verdicts: Vec<Verdicts>) -> anyhow::Result<()> {
-    let bytes = paths.iter().map(|path| landau_record::read_file(path)).collect::<Result<Vec<_>, _>>()?;
-    let records = paths.iter().zip(&bytes).map(|(path, bytes)| Record::parse(&path.display().to_string(), bytes));
-    let records = records.collect::<Result<Vec<_>, _>>()?;
+    let (bytes, records) = report::read_all(paths)?;
     let analyses: Vec<Analysis<'_>> =
         records.iter().zip(verdicts).map(|(record, verdicts)| Analysis::with(record, verdicts)).collect();
     let names = show::names(paths);

@@ -67,9 +67,7 @@ pub(crate) fn measure(
     let page = report_of(args, &started.as_ref().map_or_else(|_| vec![PathBuf::new()], |(paths, _)| paths.clone()));
     args.output = earlier;
     let (paths, (outcome, verdicts)) = started?;
-    let bytes = paths.iter().map(|path| landau_record::read_file(path)).collect::<Result<Vec<_>, _>>()?;
-    let records = paths.iter().zip(&bytes).map(|(path, bytes)| Record::parse(&path.display().to_string(), bytes));
-    let records = records.collect::<Result<Vec<_>, _>>()?;
+    let (bytes, records) = report::read_all(&paths)?;
     let analyses: Vec<Analysis<'_>> =
         records.iter().zip(verdicts).map(|(record, verdicts)| Analysis::with(record, verdicts)).collect();
     let names = show::names(&paths);
