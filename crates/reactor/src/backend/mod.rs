@@ -167,6 +167,11 @@ macro_rules! define_backends {
             /// All backends, whether this system has them or not.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
+            /// Returns those that can carry a program: all but [`Backend::Null`], which is for measurements.
+            pub fn useful() -> impl Iterator<Item = Self> {
+                Self::ALL.iter().copied().filter(|one| *one != Self::Null)
+            }
+
             /// Returns its name, which [`FromStr`] parses.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
@@ -202,9 +207,7 @@ impl FromStr for Backend {
     type Err = Error;
 
     fn from_str(name: &str) -> std::result::Result<Self, Error> {
-        // `null` is for measurements, and carries no program.
-        let useful = || Self::ALL.iter().filter(|&&one| one != Self::Null);
-        let known = || useful().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+        let known = || Self::useful().map(Self::name).collect::<Vec<_>>().join(", ");
         let found = Self::ALL.iter().find(|one| one.name() == name);
         found.copied().ok_or_else(|| Error::UnknownBackend { name: name.to_owned(), known: known() })
     }
