@@ -158,17 +158,18 @@ pub(crate) fn is_among_first_calls(cliffs: &[Cliff], series: &[Series]) -> bool 
 
 /// Returns the last n at which most passes would show a jump; `None` if they are too short to show one anywhere.
 pub(crate) fn seen_to(series: &[Series]) -> Option<f64> {
-    let mut ends: Vec<u32> = series.iter().map(|one| seen_in(one).unwrap_or(0)).collect();
+    let mut ends: Vec<Option<u32>> = series.iter().map(seen_in).collect();
     ends.sort_unstable();
-    ends.get(ends.len().saturating_sub(1) / 2).filter(|end| **end > 0).map(|end| f64::from(*end))
+    ends.get(ends.len().saturating_sub(1) / 2).copied().flatten().map(f64::from)
 }
 
-/// The last n of a pass at which a jump would be found: most calls of its last whole block are beyond it.
+/// The last n of a pass at which a jump would be found: most calls of its last whole block are beyond it, and so is a
+/// window.
 fn seen_in(one: &Series) -> Option<u32> {
     let calls = one.costs.len();
-    let last = (calls / WINDOW.0 * WINDOW.0).checked_sub(WINDOW.0 / 2 + 1)?.min(calls.checked_sub(WINDOW.0)?);
+    let last = || (calls / WINDOW.0 * WINDOW.0 - WINDOW.0 / 2 - 1).min(calls - WINDOW.0);
     // The cost before a jump is that of a window, too, and the first two blocks begin no search.
-    (last >= WINDOW.0 && calls >= 3 * WINDOW.0).then(|| one.n[last])
+    (calls >= 3 * WINDOW.0).then(|| one.n[last()])
 }
 
 /// Whether a pass has enough calls beyond an n to show a cliff there.
