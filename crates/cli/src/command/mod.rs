@@ -71,7 +71,7 @@ enum Command {
     Load(load::Args),
     /// Deliver a message to a list of recipients over SMTP, and record the outcome for each
     Mail(Box<mail::Args>),
-    /// Compare models of the PID allocators of kernels by how much each reads to find a free PID
+    /// Compare models of the PID allocators of kernels by what each reads to find a free PID
     Pids(pids::Args),
     /// List, hold, release, delete or flush the messages in the queue of `landau mail --relay`
     Queue(queue::Args),

@@ -18,7 +18,7 @@ use std::io::IsTerminal;
   landau pids --workload sequential
   landau pids --n 1000,3000,10000,30000 --json | jq '.allocators[].points'
 
-The models are data structures in user space. They show how much memory a search reads, not the
+The models are data structures in user space. They show how many entries a search visits, not the
 cost of a fork. To measure the running kernel, use `landau run spawn`.")]
 pub(crate) struct Args {
     /// Allocators to compare [default: all]
