@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(crate) enum StudyWord {
     /// A few seconds: small sizes, to check that every benchmark works
     Smoke,
-    /// Under two minutes: sizes large enough for most verdicts
+    /// Two to three minutes: sizes large enough for most verdicts
     Quick,
     /// Every case at full size, nine passes: socket, bind and mmap until the kernel refuses another object
     /// (`RLIMIT_NOFILE`, the port range, `vm.max_map_count`); bound the time with `--time-limit`

@@ -31,7 +31,7 @@ pub(crate) use run::finish;
 
 /// Measure how the cost of system calls and requests grows with the number of objects, and name the law of growth.
 ///
-/// Without a command, landau runs the quick study in under two minutes. It writes a record (every sample, as JSON
+/// Without a command, landau runs the quick study in two to three minutes. It writes a record (every sample, as JSON
 /// lines) and a report (one HTML page) to the current directory.
 #[derive(Debug, Parser)]
 #[command(name = "landau", version, after_help = EXAMPLES, max_term_width = 100)]
