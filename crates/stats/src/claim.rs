@@ -306,7 +306,7 @@ impl Subject<'_> {
         }
         // Beyond the last place at which a jump would be found nothing is said.
         match cliffs::seen_to(&series_of(self.curve, false)) {
-            Some(seen) => self.absent(seen.min(reached), below, 0.0),
+            Some(seen) => self.absent(seen.min(reached), below),
             None => Decision::inconclusive(Evidence::NotResolved { reason: Reason::TooFewPoints }),
         }
     }
@@ -334,7 +334,7 @@ impl Subject<'_> {
         if let Some(decision) = self.counted_period(below, is_instrument) {
             return decision;
         }
-        self.absent(reached, below, NEAR)
+        self.absent(reached, below)
     }
 
     /// The decision about a period of counted costs, which begins at another call in each pass, so that none of its
@@ -363,9 +363,8 @@ impl Subject<'_> {
         decision.by_passes(self.verdict.passes, self.options.unit)
     }
 
-    /// The decision that something was not found in a curve that reaches an n, which may be by this part lower than
-    /// that of the claim.
-    fn absent(&self, reached: f64, below: Option<u64>, tolerance: f64) -> Decision {
+    /// The decision that something was not found.
+    fn absent(&self, reached: f64, below: Option<u64>) -> Decision {
         let is_counted = self.options.unit == Unit::Instructions;
         let judgement = &self.verdict.all;
         let is_bare = matches!(judgement.outcome, Outcome::Unresolved { reason: Reason::TooFewPoints, .. });
@@ -374,7 +373,7 @@ impl Subject<'_> {
             return Decision::inconclusive(Evidence::NotResolved { reason: Reason::TooFewPoints });
         }
         match below.map(|n| n as f64) {
-            Some(n) if reached < n * (1.0 - tolerance) => Decision::inconclusive(Evidence::TooShort { reached }),
+            Some(n) if reached < n * (1.0 - NEAR) => Decision::inconclusive(Evidence::TooShort { reached }),
             _ if !is_counted && self.verdict.passes < PASSES_MIN => {
                 let passes = self.verdict.passes;
                 let more_passes = u32::try_from(PASSES_MIN - passes).ok();

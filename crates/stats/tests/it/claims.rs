@@ -192,7 +192,6 @@ fn what_could_not_be_seen_is_not_absent() {
     }
     let up_to = |n| timed(&jump, |one| one.no_cliff(Some(n)));
     assert_eq!(up_to(1_000).answer, Answer::Inconclusive);
-    assert_eq!(up_to(993).answer, Answer::Inconclusive, "within 1% of what is seen");
     assert_eq!(up_to(900).answer, Answer::Pass);
     let whole = timed(&jump, |one| one.no_cliff(None));
     let reached = match whole.evidence {
