@@ -281,7 +281,8 @@ fn the_web_server_is_inspected_though_its_threads_have_their_own_descriptors() {
         let words = ["inspect", "--port", &port, "--json", "--load", &url, "--evidence", evidence, "--for"];
         let ran = told(8, |window| {
             let ran = room.landau(&[&words[..], &[window]].concat());
-            // What the load prints exceeds the room of a pipe: it waited for a reader, and was taken for one that failed.
+            // What the load prints exceeds the room of a pipe: it waited for a reader, and was taken for one that
+            // failed.
             assert!(!ran.err.contains("--load"), "{ran:?}");
             ran
         });

@@ -219,8 +219,8 @@ fn each_part_not_in_memory_is_read_by_another_thread() {
     for kind in kinds() {
         let site = Site::new(&[("large", &content)], |config| config.accepting = kind);
         let expected = [1_000_000, 29_000_000].map(|from| (from, content[from..from + 100_000].to_vec()));
-        // The worker's look for a part begins to read it. If that ends before the kernel has answered, as on a processor
-        // that others use, the part is in memory and the worker has not waited.
+        // The worker's look for a part begins to read it. If that ends before the kernel has answered, as on a
+        // processor that others use, the part is in memory and the worker has not waited.
         let is_read_elsewhere = (0..5).any(|_| {
             let (is_cold, before) = (forget(&site, "large", 15_000_000), site.server().totals().cold_reads);
             let got = site.get("/large", "Range: bytes=1000000-1099999,29000000-29099999\r\n");
