@@ -32,6 +32,13 @@ export async function visit(browser, where, options = {}) {
   return page;
 }
 
+// The same in front of a record's page, once its scripts have run.
+export async function reader(browser, where, options) {
+  const page = await visit(browser, where, options);
+  await page.waitForFunction(() => document.documentElement.dataset.ready);
+  return page;
+}
+
 // The rules that a scheme of colours can break; they take two thirds of the time of all.
 export const ofColours = ["color-contrast", "link-in-text-block"];
 

@@ -234,7 +234,8 @@ fn install_modules(folder: &Path) -> Result<()> {
 
 fn in_browser(folder: &Path, chromium: &Path, [page, compared, delivery, site]: &[PathBuf; 4]) -> Result<Counts> {
     install_modules(folder)?;
-    let node = Program::new("node").args(["--test", "--test-reporter=tap"]).within(folder);
+    // Node leaves a processor to others: on two, the files would run one after the other.
+    let node = Program::new("node").args(["--test", "--test-concurrency=2", "--test-reporter=tap"]).within(folder);
     let node = node.env("LANDAU_PAGE", page).env("LANDAU_COMPARED", compared).env("LANDAU_DELIVERY", delivery);
     let node = node.env("LANDAU_SITE", site).env("CHROMIUM", chromium);
     let (status, lines) = node.watch(|_| true)?;
