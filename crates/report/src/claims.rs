@@ -6,11 +6,11 @@ mod project;
 mod subject;
 
 use crate::analysis::{options_of_curve, present};
-use crate::comparisons::{Place, by_round, is_paired};
+use crate::comparisons::{self, Place, by_round, is_paired, shift_between};
 use crate::findings::instrument::Instrument;
 use crate::quantity::Unit;
 use crate::text::claim as words;
-use crate::{Analysis, between_runs, unit_of};
+use crate::{Analysis, Shift, unit_of};
 use landau_claims::{Assertion, Claim, Law, Placed, Reference, Relation};
 pub use landau_stats::claim::Answer;
 use landau_stats::claim::{self, Decision, Evidence, LOGARITHM, Side, Subject};
@@ -67,9 +67,51 @@ pub struct Source<'a> {
     pub name: &'a str,
 }
 
+/// The record whose costs are the base of claims about another one.
+#[derive(Debug, Clone, Copy)]
+pub struct Base<'a> {
+    source: Source<'a>,
+    /// The shift from it to the record that decides, if it is one of the costs.
+    shift: Option<Shift>,
+}
+
+impl<'a> Base<'a> {
+    /// Returns the base of claims that a record decides. To find the shift, all their curves are compared.
+    pub fn of(base: Source<'a>, record: Source<'_>) -> Self {
+        let shift = shift_between(base.analysis, record.analysis).filter(|shift| shift.deviation > 0.0);
+        Self { source: base, shift }
+    }
+
+    /// Returns what the shift adds to the claims of a record with this name.
+    pub fn shifted(&self, record: &str) -> Option<Shifted> {
+        self.shift.map(|shift| Shifted {
+            record: record.to_owned(),
+            curves: shift.curves,
+            ratio: shift.ratio,
+            deviation: shift.deviation,
+            text: shift.text_for_claims(self.source.name, record),
+        })
+    }
+}
+
+/// By how much the costs of a record differ from those of the base beyond what is known of their benchmarks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Shifted {
+    /// The record.
+    pub record: String,
+    /// The number of curves whose costs were compared.
+    pub curves: usize,
+    /// The median of the ratios of their costs to those of the base.
+    pub ratio: f64,
+    /// Standard deviation (log scale) that is added to the error of each ratio to the base.
+    pub deviation: f64,
+    /// The same in words.
+    pub text: String,
+}
+
 /// Returns the answer of a record to the claim of a line, whose words are phases, `*` and `SETTING=VALUE`. A claim
 /// about all phases passes if each passes.
-pub fn check(placed: &Placed, record: Source<'_>, base: Option<Source<'_>>) -> Checked {
+pub fn check(placed: &Placed, record: Source<'_>, base: Option<&Base<'_>>) -> Checked {
     let claim = &placed.claim;
     let (curves, missing) = match subject::resolve(&claim.subject, record.analysis) {
         // What an emulator's clock says of a time is no evidence about it.
@@ -109,9 +151,10 @@ fn joined<'t>(texts: impl Iterator<Item = &'t String>) -> String {
 }
 
 /// Decides a claim about one curve.
-fn decide(claim: &Claim, curve: Curve<'_>, analysis: &Analysis<'_>, base: Option<Source<'_>>) -> Decided {
+fn decide(claim: &Claim, curve: Curve<'_>, analysis: &Analysis<'_>, base: Option<&Base<'_>>) -> Decided {
     let (study, phase) = curve;
     let options = options_of_curve(analysis.record, study.case, phase.phase);
+    let mut is_shifted = false;
     let subject =
         Subject { curve: &phase.curve, canary: present(&phase.canary), verdict: &phase.verdict, options: &options };
     let decision = match &claim.assertion {
@@ -130,7 +173,10 @@ fn decide(claim: &Claim, curve: Curve<'_>, analysis: &Analysis<'_>, base: Option
         Assertion::NoLimit { below } => return limit(claim, curve, *below),
         Assertion::Ratio { relation, factor, of, n } => {
             match ratio(curve, analysis, of, base, (*n, side(*relation), *factor)) {
-                Ok(decision) => decision,
+                Ok((decision, with_shift)) => {
+                    is_shifted = with_shift;
+                    decision
+                }
                 Err(why) => return decided(curve, Answer::Inconclusive, why, None),
             }
         }
@@ -142,7 +188,7 @@ fn decide(claim: &Claim, curve: Curve<'_>, analysis: &Analysis<'_>, base: Option
             curve,
             decision.answer,
             words::evidence(claim, &decision, study, phase),
-            words::settle(claim, &decision, study),
+            words::settle(claim, &decision, study, is_shifted),
         )
     }
 }
@@ -176,19 +222,20 @@ fn limit(claim: &Claim, curve: Curve<'_>, below: Option<u64>) -> Decided {
     }
 }
 
-/// The ratio of a curve to another one in its record, or to its own in the base record.
+/// The ratio of a curve to another one in its record, or to its own in the base record; and whether a shift was added
+/// to its error.
 fn ratio(
     curve: Curve<'_>,
     analysis: &Analysis<'_>,
     of: &Reference,
-    base: Option<Source<'_>>,
-    (n, side, factor): (u64, Side, f64),
-) -> Result<Decision, String> {
+    base: Option<&Base<'_>>,
+    bound: (u64, Side, f64),
+) -> Result<(Decision, bool), String> {
     let unit = unit_of(analysis.record);
     let own: Place<'_> = (0, analysis.record, curve);
     match of {
         Reference::Base => {
-            let base = base.ok_or("there is no base record; pass it with --base")?;
+            let Base { source: base, shift } = base.ok_or("there is no base record; pass it with --base")?;
             if unit_of(base.analysis.record) != unit {
                 return Err(format!("the base {} counts {}", base.name, crate::unit_name(base.analysis.record)));
             }
@@ -198,24 +245,28 @@ fn ratio(
                 there.and_then(|one| Some((one, one.phases.iter().find(|p| p.phase.name == phase.phase.name)?)));
             let there = there.ok_or_else(|| format!("the base {} lacks {}", base.name, study.case.label))?;
             let other: Place<'_> = (1, base.analysis.record, there);
-            Ok(compares(other, own, is_paired(other, own), unit, (n, side, factor)))
+            let paired = is_paired(other, own);
+            let with = |shift| compares(other, own, bound, &comparisons::options(other, paired, shift));
+            let without = with(None);
+            let Some(shift) = shift.as_ref().filter(|_| !paired) else { return Ok((without, false)) };
+            let mut decision = with(Some(shift));
+            decision.limit_by(&without);
+            Ok((decision, true))
         }
         Reference::Subject(other) => {
             let others = subject::resolve_like(other, curve, analysis)?;
             let other: Place<'_> = (0, analysis.record, others);
-            Ok(compares(other, own, true, unit, (n, side, factor)))
+            Ok((compares(other, own, bound, &comparisons::options(other, true, None)), false))
         }
     }
 }
 
-fn compares(a: Place<'_>, b: Place<'_>, paired: bool, unit: Unit, (n, side, factor): (u64, Side, f64)) -> Decision {
-    let between_runs = between_runs::of(&b.2.0.case.benchmark, &b.2.1.phase.name);
-    let options = Options { unit, paired, between_runs, ..Options::default() };
-    if paired {
+fn compares(a: Place<'_>, b: Place<'_>, (n, side, factor): (u64, Side, f64), options: &Options) -> Decision {
+    if options.paired {
         let (of_a, of_b) = by_round(a.2.1, b.2.1);
-        return claim::compares(&of_a, &of_b, n, side, factor, &options);
+        return claim::compares(&of_a, &of_b, n, side, factor, options);
     }
-    claim::compares(&a.2.1.curve, &b.2.1.curve, n, side, factor, &options)
+    claim::compares(&a.2.1.curve, &b.2.1.curve, n, side, factor, options)
 }
 
 fn side(relation: Relation) -> Side {
@@ -260,12 +311,14 @@ pub struct Report {
     pub answer: Answer,
     /// The claims in their order, each by the records in theirs.
     pub claims: Vec<Checked>,
+    /// The records whose costs differ from those of the base by more than is known of their benchmarks.
+    pub shifts: Vec<Shifted>,
 }
 
 impl Report {
     /// Returns the answers with the one to all of them.
-    pub fn of(claims: Vec<Checked>) -> Self {
-        Self { answer: claims.iter().map(|one| one.answer).max().unwrap_or(Answer::Pass), claims }
+    pub fn of(claims: Vec<Checked>, shifts: Vec<Shifted>) -> Self {
+        Self { answer: claims.iter().map(|one| one.answer).max().unwrap_or(Answer::Pass), claims, shifts }
     }
 }
 

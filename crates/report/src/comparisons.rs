@@ -109,20 +109,7 @@ impl Comparisons {
     /// Compares every analysis with the first one, and each with the next. Records in another unit are left out: see
     /// [`crate::unlike`].
     pub fn of(analyses: &[&Analysis<'_>]) -> Self {
-        let Some(base) = analyses.first() else { return Self::default() };
-        let mut pairs = Vec::new();
-        for study in &base.cases {
-            for phase in &study.phases {
-                let alike = |one: &&Analysis<'_>| unit_of(one.record) == unit_of(base.record);
-                let places = analyses.iter().enumerate().filter(|(_, one)| alike(one));
-                let places =
-                    places.filter_map(|(index, one)| same(one, study, phase).map(|at| (index, one.record, at)));
-                let places: Vec<Place<'_>> = places.collect();
-                pairs.extend(places.iter().skip(1).map(|place| (places[0], *place)));
-                pairs.extend(places.windows(2).skip(1).map(|pair| (pair[0], pair[1])));
-            }
-        }
-        let pairs: Vec<Pair<'_>> = pairs.into_iter().map(|(a, b)| Pair { a, b, paired: is_paired(a, b) }).collect();
+        let pairs = pairs(analyses);
         let mut comparisons: Vec<Comparison> = pairs.iter().map(|pair| compared(pair, None)).collect();
         let mut shifts = shifts(analyses, &pairs, &comparisons);
         for (pair, comparison) in pairs.iter().zip(&mut comparisons) {
@@ -189,6 +176,36 @@ impl Pair<'_> {
     }
 }
 
+/// Every curve of the first record with the same one of each other, and from each record to the next.
+fn pairs<'a>(analyses: &[&'a Analysis<'a>]) -> Vec<Pair<'a>> {
+    let Some(base) = analyses.first() else { return Vec::new() };
+    let mut pairs = Vec::new();
+    for study in &base.cases {
+        for phase in &study.phases {
+            let alike = |one: &&Analysis<'_>| unit_of(one.record) == unit_of(base.record);
+            let places = analyses.iter().enumerate().filter(|(_, one)| alike(one));
+            let places = places.filter_map(|(index, one)| same(one, study, phase).map(|at| (index, one.record, at)));
+            let places: Vec<Place<'_>> = places.collect();
+            pairs.extend(places.iter().skip(1).map(|place| (places[0], *place)));
+            pairs.extend(places.windows(2).skip(1).map(|pair| (pair[0], pair[1])));
+        }
+    }
+    pairs.into_iter().map(|(a, b)| Pair { a, b, paired: is_paired(a, b) }).collect()
+}
+
+/// The shift between two records, by all their curves as [`Comparisons::of`] finds it. What could be seen is unknown:
+/// that depends on the number of differences that are tested.
+pub(crate) fn shift_between(base: &Analysis<'_>, other: &Analysis<'_>) -> Option<Shift> {
+    let analyses = [base, other];
+    let pairs = pairs(&analyses);
+    // Comparisons take time.
+    if !Shift::is_possible(base, other, pairs.iter().filter(|pair| !pair.paired).count()) {
+        return None;
+    }
+    let comparisons: Vec<Comparison> = pairs.iter().map(|pair| compared(pair, None)).collect();
+    shifts(&analyses, &pairs, &comparisons).pop()
+}
+
 /// The shifts between the records of these pairs of curves.
 fn shifts(analyses: &[&Analysis<'_>], pairs: &[Pair<'_>], comparisons: &[Comparison]) -> Vec<Shift> {
     let mut by_records: BTreeMap<(usize, usize), Vec<&Comparison>> = BTreeMap::new();
@@ -201,14 +218,20 @@ fn shifts(analyses: &[&Analysis<'_>], pairs: &[Pair<'_>], comparisons: &[Compari
     by_records.into_iter().filter_map(of).collect()
 }
 
-/// Compares two curves; a shift is added to the differences between runs, half of its variance for each run.
-fn compared(&Pair { a, b, paired }: &Pair<'_>, shift: Option<&Shift>) -> Comparison {
-    let (study, (of_a, of_b)) = (a.2.0, (a.2.1, b.2.1));
-    let (benchmark, phase) = (&study.case.benchmark, &of_a.phase.name);
+/// How a curve is compared with the same one of another record; a shift is added to the differences between runs, half
+/// of its variance for each run.
+pub(crate) fn options((_, record, (study, phase)): Place<'_>, paired: bool, shift: Option<&Shift>) -> Options {
+    let (benchmark, phase) = (&study.case.benchmark, &phase.phase.name);
     let with = |known: f64, added: Option<f64>| known.hypot(added.unwrap_or(0.0) * FRAC_1_SQRT_2);
     let between_runs = with(between_runs::of(benchmark, phase), shift.map(|one| one.deviation));
     let growth_between_runs = with(between_runs::of_growth(benchmark, phase), shift.map(|one| one.growth_deviation));
-    let options = Options { unit: unit_of(a.1), paired, between_runs, growth_between_runs, ..Options::default() };
+    Options { unit: unit_of(record), paired, between_runs, growth_between_runs, ..Options::default() }
+}
+
+/// Compares two curves.
+fn compared(&Pair { a, b, paired }: &Pair<'_>, shift: Option<&Shift>) -> Comparison {
+    let (of_a, of_b) = (a.2.1, b.2.1);
+    let options = options(a, paired, shift);
     let (curve_a, curve_b) = if paired { by_round(of_a, of_b) } else { (of_a.curve.clone(), of_b.curve.clone()) };
     compare_judged((&curve_a, of_a.verdict.clone()), (&curve_b, of_b.verdict.clone()), &options)
 }

@@ -15,7 +15,7 @@ use landau_stats::{Comparison, Options, excess};
 use serde::Serialize;
 
 /// Fewest curves that show what most of them do.
-const CURVES_MIN: usize = 20;
+pub(crate) const CURVES_MIN: usize = 20;
 
 /// By how much the curves of two records of one system differ beyond what is known of their benchmarks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -40,6 +40,11 @@ pub struct Shift {
 }
 
 impl Shift {
+    /// Whether two records with so many unpaired curves can have a shift.
+    pub(crate) fn is_possible(base: &Analysis<'_>, other: &Analysis<'_>, unpaired: usize) -> bool {
+        unpaired >= CURVES_MIN && is_one_system(base.record, other.record)
+    }
+
     /// The shift between two records, by the comparisons of the curves that were not paired. `None` if the records are
     /// not of one system, if too few curves were compared, or if nothing beyond the smallest effect must be added.
     pub(crate) fn of(
@@ -75,7 +80,6 @@ impl Shift {
     /// The shift in words, with the records' names.
     pub fn text(&self, names: &[String]) -> String {
         let name = |index: usize| names.get(index).map_or("?", String::as_str);
-        let spread = |deviation: f64| percent(deviation.exp_m1());
         let (what, added) = match (self.deviation, self.growth_deviation) {
             (costs, growths) if costs > 0.0 && growths > 0.0 => {
                 ("costs and growths", format!("{} of costs and {} of growths", spread(costs), spread(growths)))
@@ -83,25 +87,44 @@ impl Shift {
             (costs, _) if costs > 0.0 => ("costs", spread(costs)),
             (_, growths) => ("growths", spread(growths)),
         };
-        let (middle, seen) = if self.deviation > 0.0 {
-            let seen = self.detectable.map_or(String::new(), |detectable| {
-                let detectable = text::detectable(detectable);
-                format!(" A difference of {detectable} in cost would have been seen in half of them.")
-            });
-            (format!("; the median ratio of the costs is {:.2}", self.ratio), seen)
-        } else {
-            (String::new(), String::new())
-        };
+        let seen = self.detectable.filter(|_| self.deviation > 0.0).map_or(String::new(), |detectable| {
+            let detectable = text::detectable(detectable);
+            format!(" A difference of {detectable} in cost would have been seen in half of them.")
+        });
         format!(
-            "From {} to {} the {what} of the {} curves differ by more than their benchmarks usually do between \
-             runs{middle}. Both records name the same system and settings, so the machine was probably in another \
-             state. Landau adds a standard deviation of {added} to the error of each difference.{seen} To see smaller \
+            "{} Landau adds a standard deviation of {added} to the error of each difference.{seen} To see smaller \
              ones, measure both sides in turn with landau run --against.",
-            name(self.base),
-            name(self.other),
-            self.curves
+            self.found(what, name(self.base), name(self.other))
         )
     }
+
+    /// The shift in words, for claims about ratios to the base.
+    pub(crate) fn text_for_claims(&self, base: &str, other: &str) -> String {
+        format!(
+            "{} Landau adds a standard deviation of {} to the error of each ratio to the base. To decide claims by \
+             smaller differences, measure both sides in turn with landau run --against.",
+            self.found("costs", base, other),
+            spread(self.deviation)
+        )
+    }
+
+    /// What was found, and what it means.
+    fn found(&self, what: &str, base: &str, other: &str) -> String {
+        let is_of_costs = self.deviation > 0.0;
+        let middle = format!("; the median ratio of the costs is {:.2}", self.ratio);
+        format!(
+            "From {base} to {other} the {what} of the {} curves differ by more than their benchmarks usually do \
+             between runs{}. Both records name the same system and settings, so the machine was probably in another \
+             state.",
+            self.curves,
+            if is_of_costs { middle.as_str() } else { "" }
+        )
+    }
+}
+
+/// A standard deviation of the log scale in words.
+fn spread(deviation: f64) -> String {
+    percent(deviation.exp_m1())
 }
 
 /// Whether two records name the same system, settings and version of Landau, so that no change of most curves is

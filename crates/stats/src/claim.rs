@@ -161,6 +161,17 @@ impl Decision {
         Self { value: self.value, more_passes, ..Self::inconclusive(Evidence::TooFewPasses { passes }) }
     }
 
+    /// Makes this decision no surer than another one by the same passes with smaller differences between runs. A known
+    /// variance has more degrees of freedom than that of a few passes, so with it an interval may become narrower.
+    pub fn limit_by(&mut self, other: &Self) {
+        if self.answer != other.answer {
+            self.answer = Answer::Inconclusive;
+        }
+        if let (Some(own), Some(other)) = (&mut self.value, other.value) {
+            (own.low, own.high) = (own.low.min(other.low), own.high.max(other.high));
+        }
+    }
+
     fn of_cliff(answer: Answer, judgement: &Judgement) -> Option<Self> {
         let cliff = judgement.cliffs.first()?;
         let evidence = Evidence::Cliff { n: cliff.n, factor: cliff.factor };

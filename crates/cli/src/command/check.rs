@@ -10,7 +10,7 @@ use landau_engine::Scratch;
 use landau_record::Record;
 use landau_record::schema::EndOutcome;
 use landau_report::Analysis;
-use landau_report::claims::{self, Answer, Checked, Report, Source, junit};
+use landau_report::claims::{self, Answer, Base, Checked, Report, Source, junit};
 use landau_report::table::plain;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     let read = records.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
     drop(measured);
     let names = show::names(&records);
-    let report = Report::of(answers(&placed, &read, &names, base.as_ref()));
+    let report = decided(&placed, &read, &names, base.as_ref());
     if let Some(path) = &args.junit {
         write_junit(path, &report.claims)?;
     }
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         Answer::Fail => status::FAILED,
         Answer::Inconclusive => INCONCLUSIVE,
     };
-    let text = if args.json { serde_json::to_string_pretty(&report)? } else { as_text(&report.claims, read.len() > 1) };
+    let text = if args.json { serde_json::to_string_pretty(&report)? } else { as_text(&report, read.len() > 1) };
     let status = status::answer(&text, status)?;
     for record in read.iter().chain(&base) {
         show::warn_of(record);
@@ -161,33 +161,34 @@ fn measure(placed: &[Placed], directory: &Path, words: &[String]) -> anyhow::Res
 }
 
 /// Decides each claim by each record.
-fn answers(placed: &[Placed], records: &[Record], names: &[String], base: Option<&Record>) -> Vec<Checked> {
+fn decided(placed: &[Placed], records: &[Record], names: &[String], base: Option<&Record>) -> Report {
     let analyses: Vec<Analysis<'_>> = records.iter().map(Analysis::of).collect();
-    let of_base = base.map(Analysis::of);
-    let base = of_base.as_ref().map(|analysis| Source { analysis, name: &analysis.record.path });
-    let mut all = Vec::new();
-    for one in placed {
-        for (analysis, name) in analyses.iter().zip(names) {
-            all.push(claims::check(one, Source { analysis, name }, base));
-        }
-    }
-    all
+    let base = base.filter(|_| placed.iter().any(|one| one.claim.needs_base())).map(Analysis::of);
+    let base = base.as_ref().map(|analysis| Source { analysis, name: &analysis.record.path });
+    let sources = analyses.iter().zip(names).map(|(analysis, name)| Source { analysis, name });
+    let sources: Vec<(Source<'_>, Option<Base<'_>>)> =
+        sources.map(|source| (source, base.map(|base| Base::of(base, source)))).collect();
+    let of_line = |one| sources.iter().map(move |(source, base)| claims::check(one, *source, base.as_ref()));
+    let shifted = sources.iter().filter_map(|(source, base)| base.as_ref()?.shifted(source.name));
+    Report::of(placed.iter().flat_map(of_line).collect(), shifted.collect())
 }
 
-/// Each answer with its evidence, then their number.
-fn as_text(answers: &[Checked], has_several: bool) -> String {
+/// Each answer with its evidence, the shifts, then the number of answers.
+fn as_text(report: &Report, has_several: bool) -> String {
     const WORD: usize = 14;
     let indent = " ".repeat(WORD);
     let width = usize::from(terminal::layout().width);
     let mut lines = Vec::new();
-    for one in answers {
+    for one in &report.claims {
         let record = if has_several { format!(" ({})", one.record) } else { String::new() };
         lines.push(plain(&format!("{:<WORD$}{}{record}", claims::word(one.answer), one.claim)));
         let settle = one.settle.as_ref().map(|settle| format!("to settle it: {settle}"));
         let below = std::iter::once(&one.text).chain(&settle);
         lines.extend(below.map(|line| format!("{indent}{}", terminal::indented(line, WORD, width))));
     }
-    let count = |answer| answers.iter().filter(|one| one.answer == answer).count();
+    let shifts = report.shifts.iter().map(|one| format!("\n{}", terminal::wrapped(&one.text, 0)));
+    lines.extend(shifts);
+    let count = |answer| report.claims.iter().filter(|one| one.answer == answer).count();
     let (pass, fail) = (count(Answer::Pass), count(Answer::Fail));
     lines.push(format!("\n{pass} pass, {fail} fail, {} inconclusive", count(Answer::Inconclusive)));
     lines.join("\n")

@@ -49,8 +49,9 @@ pub(crate) fn evidence(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>
     format!("{name}: {text}")
 }
 
-/// What would settle an inconclusive claim.
-pub(crate) fn settle(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>) -> Option<String> {
+/// What would settle an inconclusive claim. `is_shifted` says that a shift of two records was added to its error, which
+/// further passes leave as it is.
+pub(crate) fn settle(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>, is_shifted: bool) -> Option<String> {
     if decision.answer != Answer::Inconclusive {
         return None;
     }
@@ -62,6 +63,9 @@ pub(crate) fn settle(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>) 
         && matches!(claim.assertion, Assertion::NoCliff { below: Some(_) })
     {
         return Some(measure_further(claim));
+    }
+    if is_shifted && decision.evidence == Evidence::Interval {
+        return Some("measure both sides in turn with landau run --against".to_owned());
     }
     let more = more_passes_text(decision.more_passes);
     (!more.is_empty()).then(|| more.trim_matches([' ', '(', ')']).to_owned())

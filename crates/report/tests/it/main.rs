@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 mod counted;
+mod shifted;
 mod support;
 
 use landau_record::Record;
