@@ -333,6 +333,7 @@ fn natural(name: &str) -> Vec<Part> {
 mod tests {
     use super::*;
     use crate::index::Place;
+    use landau_report::history::shared_changes;
 
     /// A collection with a record a day on each host: its cost at every n, its release.
     fn collection(records: &[(&str, f64, &str)]) -> Collection {
@@ -384,6 +385,37 @@ mod tests {
             (changes[0].change.value - 1.1).abs() < 0.01 && changes[0].facts == ["kernel: 6.1 → 6.12"],
             "{changes:?}"
         );
+    }
+
+    /// Copies of the curve of a collection, each with errors of its own.
+    fn copied(mut collection: Collection, count: usize) -> Collection {
+        let one = std::mem::take(&mut collection.curves);
+        for copy in 0..count {
+            for (index, curve) in one.iter().enumerate() {
+                let error = 1.0 + 0.02 * ((index * 7919 + copy * 104_729) % 31) as f64 / 31.0;
+                let mut curve = Curve { phase: format!("p{copy}"), ..curve.clone() };
+                curve.points.iter_mut().for_each(|(_, cost)| *cost = cost.map(|cost| cost * error));
+                collection.curves.push(curve);
+            }
+        }
+        collection
+    }
+
+    /// Guards against a report that presents the state of the machine only as a change of each curve. One disturbed
+    /// record changes none of them.
+    #[test]
+    fn a_state_of_the_machine_is_told_beside_the_changes() {
+        let of = |cost: fn(usize) -> f64| {
+            let records: Vec<(&str, f64, &str)> = (0..24).map(|i| ("a", cost(i), "6.1")).collect();
+            trends(&copied(collection(&records), 24), &[COST], Over::Dates)
+        };
+        let found = of(|i| if i < 12 { 1000.0 } else { 1120.0 });
+        assert!(found.iter().all(|one| one.change_count() == 1));
+        let [shared] = &shared_changes(&found)[..] else { panic!("not told") };
+        assert!(shared.path == "12.ndjson" && shared.changed_count > 20 && shared.searched_count == 24, "{shared:?}");
+        assert!((shared.ratio - 1.12).abs() < 0.02 && shared.facts.is_empty(), "{shared:?}");
+        let found = of(|i| if i == 12 { 1500.0 } else { 1000.0 });
+        assert!(found.iter().all(|one| one.change_count() == 0) && shared_changes(&found).is_empty());
     }
 
     /// Guards against the difference between two hosts being told as a change in time.

@@ -5,7 +5,7 @@ mod site;
 use crate::{status, terminal};
 use anyhow::Context;
 use landau_history::{Collection, Filter, Grouping, Options, Place, Quantity, groups, read, trends};
-use landau_report::history::{Over, Row, Trend, list, overview, trend};
+use landau_report::history::{Over, Row, Trend, list, overview, shared_changes, trend};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -209,7 +209,7 @@ fn rows(collection: &Collection) -> Vec<Row> {
 fn listed(args: &Args, collection: &Collection) -> anyhow::Result<String> {
     let rows = rows(collection);
     if args.json {
-        return as_json(args, collection, "records", serde_json::to_value(&rows)?);
+        return as_json(args, collection, [("records", serde_json::to_value(&rows)?)]);
     }
     let table = list(&rows, &collection.left_out, terminal::layout());
     let gap = if table.is_empty() { "" } else { "\n\n" };
@@ -237,7 +237,7 @@ fn grouped(args: &Args, collection: &Collection, by: By) -> anyhow::Result<Strin
     };
     let groups = groups(&collection.entries, &collection.curves, by);
     if args.json {
-        return as_json(args, collection, "groups", serde_json::to_value(&groups)?);
+        return as_json(args, collection, [("groups", serde_json::to_value(&groups)?)]);
     }
     let table = landau_report::history::grouped(&groups_as_rows(&groups), terminal::layout());
     Ok(format!("{}\n\n{table}", count_of(collection)))
@@ -259,7 +259,8 @@ fn drawn(args: &Args, collection: &Collection, quantity: Quantity) -> anyhow::Re
     };
     let found = trends(collection, &[quantity], over);
     if args.json {
-        return as_json(args, collection, "trends", serde_json::to_value(&found)?);
+        let shared = shared_changes(&found);
+        return as_json(args, collection, [("trends", json!(found)), ("shared_changes", json!(shared))]);
     }
     if found.is_empty() {
         let benchmarks = collection.benchmarks();
@@ -276,12 +277,18 @@ fn drawn(args: &Args, collection: &Collection, quantity: Quantity) -> anyhow::Re
     Ok(format!("{}\n\n{text}", count_of(collection)))
 }
 
-fn as_json(args: &Args, collection: &Collection, name: &str, value: Value) -> anyhow::Result<String> {
+fn as_json<const COUNT: usize>(
+    args: &Args,
+    collection: &Collection,
+    members: [(&str, Value); COUNT],
+) -> anyhow::Result<String> {
     let mut all = json!({
         "folder": args.dir.display().to_string(), "record_count": collection.record_count,
         "shown_count": collection.entries.len(), "left_out": collection.left_out,
     });
-    all[name] = value;
+    for (name, value) in members {
+        all[name] = value;
+    }
     serde_json::to_string_pretty(&all).context("write JSON")
 }
 

@@ -9,6 +9,7 @@ use landau_record::schema::{
     Case, Chunk, Direction, End, EndOutcome, Facts, Limit, Line, Outcome, PassEnd, PassStart, Samples,
 };
 use landau_record::{Record, Writer};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -191,4 +192,41 @@ fn each_claim_passes_and_fails_when_its_effect_is_planted() {
         println!("{}", ran.out.lines().take(2).collect::<Vec<_>>().join(" "));
         std::fs::remove_file(room.file("planted.ndjson")).unwrap();
     }
+}
+
+/// Guards against a claim that the state of the machine decides, and against an answer that does not name it.
+#[test]
+fn a_claim_over_the_base_is_open_where_the_costs_of_most_curves_differ() {
+    const COPIES: u32 = 12;
+    let room = Room::new();
+    let words = ["run", "--quiet", "--passes", "1", "--no-report", "--output", "base.ndjson", "--case", "dup.n=300"];
+    assert_eq!(room.landau(&words).status, Some(0));
+    let mut base = room.record("base.ndjson");
+    base.host.processor = "a processor".to_owned();
+    let copy = |case| Case { case, label: format!("dup copy={case}"), ..base.cases[0].clone() };
+    let cases: Vec<Case> = (0..COPIES).map(copy).collect();
+    write(&room.file("old.ndjson"), &base, &cases, &|_, _, _| Some(USUAL_NS));
+    // Another run, so that passes are not paired.
+    base.header.started = "2100-01-02T03:04:05Z".to_owned();
+    write(&room.file("new.ndjson"), &base, &cases, &|_, _, _| Some(1.5 * USUAL_NS));
+    let check = |words: &[&str]| {
+        let claims = ["check", "--claim", "dup: < 1.1x base at 200", "--claim", "dup: < 9us at 200", "new.ndjson"];
+        room.landau(&[&claims, words].concat())
+    };
+    let ran = check(&["--base", "old.ndjson", "--json"]);
+    let value: Value = serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    assert_eq!((ran.status, value["claims"][1]["answer"].as_str()), (Some(125), Some("pass")), "{value}");
+    let compared: Value =
+        serde_json::from_str(&room.landau(&["compare", "old.ndjson", "new.ndjson", "--json"]).out).unwrap();
+    let shift = &value["shifts"][0];
+    for name in ["curves", "ratio", "deviation"] {
+        assert!(shift[name].is_number() && shift[name] == compared["shift"][name], "{name}: {value}");
+    }
+    let told = check(&["--base", "old.ndjson"]).out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.matches(shift["text"].as_str().unwrap()).count() == 1, "{told}");
+    assert!(told.ends_with("1 pass, 0 fail, 1 inconclusive"), "{told}");
+    // Where no claim needs the base, nothing is looked for.
+    let words = ["check", "--claim", "dup: < 9us at 200", "new.ndjson", "--base", "old.ndjson", "--json"];
+    let value: Value = serde_json::from_str(&room.landau(&words).out).unwrap();
+    assert_eq!((&value["answer"], &value["shifts"]), (&"pass".into(), &Value::Array(Vec::new())), "{value}");
 }

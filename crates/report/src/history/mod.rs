@@ -4,6 +4,7 @@
 //! `landau-history` reads the collection and decides what is comparable. This module words and draws what it is given.
 
 mod drawing;
+mod shared;
 mod site;
 mod terminal;
 
@@ -11,6 +12,7 @@ use crate::quantity::{FormatCost, Unit, change, count, digits, factor, percent};
 use landau_stats::Estimate;
 use landau_stats::change_points::ChangePoint;
 use serde::Serialize;
+pub use shared::{SharedChange, shared_changes};
 pub use site::{Site, index_page, record_path, subject_page, subject_path};
 pub use terminal::{grouped, list, overview, trend};
 

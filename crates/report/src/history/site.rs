@@ -3,7 +3,7 @@
 //! They load nothing and need no server: a browser opens them as files. Equal collections give equal pages.
 
 use super::drawing::{over_dates, over_names, spark};
-use super::{LeftOut, Line, Over, Row, Trend, date, day};
+use super::{LeftOut, Line, Over, Row, Trend, date, day, shared_changes};
 use crate::page::{STYLE, head, sha256};
 use crate::quantity::numbered;
 use crate::section::scrolling;
@@ -157,6 +157,7 @@ fn changes(site: &Site) -> Markup {
         } @else if all.is_empty() {
             p { "None in " (searched) @if searched == 1 { " history." } @else { " histories." } }
         } @else {
+            @for shared in shared_changes(&site.trends) { p { (shared.text()) } }
             ul.changes {
                 @for (trend, change) in &all {
                     li {

@@ -1,6 +1,6 @@
 //! A collection as text: the list of its records, charts of its trends, and one line for each trend.
 
-use super::{Kind, LeftOut, Line, Over, Row, Scale, Trend, date, day};
+use super::{Kind, LeftOut, Line, Over, Row, Scale, Trend, date, day, shared_changes};
 use crate::table::grid::{self, bold, colored, line, needed, rule};
 use crate::table::{Layout, plain, wrapped};
 use landau_stats::Estimate;
@@ -221,7 +221,8 @@ pub fn overview(trends: &[Trend], layout: Layout) -> String {
         0 => String::new(),
         count => format!("\n\n{count} values are not comparable with the others; choose a curve to see why."),
     };
-    format!("{}{note}", table(&head, &body, layout))
+    let shared = shared_changes(trends).into_iter().map(|one| format!("\n\n{}", wrapped(&one.text(), layout)));
+    format!("{}{}{note}", table(&head, &body, layout), shared.collect::<String>())
 }
 
 /// A line of one row: each column is the mean of its points.

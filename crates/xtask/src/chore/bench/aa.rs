@@ -51,6 +51,8 @@ struct Report {
     called: Vec<(String, String)>,
     /// The logarithms of the ratio of costs and of the ratio of growths, by place.
     logs: Vec<(Place, [Option<f64>; 2])>,
+    /// The shift of all curves, in words, if there is one.
+    shift: Option<String>,
 }
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
@@ -95,8 +97,9 @@ fn measure(landau: &Path, runs: u32, folder: &Path) -> Result<Vec<PathBuf>> {
 
 impl Report {
     fn summary(&self) -> String {
-        let Self { count, winners, called, .. } = self;
-        format!("{winners} winners among {count} curves, {} changes in all", called.len())
+        let Self { count, winners, called, shift, .. } = self;
+        let shift = shift.as_ref().map_or(String::new(), |shift| format!("; {shift}"));
+        format!("{winners} winners among {count} curves, {} changes in all{shift}", called.len())
     }
 }
 
@@ -119,7 +122,7 @@ fn read(answer: &Value) -> Result<Report> {
     let list =
         |name: &str| answer[name].as_array().with_context(|| format!("`landau compare --json` printed no `{name}`"));
     let (curves, limits) = (list("curves")?, list("limits")?);
-    let mut report = Report { count: curves.len(), ..Report::default() };
+    let mut report = Report { count: curves.len(), shift: shift(&answer["shift"]), ..Report::default() };
     for one in curves {
         let text = |name: &str| one[name].as_str().with_context(|| format!("a comparison has no `{name}`"));
         let (case, phase) = (text("case")?, text("phase")?);
@@ -135,6 +138,13 @@ fn read(answer: &Value) -> Result<Report> {
         report.called.push((one["case"].to_string(), one["text"].to_string()));
     }
     Ok(report)
+}
+
+/// The shift of all curves between two records.
+fn shift(shift: &Value) -> Option<String> {
+    let number = |name: &str| shift[name].as_f64();
+    let (ratio, costs, growths) = (number("ratio")?, number("deviation")?, number("growth_deviation")?);
+    Some(format!("shift: median ratio {ratio:.2}, {costs:.2} added to costs, {growths:.2} to growths"))
 }
 
 /// The standard deviations between runs of the level and of the growth of each benchmark and phase, rounded up. Two

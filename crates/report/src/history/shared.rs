@@ -1,0 +1,129 @@
+//! Changes of cost that most curves of a host have at one record: the mark of the machine's state, or of what else
+//! changed with it.
+//!
+//! Changes are searched in each curve alone, and a machine in another state changes the level of most curves at once.
+//! All of these changes are shown, but none is specific to its curve.
+
+use super::{Kind, Trend, change, day};
+use crate::quantity::Unit;
+use crate::shifts::CURVES_MIN;
+use landau_stats::quantile::quantile;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A change of most curves of a host at one record.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SharedChange {
+    /// The host.
+    pub host: String,
+    /// The path of the first record at the new levels.
+    pub path: String,
+    /// When its run began.
+    pub started: String,
+    /// The number of curves whose costs change there, in one direction.
+    pub changed_count: usize,
+    /// The number of curves of the host in which changes were searched.
+    pub searched_count: usize,
+    /// The median of the new levels over the old ones.
+    pub ratio: f64,
+    /// The range of the middle half of them.
+    pub ratio_range: (f64, f64),
+    /// What else changed between the two records, in words.
+    pub facts: Vec<String>,
+}
+
+/// Returns the changes of cost that more than half of the curves of a host have at one record, in one direction. At
+/// least 20 curves of the host must have been searched.
+pub fn shared_changes(trends: &[Trend]) -> Vec<SharedChange> {
+    let mut searched: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut found: BTreeMap<(&str, &str, bool), (SharedChange, Vec<f64>)> = BTreeMap::new();
+    let timed = trends.iter().filter(|one| one.kind == Kind::Cost(Unit::Time));
+    for line in timed.flat_map(|one| &one.lines).filter(|line| line.is_searched) {
+        *searched.entry(&line.name).or_default() += 1;
+        for one in &line.changes {
+            let new = || SharedChange {
+                host: line.name.clone(),
+                path: one.path.clone(),
+                started: one.started.clone(),
+                changed_count: 0,
+                searched_count: 0,
+                ratio: 1.0,
+                ratio_range: (1.0, 1.0),
+                facts: one.facts.clone(),
+            };
+            let key = (line.name.as_str(), one.path.as_str(), one.change.value > 1.0);
+            found.entry(key).or_insert_with(|| (new(), Vec::new())).1.push(one.change.value);
+        }
+    }
+    let shared = found.into_iter().filter_map(|((host, ..), (mut one, mut ratios))| {
+        (one.changed_count, one.searched_count) = (ratios.len(), searched[host]);
+        ratios.sort_by(f64::total_cmp);
+        let at = |share: f64| quantile(&ratios, share);
+        (one.ratio, one.ratio_range) = (at(0.5)?, (at(0.25)?, at(0.75)?));
+        (one.searched_count >= CURVES_MIN && 2 * one.changed_count > one.searched_count).then_some(one)
+    });
+    let mut shared: Vec<SharedChange> = shared.collect();
+    shared.sort_by(|a, b| (&a.host, &a.started).cmp(&(&b.host, &b.started)));
+    shared
+}
+
+impl SharedChange {
+    /// Returns the change in words.
+    pub fn text(&self) -> String {
+        let (low, high) = self.ratio_range;
+        let why = match self.facts.as_slice() {
+            [] => {
+                "Landau knows of nothing else that changed there, so the machine was probably in another state from then \
+                 on, and none of these changes is specific to its curve."
+                    .to_owned()
+            }
+            facts => format!("This also changed there: {}.", facts.join(", ")),
+        };
+        format!(
+            "The costs of {} of {} curves of {} change at one record, {} ({}). The median change is {}; the middle half \
+             are between {} and {}. {why}",
+            self.changed_count,
+            self.searched_count,
+            self.host,
+            self.path,
+            day(&self.started),
+            change(self.ratio),
+            change(low),
+            change(high)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::example;
+    use super::*;
+
+    /// Histories of many curves, the first of which change at one record.
+    fn many(count: usize, changed: usize) -> Vec<Trend> {
+        let mut all = vec![example(); count];
+        for (index, one) in all.iter_mut().enumerate() {
+            one.lines[0].changes.truncate(usize::from(index < changed));
+        }
+        all
+    }
+
+    /// Guards against findings about every curve where the machine changed.
+    #[test]
+    fn a_change_of_most_curves_is_told_once() {
+        let [shared] = &shared_changes(&many(24, 13))[..] else { panic!("none is found") };
+        let expected = "The costs of 13 of 24 curves of a host change at one record, r8.ndjson (2026-11-09 10:00). The \
+                        median change is +10.5%; the middle half are between +10.5% and +10.5%. This also changed \
+                        there: release 6.1 → 6.12.";
+        assert_eq!(shared.text(), expected);
+        let mut without = shared.clone();
+        without.facts.clear();
+        assert!(without.text().contains(" was probably in another state from then on"), "{}", without.text());
+        // Half of the curves, and too few of them.
+        assert!(shared_changes(&many(24, 12)).is_empty() && shared_changes(&many(19, 19)).is_empty());
+        // Some rise and others fall.
+        let mut mixed = many(24, 24);
+        mixed[..12].iter_mut().for_each(|one| one.lines[0].changes[0].change.value = 0.9);
+        assert!(shared_changes(&mixed).is_empty());
+    }
+}
