@@ -5,7 +5,8 @@
 //! down in order. So the extents of two files are laid down in turn, and the blocks of one are exchanged with those of
 //! the other at a random place (`EXT4_IOC_MOVE_EXT`), before they hold any data.
 
-use landau_engine::Stop;
+use crate::files::write_in_parts;
+use landau_engine::{Progress, Stop};
 use landau_sys::disk::{
     EXCHANGE_UNSUPPORTED, Extent, FIEMAP_UNSUPPORTED, allocate, drop_cached_pages, exchange_blocks, extents,
 };
@@ -13,12 +14,8 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// Bytes of one write.
-const BLOCK: usize = 1 << 20;
 
 /// The placement of a file that is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +50,13 @@ pub(crate) fn byte_at(offset: u64) -> u8 {
 
 /// Makes a file of that size and placement, unless it exists, and drops it from the page cache. A second file occupies
 /// the space between extents; it is removed afterwards.
-pub(crate) fn make(directory: &Path, name: &str, bytes: u64, placement: Placement) -> Result<(), Stop> {
+pub(crate) fn make(
+    directory: &Path,
+    name: &str,
+    bytes: u64,
+    placement: Placement,
+    progress: Progress,
+) -> Result<(), Stop> {
     let path = directory.join(name);
     if fs::metadata(&path).is_ok_and(|meta| meta.len() == bytes) {
         return drop_from_cache(&path);
@@ -64,7 +67,7 @@ pub(crate) fn make(directory: &Path, name: &str, bytes: u64, placement: Placemen
     match placement {
         Placement::Whole => {
             allocate(&file, 0, bytes)?;
-            fill(&file, bytes)?;
+            fill(&file, bytes, progress)?;
         }
         Placement::Extents { bytes: extent, seed } => {
             let between = directory.join(format!("{name}.between"));
@@ -73,11 +76,12 @@ pub(crate) fn make(directory: &Path, name: &str, bytes: u64, placement: Placemen
             for offset in (0..bytes).step_by(extent as usize) {
                 allocate(&file, offset, extent)?;
                 allocate(&other, offset, extent)?;
+                progress.report();
             }
             if let Some(seed) = seed {
-                shuffle(&file, &other, bytes / extent, extent, seed)?;
+                shuffle(&file, &other, bytes / extent, extent, seed, progress)?;
             }
-            fill(&file, bytes)?;
+            fill(&file, bytes, progress)?;
             fs::remove_file(&between).map_err(io)?;
         }
     }
@@ -87,7 +91,7 @@ pub(crate) fn make(directory: &Path, name: &str, bytes: u64, placement: Placemen
 }
 
 /// Exchanges each extent of a file with one of the other, which are drawn without replacement.
-fn shuffle(file: &File, other: &File, count: u64, extent: u64, seed: u64) -> Result<(), Stop> {
+fn shuffle(file: &File, other: &File, count: u64, extent: u64, seed: u64, progress: Progress) -> Result<(), Stop> {
     let block = file.metadata().map_err(|error| Stop::io("fstat", &error))?.blksize();
     let blocks = extent / block.max(1);
     let mut order: Vec<u64> = (0..count).collect();
@@ -100,22 +104,17 @@ fn shuffle(file: &File, other: &File, count: u64, extent: u64, seed: u64) -> Res
                 _ => error,
             }
         })?;
+        progress.report();
     }
     Ok(())
 }
 
-fn fill(mut file: &File, bytes: u64) -> Result<(), Stop> {
-    let mut block = vec![0_u8; BLOCK];
-    let mut offset = 0;
-    while offset < bytes {
-        let count = (bytes - offset).min(BLOCK as u64) as usize;
-        for (page, chunk) in block[..count].chunks_mut(4096).enumerate() {
-            chunk.fill(byte_at(offset + 4096 * page as u64));
+fn fill(file: &File, bytes: u64, progress: Progress) -> Result<(), Stop> {
+    write_in_parts(file, bytes, progress, |offset, block| {
+        for (page, chunk) in (0..).zip(block.chunks_mut(4096)) {
+            chunk.fill(byte_at(offset + 4096 * page));
         }
-        file.write_all(&block[..count]).map_err(|error| Stop::io("write", &error))?;
-        offset += count as u64;
-    }
-    Ok(())
+    })
 }
 
 /// Writes a file's dirty pages and drops its pages from the page cache.
@@ -199,7 +198,7 @@ mod tests {
     #[test]
     fn a_file_in_random_order_holds_its_content() {
         let directory = tempfile::tempdir().unwrap();
-        match make(directory.path(), "file", MIB, RANDOM) {
+        match make(directory.path(), "file", MIB, RANDOM, Progress::NONE) {
             Ok(()) => {}
             Err(Stop::Refused(error)) => {
                 eprintln!("skipped: {error}");

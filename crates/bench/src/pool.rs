@@ -281,7 +281,7 @@ fn source(index: usize, per_source: u16) -> IpAddr {
 mod tests {
     use super::*;
     use crate::list::connect::COMMON;
-    use landau_engine::{Host, Settings, Study};
+    use landau_engine::{Host, Progress, Settings, Study};
     use std::io::{ErrorKind, Read};
     use std::net::TcpListener;
 
@@ -292,7 +292,8 @@ mod tests {
         settings.set("url", &format!("http://{}/", listener.local_addr().unwrap()));
         settings.set("idle", "halt");
         let (host, scratch) = (Host::default(), std::env::temp_dir());
-        let context = Context { settings: &settings, n: 1, seed: 1, scratch: &scratch, host: &host };
+        let context =
+            Context { settings: &settings, n: 1, seed: 1, scratch: &scratch, host: &host, progress: Progress::NONE };
         let mut pool = ConnectionPool::new(&context).unwrap();
         let timed = pool.socket().unwrap();
         pool.connect(&timed).unwrap();

@@ -5,13 +5,12 @@
 //! the device. Before anything is written, read or unmounted, the mount is verified by its device number and by a
 //! marker file inside.
 
-use crate::files::c_path;
+use crate::files::{c_path, write_in_parts};
 use crate::program::{find, require};
-use landau_engine::Stop;
+use landau_engine::{Progress, Stop};
 use landau_sys::disk::{attach_loop_device, mount, unmount, unshare_mounts};
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -93,8 +92,8 @@ impl FileSystem {
     }
 
     /// Makes an image with an empty file system of this kind.
-    fn make(&self, path: &Path, bytes: u64) -> Result<(), Stop> {
-        preallocate(path, bytes)?;
+    fn make(&self, path: &Path, bytes: u64, progress: Progress) -> Result<(), Stop> {
+        preallocate(path, bytes, progress)?;
         let mut command = Command::new(require(self.program)?);
         command.args(&self.arguments).arg(path);
         let output = command.stdin(Stdio::null()).output().map_err(|error| Stop::io("exec", &error))?;
@@ -180,7 +179,13 @@ impl Identity {
 impl Volume {
     /// Mounts the image `name`, and makes it with a file system and at least `bytes` bytes if it does not exist. The
     /// second value is true if it was made.
-    pub(crate) fn open(scratch: &Path, name: &str, bytes: u64, file_system: &FileSystem) -> Result<(Self, bool), Stop> {
+    pub(crate) fn open(
+        scratch: &Path,
+        name: &str,
+        bytes: u64,
+        file_system: &FileSystem,
+        progress: Progress,
+    ) -> Result<(Self, bool), Stop> {
         let (path, ready) = (scratch.join(format!("{name}.image")), scratch.join(format!("{name}.ready")));
         let io = |call| move |error: std::io::Error| Stop::io(call, &error);
         let mut options = File::options();
@@ -189,7 +194,8 @@ impl Volume {
         lock(&image)?;
         let is_new = !ready.exists();
         if is_new {
-            file_system.make(&path, bytes.max(file_system.smallest_bytes))?;
+            file_system.make(&path, bytes.max(file_system.smallest_bytes), progress)?;
+            progress.report();
         }
         unshare_mounts()?;
         let (attached, device_path) = attach_loop_device(&image)?;
@@ -260,20 +266,14 @@ impl Drop for Volume {
 }
 
 /// Makes a file of that size without holes.
-fn preallocate(path: &Path, bytes: u64) -> Result<(), Stop> {
+fn preallocate(path: &Path, bytes: u64, progress: Progress) -> Result<(), Stop> {
     let io = |error: std::io::Error| Stop::io("write", &error);
-    let mut image = File::create(path).map_err(io)?;
+    let image = File::create(path).map_err(io)?;
     // Contiguous on the device below, if its file system can do that; otherwise writing allocates the space.
     let _ = landau_sys::disk::allocate(&image, 0, bytes);
     // Written as a whole. Otherwise each piece that a file in 4 KiB extents does not fill stays an extent of its own in
     // the image, and removing the image takes minutes where its file system discards every freed extent.
-    let block = vec![0_u8; 1 << 20];
-    let mut left = bytes as usize;
-    while left > 0 {
-        let count = left.min(block.len());
-        image.write_all(&block[..count]).map_err(io)?;
-        left -= count;
-    }
+    write_in_parts(&image, bytes, progress, |_, _| ())?;
     image.sync_all().map_err(io)
 }
 
@@ -323,7 +323,8 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let path = room.path().to_owned();
         let device = std::thread::spawn(move || {
-            let (volume, is_new) = Volume::open(&path, "test", 8 << 20, &FileSystem::bare_ext4()).unwrap();
+            let (volume, is_new) =
+                Volume::open(&path, "test", 8 << 20, &FileSystem::bare_ext4(), Progress::NONE).unwrap();
             assert!(is_new);
             let image = File::open(path.join("test.image")).unwrap();
             let block_count = image.metadata().unwrap().blocks();
@@ -332,7 +333,8 @@ mod tests {
             assert!(landau_sys::disk::extents(&image).map_or(0, |found| found.len()) < 64);
             fs::write(volume.directory().unwrap().join("file"), "kept").unwrap();
             drop(volume);
-            let (volume, is_new) = Volume::open(&path, "test", 8 << 20, &FileSystem::bare_ext4()).unwrap();
+            let (volume, is_new) =
+                Volume::open(&path, "test", 8 << 20, &FileSystem::bare_ext4(), Progress::NONE).unwrap();
             assert!(!is_new);
             assert_eq!(fs::read_to_string(volume.directory().unwrap().join("file")).unwrap(), "kept");
             volume.device().to_owned()

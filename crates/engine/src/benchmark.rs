@@ -129,6 +129,27 @@ pub struct Context<'a> {
     pub scratch: &'a Path,
     /// The machine.
     pub host: &'a Host,
+    /// How [`Benchmark::setup`] says that it is not hanging.
+    pub progress: Progress,
+}
+
+/// Tells the controller that a set-up makes progress; a worker that is silent for 120 s before its first sample hangs.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress(fn());
+
+impl Progress {
+    /// Tells nobody.
+    pub const NONE: Self = Self(|| ());
+
+    /// Returns a progress that calls a function for each report.
+    pub const fn to(report: fn()) -> Self {
+        Self(report)
+    }
+
+    /// Says that a part of the set-up is done. Call it after each part that takes less than a minute on a slow device.
+    pub fn report(self) {
+        (self.0)();
+    }
 }
 
 /// An experiment: objects are created one by one while each call is timed, and destroyed again.

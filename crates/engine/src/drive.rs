@@ -15,7 +15,9 @@ pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report
             return report;
         }
     };
+    context.progress.report();
     supply_memory(&B::cost(context.settings), context, &mut report);
+    context.progress.report();
     timer.watch(&benchmark.measured_processes());
     create(&mut benchmark, context, timer, &mut report);
     if report.wrong.is_none()
@@ -121,7 +123,7 @@ fn fail(report: &mut Report, stop: &Stop, n: u64) {
 mod tests {
     use super::*;
     use crate::host::{self, Pinning};
-    use crate::{Facts, Host, Kind, Parameter, Phase, ReplayCase, Settings, Support, Variant, lanes};
+    use crate::{Facts, Host, Kind, Parameter, Phase, Progress, ReplayCase, Settings, Support, Variant, lanes};
     use landau_record::schema::Cache;
     use landau_sys::clock::Clock;
     use landau_sys::shared::Lanes;
@@ -224,7 +226,8 @@ mod tests {
         timer.announce_end(|| EVENTS.lock().unwrap().push("announced"));
         let settings = Settings::from_map(std::collections::BTreeMap::new());
         let (scratch, host) = (std::env::temp_dir(), Host::default());
-        let context = Context { settings: &settings, n: 9, seed: 1, scratch: &scratch, host: &host };
+        let context =
+            Context { settings: &settings, n: 9, seed: 1, scratch: &scratch, host: &host, progress: Progress::NONE };
         let report = pass::<Limited>(&context, &mut timer);
         assert_eq!(report.limit.map(|limit| limit.n), Some(1));
         assert_eq!(*EVENTS.lock().unwrap(), ["announced", "removed"]);
@@ -251,7 +254,7 @@ mod tests {
         let mut timer = Timer::new(&lanes, Clock::Gettime, 2, None, 1);
         let settings = Settings::from_map(std::collections::BTreeMap::new());
         let scratch = std::env::temp_dir();
-        let context = Context { settings: &settings, n: 1, seed: 1, scratch: &scratch, host };
+        let context = Context { settings: &settings, n: 1, seed: 1, scratch: &scratch, host, progress: Progress::NONE };
         let report = pass::<Resident>(&context, &mut timer);
         let wrong = report.wrong.expect("the destruction always ends with what it found");
         wrong.rsplit(' ').next().and_then(|word| word.parse().ok()).expect("a number")

@@ -15,6 +15,9 @@ pub(crate) const WINDOW: &str = "window\n";
 /// The worker's word once it has taken all samples, before it removes what it has made.
 pub(crate) const CLEAN_UP: &str = "clean up\n";
 
+/// The worker's word while its set-up makes progress.
+pub(crate) const SET_UP: &str = "set up\n";
+
 /// What a worker is to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
@@ -37,6 +40,9 @@ pub(crate) struct Order {
     /// for the worker's last word.
     #[serde(default)]
     pub(crate) announces_clean_up: bool,
+    /// The same for [`SET_UP`].
+    #[serde(default)]
+    pub(crate) announces_set_up: bool,
     /// A fault to inject.
     pub(crate) fault: Option<Fault>,
     /// From this n on, each step of the creation is a window.

@@ -23,7 +23,7 @@ const RARE_LOOK_MS: i32 = 10_000;
 /// Lines reach the file at least this often, unless the controller sleeps until the pass ends.
 const FLUSH: Duration = Duration::from_millis(500);
 
-/// A worker that takes no sample for this long hangs. Setting up the largest benchmark takes a twentieth of it.
+/// A worker that takes no sample for this long, and reports no progress of its set-up, hangs.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The same for one that has taken all its samples, and removes what it has made: files on a slow device.
@@ -204,6 +204,7 @@ fn order(plan: &Plan, planned: &Planned, start: &PassStart, scratch: &Path, lane
         lockstep: plan.lockstep,
         is_profiled: false,
         announces_clean_up: true,
+        announces_set_up: true,
         fault: plan.fault,
         step_windows_from: plan.step_windows.filter(|one| one.pass == start.pass).map(|one| one.from),
     }
@@ -260,8 +261,8 @@ impl Supervisor<'_> {
         writer: &mut dyn Journal,
         observer: &mut dyn Observer,
     ) -> Result<Verdict, Error> {
-        let (mut flushed, mut progressed, mut count) = (Instant::now(), Instant::now(), 0);
-        let mut has_all_samples = false;
+        let mut flushed = Instant::now();
+        let mut silence = Silence::new(self.expected, flushed);
         loop {
             let left = bounds.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let has_message = self.worker.wait(self.attention.look_ms(left))?;
@@ -282,10 +283,8 @@ impl Supervisor<'_> {
                         self.worker.answer_window();
                         continue;
                     }
-                    Message::CleanUp => {
-                        (has_all_samples, progressed) = (true, Instant::now());
-                        continue;
-                    }
+                    Message::SetUp => silence.interrupt(false, Instant::now()),
+                    Message::CleanUp => silence.interrupt(true, Instant::now()),
                     Message::Report(report) => return Ok(Verdict::Reported(report)),
                     Message::Gone(_) if (bounds.interrupted)() => {
                         return Ok(Verdict::Stopped(Outcome::Interrupted, None));
@@ -296,23 +295,46 @@ impl Supervisor<'_> {
                     }
                 }
             }
-            let now = self.samples.sample_count();
-            if now > count {
-                (count, progressed) = (now, Instant::now());
-            }
-            observer.event(&Event::Progress { samples: count, of: self.expected });
-            let patience = patience(count, self.expected, has_all_samples);
-            if let Some((outcome, reason)) = stop(bounds, progressed.elapsed(), patience) {
+            silence.count(self.samples.sample_count(), Instant::now());
+            observer.event(&Event::Progress { samples: silence.samples, of: self.expected });
+            if let Some((outcome, reason)) = stop(bounds, silence.since.elapsed(), silence.patience()) {
                 return Ok(Verdict::Stopped(outcome, reason));
             }
         }
     }
 }
 
-/// Returns how long a worker may be silent that took `count` of the expected samples and has said, or not, that there
-/// will be no more. After a limit it has fewer than expected; a worker of an earlier version says nothing.
-fn patience(count: u64, expected: u64, has_all_samples: bool) -> Duration {
-    if has_all_samples || count >= expected { CLEAN_UP } else { TIMEOUT }
+/// How long a worker has shown no sign of progress: a sample, or a word about its set-up or its end.
+struct Silence {
+    since: Instant,
+    samples: u64,
+    expected: u64,
+    /// Whether the worker has said that there will be no more samples. After a limit it has fewer than expected; a
+    /// worker of an earlier version says nothing.
+    has_all_samples: bool,
+}
+
+impl Silence {
+    fn new(expected: u64, now: Instant) -> Self {
+        Self { since: now, samples: 0, expected, has_all_samples: false }
+    }
+
+    /// Ends the silence by a word of the worker.
+    fn interrupt(&mut self, has_all_samples: bool, now: Instant) {
+        (self.has_all_samples, self.since) = (has_all_samples, now);
+    }
+
+    /// Ends the silence if there are more samples.
+    fn count(&mut self, samples: u64, now: Instant) {
+        if samples > self.samples {
+            (self.samples, self.since) = (samples, now);
+        }
+    }
+
+    /// Returns how long it may last.
+    fn patience(&self) -> Duration {
+        if self.has_all_samples || self.samples >= self.expected { CLEAN_UP } else { TIMEOUT }
+    }
 }
 
 /// Returns why a worker must be stopped that took its last sample `silent` ago.
@@ -348,8 +370,30 @@ mod tests {
     /// Guards against a limit, a result, that is lost because its worker removes many files.
     #[test]
     fn a_worker_that_met_a_limit_is_given_time_too() {
-        assert_eq!(patience(10, 100, false), TIMEOUT);
-        assert_eq!((patience(10, 100, true), patience(100, 100, false)), (CLEAN_UP, CLEAN_UP));
+        let now = Instant::now();
+        let mut silence = Silence::new(100, now);
+        silence.count(10, now);
+        assert_eq!(silence.patience(), TIMEOUT);
+        silence.interrupt(true, now);
+        assert_eq!(silence.patience(), CLEAN_UP);
+        let mut complete = Silence::new(100, now);
+        complete.count(100, now);
+        assert_eq!(complete.patience(), CLEAN_UP);
+    }
+
+    /// Guards against a set-up that is killed as a hang while it writes a file to a slow disk.
+    #[test]
+    fn a_set_up_that_makes_progress_is_not_silent() {
+        let start = Instant::now();
+        let mut silence = Silence::new(100, start);
+        let after = |seconds| start + Duration::from_secs(seconds);
+        for seconds in (0..1_000).step_by(100) {
+            silence.interrupt(false, after(seconds));
+            assert!(after(seconds + 100) - silence.since < silence.patience());
+        }
+        assert!(after(1_021) - silence.since > silence.patience(), "then it hangs");
+        silence.count(1, after(1_022));
+        assert_eq!((silence.since, silence.patience()), (after(1_022), TIMEOUT));
     }
 
     /// On two processors the controller shares one with the server, and each of its wake-ups would delay a response.

@@ -3,8 +3,8 @@
 //! It reads its order as one line of JSON from standard input, writes its report as one line to standard output, and
 //! stores its samples in memory that it shares with the controller. It has one thread unless the benchmark makes more.
 
-use crate::order::{ARGUMENT, CLEAN_UP, Order, Report, WINDOW};
-use crate::{Context, Entry, Fault, Settings, Timer, handshake, lanes};
+use crate::order::{ARGUMENT, CLEAN_UP, Order, Report, SET_UP, WINDOW};
+use crate::{Context, Entry, Fault, Progress, Settings, Timer, handshake, lanes};
 use landau_sys::clock::Clock;
 use landau_sys::limits::{Resource, raise};
 use landau_sys::shared::Lanes;
@@ -12,6 +12,8 @@ use landau_sys::{descriptor, system};
 use std::fs::File;
 use std::io::{BufRead, Write};
 use std::os::fd::OwnedFd;
+use std::sync::{LazyLock, Mutex};
+use std::time::{Duration, Instant};
 
 /// Runs a worker if the program was started as one, and returns its exit status.
 ///
@@ -64,8 +66,10 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     let clock = Clock::named(&order.clock, order.ns_per_tick);
     let mut timer = Timer::new(&lanes, clock, phase_count, order.processor, order.seed);
     prepare(&mut timer, &order);
-    let context =
-        Context { settings: &settings, n: order.n, seed: order.seed, scratch: &order.scratch, host: &order.host };
+    LazyLock::force(&SET_UP_TOLD);
+    let progress = if order.announces_set_up { Progress::to(announce_set_up) } else { Progress::NONE };
+    let (scratch, host) = (&order.scratch, &order.host);
+    let context = Context { settings: &settings, n: order.n, seed: order.seed, scratch, host, progress };
     let report = (entry.drive)(&context, &mut timer);
     send(&Report { locked, ..report }).map_err(|error| format!("cannot send the report: {error}"))
 }
@@ -113,6 +117,19 @@ fn check_size(fd: &OwnedFd, capacities: &[usize]) -> Result<(), String> {
 /// Tells the controller that all samples are taken. If it is gone, the report will not reach it either.
 fn announce_clean_up() {
     let _ = std::io::stdout().lock().write_all(CLEAN_UP.as_bytes());
+}
+
+/// When the controller was last told about the set-up; at first, when the worker began.
+static SET_UP_TOLD: LazyLock<Mutex<Instant>> = LazyLock::new(|| Mutex::new(Instant::now()));
+
+/// Tells the controller that the set-up makes progress, at most once a second: the pipe holds only so many words, and
+/// the controller need not wake for a short set-up.
+fn announce_set_up() {
+    let Ok(mut told) = SET_UP_TOLD.lock() else { return };
+    if told.elapsed() >= Duration::from_secs(1) {
+        *told = Instant::now();
+        let _ = std::io::stdout().lock().write_all(SET_UP.as_bytes());
+    }
 }
 
 /// Waits until the controller has written the window down. If the controller is gone the pass continues: the kernel

@@ -1,6 +1,6 @@
 //! A worker as its controller sees it: this program, started again, with a pipe in each direction.
 
-use crate::order::{ARGUMENT, CLEAN_UP, Order, Report, WINDOW};
+use crate::order::{ARGUMENT, CLEAN_UP, Order, Report, SET_UP, WINDOW};
 use crate::{Error, Plan};
 use landau_record::schema::ProgramFile;
 use landau_sys::descriptor::wait_readable;
@@ -17,6 +17,8 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 pub(crate) enum Message {
     /// A window was closed; in lockstep, the worker waits for [`WorkerProcess::answer_window`].
     Window,
+    /// The set-up makes progress.
+    SetUp,
     /// All samples are taken; the worker removes what it has made.
     CleanUp,
     /// The pass ended.
@@ -130,6 +132,7 @@ impl WorkerProcess {
         match line.as_str() {
             WINDOW => return Message::Window,
             CLEAN_UP => return Message::CleanUp,
+            SET_UP => return Message::SetUp,
             _ => {}
         }
         let report = serde_json::from_str(&line).ok();

@@ -15,8 +15,8 @@ use crate::extents::{self, Layout, Placement, byte_at};
 use crate::server::{self, Server};
 use crate::volume::{FileSystem, Volume};
 use landau_engine::{
-    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings,
-    Stop, Study, Support, Timeline, Timer, Variant,
+    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Progress,
+    Settings, Stop, Study, Support, Timeline, Timer, Variant,
 };
 use landau_sys::clock::monotonic_ns;
 use landau_sys::disk::FIEMAP_UNSUPPORTED;
@@ -179,7 +179,7 @@ impl Benchmark for Download {
             }
         };
         let directory = location.directory()?;
-        let (layout, refused) = match make_files(directory, bytes, placement, second_from.is_some()) {
+        let (layout, refused) = match make_files(directory, bytes, placement, second_from.is_some(), context.progress) {
             Ok(layout) => (layout, None),
             Err(Stop::Refused(error)) => (Layout::default(), Some((error, String::new()))),
             // A file system with other users places files as it likes; the next pass tries again.
@@ -301,10 +301,16 @@ fn second_from(settings: &Settings, n: u64) -> Option<u64> {
 }
 
 /// Makes the files and returns the layout of the first.
-fn make_files(directory: &Path, bytes: u64, placement: Placement, has_second: bool) -> Result<Layout, Stop> {
-    extents::make(directory, server::FILE, bytes, placement)?;
+fn make_files(
+    directory: &Path,
+    bytes: u64,
+    placement: Placement,
+    has_second: bool,
+    progress: Progress,
+) -> Result<Layout, Stop> {
+    extents::make(directory, server::FILE, bytes, placement, progress)?;
     if has_second {
-        extents::make(directory, SecondReader::FILE, bytes, Placement::Whole)?;
+        extents::make(directory, SecondReader::FILE, bytes, Placement::Whole, progress)?;
     }
     extents::verify(&directory.join(server::FILE), bytes, placement)
 }
@@ -382,7 +388,8 @@ impl Location {
         }
         let files = file_count(settings);
         let name = format!("download-{layout}-{files}-{}", bytes / MIB);
-        let (volume, _) = Volume::open(context.scratch, &name, image_bytes(files, bytes), &FileSystem::bare_ext4())?;
+        let bytes = image_bytes(files, bytes);
+        let (volume, _) = Volume::open(context.scratch, &name, bytes, &FileSystem::bare_ext4(), context.progress)?;
         Ok(Location::Image(volume))
     }
 
@@ -522,9 +529,14 @@ mod tests {
         let made = std::thread::spawn(move || {
             for (files, mebibytes) in [(1, 256), (2, 256)] {
                 let bytes = mebibytes * MIB;
-                let (volume, _) =
-                    Volume::open(&path, &format!("test-{files}"), image_bytes(files, bytes), &FileSystem::bare_ext4())
-                        .unwrap();
+                let (volume, _) = Volume::open(
+                    &path,
+                    &format!("test-{files}"),
+                    image_bytes(files, bytes),
+                    &FileSystem::bare_ext4(),
+                    Progress::NONE,
+                )
+                .unwrap();
                 let directory = volume.directory().unwrap();
                 let open = |number| fs::File::create(directory.join(format!("file-{number}"))).unwrap();
                 let all: Vec<fs::File> = (0..files).map(open).collect();

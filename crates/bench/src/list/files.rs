@@ -627,7 +627,8 @@ fn volume(context: &Context) -> Result<Option<Volume>, Stop> {
         kind => {
             let name = format!("files-{kind}-{}-{}", settings.text("size"), context.n);
             let file_system = file_system(kind, context.n);
-            let (volume, _) = Volume::open(context.scratch, &name, image_bytes(settings, &file_system), &file_system)?;
+            let bytes = image_bytes(settings, &file_system);
+            let (volume, _) = Volume::open(context.scratch, &name, bytes, &file_system, context.progress)?;
             Ok(Some(volume))
         }
     }

@@ -63,7 +63,7 @@ impl Benchmark for MapFiles {
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {
-        let paths = many_files(context.scratch, context.n)?;
+        let paths = many_files(context.scratch, context.n, context.progress)?;
         let mut dirty_pages = Some(0);
         for path in &paths {
             let dirty = ensure_cached(path)?;

@@ -120,7 +120,7 @@ impl Benchmark for Mmap {
     fn setup(context: &Context) -> Result<Self, Stop> {
         let settings = context.settings;
         let pages = pages(settings);
-        let file = big_file(context.scratch, pages, page_bytes())?;
+        let file = big_file(context.scratch, pages, page_bytes(), context.progress)?;
         ensure_cached(&file, pages)?;
         // Past the end of the file the order begins again at its first page: only the number of mappings matters.
         let mut order: Vec<u64> = (0..context.n).map(|index| 2 * index % (pages / 2 * 2)).collect();
