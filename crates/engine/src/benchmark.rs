@@ -217,6 +217,12 @@ pub trait Benchmark: Sized + 'static {
         Cost::default()
     }
 
+    /// Returns about how long a step of n takes on average, with all its phases, in µs: for the size of the record,
+    /// which has a window for each 10 ms. Override it for steps of more than 30 µs or less than 5 µs.
+    fn step_us(_settings: &Settings, _n: u64) -> u64 {
+        15
+    }
+
     /// Returns the most planned passes of a case whose passes take so long that as many as those of the other cases
     /// would take most of the run. They are spread over the rounds. A number of passes that the user chose is exact.
     fn most_passes(_settings: &Settings) -> Option<u32> {

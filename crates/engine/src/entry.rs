@@ -47,6 +47,7 @@ pub struct Entry {
     pub(crate) auto_n: fn(&Host, &Settings, Study) -> u64,
     pub(crate) annotations: fn(&Host, &Settings) -> Vec<Annotation>,
     pub(crate) cost: fn(&Settings) -> Cost,
+    pub(crate) step_us: fn(&Settings, u64) -> u64,
     pub(crate) most_passes: fn(&Settings) -> Option<u32>,
     pub(crate) uses_other_processors: fn(&Settings) -> bool,
     pub(crate) unsettled: fn(&Settings) -> Option<String>,
@@ -77,6 +78,7 @@ impl Entry {
             auto_n: B::auto_n,
             annotations: B::annotations,
             cost: B::cost,
+            step_us: B::step_us,
             most_passes: B::most_passes,
             uses_other_processors: B::uses_other_processors,
             unsettled: B::unsettled,
@@ -110,6 +112,23 @@ impl Entry {
             0 => (self.auto_n)(host, settings, study),
             n => n,
         }
+    }
+
+    /// Returns an estimate of what a pass of n steps adds to a record, in bytes: at least that, and less than twice as
+    /// much if a step takes as long as the benchmark says. The test `the_size_of_a_record_is_known_before` compares it
+    /// with the records that the tree keeps.
+    pub fn pass_bytes(&self, settings: &Settings, n: u64, phase_count: usize) -> u64 {
+        let (step_us, phases) = ((self.step_us)(settings, n), phase_count.max(1) as u64);
+        let digits = |ns: u64| u64::from(ns.checked_ilog10().unwrap_or(0)) + 1;
+        // A sample and a comma, with a digit for those above the average; two numbers of tags.
+        let of_samples = phases.saturating_mul(digits(step_us.saturating_mul(1_000) / phases) + 1);
+        let of_step = of_samples + if self.tags_calls { 8 } else { 0 };
+        // A window ends after its steps, in both directions, or its time; the last ones earlier.
+        let by_time = n.saturating_mul(step_us) / 9_000;
+        let windows = (n / 224).saturating_add(by_time.min(n.saturating_mul(2))).saturating_add(4);
+        // A line for the window and one for each phase, and those of the pass with its facts.
+        let of_windows = windows.saturating_mul(240 + 65 * phases);
+        n.saturating_mul(of_step).saturating_add(of_windows).saturating_add(1_500)
     }
 
     /// Returns the parameter of that name if it accepts a value. The error says what is wrong.

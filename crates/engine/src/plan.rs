@@ -164,8 +164,8 @@ impl Plan {
         }
     }
 
-    /// Returns an upper estimate of the record's size in bytes: 6 for a sample, 600 for a window. Adaptive passes are
-    /// expected to double it at most.
+    /// Returns an estimate of the record's size in bytes, by the time that a step of each benchmark usually takes.
+    /// Adaptive passes are expected to double it at most.
     pub fn record_bytes(&self) -> u64 {
         self.record_bytes_left(&BTreeSet::new())
     }
@@ -175,7 +175,7 @@ impl Plan {
     pub(crate) fn record_bytes_left(&self, finished: &BTreeSet<(u32, u32)>) -> u64 {
         let (mut planned, mut left, mut adaptive) = (0_u64, 0_u64, 0_u64);
         for one in &self.cases {
-            let (case, of_pass) = (one.case.case, bytes_of_pass(&one.case));
+            let (case, of_pass) = (one.case.case, bytes_of_pass(one));
             for round in (0..self.pass_count).filter(|&round| self.is_in_round(one, round)) {
                 planned = planned.saturating_add(of_pass);
                 left = left.saturating_add(if finished.contains(&(case, round)) { 0 } else { of_pass });
@@ -188,10 +188,9 @@ impl Plan {
     }
 }
 
-/// Returns an upper estimate of what a pass adds to the record, in bytes. The case may come from a record.
-fn bytes_of_pass(case: &Case) -> u64 {
-    let of_samples = case.n.saturating_mul(6).saturating_mul(case.phases.len() as u64);
-    of_samples.saturating_add(600_u64.saturating_mul(case.n / 64 + 64))
+/// Returns an estimate of what a pass adds to the record, in bytes. The case may come from a record.
+fn bytes_of_pass(one: &Planned) -> u64 {
+    one.entry.pass_bytes(&one.settings, one.case.n, one.case.phases.len())
 }
 
 /// Returns the settings of each case of a benchmark in a study, and the earlier study whose method the case repeats.
@@ -401,7 +400,7 @@ mod tests {
     fn what_is_in_the_record_needs_no_space() {
         let mut plan = plan(Study::Quick, &["fake.n=100000"]);
         let least = 1 << 20;
-        let of_pass = bytes_of_pass(&plan.cases[0].case);
+        let of_pass = bytes_of_pass(&plan.cases[0]);
         assert_eq!(plan.record_bytes(), 10 * of_pass + least);
         let finished: BTreeSet<(u32, u32)> = (0..2).flat_map(|case| (0..5).map(move |round| (case, round))).collect();
         let first: BTreeSet<(u32, u32)> = finished.iter().copied().filter(|(_, round)| *round < 3).collect();

@@ -281,6 +281,16 @@ impl Benchmark for Architecture {
         true
     }
 
+    fn step_us(settings: &Settings, _: u64) -> u64 {
+        match (settings.text("workload"), settings.text("architecture")) {
+            ("work", _) => 4_500,
+            (_, "exec") => 2_800,
+            (_, "fork") => 1_300,
+            (_, "thread") => 600,
+            _ => 250,
+        }
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         let (settings, own) = (context.settings, context.host.pinned_processor);
         let is_kept = workload(settings) == Workload::Work;

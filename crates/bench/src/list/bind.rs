@@ -173,6 +173,10 @@ impl Benchmark for Bind {
         })
     }
 
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        150
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         let settings = context.settings;
         let family = family(settings);

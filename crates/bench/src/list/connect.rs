@@ -172,6 +172,10 @@ impl Benchmark for Connect {
         true
     }
 
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        2_000
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         Ok(Self { pool: ConnectionPool::new(context)?, silent: context.settings.is("connections", "silent") })
     }

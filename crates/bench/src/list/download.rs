@@ -167,6 +167,10 @@ impl Benchmark for Download {
         Cost { memory_bytes: 64 << 20, disk_bytes, ..Cost::default() }
     }
 
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        5_000
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         let settings = context.settings;
         let (bytes, second_from) = (context.n * MIB, second_from(settings, context.n));

@@ -38,6 +38,10 @@ impl Benchmark for Dup {
         Cost { memory_bytes_each: 8, descriptors_each: 1, ..Cost::default() }
     }
 
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        2
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         let (original, _) = pipe()?;
         Ok(Self { original, copies: Vec::with_capacity(context.n as usize) })

@@ -157,6 +157,14 @@ impl Benchmark for EventLoop {
         Cost { memory_bytes_each: 5_000, descriptors_each: 2, ..Cost::default() }
     }
 
+    fn step_us(settings: &Settings, n: u64) -> u64 {
+        match settings.text("backend") {
+            // They look at each descriptor in each iteration.
+            "select" | "poll" => 15 + n / 6,
+            _ => 30,
+        }
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         let (settings, n) = (context.settings, context.n as usize);
         let backend = backend::named(settings, "backend");

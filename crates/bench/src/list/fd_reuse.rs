@@ -43,6 +43,10 @@ impl Benchmark for FdReuse {
         Cost { memory_bytes_each: 8, descriptors_each: 1, ..Cost::default() }
     }
 
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        2
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         let (original, _) = pipe()?;
         let mut copies = Vec::with_capacity((context.n + LOWER_DESCRIPTORS) as usize);

@@ -135,6 +135,10 @@ impl Benchmark for Fork {
         settings.is("processors", "all")
     }
 
+    fn step_us(settings: &Settings, _: u64) -> u64 {
+        if matches!(settings.text("method"), "vfork-exec" | "posix_spawn") { 1_200 } else { 350 }
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         let settings = context.settings;
         if settings.is("processors", "all") {

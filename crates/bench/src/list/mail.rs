@@ -309,6 +309,10 @@ impl Benchmark for Mail {
         true
     }
 
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        2_500
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         let (settings, own) = (context.settings, context.host.pinned_processor);
         let grows = Grows::of(settings);

@@ -7,7 +7,7 @@
 //!
 //! Source: fio's null engine is the model of a tool that measures itself.
 
-use landau_engine::{Benchmark, Context, Facts, Parameter, Phase, Stop, Timer};
+use landau_engine::{Benchmark, Context, Facts, Parameter, Phase, Settings, Stop, Timer};
 
 /// State of a pass.
 #[derive(Debug)]
@@ -23,6 +23,10 @@ impl Benchmark for Nop {
         "Every result includes the timer overhead; it is not subtracted, because a call can overlap with a part of it.",
     ];
     const SOURCE: &'static str = "Landau; after fio's null engine";
+
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        0
+    }
 
     fn setup(_: &Context) -> Result<Self, Stop> {
         Ok(Self)

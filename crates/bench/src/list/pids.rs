@@ -102,6 +102,10 @@ impl Benchmark for Pids {
         Cost { memory_bytes_each: 100, memory_bytes: 64 * settings.count("pid_max"), ..Cost::default() }
     }
 
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        150
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         let settings = context.settings;
         let experiment = experiment(settings).ok_or_else(|| Stop::Wrong("there is no such allocator".to_owned()))?;

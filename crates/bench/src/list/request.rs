@@ -76,6 +76,10 @@ impl Benchmark for Request {
         true
     }
 
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        300
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         Ok(Self { pool: ConnectionPool::new(context)?, random: ChaCha8Rng::seed_from_u64(context.seed) })
     }

@@ -149,6 +149,10 @@ impl Benchmark for Spawn {
         Cost { memory_bytes_each: each, processes_each: 1, ..Cost::default() }
     }
 
+    fn step_us(settings: &Settings, _: u64) -> u64 {
+        if settings.is("image", "executed") { 1_100 } else { 900 }
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         let settings = context.settings;
         let place = |name: &str, list: &[&str]| list.iter().position(|one| settings.is(name, one)).unwrap_or(0);

@@ -8,7 +8,7 @@
 //!
 //! Source: lmbench's null call, with getppid as in every benchmark since libraries cache getpid.
 
-use landau_engine::{Benchmark, Context, Facts, Parameter, Phase, Stop, Timer};
+use landau_engine::{Benchmark, Context, Facts, Parameter, Phase, Settings, Stop, Timer};
 use landau_sys::process::parent_id;
 
 /// State of a pass.
@@ -27,6 +27,10 @@ impl Benchmark for Syscall {
         "Mitigations of CPU vulnerabilities can be most of the cost; the page lists the active ones under Environment.",
     ];
     const SOURCE: &'static str = "lmbench's null call (McVoy and Staelin, USENIX 1996)";
+
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        1
+    }
 
     fn setup(_: &Context) -> Result<Self, Stop> {
         Ok(Self { parent: parent_id() })

@@ -105,6 +105,10 @@ impl Benchmark for Tcp {
         Cost { memory_bytes_each: 8_000, descriptors_each: 2, disk_bytes, ..Cost::default() }
     }
 
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        200
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         let listener = socket(Family::V4, Transport::Tcp)?;
         let loopback = |port| Address::from(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));

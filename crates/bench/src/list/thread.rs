@@ -68,6 +68,10 @@ impl Benchmark for Thread {
         settings.is("processors", "all")
     }
 
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        150
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         if context.settings.is("processors", "all") {
             pin_to_all(context.host.pinned_processor)?;

@@ -56,6 +56,10 @@ impl Benchmark for Waitpid {
         Cost { memory_bytes_each: 100 << 10, processes_each: 1, ..Cost::default() }
     }
 
+    fn step_us(_: &Settings, _: u64) -> u64 {
+        450
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         Ok(Self {
             pool: ChildPool::new()?,

@@ -1,6 +1,7 @@
 //! The records that the tree keeps, of every schema there was: each is read, verified, shown and drawn.
 
 use crate::support::Room;
+use landau_engine::{Entry, Settings};
 use landau_record::{Record, former};
 use std::path::{Path, PathBuf};
 
@@ -98,4 +99,35 @@ fn the_charts_of_a_kept_record_are_written_as_files() {
     let ran = room.landau(&["report", path, "--svg", "file"]);
     let expected = "landau: --svg file: cannot create this directory; choose another: ";
     assert!(ran.status == Some(2) && ran.err.starts_with(expected), "{ran:?}");
+}
+
+/// Guards against a run that fills the disk although its record was said to fit (as that of `mail`, of which a third
+/// was expected), and against one that is refused though it fits.
+#[test]
+fn the_size_of_a_record_is_known_before() {
+    let mut count = 0;
+    for path in kept() {
+        let record = Record::read(&path).unwrap();
+        let text = String::from_utf8(landau_record::read_file(&path).unwrap()).unwrap();
+        for case in record.cases.iter().filter(|case| case.n >= 300) {
+            let Ok(entry) = Entry::find(landau_bench::REGISTRY, &case.benchmark) else { continue };
+            if entry.parameters.iter().any(|one| !case.settings.contains_key(one.name)) {
+                continue; // Of an earlier version, without a parameter of today.
+            }
+            let passes: Vec<u32> =
+                record.passes.iter().filter(|pass| pass.start.case == case.case).map(|pass| pass.start.pass).collect();
+            let heads = passes.iter().flat_map(|pass| {
+                ["pass", "chunk", "window", "pass_end"].map(|kind| format!("{{\"kind\":\"{kind}\",\"pass\":{pass},"))
+            });
+            let heads: Vec<String> = heads.collect();
+            let lines = text.split_inclusive('\n').filter(|line| heads.iter().any(|head| line.starts_with(head)));
+            let real = lines.map(str::len).sum::<usize>() as f64 / passes.len().max(1) as f64;
+            let estimate =
+                entry.pass_bytes(&Settings::from_map(case.settings.clone()), case.n, case.phases.len()) as f64;
+            eprintln!("{:38} n = {:6}: {real:8.0} {estimate:8.0} ×{:.2}", case.label, case.n, estimate / real);
+            assert!((0.9..2.3).contains(&(estimate / real)), "{}: {}: {real} {estimate}", path.display(), case.label);
+            count += 1;
+        }
+    }
+    assert!(count >= 50, "{count}");
 }
