@@ -53,9 +53,9 @@ fn main() -> ExitCode {
                 status::tell(&format!("landau: {answer}"));
                 return ExitCode::from(status);
             }
-            return match error.print() {
+            return match status::of_parser(&error) {
                 Ok(()) => ExitCode::from(status),
-                Err(failure) => status::of_failure(&failure.into()),
+                Err(failure) => status::of_failure(&failure),
             };
         }
     };

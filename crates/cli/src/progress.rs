@@ -1,5 +1,6 @@
 //! Progress on standard error: a bar with the time left on a terminal, only failures and notes in a pipe.
 
+use crate::terminal::visible;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use landau_engine::{Event, Observer};
 use landau_lab::kernel::Kernel;
@@ -45,7 +46,7 @@ impl Progress {
                 crate::status::tell(text);
             }
         } else {
-            self.bar.println(text);
+            self.bar.println(visible(text, false));
         }
     }
 
@@ -66,7 +67,8 @@ impl Observer for Progress {
             Event::Skipped(skip) => self.line(&format!("{}: skipped, because {}", skip.label, skip.reason)),
             Event::Reduced { label, reason } => self.line(&format!("{label}: {reason}")),
             Event::Waiting { reason, left } => {
-                self.bar.set_message(format!("waiting up to {} s: {reason}", left.as_secs()));
+                let text = format!("waiting up to {} s: {reason}", left.as_secs());
+                self.bar.set_message(visible(&text, false).into_owned());
             }
             Event::AdaptiveRound { round, pass_count, unresolved, of } => {
                 self.bar.inc_length(*pass_count as u64);
@@ -74,7 +76,7 @@ impl Observer for Progress {
             }
             Event::PassStarted { label, role, left, .. } => {
                 self.bar.set_prefix(left.map_or("…".to_owned(), time_left));
-                self.bar.set_message(pass_words(label, *role, &self.round));
+                self.bar.set_message(visible(&pass_words(label, *role, &self.round), false).into_owned());
             }
             Event::Progress { .. } => self.bar.tick(),
             Event::PassEnded { label, end } => self.ended(label, end),
@@ -112,7 +114,7 @@ impl Kernels {
             {
                 bar.set_style(style.progress_chars("━╸ "));
             }
-            bar.set_prefix(kernel.name.clone());
+            bar.set_prefix(visible(&kernel.name, false).into_owned());
             bar.set_message("queued");
             (kernel.name.clone(), (bar, Mutex::new(Vec::new())))
         };
@@ -122,7 +124,7 @@ impl Kernels {
 
     fn message(&self, kernel: &Kernel, text: String) {
         if let Some((bar, _)) = self.bars.get(&kernel.name) {
-            bar.set_message(text);
+            bar.set_message(visible(&text, false).into_owned());
         }
     }
 
@@ -133,7 +135,7 @@ impl Kernels {
             crate::status::tell(&text);
         } else if shown {
             // If the terminal is gone, the record still holds the error.
-            let _ = self.all.println(text);
+            let _ = self.all.println(visible(&text, false));
         }
     }
 }
@@ -160,7 +162,7 @@ impl KernelObserver for Kernels {
             }
             Line::Pass(start) => {
                 let label = labels.lock().ok().and_then(|labels| labels.get(start.case as usize).cloned());
-                bar.set_message(label.unwrap_or_default());
+                bar.set_message(visible(&label.unwrap_or_default(), false).into_owned());
             }
             Line::PassEnd(end) => {
                 bar.inc(1);

@@ -1,8 +1,11 @@
-//! Exit statuses and output: 0 success, 1 a check failed, 2 the command could not run. A closed pipe is a success, but
+//! Exit statuses and output. All output passes [`visible`], so that what others have written controls no terminal.
+//!
+//! Statuses: 0 success, 1 a check failed, 2 the command could not run. A closed pipe is a success, but
 //! does not change the status of a command whose status is its answer.
 
+use crate::terminal::{layout, visible};
 use anyhow::Context;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 /// The command succeeded.
@@ -29,7 +32,7 @@ pub(crate) fn of_failure(error: &anyhow::Error) -> ExitCode {
         return ExitCode::from(DONE);
     }
     // If standard error is closed too, the status must do.
-    let _ = writeln!(std::io::stderr(), "landau: {error:#}");
+    tell(&format!("landau: {error:#}"));
     ExitCode::from(COULD_NOT_RUN)
 }
 
@@ -53,6 +56,7 @@ pub(crate) fn if_read(written: anyhow::Result<()>) -> anyhow::Result<()> {
 
 /// Prints to standard output. Unlike `println!` it returns an error where that fails.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let text = visible(text, layout().color);
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     let written =
@@ -63,5 +67,18 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 /// Prints a line to standard error, in one call: several processes may share it. Failure is ignored: a closed terminal
 /// must not end a run.
 pub(crate) fn tell(text: &str) {
-    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    let _ = std::io::stderr().write_all(format!("{}\n", visible(text, false)).as_bytes());
+}
+
+/// Prints the error about a command line, or the help that was asked for.
+pub(crate) fn of_parser(error: &clap::Error) -> anyhow::Result<()> {
+    // Help is this program's own text, in the terminal's styles.
+    if !error.use_stderr() {
+        return Ok(error.print()?);
+    }
+    let is_styled =
+        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let text = error.render();
+    let text = if is_styled { text.ansi().to_string() } else { text.to_string() };
+    Ok(std::io::stderr().write_all(visible(&text, is_styled).as_bytes())?)
 }

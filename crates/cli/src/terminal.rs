@@ -1,6 +1,7 @@
-//! Properties of the terminal: its width, and whether to use colours.
+//! Properties of the terminal, its width and whether to use colours, and the filter of what is printed.
 
 use landau_report::table::{Layout, plain};
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::io::IsTerminal;
 
@@ -11,6 +12,49 @@ const WIDTH: u16 = 100;
 pub(crate) fn layout() -> Layout {
     let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     Layout { width: width(), color }
+}
+
+/// Returns a text that can be printed: control characters except line feed and tab become escapes such as `\u001b`. In
+/// JSON, where only DEL and U+0080 to U+009F can occur, the escape means the same character.
+///
+/// Everything that `landau` prints passes through this function, so that no record, file, process or server controls
+/// the terminal. Tables use [`plain`] before it, as they count columns. With `is_styled`, the styles of tables and of
+/// errors about the command line stay; none of them hides text.
+pub(crate) fn visible(text: &str, is_styled: bool) -> Cow<'_, str> {
+    let is_escaped = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(place) = rest.find(is_escaped) {
+        shown.push_str(&rest[..place]);
+        rest = &rest[place..];
+        let kept = if is_styled { style_len(rest) } else { 0 };
+        let end = if kept > 0 { kept } else { rest.chars().next().map_or(0, char::len_utf8) };
+        if kept > 0 {
+            shown.push_str(&rest[..end]);
+        } else {
+            // Writing to a string cannot fail.
+            let _ = rest[..end].chars().try_for_each(|letter| write!(shown, "\\u{:04x}", u32::from(letter)));
+        }
+        rest = &rest[end..];
+    }
+    shown.push_str(rest);
+    Cow::Owned(shown)
+}
+
+/// Returns the length of the style at the start of a text: bold, dim, underlined, or a colour other than black. 0 if
+/// there is none.
+fn style_len(text: &str) -> usize {
+    let Some((codes, _)) = text.strip_prefix("\u{1b}[").and_then(|text| text.split_once('m')) else {
+        return 0;
+    };
+    let is_colour = |code: &str| matches!(code.parse(), Ok(1..=15_u8));
+    let is_style = |code: &str| {
+        matches!(code, "0" | "1" | "2" | "4" | "22" | "24" | "31" | "32" | "33" | "34" | "35" | "36" | "39")
+    };
+    let is_known = codes.strip_prefix("38;5;").map_or_else(|| codes.split(';').all(is_style), is_colour);
+    if is_known { codes.len() + "\u{1b}[m".len() } else { 0 }
 }
 
 fn width() -> u16 {
@@ -77,5 +121,24 @@ mod tests {
             assert!(shown.contains("\u{fffd}[31mred \u{fffd}2J"), "{shown:?}");
             assert!(!shown.chars().any(|letter| letter.is_control() && letter != '\n'), "{shown:?}");
         }
+    }
+
+    /// Guards against a name, a process or a server that controls the terminal where no table is drawn.
+    #[test]
+    fn what_is_printed_does_not_control_the_terminal() {
+        assert_eq!(visible("a\n\tb é", false), "a\n\tb é");
+        assert_eq!(visible("\u{1b}]0;x\u{7}\r\u{9b}2Jé", true), "\\u001b]0;x\\u0007\\u000d\\u009b2Jé");
+        // Tables on a terminal have styles; nothing is hidden by one.
+        let table = "\u{1b}[1mCase\u{1b}[0m \u{1b}[38;5;10mflat\u{1b}[39m";
+        assert_eq!(visible(table, true), table);
+        assert_eq!(visible("\u{1b}[1mCase", false), "\\u001b[1mCase");
+        for hiding in ["\u{1b}[8m", "\u{1b}[30m", "\u{1b}[38;5;0m", "\u{1b}[m", "\u{1b}[1", "\u{1b}[1;8m"] {
+            assert!(visible(hiding, true).starts_with("\\u001b["), "{hiding:?}");
+        }
+        // In JSON the escape is the character.
+        let name = "a\u{7f}\u{9b}\u{1b}b";
+        let json = serde_json::json!({ "name": name }).to_string();
+        let value: serde_json::Value = serde_json::from_str(&visible(&json, false)).unwrap();
+        assert_eq!(value["name"], name);
     }
 }

@@ -1,6 +1,7 @@
 //! `landau queue`: lists the queue of a relay, and holds, releases, deletes or flushes its messages.
 
 use crate::status;
+use crate::terminal::visible;
 use anyhow::Context;
 use clap::ValueEnum;
 use landau_mail::relay::{Action, Condition, Queued, Request, ask};
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut print = |message: Queued| {
         let text = if args.json { serde_json::to_string(&message)? } else { describe(&message) };
-        writeln!(out, "{text}")
+        writeln!(out, "{}", visible(&text, false))
     };
     let asked = ask(&args.directory, &request, &mut print, &mut status::tell);
     // Before an error is printed.

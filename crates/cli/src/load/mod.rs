@@ -41,7 +41,7 @@ impl Live {
     /// Prints a line on standard error, above the bar if there is one.
     pub(crate) fn line(&self, text: &str) {
         if !self.bar.is_hidden() {
-            self.bar.println(text);
+            self.bar.println(crate::terminal::visible(text, false));
         } else if !self.quiet {
             crate::status::tell(text);
         }

@@ -7,6 +7,7 @@ mod against;
 #[path = "../../../../tests/serve/client.rs"]
 mod client;
 mod compare;
+mod control_characters;
 mod deployments;
 mod doctor;
 mod documented;
