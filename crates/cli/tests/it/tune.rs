@@ -139,7 +139,10 @@ fn runs_that_a_trial_cannot_make_are_refused() {
     for (words, said) in [
         (&["run", "dup", "--against", "same"][..], "its own two sides"),
         (&["run", "--resume", "x"], "cannot resume"),
-        (&["list"], "write the run to measure"),
+        (&["list"], "write the run to measure, as in: landau tune try PROFILE -- run bind; `list` is there"),
+        (&["bind"], "`bind` is there instead of `run`"),
+        (&["run", "bind", "--pass", "3"], "after `--`, in `run bind --pass 3`: unexpected argument '--pass'"),
+        (&["run", "--help"], "--help and --version are no run"),
         (&["run", "--pases", "1"], "--pases"),
     ] {
         let ran = room.landau(&[&["tune", "try", "empty", "--"], words].concat());

@@ -30,10 +30,23 @@ pub(crate) struct Measured {
 ///
 /// Fails if they are not those of a run that a trial can make.
 pub(crate) fn parse(words: &[String]) -> anyhow::Result<Args> {
+    let first = words.first().map_or("", String::as_str);
+    ensure!(
+        first == "run",
+        "after `--` write the run to measure, as in: landau tune try PROFILE -- run bind; `{first}` is there instead \
+         of `run`"
+    );
     let all = std::iter::once("landau").chain(words.iter().map(String::as_str));
-    let found = parser().try_get_matches_from(all).and_then(|found| Landau::from_arg_matches(&found))?;
+    let parsed = parser().try_get_matches_from(all).and_then(|found| Landau::from_arg_matches(&found));
+    let found = parsed.map_err(|error| {
+        // Without the usage and the hint, which are those of another command line.
+        let text = error.render().to_string();
+        let what = text.split("\n\nUsage:").next().unwrap_or_default().trim_start_matches("error: ").trim_end();
+        let what = if error.use_stderr() { what } else { "--help and --version are no run" };
+        anyhow!("after `--`, in `{}`: {what}\n`landau run --help` lists what a run accepts", words.join(" "))
+    })?;
     let Some(Command::Run(mut args)) = found.command else {
-        bail!("after `--` write the run to measure: landau tune try PROFILE -- run bind");
+        bail!("after `--` write the run to measure, as in: landau tune try PROFILE -- run bind");
     };
     ensure!(args.resume.is_none(), "a trial cannot resume a run; leave out --resume");
     ensure!(!args.against.has_sides(), "a trial has its own two sides; leave out --against and --switch");
