@@ -6,7 +6,9 @@ use anyhow::Context;
 use landau_record::Record;
 use landau_report::page::{Options, Page, Source};
 use landau_report::{Analysis, svg};
+use std::ffi::OsStr;
 use std::io::{ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -58,8 +60,15 @@ pub(crate) fn read_all(paths: &[PathBuf]) -> anyhow::Result<(Vec<Vec<u8>>, Vec<R
 
 /// Returns the default path of a record's page: its own, with .html.
 pub(crate) fn page_path(record: &Path) -> PathBuf {
-    let name = show::names(&[record.to_owned()]).remove(0);
-    record.with_file_name(format!("{name}.html"))
+    // As bytes: two names that are not UTF-8 may be one as text.
+    let mut name = record.file_name().unwrap_or_default().as_bytes();
+    name = name.strip_suffix(b".gz").unwrap_or(name);
+    for end in [".ndjson", ".landau"] {
+        while let Some(rest) = name.strip_suffix(end.as_bytes()) {
+            name = rest;
+        }
+    }
+    record.with_file_name(OsStr::from_bytes(&[name, b".html"].concat()))
 }
 
 /// Writes the page of one record. A record that is too large for a page is copied beside it, with this name.
@@ -257,8 +266,20 @@ fn write_charts(analysis: &Analysis, folder: &Path) -> anyhow::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::file_names;
-    use std::path::PathBuf;
+    use super::{file_names, page_path};
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::{Path, PathBuf};
+
+    /// Guards against a page that replaces that of another record.
+    #[test]
+    fn records_whose_names_are_not_utf_8_have_pages_of_their_own() {
+        let page = |name: &[u8]| page_path(&Path::new("a").join(OsStr::from_bytes(name)));
+        assert_eq!(page(b"\xff.landau.ndjson"), Path::new("a").join(OsStr::from_bytes(b"\xff.html")));
+        assert_ne!(page(b"\xff.landau.ndjson"), page(b"\xfe.landau.ndjson"));
+        assert_eq!(page(b"r.landau.ndjson.gz"), Path::new("a/r.html"));
+        assert_eq!((page(b"r"), page(b"r.ndjson")), (PathBuf::from("a/r.html"), PathBuf::from("a/r.html")));
+    }
 
     /// Guards against two records that would be one file beside their page.
     #[test]
