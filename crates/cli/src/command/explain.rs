@@ -79,10 +79,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     check_timed_here(args)?;
     let path = args.record.clone().unwrap_or_else(default_path);
     if let Some(page) = &args.output {
-        if report::is_same_file(page, &path) {
-            bail!("-o and --record name the same file: {}", page.display());
-        }
-        report::check_place(page)?;
+        report::check_page(page, "-o and --record", [&path])?;
     }
     match &args.kernel {
         Some(kernel) => explain(args, &path, |path| exact::measure(args, kernel, path, words), exact::tell),

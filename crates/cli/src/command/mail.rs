@@ -251,9 +251,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     anyhow::ensure!(!args.relay.offers_starttls(), "--starttls, --certificate and --key need --relay");
     catch_interrupts();
     if let Some(path) = &args.report {
-        super::report::check_place(path)?;
-        let is_ledger = args.ledger.as_ref().is_some_and(|ledger| super::report::is_same_file(ledger, path));
-        anyhow::ensure!(!is_ledger, "--ledger and --report name the same file: {}", path.display());
+        super::report::check_page(path, "--ledger and --report", &args.ledger)?;
     }
     let mut live = Live::new(args.quiet || args.json, args.recipients);
     let outcome = deliver(&delivery(args)?, &mut live, &|| interrupted().is_some())?;

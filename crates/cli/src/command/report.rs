@@ -212,8 +212,21 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// Checks that a page can be written, and not over a file that the same command writes, as a record or a ledger.
+/// `names` are the options that name the two: "-o and --record".
+pub(crate) fn check_page(
+    output: &Path,
+    names: &str,
+    files: impl IntoIterator<Item = impl AsRef<Path>>,
+) -> anyhow::Result<()> {
+    if files.into_iter().any(|file| is_same_file(file.as_ref(), output)) {
+        anyhow::bail!("{names} name the same file: {}", output.display());
+    }
+    check_place(output)
+}
+
 /// Returns whether two paths name the same file, which need not exist: `r` and `./r`.
-pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
+fn is_same_file(one: &Path, other: &Path) -> bool {
     let place = |path: &Path| {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Some((folder.canonicalize().ok()?, path.file_name()?.to_owned()))
@@ -266,7 +279,7 @@ fn write_charts(analysis: &Analysis, folder: &Path) -> anyhow::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{file_names, page_path};
+    use super::{check_page, file_names, page_path};
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::path::{Path, PathBuf};
@@ -279,6 +292,18 @@ mod tests {
         assert_ne!(page(b"\xff.landau.ndjson"), page(b"\xfe.landau.ndjson"));
         assert_eq!(page(b"r.landau.ndjson.gz"), Path::new("a/r.html"));
         assert_eq!((page(b"r"), page(b"r.ndjson")), (PathBuf::from("a/r.html"), PathBuf::from("a/r.html")));
+    }
+
+    /// Guards against a page in the place of the record or ledger that the command writes.
+    #[test]
+    fn a_page_is_not_written_over_a_file_of_its_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let (record, page) = (folder.path().join("r"), folder.path().join("p.html"));
+        let wrong = check_page(&folder.path().join("./r"), "-o and --record", [&record]).unwrap_err().to_string();
+        assert!(wrong.starts_with("-o and --record name the same file: "), "{wrong}");
+        check_page(&page, "-o and --record", [&record]).unwrap();
+        let wrong = check_page(folder.path(), "-o and --record", [&record]).unwrap_err().to_string();
+        assert!(wrong.contains("it is a directory"), "{wrong}");
     }
 
     /// Guards against two records that would be one file beside their page.

@@ -172,10 +172,7 @@ fn check_page(args: &Args, records: &[PathBuf]) -> anyhow::Result<()> {
         return Ok(());
     }
     let page = report_of(args, records);
-    if records.iter().any(|path| report::is_same_file(path, &page)) {
-        bail!("the record and --report name the same file: {}", page.display());
-    }
-    report::check_place(&page)
+    report::check_page(&page, "the record and --report", records)
 }
 
 fn request(args: &Args) -> Request {

@@ -58,7 +58,7 @@ fn the_running_kernel_needs_no_cache_and_its_record_has_no_password() {
     // The file of the record is taken by the report.
     std::fs::remove_file(&record).unwrap();
     let ran = lab(record.to_str().unwrap(), &[]);
-    assert!(ran.status == Some(2) && ran.err.contains("a record will be in this file"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("a record and --report name the same file"), "{ran:?}");
     assert!(!record.exists());
 }
 

@@ -145,8 +145,8 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         command: words,
     };
     matrix.check_records()?;
-    if let Some(page) = page.as_ref().filter(|page| matrix.records().any(|path| report::is_same_file(&path, page))) {
-        bail!("--report {}: a record will be in this file; choose another name", page.display());
+    if let Some(page) = &page {
+        report::check_page(page, "a record and --report", matrix.records())?;
     }
     let close = |writer: &mut Writer, end: End| finish(writer, end).map_err(|error| format!("{error:#}"));
     let outcomes = matrix.run(&close, &|| interrupted().is_some(), &progress);
