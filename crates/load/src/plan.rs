@@ -2,7 +2,7 @@
 
 use crate::target::Endpoint;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The version of the protocol between controller and worker, which must be the same on both sides.
@@ -124,8 +124,8 @@ pub struct Request {
 /// Source addresses and ports of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sources {
-    /// Addresses, used round-robin; empty to leave the choice to the kernel.
-    pub addresses: Vec<IpAddr>,
+    /// Addresses with port 0, used round-robin; empty to leave the choice to the kernel. Link-local ones have a scope.
+    pub addresses: Vec<SocketAddr>,
     /// The choice of ports.
     pub ports: Ports,
 }
@@ -152,12 +152,23 @@ pub enum Ports {
     },
 }
 
+/// Returns an address as text without its port, but with its scope: `fe80::1%2`.
+pub(crate) fn without_port(address: SocketAddr) -> String {
+    match address {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
+        _ => address.ip().to_string(),
+    }
+}
+
 impl std::fmt::Display for Sources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.addresses.as_slice() {
             [] => f.write_str("address chosen by the kernel")?,
-            [one] => write!(f, "{one}")?,
-            [first, .., last] => write!(f, "{} addresses ({first} to {last})", self.addresses.len())?,
+            [one] => f.write_str(&without_port(*one))?,
+            [first, .., last] => {
+                let (first, last) = (without_port(*first), without_port(*last));
+                write!(f, "{} addresses ({first} to {last})", self.addresses.len())?;
+            }
         }
         match self.ports {
             Ports::Kernel => f.write_str(", ephemeral ports"),

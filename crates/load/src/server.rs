@@ -96,7 +96,7 @@ impl Server {
             Endpoint::Inet(address) => (Address::from(*address), Some(family_of(*address))),
             Endpoint::Unix(path) => (Address::unix(path)?, None),
         };
-        let addresses = sources.addresses.iter().map(|&ip| SocketAddr::new(ip, 0));
+        let addresses = sources.addresses.iter().copied();
         Ok(Self {
             number,
             address,
@@ -276,7 +276,7 @@ mod tests {
     fn server(listener: &TcpListener, (low, high): (u16, u16)) -> Server {
         let endpoint = Endpoint::Inet(listener.local_addr().unwrap());
         let origin = Origin { endpoint, tls: None, requests: Vec::new(), order: vec![0] };
-        let sources = Sources { addresses: vec![Ipv4Addr::from(SOURCE).into()], ports: Ports::Explicit { low, high } };
+        let sources = Sources { addresses: vec![SocketAddr::from((SOURCE, 0))], ports: Ports::Explicit { low, high } };
         Server::new(0, &origin, &sources, &Load::Closed).unwrap()
     }
 

@@ -7,7 +7,7 @@
 //! Without that option the generator binds each port itself.
 
 use crate::error::{Error, Result};
-use crate::plan::{Ports, Sources};
+use crate::plan::{Ports, Sources, without_port};
 use crate::spec::LoadSpec;
 use crate::target::Endpoint;
 use landau_sys::socket::{Family, Transport, bind, set_port_range, socket};
@@ -56,7 +56,7 @@ pub(crate) fn divide(
     let count = wanted.div_ceil(port_count / 2).max(1);
     let has_range = has_port_range();
     let sources = |worker: u32| {
-        let addresses = (0..count).map(|number| loopback(worker, number)).collect::<Option<Vec<IpAddr>>>();
+        let addresses = (0..count).map(|number| loopback(worker, number)).collect::<Option<Vec<SocketAddr>>>();
         addresses.map(|addresses| Sources { addresses, ports: ports(low, high, has_range) })
     };
     let all = (0..worker_count).map(sources).collect::<Option<Vec<_>>>();
@@ -69,23 +69,32 @@ pub(crate) fn divide(
 
 /// Returns an error for an address from which no connection is possible: of another family than the servers, or not of
 /// this host.
-fn check(source: IpAddr, endpoints: &[Endpoint]) -> Result<()> {
-    let (family, name) = if source.is_ipv4() { (Family::V4, "IPv4") } else { (Family::V6, "IPv6") };
-    let is_same = |one: &Endpoint| matches!(one, Endpoint::Inet(server) if server.is_ipv4() == source.is_ipv4());
+fn check(address: SocketAddr, endpoints: &[Endpoint]) -> Result<()> {
+    let source = without_port(address);
+    let (family, name) = if address.is_ipv4() { (Family::V4, "IPv4") } else { (Family::V6, "IPv6") };
+    let is_same = |one: &Endpoint| matches!(one, Endpoint::Inet(server) if server.is_ipv4() == address.is_ipv4());
     if !endpoints.iter().any(is_same) {
         return Err(Error::Plan(format!("--source {source}: no server of this load has an {name} address")));
     }
     let probe = socket(family, Transport::Tcp)?;
-    bind(&probe, &SocketAddr::new(source, 0).into()).map_err(|error| match error.kind() {
+    let needs_scope = matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0);
+    bind(&probe, &address.into()).map_err(|error| match error.kind() {
+        _ if needs_scope => Error::Plan(format!(
+            "--source {source}: a link-local address needs its interface, as in {source}%eth0; `ip address` lists them"
+        )),
         ErrorKind::AddrNotAvailable => {
             Error::Plan(format!("--source {source}: not an address of this host; `ip address` lists them"))
         }
+        // ENODEV has no kind.
+        _ if source.contains('%') => Error::Plan(format!(
+            "--source {source}: {error}; the number behind % must be the index of an interface, as in `ip link`"
+        )),
         _ => Error::Plan(format!("--source {source}: {error}")),
     })
 }
 
 /// Divides the user's addresses among the workers; if there are fewer addresses than workers, the ports.
-fn divide_addresses(addresses: &[IpAddr], worker_count: u32, (low, high): (u16, u16)) -> Vec<Sources> {
+fn divide_addresses(addresses: &[SocketAddr], worker_count: u32, (low, high): (u16, u16)) -> Vec<Sources> {
     let has_range = has_port_range();
     let count = worker_count as usize;
     if addresses.len() >= count {
@@ -110,10 +119,10 @@ fn is_v4_loopback(address: IpAddr) -> bool {
 }
 
 /// Returns an address of 127.64.0.0/10 that no other worker has. On Linux all of 127.0.0.0/8 belongs to the host.
-fn loopback(worker: u32, number: u32) -> Option<IpAddr> {
+fn loopback(worker: u32, number: u32) -> Option<SocketAddr> {
     let (high, low) = (u8::try_from(64 + worker / 256).ok()?, (worker % 256) as u8);
     let last = u8::try_from(number + 1).ok().filter(|&last| last < 255)?;
-    Some(IpAddr::V4(Ipv4Addr::new(127, high, low, last)))
+    Some(SocketAddr::from((Ipv4Addr::new(127, high, low, last), 0)))
 }
 
 /// Returns whether this system supports a port range per socket.
@@ -129,14 +138,30 @@ mod tests {
 
     #[test]
     fn workers_do_not_share_loopback_addresses() {
-        let all: Vec<IpAddr> = (0..1000).flat_map(|worker| (0..3).filter_map(move |n| loopback(worker, n))).collect();
+        let all: Vec<SocketAddr> =
+            (0..1000).flat_map(|worker| (0..3).filter_map(move |n| loopback(worker, n))).collect();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 3000);
         assert!(loopback(256 * 200, 0).is_none() && loopback(0, 254).is_none());
     }
 
+    /// Guards against a link-local address without its interface, from which nothing can be sent.
+    #[test]
+    fn a_source_address_keeps_its_scope() {
+        let endpoints = [Endpoint::Inet("[::1]:80".parse().unwrap())];
+        let refused = |address: &str| check(address.parse().unwrap(), &endpoints).unwrap_err().to_string();
+        let text = refused("[fe80::1]:0");
+        assert!(text.contains("--source fe80::1: a link-local address needs its interface"), "{text}");
+        let text = refused("[fe80::1%2147483647]:0");
+        assert!(text.contains("--source fe80::1%2147483647: ") && text.contains("index of an interface"), "{text}");
+        let divided = divide_addresses(&["[fe80::1%7]:0".parse().unwrap()], 2, (1000, 1999));
+        assert!(divided.iter().all(|one| one.to_string().starts_with("fe80::1%7, ports ")), "{}", divided[0]);
+        let sent: Sources = serde_json::from_str(&serde_json::to_string(&divided[0]).unwrap()).unwrap();
+        assert_eq!(sent, divided[0]);
+    }
+
     #[test]
     fn many_addresses_are_divided_and_few_are_shared_with_distinct_ports() {
-        let addresses: Vec<IpAddr> = (1..=4).map(|last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))).collect();
+        let addresses: Vec<SocketAddr> = (1..=4).map(|last| SocketAddr::from(([10, 0, 0, last], 0))).collect();
         let divided = divide_addresses(&addresses, 2, (1000, 1999));
         assert_eq!(divided[0].addresses, [addresses[0], addresses[2]]);
         let shared = divide_addresses(&addresses[..1], 2, (1000, 1999));

@@ -1,7 +1,7 @@
 //! A load as the user asks for it.
 
 use crate::plan::Arrivals;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -50,8 +50,8 @@ pub struct LoadSpec {
     pub workers: Option<u32>,
     /// CPUs to pin the workers to, round-robin; none to leave them unpinned.
     pub cpus: Vec<u32>,
-    /// Source addresses; chosen automatically if empty.
-    pub sources: Vec<IpAddr>,
+    /// Source addresses with port 0; chosen automatically if empty.
+    pub sources: Vec<SocketAddr>,
     /// Seed of every random choice.
     pub seed: u64,
     /// Name of the event loop's backend.

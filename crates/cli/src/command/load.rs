@@ -12,7 +12,7 @@ use landau_record::Record;
 use landau_report::Analysis;
 use landau_sys::signal::{catch_interrupts, interrupted};
 use landau_units::duration_in;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -171,8 +171,9 @@ pub(crate) struct Args {
     /// Pin the workers to these CPUs, round-robin: 1 or 0-3,6 [default: not pinned]
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pin: Option<Numbers>,
-    /// Connect from this address or range of addresses (repeatable) [default: chosen by the kernel; over loopback,
-    /// distinct addresses of 127.64.0.0/10 for more than 2,000 connections or with --per-connection]
+    /// Connect from this address or range of addresses (repeatable); a link-local IPv6 address is written with its
+    /// interface, fe80::1%eth0 [default: chosen by the kernel; over loopback, distinct addresses of 127.64.0.0/10 for
+    /// more than 2,000 connections or with --per-connection]
     #[arg(long, value_name = "A-B", value_parser = addresses)]
     source: Vec<Addresses>,
     #[arg(long, value_name = "NAME", default_value_t = landau_load::default_backend(), help = backend_help())]
@@ -199,7 +200,7 @@ pub(crate) struct Args {
 
 /// A list of source addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Addresses(Vec<IpAddr>);
+struct Addresses(Vec<SocketAddr>);
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
@@ -320,19 +321,29 @@ fn spec(args: &Args, seed: u64) -> LoadSpec {
     }
 }
 
-/// Reads an address or a range of addresses: `127.0.0.2`, `10.0.0.5-10.0.0.9`.
+/// Reads an address or a range of addresses: `127.0.0.2`, `10.0.0.5-10.0.0.9`, `fe80::1%eth0`.
 fn addresses(word: &str) -> Result<Addresses, String> {
     const MOST: u128 = 65_536;
-    let address = |text: &str| text.parse::<IpAddr>().map_err(|_| format!("`{text}` is not an IP address"));
-    let (first, last) = word.split_once('-').unwrap_or((word, word));
+    // The name of an interface may contain `-`, too: behind that of a range there is an address.
+    let begins_address = |text: &str| text.split('%').next().is_some_and(|ip| ip.parse::<IpAddr>().is_ok());
+    let is_range = |place: &usize| !word.contains('%') || begins_address(&word[place + 1..]);
+    let middle = word.match_indices('-').map(|(place, _)| place).find(is_range);
+    let (first, last) = middle.map_or((word, word), |place| (&word[..place], &word[place + 1..]));
     let (first, last) = (address(first)?, address(last)?);
-    let number = |address: IpAddr| match address {
+    let number = |address: SocketAddr| match address.ip() {
         IpAddr::V4(v4) => u128::from(u32::from(v4)),
         IpAddr::V6(v6) => u128::from(v6),
+    };
+    let scope = |address: SocketAddr| match address {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(v6) => v6.scope_id(),
     };
     let (low, high) = (number(first), number(last));
     if first.is_ipv4() != last.is_ipv4() {
         return Err("the first and the last address must be of one family".to_owned());
+    }
+    if scope(first) != scope(last) {
+        return Err("the first and the last address must be of one interface".to_owned());
     }
     if low > high {
         return Err("the first address must not be above the last".to_owned());
@@ -341,10 +352,25 @@ fn addresses(word: &str) -> Result<Addresses, String> {
         return Err(format!("must be at most {MOST} addresses"));
     }
     let address = |value: u128| match u32::try_from(value) {
-        Ok(value) if first.is_ipv4() => IpAddr::V4(value.into()),
-        _ => IpAddr::V6(value.into()),
+        Ok(value) if first.is_ipv4() => SocketAddr::from((Ipv4Addr::from(value), 0)),
+        _ => SocketAddrV6::new(value.into(), 0, 0, scope(first)).into(),
     };
     Ok(Addresses((low..=high).map(address).collect()))
+}
+
+/// Reads an address, a link-local one with its interface by name or index. The port is 0.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let Some((ip, interface)) = text.split_once('%') else {
+        return text.parse().map(|ip| SocketAddr::new(ip, 0)).map_err(|_| format!("`{text}` is not an IP address"));
+    };
+    let ip: Ipv6Addr =
+        ip.parse().map_err(|_| format!("`{ip}` is not an IPv6 address; only those have an interface"))?;
+    if !ip.is_unicast_link_local() {
+        return Err(format!("{ip} has no interface: only link-local addresses do (fe80::/10)"));
+    }
+    // The resolver of the system knows the names of interfaces. It sends nothing for an address.
+    let found = (text, 0).to_socket_addrs().ok().and_then(|mut all| all.next());
+    found.ok_or_else(|| format!("{ip}: there is no interface `{interface}`; `ip link` lists them"))
 }
 
 #[cfg(test)]
@@ -354,10 +380,17 @@ mod tests {
     #[test]
     fn address_ranges_are_expanded() {
         let range = addresses("127.0.0.254-127.0.1.1").unwrap().0;
-        assert_eq!(range.iter().map(ToString::to_string).collect::<Vec<_>>()[1..3], ["127.0.0.255", "127.0.1.0"]);
+        assert_eq!(range.iter().map(ToString::to_string).collect::<Vec<_>>()[1..3], ["127.0.0.255:0", "127.0.1.0:0"]);
         assert_eq!(addresses("::1-::2").unwrap().0.len(), 2);
         assert_eq!(addresses("127.0.0.1").unwrap().0.len(), 1);
         assert!(addresses("127.0.0.1-::1").is_err() && addresses("127.0.0.2-127.0.0.1").is_err());
+        let lo = |word: &str| addresses(word).unwrap().0.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        assert_eq!((lo("fe80::1%lo"), lo("fe80::1%1")), ("[fe80::1%1]:0".to_owned(), "[fe80::1%1]:0".to_owned()));
+        assert_eq!(lo("fe80::1%lo-fe80::2%lo"), "[fe80::1%1]:0 [fe80::2%1]:0");
+        let refused = |word: &str| addresses(word).unwrap_err();
+        assert_eq!(refused("fe80::1%no-such"), "fe80::1: there is no interface `no-such`; `ip link` lists them");
+        assert!(refused("fe80::1%lo-fe80::2%7").contains("of one interface"));
+        assert!(refused("::2%lo").contains("only link-local") && refused("127.0.0.1%lo").contains("IPv6"));
         assert!(addresses("::1-::2:1").is_err() && addresses("x").is_err());
     }
 

@@ -87,7 +87,7 @@ fn server_that_closes_others(first: IpAddr, second: IpAddr) -> String {
 fn connection_lost_during_samples_of_another_worker_is_noticed() {
     let sources = ["127.0.0.2", "127.0.0.3"].map(|address| address.parse::<IpAddr>().unwrap());
     let url = server_that_closes_others(sources[0], sources[1]);
-    let two = LoadSpec { workers: Some(2), sources: sources.to_vec(), ..spec(&url) };
+    let two = LoadSpec { workers: Some(2), sources: sources.map(|ip| (ip, 0).into()).to_vec(), ..spec(&url) };
     let steps = IdleSpec { steps: vec![2], ..idle(2) };
     let outcome = run(&LoadSpec { idle: Some(steps), request_count: None, ..two });
     assert_eq!(outcome.steps.iter().map(|step| (step.n, step.open)).collect::<Vec<_>>(), [(2, 1)]);
