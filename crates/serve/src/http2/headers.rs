@@ -91,7 +91,7 @@ impl Session {
         } else {
             match self.streams.get(stream) {
                 Some(own) if !own.has_ended => {}
-                None if self.was_reset.contains(&stream) => {}
+                None if self.unended.has(stream) => {}
                 Some(_) => return connection(Code::STREAM_CLOSED, "HEADERS on a stream whose request has ended"),
                 None if stream == self.last_stream => {
                     return connection(Code::STREAM_CLOSED, "HEADERS on a closed stream");
@@ -352,8 +352,7 @@ impl Session {
             self.write_data_header(out, start, id, (true, false));
         }
         if !origin.has_ended {
-            // The client need not send the rest of its request (RFC 9113 section 8.1).
-            self.write_reset(id, Code::NO_ERROR, out);
+            self.end_early(id, out);
         }
     }
 }

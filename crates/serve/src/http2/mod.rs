@@ -19,6 +19,7 @@ mod headers;
 mod relay;
 mod session;
 mod stream;
+mod unended;
 
 pub(crate) use relay::{Passed, Relay, Turn};
 pub(crate) use session::{Begun, Desk, Session, Timer};

@@ -5,10 +5,10 @@
 //! when its upstream server has taken what it sent before, and an upstream server is read again only when the client
 //! has taken what came before: a stream holds at most a window of content, and what one receive brought.
 
+use super::WINDOW_STEP;
 use super::headers::{Origin, TableUpdate};
 use super::session::{Desk, Session};
 use super::stream::{Content, Phase};
-use super::{MOST_STREAMS, WINDOW_STEP};
 use crate::proxy::{Exchange, Forward, Step};
 use landau_reactor::{Batch, Interest};
 use landau_wire::http2::frame::{self, HEADER_BYTES};
@@ -301,8 +301,7 @@ impl Session {
             out.extend_from_slice(&[0; HEADER_BYTES]);
             self.write_data_header(out, start, id, (true, false));
             if !origin.has_ended {
-                // The client need not send the rest of its request (RFC 9113 section 8.1).
-                self.write_reset(id, Code::NO_ERROR, out);
+                self.end_early(id, out);
             }
         } else {
             self.streams.put(origin.with(Phase::Sending(Content::new(relay.pending(), &mut Batch::new()))));
@@ -328,35 +327,11 @@ impl Session {
             let out = &mut desk.buffers.out;
             frame::write_rst_stream(failed.origin.id, code, out);
             if !failed.origin.has_ended {
-                self.note_reset(failed.origin.id);
+                self.note_reset(failed.origin.id, out);
             }
         } else {
             self.respond(desk, failed.origin);
         }
-    }
-
-    /// Resets a stream that the client has not ended. What it has sent meanwhile is ignored.
-    pub(super) fn write_reset(&mut self, id: u32, code: Code, out: &mut Vec<u8>) {
-        frame::write_rst_stream(id, code, out);
-        self.note_reset(id);
-    }
-
-    /// Notes that frames of a stream may be on their way that was reset here.
-    pub(super) fn note_reset(&mut self, id: u32) {
-        if self.was_reset.len() >= MOST_STREAMS {
-            self.was_reset.remove(0);
-        }
-        self.was_reset.push(id);
-    }
-
-    /// Returns whether a frame is ignored because it was sent before the client knew that the stream was reset
-    /// (RFC 9113 section 5.1). After its end no others follow.
-    pub(super) fn ignores(&mut self, id: u32, is_end: bool) -> bool {
-        let Some(place) = self.was_reset.iter().position(|own| *own == id) else { return false };
-        if is_end {
-            self.was_reset.remove(place);
-        }
-        true
     }
 }
 

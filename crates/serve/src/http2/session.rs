@@ -3,6 +3,7 @@
 use super::budget::Budget;
 use super::headers::{TOO_LATE, TableUpdate};
 use super::stream::{Phase, Stream, Streams, must_fetch};
+use super::unended::UnendedStreams;
 use super::{Buffers, OUT_BYTES, TABLE_BYTES, Turn, WINDOW_STEP};
 use crate::config::SLOWEST_BYTES;
 use crate::counters::Counters;
@@ -96,8 +97,8 @@ pub(crate) struct Session {
     pub(super) work: Vec<u32>,
     /// The exchanges with upstream servers that were given up.
     pub(super) abandoned: Vec<Exchange>,
-    /// The streams that were reset here, and that the client has not ended: the latest ones.
-    pub(super) was_reset: Vec<u32>,
+    /// The streams that have ended here, and that the client has not ended.
+    pub(super) unended: UnendedStreams,
     /// What the client accepts.
     pub(super) peer: Settings,
     pub(super) table_update: TableUpdate,
@@ -153,7 +154,7 @@ impl Session {
             streams: Streams::default(),
             work: Vec::new(),
             abandoned: Vec::new(),
-            was_reset: Vec::new(),
+            unended: UnendedStreams::default(),
             peer: Settings::default(),
             table_update: TableUpdate::default(),
             send_window: i64::from(INITIAL_WINDOW),
@@ -308,6 +309,7 @@ impl Session {
                 Ok(())
             }
             Frame::PushPromise => protocol("a client pushes"),
+            Frame::PingAck(payload) if self.reset_answered(payload, &mut desk.buffers.out) => Ok(()),
             Frame::SettingsAck | Frame::PingAck(_) | Frame::Ignored => self.pay(desk),
         }
     }
@@ -375,7 +377,8 @@ impl Session {
         }
         let Some(stream) = self.streams.get(id).filter(|stream| !stream.has_ended) else {
             if self.ignores(id, is_end) {
-                return self.pay(desk);
+                // A client may end each stream once.
+                return if is_end { Ok(()) } else { self.pay(desk) };
             }
             return Err(Fault::Stream(Code::STREAM_CLOSED, "content on a closed stream"));
         };
@@ -421,7 +424,7 @@ impl Session {
         let has_ended = is_end || self.streams.get(stream).is_some_and(|stream| stream.has_ended);
         frame::write_rst_stream(stream, code, &mut desk.buffers.out);
         if !has_ended {
-            self.note_reset(stream);
+            self.note_reset(stream, &mut desk.buffers.out);
         }
         self.forget(desk, stream);
     }
@@ -507,7 +510,7 @@ impl Session {
                 self.streams.remove(id);
                 frame::write_rst_stream(id, Code::INTERNAL_ERROR, out);
                 if !has_ended {
-                    self.note_reset(id);
+                    self.note_reset(id, out);
                 }
                 continue;
             };
@@ -519,8 +522,7 @@ impl Session {
             }
             self.write_data_header(out, start, id, (is_end, is_cut(count, most)));
             if is_end && !has_ended {
-                // The client need not send the rest of its request (RFC 9113 section 8.1).
-                self.write_reset(id, Code::NO_ERROR, out);
+                self.end_early(id, out);
             }
         }
     }
@@ -658,7 +660,7 @@ impl Session {
         let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         let buffers = self.input.capacity() + self.unsent.capacity() + block;
         let tables = self.decoder.memory_bytes() + self.streams.memory_bytes();
-        let lists = (self.work.capacity() + self.was_reset.capacity()) * size_of::<u32>();
+        let lists = self.work.capacity() * size_of::<u32>() + self.unended.memory_bytes();
         self.share.resize(size_of::<Self>() + buffers + tables + lists);
     }
 

@@ -55,6 +55,10 @@ pub(crate) struct H2<S> {
     /// The first byte of each header block.
     pub(crate) blocks: Vec<u8>,
     pongs: u32,
+    /// Whether it answers the server's PINGs.
+    pub(crate) answers: bool,
+    /// The PINGs that it has not answered.
+    pub(crate) pings: Vec<[u8; 8]>,
 }
 
 impl H2<TcpStream> {
@@ -84,6 +88,8 @@ impl<S: Read + Write> H2<S> {
             end: None,
             blocks: Vec::new(),
             pongs: 0,
+            answers: true,
+            pings: Vec::new(),
         };
         let mut out = PREFACE.to_vec();
         frame::write_settings(settings, &mut out);
@@ -223,6 +229,8 @@ impl<S: Read + Write> H2<S> {
                 assert_eq!(&bytes, b"question");
                 self.pongs += 1;
             }
+            Frame::Ping(bytes) if self.answers => self.write(|out| frame::write_ping_ack(bytes, out)),
+            Frame::Ping(bytes) => self.pings.push(bytes),
             Frame::WindowUpdate(increment) => {
                 *self.windows.entry(header.stream).or_insert(OWN_WINDOW) += i64::from(increment);
             }
@@ -783,6 +791,111 @@ fn what_was_on_its_way_to_a_stream_that_was_reset_is_ignored() {
         assert!(!client.responses.contains_key(&5), "it was reset again");
         drop(client);
         assert_eq!(site.end().http2_failed, 0);
+    }
+}
+
+/// curl discards a response that it receives together with the reset of its stream.
+#[test]
+fn a_stream_is_reset_when_its_client_has_the_response() {
+    for site in sites(&[("small", b"small")], |_| {}) {
+        let mut client = H2::to(&site);
+        client.answers = false;
+        let is_reset = |client: &H2<TcpStream>, id: u32| client.responses[&id].reset == Some(Code::NO_ERROR);
+        client.ask(1, "POST", "/small", &[("content-length", "100000")], false);
+        assert_eq!(client.response(1).status(), "413");
+        // It may send what its window allows, and that is not opened again.
+        (0..4).for_each(|_| client.data(1, &[b'x'; 16_000], false));
+        client.ping();
+        assert!(!is_reset(&client, 1) && client.windows[&1] < 2000 && client.windows[&0] > 2000);
+        client.write(|out| frame::write_ping_ack([0; 8], out));
+        client.ping();
+        assert!(!is_reset(&client, 1), "it has answered something else");
+        let answer = client.pings.pop().unwrap();
+        (0..2).for_each(|_| client.write(|out| frame::write_ping_ack(answer, out)));
+        client.ping();
+        assert!(is_reset(&client, 1));
+        client.responses.clear();
+        client.ping();
+        assert!(!client.responses.contains_key(&1), "it was reset again");
+        // What has ended is not reset.
+        client.ask(3, "POST", "/small", &[("content-length", "100000")], false);
+        client.response(3);
+        client.data(3, b"x", true);
+        client.ping();
+        let answer = client.pings.pop().unwrap();
+        client.write(|out| frame::write_ping_ack(answer, out));
+        client.ping();
+        assert!(!is_reset(&client, 3));
+        // Too many are not waited for.
+        for number in 0..129 {
+            client.ask(2 * number + 5, "HEAD", "/small", &[("content-length", "100000")], false);
+            assert_eq!(client.response(2 * number + 5).status(), "413");
+        }
+        client.ping();
+        let reset: Vec<u32> = (0..129).map(|number| 2 * number + 5).filter(|&id| is_reset(&client, id)).collect();
+        assert_eq!(reset, [5]);
+        assert_eq!((client.end, site.end().http2_failed), (None, 0));
+    }
+}
+
+/// A client that never answers may not send without end either.
+#[test]
+fn content_behind_a_response_is_bounded() {
+    for site in sites(&[("small", b"small")], |_| {}) {
+        let mut client = H2::to(&site);
+        client.answers = false;
+        client.ask(1, "POST", "/small", &[("content-length", "100000")], false);
+        client.response(1);
+        let frame = [&Header::new(Kind::Data, 0, 1, 1).bytes()[..], b"x"].concat();
+        client.send(&frame.repeat(1500));
+        assert_eq!(client.end(), Some(Code::ENHANCE_YOUR_CALM));
+        drop(client);
+        site.end();
+    }
+}
+
+/// Runs curl with HTTP/2 and these arguments; what it got, or `None` if there is none.
+fn by_curl(url: &str, arguments: &[&str]) -> Option<String> {
+    let mut command = std::process::Command::new("curl");
+    command.args(["--silent", "--max-time", "60", "--insecure", "--noproxy", "*"]);
+    command.args(["--output", "/dev/null", "--write-out", "%{http_code}"]).args(arguments).arg(url);
+    let done = command.output().ok()?;
+    Some(format!("{} {}", String::from_utf8_lossy(&done.stdout), done.status.code().unwrap_or(-1)))
+}
+
+/// curl 7.88 lost the response to every upload that was refused before its end.
+#[test]
+fn curl_gets_the_response_to_an_upload_that_is_refused() {
+    let version = std::process::Command::new("curl").arg("--version").output();
+    if !version.is_ok_and(|version| String::from_utf8_lossy(&version.stdout).contains("HTTP2")) {
+        return eprintln!("skipped: there is no curl with HTTP/2");
+    }
+    let rules = format!("{RULES}[[rule]]\npath = '/app/'\nproxy = 'unix:/nowhere/app.sock'\n");
+    let large = vec![b'x'; 300_000];
+    for is_tls in [false, true] {
+        let (scheme, version) = if is_tls { ("https", "--http2") } else { ("http", "--http2-prior-knowledge") };
+        for site in sites(&[("small", b"small"), ("large", &large)], |config| {
+            set_rules(config, &rules);
+            if is_tls {
+                crate::tls::over_tls(config);
+            }
+        }) {
+            let upload = format!("@{}", site.path().join("large").display());
+            let waits = [version, "--header", "Expect: 100-continue"];
+            for _ in 0..2 {
+                for (path, fields, data, expected) in [
+                    ("/app/a", &waits[..1], "a=b", "502 0"),
+                    ("/app/a", &waits[..1], &upload, "502 0"),
+                    ("/small", &waits[..1], &upload, "413 0"),
+                    ("/old/a", &waits, "abc", "302 0"),
+                    ("/small", &waits, &upload, "413 0"),
+                ] {
+                    let url = format!("{scheme}://{}{path}", site.address);
+                    let got = by_curl(&url, &[fields, &["--data-binary", data]].concat());
+                    assert_eq!(got.as_deref(), Some(expected), "{url} {fields:?} {data}");
+                }
+            }
+        }
     }
 }
 

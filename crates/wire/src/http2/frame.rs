@@ -221,6 +221,12 @@ pub fn write_settings_ack(out: &mut Vec<u8>) {
     out.extend_from_slice(&Header::new(Kind::Settings, ACK, 0, 0).bytes());
 }
 
+/// Appends a PING, which the other side answers with the same bytes.
+pub fn write_ping(bytes: [u8; 8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&Header::new(Kind::Ping, 0, 0, 8).bytes());
+    out.extend_from_slice(&bytes);
+}
+
 /// Appends the answer to a PING.
 pub fn write_ping_ack(bytes: [u8; 8], out: &mut Vec<u8>) {
     out.extend_from_slice(&Header::new(Kind::Ping, ACK, 0, 8).bytes());
