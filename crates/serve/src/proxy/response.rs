@@ -142,7 +142,7 @@ pub(super) fn write_head(
     let policy = &forward.policy;
     write_status(head, response.status, out);
     for (name, value) in &facts.fields {
-        if !facts.is_of_connection(name) && !policy.replaces(name) {
+        if !facts.is_of_connection(name) && !policy.replaces(name, response.status) {
             line(name, value, out);
         }
     }

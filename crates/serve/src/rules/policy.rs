@@ -32,7 +32,7 @@ pub(crate) struct Policy {
     /// How requests are passed on to an upstream server.
     pub(crate) proxy: Option<Arc<Proxy>>,
     /// The fields of an upstream server's responses that are left out.
-    replaced: Vec<String>,
+    replaced: Vec<Replaced>,
     /// The port to which requests without TLS are redirected.
     pub(crate) https: Option<u16>,
     /// Paths to be tried where there is nothing.
@@ -51,6 +51,14 @@ pub(crate) struct Policy {
     pub(crate) access: Access,
     /// The most bytes a second over one connection.
     pub(crate) bandwidth: Option<u64>,
+}
+
+/// A field of an upstream server's responses that is left out.
+#[derive(Debug)]
+struct Replaced {
+    name: String,
+    /// Whether a rule removes it. If not, a rule sets it.
+    is_removed: bool,
 }
 
 /// The fields of files that are left out.
@@ -80,9 +88,9 @@ impl Policy {
     fn apply<'a>(&mut self, rule: &'a Rule, fields: &mut Vec<&'a Field>) {
         for change in &rule.fields {
             match change {
-                FieldChange::Remove(name) => self.remove(name, fields),
+                FieldChange::Remove(name) => self.remove(name, true, fields),
                 FieldChange::Set(field) => {
-                    self.remove(&field.name, fields);
+                    self.remove(&field.name, false, fields);
                     fields.push(field);
                 }
                 FieldChange::Add(field) => fields.push(field),
@@ -108,10 +116,11 @@ impl Policy {
         self.types.extend(set.types.clone());
     }
 
-    fn remove(&mut self, name: &str, fields: &mut Vec<&Field>) {
+    fn remove(&mut self, name: &str, is_removed: bool, fields: &mut Vec<&Field>) {
         fields.retain(|field| !field.is(name));
-        if !self.replaced.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-            self.replaced.push(name.to_owned());
+        match self.replaced.iter_mut().find(|own| own.name.eq_ignore_ascii_case(name)) {
+            Some(own) => own.is_removed |= is_removed,
+            None => self.replaced.push(Replaced { name: name.to_owned(), is_removed }),
         }
         self.hidden.tag |= name.eq_ignore_ascii_case("ETag");
         self.hidden.time |= name.eq_ignore_ascii_case("Last-Modified");
@@ -136,10 +145,13 @@ impl Policy {
         self.proxy.is_some() && self.redirect.is_none()
     }
 
-    /// Returns whether a field of an upstream server's response is left out: the rules set or remove it.
-    pub(crate) fn replaces(&self, name: &[u8]) -> bool {
+    /// Returns whether a field of an upstream server's response is left out: the rules set or remove it. What they set
+    /// about freshness is not for errors, of which only the upstream server knows how long they hold.
+    pub(crate) fn replaces(&self, name: &[u8], status: Status) -> bool {
         const CORS: &[u8] = b"Access-Control-";
-        self.replaced.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name))
+        let is_kept = status.0 >= 400 && FRESHNESS.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name));
+        let is_it = |own: &&Replaced| own.name.as_bytes().eq_ignore_ascii_case(name);
+        self.replaced.iter().find(is_it).is_some_and(|own| own.is_removed || !is_kept)
             || (self.cors.is_some() && name.get(..CORS.len()).is_some_and(|start| start.eq_ignore_ascii_case(CORS)))
     }
 
@@ -151,7 +163,7 @@ impl Policy {
         let lines = self.lines.len() + self.freshness_lines.len() + self.tls_lines.len();
         let of_type = |(ending, _): (&String, &Arc<str>)| ending.len() + size_of::<(String, Arc<str>)>();
         let types: usize = self.types.iter().map(of_type).sum();
-        let replaced: usize = self.replaced.iter().map(|name| name.len() + size_of::<String>()).sum();
+        let replaced: usize = self.replaced.iter().map(|own| own.name.len() + size_of::<Replaced>()).sum();
         size_of::<Self>() + lines + types + replaced + self.error_pages.len() * size_of::<(Status, Arc<[u8]>)>()
     }
 

@@ -891,6 +891,35 @@ fn the_other_rules_apply() {
     }
 }
 
+/// A rule that set `Cache-Control` took the `no-store` of errors away, and put nothing in its place.
+#[test]
+fn errors_keep_what_they_say_about_freshness() {
+    let said = "Cache-Control: no-store\r\nPragma: no-cache\r\nX-B: 1\r\nContent-Length: 0\r\n\r\n";
+    for kind in kinds() {
+        let upstream = Upstream::new(1, move |_, mut stream| {
+            while let Some(head) = head(&mut stream) {
+                let status = if head.contains("/api/none") { "404 Not Found" } else { "200 OK" };
+                stream.write_all(format!("HTTP/1.1 {status}\r\n{said}").as_bytes()).unwrap();
+            }
+        });
+        let rules = format!(
+            "{}set-headers = {{ cache-control = 'max-age=60', X-B = '2' }}\nremove-headers = 'Pragma'\n",
+            upstream.rule()
+        );
+        let site = site(kind, &rules, |_| {});
+        let mut client = site.connect();
+        for (path, freshness) in [("/api/a", "max-age=60"), ("/api/none", "no-store")] {
+            let got = ask(&mut client, &format!("GET {path}"), "\r\n").unwrap();
+            assert_eq!(got.field("Cache-Control"), Some(freshness), "{path}");
+            assert_eq!(got.head.to_lowercase().matches("cache-control: ").count(), 1, "{}", got.head);
+            assert_eq!((got.field("Pragma"), got.field("X-B")), (None, Some("2")), "{path}");
+        }
+        drop(client);
+        site.end();
+        upstream.end();
+    }
+}
+
 pub(crate) fn bcrypt_of_test() -> String {
     let output = std::process::Command::new("openssl").args(["passwd", "-5", "-salt", "abcdefgh", "test"]).output();
     String::from_utf8(output.unwrap().stdout).unwrap().trim().to_owned()
