@@ -39,14 +39,23 @@ pub(crate) struct Answer<'a> {
 }
 
 /// An error of a path with rules.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct RuledFailure<'a> {
     pub(crate) status: Status,
-    /// Its page, if it has one.
-    pub(crate) page: Option<&'a Entry>,
     /// What the client is asked to log in to.
     pub(crate) realm: Option<&'a str>,
+    /// After how many seconds it may ask again, if that is known.
+    pub(crate) wait_s: Option<u64>,
 }
+
+impl From<Status> for RuledFailure<'_> {
+    fn from(status: Status) -> Self {
+        Self { status, realm: None, wait_s: None }
+    }
+}
+
+/// `Retry-After` where it is not known how long an overload lasts: a client that retries at once finds the same load.
+const RETRY_S: u64 = 5;
 
 /// The field lines that the rules add.
 #[derive(Debug, Default)]
@@ -55,6 +64,8 @@ struct Extra {
     always: Vec<u8>,
     /// To responses that are no error.
     freshness: Vec<u8>,
+    /// `Retry-After`, in seconds.
+    wait_s: Option<u64>,
 }
 
 impl Extra {
@@ -64,7 +75,7 @@ impl Extra {
         if let Some(cors) = &policy.cors {
             cors.write(value_of(request, "Origin"), &mut always);
         }
-        Self { always, freshness: policy.freshness_lines.clone() }
+        Self { always, freshness: policy.freshness_lines.clone(), wait_s: None }
     }
 }
 
@@ -119,11 +130,11 @@ impl<'a> Answer<'a> {
 
     /// Begins the head of an error.
     fn failure_head(&mut self, status: Status) -> Head<'_> {
+        let wait_s = self.extra.and_then(|extra| extra.wait_s).unwrap_or(RETRY_S);
         let head = self.head(status);
         match status {
             Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED => head.field("Allow", ALLOW),
-            // A client that retries at once finds the same load.
-            Status::SERVICE_UNAVAILABLE | Status::TOO_MANY_REQUESTS => head.field("Retry-After", b"5"),
+            Status::SERVICE_UNAVAILABLE | Status::TOO_MANY_REQUESTS => head.number("Retry-After", wait_s),
             _ => head,
         }
     }
@@ -197,13 +208,13 @@ impl<'a> Answer<'a> {
     #[cold]
     pub(crate) fn ruled_failure(
         &mut self,
-        failure: &RuledFailure<'_>,
+        (failure, page): (RuledFailure<'_>, Option<&Entry>),
         policy: &Policy,
         request: &Request<'_>,
         client: Client,
     ) -> Status {
-        let RuledFailure { status, page, realm } = *failure;
-        let mut extra = Extra::new(policy, request, client);
+        let RuledFailure { status, realm, wait_s } = failure;
+        let mut extra = Extra { wait_s, ..Extra::new(policy, request, client) };
         if let Some(realm) = realm {
             let challenge = format!("WWW-Authenticate: Basic realm=\"{realm}\", charset=\"UTF-8\"\r\n");
             extra.always.extend_from_slice(challenge.as_bytes());

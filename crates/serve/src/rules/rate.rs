@@ -67,22 +67,26 @@ impl Rate {
         Ok(Self { each_ns: seconds * 1_000_000_000 / count, burst, parts, choice: RandomState::default() })
     }
 
-    /// Counts a request; returns whether it is within the limit. A client without an address has no limit.
-    pub(crate) fn admits(&self, peer: Option<IpAddr>, now: Duration) -> bool {
-        let Some(client) = peer.map(client_of) else { return true };
+    /// Counts a request. If it is beyond the limit, returns after how many seconds the next one is admitted: at least
+    /// 1. A client without an address has no limit.
+    pub(crate) fn admit(&self, peer: Option<IpAddr>, now: Duration) -> Result<(), u64> {
+        let Some(client) = peer.map(client_of) else { return Ok(()) };
         let now_ns = now.as_nanos() as u64;
         let part = self.choice.hash_one(client) as usize % PARTS;
         let mut part = self.parts[part].lock().unwrap_or_else(PoisonError::into_inner);
         let known = part.due_ns.get(&client).copied();
         let due_ns = known.unwrap_or(0).max(now_ns);
-        if due_ns - now_ns > self.burst * self.each_ns {
-            return false;
+        let early_ns = (due_ns - now_ns).saturating_sub(self.burst.saturating_mul(self.each_ns));
+        if early_ns > 0 {
+            return Err(early_ns.div_ceil(1_000_000_000));
         }
         let has_room = known.is_some() || part.has_room(now_ns);
         if has_room {
             part.due_ns.insert(client, due_ns + self.each_ns);
         }
-        has_room
+        // When there is room for another client is not known: one is forgotten after the time of a request at the
+        // earliest.
+        has_room.then_some(()).ok_or(self.each_ns.div_ceil(1_000_000_000))
     }
 }
 
@@ -101,7 +105,8 @@ mod tests {
     #[test]
     fn a_client_has_its_burst_and_then_its_rate() {
         let rate = Rate::new("10/s", Some(5)).unwrap();
-        let asks = |address: &str, ms: u64| rate.admits(Some(address.parse().unwrap()), Duration::from_millis(ms));
+        let asks =
+            |address: &str, ms: u64| rate.admit(Some(address.parse().unwrap()), Duration::from_millis(ms)).is_ok();
         assert_eq!((0..20).filter(|_| asks("10.0.0.1", 1000)).count(), 6);
         assert!(asks("10.0.0.2", 1000), "another client");
         assert!(!asks("10.0.0.1", 1099) && asks("10.0.0.1", 1100) && !asks("10.0.0.1", 1101));
@@ -110,13 +115,35 @@ mod tests {
         assert_eq!((0..20).filter(|_| asks("10.0.0.1", 60_000)).count(), 6);
         // A network of IPv6 is one client.
         assert_eq!((0..20).filter(|place| asks(&format!("2001:db8::{place}"), 1000)).count(), 6);
-        assert!(rate.admits(None, Duration::ZERO));
+        assert_eq!(rate.admit(None, Duration::ZERO), Ok(()));
+    }
+
+    #[test]
+    fn a_client_is_told_how_long_to_wait() {
+        let asks = |rate: &Rate, ms: u64| rate.admit(Some([10, 0, 0, 1].into()), Duration::from_millis(ms));
+        let rate = Rate::new("6/h", Some(0)).unwrap();
+        assert_eq!(asks(&rate, 5000), Ok(()));
+        for (ms, expected) in [
+            (5000, Err(600)),
+            (5001, Err(600)),
+            (6000, Err(599)),
+            (604_999, Err(1)),
+            (605_000, Ok(())),
+            (605_001, Err(600)),
+        ] {
+            assert_eq!(asks(&rate, ms), expected, "{ms}");
+        }
+        let rate = Rate::new("6/m", Some(2)).unwrap();
+        assert_eq!([0; 4].map(|ms| asks(&rate, ms)), [Ok(()), Ok(()), Ok(()), Err(10)]);
+        let rate = Rate::new("10/s", Some(0)).unwrap();
+        assert_eq!([0; 2].map(|ms| asks(&rate, ms)), [Ok(()), Err(1)]);
     }
 
     #[test]
     fn the_table_is_bounded() {
         let rate = Rate::new("1/h", Some(0)).unwrap();
-        let asks = |number: u32, seconds| rate.admits(Some(IpAddr::V4(number.into())), Duration::from_secs(seconds));
+        let asks =
+            |number: u32, seconds| rate.admit(Some(IpAddr::V4(number.into())), Duration::from_secs(seconds)).is_ok();
         let admitted = (0..300_000_u32).filter(|number| asks(*number, 1)).count();
         let count = || rate.parts.iter().map(|part| part.lock().unwrap().due_ns.len()).sum::<usize>();
         assert_eq!((admitted, count()), (PARTS * MOST, PARTS * MOST));

@@ -64,7 +64,7 @@ impl Site {
     ) {
         let Some(request) = forward.parse(head, limits) else { return };
         let close = close || forward.close || self.closing;
-        self.fail_by_rules((status, None), &forward.policy, &request, (forward.client, close), send_buffers);
+        self.fail_by_rules(status.into(), &forward.policy, &request, (forward.client, close), send_buffers);
         self.finish_forward(forward, (head, limits), status, send_buffers.content);
     }
 

@@ -25,7 +25,7 @@ use crate::fetch::Ticket;
 use crate::limiter::Full;
 use crate::log::{Asked, Feed};
 use crate::proxy::Forward;
-use crate::rules::{Auth, Login, LoginKey, Networks, Policy, rates};
+use crate::rules::{Access, Auth, Login, LoginKey, Networks, Policy, rates};
 use crate::send_buffers::SendBuffers;
 use cache::Cache;
 use compress::Job;
@@ -49,8 +49,7 @@ const DEPLOYMENTS: u32 = 16;
 #[derive(Debug)]
 enum Verdict<'a> {
     Admitted,
-    /// With this status; with 401, the users of whom one is asked for.
-    Refused(Status, Option<&'a Auth>),
+    Refused(RuledFailure<'a>),
     /// Another thread verifies the password.
     Wait,
 }
@@ -286,7 +285,7 @@ impl Site {
                 return Some(match &**entry {
                     Entry::Ruled(ruled) => {
                         let client = self.visitor(request);
-                        self.fail_by_rules((status, None), &ruled.policy, request, (client, close), send_buffers)
+                        self.fail_by_rules(status.into(), &ruled.policy, request, (client, close), send_buffers)
                     }
                     _ => Answer::new(request, self.date, close, send_buffers).failure(status),
                 });
@@ -351,14 +350,13 @@ impl Site {
             let mut answer = Answer::new(request, self.date, close, send_buffers);
             return ControlFlow::Break(Some(answer.ruled_redirect(&location, policy, request, client)));
         }
-        let (status, auth) = match (self.judge(ruled, request, client), &ruled.entry) {
+        let failure = match (self.judge(ruled, request, client), &ruled.entry) {
             (Verdict::Wait, _) => return ControlFlow::Break(None),
-            (Verdict::Refused(status, auth), _) => (status, auth),
-            (Verdict::Admitted, Entry::Failure(status)) => (*status, None),
+            (Verdict::Refused(failure), _) => failure,
+            (Verdict::Admitted, Entry::Failure(status)) => (*status).into(),
             (Verdict::Admitted, _) => return ControlFlow::Continue(()),
         };
-        let realm = auth.map(|auth| &*auth.realm);
-        ControlFlow::Break(Some(self.fail_by_rules((status, realm), policy, request, (client, close), send_buffers)))
+        ControlFlow::Break(Some(self.fail_by_rules(failure, policy, request, (client, close), send_buffers)))
     }
 
     /// Answers a request that the rules of its path admit; `None` if another thread makes the compressed form, or if
@@ -424,20 +422,29 @@ impl Site {
         }
     }
 
-    /// Decides whether a client may have what a path stands for.
-    fn judge<'a>(&mut self, ruled: &'a Ruled, request: &Request<'_>, client: Client) -> Verdict<'a> {
+    /// Counts a request, and decides whether its address may ask, and not too often.
+    fn judge_address(&mut self, access: &[Access], client: Client) -> Result<(), RuledFailure<'static>> {
         let now = Duration::from_nanos(landau_sys::clock::monotonic_ns());
         let is_counted = std::mem::replace(&mut self.is_counted, true);
-        if !is_counted && !rates(&ruled.access).all(|rate| rate.admits(client.peer, now)) {
-            return Verdict::Refused(Status::TOO_MANY_REQUESTS, None);
+        if !is_counted && let Err(wait_s) = rates(access).try_for_each(|rate| rate.admit(client.peer, now)) {
+            return Err(RuledFailure { wait_s: Some(wait_s), ..Status::TOO_MANY_REQUESTS.into() });
         }
-        if !ruled.access.iter().all(|access| access.admits(client.peer)) {
-            return Verdict::Refused(Status::FORBIDDEN, None);
+        let is_admitted = access.iter().all(|access| access.admits(client.peer));
+        is_admitted.then_some(()).ok_or(Status::FORBIDDEN.into())
+    }
+
+    /// Decides whether a client may have what a path stands for.
+    fn judge<'a>(&mut self, ruled: &'a Ruled, request: &Request<'_>, client: Client) -> Verdict<'a> {
+        if let Err(failure) = self.judge_address(&ruled.access, client) {
+            return Verdict::Refused(failure);
         }
         for auth in ruled.access.iter().filter_map(|access| access.auth.as_ref()) {
             match self.is_user(auth, request) {
                 Ok(true) => {}
-                Ok(false) => return Verdict::Refused(Status::UNAUTHORIZED, Some(auth)),
+                Ok(false) => {
+                    let realm = Some(&*auth.realm);
+                    return Verdict::Refused(RuledFailure { realm, ..Status::UNAUTHORIZED.into() });
+                }
                 Err(verdict) => return verdict,
             }
         }
@@ -454,7 +461,7 @@ impl Site {
         }
         let key = [&[0], &digest[..]].concat();
         let is_ordered = self.finder.is_making(&key) || self.finder.verify(&key, auth.clone(), login);
-        Err(if is_ordered { Verdict::Wait } else { Verdict::Refused(Status::SERVICE_UNAVAILABLE, None) })
+        Err(if is_ordered { Verdict::Wait } else { Verdict::Refused(Status::SERVICE_UNAVAILABLE.into()) })
     }
 
     /// Answers a method other than GET and HEAD.
@@ -476,25 +483,24 @@ impl Site {
             return answer.ruled_redirect(&location, &policy, request, client);
         }
         match request.method().refusal() {
-            Some(status) => self.fail_by_rules((status, None), &policy, request, (client, close), send_buffers),
+            Some(status) => self.fail_by_rules(status.into(), &policy, request, (client, close), send_buffers),
             None => Answer::new(request, self.date, close, send_buffers).ruled_other_method(&policy, request, client),
         }
     }
 
-    /// Answers with an error: with the page and the fields that the rules have for it. `realm` is what the client is
-    /// asked to log in to.
+    /// Answers with an error: with the page and the fields that the rules have for it.
     #[cold]
     fn fail_by_rules(
         &mut self,
-        (status, realm): (Status, Option<&str>),
+        failure: RuledFailure<'_>,
         policy: &Policy,
         request: &Request<'_>,
         (client, close): (Client, bool),
         send_buffers: &mut SendBuffers,
     ) -> Status {
-        let page = self.error_page(status, policy, request);
-        let failure = RuledFailure { status, page: page.as_deref(), realm };
-        Answer::new(request, self.date, close, send_buffers).ruled_failure(&failure, policy, request, client)
+        let page = self.error_page(failure.status, policy, request);
+        let mut answer = Answer::new(request, self.date, close, send_buffers);
+        answer.ruled_failure((failure, page.as_deref()), policy, request, client)
     }
 
     /// Returns the page of an error, if there is one and it need not be waited for.
