@@ -464,15 +464,16 @@ impl Site {
         Err(if is_ordered { Verdict::Wait } else { Verdict::Refused(Status::SERVICE_UNAVAILABLE.into()) })
     }
 
-    /// Answers a method other than GET and HEAD.
+    /// Answers a method other than GET and HEAD. Nobody has to log in, since the response shows nothing of a file.
     #[cold]
     fn answer_other_method(&mut self, request: &Request<'_>, close: bool, send_buffers: &mut SendBuffers) -> Status {
         let client = self.visitor(request);
-        let policy = self.folder.rules().and_then(|rules| {
+        let found = self.folder.rules().and_then(|rules| {
             let target = target::clean(request.path(), &mut self.buffer).ok()?;
-            rules.policy(target.path)
+            let (policy, access) = (rules.policy(target.path), rules.restrictions(target.path));
+            (policy.is_some() || !access.is_empty()).then(|| (policy.unwrap_or_default(), access))
         });
-        let Some(policy) = policy else {
+        let Some((policy, access)) = found else {
             return Answer::new(request, self.date, close, send_buffers).other_method(request);
         };
         if forward::has_path(request)
@@ -481,6 +482,12 @@ impl Site {
         {
             let mut answer = Answer::new(request, self.date, close, send_buffers);
             return answer.ruled_redirect(&location, &policy, request, client);
+        }
+        if forward::has_path(request)
+            && !forward::is_preflight(request, &policy)
+            && let Err(failure) = self.judge_address(&access, client)
+        {
+            return self.fail_by_rules(failure, &policy, request, (client, close), send_buffers);
         }
         match request.method().refusal() {
             Some(status) => self.fail_by_rules(status.into(), &policy, request, (client, close), send_buffers),

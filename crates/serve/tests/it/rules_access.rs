@@ -238,6 +238,34 @@ fn a_client_that_asks_too_often_is_told_to_wait() {
     assert_eq!((asks("1.2.3.5").status, site.get("/open/a", "").status), (200, 200));
 }
 
+/// A denied path had 405 for POST, and a flood of POST was not counted.
+#[test]
+fn addresses_and_rates_are_for_all_methods() {
+    let rules = "[[rule]]\npath = '/admin/'\ndeny = '127.0.0.1'\nerror-pages = { 403 = '/open/a' }\n\
+                 cors = { origins = 'https://a.example' }\n\
+                 [[rule]]\npath = '/open/'\nrate = '1/h'\nburst = 3\n";
+    for kind in kinds() {
+        let site = Site::new(FILES, |config| {
+            config.accepting = kind;
+            set_rules(config, rules);
+        });
+        for method in ["GET", "POST", "DELETE", "OPTIONS", "TRACE", "BREW"] {
+            for way in ["/admin/sub/a", "/ADMIN/none", "/%61dmin/"] {
+                let got = ask(&site, method, way, "");
+                assert_eq!(got.status, 403, "{method} {way}");
+                let page: &[u8] = if way == "/ADMIN/none" { b"403 Forbidden\n" } else { b"open" };
+                assert_eq!(got.body, page, "{method} {way}");
+            }
+        }
+        let preflight = "Origin: https://a.example\r\nAccess-Control-Request-Method: GET\r\n";
+        assert_eq!(ask(&site, "OPTIONS", "/admin/sub/a", preflight).status, 204);
+        assert_eq!(ask(&site, "OPTIONS", "*", "").status, 204);
+        let statuses =
+            ["POST", "GET", "OPTIONS", "HEAD", "POST", "GET"].map(|method| ask(&site, method, "/open/a", "").status);
+        assert_eq!(statuses, [405, 200, 204, 200, 429, 429], "{kind:?}");
+    }
+}
+
 /// The pages of a listing in other orders are costly: they are made only for those who may have them, and few at once.
 #[test]
 fn a_crowd_that_asks_for_pages_is_bounded() {
