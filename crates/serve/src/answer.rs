@@ -15,6 +15,7 @@ use landau_wire::http::multipart::Multipart;
 use landau_wire::http::range::{self, ByteRange, Ranges, Selection};
 use landau_wire::http::{Field, Method, Request, Status, Version, date};
 use std::hash::BuildHasher;
+use std::rc::Rc;
 
 /// The methods of a file server.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
@@ -66,6 +67,24 @@ struct Extra {
     freshness: Vec<u8>,
     /// `Retry-After`, in seconds.
     wait_s: Option<u64>,
+    pages: ConditionPages,
+}
+
+/// The pages of the errors that only the conditions of a request tell.
+#[derive(Debug, Default)]
+pub(crate) struct ConditionPages {
+    /// That of 412.
+    pub(crate) failed: Option<Rc<Entry>>,
+    /// That of 416.
+    pub(crate) unsatisfiable: Option<Rc<Entry>>,
+}
+
+/// Returns the file of a page.
+fn page_form(page: &Entry) -> Option<&Form> {
+    match page.without_rules() {
+        Entry::File { forms, .. } => forms[Coding::Identity as usize].as_ref(),
+        _ => None,
+    }
 }
 
 impl Extra {
@@ -75,7 +94,7 @@ impl Extra {
         if let Some(cors) = &policy.cors {
             cors.write(value_of(request, "Origin"), &mut always);
         }
-        Self { always, freshness: policy.freshness_lines.clone(), wait_s: None }
+        Self { always, freshness: policy.freshness_lines.clone(), ..Self::default() }
     }
 }
 
@@ -185,7 +204,9 @@ impl<'a> Answer<'a> {
             Entry::Directory => self.failure(Status::INTERNAL_SERVER_ERROR),
             // Unreachable: such requests are passed on.
             Entry::Forward => self.failure(Status::BAD_GATEWAY),
-            Entry::Ruled(ruled) => self.ruled(&ruled.entry, &ruled.policy, request, client, now_s),
+            Entry::Ruled(ruled) => {
+                self.ruled((&ruled.entry, ConditionPages::default()), &ruled.policy, request, client, now_s)
+            }
         }
     }
 
@@ -194,13 +215,13 @@ impl<'a> Answer<'a> {
     #[inline(never)]
     pub(crate) fn ruled(
         &mut self,
-        entry: &Entry,
+        (entry, pages): (&Entry, ConditionPages),
         policy: &Policy,
         request: &Request<'_>,
         client: Client,
         now_s: u64,
     ) -> Status {
-        let extra = Extra::new(policy, request, client);
+        let extra = Extra { pages, ..Extra::new(policy, request, client) };
         self.with(&extra, |answer| answer.entry(entry, request, client, now_s))
     }
 
@@ -219,10 +240,7 @@ impl<'a> Answer<'a> {
             let challenge = format!("WWW-Authenticate: Basic realm=\"{realm}\", charset=\"UTF-8\"\r\n");
             extra.always.extend_from_slice(challenge.as_bytes());
         }
-        let form = page.and_then(|page| match page.without_rules() {
-            Entry::File { forms, .. } => forms[Coding::Identity as usize].as_ref(),
-            _ => None,
-        });
+        let form = page.and_then(page_form);
         self.with(&extra, |answer| match form {
             Some(form) => answer.page(status, form),
             None => answer.failure(status),
@@ -316,7 +334,14 @@ impl<'a> Answer<'a> {
         let is_modified_strong = !form.is_ahead && modified_s.is_some_and(is_old);
         let validators = Validators { tag: &form.tag, modified_s, is_modified_strong };
         match condition::decide(request, &validators) {
-            Decision::Failed => return self.failure(Status::PRECONDITION_FAILED),
+            Decision::Failed => {
+                let page = self.extra.and_then(|extra| extra.pages.failed.as_deref()).and_then(page_form);
+                let status = Status::PRECONDITION_FAILED;
+                return match page {
+                    Some(page) => self.page(status, page),
+                    None => self.failure(status),
+                };
+            }
             Decision::NotModified => {
                 self.head(Status::NOT_MODIFIED).lines(&form.validators).end();
                 return Status::NOT_MODIFIED;
@@ -326,13 +351,7 @@ impl<'a> Answer<'a> {
         let length = form.status.size;
         match condition::range(request, &validators).map_or(Selection::Whole, |value| range::select(value, length)) {
             Selection::Whole => self.whole(form),
-            Selection::Unsatisfiable => {
-                self.head(Status::RANGE_NOT_SATISFIABLE)
-                    .field_with("Content-Range", |out| range::write_unsatisfied(length, out))
-                    .number("Content-Length", 0)
-                    .end();
-                Status::RANGE_NOT_SATISFIABLE
-            }
+            Selection::Unsatisfiable => self.unsatisfiable(length),
             Selection::One(part) => {
                 self.head(Status::PARTIAL_CONTENT)
                     .lines(&form.validators)
@@ -346,6 +365,23 @@ impl<'a> Answer<'a> {
             }
             Selection::Several(parts) => self.several(form, &parts),
         }
+    }
+
+    /// Answers that a file of this length has no such range.
+    fn unsatisfiable(&mut self, length: u64) -> Status {
+        let page = self.extra.and_then(|extra| extra.pages.unsatisfiable.as_deref()).and_then(page_form);
+        let status = Status::RANGE_NOT_SATISFIABLE;
+        let head = self.head(status).field_with("Content-Range", |out| range::write_unsatisfied(length, out));
+        let Some(page) = page else {
+            head.number("Content-Length", 0).end();
+            return status;
+        };
+        let size = page.status.size;
+        head.field("Content-Type", page.content_type.as_bytes()).number("Content-Length", size).end();
+        if self.has_content {
+            self.content(page, ByteRange { start: 0, len: size });
+        }
+        status
     }
 
     /// Answers with several parts of a file, each with its own head.
@@ -408,7 +444,7 @@ pub(crate) fn value_of<'a>(request: &Request<'a>, name: &str) -> Option<&'a [u8]
 
 /// Returns whether a request asks for the whole file without conditions.
 #[inline]
-fn is_plain(request: &Request<'_>) -> bool {
+pub(crate) fn is_plain(request: &Request<'_>) -> bool {
     const OTHERS: [Field; 5] =
         [Field::Range, Field::IfNoneMatch, Field::IfModifiedSince, Field::IfMatch, Field::IfUnmodifiedSince];
     // A repeated field has no single value, and is there nonetheless.

@@ -18,7 +18,7 @@ use root::Followed;
 pub(crate) use root::Notices;
 pub(crate) use visitor::Client;
 
-use crate::answer::{Answer, RuledFailure};
+use crate::answer::{Answer, ConditionPages, RuledFailure, is_plain};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::fetch::Ticket;
@@ -379,9 +379,10 @@ impl Site {
             Compressed::Ordered => return None,
         };
         let entry = made.as_deref().unwrap_or(&ruled.entry);
+        let pages = if is_plain(request) { ConditionPages::default() } else { self.condition_pages(policy, request) };
         send_buffers.pacing = policy.bandwidth;
         let mut answer = Answer::new(request, self.date, close, send_buffers);
-        let status = answer.ruled(entry, policy, request, client, self.now_s);
+        let status = answer.ruled((entry, pages), policy, request, client, self.now_s);
         if send_buffers.batch.is_empty() {
             send_buffers.pacing = None;
         }
@@ -508,6 +509,15 @@ impl Site {
         let page = self.error_page(failure.status, policy, request);
         let mut answer = Answer::new(request, self.date, close, send_buffers);
         answer.ruled_failure((failure, page.as_deref()), policy, request, client)
+    }
+
+    /// Returns the pages of the errors that are known only when the response is written.
+    #[cold]
+    fn condition_pages(&mut self, policy: &Policy, request: &Request<'_>) -> ConditionPages {
+        ConditionPages {
+            failed: self.error_page(Status::PRECONDITION_FAILED, policy, request),
+            unsatisfiable: self.error_page(Status::RANGE_NOT_SATISFIABLE, policy, request),
+        }
     }
 
     /// Returns the page of an error, if there is one and it need not be waited for.

@@ -262,6 +262,36 @@ fn errors_have_their_pages() {
     assert_eq!(site.get("/errors/404.html", "").status, 200);
 }
 
+/// These pages were accepted and never sent.
+#[test]
+fn errors_of_conditions_have_their_pages() {
+    let files: &[(&str, &[u8])] = &[("a", b"hello"), ("page.html", b"<p>no"), ("sub/a", b"hello")];
+    for kind in crate::support::kinds() {
+        let site = Site::new(files, |config| {
+            config.accepting = kind;
+            let pages = "error-pages = { 412 = '/page.html', 416 = '/page.html' }";
+            set_rules(config, &format!("[[rule]]\npath = '/a'\nset-headers = {{ X-A = '1' }}\n{pages}\n"));
+        });
+        for (fields, status, range) in [
+            ("If-Match: \"x\"\r\n", 412, None),
+            ("Range: bytes=9-\r\n", 416, Some("bytes */5")),
+            ("Range: bytes=1-2\r\n", 206, Some("bytes 1-2/5")),
+        ] {
+            // A range is for GET only.
+            for method in if status == 412 { &["GET", "HEAD"][..] } else { &["GET"] } {
+                let got = ask(&site, &format!("{method} /a"), fields);
+                assert_eq!((got.status, got.field("Content-Range"), got.field("X-A")), (status, range, Some("1")));
+                let body: &[u8] = if status == 206 { b"el" } else { b"<p>no" };
+                assert_eq!(&got.body[..], if *method == "HEAD" { b"" } else { body }, "{method} {fields}");
+                let is_page = got.field("Content-Type") == Some("text/html; charset=utf-8");
+                assert_eq!((is_page, got.field("Content-Length").unwrap()), (status != 206, &*body.len().to_string()));
+            }
+        }
+        let got = ask(&site, "GET /sub/a", "Range: bytes=9-\r\n");
+        assert_eq!((got.status, got.field("Content-Range"), &got.body[..]), (416, Some("bytes */5"), &b""[..]));
+    }
+}
+
 #[test]
 fn types_are_those_of_the_rules() {
     let files: &[(&str, &[u8])] =
