@@ -102,6 +102,25 @@ impl Folder {
         LookUp::new(self, &view, None, path).with_rules(Entry::Failure(Status::NOT_FOUND))
     }
 
+    /// Returns what is sent for a path that no file has, because it has an encoded slash: what the rules name where
+    /// there is nothing.
+    #[cold]
+    pub(super) fn unnamed(&self, site: Option<&str>, path: &[u8]) -> Entry {
+        let view = self.view();
+        let look_up = LookUp::new(self, &view, site, path);
+        let missing = || Entry::Failure(Status::NOT_FOUND);
+        let is_of_files = |policy: &&Arc<Policy>| policy.redirect.is_none() && !policy.forwards();
+        // Elsewhere another thread would have to look.
+        let policy = look_up.policy.as_ref().filter(is_of_files).filter(|_| self.root.is_local());
+        let entry =
+            policy.map_or_else(missing, |policy| match look_up.steadily(|| look_up.find_instead(policy, path, None)) {
+                Ok(Some(Found::Entry(entry))) => entry,
+                Ok(_) => missing(),
+                Err(error) => failure(error),
+            });
+        look_up.with_rules(entry)
+    }
+
     /// Returns whether look-ups still go by this.
     pub(super) fn is_current(&self, view: &View) -> bool {
         let current = self.view();
@@ -381,16 +400,26 @@ impl<'a> LookUp<'a> {
         if status_of(error) != Status::NOT_FOUND {
             return Err(error);
         }
+        self.find_instead(policy, path, known)?.ok_or(error)
+    }
+
+    /// Looks up what the rules name where there is nothing.
+    fn find_instead(
+        &self,
+        policy: &Policy,
+        path: &[u8],
+        known: Option<&Entry>,
+    ) -> Result<Option<Found>, landau_sys::Error> {
         for other in policy.instead_of(path) {
             match self.open(&self.name_of(&other)) {
                 Ok(opened) if opened.1.kind == Kind::File => {
-                    return self.file(&self.name_of(&other), opened, known);
+                    return self.file(&self.name_of(&other), opened, known).map(Some);
                 }
                 Err(error) if status_of(error) != Status::NOT_FOUND => return Err(error),
                 _ => {}
             }
         }
-        Err(error)
+        Ok(None)
     }
 
     /// Returns whether directories without an index file are listed.

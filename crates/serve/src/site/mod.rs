@@ -470,7 +470,7 @@ impl Site {
     fn answer_other_method(&mut self, request: &Request<'_>, close: bool, send_buffers: &mut SendBuffers) -> Status {
         let client = self.visitor(request);
         let found = self.folder.rules().and_then(|rules| {
-            let target = target::clean(request.path(), &mut self.buffer).ok()?;
+            let target = target::clean_encoded(request.path(), &mut self.buffer).ok()?;
             let (policy, access) = (rules.policy(target.path), rules.restrictions(target.path));
             (policy.is_some() || !access.is_empty()).then(|| (policy.unwrap_or_default(), access))
         });
@@ -669,7 +669,10 @@ impl Site {
                 return Ok(Found::Replaced);
             }
         }
-        let target = target::clean(raw, &mut self.buffer).map_err(|reject| reject.status)?;
+        let target = match target::clean(raw, &mut self.buffer).map_err(|reject| reject.status) {
+            Err(Status::NOT_FOUND) => return self.look_up_encoded(raw, site),
+            cleaned => cleaned?,
+        };
         if target.is_hidden() && !self.folder.shows_hidden(target.path) {
             self.counters.cache_misses().add(1);
             return Ok(Found::Entry(Rc::new(self.folder.missing(target.path))));
@@ -731,6 +734,15 @@ impl Site {
             self.note_followed();
         }
         if is_ordered { Ok(Found::Ordered) } else { Err(Status::SERVICE_UNAVAILABLE) }
+    }
+
+    /// Returns what is sent for a path with an encoded slash, which no file has. It is not cached: a file may have the
+    /// same name with a percent sign.
+    #[cold]
+    fn look_up_encoded(&mut self, raw: &[u8], site: Option<&str>) -> Result<Found, Status> {
+        let target = target::clean_encoded(raw, &mut self.buffer).map_err(|reject| reject.status)?;
+        self.counters.cache_misses().add(1);
+        Ok(Found::Entry(Rc::new(self.folder.unnamed(site, target.path))))
     }
 
     /// Returns whether the served directory is to be followed: twice in the time for which entries are trusted, so that

@@ -262,6 +262,46 @@ fn errors_have_their_pages() {
     assert_eq!(site.get("/errors/404.html", "").status, 200);
 }
 
+/// Such a path had 404 without anything that the rules say.
+#[test]
+fn an_encoded_slash_is_under_the_rules() {
+    let files: &[(&str, &[u8])] =
+        &[("index.html", b"app"), ("no.html", b"<p>no"), ("a%2Fb", b"percent"), ("a/b", b"file"), ("shut/x", b"x")];
+    let rules = "[[rule]]\npath = '/'\nset-headers = { X-A = '1' }\n\
+                 error-pages = { 404 = '/no.html', 403 = '/no.html' }\n\
+                 [[rule]]\npath = '/app/'\ntry-files = '/index.html'\n\
+                 [[rule]]\npath = '/shut/'\ndeny = '127.0.0.1'\n[[rule]]\npath = '/up/'\nproxy = 'http://127.0.0.1:9'\n\
+                 [[rule]]\npath = '/old/'\nredirect = '/new/{rest}'\n";
+    for kind in crate::support::kinds() {
+        let site = Site::new(files, |config| {
+            config.accepting = kind;
+            set_rules(config, rules);
+        });
+        for (path, status, body) in [
+            ("/a%2fb", 404, &b"<p>no"[..]),
+            ("/a%252Fb", 200, b"percent"),
+            ("/a%2fb", 404, b"<p>no"),
+            ("/app/a%2fb", 200, b"app"),
+            ("/app/..%2fa", 200, b"app"),
+            ("/app%2fb", 404, b"<p>no"),
+            ("/shut%2fx", 404, b"<p>no"),
+            ("/shut/%2fx", 403, b"<p>no"),
+            ("/shut/..%2fa", 403, b"<p>no"),
+            ("/up/a%2fb", 404, b"<p>no"),
+            ("/old/a%2fb", 404, b"<p>no"),
+        ] {
+            let got = site.get(path, "");
+            assert_eq!((got.status, &got.body[..], got.field("X-A")), (status, body, Some("1")), "{path}");
+        }
+        for (path, status) in [("/a%2fb", 405), ("/shut/%2fx", 403)] {
+            let got = ask(&site, &format!("POST {path}"), "Content-Length: 0\r\n");
+            assert_eq!((got.status, got.field("X-A")), (status, Some("1")), "{path}");
+        }
+    }
+    let site = Site::new(files, |_| {});
+    assert_eq!(site.get("/a%2fb", "").status, 404);
+}
+
 /// These pages were accepted and never sent.
 #[test]
 fn errors_of_conditions_have_their_pages() {

@@ -73,6 +73,8 @@ const WAYS: &[&str] = &[
     "/admin/sub/../secret.html",
     "/admin/sub/a",
     "/admin/.hidden",
+    "/admin/%2f",
+    "/admin/..%2fadmin%2fsecret.html",
     "/ADMIN/secret.html",
     "/Admin/Secret.HTML",
     "/open/link.html",

@@ -56,8 +56,26 @@ pub fn clean<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, Reje
     }
 }
 
+/// Cleans a path as [`clean`] does, but leaves an encoded slash encoded (`%2F`) instead of refusing it. No file has
+/// such a path: it tells only which rules a request for nothing is under.
+#[cold]
+pub fn clean_encoded<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, Reject> {
+    clean_segments(raw, buffer, Slash::Kept)
+}
+
+/// What becomes of an encoded slash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slash {
+    Refused,
+    Kept,
+}
+
 #[cold]
 fn clean_slowly<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, Reject> {
+    clean_segments(raw, buffer, Slash::Refused)
+}
+
+fn clean_segments<'a>(raw: &'a [u8], buffer: &'a mut [u8], slash: Slash) -> Result<Target<'a>, Reject> {
     let end = raw.iter().position(|&b| b == b'?').unwrap_or(raw.len());
     let (path, query) = (&raw[..end], raw.get(end + 1..));
     if path.first() != Some(&b'/') {
@@ -72,7 +90,7 @@ fn clean_slowly<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, R
     while let Some(segment) = segments.next() {
         buffer[len] = b'/';
         let start = len + 1;
-        let end = decode(segment, buffer, start)?;
+        let end = decode(segment, buffer, start, slash)?;
         let is_last = segments.peek().is_none();
         match &buffer[start..end] {
             // Of what disappears at the end the slash is left: it names a folder (RFC 3986 section 5.2.4).
@@ -94,7 +112,7 @@ fn clean_slowly<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, R
 }
 
 /// Decodes a segment once into the buffer from `at` on; where it ends (RFC 3986 section 2.1).
-fn decode(segment: &[u8], buffer: &mut [u8], mut at: usize) -> Result<usize, Reject> {
+fn decode(segment: &[u8], buffer: &mut [u8], mut at: usize, slash: Slash) -> Result<usize, Reject> {
     let mut rest = segment;
     while let [first, after @ ..] = rest {
         let byte = if *first == b'%' {
@@ -110,6 +128,12 @@ fn decode(segment: &[u8], buffer: &mut [u8], mut at: usize) -> Result<usize, Rej
         };
         match byte {
             0 => return Err(Reject::bad("NUL in the path")),
+            b'/' if slash == Slash::Kept => {
+                // As long as the escape itself, so the buffer has room.
+                buffer[at..at + 3].copy_from_slice(b"%2F");
+                at += 3;
+                continue;
+            }
             b'/' => return Err(Reject { status: Status::NOT_FOUND, reason: "encoded slash in the path" }),
             _ => {}
         }
@@ -225,6 +249,25 @@ mod tests {
             assert_eq!(cleaned(raw), Err(status), "{raw}");
         }
         assert_eq!(clean(b"/%41%42", &mut [0; 3]).map_err(|reject| reject.status), Err(Status::URI_TOO_LONG));
+    }
+
+    #[test]
+    fn encoded_slashes_may_stay() {
+        let cleaned = |raw: &str| {
+            let mut buffer = vec![0; raw.len()];
+            let target = clean_encoded(raw.as_bytes(), &mut buffer).map_err(|reject| reject.status.0)?;
+            Ok::<_, u16>(target.path.escape_ascii().to_string())
+        };
+        for (raw, path) in [
+            ("/a%2fb", "/a%2Fb"),
+            ("/%2F", "/%2F"),
+            ("/a/..%2f..%2fb", "/a/..%2F..%2Fb"),
+            ("/a%2f/%2e%2e/b%20?c", "/b "),
+            ("/x/%61%2F", "/x/a%2F"),
+        ] {
+            assert_eq!(cleaned(raw).as_deref(), Ok(path), "{raw}");
+        }
+        assert_eq!([cleaned("/%2f%00"), cleaned("/a%2f/../.."), cleaned("/%2f%4")], [Err(400), Err(400), Err(400)]);
     }
 
     #[test]
