@@ -31,12 +31,14 @@ pub(crate) struct Feed {
     pending_lines: u64,
     /// The client's address for the next lines.
     pub(crate) peer: Option<IpAddr>,
+    /// The user who has sent the request of the next line, if one has logged in for it.
+    pub(crate) user: Option<String>,
 }
 
 impl Feed {
     pub(crate) fn new(number: usize, format: LogFormat, shared: Arc<Shared>, counters: Counters) -> Self {
         let (pending, stamp) = (Vec::new(), Stamp::new(0));
-        Self { format, shared, number, counters, stamp, pending, pending_lines: 0, peer: None }
+        Self { format, shared, number, counters, stamp, pending, pending_lines: 0, peer: None, user: None }
     }
 
     /// Sets the time.
@@ -46,13 +48,14 @@ impl Feed {
 
     /// Writes a line.
     pub(crate) fn line(&mut self, asked: Asked<'_>, status: Status, bytes: u64) {
+        let user = self.user.take();
         if self.pending.len() >= TURN_BYTES {
             self.flush();
             if self.pending.len() >= 2 * TURN_BYTES {
                 return self.counters.log_lost().add(1);
             }
         }
-        let line = Line { stamp: &self.stamp, peer: self.peer, asked, status, bytes };
+        let line = Line { stamp: &self.stamp, peer: self.peer, user: user.as_deref(), asked, status, bytes };
         line.write(self.format, &mut self.pending);
         self.pending_lines += 1;
     }

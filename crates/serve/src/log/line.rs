@@ -73,6 +73,8 @@ pub(crate) enum Asked<'a> {
 pub(crate) struct Line<'a> {
     pub(crate) stamp: &'a Stamp,
     pub(crate) peer: Option<IpAddr>,
+    /// The user who has logged in.
+    pub(crate) user: Option<&'a str>,
     pub(crate) asked: Asked<'a>,
     pub(crate) status: Status,
     /// The bytes of content, as promised.
@@ -116,7 +118,12 @@ impl Line<'_> {
             Some(peer) => put!(out, "{peer}"),
             None => out.extend_from_slice(b"unix:"),
         }
-        out.extend_from_slice(b" - - [");
+        out.extend_from_slice(b" - ");
+        match self.user {
+            Some(user) => quote_word(user.as_bytes(), out),
+            None => out.push(b'-'),
+        }
+        out.extend_from_slice(b" [");
         out.extend_from_slice(&self.stamp.common);
         out.extend_from_slice(b"] \"");
         match self.asked {
@@ -143,6 +150,9 @@ impl Line<'_> {
         out.push(b'"');
         if let Some(peer) = self.peer {
             put!(out, ",\"address\":\"{peer}\"");
+        }
+        if let Some(user) = self.user {
+            member("user", user.as_bytes(), out);
         }
         match self.asked {
             Asked::Request(request) => {
@@ -190,6 +200,16 @@ fn quote(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Writes text that is a field without quotes: a space would end it.
+fn quote_word(text: &[u8], out: &mut Vec<u8>) {
+    for (at, word) in text.split(|&byte| byte == b' ').enumerate() {
+        if at > 0 {
+            out.extend_from_slice(b"\\x20");
+        }
+        quote(word, out);
+    }
+}
+
 /// Writes a member of a JSON object whose value is text. Invalid UTF-8 becomes the replacement character; unprintable
 /// characters are escaped.
 fn member(name: &str, value: &[u8], out: &mut Vec<u8>) {
@@ -219,12 +239,17 @@ mod tests {
     use landau_wire::http::{Limits, Parsed, Scan};
 
     fn line(head: &[u8], format: LogFormat) -> String {
+        line_of(head, format, None)
+    }
+
+    fn line_of(head: &[u8], format: LogFormat, user: Option<&str>) -> String {
         let Ok(Parsed::Complete { request, .. }) = Scan::default().parse(head, &Limits::default()) else {
             panic!("no request: {}", String::from_utf8_lossy(head));
         };
         let stamp = Stamp::new(1_795_290_636);
         let asked = Asked::Request(&request);
-        let line = Line { stamp: &stamp, peer: "10.0.0.1".parse().ok(), asked, status: Status::OK, bytes: 7 };
+        let peer = "10.0.0.1".parse().ok();
+        let line = Line { stamp: &stamp, peer, user, asked, status: Status::OK, bytes: 7 };
         let mut out = Vec::new();
         line.write(format, &mut out);
         String::from_utf8(out).unwrap()
@@ -240,6 +265,21 @@ mod tests {
                     \"version\":\"HTTP/1.1\",\"host\":\"x\",\"referer\":\"http://y/\",\"agent\":\"me\",\
                     \"status\":200,\"bytes\":7}\n";
         assert_eq!(line(head, LogFormat::Json), json);
+    }
+
+    #[test]
+    fn users_are_in_the_line() {
+        let head = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        for (user, common, json) in [
+            ("ann", "ann", "ann"),
+            ("a b", "a\\x20b", "a b"),
+            ("a\" [\n\u{e9}", "a\\x22\\x20[\\x0A\\xC3\\xA9", "a\\\" [\\u000a\u{e9}"),
+        ] {
+            let got = line_of(head, LogFormat::Common, Some(user));
+            assert!(got.starts_with(&format!("10.0.0.1 - {common} [21/Nov/")), "{got}");
+            let got = line_of(head, LogFormat::Json, Some(user));
+            assert!(got.contains(&format!(",\"address\":\"10.0.0.1\",\"user\":\"{json}\",\"method\":")), "{got}");
+        }
     }
 
     /// HTTP/1.2 is answered as HTTP/1.1, and was logged as that.
@@ -272,7 +312,7 @@ mod tests {
         let stamp = Stamp::new(0);
         let reject = Reject { status: Status::BAD_REQUEST, reason: "bare LF" };
         let asked = Asked::Refused(reject);
-        let line = Line { stamp: &stamp, peer: None, asked, status: reject.status, bytes: 0 };
+        let line = Line { stamp: &stamp, peer: None, user: None, asked, status: reject.status, bytes: 0 };
         let mut out = Vec::new();
         line.write(LogFormat::Common, &mut out);
         line.write(LogFormat::Json, &mut out);

@@ -115,6 +115,13 @@ impl Login {
     }
 }
 
+impl Login {
+    /// Returns the name in the value of `Authorization`.
+    pub(crate) fn name_of(value: &[u8]) -> Option<String> {
+        Self::parse(value).map(|login| login.name)
+    }
+}
+
 impl std::fmt::Debug for Login {
     /// Without the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

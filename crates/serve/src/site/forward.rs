@@ -5,7 +5,7 @@ use super::{Client, Site};
 use crate::answer::value_of;
 use crate::log::Asked;
 use crate::proxy::{self, Asking, Forward};
-use crate::rules::Policy;
+use crate::rules::{Login, Policy};
 use crate::send_buffers::SendBuffers;
 use landau_wire::http::{Form, Limits, Method, Request, Status, date, target};
 
@@ -81,6 +81,9 @@ impl Site {
             && let Some(request) = forward.parse(head, limits)
         {
             log.peer = forward.client.peer;
+            // One who was not admitted was not passed on.
+            let has_user = forward.policy.access.auth.is_some();
+            log.user = value_of(&request, "Authorization").filter(|_| has_user).and_then(Login::name_of);
             log.line(Asked::Request(&request), status, content);
         }
     }

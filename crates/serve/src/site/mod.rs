@@ -18,7 +18,7 @@ use root::Followed;
 pub(crate) use root::Notices;
 pub(crate) use visitor::Client;
 
-use crate::answer::{Answer, ConditionPages, RuledFailure, is_plain};
+use crate::answer::{Answer, ConditionPages, RuledFailure, is_plain, value_of};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::fetch::Ticket;
@@ -215,6 +215,10 @@ impl Site {
     #[must_use]
     pub(crate) fn answer(&mut self, request: &Request<'_>, send_buffers: &mut SendBuffers) -> bool {
         let close = !request.keep_alive() || self.closing || self.must_close;
+        if let Some(log) = &mut self.log {
+            // That of one that waits, or was passed on.
+            log.user = None;
+        }
         let found = match request.method() {
             _ if request.expectation() == Expectation::Unknown => Err(Status::EXPECTATION_FAILED),
             Method::Get | Method::Head => match self.find(request) {
@@ -449,12 +453,22 @@ impl Site {
                 Err(verdict) => return verdict,
             }
         }
+        if ruled.access.iter().any(|access| access.auth.is_some()) {
+            self.note_user(request);
+        }
         Verdict::Admitted
+    }
+
+    /// Notes for the log who has logged in.
+    fn note_user(&mut self, request: &Request<'_>) {
+        if let Some(log) = &mut self.log {
+            log.user = value_of(request, "Authorization").and_then(Login::name_of);
+        }
     }
 
     /// Returns whether a request is of one of the users, if that is known.
     fn is_user(&mut self, auth: &Arc<Auth>, request: &Request<'_>) -> Result<bool, Verdict<'static>> {
-        let given = crate::answer::value_of(request, "Authorization");
+        let given = value_of(request, "Authorization");
         let Some(login) = given.and_then(Login::parse) else { return Ok(false) };
         let digest = auth.users.key_of(&login, &self.secret);
         if let Some(is_right) = self.logins.get(&digest, self.now_ms) {
@@ -603,7 +617,7 @@ impl Site {
         self.count(reject.status);
         if let Some(log) = &mut self.log {
             // Who asked is not known; the request before it may have been another client's.
-            log.peer = self.client.peer;
+            (log.peer, log.user) = (self.client.peer, None);
             log.line(Asked::Refused(reject), reject.status, send_buffers.content);
         }
         reject.status

@@ -2,7 +2,7 @@
 
 use crate::support::{Client, Got, Site, kinds, set_rules, until};
 use base64::Engine;
-use landau_serve::{Accepting, Config, Networks};
+use landau_serve::{Accepting, AccessLog, Config, LogFormat, LogTarget, Networks};
 use landau_sys::path::Links;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
@@ -161,6 +161,34 @@ fn users_log_in() {
         client.send(requests.as_bytes());
         let mut status = || client.answer().unwrap().status;
         assert_eq!([status(), status(), status(), status()], [401, 200, 405, 200]);
+    }
+}
+
+/// The line had no user, whoever had logged in.
+#[test]
+fn the_log_has_the_user_who_has_logged_in() {
+    for kind in kinds() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("log");
+        let site = guarded_with(kind, |config| {
+            config.log = Some(AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Common });
+        });
+        let mut client = site.connect();
+        for (target, fields, status) in [
+            ("/admin/sub/a", login("ann:hello"), 200),
+            ("/open/a", login("ann:hello"), 200),
+            ("/admin/none", login("ann:hello"), 404),
+            ("/admin/sub/a", login("ann:wrong"), 401),
+            ("/admin/sub/a", String::new(), 401),
+        ] {
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\n{fields}\r\n").as_bytes());
+            assert_eq!(client.answer().unwrap().status, status, "{target} {fields}");
+        }
+        drop(client);
+        site.end();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let users: Vec<&str> = text.lines().map(|line| line.split(' ').nth(2).unwrap()).collect();
+        assert_eq!(users, ["ann", "-", "ann", "-", "-"], "{text}");
     }
 }
 

@@ -1343,6 +1343,36 @@ fn the_log_has_a_line_for_each_response() {
     }
 }
 
+#[test]
+fn the_log_has_the_user_whose_request_was_passed_on() {
+    let users = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(users.path(), format!("alice:{}\n", bcrypt_of_test())).unwrap();
+    for kind in kinds() {
+        let upstream = Upstream::new(1, |_, mut stream| {
+            while head(&mut stream).is_some() {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+            }
+        });
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("log");
+        let auth = format!("[[rule]]\npath = '/api/in/'\nauth = {{ users = '{}' }}\n", users.path().display());
+        let site = site(kind, &format!("{}{auth}", upstream.rule()), |config| {
+            config.log = Some(AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Json });
+        });
+        let mut client = site.connect();
+        let fields = "Authorization: Basic YWxpY2U6dGVzdA==\r\nContent-Length: 0\r\n\r\n";
+        for path in ["/api/in/a", "/api/out"] {
+            assert_eq!(ask(&mut client, &format!("POST {path}"), fields).unwrap().status, 200, "{path}");
+        }
+        drop(client);
+        site.end();
+        upstream.end();
+        let text = std::fs::read_to_string(path).unwrap();
+        let users: Vec<bool> = text.lines().map(|line| line.contains(",\"user\":\"alice\",")).collect();
+        assert_eq!(users, [true, false], "{text}");
+    }
+}
+
 /// A server that ends waits for what was passed on, and closes connections that are kept.
 #[test]
 fn a_server_that_ends_answers_what_was_passed_on() {
