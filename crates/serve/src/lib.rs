@@ -41,6 +41,6 @@ pub use error::Error;
 pub use log::{AccessLog, LogFormat, LogTarget};
 pub use privilege::{SandboxMode, User};
 pub use reader::Reader;
-pub use rules::{LiveRules, Networks, Rules};
+pub use rules::{LiveRules, Networks, Rules, Survey};
 pub use server::{Remote, Server};
 pub use tls::TlsFiles;

@@ -221,11 +221,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 /// Says what is wrong with a configuration: with its text, and with the files that it names.
 fn check(path: &Path, args: &Args, rules: LiveRules) -> anyhow::Result<u8> {
     let mut config = config(args)?;
+    // Before the check, which becomes another user.
+    let survey = rules.survey(&config);
     config.rules = Some(Arc::new(rules));
     let user = resolved_user(args, landau_sys::process::effective_user() == 0);
     let of_files = Server::check(&config, user.as_ref().ok().and_then(Option::as_ref));
-    let wrong: Vec<String> =
-        user.err().into_iter().chain(of_files).map(|error| format!("{}: {error}", path.display())).collect();
+    let of_files = user.err().into_iter().chain(of_files).map(|error| format!("{}: {error}", path.display()));
+    let wrong: Vec<String> = survey.errors.into_iter().chain(of_files).collect();
+    survey.warnings.iter().for_each(|warning| warn(warning));
     anyhow::ensure!(wrong.is_empty(), "{}", wrong.join("\nlandau: "));
     status::print(&format!("{}: no errors", path.display()))?;
     Ok(status::DONE)
@@ -234,6 +237,11 @@ fn check(path: &Path, args: &Args, rules: LiveRules) -> anyhow::Result<u8> {
 fn serve(args: &Args, rules: Option<LiveRules>) -> anyhow::Result<u8> {
     let user = user(args)?;
     let mut config = config(args)?;
+    if let Some(rules) = &rules {
+        let survey = rules.survey(&config);
+        survey.warnings.iter().for_each(|warning| warn(warning));
+        anyhow::ensure!(survey.errors.is_empty(), "{}", survey.errors.join("\nlandau: "));
+    }
     config.rules = rules.map(Arc::new);
     config.log_owner = user.as_ref().map(|user| user.identity);
     let (root, drain_timeout, is_json) = (config.root.clone(), args.drain_timeout, args.json);
@@ -268,6 +276,11 @@ fn report(text: &str) {
     if !supervisor::is_repeated(text) {
         status::tell(&format!("landau: {text}"));
     }
+}
+
+/// Tells the operator of what is probably not meant.
+fn warn(text: &str) {
+    report(&format!("warning: {text}"));
 }
 
 /// Returns the CPUs to pin workers to, if this process may run on them.

@@ -49,6 +49,30 @@ fn check_opens_what_the_file_names() {
     }
 }
 
+/// The directory's page was closed, and its files were open.
+#[test]
+fn a_rule_for_a_directory_alone_is_refused() {
+    let room = room();
+    std::fs::create_dir(room.file("www/private")).unwrap();
+    std::fs::write(room.file("www/private/secret"), "s").unwrap();
+    let write = |rules: &str| {
+        std::fs::write(room.file("serve.toml"), format!("root = 'www'\nlisten = '127.0.0.1:0'\n{rules}")).unwrap();
+    };
+    write("[[rule]]\npath = '/private'\nallow = '10.0.0.1'\n");
+    let told = "landau: serve.toml:4: rule.path: \"/private\" is one path, and www/private is a directory: allow does \
+                not apply to /private/secret; \"/private/\" protects what is in it too\n";
+    for more in [&["--check"][..], &[], &["--processes", "2"]] {
+        let ran = room.landau(&[&["serve", "--config", "serve.toml"], more].concat());
+        assert_eq!((ran.status, &ran.err[..]), (Some(2), told), "{more:?}");
+    }
+    write("[[rule]]\npath = '/'\nproxy = 'http://127.0.0.1:1'\n[[rule]]\npath = '/admin'\nallow = '10.0.0.1'\n");
+    let warning = "landau: warning: serve.toml:7: rule.path: \"/admin\" is one path: ";
+    let ran = room.landau(&["serve", "--config", "serve.toml", "--check"]);
+    assert!(ran.status == Some(0) && ran.err.starts_with(warning) && ran.err.lines().count() == 1, "{ran:?}");
+    let ran = Serving::new(&mut room.command(&["serve", "--config", "serve.toml"])).end();
+    assert!(ran.err.contains(warning), "{ran:?}");
+}
+
 #[test]
 fn sighup_reloads_the_rules_and_a_bad_file_keeps_them() {
     for more in [&[][..], &["--processes", "2"]] {

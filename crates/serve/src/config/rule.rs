@@ -12,7 +12,7 @@ pub(super) fn read(entry: &Entry<'_>, problems: &mut Vec<Problem>) -> Option<Rul
     let before = problems.len();
     let mut table = entry.table().map_err(|problem| problems.push(problem)).ok()?;
     let mut rule = Rule::default();
-    match table.read("path", problems, |entry| listed(entry, Pattern::new)) {
+    match table.read("path", problems, patterns) {
         Some(patterns) => rule.patterns = patterns,
         None if problems.len() == before => problems.push(table.problem("no path; path = \"/\" is for all")),
         None => {}
@@ -111,6 +111,13 @@ fn access(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
             unless_false(entry, |entry| entry.parse(landau_units::size_in(1 << 10..=1 << 40)))
         })
         .unwrap_or_default();
+}
+
+/// Reads the patterns of a rule, each with its line.
+fn patterns(entry: &Entry<'_>) -> Result<Vec<Pattern>, Problem> {
+    let patterns = listed(entry, Pattern::new)?.into_iter();
+    let lines = entry.elements().into_iter().map(|element| element.item.line);
+    Ok(patterns.zip(lines).map(|(pattern, line)| Pattern { line, ..pattern }).collect())
 }
 
 /// Reads a list that must not be empty: a rule that is for nothing protects nothing.

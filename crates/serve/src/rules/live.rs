@@ -1,12 +1,13 @@
 //! The rules that are in force, which a reload replaces.
 
 use super::look_up::{LookUp, Resolver, ask_system};
+use super::survey::Site;
 use super::{Auth, Proxy, Rules, Upstream, Users};
-use crate::config::{ConfigFile, Problem, Setting};
+use crate::config::{Config, ConfigFile, Problem, Setting};
 use crate::reader::Reader;
 use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// The rules that are in force, and the file that they come from.
 #[derive(Debug)]
@@ -25,6 +26,18 @@ pub struct LiveRules {
     current: RwLock<Arc<Rules>>,
     /// What the last reload has read, if all that it lacked were addresses of upstream servers.
     unresolved: Mutex<Option<Box<ConfigFile>>>,
+    /// The served directory, with which a reload compares the rules. Only a local one: a file server that does not
+    /// answer must not keep the server from reading its signals.
+    site: OnceLock<Site>,
+}
+
+/// What a comparison of rules with the served directory has found, each on a line with the file and the line in it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// What keeps the server from starting.
+    pub errors: Vec<String>,
+    /// What the operator is told.
+    pub warnings: Vec<String>,
 }
 
 /// How a reload went.
@@ -36,6 +49,8 @@ pub(crate) enum Reload {
         changed: Vec<String>,
         /// The upstream servers that have the addresses that they had, and why.
         kept: Vec<String>,
+        /// What the rules probably do not mean, in the served directory.
+        warnings: Vec<String>,
     },
     /// The rules are what they were, and why.
     Failed(String),
@@ -44,12 +59,13 @@ pub(crate) enum Reload {
 impl Display for Reload {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Done { changed, kept } => {
+            Self::Done { changed, kept, warnings } => {
                 write!(f, "rules reloaded")?;
                 if !changed.is_empty() {
                     write!(f, "; restart the server for the changes of {}", changed.join(", "))?;
                 }
-                kept.iter().try_for_each(|why| write!(f, "; {why}; its previous addresses stay in use"))
+                kept.iter().try_for_each(|why| write!(f, "; {why}; its previous addresses stay in use"))?;
+                warnings.iter().try_for_each(|warning| write!(f, "; warning: {warning}"))
             }
             Self::Failed(why) => write!(f, "{why}; the previous rules stay in use"),
         }
@@ -84,13 +100,36 @@ impl LiveRules {
         let user_files = rules.auths().map(|auth| auth.path.clone()).collect();
         let upstreams = rules.proxies().map(|proxy| proxy.upstream.clone()).collect();
         let (known, current) = (known.to_vec(), RwLock::new(Arc::new(rules)));
-        let (path, unresolved) = (path.to_owned(), Mutex::default());
-        Ok(Self { path, user_files, upstreams, known, settings, look_up, current, unresolved })
+        let (path, unresolved, site) = (path.to_owned(), Mutex::default(), OnceLock::new());
+        Ok(Self { path, user_files, upstreams, known, settings, look_up, current, unresolved, site })
     }
 
     /// Returns the keys outside of rules.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
+    }
+
+    /// Compares the rules with the directory that is served: a rule for the path of a directory alone protects nothing
+    /// in it. Reloads do the same from now on, if the directory is on a local file system.
+    pub fn survey(&self, config: &Config) -> Survey {
+        let site = Site::new(config);
+        if site.is_local() {
+            // It is the same if it is known already.
+            let _ = self.site.set(site.clone());
+        }
+        self.told_of(&self.current(), &site)
+    }
+
+    fn told_of(&self, rules: &Rules, site: &Site) -> Survey {
+        let findings = rules.survey(site);
+        Survey { errors: told(&self.path, &findings.errors), warnings: told(&self.path, &findings.warnings) }
+    }
+
+    /// Compares rules with the served directory, if it is known; returns them with the warnings.
+    fn surveyed(&self, file: ConfigFile) -> Result<(ConfigFile, Vec<String>), Failure> {
+        let Some(site) = self.site.get() else { return Ok((file, Vec::new())) };
+        let Survey { errors, warnings } = self.told_of(&file.rules, site);
+        if errors.is_empty() { Ok((file, warnings)) } else { Err(errors.into()) }
     }
 
     /// Returns the files that it was read from: the configuration, and those of the users.
@@ -149,13 +188,13 @@ impl LiveRules {
             }
             resolver.resolve(upstream)
         };
-        let found = read(&resolve);
+        let found = read(&resolve).and_then(|file| self.surveyed(file));
         let mut unresolved = self.unresolved.lock().unwrap_or_else(PoisonError::into_inner);
         match found {
-            Ok(ConfigFile { settings, rules }) => {
+            Ok((ConfigFile { settings, rules }, warnings)) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
                 *unresolved = None;
-                Reload::Done { changed: self.changed(&settings), kept: resolver.kept() }
+                Reload::Done { changed: self.changed(&settings), kept: resolver.kept(), warnings }
             }
             Err(failure) => {
                 // A file with a fault leaves what an earlier reload still lacks addresses for.
@@ -270,7 +309,7 @@ mod tests {
         assert!(why.contains("serve.toml:3: rule.paht: unknown key; did you mean path?"), "{why}");
         assert!(says(b"/a") && !says(b"/b"));
         std::fs::write(&path, "workers = 2\n[[rule]]\npath = '/b'\n").unwrap();
-        let done = Reload::Done { changed: vec!["workers".to_owned()], kept: Vec::new() };
+        let done = Reload::Done { changed: vec!["workers".to_owned()], kept: Vec::new(), warnings: Vec::new() };
         assert_eq!(live.reload(&Reader::default(), false), done);
         assert!(!says(b"/a") && says(b"/b"));
         std::fs::remove_file(&path).unwrap();
@@ -350,6 +389,31 @@ mod tests {
         IS_KNOWN.store(1, Ordering::Relaxed);
         live.look_up_again(false, false);
         assert!(!says(b"/a") && says(b"/b") && !says(b"/c"));
+    }
+
+    /// A reload says what a start says, and does not open what a start would not.
+    #[test]
+    fn a_reload_compares_the_rules_with_the_served_directory() {
+        let room = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(room.path().join("www/private")).unwrap();
+        std::fs::write(room.path().join("www/private/secret"), "").unwrap();
+        let path = room.path().join("serve.toml");
+        let write = |rule: &str| std::fs::write(&path, format!("[[rule]]\npath = '/private'\n{rule}\n")).unwrap();
+        write("");
+        let live = LiveRules::read(&path, &[], |_| Vec::new()).unwrap();
+        let survey = live.survey(&Config::new(room.path().join("www")));
+        assert_eq!(survey, Survey::default());
+        if live.site.get().is_none() {
+            eprintln!("skipped: {} is not on a local file system", room.path().display());
+            return;
+        }
+        write("rate = '1/s'");
+        let told = live.reload(&Reader::default(), false).to_string();
+        assert!(told.starts_with("rules reloaded; warning: ") && told.contains("serve.toml:2: rule.path: "), "{told}");
+        write("allow = '10.0.0.1'");
+        let Reload::Failed(why) = live.reload(&Reader::default(), false) else { panic!("it was taken") };
+        assert!(why.contains("serve.toml:2: rule.path: \"/private\" is one path"), "{why}");
+        assert!(live.current().policy(b"/private").unwrap().access.is_for_all(), "the previous rules stay");
     }
 
     #[test]

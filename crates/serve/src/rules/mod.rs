@@ -20,12 +20,13 @@ mod policy;
 mod proxy;
 mod rate;
 mod redirect;
+mod survey;
 mod users;
 
 pub use access::Networks;
 pub(crate) use access::{Access, Auth, rates};
 pub(crate) use cors::Cors;
-pub use live::LiveRules;
+pub use live::{LiveRules, Survey};
 pub(crate) use look_up::FILES as LOOK_UP_FILES;
 pub(crate) use pattern::Pattern;
 pub(crate) use policy::Policy;

@@ -16,6 +16,12 @@ pub(crate) struct Pattern {
     pub(crate) globs: Vec<(Glob, Glob)>,
     /// The directory whose content it matches, without the slash at its end, if it has no wildcard otherwise.
     pub(crate) folder: Option<String>,
+    /// The only path that it matches, if it has neither a wildcard nor a slash at its end.
+    pub(crate) exact: Option<String>,
+    /// The line in the configuration file.
+    pub(crate) line: usize,
+    /// As it was written.
+    pub(crate) text: String,
 }
 
 impl Pattern {
@@ -32,7 +38,14 @@ impl Pattern {
         let globs = texts.iter().filter(|text| !text.is_empty()).map(|text| glob(text)).collect::<Result<_, _>>()?;
         let is_literal = |text: &&String| !text.contains(['*', '?', '[', '{', '\\']);
         let folder = texts.get(1).filter(is_literal).cloned();
-        Ok(Self { globs, folder })
+        let is_exact = texts.len() == 1 && text.starts_with('/');
+        let exact = texts.first().filter(|text| is_exact && is_literal(text)).cloned();
+        Ok(Self { globs, folder, exact, line: 0, text: text.to_owned() })
+    }
+
+    /// Returns whether it is for paths below this one, by what it is written with.
+    pub(super) fn is_below(&self, path: &str) -> bool {
+        self.text.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
     }
 }
 

@@ -1,0 +1,305 @@
+//! Rules that do not fit what they are for: a rule for the path of a directory alone protects nothing in it.
+//!
+//! In nginx `location /private` is for all that begins with it. Here `/private` is one path, and `/private/` a
+//! directory with everything in it. Somebody who confuses the two would have an open directory, and would see that its
+//! own page is closed.
+
+use super::{Access, Change, Rule, Rules, Settings};
+use crate::config::{Config, Problem};
+use landau_sys::path;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The most entries of a directory, and the most hosts, that are looked at.
+const MOST_ENTRIES: usize = 10_000;
+
+/// A name that stands for any below a directory.
+const ANY: &str = "x";
+
+/// The served directory.
+#[derive(Debug, Clone)]
+pub(super) struct Site {
+    root: PathBuf,
+    has_hosts: bool,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) errors: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
+}
+
+/// A restriction that a rule may set.
+struct Restriction {
+    name: &'static str,
+    is_set: fn(&Settings) -> bool,
+    holds: fn(&Access) -> bool,
+    /// Whether it says who may read, and not only how often.
+    is_for_readers: bool,
+}
+
+const RESTRICTIONS: [Restriction; 4] = [
+    Restriction {
+        name: "auth",
+        is_set: |settings| matches!(settings.auth, Change::Set(_)),
+        holds: |access| access.auth.is_some(),
+        is_for_readers: true,
+    },
+    Restriction {
+        name: "allow",
+        is_set: |settings| matches!(settings.allow, Change::Set(_)),
+        holds: |access| access.allow.is_some(),
+        is_for_readers: true,
+    },
+    Restriction {
+        name: "deny",
+        is_set: |settings| matches!(settings.deny, Change::Set(_)),
+        holds: |access| access.deny.is_some(),
+        is_for_readers: true,
+    },
+    Restriction {
+        name: "rate",
+        is_set: |settings| matches!(settings.rate, Change::Set(_)),
+        holds: |access| access.rate.is_some(),
+        is_for_readers: false,
+    },
+];
+
+impl Site {
+    pub(super) fn new(config: &Config) -> Self {
+        Self { root: config.root.clone(), has_hosts: config.virtual_hosts }
+    }
+
+    /// Returns whether it is on a local file system, which answers at once.
+    pub(super) fn is_local(&self) -> bool {
+        let name = CString::new(self.root.as_os_str().as_bytes()).ok();
+        name.and_then(|name| path::open_base(&name).ok()).is_some_and(|root| path::is_local(&root))
+    }
+
+    /// Returns the directories that the rules' paths are below: that of each host, or the served one.
+    fn homes(&self) -> Vec<PathBuf> {
+        if !self.has_hosts {
+            return vec![self.root.clone()];
+        }
+        let entries = std::fs::read_dir(&self.root).into_iter().flatten().take(MOST_ENTRIES).flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+    }
+}
+
+impl Rules {
+    /// Compares the rules with the served directory.
+    pub(super) fn survey(&self, site: &Site) -> Findings {
+        let (homes, mut findings) = (site.homes(), Findings::default());
+        for rule in &self.rules {
+            for pattern in &rule.patterns {
+                let Some(path) = pattern.exact.as_deref().filter(|_| rule.settings.restricts()) else { continue };
+                let problem = |reason| Problem { line: pattern.line, key: "rule.path".to_owned(), reason };
+                match self.open_below(rule, path, &homes) {
+                    Some((reason, true)) => findings.errors.push(problem(reason)),
+                    Some((reason, false)) => findings.warnings.push(problem(reason)),
+                    None => {}
+                }
+            }
+        }
+        findings
+    }
+
+    /// Returns what is open below a path that a rule protects, and whether that is an error.
+    fn open_below(&self, rule: &Rule, path: &str, homes: &[PathBuf]) -> Option<(String, bool)> {
+        let policy = self.policy(path.as_bytes())?;
+        let below = format!("{path}/{ANY}");
+        if policy.forwards() && self.policy(below.as_bytes()).is_some_and(|policy| policy.forwards()) {
+            let what = names(&self.missing(rule, path, below.as_bytes()))?;
+            let reason = format!(
+                "{path:?} is one path: requests for what is below it, such as {below}, are passed on without {what}; \
+                 \"{path}/\" protects what is below it too"
+            );
+            return Some((reason, false));
+        }
+        let mut warning = None;
+        for home in homes {
+            let folder = home.join(&path[1..]);
+            // A link to a directory has other rules besides, those for where it leads.
+            let is_plain = is_plain(home, &folder, path);
+            if !folder.is_dir() || (is_hidden(path.as_bytes()) && !policy.dotfiles) {
+                continue;
+            }
+            let Some((open, missing)) = self.open_entry(rule, path, &folder) else { continue };
+            let Some(what) = names(&missing) else { continue };
+            let is_error = is_plain && missing.iter().any(|one| one.is_for_readers);
+            let reason = format!(
+                "{path:?} is one path, and {} is a directory: {what} does not apply to {open}; \"{path}/\" protects \
+                 what is in it too",
+                folder.display()
+            );
+            if is_error {
+                return Some((reason, true));
+            }
+            warning.get_or_insert((reason, false));
+        }
+        warning
+    }
+
+    /// Returns the path of an entry of a directory that is less restricted than the directory itself is by this rule,
+    /// with the restrictions that it lacks. A directory that cannot be read has any entry.
+    fn open_entry(&self, rule: &Rule, path: &str, folder: &Path) -> Option<(String, Vec<&'static Restriction>)> {
+        let open = |below: &[u8]| {
+            let missing = self.missing(rule, path, below);
+            (!missing.is_empty()).then(|| (String::from_utf8_lossy(below).into_owned(), missing))
+        };
+        let Ok(entries) = std::fs::read_dir(folder) else { return open(format!("{path}/{ANY}").as_bytes()) };
+        entries.take(MOST_ENTRIES).flatten().find_map(|entry| {
+            let mut below = [path.as_bytes(), b"/", entry.file_name().as_bytes()].concat();
+            let kind = entry.file_type().ok()?;
+            if kind.is_dir() {
+                below.extend([b"/", ANY.as_bytes()].concat());
+            } else if !kind.is_file() {
+                return None;
+            }
+            let policy = self.policy(&below);
+            let is_read = policy.is_none_or(|policy| {
+                policy.proxy.is_none() && policy.redirect.is_none() && (policy.dotfiles || !is_hidden(&below))
+            });
+            if is_read { open(&below) } else { None }
+        })
+    }
+
+    /// Returns the restrictions by a rule that hold at its path and not for one below it. There are none if a rule for
+    /// what is below says who may read that, even if it says that anyone may.
+    fn missing(&self, rule: &Rule, path: &str, below: &[u8]) -> Vec<&'static Restriction> {
+        let matching = self.matching(&self.globs, below);
+        let is_for_below = |rule: &Rule| rule.patterns.iter().any(|pattern| pattern.is_below(path));
+        if matching
+            .iter()
+            .map(|&number| &self.rules[number])
+            .any(|rule| rule.settings.restricts() && is_for_below(rule))
+        {
+            return Vec::new();
+        }
+        let Some(policy) = self.policy(path.as_bytes()) else { return Vec::new() };
+        let access = self.policy_of(&matching);
+        let is_missing = |one: &&Restriction| {
+            (one.is_set)(&rule.settings) && (one.holds)(&policy.access) && !(one.holds)(&access.access)
+        };
+        RESTRICTIONS.iter().filter(is_missing).collect()
+    }
+}
+
+/// Returns the names of restrictions; `None` if there are none.
+fn names(restrictions: &[&Restriction]) -> Option<String> {
+    let names: Vec<&str> = restrictions.iter().map(|one| one.name).collect();
+    (!names.is_empty()).then(|| names.join(" and "))
+}
+
+/// Returns whether no part of a path below a directory is a link.
+fn is_plain(home: &Path, folder: &Path, path: &str) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(home).map(|home| home.join(&path[1..])) == real(folder)
+}
+
+/// Returns whether a path has a name that begins with a dot.
+fn is_hidden(path: &[u8]) -> bool {
+    path.windows(2).any(|two| two == b"/.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ConfigFile;
+
+    /// A directory with these files.
+    fn room(files: &[&str]) -> tempfile::TempDir {
+        let room = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = room.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        room
+    }
+
+    /// Returns the lines of errors and of warnings.
+    fn survey(room: &tempfile::TempDir, has_hosts: bool, rules: &str) -> (Vec<String>, Vec<String>) {
+        let site = Site { root: room.path().to_owned(), has_hosts };
+        let Findings { errors, warnings } = ConfigFile::parse(rules, &[]).unwrap().rules.survey(&site);
+        let told = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect();
+        (told(errors), told(warnings))
+    }
+
+    /// `/private` and `/private/` were refused, and `/private/secret.txt` was sent to anyone. Nothing said so.
+    #[test]
+    fn a_rule_for_a_directory_alone_is_an_error() {
+        let room = room(&["private/secret.txt", "file", "empty/.hidden", "deep/a/b"]);
+        let folder = room.path().join("private");
+        let (errors, warnings) =
+            survey(&room, false, "[[rule]]\npath = [\n '/file',\n '/private',\n]\ndeny = '::/0'\n");
+        let expected = format!(
+            "4: rule.path: \"/private\" is one path, and {} is a directory: deny does not apply to \
+             /private/secret.txt; \"/private/\" protects what is in it too",
+            folder.display()
+        );
+        assert_eq!((errors, warnings), (vec![expected], Vec::new()));
+        let counts = |rules: &str| {
+            let (errors, warnings) = survey(&room, false, rules);
+            (errors.len(), warnings.len())
+        };
+        let rule = |path: &str, what: &str| format!("[[rule]]\npath = '{path}'\n{what}\n");
+        let closed = |path: &str| rule(path, "allow = '10.0.0.1'");
+        assert_eq!(counts(&closed("/private")), (1, 0));
+        assert_eq!(counts(&closed("/deep")), (1, 0), "a directory in it");
+        for path in ["/private/", "/private/**", "/private/*", "private", "/file", "/empty", "/none", "/pr*e"] {
+            assert_eq!(counts(&closed(path)), (0, 0), "{path}");
+        }
+        assert_eq!(counts(&rule("/private", "rate = '1/s'")), (0, 1), "nothing is open");
+        assert_eq!(counts(&rule("/private", "listings = false")), (0, 0));
+        // Others of the same kind hold below it, or a rule says that what is below is for all.
+        for other in [closed("/"), closed("*.txt"), closed("/private/*.txt"), closed("/private/secret.txt")] {
+            assert_eq!(counts(&format!("{other}{}", closed("/private"))), (0, 0), "{other}");
+        }
+        for other in [rule("/private/", "allow = false"), rule("/private/", "redirect = '/file'")] {
+            assert_eq!(counts(&format!("{other}{}", closed("/private"))), (0, 0), "{other}");
+        }
+        // These say nothing of it.
+        for other in [rule("/", "deny = '10.0.0.66'"), closed("/private/b"), rule("/private/", "listings = false")] {
+            assert_eq!(counts(&format!("{other}{}", closed("/private"))), (1, 0), "{other}");
+        }
+    }
+
+    #[test]
+    fn every_host_is_looked_at() {
+        let room = room(&["one.example/private", "two.example/private/secret"]);
+        let (errors, _) = survey(&room, true, "[[rule]]\npath = '/private'\nallow = '10.0.0.1'\n");
+        assert!(errors.len() == 1 && errors[0].contains("two.example/private is a directory"), "{errors:?}");
+    }
+
+    /// A link's target may have rules of its own.
+    #[test]
+    fn a_link_to_a_directory_is_only_suspicious() {
+        let room = room(&["private/secret"]);
+        std::os::unix::fs::symlink("private", room.path().join("link")).unwrap();
+        let (errors, warnings) = survey(&room, false, "[[rule]]\npath = '/link'\nallow = '10.0.0.1'\n");
+        assert_eq!((errors.len(), warnings.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_rule_for_one_path_of_an_upstream_server_is_suspicious() {
+        let room = room(&[]);
+        let told = |more: &str| {
+            let rules = format!("[[rule]]\npath = '/'\nproxy = 'http://127.0.0.1:1'\n{more}");
+            survey(&room, false, &rules)
+        };
+        let (errors, warnings) = told("[[rule]]\npath = '/admin'\ndeny = '::/0'\nrate = '1/s'\n");
+        let expected = "5: rule.path: \"/admin\" is one path: requests for what is below it, such as /admin/x, are \
+             passed on without deny and rate; \"/admin/\" protects what is below it too";
+        assert_eq!((errors, warnings), (Vec::new(), vec![expected.to_owned()]));
+        for fine in [
+            "[[rule]]\npath = '/admin/'\ndeny = '::/0'\n",
+            "[[rule]]\npath = ['/admin', '/admin/**']\ndeny = '::/0'\n",
+            "[[rule]]\npath = '/admin/'\nproxy = false\n[[rule]]\npath = '/admin'\ndeny = '::/0'\n",
+        ] {
+            assert_eq!(told(fine), (Vec::new(), Vec::new()), "{fine}");
+        }
+    }
+}
