@@ -15,6 +15,7 @@ pub(crate) mod field;
 mod live;
 mod look_up;
 mod pattern;
+mod placeholder;
 mod policies;
 mod policy;
 mod proxy;

@@ -1,6 +1,7 @@
 //! Upstream servers that requests are passed on to.
 
 use super::pattern::{Pattern, below};
+use super::placeholder::{self, REST};
 use landau_sys::socket::{Address, Family};
 use landau_sys::stream;
 use landau_wire::http::target;
@@ -9,9 +10,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-/// What stands for the path below the rule's directory.
-const REST: &str = "{rest}";
 
 /// The port of a URL that names none.
 const HTTP_PORT: u16 = 80;
@@ -201,11 +199,15 @@ impl PathTemplate {
         if !text.starts_with('/') || !text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte)) {
             return Err("expected an encoded path that begins with a slash, without a query".to_owned());
         }
+        placeholder::check(text)?;
         let Some((before, after)) = text.split_once(REST) else {
             return Ok(Self { before: text.to_owned(), after: None, folders: Vec::new() });
         };
         if !before.ends_with('/') {
             return Err("{rest} must be behind a slash".to_owned());
+        }
+        if after.contains(REST) {
+            return Err("{rest} may be in a path once".to_owned());
         }
         let folder = |pattern: &Pattern| {
             pattern.folder.clone().ok_or("{rest} needs a rule for directories, such as /old/, without wildcards")
@@ -394,9 +396,18 @@ mod tests {
     #[test]
     fn templates_are_checked() {
         let check = |path: &str, pattern: &str| PathTemplate::new(path, &[Pattern::new(pattern).unwrap()]);
-        for (path, pattern) in
-            [("", "/a/"), ("a", "/a/"), ("/a?b", "/a/"), ("/a b", "/a/"), ("/a{rest}", "/a/"), ("/{rest}", "*.php")]
-        {
+        for (path, pattern) in [
+            ("", "/a/"),
+            ("a", "/a/"),
+            ("/a?b", "/a/"),
+            ("/a b", "/a/"),
+            ("/a{rest}", "/a/"),
+            ("/{rest}", "*.php"),
+            // What is not replaced was sent as it is.
+            ("/{path}", "/a/"),
+            ("/{rest}/$uri", "/a/"),
+            ("/{rest}/{rest}", "/a/"),
+        ] {
             assert!(check(path, pattern).is_err(), "{path}");
         }
     }

@@ -1,10 +1,8 @@
 //! Redirects of paths to others.
 
 use super::pattern::{Pattern, below};
+use super::placeholder::{self, REST};
 use landau_wire::http::{Status, target};
-
-/// What stands for the rest of the path.
-const REST: &str = "{rest}";
 
 /// A redirect of the paths of a rule.
 #[derive(Debug, Clone)]
@@ -29,6 +27,7 @@ impl Redirect {
         if to.contains('#') {
             return Err("a target has no fragment: the query of the request would be behind it".to_owned());
         }
+        placeholder::check(to)?;
         let mut folders = Vec::new();
         if to.contains(REST) {
             // A host that ended with the rest could be chosen by whoever made the link.
@@ -98,6 +97,10 @@ mod tests {
             ("/{rest}", "/a/*/"),
             ("/{rest}", "*.html"),
             ("/{rest}", "/a"),
+            // These were sent as they are.
+            ("https://b.example{path}", "/a/"),
+            ("https://b.example/$request_uri", "/a/"),
+            ("https://{host}/b", "/a/"),
         ] {
             assert!(redirect(to, pattern).is_err(), "{to:?}");
         }
