@@ -111,3 +111,19 @@ pub enum Error {
     #[error("worker {0} panicked, which is a bug; see the message above")]
     Panicked(usize),
 }
+
+impl Error {
+    /// Returns the long name of the option of the command line whose value is the cause; `root` is the directory.
+    pub fn option(&self) -> Option<&'static str> {
+        match self {
+            Self::Root { .. } | Self::Unreadable { .. } => Some("root"),
+            Self::Listen { .. } | Self::Address { .. } | Self::NoCertificate(_) => Some("listen"),
+            Self::Log { .. } => Some("log"),
+            Self::User(_) => Some("user"),
+            Self::Permitted { .. } => Some("sandbox-read"),
+            Self::Sandbox(_) => Some("sandbox"),
+            Self::Tls { .. } => Some("tls"),
+            _ => None,
+        }
+    }
+}

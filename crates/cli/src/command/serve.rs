@@ -220,15 +220,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 
 /// Says what is wrong with a configuration: with its text, and with the files that it names.
 fn check(path: &Path, args: &Args, rules: LiveRules) -> anyhow::Result<u8> {
-    let mut config = config(args)?;
-    // Before the check, which becomes another user.
-    let survey = rules.survey(&config);
-    config.rules = Some(Arc::new(rules));
+    let rules = Arc::new(rules);
     let user = resolved_user(args, landau_sys::process::effective_user() == 0);
-    let of_files = Server::check(&config, user.as_ref().ok().and_then(Option::as_ref));
-    let of_files = user.err().into_iter().chain(of_files).map(|error| format!("{}: {error}", path.display()));
-    let wrong: Vec<String> = survey.errors.into_iter().chain(of_files).collect();
-    survey.warnings.iter().for_each(|warning| warn(warning));
+    let (user, wrong_user) = user.map_or_else(|error| (None, Some(error.into())), |user| (user, None));
+    let (mut of_rules, mut wrong): (_, Vec<anyhow::Error>) = (Vec::new(), wrong_user.into_iter().collect());
+    match config(args) {
+        Err(error) => wrong.push(error),
+        Ok(mut config) => {
+            config.rules = Some(rules.clone());
+            // Before the check, which becomes another user.
+            let survey = rules.survey(&config);
+            survey.warnings.iter().for_each(|warning| warn(warning));
+            of_rules = survey.errors;
+            wrong.extend(Server::check(&config, user.as_ref()).into_iter().map(anyhow::Error::from));
+        }
+    }
+    let of_files = wrong.iter().map(|error| file::placed(path, rules.settings(), error));
+    let wrong: Vec<String> = of_files.chain(of_rules).collect();
     anyhow::ensure!(wrong.is_empty(), "{}", wrong.join("\nlandau: "));
     status::print(&format!("{}: no errors", path.display()))?;
     Ok(status::DONE)
@@ -308,7 +316,9 @@ fn addresses(args: &Args) -> anyhow::Result<Vec<Listen>> {
             None => listen.push(one),
             // An inherited socket that is also named is one socket.
             Some(known) if known.address().1 == one.address().1 || matches!(one.address().0, Listen::Inherited(_)) => {}
-            Some(known) => anyhow::bail!("{known} and {one}: an address is with TLS or without; use two addresses"),
+            Some(known) => {
+                anyhow::bail!("--listen {known} and {one}: an address is with TLS or without; use two addresses")
+            }
         }
     }
     if listen.is_empty() {

@@ -42,11 +42,26 @@ fn check_opens_what_the_file_names() {
     let ran = check("root = 'nowhere'\ntls = [['cert.pem', 'key.pem']]\nuser = 'nobody-of-this-name'\n");
     assert_eq!(ran.status, Some(2), "{ran:?}");
     let told: Vec<&str> = ran.err.lines().collect();
-    let expected = ["--user \"nobody-of-this-name\": no such user", "cannot serve nowhere: ", "--tls cert.pem: "];
+    // Neither the line nor the key was told.
+    let expected =
+        ["3: user: \"nobody-of-this-name\": no such user", "1: root: cannot serve nowhere: ", "2: tls: cert.pem: "];
     assert_eq!(told.len(), expected.len(), "{ran:?}");
     for (line, expected) in told.iter().zip(expected) {
-        assert!(line.starts_with(&format!("landau: serve.toml: {expected}")), "{expected} in {ran:?}");
+        assert!(line.starts_with(&format!("landau: serve.toml:{expected}")), "{expected} in {ran:?}");
     }
+    for (text, expected) in [
+        ("root = 'www'\n\nlisten = 'tls::1'\n", "3: listen: cannot listen at tls:[::]:1: no certificate; add "),
+        ("root = 'www'\nmax-line = '5KiB'\nmax-head = '4KiB'\n", "2: max-line: 5120: a request line is a part of"),
+        ("root = 'www'\nsandbox-read = 'none'\n", "2: sandbox-read: cannot open none (--sandbox-read): "),
+        ("root = 'www'\nlisten = [':1', 'tls::1']\n", "2: listen: [::]:1 and tls:[::]:1: an address is with"),
+    ] {
+        let ran = check(text);
+        let expected = format!("landau: serve.toml:{expected}");
+        assert!(ran.err.starts_with(&expected) && ran.err.lines().count() == 1, "{expected} in {ran:?}");
+    }
+    // What the command line says is not in the file.
+    let ran = room.landau(&["serve", "nowhere", "--config", "serve.toml", "--check", "--listen", ":1"]);
+    assert!(ran.err.starts_with("landau: serve.toml: cannot serve nowhere: "), "{ran:?}");
 }
 
 /// The directory's page was closed, and its files were open.

@@ -33,6 +33,24 @@ pub(super) fn read(path: &Path) -> anyhow::Result<(Args, LiveRules)> {
     Ok((args, rules))
 }
 
+/// Returns an error about the settings with its place: the file, and the line and the key if the setting is in it and
+/// not overridden.
+pub(super) fn placed(path: &Path, settings: &[Setting], error: &anyhow::Error) -> String {
+    let (text, own) = (format!("{error:#}"), parser().try_get_matches_from(own_words()).ok());
+    let in_file = |key: &str| {
+        let is_overridden = own.as_ref().is_some_and(|own| is_given(own, key));
+        settings.iter().find(|setting| setting.key == key && !is_overridden)
+    };
+    let setting = match error.downcast_ref::<landau_serve::Error>().and_then(landau_serve::Error::option) {
+        Some(key) => in_file(key),
+        None => text.split([' ', ':']).filter_map(|word| word.strip_prefix("--")).find_map(in_file),
+    };
+    let file = path.display();
+    let Some(setting) = setting else { return format!("{file}: {text}") };
+    let reason = text.strip_prefix(&format!("--{} ", setting.key)).unwrap_or(&text);
+    format!("{file}:{}", setting.problem(reason))
+}
+
 /// Returns the words of this process's command line that follow `serve`.
 fn own_words() -> Vec<OsString> {
     std::env::args_os().skip_while(|word| word != "serve").skip(1).collect()
@@ -61,8 +79,13 @@ fn problem(setting: &Setting) -> Option<Problem> {
     if takes_one && setting.key != ROOT && setting.occurrences.is_empty() {
         return Some(setting.problem("expected a value"));
     }
-    if setting.key == ROOT && setting.occurrences.len() != 1 {
+    let is_one_word = setting.occurrences.len() == 1 && setting.occurrences[0].len() == 1;
+    if setting.key == ROOT && !is_one_word {
         return Some(setting.problem("expected one directory"));
+    }
+    let without_value = flag.filter(|flag| flag.get_action().takes_values());
+    if let Some(flag) = without_value.filter(|_| setting.occurrences.iter().any(Vec::is_empty)) {
+        return Some(setting.problem(format!("true is no value here: {}", values(&flag))));
     }
     // Whether the directory is missing is none of this key's business.
     let mut all: Vec<OsString> = words(setting).collect();
@@ -73,6 +96,18 @@ fn problem(setting: &Setting) -> Option<Problem> {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
     Some(setting.problem(first.trim_start_matches("error: ").replace(&format!("'--{} ", setting.key), "'")))
+}
+
+/// Returns which values a flag takes, in the words of its parser if that has any.
+fn values(flag: &clap::Arg) -> String {
+    let refused = parser().try_get_matches_from([format!("--{}=true", flag.get_long().unwrap_or_default())]);
+    let text = refused.err().map(|error| error.to_string()).unwrap_or_default();
+    let reason = text.lines().next().and_then(|line| line.split_once(">': ")).map(|(_, reason)| reason);
+    if let Some(reason) = reason.filter(|reason| reason.starts_with("expected ") || reason.starts_with("there are ")) {
+        return reason.to_owned();
+    }
+    let names = flag.get_value_names().unwrap_or_default().iter().map(|name| name.as_str());
+    format!("expected {}", names.collect::<Vec<_>>().join(" and "))
 }
 
 /// Returns the arguments of the settings and of the command line, which overrides them.
@@ -139,6 +174,26 @@ mod tests {
             assert!(settings(text).iter().any(|one| problem(one).is_some()), "{text}");
         }
         assert!(settings("no-listings = false").iter().all(|one| problem(one).is_none()));
+    }
+
+    /// The word that followed was taken: "invalid value '.'".
+    #[test]
+    fn true_is_no_value_of_a_flag_that_takes_one() {
+        for (key, values) in [
+            ("symlinks", "expected inside, never or anywhere"),
+            ("sandbox", "expected never, if-possible or always"),
+            ("accept", "expected own, steered, shared, handed or multishot"),
+            ("log-format", "there are common, combined and json"),
+            ("proxy-protocol", "expected an address, a network such as 10.0.0.0/8 or 2001:db8::/32, or unix"),
+            ("log", "expected FILE"),
+            ("workers", "expected N"),
+            ("tls", "expected CERT.pem and KEY.pem"),
+        ] {
+            let told = problem(&settings(&format!("{key} = true\n"))[0]).unwrap().to_string();
+            assert_eq!(told, format!("1: {key}: true is no value here: {values}"));
+        }
+        let told = problem(&settings("root = true\n")[0]).unwrap().to_string();
+        assert_eq!(told, "1: root: expected one directory");
     }
 
     /// Returns a value that a flag takes.
