@@ -209,6 +209,13 @@ fn file_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text == "." || text == ".." || text.contains(['/', '\0']) {
         return Err("must be a file name without a slash; the file is looked for in each directory".to_owned());
     }
+    if text.contains(char::is_whitespace) {
+        return Err(
+            "is one file name, with a blank; give several names one by one: --index a --index b on the command \
+             line, index = [\"a\", \"b\"] in a configuration file"
+                .to_owned(),
+        );
+    }
     Ok(text.to_owned())
 }
 

@@ -101,8 +101,19 @@ impl<'a> Table<'a> {
 
     /// Notes the keys that nobody has asked for.
     pub(super) fn finish(self, problems: &mut Vec<Problem>) {
+        self.finish_in_rule(&[], problems);
+    }
+
+    /// The same in a rule; `above` are the keys that belong above the first one.
+    pub(super) fn finish_in_rule(self, above: &[&str], problems: &mut Vec<Problem>) {
         let Self { entries, known, .. } = self;
-        problems.extend(entries.into_iter().map(|(name, entry)| entry.unknown(name, &known)));
+        problems.extend(entries.into_iter().map(|(name, entry)| {
+            if above.contains(&name) {
+                entry.problem("this key belongs above the first [[rule]]: all that is below one is part of a rule")
+            } else {
+                entry.unknown(name, &known)
+            }
+        }));
     }
 
     pub(super) fn problem(&self, reason: impl Into<String>) -> Problem {

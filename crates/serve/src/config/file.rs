@@ -46,9 +46,12 @@ impl ConfigFile {
             }
         };
         if problems.is_empty() {
-            return Rules::new(rules)
-                .map(|rules| Self { settings, rules })
-                .map_err(|reason| vec![Problem { line: 1, key: "rule".to_owned(), reason }]);
+            let rules =
+                Rules::new(rules).map_err(|reason| vec![Problem { line: 1, key: "rule".to_owned(), reason }])?;
+            problems = rules.loops();
+            if problems.is_empty() {
+                return Ok(Self { settings, rules });
+            }
         }
         problems.sort_by_key(|problem| problem.line);
         Err(problems)
@@ -57,7 +60,7 @@ impl ConfigFile {
 
 fn read(mut table: Table<'_>, known: &[&str], problems: &mut Vec<Problem>) -> (Vec<Setting>, Vec<Rule>) {
     let rules = table.take("rule").map(|entry| entry.elements()).unwrap_or_default();
-    let rules = rules.iter().filter_map(|rule| rule::read(rule, problems)).collect();
+    let rules = rules.iter().filter_map(|rule| rule::read(rule, known, problems)).collect();
     let mut names = known.to_vec();
     names.push("rule");
     let mut setting = |(name, entry): (&str, Entry<'_>)| {
@@ -107,7 +110,7 @@ mod tests {
     /// It was read, and had no effect.
     #[test]
     fn a_part_of_what_a_rule_does_not_set_is_an_error() {
-        for (part, whole) in [("burst = 2", "rate = '1/s'"), ("redirect-status = 301", "redirect = '/b'")] {
+        for (part, whole) in [("burst = 2", "rate = '1/s'"), ("redirect-status = 301", "redirect = 'http://b'")] {
             let rule = format!("[[rule]]\npath = '/'\n{part}\n");
             let key = part.split(' ').next().unwrap();
             let found = problems(&rule);
@@ -129,6 +132,33 @@ mod tests {
             "10: rule.set-headers.X A: not the name of a field",
         ];
         assert_eq!(problems(text), expected);
+    }
+
+    /// "Did you mean listings?"
+    #[test]
+    fn a_key_of_the_file_below_a_rule_is_told_where_it_belongs() {
+        let told = problems("[[rule]]\npath = '/a'\nlisten = ':80'\n");
+        let why = "this key belongs above the first [[rule]]: all that is below one is part of a rule";
+        assert_eq!(told, [format!("3: rule.listen: {why}")]);
+    }
+
+    /// One of the two was sent.
+    #[test]
+    fn a_name_in_two_cases_is_an_error() {
+        for (key, line) in [
+            ("rule.set-headers.x", "set-headers = { X = 'a', x = 'b' }"),
+            ("rule.add-headers.x", "add-headers = { X = 'a', x = 'b' }"),
+            ("rule.proxy.set-headers.x", "proxy = { to = 'http://a', set-headers = { X = 'a', x = 'b' } }"),
+        ] {
+            let told = problems(&format!("[[rule]]\npath = '/a/'\n{line}\n"));
+            assert_eq!(told, [format!("3: {key}: the same field is here in another case, which makes no difference")]);
+        }
+        for line in ["types = { '.A' = 'a/b', a = 'a/c' }", "error-pages = { 404 = '/a', '0404' = '/b' }"] {
+            let told = problems(&format!("[[rule]]\npath = '/a/'\n{line}\n"));
+            assert!(told.len() == 1 && told[0].ends_with("the same key is here in another form"), "{told:?}");
+        }
+        let fine = "[[rule]]\npath = '/a/'\nset-headers = { X = ['a', 'b'] }\nadd-headers = { x = 'c' }\n";
+        assert!(ConfigFile::parse(fine, KNOWN).is_ok());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The key `proxy` of a `[[rule]]`: an upstream server, or a table that says more about it.
 
 use super::document::{Entry, Problem, Table};
+use super::rule::FieldNames;
 use crate::rules::{Change, PathTemplate, Pattern, Proxy, Upstream, field};
 use landau_wire::http::Field;
 use std::sync::Arc;
@@ -78,8 +79,9 @@ fn read_table(table: &mut Table<'_>, line: usize, patterns: &[Pattern], problems
     let (mut lines, mut removed) = (Vec::new(), Vec::new());
     removed.extend(table.read("remove-headers", problems, |entry| entry.parse_each(removed_name)).unwrap_or_default());
     let fields = table.read("set-headers", problems, Entry::table);
+    let mut names = FieldNames::default();
     for (field_name, entry) in fields.into_iter().flat_map(Table::rest) {
-        match line_of(field_name, &entry) {
+        match line_of(field_name, &entry).and_then(|line| names.add(field_name, &entry).map(|()| line)) {
             Ok(line) => {
                 lines.extend(line);
                 removed.push(field_name.to_owned());

@@ -2,13 +2,13 @@
 
 use super::document::{Entry, Problem, Table};
 use super::proxy;
-use crate::rules::{Auth, Change, Cors, FieldChange, Networks, Pattern, Rate, Redirect, Rule, Users, field};
+use crate::rules::{Auth, Change, Cors, ErrorPage, FieldChange, Networks, Pattern, Rate, Redirect, Rule, Users, field};
 use landau_wire::http::{Status, target};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Reads a rule; notes all that is wrong with it.
-pub(super) fn read(entry: &Entry<'_>, problems: &mut Vec<Problem>) -> Option<Rule> {
+/// Reads a rule; notes all that is wrong with it. `above` are the keys that a file has outside of rules.
+pub(super) fn read(entry: &Entry<'_>, above: &[&str], problems: &mut Vec<Problem>) -> Option<Rule> {
     let before = problems.len();
     let mut table = entry.table().map_err(|problem| problems.push(problem)).ok()?;
     let mut rule = Rule::default();
@@ -23,7 +23,7 @@ pub(super) fn read(entry: &Entry<'_>, problems: &mut Vec<Problem>) -> Option<Rul
     rule.settings.proxy = proxy::read(&mut table, &rule.patterns, problems);
     rule.settings.cors = part(&mut table, "cors", problems, cors);
     access(&mut table, &mut rule, problems);
-    table.finish(problems);
+    table.finish_in_rule(above, problems);
     (problems.len() == before).then_some(rule)
 }
 
@@ -33,9 +33,11 @@ fn fields(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
     rule.fields.extend(removed.unwrap_or_default().into_iter().map(FieldChange::Remove));
     for (key, is_added) in [("set-headers", false), ("add-headers", true)] {
         let Some(entries) = table.read(key, problems, Entry::table) else { continue };
+        let mut names = FieldNames::default();
         for (name, entry) in entries.rest() {
-            if let Err(reason) = field::check_name(name, is_added) {
-                problems.push(entry.problem(reason));
+            let checked = field::check_name(name, is_added).map_err(|reason| entry.problem(reason));
+            if let Err(problem) = checked.and_then(|()| names.add(name, &entry)) {
+                problems.push(problem);
                 continue;
             }
             let mut is_first = true;
@@ -52,6 +54,19 @@ fn fields(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
     }
 }
 
+/// The names of a table of fields, which differ by more than their case.
+#[derive(Debug, Default)]
+pub(super) struct FieldNames(BTreeSet<String>);
+
+impl FieldNames {
+    /// Adds a name; fails if it is there already, in another case.
+    pub(super) fn add(&mut self, name: &str, entry: &Entry<'_>) -> Result<(), Problem> {
+        let is_new = self.0.insert(name.to_ascii_lowercase());
+        let problem = || entry.problem("the same field is here in another case, which makes no difference");
+        is_new.then_some(()).ok_or_else(problem)
+    }
+}
+
 /// Reads which files are sent, and as what.
 fn files(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
     let settings = &mut rule.settings;
@@ -61,8 +76,14 @@ fn files(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
     settings.clean_urls = table.read("clean-urls", problems, Entry::flag);
     settings.try_files = table.read("try-files", problems, |entry| entry.parse_each(fallback)).map(Into::into);
     settings.default_type = table.read("default-type", problems, |entry| entry.parse(media_type));
-    settings.types = pairs(table, "types", problems, ending_of, media_type);
-    settings.error_pages = pairs(table, "error-pages", problems, error_status, page);
+    let types = pairs(table, "types", problems, ending_of, media_type);
+    settings.types = types.into_iter().map(|(ending, (_, media_type))| (ending, media_type)).collect();
+    let pages = pairs(table, "error-pages", problems, error_status, page);
+    for (status, (entry, page)) in pages {
+        let path = entry.text().unwrap_or_default().to_owned();
+        rule.pages.push(ErrorPage { path, line: entry.item.line, key: entry.key });
+        settings.error_pages.insert(status, page);
+    }
 }
 
 fn redirects(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
@@ -75,7 +96,8 @@ fn redirects(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>
     rule.settings.redirect = table
         .read("redirect", problems, |entry| {
             let status = status.unwrap_or(Status::FOUND);
-            unless_false(entry, |entry| entry.parse(|to| Redirect::new(to, status, patterns)).map(Arc::new))
+            let read = |entry: &Entry<'_>| entry.parse(|to| Redirect::new(to, status, patterns));
+            unless_false(entry, |entry| read(entry).map(|redirect| Arc::new(redirect.at(entry.item.line))))
         })
         .unwrap_or_default();
     if status.is_some() && !matches!(rule.settings.redirect, Change::Set(_)) && problems.len() == before {
@@ -189,18 +211,21 @@ fn part<T>(
 }
 
 /// Reads a table whose keys are not known before, each by its parser.
-fn pairs<K: Ord, V>(
-    table: &mut Table<'_>,
+fn pairs<'a, K: Ord, V>(
+    table: &mut Table<'a>,
     key: &'static str,
     problems: &mut Vec<Problem>,
     parse_key: impl Fn(&str) -> Result<K, String>,
     parse: impl Fn(&str) -> Result<V, String>,
-) -> BTreeMap<K, V> {
+) -> BTreeMap<K, (Entry<'a>, V)> {
     let mut pairs = BTreeMap::new();
     for (name, entry) in table.read(key, problems, Entry::table).into_iter().flat_map(Table::rest) {
         let own = parse_key(name).map_err(|why| entry.problem(why));
         match own.and_then(|own| Ok((own, entry.parse(&parse)?))) {
-            Ok((own, value)) => drop(pairs.insert(own, value)),
+            Ok((own, _)) if pairs.contains_key(&own) => {
+                problems.push(entry.problem("the same key is here in another form"));
+            }
+            Ok((own, value)) => drop(pairs.insert(own, (entry, value))),
             Err(problem) => problems.push(problem),
         }
     }

@@ -14,6 +14,7 @@ mod cors;
 pub(crate) mod field;
 mod live;
 mod look_up;
+mod loops;
 mod pattern;
 mod placeholder;
 mod policies;
@@ -50,6 +51,16 @@ pub(crate) struct Rule {
     pub(crate) patterns: Vec<Pattern>,
     pub(crate) fields: Vec<FieldChange>,
     pub(crate) settings: Settings,
+    /// The files of the error pages.
+    pub(crate) pages: Vec<ErrorPage>,
+}
+
+/// The file of an error page, with its place in the configuration file.
+#[derive(Debug)]
+pub(crate) struct ErrorPage {
+    pub(crate) path: String,
+    pub(crate) line: usize,
+    pub(crate) key: String,
 }
 
 /// What a rule says about a setting.

@@ -27,6 +27,7 @@ pub(crate) struct Pattern {
 impl Pattern {
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         check(text)?;
+        check_language(text)?;
         let texts = match text.strip_suffix("**").unwrap_or(text).strip_suffix('/') {
             _ if text.is_empty() => return Err("a pattern begins with a slash, or is a pattern of names".to_owned()),
             // The directory's own path too: it must not be known that it exists where that is nobody's business.
@@ -66,6 +67,24 @@ fn check(text: &str) -> Result<(), String> {
     let is_escape = |bytes: &[u8]| bytes[0] == b'%' && bytes[1..].iter().all(u8::is_ascii_hexdigit);
     if text.as_bytes().windows(3).any(is_escape) {
         return Err("a pattern is for decoded paths; write the character itself, or [%] for a percent sign".to_owned());
+    }
+    Ok(())
+}
+
+/// Refuses what is written for nginx, whose paths may be regular expressions, and what is written for a query.
+fn check_language(text: &str) -> Result<(), String> {
+    if text.starts_with(['~', '^']) || text.starts_with("= ") || text.contains('\\') {
+        return Err("a pattern is no regular expression: * and ? match within a name, ** any number of directories, \
+             {a,b} either, [a-z] one byte of these; *.php is for these names in any directory, and /a/ for a directory \
+             with everything in it; a character in brackets, such as [~], is only itself"
+            .to_owned());
+    }
+    if text.replace("[?]", "").split_once('?').is_some_and(|(_, behind)| behind.contains('=')) {
+        return Err(
+            "a query is no part of a path: the ? matches any one byte here; leave the query out, or write [?] \
+             for the character itself"
+                .to_owned(),
+        );
     }
     Ok(())
 }
@@ -122,6 +141,20 @@ mod tests {
     fn what_is_no_pattern_is_an_error() {
         for wrong in ["", "a/b", "/a[", "/{a", "/a//", "//a", "/./x/", ".", "/a/../b/", "/my%20files/"] {
             assert!(Pattern::new(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// They matched nothing, and nothing said so.
+    #[test]
+    fn patterns_of_other_languages_are_errors() {
+        for wrong in ["~ \\.php$", "~* jpg$", "^~ /a/", "= /a", r"/a\.php", r"*\.php", "^a", "~a"] {
+            assert!(Pattern::new(wrong).is_err_and(|why| why.contains("no regular expression")), "{wrong}");
+        }
+        for wrong in ["/a?x=1", "/a/?page=2", "/?a[]=1"] {
+            assert!(Pattern::new(wrong).is_err_and(|why| why.starts_with("a query")), "{wrong}");
+        }
+        for fine in ["*~", "[~]a", "/~ann/", "/a=b", "=a", "/a?b", "/a[?]x=1", "/a^b"] {
+            assert!(Pattern::new(fine).is_ok(), "{fine}");
         }
     }
 }

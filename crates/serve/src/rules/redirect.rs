@@ -11,6 +11,8 @@ pub(crate) struct Redirect {
     pub(crate) status: Status,
     /// The directories of the rule, without the slash at their end, for the rest of a path below them.
     folders: Vec<String>,
+    /// The line in the configuration file.
+    pub(super) line: usize,
 }
 
 impl Redirect {
@@ -40,7 +42,24 @@ impl Redirect {
                 folders.push(folder.ok_or("{rest} needs a rule for directories, such as /old/, without wildcards")?);
             }
         }
-        Ok(Self { to: to.to_owned(), status, folders })
+        Ok(Self { to: to.to_owned(), status, folders, line: 0 })
+    }
+
+    /// Returns it with its line in the configuration file.
+    pub(crate) fn at(self, line: usize) -> Self {
+        Self { line, ..self }
+    }
+
+    /// Returns the path that a path is redirected to, if that is a path of the same host; clean, without a query.
+    pub(super) fn target(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let location = self.location(path);
+        let mut buffer = vec![0; location.len()];
+        target::clean(&location, &mut buffer).ok().map(|clean| clean.path.to_vec())
+    }
+
+    /// Returns the target, if it is the same for all paths.
+    pub(super) fn only_target(&self) -> Option<Vec<u8>> {
+        if self.to.contains(REST) { None } else { self.target(b"/") }
     }
 
     /// Returns the target for a clean path.

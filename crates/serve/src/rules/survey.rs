@@ -4,10 +4,11 @@
 //! directory with everything in it. Somebody who confuses the two would have an open directory, and would see that its
 //! own page is closed.
 
-use super::{Access, Change, Rule, Rules, Settings};
+use super::{Access, Change, ErrorPage, Policy, Rule, Rules, Settings};
 use crate::config::{Config, Problem};
 use landau_sys::path;
 use std::ffi::CString;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -93,6 +94,7 @@ impl Rules {
     pub(super) fn survey(&self, site: &Site) -> Findings {
         let (homes, mut findings) = (site.homes(), Findings::default());
         for rule in &self.rules {
+            findings.warnings.extend(rule.pages.iter().filter_map(|page| self.missing_page(page, site, &homes)));
             for pattern in &rule.patterns {
                 let Some(path) = pattern.exact.as_deref().filter(|_| rule.settings.restricts()) else { continue };
                 let problem = |reason| Problem { line: pattern.line, key: "rule.path".to_owned(), reason };
@@ -104,6 +106,20 @@ impl Rules {
             }
         }
         findings
+    }
+
+    /// Returns that an error page is not there. A host may be without it if another one has it.
+    fn missing_page(&self, page: &ErrorPage, site: &Site, homes: &[PathBuf]) -> Option<Problem> {
+        let is_missing = |home: &PathBuf| {
+            let found = home.join(page.path.trim_start_matches('/')).metadata();
+            found.is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
+        };
+        let forwards = self.policy(page.path.as_bytes()).is_some_and(|policy| policy.forwards());
+        if homes.is_empty() || forwards || !site.root.is_dir() || !homes.iter().all(is_missing) {
+            return None;
+        }
+        let reason = format!("{}: no such file below {}; a line of text is sent", page.path, site.root.display());
+        Some(Problem { line: page.line, key: page.key.clone(), reason })
     }
 
     /// Returns what is open below a path that a rule protects, and whether that is an error.
@@ -159,9 +175,9 @@ impl Rules {
                 return None;
             }
             let policy = self.policy(&below);
-            let is_read = policy.is_none_or(|policy| {
-                policy.proxy.is_none() && policy.redirect.is_none() && (policy.dotfiles || !is_hidden(&below))
-            });
+            let is_elsewhere = |policy: &Policy| policy.proxy.is_some() || policy.redirect.is_some();
+            let shows_all = policy.as_deref().is_some_and(|policy| policy.dotfiles);
+            let is_read = (shows_all || !is_hidden(&below)) && !policy.as_deref().is_some_and(is_elsewhere);
             if is_read { open(&below) } else { None }
         })
     }
@@ -265,6 +281,15 @@ mod tests {
         for other in [rule("/", "deny = '10.0.0.66'"), closed("/private/b"), rule("/private/", "listings = false")] {
             assert_eq!(counts(&format!("{other}{}", closed("/private"))), (1, 0), "{other}");
         }
+    }
+
+    #[test]
+    fn an_error_page_that_is_not_there_is_told() {
+        let room = room(&["errors/404.html"]);
+        let rules = "[[rule]]\npath = '/'\nerror-pages = { 404 = '/errors/404.html', 403 = '/missing.html' }\n";
+        let (errors, warnings) = survey(&room, false, rules);
+        let expected = "3: rule.error-pages.403: /missing.html: no such file below ";
+        assert!(errors.is_empty() && warnings.len() == 1 && warnings[0].starts_with(expected), "{warnings:?}");
     }
 
     #[test]

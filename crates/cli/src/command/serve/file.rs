@@ -196,6 +196,13 @@ mod tests {
         assert_eq!(told, "1: root: expected one directory");
     }
 
+    #[test]
+    fn a_list_of_index_files_is_no_text() {
+        let told = problem(&settings("index = 'index.html index.htm'\n")[0]).unwrap().to_string();
+        assert!(told.starts_with("1: index: ") && told.contains("index = [\"a\", \"b\"]"), "{told}");
+        assert_eq!(problem(&settings("index = ['index.html', 'index.htm']\n")[0]), None);
+    }
+
     /// Returns a value that a flag takes.
     fn value_of(name: &str) -> String {
         let is_taken = |value: &str| {
