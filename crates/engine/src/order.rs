@@ -36,17 +36,25 @@ pub(crate) struct Order {
     pub(crate) lockstep: bool,
     /// Whether the worker stores when each call began, for a profiler.
     pub(crate) is_profiled: bool,
-    /// Whether the worker says [`CLEAN_UP`]. One of an earlier version does not, and a controller of one would take it
-    /// for the worker's last word.
-    #[serde(default)]
-    pub(crate) announces_clean_up: bool,
-    /// The same for [`SET_UP`].
-    #[serde(default)]
-    pub(crate) announces_set_up: bool,
+    /// Which words the worker says.
+    #[serde(flatten)]
+    pub(crate) announces: Announces,
     /// A fault to inject.
     pub(crate) fault: Option<Fault>,
     /// From this n on, each step of the creation is a window.
     pub(crate) step_windows_from: Option<u64>,
+}
+
+/// Which words a worker says before its last one. A worker of an earlier version says none of them, and a controller of
+/// one would take such a word for the last.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Announces {
+    /// Whether it says [`CLEAN_UP`].
+    #[serde(default, rename = "announces_clean_up")]
+    pub(crate) clean_up: bool,
+    /// Whether it says [`SET_UP`].
+    #[serde(default, rename = "announces_set_up")]
+    pub(crate) set_up: bool,
 }
 
 /// A path as a list of bytes: JSON has text only, which a path need not be.

@@ -67,7 +67,7 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     let mut timer = Timer::new(&lanes, clock, phase_count, order.processor, order.seed);
     prepare(&mut timer, &order);
     LazyLock::force(&SET_UP_TOLD);
-    let progress = if order.announces_set_up { Progress::to(announce_set_up) } else { Progress::NONE };
+    let progress = if order.announces.set_up { Progress::to(announce_set_up) } else { Progress::NONE };
     let (scratch, host) = (&order.scratch, &order.host);
     let context = Context { settings: &settings, n: order.n, seed: order.seed, scratch, host, progress };
     let report = (entry.drive)(&context, &mut timer);
@@ -79,7 +79,7 @@ fn prepare(timer: &mut Timer, order: &Order) {
     if order.is_profiled {
         timer.store_starts();
     }
-    if order.announces_clean_up {
+    if order.announces.clean_up {
         timer.announce_end(announce_clean_up);
     }
     if order.lockstep {

@@ -72,16 +72,14 @@ impl SharedChange {
     pub fn text(&self) -> String {
         let (low, high) = self.ratio_range;
         let why = match self.facts.as_slice() {
-            [] => {
-                "Landau knows of nothing else that changed there, so the machine was probably in another state from then \
-                 on, and none of these changes is specific to its curve."
-                    .to_owned()
-            }
+            [] => "Landau knows of nothing else that changed there, so the machine was probably in another state from \
+                 then on, and none of these changes is specific to its curve."
+                .to_owned(),
             facts => format!("This also changed there: {}.", facts.join(", ")),
         };
         format!(
-            "The costs of {} of {} curves of {} change at one record, {} ({}). The median change is {}; the middle half \
-             are between {} and {}. {why}",
+            "The costs of {} of {} curves of {} change at one record, {} ({}). The median change is {}; the middle \
+             half are between {} and {}. {why}",
             self.changed_count,
             self.searched_count,
             self.host,
