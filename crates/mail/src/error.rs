@@ -67,6 +67,14 @@ pub enum Error {
         /// Why it waited.
         error: std::io::Error,
     },
+    /// A run ended with an error, and what had happened by then could not be written either.
+    #[error("{first}; at the end: {last}")]
+    Twice {
+        /// Why the run ended.
+        first: Box<Error>,
+        /// Why it could not be written.
+        last: Box<Error>,
+    },
     /// The messages of a queue cannot be passed on to the user.
     #[error("cannot write the list")]
     Output(#[source] std::io::Error),

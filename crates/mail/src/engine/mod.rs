@@ -154,8 +154,11 @@ impl<N: Network, I: Input> Engine<N, I> {
         if let Err(error) = self.take_turns(observer, should_stop) {
             // What servers have answered is not lost with the run. A ledger may have a part of the lines that it could
             // not be given.
-            if !matches!(error, Error::Ledger(_)) {
-                let _ = self.input.finish(self.now_ns);
+            if !matches!(error, Error::Ledger(_))
+                && let Err(last) = self.input.finish(self.now_ns)
+                && last.to_string() != error.to_string()
+            {
+                return Err(Error::Twice { first: Box::new(error), last: Box::new(last) });
             }
             return Err(error);
         }

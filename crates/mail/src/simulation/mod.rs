@@ -339,12 +339,21 @@ fn pass(engine: &mut Engine<Virtual, Listed<Memory>>, world: &Rc<RefCell<World>>
 /// What servers had answered since the last write was lost, and those recipients were sent to again.
 #[test]
 fn a_list_that_cannot_be_read_to_its_end_loses_no_state() {
+    for is_unsynced in [false, true] {
+        run_with_an_unreadable_line(is_unsynced);
+    }
+}
+
+/// Runs an engine whose list has a line that cannot be read, and whose ledger perhaps cannot be synced at the end: that
+/// was not said.
+fn run_with_an_unreadable_line(is_unsynced: bool) {
     let scenario =
         Scenario { recipients: 20, fault: 0.0, is_by_domain: false, is_template: false, ..Scenario::of_seed(0) };
     let (world, bytes) = (Rc::new(RefCell::new(scenario.world())), Rc::default());
     let (plan, message) = (scenario.plan(), scenario.message());
-    let storage = Memory::new(Rc::clone(&bytes), 0.0, 0);
-    let opened = ledger::open_storage(storage, scenario.mode, &message, Sync::Never).unwrap();
+    let mut storage = Memory::new(Rc::clone(&bytes), 0.0, 0);
+    storage.is_unsynced = is_unsynced;
+    let opened = ledger::open_storage(storage, scenario.mode, &message, Sync::Interval(Duration::MAX)).unwrap();
     let lines: Vec<String> = (0..20).map(|number| format!("r{number}@d{}.test\n", number % 5)).collect();
     let list = List::read(std::io::Cursor::new([lines.concat().as_bytes(), b"\xff\n"].concat())).unwrap();
     let input = Listed::new(list, Letter::new(plan.envelope.clone(), message), opened);
@@ -352,6 +361,7 @@ fn a_list_that_cannot_be_read_to_its_end_loses_no_state() {
     let mut engine = Engine::new(network, input, scenario.routes(), plan, Schedule::new(scenario.limits()));
     let error = engine.run(&mut Silent, &|| false).unwrap_err();
     assert!(error.to_string().contains("line 21 of the list"), "{error}");
+    assert_eq!(error.to_string().contains("not synced"), is_unsynced, "{error}");
     let states = scenario.check(&world.borrow(), &bytes.borrow());
     assert!(states.contains(&true), "no recipient was sent to");
     assert_eq!(states, world.borrow().is_final);

@@ -13,12 +13,14 @@ pub(super) struct Memory {
     bytes: Rc<RefCell<Vec<u8>>>,
     at: usize,
     kill: f64,
+    /// Whether it cannot be synced.
+    pub(super) is_unsynced: bool,
     rng: ChaCha8Rng,
 }
 
 impl Memory {
     pub(super) fn new(bytes: Rc<RefCell<Vec<u8>>>, kill: f64, seed: u64) -> Self {
-        Self { bytes, at: 0, kill, rng: ChaCha8Rng::seed_from_u64(seed) }
+        Self { bytes, at: 0, kill, is_unsynced: false, rng: ChaCha8Rng::seed_from_u64(seed) }
     }
 }
 
@@ -49,6 +51,6 @@ impl Storage for Memory {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        Ok(())
+        if self.is_unsynced { Err(io::Error::other("not synced")) } else { Ok(()) }
     }
 }
