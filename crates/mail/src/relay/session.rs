@@ -6,7 +6,7 @@ use crate::domain::to_ascii;
 use crate::envelope::Request;
 use crate::queue::{self, Meta};
 use crate::sink::chunks::{Chunk, End, Received};
-use crate::sink::protocol::{Step, Then};
+use crate::sink::protocol::{MOST_EXCESS, Step, Then};
 use landau_wire::smtp::data::{Decoder, Shape};
 use landau_wire::smtp::line::{self, Scan};
 use landau_wire::smtp::parameter::Ret;
@@ -17,11 +17,6 @@ use std::time::Duration;
 
 /// After so many errors without a message between them, the session ends.
 const MOST_ERRORS: u32 = 20;
-
-/// So many commands without a message between them may be refused because of a limit or for want of room before such
-/// refusals count as errors: a client offers all recipients of a message at once (Postfix's
-/// `smtpd_recipient_overshoot_limit`).
-const MOST_EXCESS: u32 = 1000;
 
 /// The bytes that a message needs in the queue besides its content and its recipients, at most: sender, parameters of
 /// MAIL, `Received:`, head of the record.

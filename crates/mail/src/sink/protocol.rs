@@ -8,6 +8,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// So many commands without a message between them may be refused because of a limit, or for want of room, before such
+/// refusals count as errors: a client offers all recipients of a message at once (Postfix's
+/// `smtpd_recipient_overshoot_limit`).
+pub(crate) const MOST_EXCESS: u32 = 1000;
+
 /// A connection as it was accepted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin {

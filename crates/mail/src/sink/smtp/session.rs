@@ -7,17 +7,13 @@ use super::transaction::{Transaction, address};
 use super::{Counters, Smtp};
 use crate::sink::chunks::{Chunk, End};
 use crate::sink::conduct::Latency;
-use crate::sink::protocol::{Origin, Step, Then};
+use crate::sink::protocol::{MOST_EXCESS, Origin, Step, Then};
 use landau_wire::smtp::data::{Decoder, Shape};
 use landau_wire::smtp::line::{self, Scan};
 use landau_wire::smtp::{Capabilities, Command, Extension, Extensions, Mail, Rcpt, Recovery, Reject, command};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// So many recipients over the limit are refused before such refusals count as errors, since the last message
-/// (Postfix's `smtpd_recipient_overshoot_limit`).
-const MOST_EXCESS: u32 = 1000;
 
 /// What the next bytes are.
 #[derive(Debug)]
