@@ -97,3 +97,12 @@ fn take_accepted(relay: &mut Receiver) -> Vec<String> {
     };
     entries.iter().map(describe).collect()
 }
+
+/// Returns the codes of the replies to what a client says, and the counters.
+#[cfg(test)]
+pub(super) fn talk(options: u8, bytes: &[u8]) -> (Vec<u16>, Vec<(&'static str, u64)>) {
+    let (out, _, counters, _) = play(options, bytes, bytes.len());
+    let text = String::from_utf8_lossy(&out).into_owned();
+    let last = text.lines().filter(|line| line.as_bytes().get(3) == Some(&b' '));
+    (last.map(|line| line[..3].parse().unwrap_or_default()).collect(), counters)
+}

@@ -62,6 +62,8 @@ enum Effect {
     Failed,
     /// It was refused because of a limit or for want of room, which is no error of the client.
     Excess,
+    /// It was sent behind a MAIL that was refused in this way, and the refusal is counted.
+    Consequence,
     Commit,
     Quit,
     /// The TLS handshake follows.
@@ -73,6 +75,11 @@ enum Effect {
 #[derive(Debug, Default)]
 struct Transaction {
     is_open: bool,
+    /// The reply to MAIL, if there was no room for the message. The commands behind it get the same reply, so that a
+    /// client that sent them together (RFC 2920) tries its recipients again.
+    refusal: Option<&'static [u8]>,
+    /// How many have got it.
+    consequences: u32,
     is_utf8: bool,
     sender: String,
     recipients: Vec<String>,
@@ -245,12 +252,15 @@ impl Session {
         if self.hello.is_empty() || self.transaction.is_open {
             return refuse(&Reject::BAD_SEQUENCE, out);
         }
+        self.transaction.refusal = None;
         if mail.size.is_some_and(|size| size > relay.limits.size_limit) {
             return refuse(&Reject::TOO_LARGE, out);
         }
         if !relay.shared.has_room(mail.size.unwrap_or(0).saturating_add(RECORD_BYTES)) {
             relay.counters.queue_full.add(1);
-            return say(out, b"452 4.3.1 the queue is full\r\n", Effect::Excess);
+            let reply: &[u8] = b"452 4.3.1 the queue is full\r\n";
+            self.transaction = Transaction { refusal: Some(reply), ..Transaction::default() };
+            return say(out, reply, Effect::Excess);
         }
         let sender = mail.from.mailbox().map_or(String::new(), |mailbox| mailbox.as_str().to_owned());
         let envid = mail.envid.map(|envid| envid.as_str().to_owned());
@@ -259,9 +269,18 @@ impl Session {
         say(out, b"250 2.1.0 Ok\r\n", Effect::Succeeded)
     }
 
+    /// Refuses a command that needs another one before it: by the reply to that, if there was no room for the message.
+    fn refuse_sequence(&mut self, out: &mut Vec<u8>) -> Effect {
+        let Some(reply) = self.transaction.refusal else { return refuse(&Reject::BAD_SEQUENCE, out) };
+        self.transaction.consequences += 1;
+        // A client offers all recipients of a message at once, and not for ever.
+        let is_error = self.transaction.consequences > MOST_EXCESS;
+        say(out, reply, if is_error { Effect::Failed } else { Effect::Consequence })
+    }
+
     fn rcpt(&mut self, relay: &mut Receiver, rcpt: &Rcpt<'_>, out: &mut Vec<u8>) -> Effect {
         if !self.transaction.is_open || self.transaction.chunks.is_some() {
-            return refuse(&Reject::BAD_SEQUENCE, out);
+            return self.refuse_sequence(out);
         }
         if self.transaction.recipients.len() >= relay.limits.recipients {
             return say(out, b"452 4.5.3 too many recipients\r\n", Effect::Excess);
@@ -289,7 +308,7 @@ impl Session {
 
     fn data(&mut self, out: &mut Vec<u8>) -> Effect {
         if !self.transaction.is_open || self.transaction.chunks.is_some() {
-            return refuse(&Reject::BAD_SEQUENCE, out);
+            return self.refuse_sequence(out);
         }
         if self.transaction.recipients.is_empty() {
             return say(out, b"554 5.5.1 no valid recipients\r\n", Effect::Failed);
@@ -316,6 +335,7 @@ impl Session {
         let Some(end) = end else { return Step::receive(content.len()) };
         self.stage = Stage::Command;
         let effect = match end {
+            End::Refused(_) if self.transaction.refusal.is_some() => self.refuse_sequence(out),
             End::Refused(reject) => {
                 self.clear(relay);
                 refuse(&reject, out)
@@ -407,7 +427,7 @@ impl Session {
     /// Ends a step: counts errors, and says what follows.
     fn settle(&mut self, relay: &Receiver, consumed: usize, effect: Effect, out: &mut Vec<u8>) -> Step {
         let then = match effect {
-            Effect::Succeeded => Then::Continue,
+            Effect::Succeeded | Effect::Consequence => Then::Continue,
             Effect::Commit => Then::Commit,
             Effect::Quit => Then::Close,
             Effect::Secure => Then::Secure,
