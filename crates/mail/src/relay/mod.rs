@@ -40,6 +40,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
+/// The counters of a sink that a relay does not have, because no profile says how it treats connections.
+const OF_PROFILES: [&str; 3] = ["resets", "half_closes", "silent"];
+
 /// What the user asks for.
 #[derive(Debug, Clone)]
 pub struct Relay {
@@ -107,6 +110,7 @@ impl Monitor {
         let published = *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         // Read after what the engine knows: recipients that it was not told of yet were accepted since, and are left.
         let mut all = self.remote.totals();
+        all.retain(|one| !OF_PROFILES.contains(&one.name));
         let accepted = all.iter().find(|one| one.name == "recipients_accepted").map_or(0, |one| one.value);
         let Published { tally, found, deleted, announced, reports, held, .. } = published;
         let Published { unreadable, double_bounces, damaged_bytes, .. } = published;

@@ -72,7 +72,7 @@ counters! {
     Connections {
         connections "connections accepted",
         closed "connections closed",
-        refused_elsewhere "connections reset because they came to another address than the sink serves",
+        refused_elsewhere "connections reset because they came to an address that is not served",
         resets "connections reset by the profile",
         half_closes "connections half-closed by the profile",
         silent "connections that got no answer, by the profile",
