@@ -26,6 +26,8 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) site: u32,
+    /// The time of the site at which it was opened.
+    pub(super) epoch: u32,
     /// The addresses to try; the last one is in use.
     pub(super) candidates: Vec<Candidate>,
     pub(super) session: Session,
@@ -70,10 +72,16 @@ pub(super) enum End {
 
 impl Connection {
     /// Returns a connection that tries these addresses, the first one first.
-    pub(super) fn new(site: u32, mut candidates: Vec<Candidate>, session: Session, now_ns: u64) -> Self {
+    pub(super) fn new(
+        (site, epoch): (u32, u32),
+        mut candidates: Vec<Candidate>,
+        session: Session,
+        now_ns: u64,
+    ) -> Self {
         candidates.reverse();
         Self {
             site,
+            epoch,
             candidates,
             session,
             tls: None,

@@ -560,7 +560,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
         self.stats.lost.count(&reason);
         let is_refusal = connection.phase < Phase::Greeted || (end == End::Closing && connection.session.ended() == 0);
-        if is_refusal && self.schedule.failed(site, self.now_ns) {
+        if is_refusal && self.schedule.failed(site, connection.epoch, self.now_ns) {
             self.give_up(site, &reason);
         }
     }

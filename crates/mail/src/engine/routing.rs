@@ -102,7 +102,8 @@ impl<N: Network, I: Input> Engine<N, I> {
             });
             let candidates = self.routes.candidates(site, self.now_ns);
             let session = Session::new(self.plan.envelope.mode, self.plan.tls.security, self.now_ns);
-            let mut connection = Box::new(Connection::new(site, candidates, session, self.now_ns));
+            let place = (site, self.schedule.epoch(site));
+            let mut connection = Box::new(Connection::new(place, candidates, session, self.now_ns));
             match self.attempt(id, &mut connection) {
                 Ok(()) => {
                     // This host has something left again.

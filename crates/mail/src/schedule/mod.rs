@@ -269,13 +269,22 @@ impl Schedule {
         self.note(site);
     }
 
-    /// Notes that a connection to a site could not be established, or that a server refused more work (421). Returns
-    /// whether the site was tried often enough in a row: its recipients are to be left to a later run.
-    pub(crate) fn failed(&mut self, site: u32, now_ns: u64) -> bool {
+    /// Returns the time of a site at which a connection is opened, for [`Self::failed`].
+    pub(crate) fn epoch(&self, site: u32) -> u32 {
+        self.sites[site as usize].epoch
+    }
+
+    /// Notes that a connection to a site could not be established, or that a server refused more work (421). `epoch` is
+    /// that of its opening. Returns whether the site was tried often enough in a row: its recipients are to be left to
+    /// a later run.
+    pub(crate) fn failed(&mut self, site: u32, epoch: u32, now_ns: u64) -> bool {
         let one = &mut self.sites[site as usize];
-        if one.is_blocked || !one.window.fail() {
+        // Recipients that came since the site was left may have a connection that works: they do not wait because of
+        // those that were opened before.
+        if one.is_blocked || one.epoch != epoch || !one.window.fail() {
             return false;
         }
+        one.epoch = one.epoch.wrapping_add(1);
         one.is_blocked = true;
         one.failed_rounds += 1;
         if one.failed_rounds >= self.limits.attempts {
@@ -373,7 +382,7 @@ mod tests {
         assert_eq!([(); 11].map(|()| schedule.next_connection().is_some()).iter().filter(|is| **is).count(), 10);
         let fail = |schedule: &mut Schedule| {
             schedule.closed(0, false);
-            let is_left = schedule.failed(0, 1);
+            let is_left = schedule.failed(0, schedule.epoch(0), 1);
             for id in if is_left { schedule.abandon(0) } else { Vec::new() } {
                 schedule.queue(id);
             }
@@ -388,6 +397,29 @@ mod tests {
         schedule.greeted(0);
         schedule.succeeded(0);
         assert_eq!([schedule.next_connection(), schedule.next_connection()], [Some(0), None]);
+    }
+
+    /// With one connection at a time, each failure of those that were open when a site was left deferred all the mail
+    /// that had come for it since.
+    #[test]
+    fn connections_of_before_a_site_was_left_do_not_leave_it_again() {
+        let mut schedule = schedule();
+        schedule.set_sessions(10);
+        schedule.sites[0].window = feedback::Window::new(10, Feedback::Constant);
+        let opened = std::iter::from_fn(|| schedule.next_connection());
+        assert_eq!(opened.count(), 10);
+        let old = schedule.epoch(0);
+        let fail = |schedule: &mut Schedule| {
+            schedule.closed(0, false);
+            schedule.failed(0, old, 1)
+        };
+        while !fail(&mut schedule) {}
+        assert!(schedule.open_count() > 1);
+        while schedule.open_count() > 0 {
+            assert!(!fail(&mut schedule), "an older connection has left the site again");
+        }
+        assert_eq!(schedule.next_connection(), Some(0));
+        assert!(schedule.failed(0, schedule.epoch(0), 1));
     }
 
     /// The number of a site that is forgotten becomes that of another one: nothing may be left that has it.

@@ -16,6 +16,8 @@ pub(crate) struct Site {
     pub(super) window: Window,
     /// How often in a row the site was given up for a time.
     pub(super) failed_rounds: u32,
+    /// How often it was left. What connections of an earlier time meet says nothing about later ones.
+    pub(super) epoch: u32,
     /// Whether it waits after failures.
     pub(super) is_blocked: bool,
     /// Whether it is not tried again in this run.
@@ -32,6 +34,7 @@ impl Site {
             opening: 0,
             window: Window::new(limits.initial.min(limits.per_site), limits.feedback),
             failed_rounds: 0,
+            epoch: 0,
             is_blocked: false,
             is_given_up: false,
             is_starved: false,
