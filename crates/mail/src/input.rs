@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::ledger::{History, Ledger, Report, State, Storage};
 use crate::list::{List, Record};
 use crate::message::Message;
+use crate::schedule::SiteCounts;
 use landau_wire::smtp::{Mailbox, Rcpt, Recipient};
 use std::rc::Rc;
 
@@ -88,6 +89,17 @@ pub(crate) trait Input {
     /// Takes a recipient back that was not tried because its site has its share of the memory.
     fn postpone(&mut self, number: u64, _site: u32, now_ns: u64) {
         self.release(number, now_ns);
+    }
+
+    /// Notes that a recipient is not tried before a time, because its site is not. No server has looked at it.
+    fn suspend(&mut self, _number: u64, _until_ns: u64) {}
+
+    /// Notes what is counted about sites that did not answer.
+    fn note_sites(&mut self, _counts: SiteCounts) {}
+
+    /// Returns whether the user wants sites to be tried now, once.
+    fn take_flush(&mut self) -> bool {
+        false
     }
 
     /// Writes what was recorded. Called once for each batch of events.

@@ -5,7 +5,7 @@ use crate::status;
 use anyhow::Context;
 use landau_mail::relay::{Listening, Monitor, Reception, Relay};
 use landau_mail::sink::{Exporting, Listen, Prefix, export};
-use landau_mail::{Delivery, Observer, Progress};
+use landau_mail::{Backoff, Delivery, Observer, Progress};
 use landau_sys::signal::{ServiceSignal, ServiceSignals, ignore_file_size};
 use landau_units::{duration_in, size_in};
 use std::path::PathBuf;
@@ -52,6 +52,15 @@ pub(crate) struct RelayArgs {
     #[arg(long, value_name = "TIME", default_value = "120h", requires = "relay")]
     #[arg(value_parser = duration_in(Duration::ZERO..=LONGEST))]
     lifetime: Duration,
+    /// Do not try a site for this long that could not be reached, and defer its mail without a try; double the time
+    /// after each further failure
+    #[arg(long, value_name = "TIME", default_value = "300s", requires = "relay")]
+    #[arg(value_parser = duration_in(Duration::from_millis(1)..=LONGEST))]
+    minimal_backoff_time: Duration,
+    /// Do not try a site that could not be reached for this long at most
+    #[arg(long, value_name = "TIME", default_value = "4000s", requires = "relay")]
+    #[arg(value_parser = duration_in(Duration::from_millis(1)..=LONGEST))]
+    maximal_backoff_time: Duration,
     /// Send a report to ADDRESS when mail from the null sender fails, such as a report to a sender
     #[arg(long, value_name = "ADDRESS", requires = "relay")]
     postmaster: Option<String>,
@@ -72,10 +81,15 @@ impl RelayArgs {
 /// What ends a relay, what makes it open its ledger again, and what makes it report.
 const SIGNALS: &[ServiceSignal] = &[ServiceSignal::Terminate, ServiceSignal::Reload, ServiceSignal::Report];
 
-struct Silent;
+/// Says what the operator should know at once.
+struct Log;
 
-impl Observer for Silent {
+impl Observer for Log {
     fn progress(&mut self, _: &Progress) {}
+
+    fn notice(&mut self, text: &str) {
+        status::tell(text);
+    }
 }
 
 /// Runs a relay that delivers as `delivery` says.
@@ -99,6 +113,10 @@ pub(crate) fn run(args: &RelayArgs, delivery: Delivery, ledger: Option<PathBuf>,
         queue_limit: args.queue_limit,
         ledger,
         lifetime: args.lifetime,
+        site_backoff: Backoff {
+            first: args.minimal_backoff_time,
+            longest: args.maximal_backoff_time.max(args.minimal_backoff_time),
+        },
         postmaster: args.postmaster.clone(),
         delivery,
     };
@@ -123,7 +141,7 @@ pub(crate) fn run(args: &RelayArgs, delivery: Delivery, ledger: Option<PathBuf>,
         }
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(watch).context("start a thread for signals")?;
-    let outcome = listening.run(&mut Silent, &|| must_end.load(Ordering::Relaxed))?;
+    let outcome = listening.run(&mut Log, &|| must_end.load(Ordering::Relaxed))?;
     for note in &outcome.notes {
         status::tell(note);
     }

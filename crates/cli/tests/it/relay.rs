@@ -47,7 +47,15 @@ impl Running {
     pub(crate) fn relay(room: &Room, via: SocketAddr, more: &[&str]) -> Self {
         let via = via.to_string();
         let words = ["mail", "--relay", "--queue", "queue", "--via", &via, "--listen", "127.0.0.1:0", "--json"];
-        Self::new(room, &[&words[..], &["--retry-after", "100ms"], more].concat())
+        Self::new(
+            room,
+            &[
+                &words[..],
+                &["--retry-after", "100ms", "--minimal-backoff-time", "100ms", "--maximal-backoff-time", "1s"],
+                more,
+            ]
+            .concat(),
+        )
     }
 
     /// Returns the next line that it prints.

@@ -112,6 +112,8 @@ pub(crate) struct Engine<N, I> {
     pub(crate) exporter: Option<Exporter>,
     pub(crate) begin_ns: u64,
     pub(crate) notes: Vec<String>,
+    /// What the observer is told next.
+    notices: Vec<String>,
     pub(crate) stats: Stats,
 }
 
@@ -145,6 +147,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             exporter: None,
             begin_ns: 0,
             notes: Vec::new(),
+            notices: Vec::new(),
             stats: Stats::default(),
         }
     }
@@ -213,7 +216,11 @@ impl<N: Network, I: Input> Engine<N, I> {
             if self.stop_ns.is_none() && should_stop() {
                 self.stop_ns = Some(self.now_ns);
             }
-            if !self.turn(ticker.next_ns())? {
+            let is_going_on = self.turn(ticker.next_ns())?;
+            for notice in self.notices.drain(..) {
+                observer.notice(&notice);
+            }
+            if !is_going_on {
                 return Ok(());
             }
             if let Some(progress) = ticker.due(self.now_ns, || self.progress()) {
@@ -236,6 +243,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             self.fill()?;
         }
         self.connect();
+        self.input.note_sites(self.schedule.site_counts());
         self.input.commit(self.now_ns)?;
         debug_assert_eq!(self.stats.recipients.sum(), self.offered, "every recipient has one state");
         if let Some(error) = self.bounce_error.take() {
@@ -308,7 +316,11 @@ impl<N: Network, I: Input> Engine<N, I> {
             }
             let Self { input, record, schedule, routes, plan, .. } = self;
             let is_crowded = |site| routing::is_crowded::<I>(schedule, routes, plan.active, site);
-            match input.next(record, self.now_ns, &is_crowded)? {
+            let next = input.next(record, self.now_ns, &is_crowded)?;
+            if input.take_flush() {
+                schedule.resume_all();
+            }
+            match next {
                 Next::Recipient(offer) => self.admit(offer),
                 Next::Later(at_ns) => {
                     self.input_ns = at_ns;
@@ -426,7 +438,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             let ended = connection.session.ended();
             let event = connection.session.next(&mut input, &plan.envelope, *now_ns, &mut stats.phases);
             if connection.session.ended() > ended {
-                self.schedule.succeeded(connection.site);
+                self.succeed(connection.site);
             }
             let Some(event) = event.map_err(End::Broken)? else { return Ok(()) };
             match event {

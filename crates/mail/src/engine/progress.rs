@@ -22,6 +22,10 @@ pub struct Progress {
 pub trait Observer {
     /// Reports what the run has reached.
     fn progress(&mut self, progress: &Progress);
+
+    /// Reports what the user should know at once: that a relay does not try a site for a time, or that the site answers
+    /// again.
+    fn notice(&mut self, _text: &str) {}
 }
 
 /// Says when progress is due.

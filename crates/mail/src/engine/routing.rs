@@ -19,6 +19,9 @@ pub(super) fn is_crowded<I: Input>(schedule: &Schedule, routes: &Routes, active:
 /// The notes of one kind; what comes after them is counted. So a relay that runs for months has few notes.
 const MOST_NOTES: u32 = 5;
 
+/// In nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
 impl<N: Network, I: Input> Engine<N, I> {
     /// Sends a recipient on its way, which may have to be looked up.
     pub(super) fn route(&mut self, id: u32) {
@@ -63,6 +66,8 @@ impl<N: Network, I: Input> Engine<N, I> {
                 self.schedule.recipients.get_mut(id).site = *site;
                 if self.schedule.is_given_up(*site) {
                     self.forget(id);
+                } else if self.schedule.suspended(*site).is_some() {
+                    self.suspend(id);
                 } else if self.may_wait(id, *site) {
                     self.schedule.queue(id);
                 } else {
@@ -186,7 +191,16 @@ impl<N: Network, I: Input> Engine<N, I> {
     /// Leaves the recipients of a site to a later run, or to the input if that hands them out again.
     pub(super) fn give_up(&mut self, site: u32, reason: &str) {
         if I::RETRIES {
+            self.schedule.set_reason(site, reason);
+            let until_ns = self.schedule.suspended(site).map(|(until_ns, _)| until_ns);
+            if let Some(until_ns) = until_ns {
+                let wait_s = until_ns.saturating_sub(self.now_ns).div_ceil(SECOND);
+                self.notices.push(format!("{} is not tried for {wait_s} s: {reason}", self.routes.name(site)));
+            }
             for id in self.schedule.abandon(site) {
+                if let Some(until_ns) = until_ns {
+                    self.input.suspend(self.schedule.recipients.get(id).number, until_ns);
+                }
                 self.settle(id, State::Deferred, None, None, reason.as_bytes());
             }
             return;
@@ -197,6 +211,24 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
         for id in self.schedule.give_up(site) {
             self.forget(id);
+        }
+    }
+
+    /// Defers a recipient whose site is not tried.
+    pub(super) fn suspend(&mut self, id: u32) {
+        let recipient = self.schedule.recipients.get(id);
+        let Some((until_ns, reason)) = self.schedule.suspended(recipient.site) else { return };
+        // The words are those of Postfix, for which operators look.
+        let text = format!("4.4.1 delivery temporarily suspended: {reason}");
+        self.input.suspend(recipient.number, until_ns);
+        self.schedule.count_suspended_recipient();
+        self.settle(id, State::Deferred, None, None, text.as_bytes());
+    }
+
+    /// Notes that a server of a site has answered.
+    pub(super) fn succeed(&mut self, site: u32) {
+        if self.schedule.succeeded(site) {
+            self.notices.push(format!("{} answers again", self.routes.name(site)));
         }
     }
 

@@ -30,7 +30,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         {
             self.stats.attempts += 1;
             self.settle(id, State::Done, Some(connection), connection.session.code(), connection.session.reply());
-            self.schedule.succeeded(connection.site);
+            self.succeed(connection.site);
         }
     }
 
@@ -236,6 +236,8 @@ impl<N: Network, I: Input> Engine<N, I> {
     pub(super) fn put_back(&mut self, recipient: u32) {
         if self.is_left(recipient) {
             self.forget(recipient);
+        } else if self.schedule.suspended(self.schedule.recipients.get(recipient).site).is_some() {
+            self.suspend(recipient);
         } else {
             self.schedule.put_back(recipient);
         }

@@ -254,7 +254,11 @@ impl Feed {
         // Recipients that failed as often stay together.
         let mut delays: Vec<(u32, u64)> = Vec::new();
         for one in kept.iter_mut().filter(|one| one.due_ns == 0) {
-            let delay_ns = if recipients[one.index as usize].reason.is_some() {
+            let recipient = &recipients[one.index as usize];
+            let delay_ns = if let Some(until_ns) = recipient.suspended_ns {
+                // No server has looked at it: its next wait is no longer for that.
+                until_ns.saturating_sub(now_ns)
+            } else if recipient.reason.is_some() {
                 one.attempts += 1;
                 let known =
                     delays.iter().find(|(attempts, _)| *attempts == one.attempts).map(|(_, delay_ns)| *delay_ns);

@@ -286,6 +286,7 @@ impl Feed {
                 waiting.passed_over = 0;
             }
         }
+        self.is_flushed |= changed > 0;
         self.reorder();
         (found, changed)
     }

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::input::{Input, IsCrowded, Next, Offer};
 use crate::ledger::{Journal, Report, State, Sync};
 use crate::list::Record;
-use crate::schedule::{Backoff, NO_SITE};
+use crate::schedule::{Backoff, NO_SITE, SiteCounts};
 use crate::stats::Tally;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -93,6 +93,8 @@ pub(crate) struct Published {
     pub(crate) damaged_bytes: u64,
     /// The messages that wait until the user releases them.
     pub(crate) held: u64,
+    /// What is counted about sites that did not answer.
+    pub(crate) sites: SiteCounts,
 }
 
 /// The messages that wait for their next attempt, by its time.
@@ -142,6 +144,10 @@ pub(crate) struct Feed {
     pub(super) reports: u64,
     /// The recipients that failed without a sender or a postmaster who could be told.
     pub(super) double_bounces: u64,
+    /// What is counted about sites that did not answer.
+    sites: SiteCounts,
+    /// Whether the user wants messages to be tried now, and the engine was not told.
+    pub(super) is_flushed: bool,
     /// The messages that wait because their sites have their shares of the memory.
     pub(super) postponed: u64,
     /// The messages that wait until the user releases them.
@@ -200,6 +206,8 @@ impl Feed {
             unreported: BTreeMap::new(),
             reports: 0,
             double_bounces: 0,
+            sites: SiteCounts::default(),
+            is_flushed: false,
             postponed: 0,
             held,
             page: PAGE,
@@ -236,10 +244,19 @@ impl Feed {
     }
 
     fn publish(&self) {
-        let Self { tally, found, deleted, announced, unreadable, reports, double_bounces, .. } = *self;
-        let (damaged_bytes, held) = (self.damaged_bytes, self.held.len() as u64);
-        let published =
-            Published { tally, found, deleted, announced, unreadable, reports, double_bounces, damaged_bytes, held };
+        let Self { tally, found, deleted, announced, unreadable, reports, double_bounces, damaged_bytes, .. } = *self;
+        let published = Published {
+            tally,
+            found,
+            deleted,
+            announced,
+            unreadable,
+            reports,
+            double_bounces,
+            damaged_bytes,
+            held: self.held.len() as u64,
+            sites: self.sites,
+        };
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = published;
     }
 
@@ -449,6 +466,21 @@ impl Input for Feed {
 
     fn postpone(&mut self, number: u64, site: u32, now_ns: u64) {
         self.take_back(number, site, now_ns);
+    }
+
+    fn suspend(&mut self, number: u64, until_ns: u64) {
+        let (slot, index) = ((number >> 32) as usize, number as u32 as usize);
+        if let Some(loaded) = &mut self.slots[slot] {
+            loaded.recipients[index].suspended_ns = Some(until_ns);
+        }
+    }
+
+    fn note_sites(&mut self, counts: SiteCounts) {
+        self.sites = counts;
+    }
+
+    fn take_flush(&mut self) -> bool {
+        std::mem::take(&mut self.is_flushed)
     }
 
     fn commit(&mut self, now_ns: u64) -> Result<()> {

@@ -94,6 +94,8 @@ pub(super) struct Recipient {
     pub(super) was_offered: bool,
     /// Why this attempt deferred it.
     pub(super) reason: Option<Box<str>>,
+    /// Until when its site is not tried, if this attempt found that.
+    pub(super) suspended_ns: Option<u64>,
     /// The site at which the engine has it; otherwise [`NO_SITE`].
     pub(super) site: u32,
 }
@@ -158,6 +160,7 @@ pub(super) fn load(
         attempts: 0,
         was_offered: false,
         reason: None,
+        suspended_ns: None,
         site: NO_SITE,
     };
     let mut recipients: Vec<Recipient> = to.into_iter().map(recipient).collect();

@@ -25,7 +25,7 @@ use crate::ledger::Journal;
 use crate::network::Sockets;
 use crate::queue::control::Answer;
 use crate::queue::{self, Feed, Handling, Patience, Published, Writer};
-use crate::schedule::{Limits, Schedule};
+use crate::schedule::{Backoff, Limits, Schedule};
 use crate::sink::counters::Reading;
 use crate::sink::{Config, Listen, Remote, Sink};
 use crate::tls::ServerTls;
@@ -58,6 +58,8 @@ pub struct Relay {
     pub ledger: Option<PathBuf>,
     /// The age at which an undelivered message is given up.
     pub lifetime: Duration,
+    /// How long a site is not tried that could not be reached.
+    pub site_backoff: Backoff,
     /// Who gets a report about mail from the null sender that fails; without anybody, a report waits as long as any
     /// message for a server that takes its recipient's address.
     pub postmaster: Option<String>,
@@ -113,7 +115,7 @@ impl Monitor {
         all.retain(|one| !OF_PROFILES.contains(&one.name));
         let accepted = all.iter().find(|one| one.name == "recipients_accepted").map_or(0, |one| one.value);
         let Published { tally, found, deleted, announced, reports, held, .. } = published;
-        let Published { unreadable, double_bounces, damaged_bytes, .. } = published;
+        let Published { unreadable, double_bounces, damaged_bytes, sites, .. } = published;
         let left = tally.left + accepted.saturating_sub(announced);
         let reading = |name, about, value| Reading { name, about, value, is_gauge: false };
         let gauge = |name, about, value| Reading { is_gauge: true, ..reading(name, about, value) };
@@ -133,6 +135,18 @@ impl Monitor {
             reading("reads_failed", "attempts to read a message of the queue that failed", unreadable),
             reading("damaged_bytes", "bytes of the queue that were damaged or cut off at the start", damaged_bytes),
             gauge("messages_held", "messages that wait until they are released", held),
+            gauge(
+                "sites_suspended",
+                "sites that are not tried for now, because they could not be reached",
+                sites.suspended,
+            ),
+            reading("suspensions", "times that a site could not be reached and began to wait", sites.suspensions),
+            reading("probes", "connections to find out whether a site can be reached again", sites.probes),
+            reading(
+                "recipients_suspended",
+                "recipients deferred without a try, because their site was not tried",
+                sites.recipients,
+            ),
         ]);
         all
     }
@@ -175,7 +189,7 @@ impl Relay {
         let feed = Feed::new(found, notices, handling, journal, monotonic_ns());
         let tally = feed.published();
         // The queue knows when a message is tried again; the engine has a recipient for one attempt.
-        let schedule = Schedule::new(Limits { attempts: 1, ..limits });
+        let schedule = Schedule::new(Limits { attempts: 1, ..limits }).with_suspension(self.site_backoff);
         let engine = Engine::new(network, feed, routes, plan, schedule);
         Ok(Listening { sink, engine, notes, tally, desk, _control: control })
     }

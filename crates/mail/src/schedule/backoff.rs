@@ -14,12 +14,17 @@ pub struct Backoff {
 }
 
 impl Backoff {
+    /// Returns the wait after so many failures without jitter, in nanoseconds.
+    pub(crate) fn nominal_ns(&self, failures: u32) -> u64 {
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let doublings = failures.saturating_sub(1).min(62);
+        nanoseconds(self.first).saturating_mul(1 << doublings).min(nanoseconds(self.longest))
+    }
+
     /// Returns the wait after so many failures, in nanoseconds: a random time from half of the nominal one up to all of
     /// it, so that recipients that failed together do not return together.
     pub(crate) fn delay_ns(&self, failures: u32, rng: &mut ChaCha8Rng) -> u64 {
-        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let doublings = failures.saturating_sub(1).min(62);
-        let nominal = nanoseconds(self.first).saturating_mul(1 << doublings).min(nanoseconds(self.longest));
+        let nominal = self.nominal_ns(failures);
         nominal - (rng.random::<f64>() * (nominal / 2) as f64) as u64
     }
 }

@@ -64,7 +64,7 @@ impl Window {
         *self = Self::new(self.initial, self.feedback);
     }
 
-    /// Forgets what is known about a site that was left, but that it did not answer: it begins with one connection.
+    /// Forgets what is known about a site, but that it did not answer: it begins with one connection.
     pub(crate) fn restart_with_one(&mut self) {
         *self = Self { limit: 1, ..Self::new(self.initial, self.feedback) };
     }

@@ -7,16 +7,19 @@ mod backoff;
 mod feedback;
 mod recipients;
 mod site;
+mod suspension;
 
 pub use backoff::Backoff;
 pub use feedback::Feedback;
 pub(crate) use recipients::Recipients;
 pub(crate) use site::Site;
+pub(crate) use suspension::SiteCounts;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use suspension::Suspension;
 
 /// The site of a recipient whose domain was not looked up successfully.
 pub(crate) const NO_SITE: u32 = u32::MAX;
@@ -55,6 +58,8 @@ pub(crate) struct Schedule {
     delayed: BinaryHeap<Reverse<(u64, u32)>>,
     /// Sites that wait, by the time at which they are tried again.
     blocked: BinaryHeap<Reverse<(u64, u32)>>,
+    /// How sites wait that a relay could not reach; none if they are given up after so many attempts.
+    suspension: Option<Suspension>,
     /// Sites that may be able to use another connection: starved ones.
     starved: VecDeque<u32>,
     /// Recipients whose time has come and whose domain is to be looked up again.
@@ -75,6 +80,7 @@ impl Schedule {
             limits,
             delayed: BinaryHeap::new(),
             blocked: BinaryHeap::new(),
+            suspension: None,
             starved: VecDeque::new(),
             unplaced: Vec::new(),
             open: 0,
@@ -156,15 +162,14 @@ impl Schedule {
 
     /// Queues the recipients and wakes the sites whose time has come.
     pub(crate) fn advance(&mut self, now_ns: u64) {
-        while let Some(id) = pop_due(&mut self.delayed, now_ns) {
+        while let Some((_, id)) = pop_due(&mut self.delayed, now_ns) {
             match self.recipients.get(id).site {
                 NO_SITE => self.unplaced.push(id),
                 _ => self.queue(id),
             }
         }
-        while let Some(site) = pop_due(&mut self.blocked, now_ns) {
-            self.sites[site as usize].revive();
-            self.note(site);
+        while let Some((at_ns, site)) = pop_due(&mut self.blocked, now_ns) {
+            self.end_wait(site, at_ns);
         }
         self.lost = self.lost.filter(|&(_, until_ns)| until_ns > now_ns);
     }
@@ -191,6 +196,9 @@ impl Schedule {
                 one.opening += 1;
                 self.open += 1;
                 self.opening += 1;
+                if let Some(suspension) = self.suspension.as_mut().filter(|_| one.failed_rounds > 0) {
+                    suspension.counts.probes += 1;
+                }
                 // The next connection is that of another site, if there is one.
                 self.starved.rotate_left(1);
                 return Some(site);
@@ -260,13 +268,15 @@ impl Schedule {
         self.sites.get(site as usize).is_some_and(|site| site.is_given_up)
     }
 
-    /// Notes that a server of a site answered a greeting or finished a transaction as it should.
-    pub(crate) fn succeeded(&mut self, site: u32) {
+    /// Notes that a server of a site answered a greeting or finished a transaction as it should. Returns whether a
+    /// relay could not reach the site before.
+    pub(crate) fn succeeded(&mut self, site: u32) -> bool {
         let limit = self.limits.per_site;
+        let had_failed = self.answered(site);
         let one = &mut self.sites[site as usize];
-        one.failed_rounds = 0;
         one.window.succeed(one.open, limit);
         self.note(site);
+        had_failed
     }
 
     /// Returns the time of a site at which a connection is opened, for [`Self::failed`].
@@ -286,16 +296,14 @@ impl Schedule {
         }
         one.epoch = one.epoch.wrapping_add(1);
         one.is_blocked = true;
-        one.failed_rounds += 1;
-        if one.failed_rounds >= self.limits.attempts {
-            one.failed_rounds = 0;
-            one.revive();
-            // A relay goes on with it: one connection is enough to find out whether it answers again.
-            one.window.restart_with_one();
+        one.failed_rounds = one.failed_rounds.saturating_add(1);
+        let rounds = one.failed_rounds;
+        if self.suspend(site, now_ns) || rounds >= self.limits.attempts {
             return true;
         }
-        let delay_ns = self.limits.backoff.delay_ns(one.failed_rounds, &mut self.rng);
-        self.blocked.push(Reverse((now_ns.saturating_add(delay_ns), site)));
+        let until_ns = now_ns.saturating_add(self.limits.backoff.delay_ns(rounds, &mut self.rng));
+        self.sites[site as usize].until_ns = until_ns;
+        self.blocked.push(Reverse((until_ns, site)));
         false
     }
 
@@ -318,14 +326,14 @@ impl Schedule {
     }
 }
 
-/// Takes the first entry if its time has come.
-fn pop_due(heap: &mut BinaryHeap<Reverse<(u64, u32)>>, now_ns: u64) -> Option<u32> {
+/// Takes the first entry if its time has come, which is returned with it.
+fn pop_due(heap: &mut BinaryHeap<Reverse<(u64, u32)>>, now_ns: u64) -> Option<(u64, u32)> {
     let Reverse((at_ns, entry)) = *heap.peek()?;
     if at_ns > now_ns {
         return None;
     }
     heap.pop();
-    Some(entry)
+    Some((at_ns, entry))
 }
 
 #[cfg(test)]
@@ -343,7 +351,8 @@ mod tests {
         let backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
         let feedback = Feedback::Inverse;
         let limits = Limits { sessions: 4, per_site: 10, initial: 10, feedback, backoff, attempts: 1, seed: 1 };
-        let mut schedule = Schedule::new(limits);
+        let longest = Duration::from_secs(3);
+        let mut schedule = Schedule::new(limits).with_suspension(Backoff { longest, ..backoff });
         schedule.add_sites(1);
         let message = Message::parse(b"a\n", &[], None).unwrap();
         let letter = Rc::new(Letter::new(Envelope::new("", Mode::Rset), message));
@@ -373,10 +382,9 @@ mod tests {
         assert_eq!([(); 3].map(|()| schedule.next_connection()), [Some(0), Some(0), None]);
     }
 
-    /// A relay began with all its first connections again, so a site that did not answer took as many sessions as
-    /// before with each message that came for it.
+    /// A site that did not answer took a connection for each message that came for it.
     #[test]
-    fn a_site_that_was_left_gets_one_connection_until_it_answers() {
+    fn a_site_that_did_not_answer_gets_one_connection_after_each_wait() {
         let mut schedule = schedule();
         schedule.set_sessions(10);
         assert_eq!([(); 11].map(|()| schedule.next_connection().is_some()).iter().filter(|is| **is).count(), 10);
@@ -388,15 +396,66 @@ mod tests {
             }
             is_left
         };
-        assert!((0..10).filter(|_| fail(&mut schedule)).count() > 0);
-        for _ in 0..3 {
+        assert_eq!((0..10).filter(|_| fail(&mut schedule)).count(), 1);
+        let mut now_ns = 1;
+        for (suspensions, wait_s) in (1..).zip([1, 2, 3, 3]) {
+            let until_ns = now_ns + wait_s * 1_000_000_000;
+            schedule.advance(until_ns - 1);
+            assert_eq!((schedule.next_connection(), schedule.next_ns()), (None, until_ns));
+            assert_eq!(schedule.suspended(0).map(|(at_ns, _)| at_ns), Some(until_ns));
+            let counts = SiteCounts { suspended: 1, suspensions, probes: suspensions - 1, recipients: 0 };
+            assert_eq!(schedule.site_counts(), counts);
+            now_ns = until_ns;
+            schedule.advance(now_ns);
             assert_eq!([schedule.next_connection(), schedule.next_connection()], [Some(0), None]);
-            assert!(fail(&mut schedule));
+            schedule.closed(0, false);
+            assert!(schedule.failed(0, schedule.epoch(0), now_ns));
         }
-        assert_eq!(schedule.next_connection(), Some(0));
-        schedule.greeted(0);
-        schedule.succeeded(0);
+        // The user wants mail to be tried now.
+        schedule.resume_all();
         assert_eq!([schedule.next_connection(), schedule.next_connection()], [Some(0), None]);
+        schedule.greeted(0);
+        assert!(schedule.succeeded(0) && !schedule.succeeded(0));
+        assert_eq!((schedule.site_counts().suspended, schedule.suspended(0)), (0, None));
+        assert_eq!(schedule.next_connection(), Some(0));
+    }
+
+    /// A connection of before that works shows that the site answers.
+    #[test]
+    fn an_answer_ends_the_wait_of_a_site_and_the_next_wait_is_short_again() {
+        let mut schedule = schedule();
+        let fail = |schedule: &mut Schedule, now_ns| {
+            let epoch = schedule.epoch(0);
+            while !schedule.failed(0, epoch, now_ns) {}
+            schedule.suspended(0).map(|(until_ns, _)| until_ns)
+        };
+        assert_eq!(schedule.next_connection(), Some(0));
+        assert_eq!(fail(&mut schedule, 0), Some(1_000_000_000));
+        schedule.greeted(0);
+        assert!(schedule.succeeded(0) && schedule.suspended(0).is_none());
+        assert_eq!(fail(&mut schedule, 500_000_000), Some(1_500_000_000));
+        // The time of the first wait is not that of the second.
+        schedule.advance(1_000_000_000);
+        assert!(schedule.suspended(0).is_some());
+    }
+
+    /// A relay that runs for months gets mail for ever more sites that do not exist.
+    #[test]
+    fn as_many_sites_wait_as_may_be_and_the_first_ones_are_tried_early() {
+        let mut schedule = schedule();
+        schedule.add_sites(1000);
+        schedule.suspension.as_mut().unwrap().most = 3;
+        for (site, now_ns) in (0..1000).zip(0..) {
+            while !schedule.failed(site, schedule.epoch(site), now_ns) {}
+        }
+        let waiting: Vec<u32> = (0..1000).filter(|&site| schedule.suspended(site).is_some()).collect();
+        assert_eq!((waiting, schedule.site_counts().suspended), (vec![997, 998, 999], 3));
+        // Those that answer leave nothing behind.
+        for now_ns in 0..1000 {
+            schedule.succeeded(999);
+            while !schedule.failed(999, schedule.epoch(999), now_ns) {}
+        }
+        assert!(schedule.blocked.len() < 100, "{}", schedule.blocked.len());
     }
 
     /// With one connection at a time, each failure of those that were open when a site was left deferred all the mail
@@ -414,10 +473,13 @@ mod tests {
             schedule.failed(0, old, 1)
         };
         while !fail(&mut schedule) {}
+        // Its time has come, and mail with it.
+        schedule.resume_all();
         assert!(schedule.open_count() > 1);
         while schedule.open_count() > 0 {
             assert!(!fail(&mut schedule), "an older connection has left the site again");
         }
+        assert!(schedule.suspended(0).is_none());
         assert_eq!(schedule.next_connection(), Some(0));
         assert!(schedule.failed(0, schedule.epoch(0), 1));
     }

@@ -20,6 +20,10 @@ pub(crate) struct Site {
     pub(super) epoch: u32,
     /// Whether it waits after failures.
     pub(super) is_blocked: bool,
+    /// Until when.
+    pub(super) until_ns: u64,
+    /// Why, if its recipients are deferred meanwhile.
+    pub(super) reason: Box<str>,
     /// Whether it is not tried again in this run.
     pub(super) is_given_up: bool,
     /// Whether it is in the list of starved sites.
@@ -36,6 +40,8 @@ impl Site {
             failed_rounds: 0,
             epoch: 0,
             is_blocked: false,
+            until_ns: 0,
+            reason: Box::default(),
             is_given_up: false,
             is_starved: false,
         }
@@ -51,9 +57,8 @@ impl Site {
         self.open > 0 || self.is_blocked || self.is_given_up || self.is_starved
     }
 
-    /// Ends the wait after failures.
-    pub(super) fn revive(&mut self) {
-        self.is_blocked = false;
-        self.window.restart();
+    /// Returns whether it waits after failures, until a time.
+    pub(super) fn waits_until(&self, at_ns: u64) -> bool {
+        self.is_blocked && self.until_ns == at_ns
     }
 }

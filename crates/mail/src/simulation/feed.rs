@@ -111,7 +111,7 @@ fn recipients_that_come_while_the_engine_runs_get_their_own_letters() {
         }));
         let feed = Rc::new(RefCell::new(Feed::new(&scenario)));
         let network = Virtual::new(Rc::clone(&world));
-        let schedule = Schedule::new(scenario.limits());
+        let schedule = Schedule::new(scenario.limits()).with_suspension(scenario.limits().backoff);
         let mut engine = Engine::new(network, Rc::clone(&feed), scenario.routes(), scenario.plan(), schedule);
         engine.run(&mut Silent, &|| false).unwrap();
         let feed = feed.borrow();

@@ -31,7 +31,7 @@ use crate::queue::control::{self, Action, Answer};
 use crate::queue::disk::faults::{self, Odds};
 use crate::queue::tests::seen;
 use crate::queue::{self, Commit, Feed, Found, Handling, Meta, Notice, Patience, Published, Shared, Writer};
-use crate::schedule::{Limits, Schedule};
+use crate::schedule::{Limits, Schedule, SiteCounts};
 use checks::Queued;
 use landau_wire::smtp::parameter::Notify;
 use rand::RngExt;
@@ -338,7 +338,9 @@ fn run_once(case: &Rc<RefCell<Case>>, found: Found) -> bool {
     let (scenario, world) = case.borrow_mut().begin_run();
     let mut plan = scenario.plan();
     (plan.batch, plan.keeps_double_bounces) = (1, case.borrow().postmaster.is_none());
-    let schedule = Schedule::new(Limits { attempts: 1, ..scenario.limits() });
+    let limits = Limits { attempts: 1, ..scenario.limits() };
+    let site_backoff = limits.backoff;
+    let schedule = Schedule::new(limits).with_suspension(site_backoff);
     let mut engine = Engine::new(Virtual::new(world), relay, scenario.routes(), plan, schedule);
     let (stop, end_ns) = (Rc::clone(case), Cell::new(None));
     let outcome = engine.run(&mut Silent, &|| {
@@ -574,6 +576,18 @@ impl Input for Relay {
 
     fn postpone(&mut self, number: u64, site: u32, now_ns: u64) {
         self.feed.postpone(number, site, now_ns);
+    }
+
+    fn suspend(&mut self, number: u64, until_ns: u64) {
+        self.feed.suspend(number, until_ns);
+    }
+
+    fn note_sites(&mut self, counts: SiteCounts) {
+        self.feed.note_sites(counts);
+    }
+
+    fn take_flush(&mut self) -> bool {
+        self.feed.take_flush()
     }
 
     fn commit(&mut self, now_ns: u64) -> Result<()> {

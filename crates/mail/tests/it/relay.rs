@@ -7,15 +7,15 @@ use landau_mail::sink::dns::{Layout, Service};
 use landau_mail::sink::mailbox::Mailboxes;
 use landau_mail::sink::smtp::Smtp;
 use landau_mail::sink::smtp::profile::Profiles;
-use landau_mail::{Delivery, Observer, Progress, Signer, Source};
+use landau_mail::{Backoff, Delivery, Observer, Progress, Signer, Source};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 struct Silent;
 
@@ -51,6 +51,7 @@ impl Relaying {
             queue_limit: 1 << 30,
             ledger: None,
             lifetime: std::time::Duration::from_secs(1000),
+            site_backoff: Backoff { first: Duration::from_secs(300), longest: Duration::from_secs(4000) },
             postmaster: None,
             delivery,
         };
@@ -315,6 +316,101 @@ fn heard(listener: TcpListener, offer: &'static str) -> std::sync::mpsc::Receive
     receiver
 }
 
+/// A server that answers 421 to each connection until it is opened.
+struct Gate {
+    address: SocketAddr,
+    is_open: Arc<AtomicBool>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Gate {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, connections) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+        let is_open = Arc::new(AtomicBool::new(false));
+        let (opened, counted) = (Arc::clone(&is_open), Arc::clone(&connections));
+        // It ends with the process.
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                counted.fetch_add(1, Ordering::Relaxed);
+                if opened.load(Ordering::Relaxed) {
+                    std::thread::spawn(move || serve(&stream));
+                } else {
+                    let _ = stream.write_all(b"421 4.3.2 no service\r\n");
+                }
+            }
+        });
+        Self { address, is_open, connections }
+    }
+}
+
+/// Takes all mail of a connection.
+fn serve(mut stream: &std::net::TcpStream) {
+    let _ = stream.write_all(b"220 a\r\n");
+    let mut is_content = false;
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let reply: &[u8] = match (is_content, &*line) {
+            (true, ".") => b"250 ok\r\n",
+            (true, _) => continue,
+            (false, "DATA") => b"354 go\r\n",
+            (false, _) => b"250 ok\r\n",
+        };
+        is_content = line == "DATA" || (is_content && line != ".");
+        if stream.write_all(reply).is_err() {
+            return;
+        }
+    }
+}
+
+/// Every message that came for a server which takes no mail was tried, and so were those that waited, each at its time.
+#[test]
+fn a_site_that_answers_421_is_not_tried_for_each_message() {
+    let (room, gate) = (tempfile::tempdir().unwrap(), Gate::start());
+    let queue = room.path().join("queue");
+    let relay = Relaying::start(&queue, |relay| relay.delivery.via = Some(gate.address.to_string()));
+    let mut client = Client::connect(relay.address);
+    assert_eq!([client.reply(), client.command("EHLO c")], [220, 250]);
+    let wait_for = |what: &str, count: u64| {
+        let began = Instant::now();
+        while relay.total(what) != count {
+            assert!(began.elapsed() < LONG, "{what}: {} and not {count}", relay.total(what));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let connections = || gate.connections.load(Ordering::Relaxed);
+    let flush = || ask(&queue, &Request::new(Action::Flush, HashSet::new()), &mut |_| Ok(()), &mut |_| {}).unwrap();
+    for sent in 1..=20 {
+        client.send(b"MAIL FROM:<a@x>\r\nRCPT TO:<u@y>\r\nDATA\r\n");
+        assert_eq!([client.reply(), client.reply(), client.reply()], [250, 250, 354]);
+        assert_eq!(client.command("Subject: a\r\n\r\nb\r\n."), 250);
+        wait_for("recipients_deferred", sent);
+    }
+    let first = connections();
+    assert!(first <= 5, "{first} connections");
+    let counts = ["sites_suspended", "suspensions", "probes", "recipients_suspended"];
+    assert_eq!(counts.map(|name| relay.total(name)), [1, 1, 0, 19]);
+    let mut reasons = Vec::new();
+    let request = Request::new(Action::List, HashSet::new());
+    let each = &mut |message: Queued| {
+        assert!(message.due_in_ms.is_some_and(|due_ms| due_ms > 200_000), "{message:?}");
+        reasons.push(message.reason.unwrap());
+        Ok(())
+    };
+    ask(&queue, &request, each, &mut |note| panic!("{note}")).unwrap();
+    let is_suspended = |reason: &&String| reason.contains("delivery temporarily suspended: ");
+    assert_eq!(reasons.iter().filter(is_suspended).count(), 19, "{reasons:?}");
+    assert!(reasons.iter().all(|reason| reason.contains("421 4.3.2 no service")), "{reasons:?}");
+    // The user wants all of it to be tried now: one connection finds out, for all.
+    flush();
+    wait_for("suspensions", 2);
+    wait_for("recipients_deferred", 20);
+    assert_eq!((relay.total("probes"), connections()), (1, first + 1));
+    gate.is_open.store(true, Ordering::Relaxed);
+    flush();
+    wait_for("recipients_sent", 20);
+    assert_eq!((relay.total("sites_suspended"), relay.total("recipients_deferred")), (0, 0));
+}
+
 #[test]
 fn what_the_sender_asks_for_is_passed_on() {
     let room = tempfile::tempdir().unwrap();
@@ -477,5 +573,5 @@ fn the_document_has_each_counter_of_a_relay() {
     let counters: Vec<(&str, &str)> = totals.iter().map(|one| (one.name, one.about)).collect();
     assert_eq!(documented("The counters of a relay:"), counters);
     let gauges: Vec<&str> = totals.iter().filter(|one| one.is_gauge).map(|one| one.name).collect();
-    assert_eq!(gauges, ["recipients_deferred", "recipients_left", "messages_held"]);
+    assert_eq!(gauges, ["recipients_deferred", "recipients_left", "messages_held", "sites_suspended"]);
 }

@@ -1,0 +1,128 @@
+//! Sites that did not answer and are not tried for a time, as Postfix's queue manager has them: the wait doubles from
+//! one failure to the next, and when it has passed one connection finds out whether the site answers again. Meanwhile
+//! its recipients are deferred without a try, so that a dead site costs one connection for each wait, however much mail
+//! comes for it.
+
+use super::{Backoff, Schedule};
+use std::cmp::Reverse;
+
+/// The sites that wait, at most. Beyond that the one whose turn is next is tried early.
+const MOST_SUSPENDED: u64 = 20_000;
+
+/// The characters of a reason that are kept.
+const REASON_CHARS: usize = 512;
+
+/// What is counted about sites that did not answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SiteCounts {
+    /// The sites that are not tried for now.
+    pub(crate) suspended: u64,
+    /// How often a site began to wait.
+    pub(crate) suspensions: u64,
+    /// The connections that were to find out whether a site answers again.
+    pub(crate) probes: u64,
+    /// The recipients that were deferred without a try.
+    pub(crate) recipients: u64,
+}
+
+/// How sites wait.
+#[derive(Debug)]
+pub(super) struct Suspension {
+    pub(super) backoff: Backoff,
+    pub(super) most: u64,
+    pub(super) counts: SiteCounts,
+}
+
+impl Schedule {
+    /// Makes sites wait that did not answer, and not give them up: a relay gets more mail for them.
+    pub(crate) fn with_suspension(mut self, backoff: Backoff) -> Self {
+        self.suspension = Some(Suspension { backoff, most: MOST_SUSPENDED, counts: SiteCounts::default() });
+        self
+    }
+
+    /// Returns what is counted about sites that did not answer.
+    pub(crate) fn site_counts(&self) -> SiteCounts {
+        self.suspension.as_ref().map_or(SiteCounts::default(), |suspension| suspension.counts)
+    }
+
+    /// Returns until when a site is not tried, and why; `None` if it is tried.
+    pub(crate) fn suspended(&self, site: u32) -> Option<(u64, &str)> {
+        self.suspension.as_ref()?;
+        let one = self.sites.get(site as usize)?;
+        one.is_blocked.then_some((one.until_ns, &*one.reason))
+    }
+
+    /// Notes that a recipient was deferred because its site is not tried.
+    pub(crate) fn count_suspended_recipient(&mut self) {
+        if let Some(suspension) = &mut self.suspension {
+            suspension.counts.recipients += 1;
+        }
+    }
+
+    /// Sets why a site is not tried.
+    pub(crate) fn set_reason(&mut self, site: u32, reason: &str) {
+        self.sites[site as usize].reason = reason.chars().take(REASON_CHARS).collect::<String>().into();
+    }
+
+    /// Begins the wait of a site. Returns false if sites do not wait in this run.
+    pub(super) fn suspend(&mut self, site: u32, now_ns: u64) -> bool {
+        let Some(Suspension { backoff, most, counts }) = &mut self.suspension else { return false };
+        let one = &mut self.sites[site as usize];
+        one.window.restart_with_one();
+        one.until_ns = now_ns.saturating_add(backoff.nominal_ns(one.failed_rounds));
+        self.blocked.push(Reverse((one.until_ns, site)));
+        counts.suspensions += 1;
+        counts.suspended += 1;
+        let (is_beyond, live) = (counts.suspended > *most, counts.suspended as usize);
+        while is_beyond && let Some(Reverse((at_ns, first))) = self.blocked.pop() {
+            if self.end_wait(first, at_ns) {
+                break;
+            }
+        }
+        // A site that answers leaves its entry behind.
+        if self.blocked.len() > 2 * live + 64 {
+            let sites = &self.sites;
+            self.blocked.retain(|Reverse((at_ns, site))| sites[*site as usize].waits_until(*at_ns));
+        }
+        true
+    }
+
+    /// Ends the wait of a site whose time has come. Returns whether it waited for that time.
+    pub(super) fn end_wait(&mut self, site: u32, at_ns: u64) -> bool {
+        let one = &mut self.sites[site as usize];
+        if !one.waits_until(at_ns) {
+            return false;
+        }
+        one.is_blocked = false;
+        match &mut self.suspension {
+            // It still has one connection.
+            Some(Suspension { counts, .. }) => counts.suspended -= 1,
+            None => one.window.restart(),
+        }
+        self.note(site);
+        true
+    }
+
+    /// Ends the waits of all sites: the user wants mail to be tried now.
+    pub(crate) fn resume_all(&mut self) {
+        if self.suspension.is_some() {
+            for Reverse((at_ns, site)) in std::mem::take(&mut self.blocked) {
+                self.end_wait(site, at_ns);
+            }
+        }
+    }
+
+    /// Ends the wait of a site that has answered. Returns whether it had failed since its last answer.
+    pub(super) fn answered(&mut self, site: u32) -> bool {
+        let one = &mut self.sites[site as usize];
+        let had_failed = std::mem::take(&mut one.failed_rounds) > 0;
+        let Some(Suspension { counts, .. }) = &mut self.suspension else { return false };
+        if std::mem::take(&mut one.is_blocked) {
+            counts.suspended -= 1;
+        }
+        if had_failed {
+            one.reason = Box::default();
+        }
+        had_failed
+    }
+}
