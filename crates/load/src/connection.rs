@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     pub(crate) is_last: bool,
     /// When `connect` was called.
     pub(crate) start_ns: u64,
-    /// When its state began.
+    /// When its state began; of an open connection, when the kernel's handshake ended.
     pub(crate) since_ns: u64,
     /// Number of requests sent.
     pub(crate) sent: u64,
@@ -98,6 +98,11 @@ impl Connection {
         if self.unsent.is_empty() {
             self.unsent = Vec::new();
         }
+    }
+
+    /// Returns how long the kernel's handshake of an open connection took.
+    pub(crate) fn handshake_ns(&self) -> u64 {
+        self.since_ns - self.start_ns
     }
 
     /// Returns when the current wait for the server began, if there is one.

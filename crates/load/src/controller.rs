@@ -138,7 +138,7 @@ impl Run<'_> {
         let mut before = 0;
         for &n in steps {
             let Some(step) = self.step(workers, pass, n, before)? else { return Ok(false) };
-            let is_reached = step.open >= u64::from(n);
+            let is_reached = step.is_reached();
             before = n;
             self.observer.step(&step);
             self.outcome.steps.push(step);

@@ -56,6 +56,11 @@ impl Failure {
         )
     }
 
+    /// Returns the name as JSON has it.
+    pub fn name(self) -> String {
+        serde_json::to_value(self).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+
     /// Returns a description for people.
     pub fn description(self) -> &'static str {
         match self {

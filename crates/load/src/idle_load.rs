@@ -33,7 +33,7 @@ enum Subject {
     /// A request on an idle connection.
     Idle { id: u32, is_reported: bool },
     /// A new connection.
-    New,
+    New { id: u32 },
 }
 
 /// Opening of idle connections up to a number.
@@ -165,7 +165,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
                 break;
             }
             self.opening.pace.advance(now_ns);
-            if let Event::Closed { .. } = self.connections.connect() {
+            if self.connections.connect().is_none() {
                 self.opening.pace.delay(self.connections.now_ns() + RETRY_NS);
             }
         }
@@ -183,7 +183,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
             Event::None => Ok(()),
             Event::Command => self.on_command(),
             Event::Open(id) => {
-                if self.sampling.left.is_none() {
+                if self.sampling.subject != (Subject::New { id }) {
                     self.opening.first_requests += 1;
                 }
                 self.request(id)
@@ -214,11 +214,13 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
                 self.idle.add(id);
                 self.next_sample()
             }
-            Subject::New => {
-                times.on_new_ns.push([last.handshake_ns, last.first_byte_ns, last.last_byte_ns]);
+            Subject::New { id: sampled } if sampled == id => {
+                let handshake_ns = self.connections.handshake_ns(id);
+                times.on_new_ns.push([handshake_ns, last.first_byte_ns, last.last_byte_ns]);
                 self.connections.close(id, true);
                 self.next_sample()
             }
+            // The first response of a connection: with a sample in progress a late one, which the worker gave up.
             _ => {
                 self.opening.first_requests = self.opening.first_requests.saturating_sub(1);
                 self.opening.last_progress_ns = self.connections.now_ns();
@@ -229,16 +231,15 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
         }
     }
 
-    fn on_closed(&mut self, id: Option<u32>, was_established: bool) -> Result<()> {
-        let was_idle = id.is_some_and(|id| self.idle.remove(id));
+    fn on_closed(&mut self, id: u32, was_established: bool) -> Result<()> {
+        let was_idle = self.idle.remove(id);
         match self.sampling.subject {
-            Subject::Idle { id: sampled, .. } if Some(sampled) == id => self.next_sample(),
-            Subject::New if !was_idle => self.next_sample(),
-            Subject::None if !was_established => {
+            Subject::Idle { id: sampled, .. } | Subject::New { id: sampled } if sampled == id => self.next_sample(),
+            _ if !was_established => {
                 self.opening.pace.delay(self.connections.now_ns() + RETRY_NS);
                 Ok(())
             }
-            Subject::None if !was_idle => {
+            _ if !was_idle => {
                 self.opening.first_requests = self.opening.first_requests.saturating_sub(1);
                 Ok(())
             }
@@ -293,12 +294,10 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
                 break;
             }
             left.on_new -= 1;
-            self.sampling.subject = Subject::New;
-            if let Event::Closed { .. } = self.connections.connect() {
-                self.sampling.subject = Subject::None;
-                continue;
+            if let Some(id) = self.connections.connect() {
+                self.sampling.subject = Subject::New { id };
+                return Ok(());
             }
-            return Ok(());
         }
         self.sampling.left = None;
         // The connections of the next step are set-up again.

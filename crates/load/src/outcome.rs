@@ -36,6 +36,13 @@ pub struct Step {
     pub memory: Memory,
 }
 
+impl Step {
+    /// Returns whether all idle connections that the step asks for were open.
+    pub fn is_reached(&self) -> bool {
+        self.open >= u64::from(self.n)
+    }
+}
+
 /// The state of a gate after a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -3,8 +3,9 @@
 
 use crate::counters::Memory;
 use crate::job::Job;
+use crate::metrics::Metrics;
 use crate::outcome::Step;
-use landau_record::schema::{Case, Chunk, Direction, FactUnit, Facts, Phase, Samples, Unit};
+use landau_record::schema::{Case, Chunk, Direction, FactUnit, Facts, Limit, Phase, Samples, Unit};
 use std::collections::BTreeMap;
 
 /// The name of the benchmark in the record.
@@ -67,8 +68,12 @@ pub fn case(job: &Job, urls: &[String]) -> Case {
     }
 }
 
-/// Returns the samples of a step, one chunk for each phase.
+/// Returns the samples of a step, one chunk for each phase; none of a step that was not reached, whose samples are
+/// among fewer connections than it asks for.
 pub fn chunks(step: &Step) -> Vec<Chunk> {
+    if !step.is_reached() {
+        return Vec::new();
+    }
     let chunk = |name: &str, values: Vec<u64>| Chunk {
         pass: step.pass,
         phase: name.to_owned(),
@@ -81,6 +86,30 @@ pub fn chunks(step: &Step) -> Vec<Chunk> {
     let values = [on_idle(0), on_idle(1), on_new(0), on_new(1), on_new(2)];
     let all = PHASES.iter().zip(values).map(|((name, _), values)| chunk(name, values));
     all.filter(|chunk| !chunk.samples.values().is_empty()).collect()
+}
+
+/// Returns the limit that ended a pass, if the last step was not reached: the failures say which one it was.
+pub fn limit(last: &Step, metrics: &Metrics) -> Option<Limit> {
+    if last.is_reached() {
+        return None;
+    }
+    let most = metrics.failures.iter().max_by_key(|(_, count)| **count);
+    let (error, reason) = match most {
+        Some((failure, _)) => {
+            let detail = metrics.failure_details.get(failure).map(|text| format!(" ({text})")).unwrap_or_default();
+            (failure.name(), format!("{}{detail}", failure.description()))
+        }
+        None => ("closed_while_idle".to_owned(), "the server closed idle connections".to_owned()),
+    };
+    Some(Limit {
+        n: last.n.into(),
+        call: if most.is_some_and(|(failure, _)| failure.is_of_connecting()) { "connect" } else { "request" }
+            .to_owned(),
+        errno: 0,
+        error,
+        meaning: format!("{} of {} idle connections were open: {reason}", last.open, last.n),
+        raise: String::new(),
+    })
 }
 
 /// Returns the facts of a pass: connections, memory per connection, and the time to open them. `before` is the memory
@@ -98,4 +127,36 @@ pub fn facts(before: &Memory, steps: &[Step]) -> Facts {
     let setup_ms: u64 = steps.iter().map(|step| step.setup_ms).sum();
     facts.number("setup_time", setup_ms as f64 * 1e6, FactUnit::Ns);
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Failure;
+
+    /// Samples among 120 connections once counted as samples among a thousand.
+    #[test]
+    fn step_that_was_not_reached_has_no_samples() {
+        let step = Step { n: 1000, open: 1000, idle_ns: vec![[1, 2]], new_ns: vec![[3, 4, 5]], ..Step::default() };
+        assert_eq!(chunks(&step).len(), PHASES.len());
+        assert!(chunks(&Step { open: 120, ..step }).is_empty());
+    }
+
+    #[test]
+    fn limit_names_the_most_frequent_failure() {
+        let step = Step { n: 1000, open: 120, ..Step::default() };
+        let mut metrics = Metrics::default();
+        let limit_of = |metrics: &Metrics| limit(&step, metrics).map(|limit| (limit.call, limit.error, limit.meaning));
+        let expected = |call: &str, error: &str, reason: &str| {
+            let meaning = format!("120 of 1000 idle connections were open: {reason}");
+            Some((call.to_owned(), error.to_owned(), meaning))
+        };
+        let closed = expected("request", "closed_while_idle", "the server closed idle connections");
+        assert_eq!(limit_of(&metrics), closed);
+        metrics.fail(Failure::Timeout, String::new);
+        metrics.fail_all(2, Failure::ConnectRefused, || "errno 111".to_owned());
+        let reason = "connection refused: is the server running? (errno 111)";
+        assert_eq!(limit_of(&metrics), expected("connect", "connect_refused", reason));
+        assert_eq!(limit(&Step { open: 1000, ..step.clone() }, &metrics), None);
+    }
 }

@@ -289,7 +289,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         while openings.missing > 0 && connections.opening_count() < plan.window && openings.pace.is_due(now_ns) {
             openings.missing -= 1;
             openings.pace.advance(now_ns);
-            if let Event::Closed { .. } = connections.connect() {
+            if connections.connect().is_none() {
                 openings.retries.push_back(now_ns + RETRY_NS);
             }
         }
@@ -466,9 +466,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     /// Replaces a connection that was closed.
     fn on_closed(&mut self, event: Event) {
         let Event::Closed { id, was_established } = event else { return };
-        if let Some(id) = id {
-            self.idle.remove(id);
-        }
+        self.idle.remove(id);
         if self.stage == Stage::Draining && self.backlog.is_empty() {
             return;
         }

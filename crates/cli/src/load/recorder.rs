@@ -5,7 +5,7 @@ use crate::load::Live;
 use landau_load::counters::Memory;
 use landau_load::outcome::GateResult;
 use landau_load::{Job, Observer, Outcome, Progress, Step, record};
-use landau_record::schema::{End, EndOutcome, Header, Host, Line, Note, PassEnd, PassStart};
+use landau_record::schema::{End, EndOutcome, Header, Host, Limit, Line, Note, PassEnd, PassStart};
 use landau_record::{SCHEMA_VERSION, Writer, schema};
 use std::path::Path;
 use std::time::Instant;
@@ -16,6 +16,8 @@ pub(crate) struct Recorder<'a> {
     writer: Writer,
     began: Instant,
     memory: Memory,
+    /// Passes to make.
+    pass_count: u32,
     /// Steps of the current pass.
     steps: Vec<Step>,
     /// The first error of the writer.
@@ -56,7 +58,7 @@ impl<'a> Recorder<'a> {
         writer.append(&Line::Case(record::case(job, opening.urls)))?;
         writer.flush()?;
         let memory = Memory::read(job.idle.as_ref().and_then(|idle| idle.server_pid));
-        Ok(Self { live, writer, began: Instant::now(), memory, steps: Vec::new(), error: None })
+        Ok(Self { live, writer, began: Instant::now(), memory, pass_count, steps: Vec::new(), error: None })
     }
 
     fn elapsed_ms(&self) -> u64 {
@@ -65,7 +67,7 @@ impl<'a> Recorder<'a> {
 
     fn write(&mut self, step: &Step) -> Result<(), landau_record::Error> {
         if self.steps.first().is_none_or(|first| first.pass != step.pass) {
-            self.end_pass(schema::Outcome::Done)?;
+            self.end_pass(schema::Outcome::Done, None)?;
             let at_ms = self.elapsed_ms();
             self.writer.append(&Line::Pass(PassStart {
                 pass: step.pass,
@@ -82,7 +84,7 @@ impl<'a> Recorder<'a> {
         self.writer.flush()
     }
 
-    fn end_pass(&mut self, outcome: schema::Outcome) -> Result<(), landau_record::Error> {
+    fn end_pass(&mut self, outcome: schema::Outcome, limit: Option<Limit>) -> Result<(), landau_record::Error> {
         let steps = std::mem::take(&mut self.steps);
         let Some(last) = steps.last() else { return Ok(()) };
         self.writer.append(&Line::PassEnd(PassEnd {
@@ -90,7 +92,7 @@ impl<'a> Recorder<'a> {
             outcome,
             steps: last.open,
             elapsed_ms: self.elapsed_ms(),
-            limit: None,
+            limit,
             error: None,
             facts: record::facts(&self.memory, &steps),
         }))
@@ -101,12 +103,17 @@ impl<'a> Recorder<'a> {
         if let Some(error) = self.error.take() {
             return Err(error.into());
         }
-        let (pass, run) = if outcome.is_interrupted {
-            (schema::Outcome::Interrupted, EndOutcome::Interrupted)
-        } else {
-            (schema::Outcome::Done, EndOutcome::Complete)
+        let last = self.steps.last();
+        let limit = last.and_then(|last| record::limit(last, &outcome.metrics));
+        let has_all = last.is_some_and(|last| last.pass + 1 == self.pass_count);
+        let (pass, run) = match &limit {
+            // A limit is a result, and the rest of the passes were not made.
+            Some(_) if has_all => (schema::Outcome::Limit, EndOutcome::Complete),
+            Some(_) => (schema::Outcome::Limit, EndOutcome::Failed),
+            None if outcome.is_interrupted => (schema::Outcome::Interrupted, EndOutcome::Interrupted),
+            None => (schema::Outcome::Done, EndOutcome::Complete),
         };
-        self.end_pass(pass)?;
+        self.end_pass(pass, limit)?;
         for text in outcome.gates.iter().filter_map(GateResult::remark) {
             self.writer.append(&Line::Note(Note { text }))?;
         }

@@ -2,8 +2,13 @@
 
 use crate::serve::Serving;
 use crate::support::{LANDAU, Ran, Room};
+use landau_record::schema::{EndOutcome, Outcome};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A URL where nothing listens: a load that is not refused fails soon.
 const CLOSED: &[&str] = &["load", "http://127.0.0.1:9/", "--timeout", "100ms", "--quiet"];
@@ -161,4 +166,47 @@ fn http2_is_spoken_if_the_user_asks_for_it_and_the_server_agrees() {
             }
         }
     }
+}
+
+/// A server that answers on `most` connections at a time and closes further ones. Returns its URL.
+fn server_of_few(most: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let open = Arc::new(AtomicUsize::new(0));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            if open.load(Ordering::SeqCst) == most {
+                continue;
+            }
+            open.fetch_add(1, Ordering::SeqCst);
+            let open = Arc::clone(&open);
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).is_ok_and(|count| count > 0)
+                    && stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab").is_ok()
+                {}
+                open.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+    });
+    url
+}
+
+/// Its record was complete, with samples among a number of connections that had never existed.
+#[test]
+fn number_of_idle_connections_that_is_not_reached_is_a_limit() {
+    let room = Room::new();
+    let url = server_of_few(8);
+    let load = ["load", &url, "--idle", "50", "--steps", "2,50", "--samples", "2", "--passes", "2"];
+    let ran = room.landau(&[&load[..], &["--timeout", "1s", "-o", "r", "--quiet"]].concat());
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let record = room.record("r");
+    let end = record.passes[0].end.as_ref().unwrap();
+    let limit = end.limit.as_ref().unwrap();
+    assert_eq!((end.outcome, limit.n, record.passes.len()), (Outcome::Limit, 50, 1), "{end:?}");
+    assert!(limit.meaning.contains(" of 50 idle connections were open: "), "{limit:?}");
+    // The second pass was not made.
+    assert_eq!(record.end.as_ref().map(|end| end.outcome), Some(EndOutcome::Failed));
+    let series = &record.passes[0].series;
+    assert!(!series.is_empty() && series.values().all(|series| series.n.iter().all(|&n| n == 2)), "{series:?}");
 }

@@ -19,15 +19,14 @@ impl<C: Clock> Connections<C> {
         }
         let start_ns = connection.since_ns;
         let Arrival { arrived_ns, .. } = self.readiness.arrival(start_ns, self.now_ns);
-        self.last.handshake_ns = arrived_ns - start_ns;
-        self.measurement.connected(start_ns, self.last.handshake_ns);
+        connection.since_ns = arrived_ns;
+        self.measurement.connected(start_ns, arrived_ns - start_ns);
         let Some(config) = self.servers.tls_config(connection.server) else { return self.opened(id) };
         match TlsSession::new(config) {
             Ok(session) => connection.tls = Some(Box::new(session)),
             Err(reason) => return self.fail(id, reason),
         }
         connection.state = State::Securing;
-        connection.since_ns = arrived_ns;
         self.secure(id)
     }
 

@@ -59,7 +59,7 @@ impl<C: Clock> Connections<C> {
                             format!("{} bytes of content, and {promised:?} promised", response.length)
                         });
                     } else {
-                        *last = measurement.response(&request, response, server, *last, arrival);
+                        *last = measurement.response(&request, response, server, arrival);
                     }
                 }
                 Arrived::Reset(stream, code) => {
@@ -144,6 +144,6 @@ impl<C: Clock> Connections<C> {
         connection.since_ns = self.now_ns;
         let was_established = connection.sent > 0;
         self.table.open -= 1;
-        Event::Closed { id: Some(id), was_established }
+        Event::Closed { id, was_established }
     }
 }

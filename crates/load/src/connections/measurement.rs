@@ -167,7 +167,6 @@ impl Measurement {
         request: &InFlight,
         response: Response,
         server: &mut Server,
-        last: ResponseTimes,
         Arrival { arrived_ns, lag_ns }: Arrival,
     ) -> ResponseTimes {
         self.last_response_ns = self.last_response_ns.max(arrived_ns);
@@ -175,7 +174,6 @@ impl Measurement {
             first_byte_ns: request.first_byte_ns.max(request.sent_ns) - request.sent_ns,
             last_byte_ns: arrived_ns - request.sent_ns,
             status: response.status.min(STATUSES as u16 - 1),
-            ..last
         };
         if !self.includes(request.due_ns) {
             return times;

@@ -47,8 +47,8 @@ pub(crate) enum Event {
     Ready(u32),
     /// A connection accepts no more requests: it was replaced as planned, closed by the server, or failed.
     Closed {
-        /// Its ID; `None` if it never had one.
-        id: Option<u32>,
+        /// Its ID.
+        id: u32,
         /// Whether it had been established and used. One that a server accepts and closes at once was not: the next
         /// attempt must wait, as after a refusal.
         was_established: bool,
@@ -60,7 +60,6 @@ pub(crate) enum Event {
 /// Timing of a response, for loads that report each one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ResponseTimes {
-    pub(crate) handshake_ns: u64,
     pub(crate) first_byte_ns: u64,
     pub(crate) last_byte_ns: u64,
     pub(crate) status: u16,
@@ -167,6 +166,11 @@ impl<C: Clock> Connections<C> {
         self.last
     }
 
+    /// Returns how long the kernel's handshake of an open connection took.
+    pub(crate) fn handshake_ns(&self, id: u32) -> u64 {
+        self.table.get(id).map_or(0, Connection::handshake_ns)
+    }
+
     /// Returns when the last complete response arrived; 0 if there was none.
     pub(crate) fn last_response_ns(&self) -> u64 {
         self.measurement.last_response_ns()
@@ -221,26 +225,26 @@ impl<C: Clock> Connections<C> {
         self.reactor.clear_readiness(link, Interest::READABLE);
     }
 
-    /// Starts a connection to the next server.
-    pub(crate) fn connect(&mut self) -> Event {
-        const NOT_STARTED: Event = Event::Closed { id: None, was_established: false };
+    /// Starts a connection to the next server and returns its ID; `None` if it could not be started: the next attempt
+    /// must wait.
+    pub(crate) fn connect(&mut self) -> Option<u32> {
         let clock = &self.clock;
         let (fd, server, since_ns) = match self.servers.connect(|| clock.now_ns()) {
             Ok(started) => started,
             Err(error) => {
                 self.tick();
                 self.measurement.fail(Failure::of_connecting(error), || error.to_string());
-                return NOT_STARTED;
+                return None;
             }
         };
         self.now_ns = since_ns;
         let id = self.table.next_id();
         if let Err(error) = self.reactor.register_nonblocking(&fd, Token(id), Interest::WRITABLE) {
             self.measurement.fail(Failure::Connect, || error.to_string());
-            return NOT_STARTED;
+            return None;
         }
         self.table.insert(Connection::new(fd, server, since_ns));
-        Event::None
+        Some(id)
     }
 
     /// Returns the next event of the last wait.
@@ -306,7 +310,7 @@ impl<C: Clock> Connections<C> {
         let was_established = matches!(connection.state, State::Open | State::Closing) && connection.sent > 0;
         // The descriptor is free even if `close` reports an error.
         let _ = self.reactor.close(connection.fd);
-        Event::Closed { id: Some(id), was_established }
+        Event::Closed { id, was_established }
     }
 
     /// Frees the memory that a connection needs only while requests are in flight.

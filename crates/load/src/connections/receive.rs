@@ -84,7 +84,7 @@ impl<C: Clock> Connections<C> {
             responses += 1;
             *in_flight -= 1;
             connection.is_last |= !response.is_reusable;
-            *last = measurement.response(&request, response, server, *last, arrival);
+            *last = measurement.response(&request, response, server, arrival);
             if !response.is_reusable {
                 break;
             }
@@ -114,7 +114,7 @@ impl<C: Clock> Connections<C> {
         for request in &lost {
             self.measurement.fail_request(request, Failure::ClosedBeforeResponse, || CLOSED.to_owned());
         }
-        Event::Closed { id: Some(id), was_established: true }
+        Event::Closed { id, was_established: true }
     }
 
     /// Handles the end of the stream from the server.
@@ -138,7 +138,7 @@ impl<C: Clock> Connections<C> {
         let now_ns = self.tick();
         let arrival = self.readiness.arrival(if is_reported { request.sent_ns } else { u64::MAX }, now_ns);
         let server = self.servers.get_mut(server);
-        self.last = self.measurement.response(&request, response, server, self.last, arrival);
+        self.last = self.measurement.response(&request, response, server, arrival);
         if is_empty {
             return self.close(id, false);
         }

@@ -22,7 +22,7 @@ fn check(outcome: &Outcome) -> CheckResult {
     if outcome.steps.is_empty() {
         return CheckResult::NotJudged("no step was completed");
     }
-    match outcome.steps.iter().find(|step| u64::from(step.n) > step.open) {
+    match outcome.steps.iter().find(|step| !step.is_reached()) {
         None => CheckResult::Passed,
         Some(step) => {
             CheckResult::Failed(format!("{} of {} idle connections were open after the samples", step.open, step.n))

@@ -117,3 +117,26 @@ fn worker_that_only_holds_idle_connections_sleeps() {
     assert!((10_000 * MS..10_001 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
     assert!(simulated.wait_count < 50, "{}", simulated.wait_count);
 }
+
+/// The worker gives up to open connections while one waits for its first response, which comes during a sample of
+/// another connection. It was taken for that sample.
+#[test]
+fn late_first_response_is_not_a_sample() {
+    let respond = |number, now_ns| match number {
+        1 => vec![Reply { at_ns: 100 * MS, bytes: Vec::new(), closes: true }],
+        2 => Vec::new(),
+        3 => vec![Reply::at(650 * MS)],
+        4 => vec![Reply::at(now_ns + 100 * MS)],
+        _ => vec![Reply::at(now_ns)],
+    };
+    let counts = SampleCounts { on_idle: 0, on_new: 1, discarded: 0 };
+    let simulation = Simulation::new(Load::Idle, respond).plan(|plan| plan.timeout_ns = 300 * MS);
+    let (simulated, reports) = run(simulation, vec![open_to(2), Command::Sample(counts), Command::Count]);
+    assert_eq!(opened(&reports), [1]);
+    let samples =
+        reports.iter().find_map(|report| if let Report::Sampled(times) = report { Some(times) } else { None });
+    assert_eq!(samples.unwrap().on_new_ns, [[0, 100 * MS, 100 * MS]]);
+    // It is an idle connection from then on.
+    assert!(matches!(reports.last(), Some(Report::Counted { open: 2 })), "{reports:?}");
+    assert_eq!(simulated.failures(), [(Failure::ClosedBeforeResponse, 1), (Failure::Timeout, 1)]);
+}
