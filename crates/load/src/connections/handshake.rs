@@ -88,7 +88,8 @@ impl<C: Clock> Connections<C> {
             return self.fail(id, reason);
         }
         connection.state = State::Open;
-        let wants_write = connection.tls.as_ref().is_some_and(|session| session.wants_write());
+        let tls_waits = connection.tls.as_ref().is_some_and(|session| session.wants_write());
+        let wants_write = tls_waits || !connection.unsent.is_empty();
         let _ =
             self.reactor.set_interest(&connection.fd, if wants_write { Interest::BOTH } else { Interest::READABLE });
         self.table.opening -= 1;

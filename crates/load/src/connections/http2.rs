@@ -1,14 +1,13 @@
 //! Connections that speak HTTP/2: responses that arrive in any order, and what the protocol requires to be answered.
 
 use super::receive::CLOSED;
-use super::send::send;
+use super::send::{await_room, send};
 use super::timeout::unanswered;
 use super::{Connections, Event};
 use crate::clock::Clock;
 use crate::connection::{Connection, InFlight, State};
 use crate::failure::{Failure, Reason};
 use crate::http2::{Arrived, Http2};
-use landau_reactor::Interest;
 use landau_wire::http::Method;
 
 /// Says what a client says first.
@@ -93,10 +92,8 @@ impl<C: Clock> Connections<C> {
     /// Sends frames other than those of requests.
     fn send_frames(&mut self, id: u32, frames: &[u8]) -> Result<(), Reason> {
         let Some(connection) = self.table.get_mut(id).filter(|_| !frames.is_empty()) else { return Ok(()) };
-        if !send(connection, frames)? {
-            self.reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
-            let _ = self.reactor.set_interest(&connection.fd, Interest::BOTH);
-        }
+        let sent = send(connection, frames)?;
+        await_room(&mut self.reactor, connection, sent);
         Ok(())
     }
 

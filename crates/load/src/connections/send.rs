@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::connection::{Connection, InFlight};
 use crate::failure::{Failure, Reason};
 use crate::http2::Http2;
-use landau_reactor::Interest;
+use landau_reactor::{Interest, Reactor};
 use landau_sys::stream;
 
 impl<C: Clock> Connections<C> {
@@ -56,11 +56,8 @@ impl<C: Clock> Connections<C> {
             None => batch,
         };
         match send(connection, bytes) {
-            Ok(is_complete) => {
-                if !is_complete {
-                    self.reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
-                    let _ = self.reactor.set_interest(&connection.fd, Interest::BOTH);
-                }
+            Ok(sent) => {
+                await_room(&mut self.reactor, connection, sent);
                 (count, None)
             }
             Err(reason) => (count, Some(self.fail(id, reason))),
@@ -73,11 +70,11 @@ impl<C: Clock> Connections<C> {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
         let unsent = std::mem::take(&mut connection.unsent);
         match send(connection, &unsent) {
-            Ok(true) => {
+            Ok(Sent::All) => {
                 let _ = self.reactor.set_interest(&connection.fd, Interest::READABLE);
                 Event::None
             }
-            Ok(false) => {
+            Ok(Sent::Refused | Sent::Queued) => {
                 self.reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
                 Event::None
             }
@@ -86,26 +83,47 @@ impl<C: Clock> Connections<C> {
     }
 }
 
-/// Sends what the kernel accepts and keeps the rest. Returns whether it accepted everything.
+/// What became of bytes that were to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// The kernel accepted all of them.
+    All,
+    /// The kernel accepted a part or none: it will report when there is room.
+    Refused,
+    /// They wait behind earlier ones, and the kernel was not asked. It may have reported room meanwhile.
+    Queued,
+}
+
+/// Waits until a connection has room for what was not sent. Readiness is cleared only if the kernel has refused bytes:
+/// an edge-triggered backend reports it once.
 #[inline]
-pub(super) fn send(connection: &mut Connection, bytes: &[u8]) -> Result<bool, Reason> {
+pub(super) fn await_room(reactor: &mut Reactor, connection: &Connection, sent: Sent) {
+    if sent == Sent::Refused {
+        reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
+        let _ = reactor.set_interest(&connection.fd, Interest::BOTH);
+    }
+}
+
+/// Sends what the kernel accepts and keeps the rest.
+#[inline]
+pub(super) fn send(connection: &mut Connection, bytes: &[u8]) -> Result<Sent, Reason> {
     if let Some(session) = &mut connection.tls {
         session.send(&connection.fd, bytes)?;
-        return Ok(!session.wants_write());
+        return Ok(if session.wants_write() { Sent::Refused } else { Sent::All });
     }
     if !connection.unsent.is_empty() {
         connection.unsent.extend_from_slice(bytes);
-        return Ok(false);
+        return Ok(Sent::Queued);
     }
     match stream::send(&connection.fd, bytes, false) {
-        Ok(count) if count == bytes.len() => Ok(true),
+        Ok(count) if count == bytes.len() => Ok(Sent::All),
         Ok(count) => {
             connection.unsent.extend_from_slice(&bytes[count..]);
-            Ok(false)
+            Ok(Sent::Refused)
         }
         Err(error) if error.is_would_block() => {
             connection.unsent.extend_from_slice(bytes);
-            Ok(false)
+            Ok(Sent::Refused)
         }
         Err(error) => Err((Failure::of_transfer(error), error.to_string())),
     }

@@ -466,3 +466,23 @@ fn set_up_may_take_longer_than_the_timeout() {
     Simulation::new(Load::Closed, steady).plan(plan).direct(direct).run();
     assert_eq!(open.get(), 4);
 }
+
+/// A request that met unsent bytes of earlier ones was taken for one that the kernel had refused. The readiness that
+/// had been reported meanwhile was forgotten, and an edge is reported once.
+#[test]
+fn every_backend_sends_a_long_pipeline_to_its_end() {
+    let is_here = |name: &&str| name.parse().is_ok_and(|backend| landau_reactor::Reactor::new(backend).is_ok());
+    for backend in crate::backends().filter(is_here) {
+        let plan = |plan: &mut crate::Plan| {
+            (plan.connections, plan.pipeline, plan.request_count) = (1, 128, Some(400));
+            (plan.timeout_ns, plan.backend) = (500 * MS, backend.to_owned());
+            // More than a socket takes at once.
+            let field = format!("Host: localhost\r\nX-Long: {}\r\n", "x".repeat(6000));
+            let request = &mut plan.origins[0].requests[0];
+            request.bytes = request.bytes.replace("Host: localhost\r\n", &field);
+        };
+        let respond = |_, now_ns| vec![Reply::at(now_ns)];
+        let simulated = Simulation::new(Load::Closed, respond).plan(plan).run();
+        assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (400, Vec::new()), "{backend}");
+    }
+}
