@@ -53,7 +53,10 @@ impl<C: Clock> Connections<C> {
                         request.first_byte_ns = arrival.arrived_ns;
                     }
                     let has_content = server.method(request.request as usize) != Method::Head && response.status != 304;
-                    if has_content && promised.is_some_and(|promised| promised != response.length) {
+                    if let Some((failure, detail)) = measurement.lateness(&request, arrival) {
+                        measurement.unanswered(&request, *now_ns);
+                        measurement.fail_request(&request, failure, || detail);
+                    } else if has_content && promised.is_some_and(|promised| promised != response.length) {
                         measurement.fail_request(&request, Failure::InvalidResponse, || {
                             format!("{} bytes of content, and {promised:?} promised", response.length)
                         });
@@ -109,7 +112,7 @@ impl<C: Clock> Connections<C> {
             let is_waiting = waited_ns <= timeouts.timeout_ns;
             if !is_waiting {
                 http2.cancel(request.stream, &mut frames);
-                measurement.unanswered(request, *now_ns, timeouts.timeout_ns);
+                measurement.unanswered(request, *now_ns);
                 measurement.fail_request(request, Failure::Timeout, || unanswered(waited_ns));
                 ended += 1;
             }

@@ -1,8 +1,9 @@
 //! What the connections measure: metrics of the requests that are due from the start of the measured time on.
 
 use super::ResponseTimes;
+use super::timeout::unanswered;
 use crate::connection::InFlight;
-use crate::failure::Failure;
+use crate::failure::{Failure, Reason};
 use crate::metrics::Metrics;
 use crate::plan::Load;
 use crate::response::Response;
@@ -30,17 +31,19 @@ pub(super) struct Measurement {
     /// Handshakes that began earlier belong to the set-up.
     handshakes_from_ns: u64,
     is_open_loop: bool,
+    timeout_ns: u64,
     last_response_ns: u64,
 }
 
 impl Measurement {
-    pub(super) fn new(load: &Load) -> Self {
+    pub(super) fn new(load: &Load, timeout_ns: u64) -> Self {
         Self {
             metrics: Metrics::default(),
             statuses: vec![0; STATUSES],
             from_ns: 0,
             handshakes_from_ns: u64::MAX,
             is_open_loop: matches!(load, Load::Open { .. }),
+            timeout_ns,
             last_response_ns: 0,
         }
     }
@@ -138,13 +141,21 @@ impl Measurement {
         self.metrics.bytes += bytes as u64;
     }
 
+    /// Returns the failure of a request whose response is complete too late: the connections that wait too long are
+    /// looked for at intervals, and the response may come between.
+    #[inline]
+    pub(super) fn lateness(&self, request: &InFlight, arrival: Arrival) -> Option<Reason> {
+        let waited_ns = arrival.arrived_ns.saturating_sub(request.sent_ns);
+        (waited_ns > self.timeout_ns).then(|| (Failure::Timeout, unanswered(waited_ns)))
+    }
+
     /// Records a request that was not answered with the time that it waited: at most the timeout since it was sent.
     #[cold]
-    pub(super) fn unanswered(&mut self, request: &InFlight, now_ns: u64, timeout_ns: u64) {
+    pub(super) fn unanswered(&mut self, request: &InFlight, now_ns: u64) {
         if !self.includes(request.due_ns) {
             return;
         }
-        let waited_ns = now_ns.saturating_sub(request.sent_ns).min(timeout_ns);
+        let waited_ns = now_ns.saturating_sub(request.sent_ns).min(self.timeout_ns);
         let phases = &mut self.metrics.phases;
         let first_byte = if request.is_first { &mut phases.first_byte_new } else { &mut phases.first_byte_reused };
         match request.first_byte_ns {

@@ -103,7 +103,7 @@ impl<C: Clock> Connections<C> {
             in_flight: 0,
             buffer: vec![0; BUFFER_BYTES],
             batch: Vec::new(),
-            measurement: Measurement::new(&plan.load),
+            measurement: Measurement::new(&plan.load, plan.timeout_ns),
             readiness: Readiness::new(now_ns),
             timeouts: Timeouts::new(plan.timeout_ns),
             last: ResponseTimes::default(),
@@ -287,7 +287,7 @@ impl<C: Clock> Connections<C> {
         let count = if connection.in_flight.is_empty() { 1 } else { measured };
         if failure == Failure::Timeout {
             for request in &connection.in_flight {
-                self.measurement.unanswered(request, self.now_ns, self.timeouts.timeout_ns);
+                self.measurement.unanswered(request, self.now_ns);
             }
         }
         for number in 0..count {

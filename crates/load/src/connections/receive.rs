@@ -79,6 +79,9 @@ impl<C: Clock> Connections<C> {
                 request.first_byte_ns = if has_begun { arrival.arrived_ns } else { 0 };
             }
             let Some(response) = response else { break };
+            if let Some(late) = measurement.lateness(request, arrival) {
+                return Err(late);
+            }
             let request = *request;
             connection.in_flight.pop_front();
             responses += 1;
@@ -132,11 +135,16 @@ impl<C: Clock> Connections<C> {
             let failure = if is_before { Failure::ClosedBeforeResponse } else { Failure::ClosedDuringResponse };
             return self.fail(id, (failure, CLOSED.to_owned()));
         };
-        connection.in_flight.pop_front();
-        let (server, is_empty) = (connection.server, connection.in_flight.is_empty());
-        self.in_flight -= 1;
+        let server = connection.server;
         let now_ns = self.tick();
         let arrival = self.readiness.arrival(if is_reported { request.sent_ns } else { u64::MAX }, now_ns);
+        if let Some(late) = self.measurement.lateness(&request, arrival) {
+            return self.fail(id, late);
+        }
+        let Some(connection) = self.table.get_mut(id) else { return Event::None };
+        connection.in_flight.pop_front();
+        let is_empty = connection.in_flight.is_empty();
+        self.in_flight -= 1;
         let server = self.servers.get_mut(server);
         self.last = self.measurement.response(&request, response, server, arrival);
         if is_empty {

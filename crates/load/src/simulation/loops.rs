@@ -486,3 +486,50 @@ fn every_backend_sends_a_long_pipeline_to_its_end() {
         assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (400, Vec::new()), "{backend}");
     }
 }
+
+/// Timeouts are looked for every 20 ms at most: a response that came before was a good one, however late.
+#[test]
+fn late_response_is_a_timeout() {
+    let respond = |number, now_ns| vec![Reply::at(now_ns + if number % 2 == 0 { 55 * MS } else { MS })];
+    let plan = |plan: &mut crate::Plan| {
+        (plan.connections, plan.request_count, plan.timeout_ns) = (1, Some(10), 50 * MS);
+    };
+    let simulated = Simulation::new(Load::Closed, respond).plan(plan).run();
+    assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (5, vec![(Failure::Timeout, 5)]));
+    assert_eq!(simulated.failed_gates(), ["errors"]);
+    let service = &simulated.outcome.metrics.phases.service;
+    assert_eq!((service.count(), service.censored()), (10, 5));
+    assert!(service.max_ns().abs_diff(50 * MS) < MS, "{}", service.max_ns());
+}
+
+/// The same for a response that ends with its connection, and for a stream of HTTP/2, which ends alone.
+#[test]
+fn late_end_of_a_connection_or_of_a_stream_is_a_timeout() {
+    let end = |_, now_ns| {
+        let bytes = b"HTTP/1.1 200 OK\r\n\r\nab".to_vec();
+        vec![
+            Reply { at_ns: now_ns + MS, bytes, closes: false },
+            Reply { at_ns: now_ns + 55 * MS, bytes: Vec::new(), closes: true },
+        ]
+    };
+    let plan = |plan: &mut crate::Plan| {
+        (plan.connections, plan.request_count, plan.timeout_ns) = (1, Some(1), 50 * MS);
+    };
+    let simulated = Simulation::new(Load::Closed, end).plan(plan).run();
+    assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (0, vec![(Failure::Timeout, 1)]));
+    let respond = |number, _| {
+        let mut settings = Vec::new();
+        frame::write_settings(&[], &mut settings);
+        let reply = |at_ns, bytes| Reply { at_ns, bytes, closes: false };
+        // The server takes the beginning of the preface for its first request.
+        if number > 0 {
+            return Vec::new();
+        }
+        vec![reply(0, settings), reply(20 * MS, answer(3)), reply(55 * MS, answer(1))]
+    };
+    let simulated = Simulation::new(Load::Closed, respond)
+        .plan(plan)
+        .plan(|plan| (plan.http2, plan.pipeline, plan.request_count) = (true, 2, Some(2)))
+        .run();
+    assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (1, vec![(Failure::Timeout, 1)]));
+}
