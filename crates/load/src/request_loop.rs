@@ -536,9 +536,11 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             self.connections.fail_in_flight();
         }
         let last_ns = self.connections.last_response_ns();
-        let end_ns = if self.plan.request_count.is_some() { last_ns } else { self.times.end_ns.max(last_ns) };
         self.connections.close_all();
         let mut metrics = self.connections.take_metrics();
+        // What ended the run without all responses is not left out of the time: the server may have stalled before.
+        let is_whole = self.plan.request_count.is_some_and(|count| metrics.responses >= count);
+        let end_ns = if is_whole { last_ns } else { self.times.end_ns.max(last_ns) };
         metrics.merge(&self.metrics);
         if let Some(usage) = usage {
             metrics.cpu_ns = [usage.user_ns, usage.system_ns];

@@ -533,3 +533,14 @@ fn late_end_of_a_connection_or_of_a_stream_is_a_timeout() {
         .run();
     assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (1, vec![(Failure::Timeout, 1)]));
 }
+
+/// The time after the last response was left out, so that the rate was that of the first second.
+#[test]
+fn run_that_its_duration_ends_lasts_until_then() {
+    let respond = |number, now_ns| if now_ns < 1000 * MS { steady(number, now_ns) } else { Vec::new() };
+    let plan = |plan: &mut crate::Plan| (plan.request_count, plan.duration_ns) = (Some(5000), Some(6000 * MS));
+    let simulated = Simulation::new(Load::Closed, respond).plan(plan).run();
+    let metrics = &simulated.outcome.metrics;
+    assert!((3990..4010).contains(&metrics.responses), "{}", metrics.responses);
+    assert!((6000 * MS..6200 * MS).contains(&metrics.elapsed_ns), "{}", metrics.elapsed_ns);
+}
