@@ -60,6 +60,8 @@ pub struct Metrics {
     pub latency_series: LatencySeries,
     /// Requests sent.
     pub requests: u64,
+    /// Requests that the run ended without, of those that it was to make.
+    pub not_made: u64,
     /// Requests of an open loop that were due in the measured time.
     pub due: u64,
     /// Requests of an open loop that were due and neither answered nor failed at half of the schedule.
@@ -116,6 +118,7 @@ impl Metrics {
         self.phases.merge(&other.phases);
         self.latency_series.merge(&other.latency_series);
         self.requests += other.requests;
+        self.not_made += other.not_made;
         self.due += other.due;
         self.pending_at_half += other.pending_at_half;
         self.pending_at_end += other.pending_at_end;

@@ -176,6 +176,7 @@ impl Outcome {
             "load": self.load,
             "elapsed_ns": metrics.elapsed_ns,
             "requests": metrics.requests,
+            "requests_not_made": metrics.not_made,
             "due": metrics.due,
             "latency_trend": metrics.latency_series.trend(),
             "pending_at_half": metrics.pending_at_half,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The version of the protocol between controller and worker, which must be the same on both sides.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// The plan of one worker, its share of the load: each worker has its own connections, schedule and source addresses.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -85,6 +85,8 @@ struct Openings {
     /// The largest number of connections that were open at a time, and when it was reached.
     most_open: u32,
     opened_ns: u64,
+    /// When a connection was established last.
+    established_ns: u64,
 }
 
 /// CPU time at two times of the measured time.
@@ -141,6 +143,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
                 pace: Pace::new(plan.connect_gap_ns),
                 most_open: 0,
                 opened_ns: began_ns,
+                established_ns: 0,
             },
             idle: IdleSet::new(plan.seed ^ u64::from(plan.share.0)),
             schedule,
@@ -212,9 +215,10 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     }
 
     /// Returns whether a closed loop without a duration has lost its server: no connection is open, and no response
-    /// came for longer than any request or attempt to connect may take. Without this the loop would never end.
+    /// came and none was established for longer than any request or attempt to connect may take. Without this the loop
+    /// would never end. Each connection that is established has a request, which it may lose: the loop ends then, too.
     fn is_gone(&self, now_ns: u64) -> bool {
-        let heard_ns = self.connections.last_response_ns().max(self.times.start_ns);
+        let heard_ns = self.connections.last_response_ns().max(self.times.start_ns).max(self.openings.established_ns);
         let limit_ns = self.patience_ns().saturating_add(self.plan.timeout_ns);
         self.schedule.is_none()
             && self.times.end_ns == u64::MAX
@@ -457,6 +461,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     /// accept and close all of them.
     fn note_open(&mut self) {
         let open = self.connections.open_count();
+        self.openings.established_ns = self.connections.now_ns();
         if open > self.openings.most_open {
             self.openings.most_open = open;
             self.openings.opened_ns = self.connections.now_ns();
@@ -541,6 +546,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         // What ended the run without all responses is not left out of the time: the server may have stalled before.
         let is_whole = self.plan.request_count.is_some_and(|count| metrics.responses >= count);
         let end_ns = if is_whole { last_ns } else { self.times.end_ns.max(last_ns) };
+        self.metrics.not_made = if self.plan.request_count.is_some() { self.left } else { 0 };
         metrics.merge(&self.metrics);
         if let Some(usage) = usage {
             metrics.cpu_ns = [usage.user_ns, usage.system_ns];

@@ -103,6 +103,10 @@ pub(crate) fn text(outcome: &Outcome, urls: &[String]) -> String {
             phases(&mut text, outcome);
         }
     }
+    if outcome.metrics.not_made > 0 {
+        let not_made = count(outcome.metrics.not_made as f64);
+        let _ = writeln!(text, "requests that were not made before the end of the run: {not_made}");
+    }
     failures(&mut text, outcome);
     gates(&mut text, outcome);
     text

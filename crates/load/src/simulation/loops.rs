@@ -543,4 +543,19 @@ fn run_that_its_duration_ends_lasts_until_then() {
     let metrics = &simulated.outcome.metrics;
     assert!((3990..4010).contains(&metrics.responses), "{}", metrics.responses);
     assert!((6000 * MS..6200 * MS).contains(&metrics.elapsed_ns), "{}", metrics.elapsed_ns);
+    assert_eq!(metrics.requests + metrics.not_made, 5000);
+    assert_eq!(simulated.outcome.json()["requests_not_made"], metrics.not_made);
+}
+
+/// All connections time out at once and are replaced: for a moment none is open.
+#[test]
+fn server_that_stalls_for_longer_than_twice_the_timeout_is_not_gone() {
+    let stall = 50 * MS..500 * MS;
+    let respond = move |number, now_ns| if stall.contains(&now_ns) { Vec::new() } else { steady(number, now_ns) };
+    let plan = |plan: &mut crate::Plan| (plan.request_count, plan.timeout_ns) = (Some(1000), 100 * MS);
+    let simulated = Simulation::new(Load::Closed, respond).plan(plan).run();
+    let metrics = &simulated.outcome.metrics;
+    let timeouts = metrics.failed(|failure| failure == Failure::Timeout);
+    assert_eq!((metrics.requests, metrics.responses + timeouts), (1000, 1000));
+    assert!((8..30).contains(&timeouts), "{timeouts}");
 }

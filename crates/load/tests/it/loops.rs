@@ -224,6 +224,7 @@ fn closed_loop_without_a_duration_ends_when_the_server_is_gone() {
     // Only the end without a response waits for the timeout; a response may be late on a busy machine.
     let outcome = run(&LoadSpec { connections: 1, timeout: Duration::from_secs(5), ..spec(&url) });
     assert_eq!(outcome.metrics.responses, 1);
+    assert_eq!(outcome.metrics.requests + outcome.metrics.not_made, 100);
     assert!(outcome.metrics.failures.contains_key(&Failure::ConnectRefused), "{:?}", outcome.metrics.failures);
     assert!(failed(&outcome).contains(&"connect"), "{:?}", outcome.gates);
 }
