@@ -49,12 +49,18 @@ impl Servers {
         self.tls_configs[index as usize].as_ref()
     }
 
-    /// Starts a connection to the next server. Returns the socket, the server's index and the start time.
-    pub(crate) fn connect(&mut self, clock: impl FnOnce() -> u64) -> SystemResult<(OwnedFd, u32, u64)> {
+    /// Starts a connection to the next server. Returns the socket, the server's index and the start time; `None` if so
+    /// many connections wait for the server already that its Unix socket takes no other.
+    pub(crate) fn connect(&mut self, clock: impl FnOnce() -> u64) -> SystemResult<Option<(OwnedFd, u32, u64)>> {
         let index = self.next;
         self.next = (index + 1) % self.list.len();
-        let (socket, since_ns) = self.list[index].connect(clock)?;
-        Ok((socket, index as u32, since_ns))
+        let server = &mut self.list[index];
+        match server.connect(clock) {
+            Ok((socket, since_ns)) => Ok(Some((socket, index as u32, since_ns))),
+            // With TCP such a connection waits in its handshake.
+            Err(error) if server.family.is_none() && error.call == "connect" && error.is_would_block() => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

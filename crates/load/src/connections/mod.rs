@@ -89,6 +89,8 @@ pub(crate) struct Connections<C> {
     per_connection: u64,
     /// Whether the last request was sent.
     is_ending: bool,
+    /// Since when the backlog of a Unix socket has been full.
+    backlog_full_since_ns: Option<u64>,
 }
 
 impl<C: Clock> Connections<C> {
@@ -111,6 +113,7 @@ impl<C: Clock> Connections<C> {
             http2: plan.http2,
             per_connection: plan.per_connection.unwrap_or(u64::MAX),
             is_ending: false,
+            backlog_full_since_ns: None,
         })
     }
 
@@ -230,7 +233,11 @@ impl<C: Clock> Connections<C> {
     pub(crate) fn connect(&mut self) -> Option<u32> {
         let clock = &self.clock;
         let (fd, server, since_ns) = match self.servers.connect(|| clock.now_ns()) {
-            Ok(started) => started,
+            Ok(Some(started)) => started,
+            Ok(None) => {
+                self.wait_for_backlog();
+                return None;
+            }
             Err(error) => {
                 self.tick();
                 self.measurement.fail(Failure::of_connecting(error), || error.to_string());
@@ -238,6 +245,7 @@ impl<C: Clock> Connections<C> {
             }
         };
         self.now_ns = since_ns;
+        self.backlog_full_since_ns = None;
         let id = self.table.next_id();
         if let Err(error) = self.reactor.register_nonblocking(&fd, Token(id), Interest::WRITABLE) {
             self.measurement.fail(Failure::Connect, || error.to_string());

@@ -11,6 +11,9 @@ const CLOSING_NS: u64 = 1_000_000_000;
 /// Time during which a server that refuses connections may still be starting.
 const STARTING_NS: u64 = 1_000_000_000;
 
+/// Why a connection to a Unix socket waits.
+const BACKLOG_FULL: &str = "the backlog of the Unix socket is full: the server accepts no connection";
+
 /// When to look for connections that wait too long. Looking at each takes time, so it happens at intervals.
 #[derive(Debug)]
 pub(super) struct Timeouts {
@@ -82,9 +85,24 @@ impl<C: Clock> Connections<C> {
         events
     }
 
+    /// Notes that the backlog of a Unix socket is full. A connection that waits for that longer than the timeout fails,
+    /// as it would in a handshake of TCP.
+    #[cold]
+    pub(super) fn wait_for_backlog(&mut self) {
+        let now_ns = self.tick();
+        let since_ns = *self.backlog_full_since_ns.get_or_insert(now_ns);
+        if now_ns.saturating_sub(since_ns) > self.timeouts.timeout_ns {
+            self.backlog_full_since_ns = Some(now_ns);
+            self.measurement.fail(Failure::ConnectTimeout, || BACKLOG_FULL.to_owned());
+        }
+    }
+
     /// Fails the connections that are still being opened when the load is given up before its start.
     pub(crate) fn fail_opening(&mut self) {
         self.tick();
+        if self.backlog_full_since_ns.is_some() {
+            self.measurement.fail(Failure::ConnectTimeout, || BACKLOG_FULL.to_owned());
+        }
         for id in self.table.ids_of(|one| matches!(one.state, State::Connecting | State::Securing)) {
             let is_securing = self.table.get(id).is_some_and(|one| one.state == State::Securing);
             let (failure, what) = if is_securing {

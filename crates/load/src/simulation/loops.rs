@@ -559,3 +559,34 @@ fn server_that_stalls_for_longer_than_twice_the_timeout_is_not_gone() {
     assert_eq!((metrics.requests, metrics.responses + timeouts), (1000, 1000));
     assert!((8..30).contains(&timeouts), "{timeouts}");
 }
+
+/// A server that has not yet accepted the connections before: for a Unix socket that was a failure to connect.
+#[test]
+fn full_backlog_of_a_unix_socket_is_no_failure() {
+    let plan = |plan: &mut crate::Plan| (plan.connections, plan.request_count) = (8, Some(100));
+    let simulated = Simulation::new(Load::Closed, steady).plan(plan).backlog(1).run();
+    let metrics = &simulated.outcome.metrics;
+    assert_eq!((metrics.connections, metrics.responses, simulated.failures()), (8, 100, Vec::new()));
+}
+
+/// With TCP that is a handshake that does not complete.
+#[test]
+fn backlog_that_stays_full_is_a_failure_to_connect() {
+    let simulation = Simulation::without_server(Load::Closed);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    landau_sys::stream::listen(&listener, 0).unwrap();
+    let mut plan = simulation.plan;
+    plan.origins[0].endpoint = crate::target::Endpoint::Unix(path);
+    let reactor = landau_reactor::Reactor::new(plan.backend.parse().unwrap()).unwrap();
+    let mut connections =
+        crate::connections::Connections::new(&plan, reactor, crate::clock::SystemClock::coarse()).unwrap();
+    // The first one waits in the backlog.
+    assert!(connections.connect().is_some() && connections.connect().is_none());
+    assert!(connections.metrics().failures.is_empty());
+    connections.fail_opening();
+    let failures: Vec<(Failure, u64)> =
+        connections.metrics().failures.iter().map(|(kind, count)| (*kind, *count)).collect();
+    assert_eq!(failures, [(Failure::ConnectTimeout, 2)]);
+}

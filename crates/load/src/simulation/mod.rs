@@ -227,6 +227,8 @@ struct Simulation {
     plan: Plan,
     respond: Option<Respond>,
     greeting: Vec<u8>,
+    /// How many connections wait for the server at most, less one; `None` for the system's default.
+    backlog: Option<u32>,
     direct: Direct,
     stop_ns: u64,
     handling_ns: u64,
@@ -281,6 +283,7 @@ impl Simulation {
             plan,
             respond: Some(Box::new(respond)),
             greeting: Vec::new(),
+            backlog: None,
             direct: Box::new(|_| None),
             stop_ns: u64::MAX,
             handling_ns: 0,
@@ -302,6 +305,11 @@ impl Simulation {
     /// Lets the server send bytes to each connection before any request.
     fn greeting(self, bytes: &[u8]) -> Self {
         Self { greeting: bytes.to_vec(), ..self }
+    }
+
+    /// Limits the connections that wait for the server to one more than `backlog`.
+    fn backlog(self, backlog: u32) -> Self {
+        Self { backlog: Some(backlog), ..self }
     }
 
     /// Makes the load take this long to handle an event.
@@ -332,6 +340,9 @@ impl Simulation {
         let server = self.respond.map(|respond| {
             let listener = UnixListener::bind(&path).unwrap();
             listener.set_nonblocking(true).unwrap();
+            if let Some(backlog) = self.backlog {
+                landau_sys::stream::listen(&listener, backlog).unwrap();
+            }
             Server { listener, peers: Vec::new(), respond, greeting, requests: 0 }
         });
         let (own, other) = UnixStream::pair().unwrap();
