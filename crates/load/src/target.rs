@@ -63,7 +63,9 @@ impl Url {
         }
         if let Some(rest) = text.split_at_checked(5).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("unix:")) {
             let rest = rest.1;
-            let (path, target) = rest.rsplit_once(':').unwrap_or((rest, "/"));
+            // The target may contain colons. Without its slash the last one separates it.
+            let split = rest.find(":/").or_else(|| rest.rfind(':'));
+            let (path, target) = split.map_or((rest, "/"), |at| (&rest[..at], &rest[at + 1..]));
             if path.is_empty() {
                 return Err(invalid("the path of the socket is missing; write unix:/run/server.sock:/path"));
             }
@@ -179,6 +181,21 @@ mod tests {
         for text in ["unix:/run/a.sock:/b", "UNIX:/run/a.sock:/b"] {
             let unix = url(text);
             assert_eq!((unix.socket, unix.target.as_str()), (Some("/run/a.sock".into()), "/b"), "{text}");
+        }
+    }
+
+    /// The last colon once was the end of the socket's path.
+    #[test]
+    fn target_of_a_unix_socket_may_contain_colons() {
+        for (text, path, target) in [
+            ("unix:/run/a.sock:/b:c?d=e:f", "/run/a.sock", "/b:c?d=e:f"),
+            ("unix:/run/a.sock:/b:/c", "/run/a.sock", "/b:/c"),
+            ("unix:/run/a:b.sock:/c", "/run/a:b.sock", "/c"),
+            ("unix:/run/a.sock:b", "/run/a.sock", "/b"),
+            ("unix:a.sock", "a.sock", "/"),
+        ] {
+            let url = Url::parse(text).unwrap();
+            assert_eq!((url.socket, url.target.as_str()), (Some(path.into()), target), "{text}");
         }
     }
 
