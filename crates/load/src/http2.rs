@@ -148,6 +148,12 @@ impl Http2 {
         self.next_stream > LARGEST_WINDOW as u32 - 2
     }
 
+    /// Leaves so many streams.
+    #[cfg(test)]
+    pub(crate) fn leave_streams(&mut self, count: u32) {
+        self.next_stream = LARGEST_WINDOW as u32 - 2 * count;
+    }
+
     /// Writes that the client wants nothing more.
     pub(crate) fn finish(out: &mut Vec<u8>) {
         frame::write_go_away(0, Code::NO_ERROR, out);

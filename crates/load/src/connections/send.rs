@@ -18,7 +18,7 @@ impl<C: Clock> Connections<C> {
         let server = servers.get_mut(connection.server);
         let most = self.pipeline.min(connection.most_streams());
         let room = most.saturating_sub(connection.in_flight.len()) as u64;
-        let count = room.min(at_most).min(self.per_connection - connection.sent);
+        let mut count = room.min(at_most).min(self.per_connection - connection.sent);
         if count == 0 {
             return (0, None);
         }
@@ -41,6 +41,11 @@ impl<C: Clock> Connections<C> {
             }
             connection.in_flight.push_back(entry);
             if connection.http2.is_some() {
+                if connection.is_last {
+                    // No number may be left for another stream.
+                    count = number + 1;
+                    break;
+                }
                 continue;
             }
             if number == 0 && count == 1 {
@@ -126,5 +131,38 @@ pub(super) fn send(connection: &mut Connection, bytes: &[u8]) -> Result<Sent, Re
             Ok(Sent::Refused)
         }
         Err(error) => Err((Failure::of_transfer(error), error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::plan::Load;
+    use crate::target::Endpoint;
+    use std::os::unix::net::UnixListener;
+    use std::time::Duration;
+
+    /// The others once had numbers that streams cannot have.
+    #[test]
+    fn no_request_follows_the_last_stream_of_a_connection() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let mut plan = crate::simulation::plan(Load::Closed);
+        plan.origins[0].endpoint = Endpoint::Unix(path);
+        (plan.http2, plan.pipeline) = (true, 8);
+        let reactor = Reactor::new(plan.backend.parse().unwrap()).unwrap();
+        let mut connections = Connections::new(&plan, reactor, SystemClock::coarse()).unwrap();
+        connections.connect();
+        let id = loop {
+            connections.wait(u64::MAX, Duration::from_secs(1)).unwrap();
+            if let Some(Event::Open(id)) = connections.next_event() {
+                break id;
+            }
+        };
+        connections.table.get_mut(id).unwrap().http2.as_mut().unwrap().leave_streams(3);
+        assert_eq!(connections.request(id, 0, 8), (3, None));
+        assert_eq!((connections.in_flight_count(), connections.has_room(id)), (3, false));
     }
 }

@@ -244,43 +244,47 @@ struct Simulated {
     wait_count: u64,
 }
 
+/// A plan of four connections with a timeout of 20 s. Its server has no address yet.
+pub(crate) fn plan(load: Load) -> Plan {
+    let request = |field: &str| format!("GET / HTTP/1.1\r\nHost: localhost\r\n{field}\r\n");
+    let request = Request {
+        method: "GET".to_owned(),
+        bytes: request(""),
+        last_bytes: request("Connection: close\r\n"),
+        fields: Vec::new(),
+    };
+    Plan {
+        version: PROTOCOL,
+        share: (0, 1),
+        origins: vec![Origin {
+            endpoint: Endpoint::Unix(PathBuf::new()),
+            tls: None,
+            requests: vec![request],
+            order: Vec::new(),
+        }],
+        load,
+        connections: 4,
+        pipeline: 1,
+        http2: false,
+        per_connection: None,
+        duration_ns: None,
+        request_count: None,
+        warm_up_ns: 0,
+        timeout_ns: 20_000 * MS,
+        window: 128,
+        connect_gap_ns: 0,
+        seed: 1,
+        cpu: None,
+        backend: crate::default_backend(),
+        sources: Sources { addresses: Vec::new(), ports: Ports::Kernel },
+    }
+}
+
 impl Simulation {
     /// A load over four connections with a timeout of 20 s, against a server that is the function `respond`.
     fn new(load: Load, respond: impl FnMut(u64, u64) -> Vec<Reply> + 'static) -> Self {
-        let request = |field: &str| format!("GET / HTTP/1.1\r\nHost: localhost\r\n{field}\r\n");
-        let request = Request {
-            method: "GET".to_owned(),
-            bytes: request(""),
-            last_bytes: request("Connection: close\r\n"),
-            fields: Vec::new(),
-        };
-        let plan = Plan {
-            version: PROTOCOL,
-            share: (0, 1),
-            origins: vec![Origin {
-                endpoint: Endpoint::Unix(PathBuf::new()),
-                tls: None,
-                requests: vec![request],
-                order: Vec::new(),
-            }],
-            load,
-            connections: 4,
-            pipeline: 1,
-            http2: false,
-            per_connection: None,
-            duration_ns: None,
-            request_count: None,
-            warm_up_ns: 0,
-            timeout_ns: 20_000 * MS,
-            window: 128,
-            connect_gap_ns: 0,
-            seed: 1,
-            cpu: None,
-            backend: crate::default_backend(),
-            sources: Sources { addresses: Vec::new(), ports: Ports::Kernel },
-        };
         Self {
-            plan,
+            plan: plan(load),
             respond: Some(Box::new(respond)),
             greeting: Vec::new(),
             backlog: None,
