@@ -8,8 +8,20 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// The longest accepted message: the histograms of a long run are far shorter, random bytes claim far more.
+/// The longest message: the histograms of a long run are far shorter, random bytes claim far more.
 const LONGEST_BYTES: usize = 256 << 20;
+
+/// Returns what precedes a message of `len` bytes, or an error if the other end would not accept it.
+fn head(len: usize) -> io::Result<[u8; 4]> {
+    if len > LONGEST_BYTES {
+        let reason = format!(
+            "a message to or from a load worker may have {LONGEST_BYTES} bytes, and this one has {len}: use fewer or \
+             shorter requests (--replay, --header) and fewer URLs"
+        );
+        return Err(io::Error::new(ErrorKind::InvalidInput, reason));
+    }
+    Ok((len as u32).to_le_bytes())
+}
 
 /// One end of a link.
 #[derive(Debug)]
@@ -29,10 +41,10 @@ impl Link {
         Self { stream, received: Vec::new() }
     }
 
-    /// Sends a message.
+    /// Sends a message, unless it is longer than the other end accepts.
     pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> io::Result<()> {
         let text = serde_json::to_vec(message)?;
-        let mut bytes = (text.len() as u32).to_le_bytes().to_vec();
+        let mut bytes = head(text.len())?.to_vec();
         bytes.extend_from_slice(&text);
         self.stream.write_all(&bytes)
     }
@@ -79,7 +91,10 @@ impl Link {
         let Some(head) = self.received.first_chunk::<4>() else { return Ok(None) };
         let len = u32::from_le_bytes(*head) as usize;
         if len > LONGEST_BYTES {
-            let reason = format!("a message of {len} bytes: the peer does not speak the protocol of load workers");
+            let reason = format!(
+                "a message of {len} bytes, and {LONGEST_BYTES} are permitted: the peer does not speak the protocol of \
+                 load workers"
+            );
             return Err(io::Error::new(ErrorKind::InvalidData, reason));
         }
         if self.received.len() < 4 + len {
@@ -111,5 +126,16 @@ mod tests {
         let (end, mut rest) = UnixStream::pair().unwrap();
         rest.write_all(&[255; 4]).unwrap();
         assert!(Link::new(end).receive::<Report>().is_err());
+    }
+
+    /// The receiver once took a plan that is too long for bytes of another protocol.
+    #[test]
+    fn message_that_is_too_long_is_not_sent() {
+        assert_eq!(head(LONGEST_BYTES).unwrap(), [0, 0, 0, 16]);
+        for len in [LONGEST_BYTES + 1, usize::MAX] {
+            let error = head(len).unwrap_err().to_string();
+            let expected = format!("may have 268435456 bytes, and this one has {len}: use fewer or shorter requests");
+            assert!(error.contains(&expected), "{error}");
+        }
     }
 }
