@@ -122,9 +122,9 @@ impl Kernels {
         Self { all, bars, quiet }
     }
 
-    fn message(&self, kernel: &Kernel, text: String) {
+    fn message(&self, kernel: &Kernel, text: &str) {
         if let Some((bar, _)) = self.bars.get(&kernel.name) {
-            bar.set_message(visible(&text, false).into_owned());
+            bar.set_message(visible(text, false).into_owned());
         }
     }
 
@@ -142,11 +142,11 @@ impl Kernels {
 
 impl KernelObserver for Kernels {
     fn started(&self, kernel: &Kernel) {
-        self.message(kernel, "booting".to_owned());
+        self.message(kernel, "booting");
     }
 
     fn up(&self, kernel: &Kernel) {
-        self.message(kernel, "booted; waiting for background work to end".to_owned());
+        self.message(kernel, "booted; waiting for background work to end");
     }
 
     fn line(&self, kernel: &Kernel, line: &Line) {

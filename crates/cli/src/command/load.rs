@@ -171,9 +171,9 @@ pub(crate) struct Args {
     /// Pin the workers to these CPUs, round-robin: 1 or 0-3,6 [default: not pinned]
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pin: Option<Numbers>,
-    /// Connect from this address or range of addresses (repeatable); a link-local IPv6 address is written with its
-    /// interface, fe80::1%eth0 [default: chosen by the kernel; over loopback, distinct addresses of 127.64.0.0/10 for
-    /// more than 2,000 connections or with --per-connection]
+    /// Connect from this address or range of addresses (repeatable); write a link-local IPv6 address as
+    /// ADDRESS%INTERFACE [default: chosen by the kernel; over loopback, distinct addresses of 127.64.0.0/10 for more
+    /// than 2,000 connections or with --per-connection]
     #[arg(long, value_name = "A-B", value_parser = addresses)]
     source: Vec<Addresses>,
     #[arg(long, value_name = "NAME", default_value_t = landau_load::default_backend(), help = backend_help())]

@@ -106,7 +106,7 @@ fn values(flag: &clap::Arg) -> String {
     if let Some(reason) = reason.filter(|reason| reason.starts_with("expected ") || reason.starts_with("there are ")) {
         return reason.to_owned();
     }
-    let names = flag.get_value_names().unwrap_or_default().iter().map(|name| name.as_str());
+    let names = flag.get_value_names().unwrap_or_default().iter().map(clap::builder::Str::as_str);
     format!("expected {}", names.collect::<Vec<_>>().join(" and "))
 }
 
