@@ -67,6 +67,8 @@ impl<N: Network, I: Input> Engine<N, I> {
                 if self.schedule.is_given_up(*site) {
                     self.forget(id);
                 } else if self.schedule.suspended(*site).is_some() {
+                    // Connections must not wait until the whole input was looked at.
+                    self.postponed += 1;
                     self.suspend(id);
                 } else if self.may_wait(id, *site) {
                     self.schedule.queue(id);

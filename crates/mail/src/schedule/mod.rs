@@ -155,9 +155,10 @@ impl Schedule {
         true
     }
 
-    /// Returns the longest wait after a failure, in nanoseconds.
+    /// Returns the longest wait after a failure of a recipient or of its site, in nanoseconds.
     pub(crate) fn longest_wait_ns(&self) -> u64 {
-        u64::try_from(self.limits.backoff.longest.as_nanos()).unwrap_or(u64::MAX)
+        let of_site = self.suspension.as_ref().map(|one| one.backoff.longest).unwrap_or_default();
+        u64::try_from(self.limits.backoff.longest.max(of_site).as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Queues the recipients and wakes the sites whose time has come.

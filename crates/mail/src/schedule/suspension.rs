@@ -64,6 +64,11 @@ impl Schedule {
         self.sites[site as usize].reason = reason.chars().take(REASON_CHARS).collect::<String>().into();
     }
 
+    /// Forgets the failures of a site, which were not its own: its next wait is the shortest.
+    pub(crate) fn forgive(&mut self, site: u32) {
+        self.sites[site as usize].failed_rounds = 0;
+    }
+
     /// Begins the wait of a site. Returns false if sites do not wait in this run.
     pub(super) fn suspend(&mut self, site: u32, now_ns: u64) -> bool {
         let Some(Suspension { backoff, most, counts }) = &mut self.suspension else { return false };
