@@ -7,6 +7,9 @@ use std::sync::Arc;
 /// As many redirects as browsers follow.
 const MOST_REDIRECTS: usize = 20;
 
+/// Each `{rest}` repeats the path: what grows longer than the longest request line by default has no end either.
+const LONGEST_PATH: usize = 8192;
+
 impl Rules {
     /// Returns the redirects that have no end, within the same host.
     pub(crate) fn loops(&self) -> Vec<Problem> {
@@ -35,6 +38,9 @@ impl Rules {
                 return false;
             }
             let Some(target) = next.target(&path) else { return false };
+            if target.len() > LONGEST_PATH {
+                return true;
+            }
             path = target;
         }
         true

@@ -137,11 +137,11 @@ impl Rules {
         let mut warning = None;
         for home in homes {
             let folder = home.join(&path[1..]);
-            // A link to a directory has other rules besides, those for where it leads.
-            let is_plain = is_plain(home, &folder, path);
-            if !folder.is_dir() || (is_hidden(path.as_bytes()) && !policy.dotfiles) {
+            if (is_hidden(path.as_bytes()) && !policy.dotfiles) || !folder.is_dir() {
                 continue;
             }
+            // A link to a directory has other rules besides, those for where it leads.
+            let is_plain = is_plain(home, &folder, path);
             let Some((open, missing)) = self.open_entry(rule, path, &folder) else { continue };
             let Some(what) = names(&missing) else { continue };
             let is_error = is_plain && missing.iter().any(|one| one.is_for_readers);
