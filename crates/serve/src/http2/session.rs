@@ -283,8 +283,10 @@ impl Session {
             Frame::Data { content, is_end } => self.data(desk, header, content, is_end),
             Frame::RstStream(_) => {
                 self.must_be_begun(stream)?;
-                self.pay_for_reset(desk)?;
-                self.ignores(stream, true);
+                // A client may end once what has been answered before its end.
+                if !self.ignores(stream, true) {
+                    self.pay_for_reset(desk)?;
+                }
                 self.forget(desk, stream);
                 Ok(())
             }
