@@ -298,6 +298,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
                 self.sampling.subject = Subject::New { id };
                 return Ok(());
             }
+            self.connections.fail_backlog();
         }
         self.sampling.left = None;
         // The connections of the next step are set-up again.

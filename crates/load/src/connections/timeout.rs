@@ -97,12 +97,17 @@ impl<C: Clock> Connections<C> {
         }
     }
 
+    /// Counts a connection that is not tried again, if a full backlog of a Unix socket is why.
+    pub(crate) fn fail_backlog(&mut self) {
+        if self.backlog_full_since_ns.take().is_some() {
+            self.measurement.fail(Failure::ConnectTimeout, || BACKLOG_FULL.to_owned());
+        }
+    }
+
     /// Fails the connections that are still being opened when the load is given up before its start.
     pub(crate) fn fail_opening(&mut self) {
         self.tick();
-        if self.backlog_full_since_ns.is_some() {
-            self.measurement.fail(Failure::ConnectTimeout, || BACKLOG_FULL.to_owned());
-        }
+        self.fail_backlog();
         for id in self.table.ids_of(|one| matches!(one.state, State::Connecting | State::Securing)) {
             let is_securing = self.table.get(id).is_some_and(|one| one.state == State::Securing);
             let (failure, what) = if is_securing {

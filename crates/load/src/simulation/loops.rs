@@ -562,6 +562,7 @@ fn server_that_stalls_for_longer_than_twice_the_timeout_is_not_gone() {
 
 /// A server that has not yet accepted the connections before: for a Unix socket that was a failure to connect.
 #[test]
+#[cfg(target_os = "linux")]
 fn full_backlog_of_a_unix_socket_is_no_failure() {
     let plan = |plan: &mut crate::Plan| (plan.connections, plan.request_count) = (8, Some(100));
     let simulated = Simulation::new(Load::Closed, steady).plan(plan).backlog(1).run();
@@ -571,6 +572,7 @@ fn full_backlog_of_a_unix_socket_is_no_failure() {
 
 /// With TCP that is a handshake that does not complete.
 #[test]
+#[cfg(target_os = "linux")]
 fn backlog_that_stays_full_is_a_failure_to_connect() {
     let simulation = Simulation::without_server(Load::Closed);
     let folder = tempfile::tempdir().unwrap();
