@@ -105,9 +105,13 @@ fn the_charts_of_a_kept_record_are_written_as_files() {
 /// was expected), and against one that is refused though it fits.
 #[test]
 fn the_size_of_a_record_is_known_before() {
-    let mut count = 0;
+    let (mut count, mut wrong) = (0, Vec::new());
     for path in kept() {
         let record = Record::read(&path).unwrap();
+        // A step takes far longer in an emulator; the estimate is that of a processor.
+        if record.host.processor.starts_with("QEMU") {
+            continue;
+        }
         let text = String::from_utf8(landau_record::read_file(&path).unwrap()).unwrap();
         for case in record.cases.iter().filter(|case| case.n >= 300) {
             let Ok(entry) = Entry::find(landau_bench::REGISTRY, &case.benchmark) else { continue };
@@ -125,9 +129,12 @@ fn the_size_of_a_record_is_known_before() {
             let estimate =
                 entry.pass_bytes(&Settings::from_map(case.settings.clone()), case.n, case.phases.len()) as f64;
             eprintln!("{:38} n = {:6}: {real:8.0} {estimate:8.0} ×{:.2}", case.label, case.n, estimate / real);
-            assert!((0.9..2.3).contains(&(estimate / real)), "{}: {}: {real} {estimate}", path.display(), case.label);
+            if !(0.9..2.3).contains(&(estimate / real)) {
+                wrong.push(format!("{}: {}: {real} {estimate}", path.display(), case.label));
+            }
             count += 1;
         }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(count >= 50, "{count}");
 }
