@@ -756,9 +756,6 @@ impl Site {
     fn look_up_encoded(&mut self, raw: &[u8], site: Option<&str>) -> Result<Found, Status> {
         let target = target::clean_encoded(raw, &mut self.buffer).map_err(|reject| reject.status)?;
         self.counters.cache_misses().add(1);
-        if target.is_hidden() && !self.folder.shows_hidden(target.path) {
-            return Ok(Found::Entry(Rc::new(self.folder.missing(target.path))));
-        }
         Ok(Found::Entry(Rc::new(self.folder.unnamed(site, target.path))))
     }
 
