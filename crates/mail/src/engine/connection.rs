@@ -26,7 +26,7 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) site: u32,
-    /// The time of the site at which it was opened.
+    /// How often the site had been left when it was opened.
     pub(super) epoch: u32,
     /// The addresses to try; the last one is in use.
     pub(super) candidates: Vec<Candidate>,

@@ -574,7 +574,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         let is_refusal = connection.phase < Phase::Greeted || (end == End::Closing && connection.session.ended() == 0);
         if is_refusal && self.schedule.failed(site, connection.epoch, self.now_ns) {
             if matches!(end, End::Failed(error) if is_own_limit(error)) {
-                // It says nothing about the site: its next wait is no longer than this one.
+                // It says nothing about the site.
                 self.schedule.forgive(site);
             }
             self.give_up(site, &reason);

@@ -66,10 +66,9 @@ impl<N: Network, I: Input> Engine<N, I> {
                 self.schedule.recipients.get_mut(id).site = *site;
                 if self.schedule.is_given_up(*site) {
                     self.forget(id);
-                } else if self.schedule.suspended(*site).is_some() {
+                } else if self.suspend(id) {
                     // Connections must not wait until the whole input was looked at.
                     self.postponed += 1;
-                    self.suspend(id);
                 } else if self.may_wait(id, *site) {
                     self.schedule.queue(id);
                 } else {
@@ -192,17 +191,13 @@ impl<N: Network, I: Input> Engine<N, I> {
 
     /// Leaves the recipients of a site to a later run, or to the input if that hands them out again.
     pub(super) fn give_up(&mut self, site: u32, reason: &str) {
-        if I::RETRIES {
+        let until_ns = self.schedule.suspended(site).map(|(until_ns, _)| until_ns);
+        if let Some(until_ns) = until_ns {
             self.schedule.set_reason(site, reason);
-            let until_ns = self.schedule.suspended(site).map(|(until_ns, _)| until_ns);
-            if let Some(until_ns) = until_ns {
-                let wait_s = until_ns.saturating_sub(self.now_ns).div_ceil(SECOND);
-                self.notices.push(format!("{} is not tried for {wait_s} s: {reason}", self.routes.name(site)));
-            }
+            let wait_s = until_ns.saturating_sub(self.now_ns).div_ceil(SECOND);
+            self.notices.push(format!("{} is not tried for {wait_s} s: {reason}", self.routes.name(site)));
             for id in self.schedule.abandon(site) {
-                if let Some(until_ns) = until_ns {
-                    self.input.suspend(self.schedule.recipients.get(id).number, until_ns);
-                }
+                self.input.suspend(self.schedule.recipients.get(id).number, until_ns);
                 self.settle(id, State::Deferred, None, None, reason.as_bytes());
             }
             return;
@@ -216,15 +211,16 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Defers a recipient whose site is not tried.
-    pub(super) fn suspend(&mut self, id: u32) {
+    /// Defers a recipient if its site is not tried, and returns whether that is so.
+    pub(super) fn suspend(&mut self, id: u32) -> bool {
         let recipient = self.schedule.recipients.get(id);
-        let Some((until_ns, reason)) = self.schedule.suspended(recipient.site) else { return };
+        let Some((until_ns, reason)) = self.schedule.suspended(recipient.site) else { return false };
         // The words are those of Postfix, for which operators look.
         let text = format!("4.4.1 delivery temporarily suspended: {reason}");
         self.input.suspend(recipient.number, until_ns);
         self.schedule.count_suspended_recipient();
         self.settle(id, State::Deferred, None, None, text.as_bytes());
+        true
     }
 
     /// Notes that a server of a site has answered.

@@ -236,9 +236,7 @@ impl<N: Network, I: Input> Engine<N, I> {
     pub(super) fn put_back(&mut self, recipient: u32) {
         if self.is_left(recipient) {
             self.forget(recipient);
-        } else if self.schedule.suspended(self.schedule.recipients.get(recipient).site).is_some() {
-            self.suspend(recipient);
-        } else {
+        } else if !self.suspend(recipient) {
             self.schedule.put_back(recipient);
         }
     }

@@ -58,12 +58,11 @@ impl Outcome {
 /// What a reply does to the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
+    /// Nothing is counted.
     Succeeded,
     Failed,
     /// It was refused because of a limit or for want of room, which is no error of the client.
     Excess,
-    /// It was sent behind a MAIL that was refused in this way, and the refusal is counted.
-    Consequence,
     Commit,
     Quit,
     /// The TLS handshake follows.
@@ -275,7 +274,8 @@ impl Session {
         self.transaction.consequences += 1;
         // A client offers all recipients of a message at once, and not for ever.
         let is_error = self.transaction.consequences > MOST_EXCESS;
-        say(out, reply, if is_error { Effect::Failed } else { Effect::Consequence })
+        // The refusal of the MAIL is counted.
+        say(out, reply, if is_error { Effect::Failed } else { Effect::Succeeded })
     }
 
     fn rcpt(&mut self, relay: &mut Receiver, rcpt: &Rcpt<'_>, out: &mut Vec<u8>) -> Effect {
@@ -427,7 +427,7 @@ impl Session {
     /// Ends a step: counts errors, and says what follows.
     fn settle(&mut self, relay: &Receiver, consumed: usize, effect: Effect, out: &mut Vec<u8>) -> Step {
         let then = match effect {
-            Effect::Succeeded | Effect::Consequence => Then::Continue,
+            Effect::Succeeded => Then::Continue,
             Effect::Commit => Then::Commit,
             Effect::Quit => Then::Close,
             Effect::Secure => Then::Secure,

@@ -280,7 +280,7 @@ impl Schedule {
         had_failed
     }
 
-    /// Returns the time of a site at which a connection is opened, for [`Self::failed`].
+    /// Returns how often a site has been left, for [`Self::failed`].
     pub(crate) fn epoch(&self, site: u32) -> u32 {
         self.sites[site as usize].epoch
     }

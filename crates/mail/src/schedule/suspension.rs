@@ -64,9 +64,11 @@ impl Schedule {
         self.sites[site as usize].reason = reason.chars().take(REASON_CHARS).collect::<String>().into();
     }
 
-    /// Forgets the failures of a site, which were not its own: its next wait is the shortest.
+    /// Takes back the last failure of a site, which was not its own, so that its waits do not grow by it. The site has
+    /// failed still: the next connection finds out whether it answers.
     pub(crate) fn forgive(&mut self, site: u32) {
-        self.sites[site as usize].failed_rounds = 0;
+        let one = &mut self.sites[site as usize];
+        one.failed_rounds = one.failed_rounds.saturating_sub(1).max(1);
     }
 
     /// Begins the wait of a site. Returns false if sites do not wait in this run.
