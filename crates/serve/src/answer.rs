@@ -241,10 +241,7 @@ impl<'a> Answer<'a> {
             extra.always.extend_from_slice(challenge.as_bytes());
         }
         let form = page.and_then(page_form);
-        self.with(&extra, |answer| match form {
-            Some(form) => answer.page(status, form),
-            None => answer.failure(status),
-        })
+        self.with(&extra, |answer| answer.failure_with(status, form))
     }
 
     /// Redirects as the rules say.
@@ -328,6 +325,14 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// Writes an error: its page, if it has one.
+    fn failure_with(&mut self, status: Status, page: Option<&Form>) -> Status {
+        match page {
+            Some(page) => self.page(status, page),
+            None => self.failure(status),
+        }
+    }
+
     fn conditional(&mut self, form: &Form, request: &Request<'_>, now_s: u64) -> Status {
         let modified_s = form.sent_modified_s;
         let is_old = |modified_s| now_s >= modified_s + SETTLED_S;
@@ -336,11 +341,7 @@ impl<'a> Answer<'a> {
         match condition::decide(request, &validators) {
             Decision::Failed => {
                 let page = self.extra.and_then(|extra| extra.pages.failed.as_deref()).and_then(page_form);
-                let status = Status::PRECONDITION_FAILED;
-                return match page {
-                    Some(page) => self.page(status, page),
-                    None => self.failure(status),
-                };
+                return self.failure_with(Status::PRECONDITION_FAILED, page);
             }
             Decision::NotModified => {
                 self.head(Status::NOT_MODIFIED).lines(&form.validators).end();

@@ -27,6 +27,8 @@ pub(crate) struct Forward {
     pub(crate) proxy: Arc<Proxy>,
     /// Who asks.
     pub(crate) client: Client,
+    /// The user who has logged in, for the log.
+    pub(crate) user: Option<String>,
     /// The length of the client's head.
     pub(crate) head_bytes: usize,
     pub(crate) method: Method,
@@ -85,6 +87,7 @@ impl Forward {
             policy: policy.clone(),
             proxy: proxy.clone(),
             client: asking.client,
+            user: None,
             head_bytes: request.head_bytes(),
             method: request.method(),
             version: request.version(),

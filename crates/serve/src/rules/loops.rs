@@ -51,7 +51,7 @@ impl Rules {
 fn starts(rule: &Rule, redirect: &Redirect) -> Vec<Vec<u8>> {
     let of_pattern = |folder: &String| [format!("{folder}/x"), format!("{folder}/")];
     let folders = rule.patterns.iter().filter_map(|pattern| pattern.folder.as_ref()).flat_map(of_pattern);
-    let exact = rule.patterns.iter().filter_map(|pattern| pattern.exact.clone());
+    let exact = rule.patterns.iter().filter_map(|pattern| pattern.exact().map(str::to_owned));
     folders.chain(exact).map(String::into_bytes).chain(redirect.only_target()).collect()
 }
 

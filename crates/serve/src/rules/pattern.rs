@@ -5,6 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// What a pattern has unless it is for one path, or one directory. [`check_language`] refuses backslashes.
+const WILDCARDS: [char; 4] = ['*', '?', '[', '{'];
+
 /// A pattern of paths.
 ///
 /// `/a/b` is that path, `/a/` (or `/a/**`) the directory `a` with everything in it, and a pattern without a slash is
@@ -16,8 +19,6 @@ pub(crate) struct Pattern {
     pub(crate) globs: Vec<(Glob, Glob)>,
     /// The directory whose content it matches, without the slash at its end, if it has no wildcard otherwise.
     pub(crate) folder: Option<String>,
-    /// The only path that it matches, if it has neither a wildcard nor a slash at its end.
-    pub(crate) exact: Option<String>,
     /// The line in the configuration file.
     pub(crate) line: usize,
     /// As it was written.
@@ -37,11 +38,14 @@ impl Pattern {
             _ => vec![format!("/**/{text}")],
         };
         let globs = texts.iter().filter(|text| !text.is_empty()).map(|text| glob(text)).collect::<Result<_, _>>()?;
-        let is_literal = |text: &&String| !text.contains(['*', '?', '[', '{', '\\']);
-        let folder = texts.get(1).filter(is_literal).cloned();
-        let is_exact = texts.len() == 1 && text.starts_with('/');
-        let exact = texts.first().filter(|text| is_exact && is_literal(text)).cloned();
-        Ok(Self { globs, folder, exact, line: 0, text: text.to_owned() })
+        let folder = texts.get(1).filter(|text| !text.contains(WILDCARDS)).cloned();
+        Ok(Self { globs, folder, line: 0, text: text.to_owned() })
+    }
+
+    /// Returns the only path that it matches, if it has neither a wildcard nor a slash at its end.
+    pub(super) fn exact(&self) -> Option<&str> {
+        let text = &*self.text;
+        (text.starts_with('/') && !text.ends_with('/') && !text.contains(WILDCARDS)).then_some(text)
     }
 
     /// Returns whether it is for paths below this one, by what it is written with.
@@ -74,14 +78,16 @@ fn check(text: &str) -> Result<(), String> {
 /// Refuses what is written for nginx, whose paths may be regular expressions, and what is written for a query.
 fn check_language(text: &str) -> Result<(), String> {
     if text.starts_with(['~', '^']) || text.starts_with("= ") || text.contains('\\') {
-        return Err("a pattern is no regular expression: * and ? match within a name, ** any number of directories, \
+        return Err(
+            "regular expressions are not supported: * and ? match within a name, ** any number of directories, \
              {a,b} either, [a-z] one byte of these; *.php is for these names in any directory, and /a/ for a directory \
              with everything in it; a character in brackets, such as [~], is only itself"
-            .to_owned());
+                .to_owned(),
+        );
     }
     if text.replace("[?]", "").split_once('?').is_some_and(|(_, behind)| behind.contains('=')) {
         return Err(
-            "a query is no part of a path: the ? matches any one byte here; leave the query out, or write [?] \
+            "a pattern does not match the query: the ? matches any one byte here; leave the query out, or write [?] \
              for the character itself"
                 .to_owned(),
         );
@@ -148,7 +154,10 @@ mod tests {
     #[test]
     fn patterns_of_other_languages_are_errors() {
         for wrong in ["~ \\.php$", "~* jpg$", "^~ /a/", "= /a", r"/a\.php", r"*\.php", "^a", "~a"] {
-            assert!(Pattern::new(wrong).is_err_and(|why| why.contains("no regular expression")), "{wrong}");
+            assert!(
+                Pattern::new(wrong).is_err_and(|why| why.contains("regular expressions are not supported")),
+                "{wrong}"
+            );
         }
         for wrong in ["/a?x=1", "/a/?page=2", "/?a[]=1"] {
             assert!(Pattern::new(wrong).is_err_and(|why| why.starts_with("a query")), "{wrong}");

@@ -7,6 +7,7 @@
 use super::{Access, Change, ErrorPage, Policy, Rule, Rules, Settings};
 use crate::config::{Config, Problem};
 use landau_sys::path;
+use landau_wire::http::target::Target;
 use std::ffi::CString;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -40,6 +41,9 @@ struct Restriction {
     /// Whether it says who may read, and not only how often.
     is_for_readers: bool,
 }
+
+/// Some of the restrictions.
+type Restrictions = [&'static Restriction];
 
 const RESTRICTIONS: [Restriction; 4] = [
     Restriction {
@@ -96,7 +100,7 @@ impl Rules {
         for rule in &self.rules {
             findings.warnings.extend(rule.pages.iter().filter_map(|page| self.missing_page(page, site, &homes)));
             for pattern in &rule.patterns {
-                let Some(path) = pattern.exact.as_deref().filter(|_| rule.settings.restricts()) else { continue };
+                let Some(path) = pattern.exact().filter(|_| rule.settings.restricts()) else { continue };
                 let problem = |reason| Problem { line: pattern.line, key: "rule.path".to_owned(), reason };
                 match self.open_below(rule, path, &homes) {
                     Some((reason, true)) => findings.errors.push(problem(reason)),
@@ -110,11 +114,17 @@ impl Rules {
 
     /// Returns that an error page is not there. A host may be without it if another one has it.
     fn missing_page(&self, page: &ErrorPage, site: &Site, homes: &[PathBuf]) -> Option<Problem> {
+        let policy = self.policy(page.path.as_bytes());
+        // As for a request, other files may stand for the path.
+        let others = policy.iter().flat_map(|policy| policy.instead_of(page.path.as_bytes()));
+        let paths: Vec<Vec<u8>> = std::iter::once(page.path.clone().into_bytes()).chain(others).collect();
         let is_missing = |home: &PathBuf| {
-            let found = home.join(page.path.trim_start_matches('/')).metadata();
-            found.is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
+            paths.iter().all(|path| {
+                let found = home.join(String::from_utf8_lossy(path).trim_start_matches('/')).metadata();
+                found.is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
+            })
         };
-        let forwards = self.policy(page.path.as_bytes()).is_some_and(|policy| policy.forwards());
+        let forwards = policy.as_ref().is_some_and(|policy| policy.forwards());
         if homes.is_empty() || forwards || !site.root.is_dir() || !homes.iter().all(is_missing) {
             return None;
         }
@@ -125,9 +135,14 @@ impl Rules {
     /// Returns what is open below a path that a rule protects, and whether that is an error.
     fn open_below(&self, rule: &Rule, path: &str, homes: &[PathBuf]) -> Option<(String, bool)> {
         let policy = self.policy(path.as_bytes())?;
+        let is_held = |one: &&Restriction| (one.is_set)(&rule.settings) && (one.holds)(&policy.access);
+        let held: Vec<&'static Restriction> = RESTRICTIONS.iter().filter(is_held).collect();
+        if held.is_empty() {
+            return None;
+        }
         let below = format!("{path}/{ANY}");
         if policy.forwards() && self.policy(below.as_bytes()).is_some_and(|policy| policy.forwards()) {
-            let what = names(&self.missing(rule, path, below.as_bytes()))?;
+            let what = names(&self.missing(&held, path, below.as_bytes()))?;
             let reason = format!(
                 "{path:?} is one path: requests for what is below it, such as {below}, are passed on without {what}; \
                  \"{path}/\" protects what is below it too"
@@ -142,7 +157,7 @@ impl Rules {
             }
             // A link to a directory has other rules besides, those for where it leads.
             let is_plain = is_plain(home, &folder, path);
-            let Some((open, missing)) = self.open_entry(rule, path, &folder) else { continue };
+            let Some((open, missing)) = self.open_entry(&held, path, &folder) else { continue };
             let Some(what) = names(&missing) else { continue };
             let is_error = is_plain && missing.iter().any(|one| one.is_for_readers);
             let reason = format!(
@@ -158,11 +173,16 @@ impl Rules {
         warning
     }
 
-    /// Returns the path of an entry of a directory that is less restricted than the directory itself is by this rule,
-    /// with the restrictions that it lacks. A directory that cannot be read has any entry.
-    fn open_entry(&self, rule: &Rule, path: &str, folder: &Path) -> Option<(String, Vec<&'static Restriction>)> {
+    /// Returns the path of an entry of a directory that lacks some of these restrictions, which hold for the directory
+    /// itself, and those that it lacks. A directory that cannot be read has any entry.
+    fn open_entry(
+        &self,
+        held: &Restrictions,
+        path: &str,
+        folder: &Path,
+    ) -> Option<(String, Vec<&'static Restriction>)> {
         let open = |below: &[u8]| {
-            let missing = self.missing(rule, path, below);
+            let missing = self.missing(held, path, below);
             (!missing.is_empty()).then(|| (String::from_utf8_lossy(below).into_owned(), missing))
         };
         let Ok(entries) = std::fs::read_dir(folder) else { return open(format!("{path}/{ANY}").as_bytes()) };
@@ -182,9 +202,9 @@ impl Rules {
         })
     }
 
-    /// Returns the restrictions by a rule that hold at its path and not for one below it. There are none if a rule for
-    /// what is below says who may read that, even if it says that anyone may.
-    fn missing(&self, rule: &Rule, path: &str, below: &[u8]) -> Vec<&'static Restriction> {
+    /// Returns those of the restrictions of a path that do not hold for one below it. There are none if a rule for what
+    /// is below says who may read that, even if it says that anyone may.
+    fn missing(&self, held: &Restrictions, path: &str, below: &[u8]) -> Vec<&'static Restriction> {
         let matching = self.matching(&self.globs, below);
         let is_for_below = |rule: &Rule| rule.patterns.iter().any(|pattern| pattern.is_below(path));
         if matching
@@ -194,12 +214,8 @@ impl Rules {
         {
             return Vec::new();
         }
-        let Some(policy) = self.policy(path.as_bytes()) else { return Vec::new() };
-        let access = self.policy_of(&matching);
-        let is_missing = |one: &&Restriction| {
-            (one.is_set)(&rule.settings) && (one.holds)(&policy.access) && !(one.holds)(&access.access)
-        };
-        RESTRICTIONS.iter().filter(is_missing).collect()
+        let policy = self.policy_of(&matching);
+        held.iter().copied().filter(|one| !(one.holds)(&policy.access)).collect()
     }
 }
 
@@ -215,9 +231,9 @@ fn is_plain(home: &Path, folder: &Path, path: &str) -> bool {
     real(home).map(|home| home.join(&path[1..])) == real(folder)
 }
 
-/// Returns whether a path has a name that begins with a dot.
+/// Returns whether a path is not served unless a rule says so.
 fn is_hidden(path: &[u8]) -> bool {
-    path.windows(2).any(|two| two == b"/.")
+    Target { path, query: None }.is_hidden()
 }
 
 #[cfg(test)]
@@ -247,7 +263,7 @@ mod tests {
     /// `/private` and `/private/` were refused, and `/private/secret.txt` was sent to anyone. Nothing said so.
     #[test]
     fn a_rule_for_a_directory_alone_is_an_error() {
-        let room = room(&["private/secret.txt", "file", "empty/.hidden", "deep/a/b"]);
+        let room = room(&["private/secret.txt", "file", "empty/.hidden", "deep/a/b", ".well-known/a"]);
         let folder = room.path().join("private");
         let (errors, warnings) =
             survey(&room, false, "[[rule]]\npath = [\n '/file',\n '/private',\n]\ndeny = '::/0'\n");
@@ -265,6 +281,7 @@ mod tests {
         let closed = |path: &str| rule(path, "allow = '10.0.0.1'");
         assert_eq!(counts(&closed("/private")), (1, 0));
         assert_eq!(counts(&closed("/deep")), (1, 0), "a directory in it");
+        assert_eq!(counts(&closed("/.well-known")), (1, 0), "it is served");
         for path in ["/private/", "/private/**", "/private/*", "private", "/file", "/empty", "/none", "/pr*e"] {
             assert_eq!(counts(&closed(path)), (0, 0), "{path}");
         }

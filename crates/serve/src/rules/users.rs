@@ -28,7 +28,7 @@ pub(crate) struct Users {
 /// A name and a password, as a client sends them.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Login {
-    name: String,
+    pub(crate) name: String,
     password: Vec<u8>,
 }
 
@@ -112,13 +112,6 @@ impl Login {
         let colon = decoded.iter().position(|&byte| byte == b':')?;
         let name = String::from_utf8(decoded[..colon].to_vec()).ok()?;
         Some(Self { name, password: decoded[colon + 1..].to_vec() })
-    }
-}
-
-impl Login {
-    /// Returns the name in the value of `Authorization`.
-    pub(crate) fn name_of(value: &[u8]) -> Option<String> {
-        Self::parse(value).map(|login| login.name)
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Client, Site};
 use crate::answer::value_of;
 use crate::log::Asked;
 use crate::proxy::{self, Asking, Forward};
-use crate::rules::{Login, Policy};
+use crate::rules::Policy;
 use crate::send_buffers::SendBuffers;
 use landau_wire::http::{Form, Limits, Method, Request, Status, date, target};
 
@@ -43,7 +43,8 @@ impl Site {
         let Ok(target) = target::clean(request.path(), &mut self.buffer) else { return };
         let asking = Asking { peer: self.client, client, trusted: self.forwarded_from.as_ref() };
         let close = !request.keep_alive();
-        let forward = Forward::new(request, target.path, (&ruled.policy, proxy), asking, close);
+        let mut forward = Forward::new(request, target.path, (&ruled.policy, proxy), asking, close);
+        forward.user = self.log.as_mut().and_then(|log| log.user.take());
         self.forward = Some(Box::new(forward));
     }
 
@@ -81,9 +82,7 @@ impl Site {
             && let Some(request) = forward.parse(head, limits)
         {
             log.peer = forward.client.peer;
-            // One who was not admitted was not passed on.
-            let has_user = forward.policy.access.auth.is_some();
-            log.user = value_of(&request, "Authorization").filter(|_| has_user).and_then(Login::name_of);
+            log.user.clone_from(&forward.user);
             log.line(Asked::Request(&request), status, content);
         }
     }

@@ -462,7 +462,7 @@ impl Site {
     /// Notes for the log who has logged in.
     fn note_user(&mut self, request: &Request<'_>) {
         if let Some(log) = &mut self.log {
-            log.user = value_of(request, "Authorization").and_then(Login::name_of);
+            log.user = value_of(request, "Authorization").and_then(Login::parse).map(|login| login.name);
         }
     }
 
