@@ -81,11 +81,7 @@ impl Workers {
     /// Sends a command to one worker.
     pub(crate) fn send(&mut self, worker: usize, command: &Command) -> Result<()> {
         let Some(link) = &mut self.list[worker].link else { return Ok(()) };
-        link.send(command).map_err(|error| {
-            let is_own = error.kind() == std::io::ErrorKind::InvalidInput;
-            let reason = if is_own { error.to_string() } else { format!("cannot reach it: {error}") };
-            Error::Worker { worker, reason }
-        })
+        link.send(command).map_err(|error| Error::Worker { worker, reason: format!("cannot reach it: {error}") })
     }
 
     /// Sends a command to all workers.

@@ -95,8 +95,9 @@ impl<C: Clock> Connections<C> {
     /// Sends frames other than those of requests.
     fn send_frames(&mut self, id: u32, frames: &[u8]) -> Result<(), Reason> {
         let Some(connection) = self.table.get_mut(id).filter(|_| !frames.is_empty()) else { return Ok(()) };
-        let sent = send(connection, frames)?;
-        await_room(&mut self.reactor, connection, sent);
+        if send(connection, frames)? {
+            await_room(&mut self.reactor, connection);
+        }
         Ok(())
     }
 

@@ -235,10 +235,11 @@ impl<C: Clock> Connections<C> {
         let (fd, server, since_ns) = match self.servers.connect(|| clock.now_ns()) {
             Ok(Some(started)) => started,
             Ok(None) => {
-                self.wait_for_backlog();
+                self.note_full_backlog();
                 return None;
             }
             Err(error) => {
+                self.backlog_full_since_ns = None;
                 self.tick();
                 self.measurement.fail(Failure::of_connecting(error), || error.to_string());
                 return None;

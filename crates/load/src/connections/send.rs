@@ -61,8 +61,10 @@ impl<C: Clock> Connections<C> {
             None => batch,
         };
         match send(connection, bytes) {
-            Ok(sent) => {
-                await_room(&mut self.reactor, connection, sent);
+            Ok(is_refused) => {
+                if is_refused {
+                    await_room(&mut self.reactor, connection);
+                }
                 (count, None)
             }
             Err(reason) => (count, Some(self.fail(id, reason))),
@@ -75,11 +77,11 @@ impl<C: Clock> Connections<C> {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
         let unsent = std::mem::take(&mut connection.unsent);
         match send(connection, &unsent) {
-            Ok(Sent::All) => {
+            Ok(false) => {
                 let _ = self.reactor.set_interest(&connection.fd, Interest::READABLE);
                 Event::None
             }
-            Ok(Sent::Refused | Sent::Queued) => {
+            Ok(true) => {
                 self.reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
                 Event::None
             }
@@ -88,47 +90,35 @@ impl<C: Clock> Connections<C> {
     }
 }
 
-/// What became of bytes that were to be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
-    /// The kernel accepted all of them.
-    All,
-    /// The kernel accepted a part or none: it will report when there is room.
-    Refused,
-    /// They wait behind earlier ones, and the kernel was not asked. It may have reported room meanwhile.
-    Queued,
+/// Waits until a connection has room for what the kernel refused. Not for bytes that wait behind earlier ones: the
+/// kernel may have reported room meanwhile, and an edge-triggered backend reports it once.
+#[inline]
+pub(super) fn await_room(reactor: &mut Reactor, connection: &Connection) {
+    reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
+    let _ = reactor.set_interest(&connection.fd, Interest::BOTH);
 }
 
-/// Waits until a connection has room for what was not sent. Readiness is cleared only if the kernel has refused bytes:
-/// an edge-triggered backend reports it once.
+/// Sends what the kernel accepts and keeps the rest. Returns whether the kernel refused any: then it will report when
+/// there is room. Bytes that wait behind earlier ones were not refused, because the kernel was not asked.
 #[inline]
-pub(super) fn await_room(reactor: &mut Reactor, connection: &Connection, sent: Sent) {
-    if sent == Sent::Refused {
-        reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
-        let _ = reactor.set_interest(&connection.fd, Interest::BOTH);
-    }
-}
-
-/// Sends what the kernel accepts and keeps the rest.
-#[inline]
-pub(super) fn send(connection: &mut Connection, bytes: &[u8]) -> Result<Sent, Reason> {
+pub(super) fn send(connection: &mut Connection, bytes: &[u8]) -> Result<bool, Reason> {
     if let Some(session) = &mut connection.tls {
         session.send(&connection.fd, bytes)?;
-        return Ok(if session.wants_write() { Sent::Refused } else { Sent::All });
+        return Ok(session.wants_write());
     }
     if !connection.unsent.is_empty() {
         connection.unsent.extend_from_slice(bytes);
-        return Ok(Sent::Queued);
+        return Ok(false);
     }
     match stream::send(&connection.fd, bytes, false) {
-        Ok(count) if count == bytes.len() => Ok(Sent::All),
+        Ok(count) if count == bytes.len() => Ok(false),
         Ok(count) => {
             connection.unsent.extend_from_slice(&bytes[count..]);
-            Ok(Sent::Refused)
+            Ok(true)
         }
         Err(error) if error.is_would_block() => {
             connection.unsent.extend_from_slice(bytes);
-            Ok(Sent::Refused)
+            Ok(true)
         }
         Err(error) => Err((Failure::of_transfer(error), error.to_string())),
     }

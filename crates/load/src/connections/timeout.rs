@@ -88,7 +88,7 @@ impl<C: Clock> Connections<C> {
     /// Notes that the backlog of a Unix socket is full. A connection that waits for that longer than the timeout fails,
     /// as it would in a handshake of TCP.
     #[cold]
-    pub(super) fn wait_for_backlog(&mut self) {
+    pub(super) fn note_full_backlog(&mut self) {
         let now_ns = self.tick();
         let since_ns = *self.backlog_full_since_ns.get_or_insert(now_ns);
         if now_ns.saturating_sub(since_ns) > self.timeouts.timeout_ns {

@@ -574,12 +574,11 @@ fn full_backlog_of_a_unix_socket_is_no_failure() {
 #[test]
 #[cfg(target_os = "linux")]
 fn backlog_that_stays_full_is_a_failure_to_connect() {
-    let simulation = Simulation::without_server(Load::Closed);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     landau_sys::stream::listen(&listener, 0).unwrap();
-    let mut plan = simulation.plan;
+    let mut plan = super::plan(Load::Closed);
     plan.origins[0].endpoint = crate::target::Endpoint::Unix(path);
     let reactor = landau_reactor::Reactor::new(plan.backend.parse().unwrap()).unwrap();
     let mut connections =
