@@ -162,7 +162,7 @@ impl KernelObserver for Kernels {
             }
             Line::Pass(start) => {
                 let label = labels.lock().ok().and_then(|labels| labels.get(start.case as usize).cloned());
-                bar.set_message(visible(&label.unwrap_or_default(), false).into_owned());
+                self.message(kernel, &label.unwrap_or_default());
             }
             Line::PassEnd(end) => {
                 bar.inc(1);

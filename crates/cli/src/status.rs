@@ -3,9 +3,9 @@
 //! Statuses: 0 success, 1 a check failed, 2 the command could not run. A closed pipe is a success, but
 //! does not change the status of a command whose status is its answer.
 
-use crate::terminal::{layout, visible};
+use crate::terminal::{has_color, visible};
 use anyhow::Context;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// The command succeeded.
@@ -56,7 +56,7 @@ pub(crate) fn if_read(written: anyhow::Result<()>) -> anyhow::Result<()> {
 
 /// Prints to standard output. Unlike `println!` it returns an error where that fails.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    let text = visible(text, layout().color);
+    let text = visible(text, has_color(&std::io::stdout()));
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
     let written =
@@ -76,8 +76,7 @@ pub(crate) fn of_parser(error: &clap::Error) -> anyhow::Result<()> {
     if !error.use_stderr() {
         return Ok(error.print()?);
     }
-    let is_styled =
-        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let is_styled = has_color(&std::io::stderr());
     let text = error.render();
     let text = if is_styled { text.ansi().to_string() } else { text.to_string() };
     Ok(std::io::stderr().write_all(visible(&text, is_styled).as_bytes())?)

@@ -10,8 +10,12 @@ const WIDTH: u16 = 100;
 
 /// Returns the layout of a table on standard output.
 pub(crate) fn layout() -> Layout {
-    let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    Layout { width: width(), color }
+    Layout { width: width(), color: has_color(&std::io::stdout()) }
+}
+
+/// Returns whether to use colours on a stream: it is a terminal, and `NO_COLOR` is unset or empty.
+pub(crate) fn has_color(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Returns a text that can be printed: control characters except line feed and tab become escapes such as `\u001b`. In
@@ -29,15 +33,15 @@ pub(crate) fn visible(text: &str, is_styled: bool) -> Cow<'_, str> {
     while let Some(place) = rest.find(is_escaped) {
         shown.push_str(&rest[..place]);
         rest = &rest[place..];
-        let kept = if is_styled { style_len(rest) } else { 0 };
-        let end = if kept > 0 { kept } else { rest.chars().next().map_or(0, char::len_utf8) };
-        if kept > 0 {
-            shown.push_str(&rest[..end]);
-        } else {
+        let style = if is_styled { style_len(rest) } else { 0 };
+        if style > 0 {
+            shown.push_str(&rest[..style]);
+            rest = &rest[style..];
+        } else if let Some(letter) = rest.chars().next() {
             // Writing to a string cannot fail.
-            let _ = rest[..end].chars().try_for_each(|letter| write!(shown, "\\u{:04x}", u32::from(letter)));
+            let _ = write!(shown, "\\u{:04x}", u32::from(letter));
+            rest = &rest[letter.len_utf8()..];
         }
-        rest = &rest[end..];
     }
     shown.push_str(rest);
     Cow::Owned(shown)

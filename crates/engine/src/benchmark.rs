@@ -219,7 +219,7 @@ pub trait Benchmark: Sized + 'static {
 
     /// Returns about how long a step of n takes on average, with all its phases, in µs: for the size of the record,
     /// which has a window for each 10 ms. Override it for steps of more than 30 µs or less than 5 µs.
-    fn step_us(_settings: &Settings, _n: u64) -> u64 {
+    fn step_us(_settings: &Settings) -> u64 {
         15
     }
 

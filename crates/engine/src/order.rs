@@ -38,7 +38,7 @@ pub(crate) struct Order {
     pub(crate) is_profiled: bool,
     /// Which words the worker says.
     #[serde(flatten)]
-    pub(crate) announces: Announces,
+    pub(crate) announces: Announcements,
     /// A fault to inject.
     pub(crate) fault: Option<Fault>,
     /// From this n on, each step of the creation is a window.
@@ -47,8 +47,8 @@ pub(crate) struct Order {
 
 /// Which words a worker says before its last one. A worker of an earlier version says none of them, and a controller of
 /// one would take such a word for the last.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct Announces {
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Announcements {
     /// Whether it says [`CLEAN_UP`].
     #[serde(default, rename = "announces_clean_up")]
     pub(crate) clean_up: bool,

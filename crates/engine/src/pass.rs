@@ -1,7 +1,7 @@
 //! One pass: start a worker, write what it measures to the record while it measures, and make sure that it ends.
 
 use crate::driver::{Bounds, Driver};
-use crate::order::{Announces, Order, Report};
+use crate::order::{Announcements, Order, Report};
 use crate::profiler::{Profiler, Profiling, TimedCalls, Watched, failed};
 use crate::sample_writer::SampleWriter;
 use crate::worker_process::{Launch, Message, WorkerProcess};
@@ -203,7 +203,7 @@ fn order(plan: &Plan, planned: &Planned, start: &PassStart, scratch: &Path, lane
         processor: plan.host.pinned_processor,
         lockstep: plan.lockstep,
         is_profiled: false,
-        announces: Announces { clean_up: true, set_up: true },
+        announces: Announcements { clean_up: true, set_up: true },
         fault: plan.fault,
         step_windows_from: plan.step_windows.filter(|one| one.pass == start.pass).map(|one| one.from),
     }

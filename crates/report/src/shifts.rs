@@ -52,7 +52,7 @@ impl Shift {
         (other, of_other): (usize, &Analysis<'_>),
         unpaired: &[&Comparison],
     ) -> Option<Self> {
-        if !is_one_system(of_base.record, of_other.record) {
+        if !Self::is_possible(of_base, of_other, unpaired.len()) {
             return None;
         }
         let costs: Vec<(f64, f64)> =
@@ -110,14 +110,16 @@ impl Shift {
 
     /// What was found, and what it means.
     fn found(&self, what: &str, base: &str, other: &str) -> String {
-        let is_of_costs = self.deviation > 0.0;
-        let middle = format!("; the median ratio of the costs is {:.2}", self.ratio);
+        let middle = if self.deviation > 0.0 {
+            format!("; the median ratio of the costs is {:.2}", self.ratio)
+        } else {
+            String::new()
+        };
         format!(
             "From {base} to {other} the {what} of the {} curves differ by more than their benchmarks usually do \
-             between runs{}. Both records name the same system and settings, so the machine was probably in another \
-             state.",
-            self.curves,
-            if is_of_costs { middle.as_str() } else { "" }
+             between runs{middle}. Both records name the same system and settings, so the machine was probably in \
+             another state.",
+            self.curves
         )
     }
 }

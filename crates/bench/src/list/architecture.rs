@@ -281,7 +281,7 @@ impl Benchmark for Architecture {
         true
     }
 
-    fn step_us(settings: &Settings, _: u64) -> u64 {
+    fn step_us(settings: &Settings) -> u64 {
         match (settings.text("workload"), settings.text("architecture")) {
             ("work", _) => 4_500,
             (_, "exec") => 2_800,

@@ -173,7 +173,7 @@ impl Benchmark for Bind {
         })
     }
 
-    fn step_us(_: &Settings, _: u64) -> u64 {
+    fn step_us(_: &Settings) -> u64 {
         150
     }
 

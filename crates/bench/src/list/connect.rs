@@ -172,7 +172,7 @@ impl Benchmark for Connect {
         true
     }
 
-    fn step_us(_: &Settings, _: u64) -> u64 {
+    fn step_us(_: &Settings) -> u64 {
         2_000
     }
 

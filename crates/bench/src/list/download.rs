@@ -167,7 +167,7 @@ impl Benchmark for Download {
         Cost { memory_bytes: 64 << 20, disk_bytes, ..Cost::default() }
     }
 
-    fn step_us(_: &Settings, _: u64) -> u64 {
+    fn step_us(_: &Settings) -> u64 {
         5_000
     }
 

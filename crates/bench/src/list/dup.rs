@@ -38,7 +38,7 @@ impl Benchmark for Dup {
         Cost { memory_bytes_each: 8, descriptors_each: 1, ..Cost::default() }
     }
 
-    fn step_us(_: &Settings, _: u64) -> u64 {
+    fn step_us(_: &Settings) -> u64 {
         2
     }
 

@@ -157,10 +157,10 @@ impl Benchmark for EventLoop {
         Cost { memory_bytes_each: 5_000, descriptors_each: 2, ..Cost::default() }
     }
 
-    fn step_us(settings: &Settings, n: u64) -> u64 {
+    fn step_us(settings: &Settings) -> u64 {
         match settings.text("backend") {
             // They look at each descriptor in each iteration.
-            "select" | "poll" => 15 + n / 6,
+            "select" | "poll" => 15 + settings.count("n") / 6,
             _ => 30,
         }
     }

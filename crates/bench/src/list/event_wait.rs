@@ -170,8 +170,8 @@ impl Benchmark for EventWait {
         Cost { memory_bytes_each, descriptors_each: descriptors_each(settings), ..Cost::default() }
     }
 
-    fn step_us(settings: &Settings, n: u64) -> u64 {
-        if settings.is("backend", "epoll_wait") { 15 } else { 15 + n / 6 }
+    fn step_us(settings: &Settings) -> u64 {
+        if settings.is("backend", "epoll_wait") { 15 } else { 15 + settings.count("n") / 6 }
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {

@@ -343,7 +343,7 @@ impl Benchmark for Files {
         Cost { memory_bytes_each, memory_bytes, disk_bytes, ..Cost::default() }
     }
 
-    fn step_us(settings: &Settings, _: u64) -> u64 {
+    fn step_us(settings: &Settings) -> u64 {
         let of_bytes = settings.bytes("size") / 700;
         40 + of_bytes + if settings.is("durability", "none") { 0 } else { 700 }
     }

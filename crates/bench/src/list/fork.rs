@@ -135,7 +135,7 @@ impl Benchmark for Fork {
         settings.is("processors", "all")
     }
 
-    fn step_us(settings: &Settings, _: u64) -> u64 {
+    fn step_us(settings: &Settings) -> u64 {
         if matches!(settings.text("method"), "vfork-exec" | "posix_spawn") { 1_200 } else { 350 }
     }
 

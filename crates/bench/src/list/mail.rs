@@ -322,7 +322,7 @@ impl Benchmark for Mail {
         true
     }
 
-    fn step_us(_: &Settings, _: u64) -> u64 {
+    fn step_us(_: &Settings) -> u64 {
         2_500
     }
 

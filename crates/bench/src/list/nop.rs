@@ -24,7 +24,7 @@ impl Benchmark for Nop {
     ];
     const SOURCE: &'static str = "Landau; after fio's null engine";
 
-    fn step_us(_: &Settings, _: u64) -> u64 {
+    fn step_us(_: &Settings) -> u64 {
         0
     }
 

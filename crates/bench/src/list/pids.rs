@@ -102,7 +102,7 @@ impl Benchmark for Pids {
         Cost { memory_bytes_each: 100, memory_bytes: 64 * settings.count("pid_max"), ..Cost::default() }
     }
 
-    fn step_us(_: &Settings, _: u64) -> u64 {
+    fn step_us(_: &Settings) -> u64 {
         150
     }
 

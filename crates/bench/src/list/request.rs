@@ -76,7 +76,7 @@ impl Benchmark for Request {
         true
     }
 
-    fn step_us(_: &Settings, _: u64) -> u64 {
+    fn step_us(_: &Settings) -> u64 {
         300
     }
 

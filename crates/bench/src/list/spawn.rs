@@ -149,7 +149,7 @@ impl Benchmark for Spawn {
         Cost { memory_bytes_each: each, processes_each: 1, ..Cost::default() }
     }
 
-    fn step_us(settings: &Settings, _: u64) -> u64 {
+    fn step_us(settings: &Settings) -> u64 {
         if settings.is("image", "executed") { 1_100 } else { 900 }
     }
 

@@ -28,7 +28,7 @@ impl Benchmark for Syscall {
     ];
     const SOURCE: &'static str = "lmbench's null call (McVoy and Staelin, USENIX 1996)";
 
-    fn step_us(_: &Settings, _: u64) -> u64 {
+    fn step_us(_: &Settings) -> u64 {
         1
     }
 

@@ -105,7 +105,7 @@ impl Benchmark for Tcp {
         Cost { memory_bytes_each: 8_000, descriptors_each: 2, disk_bytes, ..Cost::default() }
     }
 
-    fn step_us(_: &Settings, _: u64) -> u64 {
+    fn step_us(_: &Settings) -> u64 {
         200
     }
 

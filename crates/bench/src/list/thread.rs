@@ -68,7 +68,7 @@ impl Benchmark for Thread {
         settings.is("processors", "all")
     }
 
-    fn step_us(_: &Settings, _: u64) -> u64 {
+    fn step_us(_: &Settings) -> u64 {
         150
     }
 

@@ -56,7 +56,7 @@ impl Benchmark for Waitpid {
         Cost { memory_bytes_each: 100 << 10, processes_each: 1, ..Cost::default() }
     }
 
-    fn step_us(_: &Settings, _: u64) -> u64 {
+    fn step_us(_: &Settings) -> u64 {
         450
     }
 

@@ -60,15 +60,7 @@ pub(crate) fn read_all(paths: &[PathBuf]) -> anyhow::Result<(Vec<Vec<u8>>, Vec<R
 
 /// Returns the default path of a record's page: its own, with .html.
 pub(crate) fn page_path(record: &Path) -> PathBuf {
-    // As bytes: two names that are not UTF-8 may be one as text.
-    let mut name = record.file_name().unwrap_or_default().as_bytes();
-    name = name.strip_suffix(b".gz").unwrap_or(name);
-    for end in [".ndjson", ".landau"] {
-        while let Some(rest) = name.strip_suffix(end.as_bytes()) {
-            name = rest;
-        }
-    }
-    record.with_file_name(OsStr::from_bytes(&[name, b".html"].concat()))
+    record.with_file_name(OsStr::from_bytes(&[show::stem(record), b".html"].concat()))
 }
 
 /// Writes the page of one record. A record that is too large for a page is copied beside it, with this name.

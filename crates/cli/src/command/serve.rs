@@ -209,12 +209,11 @@ fn file_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text == "." || text == ".." || text.contains(['/', '\0']) {
         return Err("must be a file name without a slash; the file is looked for in each directory".to_owned());
     }
-    if text.contains(char::is_whitespace) {
-        return Err(
-            "is one file name, with a blank; give several names one by one: --index a --index b on the command \
-             line, index = [\"a\", \"b\"] in a configuration file"
-                .to_owned(),
-        );
+    let names: Vec<&str> = text.split_whitespace().collect();
+    if names.len() > 1 && names.iter().all(|name| name.contains('.')) {
+        return Err("looks like several names; give them one by one: --index a --index b on the command line, \
+             index = [\"a\", \"b\"] in a configuration file"
+            .to_owned());
     }
     Ok(text.to_owned())
 }
@@ -236,9 +235,7 @@ fn check(path: &Path, args: &Args, rules: LiveRules) -> anyhow::Result<u8> {
         Ok(mut config) => {
             config.rules = Some(rules.clone());
             // Before the check, which becomes another user.
-            let survey = rules.survey(&config);
-            survey.warnings.iter().for_each(|warning| warn(warning));
-            of_rules = survey.errors;
+            of_rules = surveyed(&rules, &config);
             wrong.extend(Server::check(&config, user.as_ref()).into_iter().map(anyhow::Error::from));
         }
     }
@@ -253,9 +250,8 @@ fn serve(args: &Args, rules: Option<LiveRules>) -> anyhow::Result<u8> {
     let user = user(args)?;
     let mut config = config(args)?;
     if let Some(rules) = &rules {
-        let survey = rules.survey(&config);
-        survey.warnings.iter().for_each(|warning| warn(warning));
-        anyhow::ensure!(survey.errors.is_empty(), "{}", survey.errors.join("\nlandau: "));
+        let wrong = surveyed(rules, &config);
+        anyhow::ensure!(wrong.is_empty(), "{}", wrong.join("\nlandau: "));
     }
     config.rules = rules.map(Arc::new);
     config.log_owner = user.as_ref().map(|user| user.identity);
@@ -293,9 +289,11 @@ fn report(text: &str) {
     }
 }
 
-/// Tells the operator of what is probably not meant.
-fn warn(text: &str) {
-    report(&format!("warning: {text}"));
+/// Tells the operator what is probably not meant in the rules, and returns their errors.
+fn surveyed(rules: &LiveRules, config: &Config) -> Vec<String> {
+    let survey = rules.survey(config);
+    survey.warnings.iter().for_each(|warning| report(&format!("warning: {warning}")));
+    survey.errors
 }
 
 /// Returns the CPUs to pin workers to, if this process may run on them.

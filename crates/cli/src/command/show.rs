@@ -7,6 +7,7 @@ use landau_report::findings::Finding;
 use landau_report::timeline::TimelineStudy;
 use landau_report::{Analysis, Comparisons, Shift, findings, ladder, table, then, unit_of};
 use serde_json::{Value, json};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -303,13 +304,25 @@ fn timelines<'a>(analysis: &'a Analysis<'a>) -> Vec<&'a TimelineStudy<'a>> {
 
 /// Names of the records: their file names without extension, or their paths where those are equal.
 pub(crate) fn names(files: &[PathBuf]) -> Vec<String> {
-    let name = |path: &PathBuf| file_name(path).trim_end_matches(".ndjson").trim_end_matches(".landau").to_owned();
+    let name = |path: &PathBuf| String::from_utf8_lossy(stem(path)).into_owned();
     let short: Vec<String> = files.iter().map(name).collect();
     let is_shared = |one: &String| short.iter().filter(|other| *other == one).count() > 1;
     let named = |(path, short): (&PathBuf, &String)| {
         if is_shared(short) { path.display().to_string() } else { short.clone() }
     };
     files.iter().zip(&short).map(named).collect()
+}
+
+/// The name of a record's file without its endings, as bytes: two names that are not UTF-8 may be one as text.
+pub(crate) fn stem(path: &Path) -> &[u8] {
+    let mut name = path.file_name().unwrap_or_default().as_bytes();
+    name = name.strip_suffix(b".gz").unwrap_or(name);
+    for end in [".ndjson", ".landau"] {
+        while let Some(rest) = name.strip_suffix(end.as_bytes()) {
+            name = rest;
+        }
+    }
+    name
 }
 
 /// The name of a record's file once it is decompressed.

@@ -4,7 +4,7 @@
 //! Changes are searched in each curve alone, and a machine in another state changes the level of most curves at once.
 //! All of these changes are shown, but none is specific to its curve.
 
-use super::{Kind, Trend, change, day};
+use super::{Change, Kind, Trend, change, day};
 use crate::quantity::Unit;
 use crate::shifts::CURVES_MIN;
 use landau_stats::quantile::quantile;
@@ -36,31 +36,32 @@ pub struct SharedChange {
 /// least 20 curves of the host must have been searched.
 pub fn shared_changes(trends: &[Trend]) -> Vec<SharedChange> {
     let mut searched: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut found: BTreeMap<(&str, &str, bool), (SharedChange, Vec<f64>)> = BTreeMap::new();
+    let mut found: BTreeMap<(&str, &str, bool), (&Change, Vec<f64>)> = BTreeMap::new();
     let timed = trends.iter().filter(|one| one.kind == Kind::Cost(Unit::Time));
     for line in timed.flat_map(|one| &one.lines).filter(|line| line.is_searched) {
         *searched.entry(&line.name).or_default() += 1;
         for one in &line.changes {
-            let new = || SharedChange {
-                host: line.name.clone(),
-                path: one.path.clone(),
-                started: one.started.clone(),
-                changed_count: 0,
-                searched_count: 0,
-                ratio: 1.0,
-                ratio_range: (1.0, 1.0),
-                facts: one.facts.clone(),
-            };
             let key = (line.name.as_str(), one.path.as_str(), one.change.value > 1.0);
-            found.entry(key).or_insert_with(|| (new(), Vec::new())).1.push(one.change.value);
+            found.entry(key).or_insert_with(|| (one, Vec::new())).1.push(one.change.value);
         }
     }
-    let shared = found.into_iter().filter_map(|((host, ..), (mut one, mut ratios))| {
-        (one.changed_count, one.searched_count) = (ratios.len(), searched[host]);
+    let shared = found.into_iter().filter_map(|((host, ..), (first, mut ratios))| {
+        let (changed_count, searched_count) = (ratios.len(), searched[host]);
+        if searched_count < CURVES_MIN || 2 * changed_count <= searched_count {
+            return None;
+        }
         ratios.sort_by(f64::total_cmp);
         let at = |share: f64| quantile(&ratios, share);
-        (one.ratio, one.ratio_range) = (at(0.5)?, (at(0.25)?, at(0.75)?));
-        (one.searched_count >= CURVES_MIN && 2 * one.changed_count > one.searched_count).then_some(one)
+        Some(SharedChange {
+            host: host.to_owned(),
+            path: first.path.clone(),
+            started: first.started.clone(),
+            changed_count,
+            searched_count,
+            ratio: at(0.5)?,
+            ratio_range: (at(0.25)?, at(0.75)?),
+            facts: first.facts.clone(),
+        })
     });
     let mut shared: Vec<SharedChange> = shared.collect();
     shared.sort_by(|a, b| (&a.host, &a.started).cmp(&(&b.host, &b.started)));

@@ -199,6 +199,8 @@ fn what_could_not_be_seen_is_not_absent() {
         other => panic!("{other:?}"),
     };
     assert!(whole.answer == Answer::Pass && (960.0..990.0).contains(&reached), "{reached}");
+    assert_eq!(up_to((reached / 0.995) as u64).answer, Answer::Pass, "within 1% of what is seen");
+    assert_eq!(up_to((reached / 0.985) as u64).answer, Answer::Inconclusive, "beyond it");
 }
 
 /// Guards against an interval that is decided by its middle.

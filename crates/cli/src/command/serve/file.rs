@@ -85,7 +85,7 @@ fn problem(setting: &Setting) -> Option<Problem> {
     }
     let without_value = flag.filter(|flag| flag.get_action().takes_values());
     if let Some(flag) = without_value.filter(|_| setting.occurrences.iter().any(Vec::is_empty)) {
-        return Some(setting.problem(format!("true is no value here: {}", values(&flag))));
+        return Some(setting.problem(format!("true is not a value of this key: {}", values(&flag))));
     }
     // Whether the directory is missing is none of this key's business.
     let mut all: Vec<OsString> = words(setting).collect();
@@ -190,7 +190,7 @@ mod tests {
             ("tls", "expected CERT.pem and KEY.pem"),
         ] {
             let told = problem(&settings(&format!("{key} = true\n"))[0]).unwrap().to_string();
-            assert_eq!(told, format!("1: {key}: true is no value here: {values}"));
+            assert_eq!(told, format!("1: {key}: true is not a value of this key: {values}"));
         }
         let told = problem(&settings("root = true\n")[0]).unwrap().to_string();
         assert_eq!(told, "1: root: expected one directory");
