@@ -22,7 +22,7 @@ impl Counts {
     }
 
     /// Reads the summary of `node --test --test-reporter=tap`. A run without a passed or failed test is a failure.
-    pub(crate) fn of_node(lines: &[String], is_success: bool) -> Self {
+    fn of_node(lines: &[String], is_success: bool) -> Self {
         let count = |word: &str| -> u64 {
             let value = |line: &String| line.strip_prefix("# ")?.strip_prefix(word)?.trim().parse::<u64>().ok();
             lines.iter().filter_map(value).sum()
@@ -43,6 +43,37 @@ impl Counts {
     /// Returns whether something ran and nothing failed.
     pub(crate) fn is_good(self) -> bool {
         self.passed > 0 && self.failed == 0
+    }
+}
+
+/// What tests said: how many passed, and which failed.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) counts: Counts,
+    /// The names of the failed tests, in the order in which they ended.
+    pub(crate) failures: Vec<String>,
+}
+
+impl Outcome {
+    /// Reads the output of `node --test --test-reporter=tap`. A run without a passed or failed test is a failure.
+    pub(crate) fn of_node(lines: &[String], is_success: bool) -> Self {
+        let name = |line: &String| {
+            line.trim_start().strip_prefix("not ok ")?.split_once(" - ").map(|(_, name)| name.to_owned())
+        };
+        Self { counts: Counts::of_node(lines, is_success), failures: lines.iter().filter_map(name).collect() }
+    }
+}
+
+impl From<Counts> for Outcome {
+    fn from(counts: Counts) -> Self {
+        Self { counts, failures: Vec::new() }
+    }
+}
+
+impl AddAssign for Outcome {
+    fn add_assign(&mut self, other: Self) {
+        self.counts += other.counts;
+        self.failures.extend(other.failures);
     }
 }
 
@@ -73,6 +104,7 @@ pub(crate) struct CargoOutput {
     program: usize,
     /// The skipped tests, with the first line that says why.
     skips: BTreeMap<(usize, String), String>,
+    failures: Vec<String>,
 }
 
 impl CargoOutput {
@@ -105,6 +137,8 @@ impl CargoOutput {
             self.counts.failed += count_before(result, "failed");
             self.counts.skipped += count_before(result, "ignored");
             self.program += 1;
+        } else if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            self.failures.push(name.to_owned());
         }
     }
 
@@ -113,12 +147,12 @@ impl CargoOutput {
         self.skips.iter().map(|((_, test), reason)| format!("{reason} ({test})"))
     }
 
-    /// Returns the counts; skipped tests are not counted as passed.
-    pub(crate) fn counts(&self, is_success: bool) -> Counts {
+    /// Returns the outcome; skipped tests are not counted as passed.
+    pub(crate) fn outcome(self, is_success: bool) -> Outcome {
         let skipped = self.skips.len() as u64;
         let Counts { passed, failed, skipped: ignored } = self.counts;
-        Counts { passed: passed.saturating_sub(skipped), failed, skipped: ignored + skipped }
-            .at_least_one_failed_unless(is_success)
+        let counts = Counts { passed: passed.saturating_sub(skipped), failed, skipped: ignored + skipped };
+        Outcome { counts: counts.at_least_one_failed_unless(is_success), failures: self.failures }
     }
 }
 
@@ -162,13 +196,13 @@ mod tests {
         let text = "running 2 tests\ntest a ... ok\n\
             test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
             test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 4 filtered out; finished in 1.25s";
-        assert_eq!(read(text).counts(false), Counts { passed: 15, failed: 2, skipped: 1 });
+        assert_eq!(read(text).outcome(false).counts, Counts { passed: 15, failed: 2, skipped: 1 });
     }
 
     #[test]
     fn a_failed_build_counts_as_a_failure() {
-        assert_eq!(read("error: could not compile").counts(false).failed, 1);
-        assert!(!read("").counts(true).is_good(), "nothing ran");
+        assert_eq!(read("error: could not compile").outcome(false).counts.failed, 1);
+        assert!(!read("").outcome(true).counts.is_good(), "nothing ran");
     }
 
     /// The output of `cargo test --no-fail-fast -- --show-output` with two test programs.
@@ -186,9 +220,11 @@ mod tests {
     #[test]
     fn a_skipped_test_is_counted_once_and_did_not_pass() {
         let output = read(SHOWN);
-        assert_eq!(output.counts(false), Counts { passed: 2, failed: 1, skipped: 4 });
         let skips: Vec<String> = output.skips().collect();
         assert_eq!(skips, ["skipped: no root (a::b)", "skipped: no strace (a::b)"]);
+        let outcome = output.outcome(false);
+        assert_eq!(outcome.counts, Counts { passed: 2, failed: 1, skipped: 4 });
+        assert_eq!(outcome.failures, ["d"]);
     }
 
     #[test]
@@ -219,8 +255,10 @@ mod tests {
 
     #[test]
     fn a_node_summary_is_read() {
-        let text = "ok 1 - hover\n# tests 6\n# suites 0\n# pass 3\n# fail 1\n# cancelled 1\n# skipped 1\n# todo 0";
-        assert_eq!(Counts::of_node(&lines(text), false), Counts { passed: 3, failed: 2, skipped: 1 });
+        let text = "ok 1 - hover\nnot ok 2 - a - b\n# tests 6\n# suites 0\n# pass 3\n# fail 1\n# cancelled 1\n# skipped 1\n# todo 0";
+        let outcome = Outcome::of_node(&lines(text), false);
+        assert_eq!(outcome.counts, Counts { passed: 3, failed: 2, skipped: 1 });
+        assert_eq!(outcome.failures, ["a - b"]);
     }
 
     /// Guards against browser tests that are not found, which node reports as success.

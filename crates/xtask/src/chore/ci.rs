@@ -3,7 +3,7 @@
 //! Everything is compiled in the profile `ci`, so that build scripts and procedural macros are built once.
 
 use crate::chore::{registry, test, tidy};
-use crate::counts::Counts;
+use crate::counts::{Counts, Outcome};
 use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
@@ -44,9 +44,10 @@ pub(crate) fn run() -> Result<bool> {
     }
     println!("\n== test");
     let began = Instant::now();
-    let tests = test::everything()?;
+    let Outcome { counts: tests, failures } = test::everything()?;
     let word = if tests.is_good() { "ok  " } else { "FAIL" };
     summary.push(format!("{word} test ({tests}), {} s", began.elapsed().as_secs()));
+    summary.extend(failures.iter().map(|name| format!("     failed: {name}")));
     counts += tests;
     println!("\n== all\n{}", summary.join("\n"));
     println!("{counts}");

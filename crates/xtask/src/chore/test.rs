@@ -3,7 +3,7 @@
 //! Everything is built once, in the profile `ci`: as released. The browser tests use the
 //! program that cargo's integration tests use. The exit status is 1 if a test failed or none ran.
 
-use crate::counts::{CargoOutput, Counts};
+use crate::counts::{CargoOutput, Counts, Outcome};
 use crate::mail_servers;
 use crate::program::{self, Program};
 use crate::sink::Sink;
@@ -76,23 +76,26 @@ const NEEDS: [Need; 19] = [
 const RANDOM_SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "2001");
 
 pub(crate) fn run() -> Result<bool> {
-    let counts = everything()?;
-    println!("{counts}");
-    Ok(counts.is_good())
+    let outcome = everything()?;
+    for name in &outcome.failures {
+        println!("failed: {name}");
+    }
+    println!("{}", outcome.counts);
+    Ok(outcome.counts.is_good())
 }
 
 /// Runs all tests and counts them.
-pub(crate) fn everything() -> Result<Counts> {
+pub(crate) fn everything() -> Result<Outcome> {
     install_needs();
     if let Err(error) = mail_servers::prepare() {
         println!("{error:#}; tests that deliver to mail servers are skipped");
     }
-    let mut counts = of_cargo()?;
-    counts += of_browser()?;
-    if counts.skipped > 0 {
-        println!("{} tests were skipped", counts.skipped);
+    let mut outcome = of_cargo()?;
+    outcome += of_browser()?;
+    if outcome.counts.skipped > 0 {
+        println!("{} tests were skipped", outcome.counts.skipped);
     }
-    Ok(counts)
+    Ok(outcome)
 }
 
 fn has_static_libc() -> bool {
@@ -131,7 +134,7 @@ pub(crate) fn install_needs() {
 }
 
 /// Runs the unit, integration and documentation tests of the workspace, and says which were skipped and why.
-fn of_cargo() -> Result<Counts> {
+fn of_cargo() -> Result<Outcome> {
     let cargo = Program::cargo().args(["test", "--workspace", "--profile", "ci", "--no-fail-fast"]);
     // Random inputs are the same in every run, so that a failure is due to the change; `cargo test` takes new ones.
     let cargo = if std::env::var_os(RANDOM_SEED.0).is_none() { cargo.env(RANDOM_SEED.0, RANDOM_SEED.1) } else { cargo };
@@ -141,19 +144,19 @@ fn of_cargo() -> Result<Counts> {
     for skip in output.skips() {
         println!("{skip}");
     }
-    Ok(output.counts(status.success()))
+    Ok(output.outcome(status.success()))
 }
 
 /// Runs the browser tests on the report of a new smoke run.
-fn of_browser() -> Result<Counts> {
+fn of_browser() -> Result<Outcome> {
     let folder = workspace::root().join("tests/browser");
     if !folder.join("package.json").exists() {
         println!("skipped: tests/browser contains no tests");
-        return Ok(Counts::default());
+        return Ok(Outcome::default());
     }
     let skipped = |name: &str| {
         println!("skipped: the browser tests need {name}");
-        Ok(Counts { skipped: 1, ..Counts::default() })
+        Ok(Counts { skipped: 1, ..Counts::default() }.into())
     };
     if let Some(name) = ["node", "npm"].iter().find(|name| program::find(name).is_none()) {
         return skipped(name);
@@ -161,10 +164,10 @@ fn of_browser() -> Result<Counts> {
     let Some(chromium) = program::find("chromium") else { return skipped("chromium") };
     let scratch = tempfile::tempdir().context("create a temporary directory")?;
     match pages(scratch.path()).and_then(|pages| in_browser(&folder, &chromium, &pages)) {
-        Ok(counts) => Ok(counts),
+        Ok(outcome) => Ok(outcome),
         Err(error) => {
             println!("the browser tests could not start: {error:#}");
-            Ok(Counts::of(false))
+            Ok(Counts::of(false).into())
         }
     }
 }
@@ -232,12 +235,12 @@ fn install_modules(folder: &Path) -> Result<()> {
     std::fs::write(&stamp, wanted).with_context(|| format!("write {}", stamp.display()))
 }
 
-fn in_browser(folder: &Path, chromium: &Path, [page, compared, delivery, site]: &[PathBuf; 4]) -> Result<Counts> {
+fn in_browser(folder: &Path, chromium: &Path, [page, compared, delivery, site]: &[PathBuf; 4]) -> Result<Outcome> {
     install_modules(folder)?;
     // Node leaves a processor to others: on two, the files would run one after the other.
     let node = Program::new("node").args(["--test", "--test-concurrency=2", "--test-reporter=tap"]).within(folder);
     let node = node.env("LANDAU_PAGE", page).env("LANDAU_COMPARED", compared).env("LANDAU_DELIVERY", delivery);
     let node = node.env("LANDAU_SITE", site).env("CHROMIUM", chromium);
     let (status, lines) = node.watch(|_| true)?;
-    Ok(Counts::of_node(&lines, status.success()))
+    Ok(Outcome::of_node(&lines, status.success()))
 }
