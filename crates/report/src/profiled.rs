@@ -13,6 +13,9 @@ const SHOWN: f64 = 0.01;
 /// Functions whose growth is not certain need this share.
 const SHOWN_IF_UNCERTAIN: f64 = 0.05;
 
+/// Functions of a call that does not grow need this many samples: a single one is chance.
+const SAMPLES: f64 = 5.0;
+
 /// The most functions listed individually.
 const MOST: usize = 20;
 
@@ -29,7 +32,8 @@ impl<'a> Shown<'a> {
         let grows = profile.grows();
         let is_shown = |function: &&ProfiledFunction| {
             if !grows {
-                return function.ns[1] / total >= SHOWN;
+                // About half of the samples are at large n.
+                return function.ns[1] / total >= SHOWN.max(2.0 * SAMPLES / profile.sample_count as f64);
             }
             let least = if function.growth_ns.contains(0.0) { SHOWN_IF_UNCERTAIN } else { SHOWN };
             function.share.value.abs() >= least || is_part(profile, &function.name)
@@ -291,6 +295,7 @@ mod tests {
                 function("doubtful", [500.0, 700.0], interval(200.0, -100.0, 500.0), interval(0.02, -0.01, 0.05)),
                 function("fixed", [500.0, 300.0], interval(-200.0, -300.0, -100.0), interval(-0.02, -0.03, -0.01)),
             ],
+            sample_count: 1_000,
             ..Profile::default()
         }
     }
@@ -390,6 +395,9 @@ mod tests {
         let constant = profile(interval(50.0, -40.0, 140.0));
         let names: Vec<&str> = Shown::of(&constant).functions.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["scan", "doubtful", "fixed"]);
+        let few = Profile { sample_count: 100, ..constant };
+        let names: Vec<&str> = Shown::of(&few).functions.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["scan"], "3 samples are chance");
         let grown = profile(interval(10_500.0, 10_000.0, 11_000.0));
         let names: Vec<&str> = Shown::of(&grown).functions.iter().map(|one| one.name.as_str()).collect();
         assert_eq!((names, Shown::of(&grown).rest.0), (vec!["scan", "fixed"], 1));
