@@ -47,4 +47,4 @@ pub use root::Root;
 pub use row::{Bound, Condition, Counter, Effect, Remedy, Row};
 pub use subject::Unread;
 pub use systemd::manager_setting;
-pub use text::{bytes, grouped};
+pub use text::{bytes, counted, grouped};

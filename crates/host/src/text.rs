@@ -13,6 +13,11 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// Returns a number with what it counts: "1 process", "2,000 processes".
+pub fn counted(number: u64, one: &str, more: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { more })
+}
+
 /// Returns bytes in the largest binary unit of which there are at least ten: "22,085 MiB", "8,192 KiB".
 pub fn bytes(number: u64) -> String {
     let (unit, shift) = match number {
@@ -53,6 +58,7 @@ mod tests {
 
     #[test]
     fn digits_are_grouped() {
+        assert_eq!([0, 1, 2_000].map(|number| counted(number, "task", "tasks")), ["0 tasks", "1 task", "2,000 tasks"]);
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([7, 20_480, 24_684_084 * 1024].map(bytes), ["7 bytes", "20 KiB", "23 GiB"]);
     }

@@ -4,7 +4,7 @@ use crate::status;
 use crate::terminal::bullet;
 use anyhow::Context;
 use landau_host::inspect::{Account, Confidence, Evidence, Inspection, Target, inspect, main_process};
-use landau_host::{Root, Unread};
+use landau_host::{Root, Unread, counted};
 use landau_sys::signal::{catch_interrupts, ignore_terminal_stops, interrupted};
 use landau_units::duration_in;
 use serde_json::Value;
@@ -190,8 +190,11 @@ fn summarize(account: &Account, line: &mut impl FnMut(&str, &str)) {
     line(
         "tasks",
         &format!(
-            "{} forks, {} threads created, {} executions; {} connections established",
-            account.forks, account.threads, account.executions, account.established
+            "{}, {} created, {}; {} established",
+            counted(account.forks, "fork", "forks"),
+            counted(account.threads, "thread", "threads"),
+            counted(account.executions, "execution", "executions"),
+            counted(account.established, "connection", "connections")
         ),
     );
 }
@@ -202,8 +205,10 @@ const PRINTED: usize = 12;
 /// Draws the calls.
 fn table(account: &Account) -> String {
     let mut text = format!(
-        "\nSystem calls, counted for {:.1} s ({} connections established, {} replies):\n",
-        account.counted_s, account.established_counted, account.replies
+        "\nSystem calls, counted for {:.1} s ({} established, {}):\n",
+        account.counted_s,
+        counted(account.established_counted, "connection", "connections"),
+        counted(account.replies, "reply", "replies")
     );
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
     // Writing to a string cannot fail.
@@ -215,11 +220,6 @@ fn table(account: &Account) -> String {
         let _ = writeln!(text, "    {:26} {about:11} {:>10} {reply:>10} {connection:>14}", call.call, call.count);
     }
     text
-}
-
-/// Returns a number with what it counts: "1 process", "2 processes".
-fn counted(number: usize, one: &str, more: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { more })
 }
 
 fn render(found: &Inspection) -> String {
@@ -251,9 +251,9 @@ fn render(found: &Inspection) -> String {
         "at most",
         &format!(
             "{}, {}, {}, {} waiting for accept()",
-            counted(most.processes, "process", "processes"),
-            counted(most.threads, "thread", "threads"),
-            counted(most.connections, "connection", "connections"),
+            counted(most.processes as u64, "process", "processes"),
+            counted(most.threads as u64, "thread", "threads"),
+            counted(most.connections as u64, "connection", "connections"),
             most.waiting
         ),
     );

@@ -6,6 +6,7 @@
 
 use super::sample::{Process, Sample, Thread, Watchers};
 use super::wait::Wait;
+use crate::text::counted;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -268,10 +269,11 @@ fn family(samples: &[Sample], lives: &[Life], watchers: &Watchers) -> Decision {
         let evidence = vec!["the descriptors of some of its processes may not be read".to_owned()];
         return Decision::unreadable("descriptors unreadable", &[], evidence);
     }
-    let counted = format!("{} connections accepted during the window, at most {waiting} waiting", served.len());
+    let accepted = counted(served.len() as u64, "connection", "connections");
+    let first = format!("{accepted} accepted during the window, at most {waiting} waiting");
     if served.len() < FEWEST && served.len() + waiting < FEWEST {
         let advice = "put at least 200 simultaneous connections on it, for example with --load URL";
-        return Decision::unknown("too few connections", &[], vec![counted], advice);
+        return Decision::unknown("too few connections", &[], vec![first], advice);
     }
     let (several, one): (Vec<&Life>, Vec<&Life>) =
         lives.iter().filter(|life| life.most() > 0).partition(|life| life.most() > 1);
@@ -285,14 +287,14 @@ fn family(samples: &[Sample], lives: &[Life], watchers: &Watchers) -> Decision {
         process_each(samples, lives, &one)
     } else {
         let evidence = format!(
-            "{} processes held several connections at a time, {} others one at a time",
-            several.len(),
-            one.len()
+            "{} held several connections at a time, {} one at a time",
+            counted(several.len() as u64, "process", "processes"),
+            counted(one.len() as u64, "other", "others")
         );
         let advice = "put more simultaneous connections on it, and keep them open";
         Decision::unknown("mixed", &[], vec![evidence], advice)
     };
-    decision.evidence.insert(0, counted);
+    decision.evidence.insert(0, first);
     decision
 }
 
@@ -413,13 +415,23 @@ fn within(life: &Life, watchers: &Watchers) -> Decision {
     });
     let (share, blocked) = most_blocked.max().unwrap_or((0, 0));
     let (closed, ended) = (life.closed(), life.ended_threads());
-    let mut evidence = vec![format!("{held} connections at a time in a process of {threads} threads")];
+    let mut evidence = vec![format!(
+        "{} at a time in a process of {}",
+        counted(held as u64, "connection", "connections"),
+        counted(threads as u64, "thread", "threads")
+    )];
     if held >= FEWEST && held >= 2 * threads + 2 {
         return event_loop(life, watchers, evidence);
     }
-    evidence
-        .push(format!("{blocked} threads blocked in a call that reads one connection ({share}% of the connections)"));
-    evidence.push(format!("{closed} connections ended, and {ended} threads"));
+    evidence.push(format!(
+        "{} blocked in a call that reads one connection ({share}% of the connections)",
+        counted(blocked as u64, "thread", "threads")
+    ));
+    evidence.push(format!(
+        "{} ended, and {}",
+        counted(closed as u64, "connection", "connections"),
+        counted(ended as u64, "thread", "threads")
+    ));
     let acceptors = life.waits_so(|wait| wait == Wait::Accept);
     let both = acceptors.intersection(&life.readers()).count();
     if both >= 2 {

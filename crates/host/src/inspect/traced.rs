@@ -8,6 +8,7 @@ use super::rules::{Architecture, Decision};
 use super::sample::{Sample, Thread, Watchers};
 use super::trace::{BORN, IS_BORN, IS_ENDED, IS_EXECUTED, IS_THREAD, Task, Trace};
 use super::wait::Wait;
+use crate::text::counted;
 use std::collections::BTreeSet;
 
 /// Connections, or visits, below which nothing is claimed.
@@ -64,9 +65,12 @@ impl<'a> Window<'a> {
         let interleaved = sum(|task| task.returns + task.overlaps);
         let moves = sum(|task| task.moves);
         let evidence = vec![format!(
-            "{} tasks made calls on {connections} connections; a task returned to a connection, or took another one \
-             while it was open, {interleaved} times; a connection moved to another thread {moves} times",
-            serving.len()
+            "{} made calls on {}; a task returned to a connection, or made a call on another one while it was open, {}; \
+             a connection moved to another thread {}",
+            counted(serving.len() as u64, "task", "tasks"),
+            counted(connections, "connection", "connections"),
+            counted(interleaved, "time", "times"),
+            counted(moves, "time", "times")
         )];
         let is_many = |count: u64| count >= FEWEST && count * 20 >= visits;
         if is_many(moves) {
@@ -101,8 +105,9 @@ impl<'a> Window<'a> {
                 processes.contains(&task.process) && task.visits() == 0 && task.waits > 0 && task.accepts > 0
             });
         evidence.push(format!(
-            "{both} of the {} tasks that served also waited for events, and {others} other threads did",
-            serving.len()
+            "{both} of the {} that served also waited for events, and so did {}",
+            counted(serving.len() as u64, "task", "tasks"),
+            counted(others as u64, "other thread", "other threads")
         ));
         if processes.len() > 1 {
             return Decision::found(Architecture::EventLoopProcesses, rule, evidence);
@@ -124,7 +129,8 @@ impl<'a> Window<'a> {
         let loops: Vec<&Numbered> = serving.iter().filter(|(_, task)| task.interleaves()).collect();
         let theirs: u64 = loops.iter().map(|(_, task)| u64::from(task.connections)).sum();
         let waiting = loops.iter().filter(|(_, task)| task.waits > 0).count();
-        evidence.push(format!("{} tasks did so, {waiting} of which waited for events", loops.len()));
+        evidence
+            .push(format!("{waiting} of {} waited for events", counted(loops.len() as u64, "such task", "such tasks")));
         if theirs * 10 < connections * 9 || waiting < loops.len() {
             return None;
         }
@@ -138,14 +144,16 @@ impl<'a> Window<'a> {
         let (tid, only) = **loops.first()?;
         let siblings = self.watchers.tids().filter(|other| *other != tid).count();
         if siblings > 0 {
-            evidence.push(format!("{siblings} other threads wait for events of the same sockets, and served nothing"));
+            let siblings = counted(siblings as u64, "other thread waits", "other threads wait");
+            evidence.push(format!("{siblings} for events of the same sockets, and served nothing"));
             let candidates = [Architecture::EventLoop, Architecture::EventLoops];
             return Some(Decision::unknown(rule, &candidates, evidence, "put more simultaneous connections on it"));
         }
         let helpers = self.trace.tasks.iter().filter(|(other, task)| **other != tid && task.process == only.process);
         let signals: u64 = helpers.map(|(_, task)| u64::from(task.elsewhere)).sum();
         let replies = u64::from(only.sends).max(1);
-        evidence.push(format!("other threads of the process wrote to a file, pipe or socket {signals} times"));
+        let times = counted(signals, "time", "times");
+        evidence.push(format!("other threads of the process wrote to a file, pipe or socket {times}"));
         if signals * 20 > replies {
             let candidates = [Architecture::EventLoop, Architecture::EventLoopWithWorkers];
             let advice = "calls do not show whether those threads work for requests";
@@ -219,7 +227,8 @@ impl<'a> Window<'a> {
         if theirs * 10 < connections * 9 || theirs < 2 * FEWEST || !blocks {
             return None;
         }
-        evidence.push(format!("{} tasks served {theirs} connections, one after the other", members.len()));
+        let tasks = counted(members.len() as u64, "task", "tasks");
+        evidence.push(format!("{tasks} served {theirs} connections, one after the other"));
         // Another thread that watches connections may hand over each request, not each connection.
         let is_watched =
             self.trace.tasks.values().any(|task| {

@@ -2,7 +2,7 @@
 
 use crate::terminal::{self, bullet, labelled, wrapped};
 use landau_host::noise::Noise;
-use landau_host::{Answer, Condition, Counter, Effect, Process, Remedy, Report, Row, bytes, grouped};
+use landau_host::{Answer, Condition, Counter, Effect, Process, Remedy, Report, Row, bytes, counted, grouped};
 use std::fmt::Write;
 
 pub(super) fn render(report: &Report, long: bool) -> String {
@@ -49,17 +49,17 @@ fn answered(text: &mut String, answer: &Answer, report: &Report) {
 }
 
 fn remedy(text: &mut String, remedy: &Remedy) {
-    for (label, part) in [("now", &remedy.now), ("for good", &remedy.for_good), ("risk", &remedy.risk)] {
+    let Remedy { now, for_good, risk, instead } = remedy;
+    for (label, part) in [("now", now), ("for good", for_good), ("risk", risk), ("instead", instead)] {
         if let Some(part) = part {
             labelled(text, label, part);
         }
     }
 }
 
-/// Returns a number with what it counts: "1 thread", "2 threads".
-fn counted(number: Option<u64>, one: &str, more: &str) -> String {
-    let digits = number.map_or("unknown".to_owned(), grouped);
-    format!("{digits} {}", if number == Some(1) { one } else { more })
+/// Returns a number with what it counts, or that it is unknown.
+fn counted_if_known(number: Option<u64>, one: &str, more: &str) -> String {
+    number.map_or(format!("unknown {more}"), |number| counted(number, one, more))
 }
 
 fn program(text: &mut String, process: &Process) {
@@ -67,17 +67,17 @@ fn program(text: &mut String, process: &Process) {
         "Process {} ({}): {}, {}, {}, {}.",
         process.pid,
         process.program,
-        counted(Some(process.threads), "thread", "threads"),
-        counted(process.descriptors, "descriptor", "descriptors"),
-        counted(process.mappings, "mapping", "mappings"),
-        counted(process.connections, "established connection", "established connections")
+        counted(process.threads, "thread", "threads"),
+        counted_if_known(process.descriptors, "descriptor", "descriptors"),
+        counted_if_known(process.mappings, "mapping", "mappings"),
+        counted_if_known(process.connections, "established connection", "established connections")
     );
     let _ = writeln!(text, "\n{}", wrapped(&sentence, 0));
     for listener in &process.listeners {
-        let waiting = counted(Some(listener.waiting), "connection waits", "connections wait");
+        let waiting = counted(listener.waiting, "connection waits", "connections wait");
         // The kernel refuses when more than the backlog wait.
         let most = listener.backlog.map_or(String::new(), |most| format!(", at most {}", grouped(most + 1)));
-        let dropped = counted(listener.drops, "packet of a handshake", "packets of handshakes");
+        let dropped = counted_if_known(listener.drops, "packet of a handshake", "packets of handshakes");
         let dropped =
             listener.drops.filter(|&drops| drops > 0).map_or(String::new(), |_| format!("; {dropped} dropped"));
         let _ = writeln!(text, "    port {}: {waiting} for accept(){most}{dropped}", listener.port);
