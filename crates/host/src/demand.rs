@@ -25,6 +25,8 @@ pub(crate) struct Needs {
     pub(crate) keeps_spare: bool,
     /// Whether the program closes the descriptors that it inherits, as a worker of Landau does.
     pub(crate) closes_inherited: bool,
+    /// Whether processes can share the load, as the workers of a server do.
+    pub(crate) has_workers: bool,
     /// The call that fails if there is none.
     pub(crate) opens: &'static str,
     /// Open files of the system.
@@ -92,6 +94,7 @@ const NONE: Needs = Needs {
     descriptors: None,
     keeps_spare: false,
     closes_inherited: false,
+    has_workers: false,
     opens: "",
     open_files: 0,
     tasks: None,
@@ -152,6 +155,7 @@ pub const KINDS: &[Kind] = &[
         is_benchmark: false,
         needs: Needs {
             descriptors: Some((1, STANDARD)),
+            has_workers: true,
             opens: "accept",
             open_files: 1,
             connections: 1,

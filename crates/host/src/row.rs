@@ -70,6 +70,8 @@ pub struct Remedy {
     pub for_good: Option<String>,
     /// What may go wrong then.
     pub risk: Option<String>,
+    /// What reaches the size without raising the limit.
+    pub instead: Option<String>,
 }
 
 impl Remedy {
@@ -85,7 +87,8 @@ impl Remedy {
 
     /// A command for now, the setting for good, and what may go wrong.
     pub(crate) fn of(now: impl Into<String>, for_good: impl Into<String>, risk: &str) -> Self {
-        Self { now: Some(now.into()), for_good: Some(for_good.into()), risk: Some(risk.to_owned()) }
+        let (now, for_good, risk) = (Some(now.into()), Some(for_good.into()), Some(risk.to_owned()));
+        Self { now, for_good, risk, instead: None }
     }
 
     /// No remedy: the size exceeds what the kernel can be set to.
@@ -100,6 +103,7 @@ impl Remedy {
             now: Some(format!("sysctl -w {name}={quoted}")),
             for_good: Some(format!("\"{name} = {value}\" in /etc/sysctl.d/90-landau.conf")),
             risk: Some(risk.to_owned()),
+            instead: None,
         }
     }
 }

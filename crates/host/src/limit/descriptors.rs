@@ -63,8 +63,22 @@ fn of_process(context: &Context) -> Option<Row> {
         bounds,
         evidence: format!("{calls} {} with EMFILE{raises}", Context::fail(&calls)),
         counters: Vec::new(),
-        remedy: raise_table(context, target, hard),
+        remedy: Remedy { instead: more_processes(context, limit), ..raise_table(context, target, hard) },
     })
+}
+
+/// Returns how many processes of a server hold the idle connections that one process cannot: each has a limit of its
+/// own, and needs no right to raise it.
+fn more_processes(context: &Context, limit: u64) -> Option<String> {
+    let demand = context.demands.iter().find(|demand| demand.kind.needs.has_workers)?;
+    let each = fitting(context, limit, &demand.kind.needs).filter(|&each| each > 0)?;
+    let processes = demand.size.filter(|&size| size > each)?.div_ceil(each);
+    let options = if context.subject.is_other {
+        String::new()
+    } else {
+        format!(": `landau serve --processes {processes}`, `worker_processes {processes}` of nginx")
+    };
+    Some(format!("{processes} processes that share the listening socket, each with this limit{options}"))
 }
 
 /// Returns the size that is asked of a kind; 0 if none is.
@@ -104,6 +118,7 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
             context.limit_service(&format!("LimitNOFILE={target}"))
         )),
         risk: Some("programs that use select() break with descriptors above 1,023".to_owned()),
+        instead: None,
     }
 }
 
@@ -168,6 +183,7 @@ fn of_services(context: &Context) -> Option<Row> {
             now: None,
             for_good: Some(format!("LimitNOFILE= of the one service, by `{}`", context.edit_service_command())),
             risk: Some("as a default it reaches every service, also those that use select()".to_owned()),
+            instead: None,
         },
     })
 }

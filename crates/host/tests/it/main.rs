@@ -808,6 +808,22 @@ fn a_remedy_is_large_enough() {
     assert_eq!(host.answer("idle=100000").fits, Some(true));
 }
 
+/// Who may not raise the hard limit can still run more processes.
+#[test]
+fn more_processes_hold_what_one_cannot() {
+    let host = Host::new();
+    host.limit(&[("NOFILE", "20000"), ("SOFT", "20000")]);
+    let instead = |ask: &str| host.answer(ask).remedy.instead;
+    let six = "6 processes that share the listening socket, each with this limit: `landau serve --processes 6`, \
+               `worker_processes 6` of nginx";
+    assert_eq!(instead("idle=100000").as_deref(), Some(six));
+    assert!(instead("idle=119982").is_some_and(|text| text.starts_with("6 processes")));
+    assert!(instead("idle=119983").is_some_and(|text| text.starts_with("7 processes")));
+    for one_process in ["sockets=100000", "mail=100000", "idle=19997", "idle"] {
+        assert_eq!(instead(one_process), None, "{one_process}");
+    }
+}
+
 /// A line of limits.d above `fs.nr_open` keeps everybody from logging in: the sysctl comes first, and has to be kept.
 #[test]
 fn a_login_limit_above_the_ceiling_comes_after_the_ceiling() {
