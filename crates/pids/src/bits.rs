@@ -1,16 +1,16 @@
-//! Bits in words of 64, as the bitmaps of numbers in use are read.
+//! Bitmaps of the numbers in use, read in words of 64 bits.
 
 use crate::Id;
 
 /// Bits of a word.
 const WORD: Id = 64;
 
-/// A map of one bit for each number.
+/// A bitmap with one bit for each number.
 #[derive(Debug)]
 pub(crate) struct Bits(Vec<u64>);
 
 impl Bits {
-    /// Returns the bits of the numbers below `end`, all clear.
+    /// Returns a bitmap for the numbers below `end`, with all bits clear.
     pub(crate) fn new(end: Id) -> Self {
         Self(vec![0; end.div_ceil(WORD) as usize])
     }
@@ -27,7 +27,7 @@ impl Bits {
         self.0[(id / WORD) as usize] &= !(1 << (id % WORD));
     }
 
-    /// Returns the first clear bit from `from` to before `end`, and how many words were read.
+    /// Returns the first clear bit in `from..end`, and the number of words read.
     pub(crate) fn first_clear(&self, from: Id, end: Id) -> (Option<Id>, u64) {
         let (mut at, mut read) = (from, 0);
         while at < end {

@@ -1,9 +1,9 @@
-//! A hash table of numbers with chained entries, as kernels keep their processes and groups: the number's lowest bits
-//! are its bucket.
+//! A hash table of numbers with chained entries, like a kernel's tables of processes and groups. The lowest bits of a
+//! number select its bucket.
 
 use crate::Id;
 
-/// No entry.
+/// The end of a chain.
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +12,7 @@ struct Entry {
     next: u32,
 }
 
-/// The table. A number is in it at most once.
+/// The table, which contains a number at most once.
 #[derive(Debug)]
 pub(crate) struct Chains {
     buckets: Vec<u32>,
@@ -21,13 +21,13 @@ pub(crate) struct Chains {
 }
 
 impl Chains {
-    /// Returns an empty table with a power of two of buckets, at least `buckets`.
+    /// Returns an empty table. The number of buckets is a power of two, at least `buckets`.
     pub(crate) fn new(buckets: u32) -> Self {
         let buckets = vec![NONE; buckets.next_power_of_two() as usize];
         Self { buckets, entries: Vec::new(), free: Vec::new() }
     }
 
-    /// Returns whether the table has a number, and how many entries of its chain were read.
+    /// Returns whether the table contains a number, and how many entries of its chain were read.
     pub(crate) fn find(&self, id: Id) -> (bool, u64) {
         let (mut at, mut read) = (self.buckets[self.bucket(id)], 0);
         while at != NONE {
@@ -54,7 +54,7 @@ impl Chains {
         };
     }
 
-    /// Removes a number that the table has.
+    /// Removes a number, if the table contains it.
     pub(crate) fn remove(&mut self, id: Id) {
         let bucket = self.bucket(id);
         let (mut before, mut at) = (NONE, self.buckets[bucket]);

@@ -1,4 +1,4 @@
-//! Samples: what an allocation reads and how long it takes among a number of sleepers.
+//! Samples: the reads and the time of an allocation among a number of sleepers.
 
 use crate::workload::Population;
 use crate::{Id, Model, Processes, Refused, Workload};
@@ -7,27 +7,27 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// Samples of each number of sleepers in a pass, each with other places.
+/// Samples for each number of sleepers in a pass, each with different places.
 const SAMPLES: u32 = 2;
 
-/// Numbers of sleepers that are measured by default, in thousandths of all numbers.
+/// The default numbers of sleepers, in thousandths of all numbers.
 const SIZES: [u32; 18] = [5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 400, 500, 600, 700, 800, 900];
 
-/// The most of them among which a model is measured that reads the square of their number.
+/// The largest of [`SIZES`] for a model whose cost grows with the square of the number of sleepers.
 const SQUARE_MAX: u32 = 100;
 
-/// The most numbers of which [`SIZES`] are shares for such a model: of 4,194,304 even the smallest share is twice as
-/// many sleepers as can be measured in a reasonable time.
+/// The maximum of the numbers to which [`SIZES`] apply for such a model. Of 4,194,304 numbers, even the smallest share
+/// is twice as many sleepers as can be measured in a reasonable time.
 const SQUARE_NUMBERS_MAX: u32 = 100_000;
 
-/// What is measured.
+/// The subject of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
     /// The allocator.
     pub model: &'static Model,
-    /// Where the sleepers are, and what the others do.
+    /// Where the sleepers are, and what the other processes do.
     pub workload: Workload,
-    /// The largest number, as the original counts it.
+    /// The largest number, as the original defines it.
     pub pid_max: Id,
 }
 
@@ -40,14 +40,14 @@ pub struct Sample {
     pub allocations: u32,
     /// What an allocation read, in the unit of [`Model::counts`].
     pub visits: f64,
-    /// The time of an allocation and of the end of a process, in nanoseconds; with the account of processes, and the
-    /// choice of one that ends. [`Experiment::around_ns`] is the time without the allocator.
+    /// The time to allocate a number and to end a process, in nanoseconds. It includes the bookkeeping of processes and
+    /// the choice of the one that ends. [`Experiment::around_ns`] is the time without the allocator.
     pub time_ns: f64,
 }
 
 impl Experiment {
-    /// Takes a sample among `n` sleepers, whose places and all else that is random follow from the seed. It has as many
-    /// allocations as [`Population::representative`] says. `clock_ns` should stop while the thread does not run.
+    /// Takes a sample among `n` sleepers. The seed determines their places and all other random choices. The number of
+    /// allocations is that of [`Population::representative`]. `clock_ns` should stop while the thread does not run.
     pub fn sample(&self, n: u32, seed: u64, clock_ns: fn() -> u64) -> Result<Sample, Refused> {
         let mut population = self.population(seed);
         for _ in 0..n {
@@ -64,7 +64,7 @@ impl Experiment {
         Ok(Sample { n, allocations, visits: visits as f64 / each, time_ns: elapsed_ns / each })
     }
 
-    /// Returns the time of [`Sample::time_ns`] with an allocator that searches nothing: the median of nine samples.
+    /// Returns [`Sample::time_ns`] with an allocator that does not search: the median of nine samples.
     pub fn around_ns(&self, n: u32, clock_ns: fn() -> u64) -> Result<f64, Refused> {
         let nothing = Self { model: crate::NOTHING, ..*self };
         let mut times =
@@ -79,14 +79,14 @@ impl Experiment {
         Population::new(processes, self.pid_max, self.workload, ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// Returns the largest number of sleepers that leaves a number free.
+    /// Returns the largest number of sleepers that leaves one number free.
     pub fn sleepers_max(&self) -> u32 {
-        // A leader needs a number while its session begins.
+        // A leader needs a number when its session begins.
         (self.model.capacity(self.pid_max).saturating_sub(2)) / self.workload.numbers_each()
     }
 
-    /// Returns the numbers of sleepers that are measured by default: from 0.5% to 90% of the numbers, or from 0.5% to
-    /// 10% of at most 100,000 if the model reads the square of their number.
+    /// Returns the default numbers of sleepers: from 0.5% to 90% of the numbers. If the model reads the square of their
+    /// number: from 0.5% to 10% of at most 100,000.
     pub fn sizes(&self) -> Vec<u32> {
         let is_square = self.model.closed_form == Some(crate::ClosedForm::Scan);
         let numbers = self.pid_max + 1;
@@ -103,15 +103,15 @@ impl Experiment {
 pub struct Study {
     /// Each experiment with its numbers of sleepers.
     pub experiments: Vec<(Experiment, Vec<u32>)>,
-    /// The number of passes. A pass has other places and another order.
+    /// The number of passes. Each pass has different places and a different order.
     pub passes: u32,
-    /// The seed of all that is random.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
 impl Study {
-    /// Measures, in random order. Returns the samples of each experiment, pass by pass. `clock_ns` should stop while
-    /// the thread does not run; `progress` is called before each sample with the number of those taken and of all.
+    /// Measures in random order. Returns the samples of each experiment, pass by pass. `clock_ns` should stop while the
+    /// thread does not run. `progress` is called before each sample with the number of samples taken and their total.
     pub fn run(
         &self,
         clock_ns: fn() -> u64,

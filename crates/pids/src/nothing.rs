@@ -1,9 +1,9 @@
-//! An allocator that searches nothing: the time that is around every other one.
+//! An allocator that does not search: the baseline of the time of all others.
 
 use crate::{Allocator, Id, Model};
 
-/// Gives out the number that became free last, or the next that was never used. Not one of the allocators that are
-/// compared: its time is what remains of theirs without their search.
+/// Allocates the number that became free last, or the next unused one. It is not one of the compared allocators: its
+/// time is theirs without their search.
 pub const NOTHING: &Model = &Model {
     name: "nothing",
     about: "gives out the number that became free last",

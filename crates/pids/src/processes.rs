@@ -1,15 +1,15 @@
-//! The processes of a model: who is in which group and session, and when the last use of a number ends.
+//! The processes of a model, with their groups and sessions, and the end of the last use of a number.
 
 use crate::{Allocator, INIT, Id, Model, Use};
 
-/// Why a process was not created or a number not given.
+/// The reason why a process was not created or a number not assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// A process, a group or a session uses the number, or it is outside the range.
     #[error("the number is in use or out of range")]
     Busy,
-    /// The original gives no process a chosen number.
+    /// The original cannot give a process a chosen number.
     #[error("this allocator gives no process a chosen number")]
     Unsupported,
     /// All numbers are in use.
@@ -17,20 +17,20 @@ pub enum Refused {
     Full,
 }
 
-/// What is known of a number.
+/// The state of a number.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
-    /// A process has it.
+    /// Whether a process has it.
     is_process: bool,
     /// The group and the session of that process.
     group: Id,
     session: Id,
-    /// The members of the group and of the session with this number.
+    /// The number of members of the group and of the session with this number.
     group_members: u32,
     session_members: u32,
 }
 
-/// The processes of a model. A new one is in the group and session of its parent.
+/// The processes of a model. A new process joins the group and session of its parent.
 #[derive(Debug)]
 pub struct Processes {
     model: &'static Model,
@@ -41,7 +41,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Returns processes that consist of [`INIT`].
+    /// Returns the set of processes that contains only [`INIT`].
     pub fn new(model: &'static Model, pid_max: Id, seed: u64) -> Self {
         let allocator = (model.new)(pid_max, seed);
         let entries = vec![Entry::default(); pid_max as usize + 1];
@@ -79,7 +79,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Moves a process to a group with its own number, new or not; false if it leads a session.
+    /// Moves a process to the group with its own number, creating it if needed. Returns false if the process leads a
+    /// session.
     pub fn setpgid(&mut self, process: Id) -> bool {
         let Entry { group, session, .. } = self.entries[process as usize];
         if session == process {
@@ -91,7 +92,7 @@ impl Processes {
         true
     }
 
-    /// Makes a process the leader of a new session and its group; false if one of them exists.
+    /// Makes a process the leader of a new session and group. Returns false if one of them exists.
     pub fn setsid(&mut self, process: Id) -> bool {
         let entry = self.entries[process as usize];
         if entry.group_members > 0 || entry.session_members > 0 {
@@ -124,7 +125,7 @@ impl Processes {
         })
     }
 
-    /// Returns whether as many numbers are in use as can be.
+    /// Returns whether the maximum of numbers is in use.
     pub fn is_full(&self) -> bool {
         self.in_use >= self.capacity()
     }
@@ -139,7 +140,7 @@ impl Processes {
         self.in_use
     }
 
-    /// Returns what the allocations have read so far, in the unit of [`Model::counts`].
+    /// Returns the number of visits of all allocations so far, in the unit of [`Model::counts`].
     pub fn visits(&self) -> u64 {
         self.allocator.visits()
     }
@@ -159,7 +160,7 @@ impl Processes {
         self.allocator.join(id, group, session);
     }
 
-    /// Moves a process into a group and a session, and begins those that do not exist.
+    /// Moves a process into a group and a session, and creates those that do not exist.
     fn move_to(&mut self, process: Id, group: Id, session: Id) {
         let old = self.entries[process as usize];
         let entry = &mut self.entries[process as usize];
@@ -193,7 +194,7 @@ impl Processes {
         }
     }
 
-    /// Counts a number as free once nothing uses it.
+    /// Counts a number as free if nothing uses it.
     fn settle(&mut self, id: Id) {
         self.in_use -= u32::from(id >= self.model.low && !self.is_used(id));
     }
@@ -210,7 +211,7 @@ impl Processes {
         }
     }
 
-    /// A growing table gives out numbers beyond `pid_max`.
+    /// Makes room for a number beyond `pid_max`, which a growing table may allocate.
     fn make_room(&mut self, id: Id) {
         if self.entries.len() <= id as usize {
             self.entries.resize(id as usize * 2, Entry::default());

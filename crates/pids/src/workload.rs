@@ -1,36 +1,38 @@
-//! Where the sleeping processes are, and what the others do among them.
+//! The places of the sleeping processes, and what the other processes do among them.
 
 use crate::{INIT, Id, Processes, Refused};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-/// Meetings with a used number that a sample among random numbers should contain: its mean then varies by about 2%.
+/// The target number of encounters with a used number in a sample among random numbers; the mean then varies by about
+/// 2%.
 const MEETINGS: u64 = 2_000;
 
-/// Allocations before the first that is measured, which fetch the model's data into the caches.
+/// Allocations before the first measured one, to fetch the model's data into the caches.
 const WARM_UP: u32 = 1_000;
 
-/// With [`Workload::Turnover`], passes of a cursor over the free numbers and replacements of each sleeper after which
-/// the places of the sleepers are those of the allocator's choice.
+/// With [`Workload::Turnover`], the passes of a cursor over the free numbers, and the replacements of each sleeper.
+/// After these the allocator has chosen the places of the sleepers.
 const PASSES: u32 = 2;
 const REPLACEMENTS: u32 = 5;
 
-/// Processes of a block with [`Workload::Blocked`].
+/// Processes per block with [`Workload::Blocked`].
 const BLOCK: u32 = 64;
 
-/// Where the sleeping processes are, and what the others do among them.
+/// The places of the sleeping processes, and what the other processes do among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
     /// Sleepers have random numbers; each new process ends at once.
     Random,
-    /// Sleepers have consecutive numbers from a random one on, in the order of their creation.
+    /// Sleepers have consecutive numbers in the order of their creation, starting at a random one.
     Sequential,
     /// Sleepers are in blocks of 64 consecutive numbers at random places.
     Blocked,
-    /// Each sleeper has a random number and keeps another in use: that of a session whose leader has ended, which in
-    /// every second case is the number of its group, too.
+    /// Each sleeper has a random number and keeps a second one in use: that of a session whose leader has ended. In
+    /// every second case this is also the number of its group.
     Groups,
-    /// Sleepers have random numbers at first; a random one of them ends before each new process, which takes its place.
+    /// Sleepers have random numbers at first. Before each new process a random sleeper ends; the new process replaces
+    /// it.
     Turnover,
 }
 
@@ -41,7 +43,7 @@ impl Workload {
     /// The names of all workloads.
     pub const NAMES: &'static [&'static str] = &["random", "sequential", "blocked", "groups", "turnover"];
 
-    /// Returns the workload of that name.
+    /// Returns the workload with that name.
     pub fn named(name: &str) -> Option<Self> {
         let place = Self::NAMES.iter().position(|known| *known == name)?;
         Self::ALL.get(place).copied()
@@ -52,7 +54,7 @@ impl Workload {
         Self::NAMES[self as usize]
     }
 
-    /// Returns what it does, in a line.
+    /// Returns a one-line description.
     pub fn about(self) -> &'static str {
         match self {
             Self::Random => "sleepers with random numbers; each new process ends at once",
@@ -73,16 +75,16 @@ impl Workload {
     }
 }
 
-/// The processes of a workload: [`INIT`], and sleepers.
+/// The processes of a workload: [`INIT`] and the sleepers.
 #[derive(Debug)]
 pub struct Population {
     processes: Processes,
     sleepers: Vec<Id>,
     workload: Workload,
     random: ChaCha8Rng,
-    /// The number range of chosen numbers.
+    /// The range of chosen numbers.
     range: std::ops::RangeInclusive<Id>,
-    /// The last number that was chosen, of a sequence or a block.
+    /// The last chosen number of a sequence or a block.
     last: Option<Id>,
 }
 
@@ -104,7 +106,7 @@ impl Population {
         Ok(())
     }
 
-    /// Creates processes among the sleepers, each of which ends at once or, with [`Workload::Turnover`], replaces one.
+    /// Creates processes among the sleepers. Each ends at once or, with [`Workload::Turnover`], replaces a sleeper.
     pub fn fork(&mut self, count: u32) -> Result<(), Refused> {
         if self.workload == Workload::Turnover && !self.sleepers.is_empty() {
             for _ in 0..count {
@@ -121,7 +123,7 @@ impl Population {
         Ok(())
     }
 
-    /// Forks until what follows is like what was before.
+    /// Creates processes until the population is in steady state.
     pub fn settle(&mut self) -> Result<(), Refused> {
         let free = self.processes.capacity().saturating_sub(self.processes.in_use());
         let sleepers = self.sleepers.len() as u32;
@@ -130,10 +132,11 @@ impl Population {
         self.fork(if is_turnover { most } else { most.min(WARM_UP) })
     }
 
-    /// Returns how many allocations show the mean.
+    /// Returns how many allocations are representative of the mean.
     ///
-    /// One pass of a cursor over all free numbers meets each used number once. Where those are at random places, a part
-    /// of a pass shows the same mean. With [`Workload::Turnover`] few are met, so it is always a whole pass.
+    /// One pass of a cursor over all free numbers meets each used number once. If the used numbers are at random
+    /// places, part of a pass has the same mean. With [`Workload::Turnover`] the cursor meets few of them, so the
+    /// sample is always a whole pass.
     pub fn representative(&self) -> u32 {
         let used = u64::from(self.processes.in_use());
         let free = u64::from(self.processes.capacity()).saturating_sub(used).max(1);
@@ -152,7 +155,7 @@ impl Population {
         &self.processes
     }
 
-    /// Creates a process with a number of the workload's choice, or of the allocator's if it accepts none.
+    /// Creates a process with a number chosen by the workload, or by the allocator if it does not accept one.
     fn place(&mut self, parent: Id) -> Result<Id, Refused> {
         loop {
             let id = self.choose();
@@ -162,7 +165,7 @@ impl Population {
                     return Ok(id);
                 }
                 Err(Refused::Unsupported) => return self.processes.fork(parent),
-                // Behind a sequence, on; instead of a block, at another place.
+                // A sequence continues after the used number; a block starts at another place.
                 Err(Refused::Busy) => self.last = (self.workload == Workload::Sequential).then_some(id),
                 Err(refused) => return Err(refused),
             }
@@ -183,7 +186,7 @@ impl Population {
         }
     }
 
-    /// Creates a sleeper in a session whose leader has ended, and in every second case in a group of its own there.
+    /// Creates a sleeper in a session whose leader has ended; every second sleeper also gets a separate group there.
     fn orphan(&mut self) -> Result<Id, Refused> {
         let leader = self.place(INIT)?;
         let is_leader = self.processes.setsid(leader);

@@ -1,14 +1,14 @@
-//! `freebsd-bitmap`: one bit for each number, in a map each of processes, groups and sessions.
+//! `freebsd-bitmap`: three bitmaps with one bit for each number, for processes, groups and sessions.
 //!
-//! FreeBSD since December 2018, after `freebsd-scan`; also the second guess at "Tim's" allocator of 2004, whose
-//! description is lost (the first is `hash-probe`). The first clear bit of the map of processes is searched from the
-//! last number on; if another map has it, the search goes on behind it.
+//! FreeBSD since December 2018, after `freebsd-scan`. This is also the second guess at "Tim's" allocator of 2004, whose
+//! description is lost (the first is `hash-probe`). The search for a clear bit in the map of processes starts after the
+//! last number. If another map has the bit set, the search continues after it.
 //!
-//! A visit is a word of 64 bits that is read in any of the maps, of which the original has a fourth (reapers) that no
+//! A visit is a word of 64 bits that is read in any of the maps. The original has a fourth map (reapers), which no
 //! ordinary process changes.
 //!
-//! Source: FreeBSD 13, `sys/kern/kern_fork.c`, `fork_findpid()` (r341684, 7 December 2018; then the restart was at 100
-//! instead of 2).
+//! Source: FreeBSD 13, `sys/kern/kern_fork.c`, `fork_findpid()` (r341684, 7 December 2018; at that time the restart was
+//! at 100 instead of 2).
 
 use crate::bits::Bits;
 use crate::{Allocator, INIT, Id, Model, Use};

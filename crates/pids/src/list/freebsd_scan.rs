@@ -1,17 +1,16 @@
-//! `freebsd-scan`: the list of all processes is walked whenever the next number may be in use.
+//! `freebsd-scan`: walks the list of all processes whenever the next number may be in use.
 //!
 //! FreeBSD until December 2018, and 4.3BSD before it. The kernel remembers the first used number above the last one
-//! that it gave out (`pidchecked`); up to there it looks at nothing. Then it walks the list of all processes: while a
-//! process, its group or its session has the number, it tries the next one, and starts over if that may have been seen
-//! earlier in the list. On the way it finds the next `pidchecked`.
+//! that it allocated (`pidchecked`); below that number it reads nothing. Then it walks the list of all processes: while
+//! a process, its group or its session has the number, it tries the next one. It starts over if an earlier entry of the
+//! list may have that number. On the way it finds the next `pidchecked`.
 //!
-//! New processes are at the head of the list. Among random numbers each used number costs one walk, n²/99,999 visits
-//! in the mean. Of processes with consecutive numbers, which forks in a row leave in falling order, each starts the
-//! walk over: n²/2 visits in a single allocation, and none in the others of that pass over the numbers.
+//! New processes are at the head of the list. Among random numbers each used number costs one walk, n²/99,999 visits on
+//! average. Consecutive forks leave processes with consecutive numbers in descending order. There, each process makes
+//! the walk start over: n²/2 visits in a single allocation, and none in the others of that pass over the numbers.
 //!
 //! A visit is an entry of the process list; in FreeBSD 5 each is about three cache lines (process, group, session) and
-//! a mutex. Zombies, which are on a list of their own, are not modelled: a child is reaped at once. `kern.randompid`
-//! is 0.
+//! a mutex. Zombies, which are on a separate list, are not modelled: a child is reaped at once. `kern.randompid` is 0.
 //!
 //! Source: FreeBSD 5.2, `sys/kern/kern_fork.c`, `fork1()`; unchanged in `fork_findpid()` until r341684 (7 December
 //! 2018).
@@ -32,7 +31,7 @@ pub(super) const MODEL: Model = Model {
     new: |pid_max, _| Box::new(FreebsdScan::new(pid_max)),
 };
 
-/// Numbers below are those of daemons, and not given out after the first pass.
+/// The smallest number after the first pass; lower numbers belong to daemons.
 const LOW: Id = 100;
 /// The end of the list.
 const NONE: u32 = u32::MAX;
@@ -77,8 +76,8 @@ impl FreebsdScan {
         scan
     }
 
-    /// Walks the list for a number. Returns the first free one, or as an error the number with which the walk must
-    /// start over.
+    /// Walks the list for a number. Returns the first free number; the error is the number at which the walk must start
+    /// over.
     fn walk(&mut self, mut number: Id) -> Result<Id, Id> {
         self.checked = self.pid_max;
         let mut at = self.head;
@@ -146,7 +145,7 @@ impl Allocator for FreebsdScan {
     }
 
     fn place(&mut self, id: Id) -> bool {
-        // A kernel with chosen numbers would have to forget what it has seen.
+        // A kernel with chosen numbers would have to discard what it has seen.
         self.checked = 0;
         self.insert(id);
         true
@@ -171,7 +170,7 @@ impl Allocator for FreebsdScan {
         self.free.push(place);
     }
 
-    /// Groups and sessions are found through their members.
+    /// Does nothing: groups and sessions are found through their members.
     fn end(&mut self, _id: Id, _of: Use, _is_free: bool) {}
 
     fn visits(&self) -> u64 {

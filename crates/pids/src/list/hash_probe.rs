@@ -1,11 +1,11 @@
-//! `hash-probe`: numbers are tried in turn, each looked up in the hash tables of processes, groups and sessions.
+//! `hash-probe`: tries consecutive numbers and looks each up in the hash tables of processes, groups and sessions.
 //!
 //! A reconstruction of "Tim's" allocator, which D. Schultz preferred in 2004; its description is lost. This is the
-//! smallest patch that fits what he wrote: numbers stay consecutive as with `freebsd-scan`, and the two tables of
-//! processes and groups existed already, with a bucket for each four processes. `freebsd-bitmap` is another guess.
+//! smallest patch that fits his text: numbers stay consecutive as with `freebsd-scan`, and the two tables of processes
+//! and groups existed already, with one bucket for every four processes. `freebsd-bitmap` is another guess.
 //!
-//! A visit is a number that is tried. Each costs a chain in each of the tables until it is found. Among n of M numbers
-//! the mean is 1/(1 − n/M).
+//! A visit is a number that is tried. Each costs one chain in each of the tables until it is found. Among n of M
+//! numbers the mean is 1/(1 − n/M).
 //!
 //! Source: none; reconstructed from D. Schultz, "Process Creation/Destruction Benchmarks" (February 2004), with the
 //! hash tables of FreeBSD 5.2, `sys/kern/kern_proc.c`, `pfind()` and `pgfind()`.
@@ -27,9 +27,9 @@ pub(super) const MODEL: Model = Model {
     new: |pid_max, _| Box::new(HashProbe::new(pid_max)),
 };
 
-/// Numbers below are those of daemons, and not given out after the first pass.
+/// The smallest number after the first pass; lower numbers belong to daemons.
 const LOW: Id = 100;
-/// Processes for each bucket of a table if all numbers are in use.
+/// Processes per bucket of a table when all numbers are in use.
 const CHAIN: u32 = 4;
 
 #[derive(Debug)]

@@ -1,11 +1,11 @@
-//! `illumos-hash`: numbers are tried in turn, each looked up in one hash table of numbers in use.
+//! `illumos-hash`: tries consecutive numbers and looks each up in one hash table of all numbers in use.
 //!
-//! A number is an object of its own (`struct pid`) that process, group and session share. It is in the table while one
-//! of them refers to it, so one lookup answers for all three.
+//! A number is a separate object (`struct pid`) that process, group and session share. It is in the table while one of
+//! them refers to it, so one lookup covers all three.
 //!
-//! A visit is an entry of a chain that is read, and one for the bucket of each number that is tried. The table has at
-//! least a bucket for each four numbers; the original's has one for each four of the processes that it may have at most
-//! (`v_proc`), and so longer chains if those are fewer than the numbers.
+//! A visit is an entry of a chain that is read, plus one for the bucket of each number that is tried. The table has at
+//! least one bucket for every four numbers. The original has one for every four processes of its limit (`v_proc`), and
+//! so longer chains if that limit is less than the number of identifiers.
 //!
 //! Source: illumos, `usr/src/uts/common/os/pid.c`, `pid_allocate()`, `pid_lookup()` and `pid_rele()` (read in the
 //! version of 2010).
@@ -27,10 +27,10 @@ pub(super) const MODEL: Model = Model {
     new: |pid_max, _| Box::new(IllumosHash::new(pid_max)),
 };
 
-/// `minpid`: that of the first process after those that the kernel starts. It differs from host to host; this one is
-/// that of the other models.
+/// `minpid`: the number of the first process after those that the kernel starts. It differs from host to host; this
+/// value is the one of the other models.
 const LOW: Id = 100;
-/// Entries in each chain if all numbers are in use (`pid_hashlen`).
+/// Entries per chain when all numbers are in use (`pid_hashlen`).
 const CHAIN: u32 = 4;
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ struct IllumosHash {
 
 impl IllumosHash {
     fn new(pid_max: Id) -> Self {
-        // As many buckets as the power of two above the quotient.
+        // The number of buckets is the next power of two above the quotient.
         let mut table = Chains::new(pid_max / CHAIN + 1);
         table.insert(INIT);
         Self { pid_max, next: LOW, table, visits: 0 }

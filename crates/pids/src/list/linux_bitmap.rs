@@ -1,11 +1,11 @@
-//! `linux-bitmap`: one bit for each number, in pages of 32,768, each with the number of its free bits.
+//! `linux-bitmap`: one bit for each number, in pages of 32,768 bits, each with a count of its free bits.
 //!
 //! Linux 2.6 to 4.14. A page without free bits is skipped. A number is in use while a process, group or session refers
 //! to its `struct pid`.
 //!
-//! A visit is a word of 64 bits that is read; the count of free numbers of a page counts as one. The original refuses
-//! too early in one case: the search wraps to 300 and gives up if 300 was also the last number that it gave out, even
-//! though that process may have ended. The model does the same.
+//! A visit is a word of 64 bits that is read; the count of free numbers of a page counts as one. In one case the
+//! original fails too early: the search wraps to 300 and gives up if 300 was also the last number that it gave out,
+//! even though that process may have ended. The model does the same.
 //!
 //! Source: Linux 3.10, `kernel/pid.c`, `alloc_pidmap()` and `free_pidmap()`.
 
@@ -26,9 +26,9 @@ pub(super) const MODEL: Model = Model {
     new: |pid_max, _| Box::new(LinuxBitmap::new(pid_max)),
 };
 
-/// Numbers below are not given out after the first pass (`RESERVED_PIDS`).
+/// The smallest number after the first pass (`RESERVED_PIDS`).
 pub(super) const RESERVED: Id = 300;
-/// Bits of a page.
+/// Bits per page.
 const PAGE: Id = 4096 * 8;
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl LinuxBitmap {
         map
     }
 
-    /// Searches a page from a number on.
+    /// Searches a page for a free number from `from` on.
     fn search(&mut self, page: Id, from: Id) -> Option<Id> {
         self.visits += 1;
         if self.free[page as usize] == 0 {
@@ -66,7 +66,7 @@ impl LinuxBitmap {
             return Some(from);
         }
         let (found, read) = self.bits.first_clear(from, (page + 1) * PAGE);
-        // The bit that is found is read once more, to set it.
+        // The bit found is read once more, to set it.
         self.visits += read + u64::from(found.is_some_and(|id| id < self.pid_max));
         found.filter(|&id| id < self.pid_max)
     }
@@ -77,7 +77,8 @@ impl Allocator for LinuxBitmap {
         let last = self.last;
         let mut from = if last + 1 < self.pid_max { last + 1 } else { RESERVED };
         let pages = self.free.len() as Id;
-        // The page of a number in its middle is searched twice: behind that number, and at last before it.
+        // If a number is in the middle of its page, the page is searched twice: first after the number, finally before
+        // it.
         let more = Id::from(!from.is_multiple_of(PAGE));
         for _ in 0..pages + more {
             let page = from / PAGE;
@@ -118,7 +119,7 @@ impl Allocator for LinuxBitmap {
 mod tests {
     use super::*;
 
-    /// The original's comparison of the last number with the restart, which the model keeps.
+    /// The original compares the last number with the restart; the model keeps this comparison.
     #[test]
     fn the_lowest_number_is_refused_if_it_was_the_last() {
         let mut map = LinuxBitmap::new(1_000);
@@ -133,8 +134,8 @@ mod tests {
         assert_eq!(map.allocate(), Some(300));
     }
 
-    /// 70,000 numbers are three pages. A page without free numbers is skipped; one that has some, but not behind the
-    /// last number, is searched to its end.
+    /// 70,000 numbers are three pages. A page without free numbers is skipped. A page with free numbers, but none after
+    /// the last number, is searched to its end.
     #[test]
     fn a_search_goes_from_page_to_page() {
         let mut map = LinuxBitmap::new(70_000);

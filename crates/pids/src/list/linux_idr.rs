@@ -1,12 +1,13 @@
-//! `linux-idr`: a tree with 64 branches at each node, of which each has a bit that says whether a number is free below.
+//! `linux-idr`: a tree with 64 branches at each node, and one bit for each branch that tells whether it has a free
+//! number.
 //!
 //! Linux since 4.15, and still: `idr_alloc_cyclic()` searches from the last number on, and from 300 if that finds none.
-//! The search descends where the bits allow it, and climbs where a node has no free number behind the wanted one. A
+//! The search descends where the bits allow it, and climbs where a node has no free number after the wanted one. A
 //! number is in use while a process, group or session refers to its `struct pid`.
 //!
-//! A visit is a node whose bits are read, on the way down; of a node on the way up only the link to its parent is read,
-//! which is not counted. The model has all nodes from the start; the original
-//! allocates them and is as high as its largest number needs, which it is after the first pass.
+//! A visit is a node whose bits are read on the way down. On the way up the search reads only the link to the parent of
+//! a node, which is not counted. The model has all nodes from the start. The original allocates them, and its tree is
+//! only as high as its largest number needs; the height is the same after the first pass.
 //!
 //! Source: Linux 6.18, `kernel/pid.c`, `alloc_pid()` and `free_pid()`; `lib/idr.c`, `idr_alloc_cyclic()`;
 //! `lib/radix-tree.c`, `idr_get_free()`.
@@ -28,7 +29,7 @@ pub(super) const MODEL: Model = Model {
     new: |pid_max, _| Box::new(LinuxIdr::new(pid_max)),
 };
 
-/// Branches of a node, and their logarithm.
+/// Branches of a node, and the binary logarithm of that number.
 const BRANCHES: Id = 64;
 const SHIFT: u32 = 6;
 
@@ -55,7 +56,7 @@ impl LinuxIdr {
         tree
     }
 
-    /// Finds the first free number from `from` on; it may be beyond the end.
+    /// Finds the first free number from `from` on, possibly beyond the end.
     fn search(&mut self, from: Id) -> Option<Id> {
         let top = self.levels.len() - 1;
         let (mut level, mut at) = (top, from);
@@ -66,7 +67,8 @@ impl LinuxIdr {
             self.visits += 1;
             let bits = *self.levels[level].get(node)? >> branch;
             if bits == 0 {
-                // Go on behind this node: climb to the first that goes on there, and descend whatever its bit says.
+                // Continue after this node: climb to the first node that has a next branch, and descend regardless of
+                // its bit.
                 at = (node as Id + 1) << (shift + SHIFT);
                 while level < top {
                     level += 1;
@@ -115,7 +117,7 @@ impl Allocator for LinuxIdr {
         true
     }
 
-    /// Sets the bit of a number, and those above it as far as they change.
+    /// Sets the bit of a number, and the bits above it that change.
     fn release(&mut self, id: Id) {
         let mut at = id;
         for nodes in &mut self.levels {
@@ -150,16 +152,16 @@ mod tests {
         (320..384).for_each(|id| assert!(tree.place(id)));
         (301..319).for_each(|_| assert!(tree.allocate().is_some()));
         assert_eq!(reads(&mut tree), (Some(319), 3));
-        // 320 to 383 is a whole leaf: the bit above it says so, and it is not read.
+        // 320 to 383 is a full leaf. The bit above it is clear, so the leaf is not read.
         assert_eq!(reads(&mut tree), (Some(384), 3));
         (386..512).for_each(|id| assert!(tree.place(id)));
         tree.next = 386;
-        // The leaf has 385 free, but not behind 386: down to the next leaf, which is full, and to the one after it.
+        // The leaf has 385 free, but nothing after 386: down to the next leaf, which is full, and to the one after it.
         assert_eq!(reads(&mut tree), (Some(512), 5));
     }
 
-    /// 300,000 numbers are four levels. A node whose branches are all taken is read on the way, as in the original: the
-    /// bits of the node above it are not asked again after climbing.
+    /// 300,000 numbers make four levels. A node whose branches are all taken is read on the way, as in the original:
+    /// after climbing, the bits of the node above it are not checked again.
     #[test]
     fn a_search_climbs_more_than_one_level() {
         let mut tree = LinuxIdr::new(300_000);
@@ -176,7 +178,7 @@ mod tests {
         (262_100..262_144).for_each(|id| assert!(tree.place(id)));
         // Up to the root and down its second branch.
         assert_eq!(allocate(&mut tree, 262_100), (Some(262_144), 7));
-        // Behind the last number, from the first one on.
+        // After the last number, the search restarts at the first one.
         assert_eq!(allocate(&mut tree, 300_000), (Some(300), 4));
     }
 }

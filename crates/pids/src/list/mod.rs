@@ -1,4 +1,4 @@
-//! The allocators, one file each. The lines between the markers are generated: `cargo xtask registry`.
+//! The allocators, one file each. `cargo xtask registry` generates the lines between the markers.
 
 use crate::Model;
 

@@ -1,15 +1,15 @@
-//! `netbsd-table`: a table with a slot for each number, whose free slots are a list.
+//! `netbsd-table`: a table with one slot for each number, whose free slots form a list.
 //!
-//! NetBSD since 2003. The lowest bits of a number are its slot, the others count how often the slot was used. Free
-//! slots form a queue threaded through the table, so an allocation takes the first and reads nothing else. A slot that
-//! a group still uses joins the queue when the group ends; a session keeps its group. The table doubles when it is
-//! nearly full, so that numbers are not used again soon. Then each slot goes to one of the halves by the next bit of
-//! its number, and the new free slots come first.
+//! NetBSD since 2003. The lowest bits of a number are its slot; the others count the uses of the slot. Free slots form
+//! a queue threaded through the table, so an allocation takes the first and reads nothing else. A slot that a group
+//! still uses joins the queue when the group ends; a session keeps its group. The table doubles when it is nearly full,
+//! so that numbers are not reused soon. On doubling, each slot goes to one of the halves by the next bit of its number,
+//! and the new free slots come first.
 //!
-//! A visit is a slot that is read; growing reads the whole table. The table finds a process and a group by their number
-//! in one step, which is not counted here. It cannot give a process a chosen number, and numbers scatter by
-//! themselves: workloads that place processes differ only in how many there are. Beyond `pid_max` processes the model
-//! refuses, as the original does beyond `maxproc`; numbers get larger than `pid_max` once the table is.
+//! A visit is a slot that is read; growing reads the whole table. The table finds a process or a group by its number in
+//! one step, which is not counted here. It cannot give a process a chosen number, and its numbers scatter without help.
+//! Workloads that place processes therefore differ only in the number of processes. Beyond `pid_max` processes the
+//! model fails, as the original does beyond `maxproc`. Numbers exceed `pid_max` when the table does.
 //!
 //! Source: NetBSD 9, `sys/kern/kern_proc.c`, `proc_alloc_pid()`, `proc_free_pid()`, `pg_remove()` and
 //! `expand_pid_table()`; by D. Laight (2003).
@@ -35,9 +35,9 @@ const SLOTS: Id = 32;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
-    /// The process's number; 0: none.
+    /// The process's number; 0 if there is none.
     process: Id,
-    /// Without a process: the next free slot, and the use count in the bits above.
+    /// If there is no process: the next free slot in the lower bits, and the use count in the bits above.
     link: u32,
     /// The number of the group or session that uses the slot, and how many of the two do.
     group: Id,
@@ -49,7 +49,7 @@ struct NetbsdTable {
     slots: Vec<Slot>,
     first_free: u32,
     last_free: u32,
-    /// The `PID_MAX` of the original, and the largest number now.
+    /// The `PID_MAX` of the original, and the current largest number.
     limit: Id,
     largest: Id,
     in_use: u32,
@@ -59,7 +59,7 @@ struct NetbsdTable {
 
 impl NetbsdTable {
     fn new(pid_max: Id) -> Self {
-        // A use count above the largest number, so that numbers begin with 1.
+        // A use count above the largest number, so that numbers start at 1.
         let empty = (pid_max + SLOTS) & !(SLOTS - 1);
         let mut slots: Vec<Slot> = (0..SLOTS).map(|i| Slot { link: empty + i + 1, ..Slot::default() }).collect();
         slots[SLOTS as usize - 1].link = empty;
@@ -89,7 +89,7 @@ impl NetbsdTable {
         let mut slots = vec![Slot::default(); 2 * size as usize];
         for i in (0..size).rev() {
             let mut old = self.slots[i as usize];
-            // A free slot stays in the lower half, so that links to it stay valid, unless a group uses it.
+            // A free slot stays in the lower half, so that links to it remain valid, unless a group uses it.
             let number = if i == 0 {
                 0
             } else if old.process != 0 {
@@ -101,7 +101,7 @@ impl NetbsdTable {
             };
             let own = i | (number & size);
             slots[own as usize] = old;
-            // The other half is a free slot, at the front of the queue.
+            // The slot in the other half is free and goes to the front of the queue.
             let other = (number ^ size) & !mask;
             let place = i | (other & size);
             slots[place as usize] = Slot { link: (other & !size) | self.first_free, ..Slot::default() };
@@ -130,7 +130,7 @@ impl Allocator for NetbsdTable {
         let mask = loop {
             if self.in_use < self.in_use_max {
                 self.visits += 1;
-                // The last free slot is never given out: its link is the end of the queue.
+                // The last free slot is never allocated: its link is the end of the queue.
                 if self.slots[self.first_free as usize].link & self.mask() != 0 {
                     break self.mask();
                 }

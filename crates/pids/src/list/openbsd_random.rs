@@ -1,10 +1,10 @@
-//! `openbsd-random`: random numbers are tried until one is free.
+//! `openbsd-random`: tries random numbers until one is free.
 //!
-//! A number is refused if it is among the last 128 that became free, or if a process or a group has it. The list of
-//! freed numbers is compared one by one, and comes first. A session does not keep its number: only its group does.
+//! A number is rejected if it is among the last 128 that became free, or if a process or a group has it. The list of
+//! freed numbers is compared first, entry by entry. A session does not keep its number: only its group does.
 //!
-//! A visit is a number that is tried. Among n of M numbers the mean is 1/(1 − n/M), whatever their places; the 128
-//! comparisons of each are the larger part of the time.
+//! A visit is a number that is tried. Among n of M numbers the mean is 1/(1 − n/M), regardless of their places. The 128
+//! comparisons for each number take most of the time.
 //!
 //! Source: OpenBSD 6, `sys/kern/kern_fork.c`, `allocpid()`, `ispidtaken()` and `freepid()`.
 
@@ -28,15 +28,15 @@ pub(super) const MODEL: Model = Model {
     new: |pid_max, seed| Box::new(OpenbsdRandom::new(pid_max, seed)),
 };
 
-/// Numbers that became free last, which are not given out (`oldpids`).
+/// The count of recently freed numbers, which are not reused yet (`oldpids`).
 const FREED: usize = 128;
-/// Processes for each bucket of a table if all numbers are in use.
+/// Processes per bucket of a table when all numbers are in use.
 const CHAIN: u32 = 4;
 
 #[derive(Debug)]
 struct OpenbsdRandom {
     pid_max: Id,
-    /// As `arc4random()`, which is `ChaCha20`.
+    /// `ChaCha20`, like `arc4random()`.
     random: ChaCha20Rng,
     freed: [Id; FREED],
     freed_count: usize,

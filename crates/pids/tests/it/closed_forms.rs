@@ -1,4 +1,4 @@
-//! The mean number of visits against the closed forms: within 5%.
+//! Compares the mean number of visits with the closed forms, within 5%.
 
 use landau_pids::measure::Experiment;
 use landau_pids::{ALL, ClosedForm, Id, Model, Workload, named};
@@ -10,7 +10,7 @@ fn experiment(model: &'static Model, workload: Workload) -> Experiment {
     Experiment { model, workload, pid_max: PID_MAX }
 }
 
-/// The mean of three occupancies.
+/// Returns the mean of three samples with different seeds.
 fn mean(experiment: &Experiment, n: u32) -> f64 {
     (1..=3).map(|seed| experiment.sample(n, seed, || 0).expect("numbers are free").visits).sum::<f64>() / 3.0
 }
@@ -40,7 +40,7 @@ fn probing_tries_one_by_the_free_share_of_the_numbers() {
     compare(ClosedForm::Drawing, Workload::Random, &sizes);
 }
 
-/// In steady state the numbers before a cursor are those of the oldest sleepers: few of them are left.
+/// In steady state the numbers ahead of a cursor are those of the oldest sleepers: few of them are left.
 #[test]
 fn a_cursor_meets_fewer_numbers_in_steady_state() {
     let at = |n| ClosedForm::Probing.visits(Workload::Turnover, n, PID_MAX).expect("a form of this workload");
@@ -49,8 +49,8 @@ fn a_cursor_meets_fewer_numbers_in_steady_state() {
     compare(ClosedForm::Drawing, Workload::Turnover, &[20_000, 80_000]);
 }
 
-/// Among few sleepers none is left where the cursor comes by, and a pass has two walks: one at its start, which looks
-/// ahead to the last numbers of the pass before, and one where those were.
+/// With few sleepers, none is left where the cursor passes. A pass then has two walks: one at its start, which looks
+/// ahead to the last numbers of the previous pass, and one where those were.
 #[test]
 fn a_scan_walks_twice_in_a_pass_of_few_sleepers_in_steady_state() {
     let scan = experiment(named("freebsd-scan").expect("a model"), Workload::Turnover);
@@ -58,7 +58,7 @@ fn a_scan_walks_twice_in_a_pass_of_few_sleepers_in_steady_state() {
     assert!((1.9..2.1).contains(&walks), "{walks}");
 }
 
-/// Two numbers each: half as many sleepers are met as often, and the list is half as long.
+/// Two numbers per sleeper: half as many sleepers give the same encounters, and the list is half as long.
 #[test]
 fn groups_that_outlive_their_leader_are_met_as_processes_are() {
     let probe = experiment(named("hash-probe").unwrap(), Workload::Groups);
@@ -82,8 +82,8 @@ fn every_workload_runs_on_every_model() {
     }
 }
 
-/// Consecutive forks leave the process list in falling order: the walk starts over for each number of a dense block,
-/// and comes an entry less far each time. So a pass over the numbers visits n²/2 entries, where random ones cost n².
+/// Consecutive forks leave the process list in descending order. The walk starts over for each number of a dense block,
+/// and each time ends one entry earlier. So a pass over the numbers visits n²/2 entries, where random numbers cost n².
 #[test]
 fn a_dense_block_costs_the_scan_half_as_much_as_random_numbers() {
     let scan = named("freebsd-scan").unwrap();

@@ -1,4 +1,4 @@
-//! The models against what must hold of every allocator, and against the closed forms of the mean cost.
+//! Tests of the models: the invariants of every allocator, and the closed forms of the mean cost.
 
 mod closed_forms;
 mod operations;

@@ -1,4 +1,4 @@
-//! A million random operations on each model, beside a plain account of who uses which number.
+//! A million random operations on each model, compared with a simple account of the numbers in use.
 
 use landau_pids::{ALL, INIT, Id, Model, Processes, Refused};
 use rand::RngExt;
@@ -7,11 +7,11 @@ use rand_chacha::rand_core::SeedableRng;
 use std::collections::BTreeMap;
 
 const OPERATIONS: u32 = 1_000_000;
-/// Numbers that processes can have: few, so that the operations pass over them often, and they are sometimes all in
-/// use.
+/// Numbers available to processes. They are few, so that the operations pass over them often and sometimes use them
+/// all.
 const NUMBERS: u32 = 300;
 
-/// Who uses which number, by counting.
+/// The users of each number, by counting.
 #[derive(Default)]
 struct Account {
     /// Group and session of each process.
@@ -44,7 +44,7 @@ impl Account {
         self.processes.contains_key(&id) || self.groups.contains_key(&id) || has_session
     }
 
-    /// The numbers that are counted in the capacity and in use.
+    /// Returns how many numbers are in use, of those that the capacity counts.
     fn in_use(&self, model: &Model) -> u32 {
         let mut used: Vec<Id> = self.processes.keys().chain(self.groups.keys()).copied().collect();
         if model.sessions_hold {
@@ -100,7 +100,7 @@ impl Trial {
             Ok(id) => self.enter(id, parent),
             Err(refused) => {
                 let used = self.account.in_use(self.model);
-                // Linux's bitmap may refuse its lowest number if it is the only one that is left.
+                // Linux's bitmap may refuse its lowest number if no other is left.
                 let is_early = self.model.name == "linux-bitmap"
                     && used + 1 == self.capacity()
                     && !self.account.uses(self.model.low, self.model);
@@ -153,7 +153,7 @@ impl Trial {
         }
     }
 
-    /// A random operation; with phases in which processes rather begin, and in which they rather end.
+    /// Performs a random operation. Phases with more forks alternate with phases with more exits.
     fn step(&mut self, number: u32) {
         let is_growing = (number / 3_000).is_multiple_of(2);
         match self.random.random_range(0..100) {
@@ -168,7 +168,7 @@ impl Trial {
         }
     }
 
-    /// Ends all processes and creates as many as there can be: no number may have been lost.
+    /// Ends all processes and creates as many as possible, to show that no number was lost.
     fn fill(&mut self) {
         while !self.alive.is_empty() {
             self.exit();
@@ -202,7 +202,7 @@ macro_rules! each {
             }
         )*
 
-        /// A model without a test would not be tried.
+        /// Guards against a model without a test.
         #[test]
         fn every_model_is_tried() {
             let names: Vec<&str> = ALL.iter().map(|model| model.name).collect();

@@ -1,12 +1,12 @@
-//! The numbers of sleepers that are measured by default.
+//! The default numbers of sleepers.
 
 use landau_pids::measure::Experiment;
 use landau_pids::{ALL, ClosedForm, Workload};
 
-/// Fewer points are not judged.
+/// The minimum of points that are judged.
 const POINTS_MIN: usize = 6;
 
-/// Guards against an allocator without any number of sleepers, whose row was empty, among many process identifiers.
+/// Guards against an allocator without any sizes for a large `pid_max`, whose row was once empty.
 #[test]
 fn every_largest_identifier_has_enough_sizes() {
     for &model in ALL {
