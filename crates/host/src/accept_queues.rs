@@ -1,23 +1,23 @@
-//! The accept queues of listening TCP sockets, as `sock_diag(7)` of the kernel shows them to any user. Where it is a
-//! module (`tcp_diag`), the kernel loads it, as it does for `ss`.
+//! The accept queues of listening TCP sockets, which the kernel's `sock_diag(7)` shows to any user. If `tcp_diag` is a
+//! module, the kernel loads it, as it does for `ss`.
 
 use std::collections::BTreeMap;
 
 /// The accept queue of a listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AcceptQueue {
-    /// What `listen()` was given, reduced to `net.core.somaxconn`.
+    /// The argument of `listen()`, limited to `net.core.somaxconn`.
     pub(crate) backlog: u64,
-    /// Packets of handshakes that the socket has dropped, for a full queue or another reason; none if the kernel does
-    /// not say.
+    /// Handshake packets that the socket has dropped, for a full queue or another reason; `None` if the kernel does not
+    /// report it.
     pub(crate) drops: Option<u64>,
 }
 
-/// Returns the accept queues of this thread's network namespace by the inodes of their sockets.
+/// Returns the accept queues of this thread's network namespace, keyed by socket inode.
 ///
 /// # Errors
 ///
-/// Fails where the kernel has no `tcp_diag`.
+/// Fails if the kernel has no `tcp_diag`.
 #[cfg(target_os = "linux")]
 pub(crate) fn read() -> std::io::Result<BTreeMap<u64, AcceptQueue>> {
     use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6};
@@ -38,7 +38,7 @@ pub(crate) fn read() -> std::io::Result<BTreeMap<u64, AcceptQueue>> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Asks for the listening sockets of a family, and reads the answers until the last one.
+/// Requests the listening sockets of a family, and reads all responses.
 #[cfg(target_os = "linux")]
 fn dump(
     socket: &netlink_sys::Socket,
@@ -74,7 +74,7 @@ fn dump(
                 NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
                     queues.insert(u64::from(found.header.inode), queue(&found));
                 }
-                // With an error of the dump, such as that of a module that is missing.
+                // An error of the dump, such as a missing module.
                 NetlinkPayload::Done(done) if done.code < 0 => {
                     return Err(std::io::Error::from_raw_os_error(-done.code));
                 }
@@ -89,7 +89,7 @@ fn dump(
     }
 }
 
-/// Returns the queue of a listening socket: its `Send-Q` is the backlog.
+/// Returns the accept queue of a listening socket, whose `Send-Q` is the backlog.
 #[cfg(target_os = "linux")]
 fn queue(found: &netlink_packet_sock_diag::inet::InetResponse) -> AcceptQueue {
     use netlink_packet_sock_diag::inet::nlas::Nla;
@@ -106,7 +106,7 @@ mod tests {
     use std::net::TcpListener;
     use std::os::fd::AsRawFd;
 
-    /// Guards against numbers of another socket: each has its own backlog.
+    /// Guards against the numbers of another socket: each socket has a different backlog.
     #[test]
     fn a_listening_socket_has_its_own_backlog() {
         let listeners = ["127.0.0.1:0", "127.0.0.1:0", "[::1]:0"].map(TcpListener::bind);

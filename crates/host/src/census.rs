@@ -1,29 +1,28 @@
-//! The processes and threads that exist.
+//! A census of the existing processes and threads.
 
 use crate::root::{Root, field};
 use crate::subject::Unread;
 use crate::text::grouped;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Lower identifiers are not given out again after the first round (`RESERVED_PIDS` in the kernel's `pid.c`).
+/// The smallest identifier that is reused after the first pass (`RESERVED_PIDS` in the kernel's `pid.c`).
 pub(crate) const RESERVED_PIDS: u64 = 300;
 
-/// The link `/proc/PID/ns/pid` of the first pid namespace, whose number the kernel fixes.
+/// The link `/proc/PID/ns/pid` of the initial pid namespace, whose number the kernel fixes.
 pub const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// What `/proc` lists.
+/// The contents of `/proc`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Census {
-    /// Threads of all processes that are listed.
+    /// Threads of all listed processes.
     pub(crate) tasks: u64,
-    /// Identifiers in use: each task has one, and a process group or session keeps that of its leader, which may have
-    /// ended.
+    /// Identifiers in use: one for each task, and those of process groups and sessions whose leaders have ended.
     pub(crate) identifiers: u64,
-    /// Those of them from [`RESERVED_PIDS`] on.
+    /// The identifiers in use from [`RESERVED_PIDS`] on.
     pub(crate) identifiers_above_reserved: u64,
-    /// Processes that have ended and that their parents have not waited for, which count as all others do.
+    /// Processes that have ended but have not been waited for; they are included in the other counts.
     pub(crate) zombies: u64,
-    /// Tasks that exist and are not listed, where `/proc` hides other users' (hidepid).
+    /// Tasks that exist but are not listed, because `/proc` hides those of other users (hidepid).
     pub(crate) hidden: u64,
     /// Threads by real user.
     pub(crate) by_user: BTreeMap<u64, u64>,
@@ -34,7 +33,7 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Counts the tasks that are listed, and of those that are hidden as many as the kernel counts besides.
+    /// Counts the listed tasks, and estimates the hidden ones from the kernel's total.
     pub(crate) fn take(root: &Root) -> Self {
         let (mut census, mut identifiers) = (Self::default(), BTreeSet::new());
         for pid in numbers(root, "proc") {
@@ -43,7 +42,8 @@ impl Census {
             let listed = if threads == 1 { vec![pid] } else { numbers(root, &format!("proc/{pid}/task")) };
             census.tasks += threads;
             identifiers.extend(listed.into_iter().map(u64::from));
-            // The first of several is that of this pid namespace; 0 is of kernel threads, or of a namespace outside.
+            // The first of several values is that of this pid namespace. 0 stands for kernel threads or an outer
+            // namespace.
             let groups = ["NSpgid", "NSsid"].into_iter().filter_map(|name| field(&status, name));
             identifiers.extend(groups.filter(|&id| id > 0));
             let zombies = u64::from(status.lines().any(|line| line.starts_with("State:\tZ")));
@@ -62,8 +62,9 @@ impl Census {
         census
     }
 
-    /// Adds what `/proc` hides: in the first pid namespace, where process 1 always exists, and the kernel's total is of
-    /// the same tasks. Their identifiers are unknown; those below [`RESERVED_PIDS`] count as if they were not.
+    /// Adds the tasks that `/proc` hides. Works only in the initial pid namespace, where process 1 always exists and
+    /// the kernel's total counts the same tasks. Identifiers of hidden tasks are unknown; those below [`RESERVED_PIDS`]
+    /// are counted as if they were above it.
     fn add_hidden(&mut self, root: &Root) {
         let is_first = root.link("proc/self/ns/pid").is_some_and(|link| link == FIRST_PID_NAMESPACE);
         if is_first && root.text("proc/1/status").is_none() {
@@ -74,7 +75,7 @@ impl Census {
         }
     }
 
-    /// Returns what could not be counted one by one.
+    /// Returns a note about the tasks that could not be counted individually.
     pub(crate) fn unread(&self) -> Option<Unread> {
         (self.hidden > 0).then(|| Unread {
             what: "processes of other users".to_owned(),
@@ -87,12 +88,12 @@ impl Census {
     }
 }
 
-/// Returns how many tasks exist on the host, by the kernel's total.
+/// Returns the number of tasks on the host, from the kernel's total.
 pub(crate) fn existing(root: &Root) -> Option<u64> {
     root.text("proc/loadavg")?.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
 }
 
-/// Returns the names in a folder that are numbers.
+/// Returns the numeric names in a directory.
 fn numbers(root: &Root, folder: &str) -> Vec<u32> {
     root.names(folder).iter().filter_map(|name| name.parse().ok()).collect()
 }

@@ -1,7 +1,7 @@
-//! The control groups of a process, of both versions, and the groups that contain them.
+//! The control groups of a process, of versions 1 and 2, and the groups that contain them.
 //!
-//! A group's limit is for all groups in it together, so every level up to the mount point counts. A container sees the
-//! hierarchy from its own group on: what is above cannot be read.
+//! The limit of a group applies to all groups in it together, so every level up to the mount point counts. A container
+//! sees the hierarchy only from its own group down; the levels above cannot be read.
 
 use crate::root::{Root, counter};
 use crate::row::Counter;
@@ -11,11 +11,11 @@ use std::fmt::Display;
 /// A control group, at one level of its hierarchy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// Its name: the path in its hierarchy, `/` for the topmost that can be seen.
+    /// Its name: the path in its hierarchy, `/` for the topmost visible group.
     pub(crate) name: String,
-    /// Its folder, below the root of the file system.
+    /// Its directory, as a path from the root of the file system.
     pub(crate) folder: String,
-    /// Whether it is of version 2.
+    /// Whether it is a version 2 group.
     pub(crate) is_unified: bool,
 }
 
@@ -25,25 +25,26 @@ impl Group {
         format!("{}/{name}", self.folder)
     }
 
-    /// Returns the command that writes a value into one of its files. systemd escapes names with a backslash.
+    /// Returns the command that writes a value into one of its files. The path is quoted, because systemd escapes names
+    /// with a backslash.
     pub(crate) fn command(&self, name: &str, value: impl Display) -> String {
         format!("echo {value} > '{}'", self.file(name))
     }
 
-    /// Returns the kind of systemd's units (`service`) that the group is of, by the end of its name.
+    /// Returns the type of the group's systemd unit (such as `service`), from the suffix of its name.
     fn unit_kind(&self) -> Option<&str> {
         let (_, kind) = self.name.rsplit_once('.')?;
         ["service", "slice", "scope"].contains(&kind).then_some(kind)
     }
 
-    /// Returns the service of the user's manager that starts the group's unit, such as `user@7.service`.
+    /// Returns the service of the user manager that started the group's unit, such as `user@7.service`.
     pub(crate) fn manager(&self) -> Option<String> {
         let (above, _) = self.name.rsplit_once('/')?;
         above.split('/').find(|name| name.starts_with("user@")).map(quoted)
     }
 
-    /// Returns the command that edits the settings of the group's unit of systemd; of a group that is none of a unit,
-    /// with a word that stands for the name. A scope has no settings that last.
+    /// Returns the command that edits the settings of the group's systemd unit. If the group does not belong to a unit,
+    /// the command has a placeholder for the name. A scope has no persistent settings.
     pub(crate) fn edit_command(&self) -> String {
         match (self.unit_kind(), self.name.rsplit_once('/')) {
             (Some("service" | "slice"), Some((_, unit))) => {
@@ -54,8 +55,8 @@ impl Group {
         }
     }
 
-    /// Returns how often this group met a limit of its own, of version 2: newer kernels have a file without the events
-    /// of the groups below, for `memory` since Linux 5.2 and for `pids` since 6.11.
+    /// Returns how often this group hit its own limit, for version 2. Newer kernels have a file without the events of
+    /// descendant groups: for `memory` since Linux 5.2, for `pids` since 6.11.
     pub(crate) fn local_event(&self, root: &Root, controller: &str, name: &str) -> Option<Counter> {
         let names = ["events.local", "events"].map(|end| format!("{controller}.{end}"));
         let (file, text) = names.into_iter().find_map(|file| root.text(&self.file(&file)).map(|text| (file, text)))?;
@@ -63,8 +64,8 @@ impl Group {
     }
 }
 
-/// Returns the groups of a process that have a controller (`pids`, `memory`), from its own one up. A hierarchy of
-/// version 2 is always among them; whether a group has the controller, its files say.
+/// Returns the groups of a process that have a controller (`pids`, `memory`), from its own group upwards. A version 2
+/// hierarchy is always included; its files show whether a group has the controller.
 pub(crate) fn groups(root: &Root, process: &str, controller: &str) -> Vec<Group> {
     let memberships = root.text(&format!("proc/{process}/cgroup")).unwrap_or_default();
     let mounts = root.text("proc/self/mountinfo").unwrap_or_default();
@@ -76,7 +77,7 @@ pub(crate) fn groups(root: &Root, process: &str, controller: &str) -> Vec<Group>
         if !is_unified && !names.split(',').any(|name| name == controller) {
             continue;
         }
-        // A mount shows the hierarchy below its top. What none shows, none of the groups seen here contains.
+        // A mount shows the hierarchy below its top. A group that no mount shows is not contained in any visible group.
         let shown = mounts_of(&mounts, is_unified.then_some("cgroup2"), controller)
             .filter_map(|(mount_point, top)| Some((below(path, &top)?.to_owned(), mount_point)));
         if let Some((below, mount_point)) = shown.max_by_key(|(below, _)| below.len()) {
@@ -86,22 +87,22 @@ pub(crate) fn groups(root: &Root, process: &str, controller: &str) -> Vec<Group>
     found
 }
 
-/// Returns the group of the service of systemd that a process is of; none if its unit is another, such as a session's
-/// scope.
+/// Returns the group of the systemd service of a process. Returns `None` if it belongs to another unit, such as the
+/// scope of a session.
 pub(crate) fn service(root: &Root, process: &str) -> Option<Group> {
     let unit = groups(root, process, "name=systemd").into_iter().find(|group| group.unit_kind().is_some());
     unit.filter(|group| group.unit_kind() == Some("service"))
 }
 
-/// Returns the path of a group from the top of a mount on; none if the mount does not show it. The kernel writes both
-/// as the reader's namespace of control groups sees them, where `..` is further out.
+/// Returns the path of a group relative to the top of a mount; `None` if the mount does not show it. The kernel writes
+/// both paths as seen from the reader's cgroup namespace, where `..` leads to an outer one.
 fn below<'a>(path: &'a str, top: &str) -> Option<&'a str> {
     let below = path.strip_prefix(top.trim_end_matches('/'))?;
     let is_whole = below.is_empty() || below.starts_with('/');
     (is_whole && below.split('/').all(|name| name != "..")).then_some(below)
 }
 
-/// Returns the mount points of a hierarchy, and which of its groups is at the top of each.
+/// Returns the mount points of a hierarchy, each with the group at its top.
 fn mounts_of<'a>(
     mounts: &'a str,
     kind: Option<&'a str>,
@@ -121,7 +122,7 @@ fn mounts_of<'a>(
     })
 }
 
-/// Returns a group and those that contain it, up to the mount point.
+/// Returns a group and its ancestors, up to the mount point.
 fn levels(mount_point: &str, path: &str, is_unified: bool) -> Vec<Group> {
     let names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
     let level = |count: usize| {
@@ -153,7 +154,8 @@ mod tests {
         groups(root, "self", controller).into_iter().map(|group| group.folder).collect()
     }
 
-    /// A remedy once said UNIT of each. A unit of a user is another manager's, and the name of a scope does not last.
+    /// Every remedy once contained the placeholder UNIT. The unit of a user belongs to another manager, and the name of
+    /// a scope is not persistent.
     #[test]
     fn remedies_name_the_unit_of_a_group_and_the_service_of_a_process() {
         let edits = |path: &str| {
@@ -175,7 +177,7 @@ mod tests {
         for other in ["/", "/docker/abc", "/user.slice/user-7.slice/session-3.scope"] {
             assert_eq!(edits(other), ["edit UNIT"; 2], "{other}");
         }
-        // One of version 2, and one that is not seen from here.
+        // A version 2 group, and one that is not visible from here.
         let mounts = "30 23 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw";
         for (path, expected) in [("/a.service", "systemctl edit a.service"), ("/../a.service", "systemctl edit UNIT")] {
             let (_room, root) = planted(&format!("0::{path}\n"), mounts);
@@ -197,7 +199,7 @@ mod tests {
         assert_eq!(folders(&root, "memory")[0], "/sys/fs/cgroup/memory/m");
     }
 
-    /// Docker mounts the container's own group, and without a namespace the path is from the host's top.
+    /// Docker mounts the container's own group. Without a cgroup namespace, the path starts at the host's top.
     #[test]
     fn a_container_sees_its_own_group_at_the_top() {
         let mounts = "32 31 0:29 /docker/abc /sys/fs/cgroup/pids ro - cgroup cgroup rw,pids";
@@ -206,13 +208,13 @@ mod tests {
         let mounts = "30 23 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw";
         let (_room, root) = planted("0::/\n", mounts);
         assert_eq!(folders(&root, "pids"), ["/sys/fs/cgroup"]);
-        // A program of the host: no group that is seen here contains it, this container's own the least.
+        // A program of the host: no group visible here contains it, least of all this container's.
         let (_room, root) = planted("0::/../../init.scope\n", mounts);
         assert_eq!(folders(&root, "pids"), [""; 0]);
     }
 
-    /// A container without a namespace of control groups reads the host's paths. The limit of its own group was
-    /// attributed to processes of the host, and of containers whose name only begins with that of this one.
+    /// A container without a cgroup namespace reads the host's paths. The limit of its own group was once attributed to
+    /// processes of the host, and to other containers whose names have its name as a prefix.
     #[test]
     fn a_container_does_not_give_its_limits_to_processes_outside() {
         let mounts = "32 31 0:29 /docker/abc /sys/fs/cgroup/pids ro - cgroup cgroup rw,pids\n\
@@ -223,16 +225,16 @@ mod tests {
         }
         let (_room, root) = planted("8:pids:/docker/abc\n", mounts);
         assert_eq!(folders(&root, "pids"), ["/sys/fs/cgroup/pids"]);
-        // The mount is of a namespace further out: what is written from there on is below it.
+        // The mount belongs to an outer namespace: a path that starts there is below it.
         let mounts = "30 23 0:26 /../.. /sys/fs/cgroup ro - cgroup2 cgroup rw";
         let (_room, root) = planted("0::/../../init.scope\n", mounts);
         assert_eq!(folders(&root, "pids"), ["/sys/fs/cgroup/init.scope", "/sys/fs/cgroup"]);
-        // Which of its groups this one is, is not written.
+        // The paths do not show which group of the mount this one is.
         let (_room, root) = planted("0::/x\n", mounts);
         assert_eq!(folders(&root, "pids"), [""; 0]);
     }
 
-    /// A container may see the whole hierarchy beside its own part of it, and the kernel escapes backslashes.
+    /// A container may see the whole hierarchy in addition to its own part. The kernel escapes backslashes.
     #[test]
     fn the_mount_that_shows_most_levels_counts() {
         let mounts = "31 23 0:29 /m/a\\134x2db /own ro - cgroup cgroup rw,pids\n\

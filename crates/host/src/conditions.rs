@@ -1,4 +1,4 @@
-//! What stops nothing, but bends times: clock, processors, memory, mounts, other programs.
+//! Conditions that do not limit anything, but distort times: clock, processors, memory, mounts, other programs.
 #![allow(clippy::unnecessary_wraps, reason = "every rule has one signature, and most may have nothing to say")]
 
 use crate::cgroups::{Group, groups};
@@ -8,7 +8,7 @@ use crate::row::{Condition, Remedy};
 use crate::text::{grouped, quoted, unescaped};
 use landau_sys::system::virtualization_by;
 
-/// Returns what is known.
+/// Returns all conditions that are known.
 pub(crate) fn conditions(context: &Context) -> Vec<Condition> {
     let rules = [
         container,
@@ -33,7 +33,7 @@ pub(crate) fn conditions(context: &Context) -> Vec<Condition> {
 
 const CPU: &str = "sys/devices/system/cpu";
 
-/// Returns how a parameter of the kernel is set for good.
+/// Returns how to set a kernel parameter permanently.
 fn at_boot(parameter: &str) -> String {
     format!(
         "{parameter} on the kernel's command line (with GRUB: in GRUB_CMDLINE_LINUX of /etc/default/grub, then \
@@ -41,13 +41,13 @@ fn at_boot(parameter: &str) -> String {
     )
 }
 
-/// Writes a value to a file of `/sys`, now and at each start.
+/// Returns a remedy that writes a value to a file of `/sys`, now and at each boot.
 fn written(path: &str, value: &str, risk: &str) -> Remedy {
     let for_good = format!("\"w /{path} - - - - {value}\" in /etc/tmpfiles.d/90-landau.conf");
     Remedy::of(format!("echo {value} > /{path}"), for_good, risk)
 }
 
-/// Whether this is a container: whose limits these are.
+/// Reports whether this is a container, whose limits then apply.
 fn container(context: &Context) -> Option<Condition> {
     let root = context.root;
     let cgroup = root.text(&context.subject.file("cgroup")).unwrap_or_default();
@@ -56,7 +56,7 @@ fn container(context: &Context) -> Option<Condition> {
     let kinds = ["pid", "user", "cgroup"].into_iter().filter(|kind| context.is_in_first(kind) == Some(false));
     let mut parts: Vec<String> = kinds.map(|kind| format!("{kind} namespace of its own")).collect();
     let is_one = !parts.is_empty();
-    // An image of a container that was booted as a machine has these files too.
+    // A container image that was booted as a machine has these files too.
     let marks = [("/.dockerenv", "Docker"), ("/run/.containerenv", "Podman")];
     let engine = marks.iter().find(|(path, _)| is_one && root.path(path).exists());
     parts.extend(engine.map(|(_, name)| (*name).to_owned()));
@@ -69,7 +69,7 @@ fn container(context: &Context) -> Option<Condition> {
     })
 }
 
-/// The tightest quota of processor time of its control groups: `cpu.max`, in version 1 `cpu.cfs_quota_us`.
+/// Reports the lowest processor quota of the control groups: `cpu.max`, in version 1 `cpu.cfs_quota_us`.
 fn quota(context: &Context) -> Option<Condition> {
     let root = context.root;
     let groups = groups(root, &context.subject.name, "cpu");
@@ -110,7 +110,7 @@ fn clock_source(context: &Context) -> Option<Condition> {
     let now = context.root.text(&format!("{folder}/current_clocksource"))?;
     let is_fast = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"].contains(&now.as_str());
     let effect = if is_fast { "read without a system call" } else { "each reading of the clock is a system call" };
-    // The kernel does not switch to one that it has found unstable, and does not list it.
+    // The kernel does not switch to a clock source that it found unstable, and does not list it.
     let has_tsc = context.root.text(&format!("{folder}/available_clocksource")).unwrap_or_default();
     if !is_fast && !has_tsc.split(' ').any(|name| name == "tsc") {
         let effect = "each reading of the clock is a system call; the kernel offers no tsc (dmesg says why)";
@@ -130,7 +130,7 @@ fn governor(context: &Context) -> Option<Condition> {
         };
         return Some(Condition::fine("governor", "not shown", effect));
     };
-    // The kernel's parameter cpufreq.default_governor is as new as Linux 5.9.
+    // The kernel parameter cpufreq.default_governor exists only since Linux 5.9.
     let risk = "more power and heat";
     let for_good = written(&format!("{CPU}/cpu*/cpufreq/scaling_governor"), "performance", risk);
     let remedy = Remedy { now: Some("cpupower frequency-set -g performance".to_owned()), ..for_good };
@@ -194,7 +194,7 @@ fn mitigations(context: &Context) -> Option<Condition> {
     ))
 }
 
-/// Returns whether there is a hypervisor; none if that is not known.
+/// Returns whether there is a hypervisor; `None` if that is unknown.
 fn is_guest(context: &Context) -> Option<bool> {
     virtualization_by(|path| context.root.text(path)).map(|name| name != "none")
 }
@@ -263,7 +263,8 @@ fn numa(context: &Context) -> Option<Condition> {
 
 const DAMON: &str = "sys/kernel/mm/damon/admin/kdamonds";
 
-/// Whether the kernel takes pages that were not accessed lately away before memory is short (DAMON, admin-guide/mm).
+/// Reports whether the kernel reclaims pages that were not accessed recently before memory is short (DAMON,
+/// admin-guide/mm).
 fn proactive_reclaim(context: &Context) -> Option<Condition> {
     let root = context.root;
     let is_reclaiming = |folder: &str| {
@@ -295,10 +296,10 @@ fn proactive_reclaim(context: &Context) -> Option<Condition> {
     Some(Condition::bends("proactive reclaim", value, effect, remedy))
 }
 
-/// Mount options of the folder's file system: whether what is synced survives a loss of power.
+/// Reports the mount options of the directory's file system: whether synced data survives a power failure.
 fn durability(context: &Context) -> Option<Condition> {
     let folder = context.folder?;
-    // The folder is one of this process, whichever program is asked about.
+    // The directory belongs to this process, even if another program is examined.
     let mounts = context.root.text("proc/self/mountinfo")?;
     let contains = |point: &str| {
         point == "/"
@@ -313,7 +314,7 @@ fn durability(context: &Context) -> Option<Condition> {
         let (kind, options) = (words.next()?.to_owned(), words.nth(1).unwrap_or_default());
         contains(&point).then(|| (point, kind, format!("{own},{options}")))
     };
-    // Of equal mount points, the last one covers the others.
+    // Of identical mount points, the last one covers the others.
     let (point, kind, options) = mounts.lines().filter_map(of).max_by_key(|(point, ..)| point.len())?;
     let unsafe_ones = ["nobarrier", "barrier=0", "volatile"];
     let found: Vec<&str> = options.split(',').filter(|option| unsafe_ones.contains(option)).collect();
@@ -336,7 +337,7 @@ fn durability(context: &Context) -> Option<Condition> {
             format!("without {} for {point} in /etc/fstab", found.join(", ")),
             "what is synced waits for the device",
         );
-        // An overlay's option is fixed when it is mounted.
+        // An overlay's option is fixed at mount time.
         let remedy = if found == ["volatile"] { Remedy { now: None, ..remedy } } else { remedy };
         Condition::bends("durability", value, &effect, remedy)
     } else if options.split(',').any(|option| option == "sync") {
@@ -381,10 +382,10 @@ fn leftovers(context: &Context) -> Option<Condition> {
     Some(Condition::when(bends, "leftovers", parts.join(", "), effect, remedy.unwrap_or_default()))
 }
 
-/// Programs that change sysctls while something is measured.
+/// Reports programs that change sysctls during a measurement.
 fn tuners(context: &Context) -> Option<Condition> {
     let known = ["tuned", "bpftune", "tuned-ppd", "power-profiles-daemon", "irqbalance", "earlyoom", "systemd-oomd"];
-    // The kernel keeps 15 characters of a name.
+    // The kernel keeps only 15 characters of a name.
     let is_running = |name: &&&str| context.census.programs.contains_key(&name[..name.len().min(15)]);
     let found: Vec<&str> = known.iter().filter(is_running).copied().collect();
     Some(if found.is_empty() {

@@ -1,9 +1,9 @@
-//! The kernel's memory for a connection, measured: some hundred connections over the loopback interface, opened and
-//! closed again.
+//! Measures the kernel's memory for a connection: opens several hundred connections over the loopback interface and
+//! closes them again.
 //!
-//! Root reads the number of objects that each cache of the slab allocator holds (`/proc/slabinfo`); everybody else
-//! reads the memory of all slabs (`/proc/meminfo`), in which connections that were closed before leave room, so that
-//! fewer bytes are seen.
+//! Root reads the number of objects in each cache of the slab allocator (`/proc/slabinfo`). Other users read the memory
+//! of all slabs (`/proc/meminfo`). Earlier connections leave free room in the slabs, so the second method sees fewer
+//! bytes.
 
 use landau_sys::stream::set_reset_on_close;
 use serde::Serialize;
@@ -11,23 +11,23 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-/// Connections that are opened; fewer if the process may not have as many descriptors.
+/// The number of connections; fewer if the limit of descriptors is too low.
 const CONNECTIONS: u64 = 512;
 
-/// Descriptors that stay unused.
+/// Descriptors to leave unused.
 const SPARE: u64 = 32;
 
-/// A smaller figure for one end is not plausible: a `struct tcp_sock` alone has more than 2,000 bytes.
+/// The smallest plausible figure for one end: a `struct tcp_sock` alone has more than 2,000 bytes.
 const LEAST_BYTES: u64 = 1_500;
 
-/// What was measured.
+/// The result of the measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Measured {
-    /// Connections that were open at a time, of which both ends are on this host.
+    /// The number of simultaneous connections; both ends are on this host.
     pub connections: u64,
-    /// Bytes of the kernel for one end.
+    /// Kernel memory for one end, in bytes.
     pub bytes_each: u64,
-    /// Where it was read.
+    /// The file that was read.
     pub source: &'static str,
 }
 
@@ -35,13 +35,13 @@ pub struct Measured {
 ///
 /// # Errors
 ///
-/// The text says why nothing was measured.
+/// Fails with the reason why nothing was measured.
 pub fn measure(free: u64) -> Result<Measured, String> {
     let count = CONNECTIONS.min(free.saturating_sub(SPARE) / 2);
     if count < 64 {
         return Err(format!("{free} free descriptors are too few to open connections"));
     }
-    // The first connection fills caches and tables that are not of a connection.
+    // The first connection fills caches and tables that are not part of a connection.
     drop(open(1).map_err(|error| format!("cannot connect over the loopback interface, which must be up: {error}"))?);
     let before = Reading::take();
     let connections = open(count).map_err(|error| format!("cannot open {count} connections: {error}"))?;
@@ -55,7 +55,7 @@ pub fn measure(free: u64) -> Result<Measured, String> {
     Ok(Measured { connections: count, bytes_each, source })
 }
 
-/// Opens connections from this process to itself; none of them stays in `TIME_WAIT` when they are dropped.
+/// Opens connections from this process to itself. None of them stays in `TIME_WAIT` after they are dropped.
 fn open(count: u64) -> io::Result<Vec<(TcpStream, TcpStream)>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
@@ -67,9 +67,9 @@ fn open(count: u64) -> io::Result<Vec<(TcpStream, TcpStream)>> {
     (0..count).map(one).collect()
 }
 
-/// The kernel's memory at a moment.
+/// The kernel's memory at one point in time.
 struct Reading {
-    /// Bytes in use by cache.
+    /// Bytes in use, by cache.
     caches: Option<BTreeMap<String, u64>>,
     slab_bytes: Option<u64>,
 }
@@ -83,7 +83,7 @@ impl Reading {
         }
     }
 
-    /// Returns how many bytes were added since an earlier reading.
+    /// Returns the bytes added since an earlier reading.
     fn since(&self, earlier: &Self) -> Option<(u64, &'static str)> {
         if let (Some(now), Some(before)) = (&self.caches, &earlier.caches) {
             let added = now.iter().map(|(name, bytes)| bytes.saturating_sub(before.get(name).copied().unwrap_or(0)));

@@ -1,4 +1,4 @@
-//! What the rules of all limits see: the host, the process, the demands.
+//! The input of the rules of all limits: the host, the process, the demands.
 
 use crate::census::{Census, FIRST_PID_NAMESPACE};
 use crate::cgroups::{Group, service};
@@ -9,23 +9,23 @@ use crate::root::Root;
 use crate::row::{Bound, Effect};
 use crate::subject::{FIRST_USER_NAMESPACE, Subject};
 
-/// The folder in which files would be created.
+/// The directory for files that would be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
     /// Its path.
     pub path: String,
-    /// Bytes that are free for this user.
+    /// Free bytes for this user.
     pub free_bytes: u64,
-    /// Bytes of a block.
+    /// The block size in bytes.
     pub block_bytes: u64,
-    /// Inodes that are free for this user; none if the file system does not limit them.
+    /// Free inodes for this user; `None` if the file system does not limit them.
     pub free_inodes: Option<u64>,
 }
 
-/// The scope of a limit of each process.
+/// The scope of a per-process limit.
 pub(crate) const A_PROCESS: &str = " a process";
 
-/// What every rule sees.
+/// The input of every rule.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) root: &'a Root,
@@ -34,22 +34,22 @@ pub(crate) struct Context<'a> {
     pub(crate) demands: &'a [Demand],
     pub(crate) census: Census,
     pub(crate) folder: Option<&'a Folder>,
-    /// The kernel's memory for one end of a connection in bytes, as measured here.
+    /// The kernel's memory for one end of a connection in bytes, as measured on this host.
     pub(crate) connection_bytes: Option<u64>,
-    /// What the workers of benchmarks take beside their objects.
+    /// The memory of the benchmarks' workers in addition to their objects.
     pub(crate) workers: &'a [Worker],
-    /// The profile of a trial of `landau tune` that was killed and has left its settings.
+    /// The profile of a `landau tune` trial that was killed and left its settings in place.
     pub(crate) killed_trial: Option<&'a str>,
     pub(crate) page_bytes: u64,
 }
 
 impl Context<'_> {
-    /// Returns the bound of each demand for which `of` returns one; `scope` follows the unit: " a process".
+    /// Returns the bound of each demand for which `of` returns one. `scope` follows the unit, such as " a process".
     pub(crate) fn bounds(&self, effect: Effect, scope: &str, of: impl Fn(&Needs) -> Option<u64>) -> Vec<Bound> {
         self.bounds_of_demands(effect, scope, |demand| of(&demand.kind.needs))
     }
 
-    /// As [`Context::bounds`], for a limit of which more than the kind of load decides.
+    /// Like [`Context::bounds`], for a limit that depends on more than the kind of load.
     pub(crate) fn bounds_of_demands(
         &self,
         effect: Effect,
@@ -58,7 +58,7 @@ impl Context<'_> {
     ) -> Vec<Bound> {
         let bound = |demand: &Demand| {
             let at_most = of(demand)?;
-            // What a running program has already is in use.
+            // What a running program already has is in use, so the bound counts further objects.
             let more = if self.subject.is_other && scope == A_PROCESS { "more " } else { "" };
             let unit = format!("{more}{}{scope}", demand.kind.unit);
             Some(Bound { kind: demand.kind.name, at_most, unit, effect })
@@ -66,26 +66,26 @@ impl Context<'_> {
         self.demands.iter().filter_map(bound).collect()
     }
 
-    /// Returns the limit at which every size that is asked for fits, or twice the limit if none is asked for or all
-    /// fit: `of` returns the limit that a size needs.
+    /// Returns the limit that fits every requested size, or twice the limit if no size was requested or all fit. `of`
+    /// returns the limit that a size needs.
     pub(crate) fn raised(&self, limit: u64, of: impl Fn(&Needs, u64) -> Option<u64>) -> u64 {
         self.raised_for_demands(limit, |demand, size| of(&demand.kind.needs, size))
     }
 
-    /// As [`Context::raised`], for a limit of which more than the kind of load decides.
+    /// Like [`Context::raised`], for a limit that depends on more than the kind of load.
     pub(crate) fn raised_for_demands(&self, limit: u64, of: impl Fn(&Demand, u64) -> Option<u64>) -> u64 {
         let needed = |demand: &Demand| of(demand, demand.size?);
         let most = self.demands.iter().filter_map(needed).max().filter(|&most| most > limit);
         most.unwrap_or(limit.saturating_mul(2))
     }
 
-    /// Returns the address space that the program of a demand takes beside its own and that of `n` objects.
+    /// Returns the address space that the program of a demand takes in addition to its own and that of `n` objects.
     pub(crate) fn worker_bytes(&self, demand: &Demand, n: u64) -> u64 {
         let worker = self.workers.iter().find(|worker| worker.benchmark == demand.kind.name);
         worker.map_or(0, |worker| (worker.bytes)(n))
     }
 
-    /// Returns the calls of the demands' programs that `of` names, as "`accept()` and `socket()`".
+    /// Returns the calls that `of` names for the demands' programs, as "`accept()` and `socket()`".
     pub(crate) fn calls(&self, of: impl Fn(&Needs) -> &'static str) -> String {
         let mut names: Vec<String> = Vec::new();
         for name in self.demands.iter().map(|demand| of(&demand.kind.needs)).filter(|name| !name.is_empty()) {
@@ -100,13 +100,13 @@ impl Context<'_> {
         }
     }
 
-    /// Returns "fails" or "fail", as the number of calls asks for.
+    /// Returns "fails" or "fail", depending on the number of calls.
     pub(crate) fn fail(calls: &str) -> &'static str {
         if calls.contains(" and ") { "fail" } else { "fails" }
     }
 
-    /// Returns the command that edits the service of systemd whose limits the program has. A program that does not run
-    /// yet may be started by any.
+    /// Returns the command that edits the systemd service whose limits apply to the program. Any service may start a
+    /// program that does not run yet, so the command then has a placeholder.
     pub(crate) fn edit_service_command(&self) -> String {
         self.own_service().as_ref().map_or_else(|| Group::default().edit_command(), Group::edit_command)
     }
@@ -115,8 +115,8 @@ impl Context<'_> {
         if self.subject.is_other { service(self.root, &self.subject.name) } else { None }
     }
 
-    /// Returns how the service gets a resource limit. The manager of a user cannot give more than it has itself
-    /// (systemd.exec(5)), so its service needs the limit first.
+    /// Returns how to set a resource limit of the service. A user manager cannot grant more than it has itself
+    /// (systemd.exec(5)), so the manager's own service needs the limit first.
     pub(crate) fn limit_service(&self, directive: &str) -> String {
         let manager = self.own_service().as_ref().and_then(Group::manager);
         let first = manager.map(|manager| format!(", of its manager first by `systemctl edit {manager}`"));
@@ -128,14 +128,14 @@ impl Context<'_> {
         self.subject.file(&format!("net/{file}"))
     }
 
-    /// Returns whether the subject is in the first namespace of a kind (`pid`, `user`, `cgroup`), whose numbers the
+    /// Returns whether the subject is in the initial namespace of a kind (`pid`, `user`, `cgroup`), whose number the
     /// kernel fixes.
     pub(crate) fn is_in_first(&self, kind: &str) -> Option<bool> {
         self.is_first(&self.subject.file(&format!("ns/{kind}")), kind)
     }
 
-    /// Returns whether this process, whichever one is examined, is known to see only a part of the host's processes or
-    /// control groups.
+    /// Returns whether this process, even if another one is examined, is known to see only part of the host's processes
+    /// or control groups.
     pub(crate) fn is_contained(&self) -> bool {
         ["pid", "cgroup"].iter().any(|kind| self.is_first(&format!("proc/self/ns/{kind}"), kind) == Some(false))
     }

@@ -1,4 +1,4 @@
-//! What a user asks for: a kind of load and its size, and what one object of it takes.
+//! The demands of a user: a kind of load and its size, and the resources that one object takes.
 
 use crate::text::grouped;
 
@@ -7,57 +7,57 @@ use crate::text::grouped;
 pub struct Kind {
     /// The word before `=`.
     pub name: &'static str,
-    /// What is counted, in the plural.
+    /// The unit, in the plural.
     pub unit: &'static str,
-    /// What it means, for help.
+    /// The description in the help text.
     pub about: &'static str,
-    /// Whether it is a benchmark of Landau, with the benchmark's name.
+    /// Whether it is a Landau benchmark, with the same name.
     pub is_benchmark: bool,
     pub(crate) needs: Needs,
 }
 
-/// What an object takes, and what the program that has it takes besides.
+/// The resources that each object takes, and those that its program takes in addition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// Descriptors of one process: of each object, and of the program itself. None: they do not bound it.
+    /// Descriptors of one process: for each object, and for the program itself. `None`: descriptors do not bound it.
     pub(crate) descriptors: Option<(u64, u64)>,
-    /// Whether the program keeps a quarter of its free descriptors for files, at most [`SPARE_OF_SERVE`].
+    /// Whether the program reserves a quarter of its free descriptors for files, at most [`SPARE_OF_SERVE`].
     pub(crate) keeps_spare: bool,
-    /// Whether the program closes the descriptors that it inherits, as a worker of Landau does.
+    /// Whether the program closes inherited descriptors, as a worker of Landau does.
     pub(crate) closes_inherited: bool,
-    /// Whether processes can share the load, as the workers of a server do.
+    /// Whether several processes can share the load, as the workers of a server do.
     pub(crate) has_workers: bool,
-    /// The call that fails if there is none.
+    /// The call that fails without a free descriptor.
     pub(crate) opens: &'static str,
-    /// Open files of the system.
+    /// Open files of the whole system.
     pub(crate) open_files: u64,
-    /// Processes or threads: of each object, and of the program itself beside the one that asks.
+    /// Processes or threads: for each object, and for the program itself in addition to the calling one.
     pub(crate) tasks: Option<(u64, u64)>,
-    /// Whether the program raises its soft limit of processes to the hard one, as a worker of Landau does.
+    /// Whether the program raises its soft limit of processes to the hard limit, as a worker of Landau does.
     pub(crate) raises_tasks: bool,
-    /// The call that fails if there is none.
+    /// The call that fails if no further task can be created.
     pub(crate) creates: &'static str,
     /// Mappings of one process.
     pub(crate) maps: u64,
-    /// What each object takes of the address space of one process.
+    /// The address space of one process that each object takes.
     pub(crate) addresses: Addresses,
-    /// What the kernel promises for each object, which counts where it promises no more than it has.
+    /// The memory that the kernel commits for each object. It counts if the kernel does not overcommit.
     pub(crate) promised: Promised,
-    /// How ports of the ephemeral range are taken.
+    /// The use of ephemeral ports.
     pub(crate) ports: Ports,
-    /// TCP sockets with a connection.
+    /// Connected TCP sockets.
     pub(crate) connections: u64,
-    /// Files in the folder.
+    /// Files in the directory.
     pub(crate) files: u64,
-    /// Memory of the kernel, and of the program where it cannot be avoided, in bytes; of a connection, unless it is
-    /// measured. The benchmarks' own figures (`Benchmark::cost`), which were measured.
+    /// Memory of the kernel, and of the program where it cannot be avoided, in bytes. For a connection, a measured
+    /// value takes precedence. These are the measured figures of the benchmarks (`Benchmark::cost`).
     pub(crate) memory_bytes: u64,
 }
 
 /// Address space of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Addresses {
-    /// None worth counting.
+    /// A negligible amount.
     None,
     /// The stack of a thread, with its guard page.
     Stack,
@@ -65,28 +65,28 @@ pub(crate) enum Addresses {
     Page,
 }
 
-/// Private writable memory that the kernel promises (`Committed_AS`), whether or not it is ever used.
+/// Private writable memory that the kernel commits (`Committed_AS`), whether or not it is ever used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Promised {
-    /// None: mappings of files that are shared or only read, and the kernel's own memory, do not count.
+    /// None: shared or read-only file mappings and the kernel's own memory do not count.
     None,
     /// The stack of a thread; its guard page does not count.
     Stack,
     /// A page.
     Page,
-    /// The private writable memory of the program that forks, which the child has too. Of a program that is started, so
-    /// many bytes.
+    /// The private writable memory of the forking program, which the child gets too. For a program that is started,
+    /// this many bytes.
     Copy(u64),
 }
 
 /// Ports of the ephemeral range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ports {
-    /// None: the connections come in at one port, or from several source addresses.
+    /// None: the connections arrive at one port, or come from several source addresses.
     None,
     /// One for each destination address and port.
     PerDestination,
-    /// One of the wildcard address.
+    /// One port of the wildcard address.
     Wildcard,
 }
 
@@ -112,17 +112,17 @@ const NONE: Needs = Needs {
 /// Standard input, output and error.
 const STANDARD: u64 = 3;
 
-/// What `landau mail` keeps for itself, as `mail::delivery` says.
+/// Descriptors that `landau mail` reserves for itself, as in `mail::delivery`.
 const OF_MAIL: u64 = 32;
 
-/// What `landau serve` has open beside the connections.
+/// Descriptors that `landau serve` has open in addition to the connections.
 const OF_SERVE: u64 = 8;
 
-/// The most descriptors that `landau serve` keeps for files (`serve::admission`).
+/// The maximum number of descriptors that `landau serve` reserves for files (`serve::admission`).
 pub(crate) const SPARE_OF_SERVE: u64 = 80;
 
-/// The private writable memory of the fork helper, a small program that the benchmarks fork: its mappings that
-/// `/proc/PID/smaps` marks `ac`, of which 132 KiB are its stack.
+/// The private writable memory of the fork helper, a small program that the benchmarks fork: the mappings with the flag
+/// `ac` in `/proc/PID/smaps`. Of these, 132 KiB are its stack.
 const FORK_HELPER: u64 = 252 << 10;
 
 const SOCKETS: Needs =
@@ -146,7 +146,7 @@ const THREADS: Needs = Needs {
 };
 const MAPS: Needs = Needs { maps: 1, addresses: Addresses::Page, promised: Promised::Page, memory_bytes: 220, ..NONE };
 
-/// Every kind, in the order of the help.
+/// All kinds, in the order of the help text.
 pub const KINDS: &[Kind] = &[
     Kind {
         name: "idle",
@@ -252,7 +252,7 @@ pub const KINDS: &[Kind] = &[
         unit: "steps",
         about: "n of the benchmark mmap",
         is_benchmark: true,
-        // It maps pages of a file to read them.
+        // It maps pages of a file for reading.
         needs: Needs { promised: Promised::None, ..MAPS },
     },
     Kind {
@@ -264,19 +264,19 @@ pub const KINDS: &[Kind] = &[
     },
 ];
 
-/// A size that is asked for.
+/// A requested load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
-    /// What is asked for.
+    /// The kind of load.
     pub kind: &'static Kind,
-    /// How much; none asks how much there may be.
+    /// The size; `None` asks for the maximum.
     pub size: Option<u64>,
 }
 
-/// A demand that cannot be read.
+/// An invalid demand.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The word is not a kind.
+    /// The word is not a known kind.
     #[error("`{0}` is not a kind of load; write one of {names}", names = names())]
     UnknownKind(String),
     /// The size is not a number.
@@ -289,7 +289,7 @@ fn names() -> String {
 }
 
 impl Demand {
-    /// Reads `idle=100000`, or `idle` for the most that fits.
+    /// Parses `idle=100000`, or `idle` for the maximum that fits.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let (name, size) = text.split_once('=').map_or((text, None), |(name, size)| (name, Some(size)));
         let kind = KINDS.iter().find(|kind| kind.name == name.trim());
@@ -301,11 +301,12 @@ impl Demand {
         Ok(Self { kind, size: size.transpose()? })
     }
 
-    /// Reads demands between commas: `mail=3000,files`. A comma may group the digits of a size: `idle=100,000,files`.
+    /// Parses demands separated by commas: `mail=3000,files`. A comma may also group the digits of a size:
+    /// `idle=100,000,files`.
     ///
     /// # Errors
     ///
-    /// Fails if one of them cannot be read.
+    /// Fails if one of them is invalid.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, Error> {
         let mut words: Vec<String> = Vec::new();
         for part in text.split(',') {
@@ -318,12 +319,12 @@ impl Demand {
         words.iter().map(|word| Self::parse(word)).collect()
     }
 
-    /// Returns the demands of a user who named none: the most of everything but benchmarks.
+    /// Returns the default demands: the maximum of every kind but benchmarks.
     pub fn all() -> Vec<Self> {
         KINDS.iter().filter(|kind| !kind.is_benchmark).map(|kind| Self { kind, size: None }).collect()
     }
 
-    /// Returns the demand as it is typed, with the digits grouped.
+    /// Returns the demand as a user types it, with grouped digits.
     pub fn label(&self) -> String {
         self.size.map_or(self.kind.name.to_owned(), |size| format!("{}={}", self.kind.name, grouped(size)))
     }
@@ -342,7 +343,7 @@ mod tests {
         assert!(["idle=", "idle=0", "idle=-3", "idle=3k"].iter().all(|text| Demand::parse(text).is_err()));
     }
 
-    /// Guards against a size, written as `doctor` prints it, that is taken for two demands.
+    /// Guards against reading one size, in the format of `doctor`, as two demands.
     #[test]
     fn a_comma_separates_demands_or_groups_digits() {
         let read = |text: &str| -> Vec<String> { Demand::parse_all(text).unwrap().iter().map(Demand::label).collect() };

@@ -1,19 +1,19 @@
-//! What limits a host: whether a load of a given size fits, which limit stops it, what shows that, and what raises it.
+//! The limits of a host: whether a load of a given size fits, which limit binds, the evidence, and how to raise it.
 //!
-//! [`examine`] reads `/proc`, `/sys` and `/etc` below a [`Root`] and changes nothing. Of a running program it also asks
-//! the kernel for listening sockets (`accept_queues`). A rule (`limit/`, one file for each subject) turns what it reads
-//! into a [`Row`]: the limit, what it bounds in the user's own units, the evidence and the remedy. The smallest bound
-//! of a [`Demand`] is its [`Answer`]. Two things are measured, if the caller wants them: the kernel's memory for a
-//! [`connection`], and [`noise`].
+//! [`examine`] reads `/proc`, `/sys` and `/etc` below a [`Root`] and changes nothing. For a running program it also
+//! queries the kernel for listening sockets (`accept_queues`). A rule (`limit/`, one file for each subject) turns this
+//! data into a [`Row`]: the limit, its bound in the user's units, the evidence and the remedy. The smallest bound of a
+//! [`Demand`] is its [`Answer`]. Two measurements are optional: the kernel's memory for a [`connection`], and
+//! [`noise`].
 //!
 //! | file | subject |
 //! |---|---|
-//! | `root`, `text`, `row`, `demand` | vocabulary: files, numbers, rows, kinds of load and what an object takes |
+//! | `root`, `text`, `row`, `demand` | vocabulary: files, numbers, rows, kinds of load and the needs of an object |
 //! | `subject`, `census`, `cgroups`, `systemd` | the process, all processes, its control groups, settings of systemd |
 //! | `context`, `limit`, `conditions`, `process` | the rules |
-//! | `connection`, `noise` | what is measured |
+//! | `connection`, `noise` | the measurements |
 //! | `accept_queues` | the backlog and the drops of listening sockets, from the kernel |
-//! | `rights` | what to do where another process may not be read |
+//! | `rights` | what to do if another process cannot be read |
 //! | `report` | the answer |
 //! | `inspect` | the network architecture of a running server |
 

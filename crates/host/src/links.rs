@@ -1,10 +1,10 @@
-//! The descriptors of a process: links in `/proc/PID/fd`.
+//! The descriptors of a process, from the links in `/proc/PID/fd`.
 
 use crate::root::Root;
 use std::io;
 
-/// Returns the open descriptors in a folder such as `proc/PID/fd`, with what they refer to. To read that needs the
-/// rights of ptrace(2); a process that may list the descriptors may lack them.
+/// Returns the open descriptors in a directory such as `proc/PID/fd`, and what they refer to. Reading the links needs
+/// the permissions of ptrace(2), which a process that may list the descriptors does not always have.
 pub(crate) fn read_links(root: &Root, folder: &str) -> io::Result<Vec<(u32, String)>> {
     let mut links = Vec::new();
     for entry in std::fs::read_dir(root.path(folder))? {
@@ -12,7 +12,7 @@ pub(crate) fn read_links(root: &Root, folder: &str) -> io::Result<Vec<(u32, Stri
         let Some(descriptor) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         match std::fs::read_link(entry.path()) {
             Ok(target) => links.push((descriptor, target.to_string_lossy().into_owned())),
-            // It was closed since.
+            // It has been closed in the meantime.
             Err(error) if is_gone(&error) => {}
             Err(error) => return Err(error),
         }
@@ -20,12 +20,12 @@ pub(crate) fn read_links(root: &Root, folder: &str) -> io::Result<Vec<(u32, Stri
     Ok(links)
 }
 
-/// Returns the inode of the socket to which a link of a descriptor refers.
+/// Returns the inode of the socket that the link of a descriptor refers to.
 pub(crate) fn socket(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Whether an error says that a process or a descriptor is not there any more.
+/// Returns whether an error means that a process or a descriptor no longer exists.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     /// The errno of "No such process", for which the standard library has no name.
     const ESRCH: i32 = 3;

@@ -1,7 +1,8 @@
-//! Interference now: how steady the cheapest system call is, and so how small an effect this host can show.
+//! Current interference: the variation of the cheapest system call, and hence the smallest effect that this host can
+//! show.
 //!
-//! The call is the canary of every run, `getppid()`. Passes are the replicates, as in a run: the spread of their
-//! trimmed means is what a comparison of two runs has to exceed. (Their medians are equal where the clock is coarse.)
+//! The call is `getppid()`, the canary of every run. Passes are the replicates, as in a run: a difference between two
+//! runs must exceed the spread of their trimmed means. (Their medians are equal if the clock is coarse.)
 
 use landau_sys::clock::{Clock, candidates};
 use landau_sys::process::{parent_id, usage};
@@ -9,40 +10,40 @@ use landau_sys::system::steal_centiseconds_of;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Replicates of a run of the full study, which the measurement imitates.
+/// Replicates of a run of the full study, which this measurement imitates.
 const PASSES: usize = 9;
 
 /// Duration of a pass: 9 of them take 200 ms.
 const PASS: Duration = Duration::from_micros(22_200);
 
-/// The share of the samples that is left out at each end: the fastest, and those that something interrupted.
+/// The share of the samples that is discarded at each end: the fastest, and the interrupted ones.
 const TRIMMED: f64 = 0.2;
 
-/// A gap between two readings of the clock that is longer than this was taken by something else.
+/// A longer gap between two readings of the clock counts as an interruption.
 const GAP_NS: u64 = 10_000;
 
-/// The difference between two runs of nine passes that is seen in 80% of all comparisons at 95%, over the standard
-/// deviation of a pass: (t(0.975) + t(0.8)) · √(2 ÷ 9), with 16 degrees of freedom.
+/// The difference between two runs of nine passes that is detected with 80% power at 95% confidence, in standard
+/// deviations of a pass: (t(0.975) + t(0.8)) · √(2 ÷ 9), with 16 degrees of freedom.
 const DETECTABLE: f64 = (2.120 + 0.865) * 0.471_404_520_791_031_7;
 
-/// What interferes.
+/// The measured interference.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Noise {
-    /// The median of the passes' costs of the canary in nanoseconds.
+    /// The median over the passes of the cost of the canary, in nanoseconds.
     pub canary_ns: f64,
-    /// The standard deviation of the passes' costs, in percent.
+    /// The standard deviation of the cost over the passes, in percent.
     pub spread_percent: f64,
-    /// The smallest difference between two runs of nine passes that would be seen, in percent.
+    /// The smallest detectable difference between two runs of nine passes, in percent.
     pub smallest_effect_percent: f64,
-    /// The longest gap between two readings of the clock in microseconds.
+    /// The longest gap between two readings of the clock, in microseconds.
     pub longest_gap_us: f64,
-    /// The share of time that was taken in such gaps, in percent.
+    /// The share of time lost in such gaps, in percent.
     pub taken_percent: f64,
     /// Involuntary context switches.
     pub preempted: u64,
     /// Time stolen by the hypervisor, in hundredths of a second.
     pub stolen_centiseconds: u64,
-    /// How long it was measured, in milliseconds.
+    /// The duration of the measurement, in milliseconds.
     pub elapsed_ms: f64,
 }
 
@@ -70,7 +71,7 @@ pub fn measure() -> Noise {
     }
 }
 
-/// Gaps in which this process did not run.
+/// The gaps in which this process did not run.
 #[derive(Debug, Default)]
 struct Gaps {
     longest_ns: u64,

@@ -1,4 +1,4 @@
-//! A running program: what it has open, and its listening sockets.
+//! A running program: its open descriptors and its listening sockets.
 
 use crate::accept_queues::{self, AcceptQueue};
 use crate::context::Context;
@@ -18,15 +18,15 @@ pub struct Process {
     pub pid: String,
     /// Its name.
     pub program: String,
-    /// Its threads.
+    /// The number of its threads.
     pub threads: u64,
-    /// Its open descriptors; none if they may not be read.
+    /// The number of its open descriptors; `None` if they cannot be read.
     pub descriptors: Option<u64>,
-    /// Its mappings; none if they may not be read.
+    /// The number of its mappings; `None` if they cannot be read.
     pub mappings: Option<u64>,
-    /// Its established TCP connections; none if its descriptors may not be read.
+    /// The number of its established TCP connections; `None` if its descriptors cannot be read.
     pub connections: Option<u64>,
-    /// Its listening TCP sockets; all of its network namespace if its descriptors may not be read.
+    /// Its listening TCP sockets; all those of its network namespace if its descriptors cannot be read.
     pub listeners: Vec<Listener>,
 }
 
@@ -35,16 +35,17 @@ pub struct Process {
 pub struct Listener {
     /// Its port.
     pub port: u16,
-    /// Connections that wait for `accept()` now (`Recv-Q` of ss).
+    /// Connections in the accept queue now (`Recv-Q` of ss).
     pub waiting: u64,
-    /// What `listen()` was given, reduced to `net.core.somaxconn` (`Send-Q` of ss); one more may wait. None if the
-    /// kernel does not say.
+    /// The argument of `listen()`, limited to `net.core.somaxconn` (`Send-Q` of ss); one more may wait. `None` if the
+    /// kernel does not report it.
     pub backlog: Option<u64>,
-    /// Packets of handshakes that it has dropped, most because too many waited. None if the kernel does not say.
+    /// Handshake packets that it has dropped, mostly because the queue was full. `None` if the kernel does not report
+    /// it.
     pub drops: Option<u64>,
 }
 
-/// Describes the program, and adds what could not be read.
+/// Describes the program, and records what could not be read.
 pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
     let subject = &context.subject;
     let inodes = sockets(context);
@@ -96,19 +97,20 @@ pub(crate) fn describe(context: &Context, unread: &mut Vec<Unread>) -> Process {
     }
 }
 
-/// Returns the inodes of the sockets that the program has open; none if they may not be read. Root without
-/// `CAP_SYS_PTRACE` may list the descriptors of another user's program, but not read what they refer to.
+/// Returns the inodes of the program's open sockets; `None` if they cannot be read. Root without `CAP_SYS_PTRACE` may
+/// list the descriptors of another user's program, but not read what they refer to.
 fn sockets(context: &Context) -> Option<BTreeSet<u64>> {
     context.subject.descriptors?;
     match read_links(context.root, &context.subject.file("fd")) {
         Ok(links) => Some(links.iter().filter_map(|(_, link)| socket(link)).collect()),
-        // It has ended meanwhile.
+        // It has ended in the meantime.
         Err(error) if is_gone(&error) => Some(BTreeSet::new()),
         Err(_) => None,
     }
 }
 
-/// Reads a listening socket: its local address, and the lengths of its queues, of which the second one waits.
+/// Parses a listening socket from its local address and the lengths of its queues. The second length is that of the
+/// accept queue.
 fn listener(local: &str, lengths: &str, queue: Option<&AcceptQueue>) -> Option<Listener> {
     let port = u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok()?;
     let waiting = u64::from_str_radix(lengths.split_once(':')?.1, 16).ok()?;

@@ -1,4 +1,4 @@
-//! The answer: which limit binds, and what to do about it.
+//! The answer: which limit binds, and how to raise it.
 
 use crate::census::Census;
 use crate::conditions::conditions;
@@ -15,32 +15,32 @@ use crate::subject::{Subject, Unread};
 use crate::text::grouped;
 use serde::Serialize;
 
-/// What is examined, and what was measured for it.
+/// The subject of the examination, and the measurements for it.
 #[derive(Debug)]
 pub struct Request {
     subject: Subject,
     free_descriptors: u64,
-    /// What is asked for.
+    /// The requested kinds of load.
     pub demands: Vec<Demand>,
-    /// The folder in which files would be created.
+    /// The directory for files that would be created.
     pub folder: Option<Folder>,
-    /// The kernel's memory for a connection, or why it was not measured; none if nobody asked for it.
+    /// The kernel's memory for a connection, or why it was not measured; `None` if it was not requested.
     pub connection: Option<Result<Measured, String>>,
-    /// Interference now, if it was measured.
+    /// The current interference, if it was measured.
     pub noise: Option<Noise>,
-    /// What `landau run` keeps free, of each benchmark that is asked for.
+    /// The reserves that `landau run` keeps free, for each requested benchmark.
     pub reserves: Vec<Reserve>,
-    /// What the workers of these benchmarks take beside their objects.
+    /// The memory of the workers of these benchmarks in addition to their objects.
     pub workers: Vec<Worker>,
-    /// The profile of a trial of `landau tune` that was killed and has left its settings.
+    /// The profile of a `landau tune` trial that was killed and left its settings in place.
     pub killed_trial: Option<String>,
-    /// What the caller could not read, and why.
+    /// What the caller could not read, with the reason.
     pub unread: Vec<Unread>,
 }
 
 impl Request {
-    /// Reads this process, or the running program with a number. Whatever is measured, or raised in this process, comes
-    /// later.
+    /// Reads this process, or the running program with this pid. Measurements, and limits that this process raises,
+    /// must come later.
     ///
     /// # Errors
     ///
@@ -64,44 +64,45 @@ impl Request {
         })
     }
 
-    /// Returns the examined program if its network namespace is known to be another than this process's.
+    /// Returns the examined program if its network namespace is known to differ from that of this process.
     pub fn in_other_network(&self, root: &Root) -> Option<u32> {
         let pid = self.subject.name.parse().ok()?;
         (self.subject.shares_namespace(root, "net") == Some(false)).then_some(pid)
     }
 
-    /// Returns whether it may not be read how much of what objects of a kind need the examined program has in use.
+    /// Returns whether the examined program's use of the resources for this kind of load is unreadable.
     fn hides_use(&self, demand: &Demand) -> bool {
         let (subject, needs) = (&self.subject, &demand.kind.needs);
         let hides_descriptors = needs.descriptors.is_some() && subject.descriptors.is_none();
         subject.is_other && (hides_descriptors || (needs.maps > 0 && subject.maps.is_none()))
     }
 
-    /// Returns how many more descriptors this process may open, whichever one is examined.
+    /// Returns how many more descriptors this process may open, even if another one is examined.
     pub fn free_descriptors(&self) -> u64 {
         self.free_descriptors
     }
 }
 
-/// What `landau run` makes of a size, because it keeps a part of the host free or the benchmark accepts no larger one.
+/// The limit that `landau run` puts on a size, because it keeps part of the host free or the benchmark accepts no
+/// larger one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reserve {
     /// The benchmark.
     pub benchmark: String,
     /// The n at which it ends.
     pub at_most: u64,
-    /// Of what a part is kept free, in words, or that the benchmark accepts no more.
+    /// The resource of which a part is kept free, as text, or that the benchmark accepts no more.
     pub reason: String,
-    /// Whether a part of the host is kept free.
+    /// Whether part of the host is kept free.
     pub is_of_host: bool,
 }
 
-/// The address space that the worker of a benchmark takes beside the program's own and that of its objects: the
-/// samples, and what the benchmark keeps for each step.
+/// The address space that the worker of a benchmark needs in addition to the program's own and that of its objects: the
+/// samples, and the data that the benchmark keeps for each step.
 pub struct Worker {
     /// The benchmark.
     pub benchmark: String,
-    /// Returns the bytes if the benchmark ends at this n. They rise with it, or stay the same.
+    /// Returns the bytes if the benchmark ends at this n. They must not decrease with n.
     pub bytes: Box<dyn Fn(u64) -> u64 + Send + Sync>,
 }
 
@@ -111,7 +112,7 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-/// The version of the answer as JSON; docs/doctor.md describes it.
+/// The version of the JSON answer, which docs/doctor.md describes.
 const SCHEMA: u32 = 1;
 
 /// The answer.
@@ -121,32 +122,32 @@ pub struct Report {
     pub schema: u32,
     /// For each demand, the limit that binds.
     pub answers: Vec<Answer>,
-    /// Every limit, the tightest first.
+    /// All limits, in ascending order of their bounds.
     pub limits: Vec<Row>,
-    /// What bends times.
+    /// The conditions that distort times.
     pub conditions: Vec<Condition>,
-    /// The running program that was asked about.
+    /// The running program that was requested.
     pub process: Option<Process>,
     /// The kernel's memory for a connection, if it was measured.
     pub connection: Option<Measured>,
-    /// Interference now, if it was measured.
+    /// The current interference, if it was measured.
     pub noise: Option<Noise>,
-    /// What could not be read or measured, and why.
+    /// What could not be read or measured, with the reason.
     pub unread: Vec<Unread>,
 }
 
 /// The answer to one demand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Answer {
-    /// What is asked for.
+    /// The kind of load.
     pub kind: &'static str,
-    /// How much; none if the most is asked for.
+    /// The requested size; `None` if the maximum was requested.
     pub asked: Option<u64>,
-    /// Whether it fits; none if no size is asked for, or no limit is known.
+    /// Whether it fits; `None` if no size was requested, or no limit is known.
     pub fits: Option<bool>,
-    /// The most that fits.
+    /// The maximum that fits.
     pub at_most: Option<u64>,
-    /// What is counted.
+    /// The unit.
     pub unit: String,
     /// The name of the limit that binds.
     pub limit: Option<String>,
@@ -154,11 +155,11 @@ pub struct Answer {
     pub sentence: String,
     /// What to do if it does not fit.
     pub remedy: Remedy,
-    /// What the size bends without exceeding a limit, as sentences.
+    /// The limits that the size exceeds, but that only slow it down or fail now and then, as sentences.
     pub warnings: Vec<String>,
 }
 
-/// There is no such process; none if this process cannot be read.
+/// The process does not exist; `None` if this process cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoProcess(pub Option<u32>);
 
@@ -173,7 +174,7 @@ impl std::fmt::Display for NoProcess {
     }
 }
 
-/// Examines a host. Nothing on it is changed.
+/// Examines a host, without changing it.
 pub fn examine(root: &Root, request: &Request) -> Report {
     let subject = request.subject.clone();
     let mut unread = [&subject.unread[..], &request.unread].concat();
@@ -200,7 +201,7 @@ pub fn examine(root: &Root, request: &Request) -> Report {
     let of_reserves: Vec<Row> = of_reserves.collect();
     limits.extend(of_reserves);
     let process = context.subject.is_other.then(|| describe(&context, &mut unread));
-    // Where its descriptors may not be read, the listening sockets are those of others too.
+    // If its descriptors cannot be read, the listening sockets include those of other programs.
     let own = process.iter().filter(|process| process.connections.is_some());
     limits.extend(own.flat_map(|process| limit::of_listeners(&context, &process.listeners)));
     limits.sort_by_key(tightest);
@@ -219,7 +220,7 @@ pub fn examine(root: &Root, request: &Request) -> Report {
     }
 }
 
-/// Returns which settings of the program's namespaces are not shown, and what shows them.
+/// Returns the settings of the program's namespaces that are not shown, and the commands that show them.
 fn unseen_namespaces(context: &Context) -> Vec<Unread> {
     let subject = &context.subject;
     let of = |kind: &str, what: &str, flags: &str| {
@@ -244,7 +245,8 @@ fn unseen_namespaces(context: &Context) -> Vec<Unread> {
     pid.into_iter().chain(net).chain(outer).collect()
 }
 
-/// Changes the row of a network namespace's own setting to that of the program's: commands here would change another.
+/// Changes the row of a per-namespace setting to that of the program's network namespace: a command here would change
+/// another one.
 fn of_other_network(row: &mut Row, context: &Context) {
     "its network namespace, which is another than this one".clone_into(&mut row.owner);
     row.remedy.now = row.remedy.now.take().map(|command| format!("nsenter -t {} -n {command}", context.subject.name));
@@ -252,20 +254,20 @@ fn of_other_network(row: &mut Row, context: &Context) {
     row.remedy.for_good = Some(for_good.to_owned());
 }
 
-/// Orders rows: those that stop something first, by how soon.
+/// Returns the sort key of a row: rows that stop something come first, in ascending order of their bounds.
 fn tightest(row: &Row) -> (bool, u64) {
     let stops = row.bounds.iter().filter(|bound| bound.effect == Effect::Stops).map(|bound| bound.at_most).min();
     let any = row.bounds.iter().map(|bound| bound.at_most).min();
     (stops.is_none(), stops.or(any).unwrap_or(u64::MAX))
 }
 
-/// Returns the row of what `landau run` keeps free, if it reduces the size; its remedy is that of the limit behind it.
+/// Returns the row of the reserve of `landau run`, if it reduces the size; its remedy is that of the underlying limit.
 fn of_reserve(reserve: &Reserve, demands: &[Demand], limits: &[Row]) -> Option<Row> {
     let demand = demands.iter().find(|demand| demand.kind.name == reserve.benchmark)?;
     let kind = demand.kind.name;
     let is_it = |bound: &&Bound| bound.kind == kind && bound.effect == Effect::Stops;
     let bound_of = |row: &Row| row.bounds.iter().find(is_it).map(|bound| bound.at_most);
-    // The engine says "kernel.pid_max is 32768, …"; of memory, it does not say whose it is.
+    // The engine's text is "kernel.pid_max is 32768, …"; for memory, it does not name the owner.
     let named = reserve.reason.split_once(" is ").map(|(name, _)| name.replace(" the control group", ""));
     let behind = limits.iter().find(|row| Some(&row.limit) == named.as_ref()).or_else(|| {
         let of_memory = limits.iter().filter(|row| row.limit.starts_with("memory"));
@@ -295,11 +297,11 @@ fn of_reserve(reserve: &Reserve, demands: &[Demand], limits: &[Row]) -> Option<R
     })
 }
 
-/// The name of what `landau run` keeps free.
+/// The name of the reserve that `landau run` keeps free.
 const RESERVE: &str = "the reserve of landau run";
 
-/// `hides_use`: what the program has in use may not be read, so that a size which fits a program that has nothing open
-/// need not fit this one.
+/// If `hides_use`, the resources in use by the program are unreadable: a size that fits an idle program does not
+/// necessarily fit this one.
 fn answer(demand: &Demand, limits: &[Row], hides_use: bool) -> Answer {
     let of = |effect: Effect| {
         limits.iter().flat_map(move |row| {

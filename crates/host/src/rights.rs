@@ -1,21 +1,21 @@
-//! What to do where this process may not read another one.
+//! Advice for when this process cannot read another one.
 
 use crate::root::Root;
 use crate::subject::is_in_first_users;
 
-/// The capability to read what belongs to processes of other users, or with more capabilities (ptrace(2)).
+/// The capability to read processes of other users, or with more capabilities (ptrace(2)).
 const CAP_SYS_PTRACE: u64 = 1 << 19;
 
-/// Returns what to do so that `command` may read another process, as a clause.
+/// Returns what to do so that `command` can read another process, as a clause.
 pub(crate) fn advice(root: &Root, command: &str) -> String {
     of_root(root, command).unwrap_or_else(|| format!("run {command} as root or as the program's user"))
 }
 
-/// As [`advice`], if this process is root's: none if it is not.
+/// Like [`advice`], if this process is root's; otherwise `None`.
 pub(crate) fn of_root(root: &Root, command: &str) -> Option<String> {
     let status = root.text("proc/self/status").unwrap_or_default();
     let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    // The effective user is the second one.
+    // The second user is the effective one.
     let user = value("Uid")?.split_ascii_whitespace().nth(1)?;
     let capabilities = value("CapEff").and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
     if user != "0" {
@@ -37,7 +37,7 @@ pub(crate) fn of_root(root: &Root, command: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Root was told to run the command as root.
+    /// Root was once told to run the command as root.
     #[test]
     fn root_without_the_capability_is_told_of_it() {
         let said = |users: &str, capabilities: &str, map: &str| {

@@ -1,4 +1,4 @@
-//! Where `/proc` and `/sys` are read: below `/`, or below a folder in which a test has planted a host.
+//! The root of `/proc` and `/sys`: `/`, or a directory in which a test has created a host.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,28 +15,28 @@ impl Root {
         Self { prefix: PathBuf::from("/") }
     }
 
-    /// Returns the root of a host that is planted in a folder.
+    /// Returns the root of a host that a test created in a directory.
     pub fn planted(folder: &Path) -> Self {
         Self { prefix: folder.to_owned() }
     }
 
-    /// Returns whether it is this host, of which the kernel can be asked more than its files say.
+    /// Returns whether it is this host, so that the kernel can be queried beyond its files.
     pub(crate) fn is_live(&self) -> bool {
         self.prefix == Path::new("/")
     }
 
-    /// Returns where a path, which begins with `/` or not, is.
+    /// Returns the full path of a path with or without a leading `/`.
     pub fn path(&self, path: &str) -> PathBuf {
         self.prefix.join(path.trim_start_matches('/'))
     }
 
-    /// Returns the text of a file, without white space at its end; none if it cannot be read. The names in it, of
-    /// programs, paths and sockets, may be any bytes: the kernel cuts that of a program within a character.
+    /// Returns the text of a file without trailing white space; `None` if it cannot be read. Names of programs, paths
+    /// and sockets in it may have arbitrary bytes: the kernel truncates the name of a program even within a character.
     pub fn text(&self, path: &str) -> Option<String> {
         fs::read(self.path(path)).ok().map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned())
     }
 
-    /// Returns the number in a file; none if it cannot be read or holds something else, such as `max`.
+    /// Returns the number in a file; `None` if it cannot be read or has another value, such as `max`.
     pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.trim().parse().ok()
     }
@@ -47,18 +47,18 @@ impl Root {
         Some(text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
     }
 
-    /// Returns the value of a sysctl that is a number.
+    /// Returns the value of a numeric sysctl.
     pub(crate) fn sysctl_number(&self, name: &str) -> Option<u64> {
         self.sysctl(name)?.parse().ok()
     }
 
-    /// Returns the numbers of a sysctl that has several, such as `net.ipv4.tcp_mem`.
+    /// Returns the values of a sysctl with several numbers, such as `net.ipv4.tcp_mem`.
     pub(crate) fn sysctl_numbers(&self, name: &str) -> Vec<u64> {
         let text = self.sysctl(name).unwrap_or_default();
         text.split(' ').filter_map(|word| word.parse().ok()).collect()
     }
 
-    /// Returns the names in a folder, sorted; none if it cannot be read.
+    /// Returns the names in a directory, sorted; empty if it cannot be read.
     pub fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -66,13 +66,14 @@ impl Root {
         names
     }
 
-    /// Returns the target of a link, as it is written; none if it cannot be read.
+    /// Returns the target of a link, verbatim; `None` if it cannot be read.
     pub fn link(&self, path: &str) -> Option<String> {
         fs::read_link(self.path(path)).ok()?.into_os_string().into_string().ok()
     }
 }
 
-/// Returns the number after `name:` on its line, in `/proc/meminfo` and `/proc/PID/status`; kilobytes as bytes.
+/// Returns the number after `name:` on its line, in `/proc/meminfo` and `/proc/PID/status`; kilobytes are converted to
+/// bytes.
 pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     let mut words = line.split_ascii_whitespace();
@@ -80,7 +81,7 @@ pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     Some(if words.next() == Some("kB") { value * 1024 } else { value })
 }
 
-/// Returns the number after `name` and a space on its line, in `/proc/vmstat` and files of control groups.
+/// Returns the number after `name` and a space on its line, in `/proc/vmstat` and cgroup files.
 pub(crate) fn counter(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }

@@ -3,81 +3,82 @@
 use crate::text::grouped;
 use serde::Serialize;
 
-/// The owner of a network namespace's own settings.
+/// The owner of per-namespace network settings.
 pub(crate) const OF_A_NETWORK: &str = "this network namespace";
 
-/// A limit, what it bounds, what shows that, and what raises it.
+/// A limit, with its bounds, the evidence and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// The limit's name in the system: `RLIMIT_NOFILE`, `net.core.somaxconn`, `pids.max of /a/b`.
+    /// The name of the limit in the system: `RLIMIT_NOFILE`, `net.core.somaxconn`, `pids.max of /a/b`.
     pub limit: String,
-    /// Its value, in words.
+    /// Its value, as text.
     pub value: String,
-    /// How much of it is in use, if that is known.
+    /// The amount in use, if it is known.
     pub in_use: Option<u64>,
-    /// Whether that is in bytes.
+    /// Whether `in_use` is in bytes.
     pub is_bytes: bool,
-    /// Whose limit it is: of this process, user, control group, namespace, or of the host.
+    /// The owner of the limit: this process, user, control group, namespace, or the host.
     pub owner: String,
-    /// What it bounds, for each demand that needs it.
+    /// Its bound for each demand that needs it.
     pub bounds: Vec<Bound>,
-    /// What shows that it bounds this: the call that fails, or the law that predicts it.
+    /// The evidence for the bound: the call that fails, or the law that predicts it.
     pub evidence: String,
-    /// The counters that moved since the system started, or the namespace or group was created.
+    /// Its counters, counted since the system started, or since the namespace or group was created.
     pub counters: Vec<Counter>,
-    /// How to raise it.
+    /// The remedy that raises it.
     pub remedy: Remedy,
 }
 
-/// What a limit bounds.
+/// The bound of a limit on a kind of load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bound {
     /// The kind of load.
     pub kind: &'static str,
-    /// The most that fits.
+    /// The maximum that fits.
     pub at_most: u64,
-    /// What is counted: "connections a process".
+    /// The unit: "connections a process".
     pub unit: String,
-    /// Whether more fails, or is only slowed down or refused now and then.
+    /// Whether more fails, or only gets slower or fails now and then.
     pub effect: Effect,
 }
 
-/// What happens beyond a limit.
+/// The effect of exceeding a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// It cannot be exceeded.
     Stops,
-    /// It can, but something gets slower, or fails now and then.
+    /// It can be exceeded, but something gets slower, or fails now and then.
     Bends,
 }
 
-/// A counter of the kernel.
+/// A kernel counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Counter {
     /// Its name.
     pub name: String,
-    /// Its value now.
+    /// Its current value.
     pub value: u64,
 }
 
-/// How to raise a limit.
+/// A way to raise a limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Remedy {
-    /// The command for now, until the next start.
+    /// The command for immediate effect, until the next boot.
     pub now: Option<String>,
-    /// The line and its file for good.
+    /// The line and its file for a permanent change.
     pub for_good: Option<String>,
-    /// What may go wrong then.
+    /// The risk of the change.
     pub risk: Option<String>,
     /// What reaches the size without raising the limit.
     pub instead: Option<String>,
 }
 
 impl Remedy {
-    /// A sysctl that is to be raised from `limit` to `target`, and that the kernel lets reach no more than `ceiling`.
+    /// Returns the remedy for a sysctl that is to be raised from `limit` to `target`; the kernel accepts no value above
+    /// `ceiling`.
     pub(crate) fn sysctl_below(name: &str, limit: u64, target: u64, ceiling: u64, risk: &str) -> Self {
-        // Twice the limit is only a proposal.
+        // Twice the limit is only a suggestion.
         let is_asked = target != limit.saturating_mul(2) || limit >= ceiling;
         if target > ceiling && is_asked {
             return Self::none(&format!("{name} is at most {}", grouped(ceiling)));
@@ -85,18 +86,18 @@ impl Remedy {
         Self::sysctl(name, &target.min(ceiling).to_string(), risk)
     }
 
-    /// A command for now, the setting for good, and what may go wrong.
+    /// Returns a remedy from the immediate command, the permanent setting and the risk.
     pub(crate) fn of(now: impl Into<String>, for_good: impl Into<String>, risk: &str) -> Self {
         let (now, for_good, risk) = (Some(now.into()), Some(for_good.into()), Some(risk.to_owned()));
         Self { now, for_good, risk, instead: None }
     }
 
-    /// No remedy: the size exceeds what the kernel can be set to.
+    /// Returns a remedy for a size that exceeds what the kernel can be set to: there is none.
     pub(crate) fn none(why: &str) -> Self {
         Self { for_good: Some(format!("no setting of this host reaches it: {why}")), ..Self::default() }
     }
 
-    /// A sysctl: the command, and the line of a file in `sysctl.d`.
+    /// Returns the remedy for a sysctl: the command, and the line of a file in `sysctl.d`.
     pub(crate) fn sysctl(name: &str, value: &str, risk: &str) -> Self {
         let quoted = if value.contains(' ') { format!("\"{value}\"") } else { value.to_owned() };
         Self {
@@ -108,18 +109,18 @@ impl Remedy {
     }
 }
 
-/// Something about the host that stops nothing, but bends times.
+/// A property of the host that does not limit anything, but distorts times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Condition {
-    /// What it is: "clock source".
+    /// Its name: "clock source".
     pub name: String,
     /// Its state: "tsc".
     pub value: String,
-    /// Whether it bends times.
+    /// Whether it distorts times.
     pub bends: bool,
-    /// What it does to times, or why it does nothing.
+    /// Its effect on times, or why it has none.
     pub effect: String,
-    /// How to change it, if it bends times and something does.
+    /// The remedy, if it distorts times and can be changed.
     #[serde(flatten)]
     pub remedy: Remedy,
 }

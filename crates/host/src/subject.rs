@@ -5,53 +5,53 @@ use crate::root::{Root, field};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The capabilities that lift `RLIMIT_NPROC` (clone(2)) and let a process raise its hard limits.
+/// The capabilities that exempt a process from `RLIMIT_NPROC` (clone(2)) and let it raise its hard limits.
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_SYS_RESOURCE: u64 = 1 << 24;
 
-/// The first user namespace, whose number the kernel fixes.
+/// The initial user namespace, whose number the kernel fixes.
 pub(crate) const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
 /// A process.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject {
-    /// Its folder in `/proc`: `self` or its number.
+    /// Its directory in `/proc`: `self` or its pid.
     pub(crate) name: String,
-    /// Whether it is a program that the user named.
+    /// Whether it is a program that the user specified.
     pub(crate) is_other: bool,
     pub(crate) program: String,
-    /// Soft and hard limits by their names in `/proc/PID/limits`; [`u64::MAX`] is no limit.
+    /// Soft and hard limits by their names in `/proc/PID/limits`; [`u64::MAX`] means no limit.
     limits: BTreeMap<String, (u64, u64)>,
     /// Real user identifier.
     pub(crate) user: Option<u64>,
     capabilities: u64,
-    /// Whether it is in the first user namespace: elsewhere its capabilities lift no limit of the host.
+    /// Whether it is in the initial user namespace: in others, its capabilities do not override limits of the host.
     is_in_first_users: bool,
-    /// Bytes of the address space, and of data.
+    /// The size of its address space and of its data, in bytes.
     pub(crate) address_bytes: u64,
     pub(crate) data_bytes: u64,
-    /// Bytes of its stack.
+    /// The size of its stack, in bytes.
     pub(crate) stack_bytes: u64,
     pub(crate) threads: u64,
-    /// Open descriptors, if they may be counted.
+    /// The number of open descriptors, if it can be read.
     pub(crate) descriptors: Option<u64>,
-    /// Mappings, if they may be counted.
+    /// The number of mappings, if it can be read.
     pub(crate) maps: Option<u64>,
-    /// What could not be read, and why.
+    /// What could not be read, with the reason.
     pub(crate) unread: Vec<Unread>,
 }
 
 /// Something that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unread {
-    /// What.
+    /// What could not be read.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
 impl Subject {
-    /// Reads a process; none if there is no such process.
+    /// Reads a process; `None` if it does not exist.
     pub(crate) fn read(root: &Root, pid: Option<u32>) -> Option<Self> {
         let name = pid.map_or("self".to_owned(), |pid| pid.to_string());
         let at = |file: &str| format!("proc/{name}/{file}");
@@ -71,11 +71,11 @@ impl Subject {
                 None
             }
         };
-        // The descriptor by which the folder is read is listed with the others.
+        // The descriptor used to read the directory is listed with the others.
         let own = u64::from(pid.is_none());
         let descriptors = count("its descriptors", listed(&at("fd")).map(|count| count.saturating_sub(own)));
         let maps = std::fs::read(root.path(&at("maps"))).map(|text| {
-            // The last line is of the processor's vsyscall page, which is not a mapping of the process.
+            // The last line is the processor's vsyscall page, which is not a mapping of the process.
             let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
             lines.filter(|line| !line.ends_with(b"[vsyscall]")).count() as u64
         });
@@ -98,7 +98,7 @@ impl Subject {
         })
     }
 
-    /// Returns the soft and the hard limit of a resource by its name in `/proc/PID/limits`.
+    /// Returns the soft and the hard limit of a resource, by its name in `/proc/PID/limits`.
     pub(crate) fn limit(&self, name: &str) -> Option<(u64, u64)> {
         self.limits.get(name).copied()
     }
@@ -108,50 +108,50 @@ impl Subject {
         format!("proc/{}/{file}", self.name)
     }
 
-    /// Returns whether the kernel limits its tasks by `RLIMIT_NPROC`: not those of root, nor of some capabilities. The
-    /// root of a user namespace of its own is the user who made it.
+    /// Returns whether the kernel applies `RLIMIT_NPROC` to it. Root and processes with some capabilities are exempt.
+    /// Root of a user namespace other than the initial one counts as the user who created it.
     pub(crate) fn is_bound_by_user_tasks(&self) -> bool {
         self.user != Some(0) && !self.has(CAP_SYS_ADMIN | CAP_SYS_RESOURCE) || !self.is_in_first_users
     }
 
-    /// Returns whether it may raise hard limits.
+    /// Returns whether it is permitted to raise hard limits.
     pub(crate) fn may_raise_hard_limits(&self) -> bool {
         self.has(CAP_SYS_RESOURCE)
     }
 
-    /// Returns whether it may take the memory that the kernel keeps for administrators.
+    /// Returns whether it can use the memory that the kernel reserves for administrators.
     pub(crate) fn may_use_admin_reserve(&self) -> bool {
         self.has(CAP_SYS_ADMIN)
     }
 
-    /// Returns whether it may open files beyond `fs.file-max`.
+    /// Returns whether it can open files beyond `fs.file-max`.
     pub(crate) fn may_exceed_open_files(&self) -> bool {
         self.has(CAP_SYS_ADMIN)
     }
 
-    /// Returns whether it has one of the capabilities towards the host.
+    /// Returns whether it has one of the capabilities with effect on the host.
     fn has(&self, capabilities: u64) -> bool {
         self.is_in_first_users && self.capabilities & capabilities != 0
     }
 
-    /// Returns whether it is in the same namespace of a kind (`net`, `pid`) as this process; none if that is unknown.
+    /// Returns whether it is in the same namespace of a kind (`net`, `pid`) as this process; `None` if that is unknown.
     pub(crate) fn shares_namespace(&self, root: &Root, kind: &str) -> Option<bool> {
         let link = |process: &str| root.link(&format!("proc/{process}/ns/{kind}"));
         Some(link(&self.name)? == link("self")?)
     }
 
-    /// Returns its number as a shell writes it: of a program that is started, the shell's.
+    /// Returns its pid for use in a shell command; for a program that is started, the shell's.
     pub(crate) fn shell_pid(&self) -> &str {
         if self.is_other { &self.name } else { "$$" }
     }
 
-    /// Returns whose its own limits are.
+    /// Returns the owner of its own limits.
     pub(crate) fn owner(&self) -> String {
         if self.is_other { format!("process {} ({})", self.name, self.program) } else { "this process".to_owned() }
     }
 }
 
-/// Returns whether a process is in the first user namespace; if its link may not be read, by its map of users.
+/// Returns whether a process is in the initial user namespace, by its user mapping if its link cannot be read.
 pub(crate) fn is_in_first_users(root: &Root, process: &str) -> bool {
     if let Some(link) = root.link(&format!("proc/{process}/ns/user")) {
         return link == FIRST_USER_NAMESPACE;
@@ -160,7 +160,7 @@ pub(crate) fn is_in_first_users(root: &Root, process: &str) -> bool {
     map.is_none_or(|map| map.split_ascii_whitespace().eq(["0", "0", "4294967295"]))
 }
 
-/// Reads the table of `/proc/PID/limits`, whose columns have fixed places.
+/// Parses the table of `/proc/PID/limits`, whose columns have fixed positions.
 fn limits(text: &str) -> BTreeMap<String, (u64, u64)> {
     let row = |line: &str| {
         let name = line.get(..26)?.trim().to_owned();

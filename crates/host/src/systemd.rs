@@ -5,22 +5,22 @@ use crate::root::Root;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The folders with the manager's configuration, the first one counts most.
+/// The directories of the manager's configuration, in descending order of precedence.
 const FOLDERS: [&str; 4] = ["etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd"];
 
 /// The section of these files that is read.
 const SECTION: &str = "[Manager]";
 
-/// Returns the value that the files of systemd's manager give to a setting, such as `DefaultLimitNOFILE`, as if the
-/// drop-in file named `but` did not exist. None if no file sets it, or if the last line that does has no value: then
+/// Returns the value of a setting such as `DefaultLimitNOFILE` from the files of systemd's manager, as if the drop-in
+/// file named `but` did not exist. `None` if no file sets it, or if the last line that does has an empty value: then
 /// systemd's default applies.
 pub fn manager_setting(root: &Root, key: &str, but: Option<&str>) -> Option<String> {
     let mut values = texts(root, but).into_iter().flat_map(|text| assigned(&text, key));
     values.next_back().filter(|value| !value.is_empty())
 }
 
-/// Returns the texts of the files in the order in which they are applied: one main file, the first that there is, and
-/// then the drop-in files in the order of their names. One of an earlier folder hides those of its name in later ones.
+/// Returns the texts of the files in the order in which they apply: the first existing main file, and then the drop-in
+/// files in the order of their names. A drop-in of an earlier directory hides those with the same name in later ones.
 fn texts(root: &Root, but: Option<&str>) -> Vec<String> {
     let main = FOLDERS.iter().find_map(|folder| root.text(&format!("{folder}/system.conf")));
     let mut drop_ins = BTreeMap::new();
@@ -52,8 +52,8 @@ fn assigned(text: &str, key: &str) -> Vec<String> {
     values
 }
 
-/// Returns the lines of a text without comments. A line that ends in a backslash goes on in the next one that is no
-/// comment, and has a space for the backslash.
+/// Returns the lines of a text without comments. A line that ends in a backslash continues in the next line that is not
+/// a comment; a space replaces the backslash.
 fn joined_lines(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut open = String::new();
@@ -74,7 +74,7 @@ mod tests {
 
     const KEY: &str = "DefaultLimitNOFILE";
 
-    /// Returns what files below a root say of the key, but for the file `90-own.conf`.
+    /// Returns the value of the key from files below a root, without the file `90-own.conf`.
     fn set_by(files: &[(&str, &str)]) -> Option<String> {
         let room = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -96,7 +96,7 @@ mod tests {
         let text = "[Manager]\n# DefaultLimitNOFILE = 9\n DefaultLimitNOFILE = 1048576 \nDefaultLimitNOFILESoft=9\n";
         assert_eq!(set_in(text).as_deref(), Some("1048576"));
         assert_eq!(set_in("[Manager]\nDefaultLimitNOFILE=5\nDefaultLimitNOFILE=1:2\n").as_deref(), Some("1:2"));
-        // No value: the default, whatever was set before.
+        // An empty value restores the default, regardless of what was set before.
         assert_eq!(set_in("[Manager]\nDefaultLimitNOFILE=5\nDefaultLimitNOFILE=\n"), None);
     }
 
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(of(&files), 7);
     }
 
-    /// An empty drop-in, as a link to `/dev/null` reads, hides those of its name.
+    /// An empty drop-in, such as a link to `/dev/null`, hides those with the same name.
     #[test]
     fn an_empty_drop_in_hides_another() {
         let files = [

@@ -1,4 +1,4 @@
-//! Number formats, and paths as the kernel and a shell write them.
+//! Number formats, and paths in the notation of the kernel and of a shell.
 
 /// Returns a number with its digits grouped: "100,000".
 pub fn grouped(number: u64) -> String {
@@ -18,7 +18,7 @@ pub fn counted(number: u64, one: &str, more: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { more })
 }
 
-/// Returns bytes in the largest binary unit of which there are at least ten: "22,085 MiB", "8,192 KiB".
+/// Returns a size in the largest binary unit that gives at least ten: "22,085 MiB", "8,192 KiB".
 pub fn bytes(number: u64) -> String {
     let (unit, shift) = match number {
         0..10_240 => ("bytes", 0),
@@ -29,18 +29,18 @@ pub fn bytes(number: u64) -> String {
     format!("{} {unit}", grouped(number >> shift))
 }
 
-/// Returns a limit; `none` is the word for one that does not limit.
+/// Formats a limit; `none` is the text for no limit.
 pub(crate) fn limited(limit: u64, none: &str, shown: impl Fn(u64) -> String) -> String {
     if limit == u64::MAX { none.to_owned() } else { shown(limit) }
 }
 
-/// Returns a path of `mountinfo` as it is: the kernel writes blanks, line ends and backslashes as octal numbers.
+/// Unescapes a path from `mountinfo`: the kernel writes blanks, line ends and backslashes as octal numbers.
 pub(crate) fn unescaped(path: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     escapes.iter().fold(path.to_owned(), |path, (escape, character)| path.replace(escape, character))
 }
 
-/// Returns a word as a shell takes it.
+/// Quotes a word for a shell, if needed.
 pub(crate) fn quoted(word: &str) -> String {
     let is_plain = word.chars().all(|one| one.is_ascii_alphanumeric() || "/._-@:".contains(one));
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }

@@ -1,4 +1,4 @@
-//! What a trace says of a server's calls: how many per connection and reply, how it sends, waits and accepts.
+//! Summarises a trace: the server's calls per connection and reply, and how it sends, waits and accepts.
 
 use super::calls::{About, RING, operation, sends};
 use super::trace::{IS_ENDED, Task, Trace};
@@ -7,74 +7,74 @@ use landau_sys::syscalls::name_of;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most calls that are listed.
+/// The maximum number of listed calls.
 const LISTED: usize = 20;
 
-/// How often a system call was made.
+/// The count of one system call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Call {
-    /// Its name; that of an operation of `io_uring` begins with `io_uring:`.
+    /// The name of the call; an operation of `io_uring` has the prefix `io_uring:`.
     pub call: String,
     /// What its descriptor refers to: `connection`, `listener`, `datagram` (a UDP socket of the server's port), `unix`,
-    /// `socket` (another one), `file` (no socket) or `closed`; for poll, `one` or `several` descriptors; for
-    /// `epoll_ctl`, `edge` or `level`; none if that is not looked at.
+    /// `socket` (another one), `file` (not a socket) or `closed`. For poll, `one` or `several` descriptors; for
+    /// `epoll_ctl`, `edge` or `level`. `None` if that is not examined.
     pub about: Option<&'static str>,
-    /// How often, while calls were counted.
+    /// The number of calls while calls were counted.
     pub count: u64,
-    /// The same for each connection that was established meanwhile; none if there were fewer than 10.
+    /// Calls per connection established in that time; `None` if there were fewer than 10.
     pub per_connection: Option<f64>,
-    /// The same for each reply; none if there were fewer than 10.
+    /// Calls per reply; `None` if there were fewer than 10.
     pub per_reply: Option<f64>,
 }
 
-/// What was counted.
+/// The counts of a trace.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Account {
     /// Seconds during which calls were counted.
     pub counted_s: f64,
     /// TCP connections established during the window; if tasks were stopped, those accepted while calls were counted.
     pub established: u64,
-    /// Those established while calls were counted.
+    /// TCP connections established while calls were counted.
     pub established_counted: u64,
-    /// Sends on a connection that followed a receive, while calls were counted.
+    /// Sends on a connection after a receive, while calls were counted.
     pub replies: u64,
-    /// Processes that were forked, threads that were created, and programs that were executed during the window; if
-    /// tasks were stopped, while calls were counted.
+    /// Forked processes, created threads and executed programs during the window; if tasks were stopped, while calls
+    /// were counted.
     pub forks: u64,
-    /// Threads that were created.
+    /// Created threads.
     pub threads: u64,
-    /// Programs that were executed.
+    /// Executed programs.
     pub executions: u64,
-    /// The lifetime in ms that half of the tasks that were made and ended during the window did not exceed.
+    /// The median lifetime in ms of the tasks that were created and ended during the window.
     pub lifetime_ms_p50: Option<f64>,
-    /// The calls, the most frequent first.
+    /// The calls, in descending order of frequency.
     pub calls: Vec<Call>,
-    /// How it sends on connections: names of calls, the most frequent first.
+    /// How it sends on connections: names of calls, in descending order of frequency.
     pub sends: Vec<String>,
     /// How its tasks wait for events: `epoll`, `poll`, `select`, `io_uring`, `aio`, `sigtimedwait`.
     pub waits: Vec<&'static str>,
-    /// Whether connections were added to epoll edge-triggered; none if none was added.
+    /// Whether connections were added to epoll edge-triggered; `None` if none was added.
     pub is_edge_triggered: Option<bool>,
-    /// How it accepts, in words; none if it did not.
+    /// How it accepts, as text; `None` if it did not.
     pub accepts: Option<String>,
     /// Calls on UDP sockets with a port of the server.
     pub datagrams: u64,
-    /// What it cost the server; none if nothing was stopped.
+    /// The cost to the server; `None` if nothing was stopped.
     pub stopped: Option<Stopped>,
 }
 
-/// What the server was stopped for.
+/// The cost of the stops to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Stopped {
-    /// Calls at whose beginning and end a task was stopped.
+    /// Calls at whose start and end a task was stopped.
     pub calls: u64,
-    /// For at least how many microseconds each was, estimated from the times of the stops: without the time that a
-    /// stopped task waits for the tracer and for a processor.
+    /// The minimum time in microseconds for which each call stopped the server, estimated from the times of the stops.
+    /// It excludes the time that a stopped task waits for the tracer and for a processor.
     pub each_us: f64,
 }
 
 impl Stopped {
-    /// Returns it as a sentence.
+    /// Returns the cost as a sentence.
     pub(super) fn sentence(&self) -> String {
         let Self { calls, each_us } = self;
         format!("{calls} system calls were stopped; each stopped the server for at least {each_us:.0} µs")
@@ -106,7 +106,7 @@ fn word(about: About) -> Option<&'static str> {
     })
 }
 
-/// Returns the keys whose count is at least a hundredth of all, the largest first.
+/// Returns the keys whose count is at least one hundredth of the total, in descending order.
 fn ranked<K: Ord + Clone>(counts: &BTreeMap<K, u64>) -> Vec<K> {
     let total: u64 = counts.values().sum();
     let mut all: Vec<(&K, u64)> = counts
@@ -118,7 +118,7 @@ fn ranked<K: Ord + Clone>(counts: &BTreeMap<K, u64>) -> Vec<K> {
     all.into_iter().map(|(key, _)| key.clone()).collect()
 }
 
-/// Returns what the trace says.
+/// Returns the summary of a trace.
 pub(super) fn account(trace: &Trace) -> Account {
     let mut by_call: BTreeMap<(u16, About), u64> = BTreeMap::new();
     for ((_, number, about), count) in &trace.calls {
@@ -170,7 +170,7 @@ fn sent(by_call: &BTreeMap<(u16, About), u64>) -> Vec<String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for ((number, about), count) in by_call {
         let name = name(*number);
-        // An operation of `io_uring` that may also write a file is not counted as one that sends.
+        // An operation of `io_uring` that may also write to a file does not count as a send.
         let is_ring = ["send", "sendmsg", "send_zc", "sendmsg_zc"].iter().any(|one| name == format!("io_uring:{one}"));
         if is_ring {
             *counts.entry(name).or_default() += count;
@@ -305,7 +305,7 @@ mod tests {
             said(&[task(9, 9, 0), task(9, 0, 9)]),
             "accept4 by one thread, whose connections are served by others"
         );
-        // Those of group 10 receive messages on Unix sockets.
+        // Tasks of group 10 receive messages on Unix sockets.
         let passed = "accept4 by one thread, whose connections are passed to other processes as descriptors";
         assert_eq!(said(&[task(9, 9, 0), task(10, 0, 9)]), passed);
     }

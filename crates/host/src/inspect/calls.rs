@@ -1,37 +1,37 @@
-//! What a system call means for a connection.
+//! The meaning of a system call for a connection.
 
 use landau_sys::syscalls::number_of;
 use std::collections::BTreeMap;
 
-/// What is looked at when a call begins, besides its number.
+/// The details examined at the start of a call, in addition to its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// It may receive from the descriptor in this argument.
     Receive(u8),
     /// It may send to the descriptor in this argument.
     Send(u8),
-    /// The same, with flags in the second argument named.
+    /// It may send to the descriptor in the first argument named, with flags in the second.
     SendFlags(u8, u8),
     /// It accepts from the descriptor in this argument.
     Accept(u8),
     /// It waits for events.
     Wait,
-    /// It waits for events of as many descriptors as this argument says.
+    /// It waits for events of several descriptors, whose number is in this argument.
     Poll(u8),
     /// It waits for events of the descriptors below this argument.
     Select(u8),
-    /// It changes what an instance of epoll watches.
+    /// It changes the set of descriptors that an epoll instance watches.
     EpollControl,
-    /// It closes the descriptor in this argument, or ends what is sent to it.
+    /// It closes the descriptor in this argument, or shuts down its sending side.
     Close(u8),
 }
 
-/// The calls that are looked at, by name.
+/// The examined calls, by name.
 const ACTIONS: &[(&str, Action)] = &[
     ("accept", Action::Accept(0)),
     ("accept4", Action::Accept(0)),
     ("close", Action::Close(0)),
-    // Java puts another file in the place of a connection before it closes it.
+    // Java replaces a connection's descriptor by another file before it closes it.
     ("dup2", Action::Close(1)),
     ("dup3", Action::Close(1)),
     ("epoll_ctl", Action::EpollControl),
@@ -60,12 +60,12 @@ const ACTIONS: &[(&str, Action)] = &[
     ("writev", Action::Send(0)),
 ];
 
-/// Returns the actions by the numbers that this processor's calls have.
+/// Returns the actions, keyed by this processor's system call numbers.
 pub(super) fn actions() -> BTreeMap<u32, Action> {
     ACTIONS.iter().filter_map(|(name, action)| Some((number_of(name)?, *action))).collect()
 }
 
-/// Returns whether a call of this name sends.
+/// Returns whether a call with this name sends.
 pub(super) fn sends(name: &str) -> bool {
     let of = |action: &Action| matches!(action, Action::Send(_) | Action::SendFlags(..));
     ACTIONS.iter().any(|(known, action)| *known == name && of(action))
@@ -74,10 +74,10 @@ pub(super) fn sends(name: &str) -> bool {
 /// `MSG_ZEROCOPY`.
 pub(super) const ZERO_COPY: u64 = 0x0400_0000;
 
-/// Numbers from here on are operations of `io_uring`, so that one table holds both.
+/// The first number of an `io_uring` operation, so that one table contains both.
 pub(super) const RING: u16 = 512;
 
-/// Operations of `io_uring` that concern connections, by their numbers; the rest has no name here.
+/// The `io_uring` operations on connections, by number; the others have no name here.
 const OPERATIONS: &[(u8, &str)] = &[
     (1, "readv"),
     (2, "writev"),
@@ -101,11 +101,11 @@ pub(super) fn operation(number: u16) -> Option<&'static str> {
     OPERATIONS.iter().find(|(known, _)| u16::from(*known) + RING == number).map(|(_, name)| *name)
 }
 
-/// What a call was about: what the descriptor that it names refers to, or how it waits.
+/// The subject of a call: what its descriptor refers to, or how it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u16)]
 pub(super) enum About {
-    /// Nothing that is looked at.
+    /// Nothing that is examined.
     Nothing = 0,
     /// A connection of the server.
     Connection = 1,
@@ -117,24 +117,24 @@ pub(super) enum About {
     Unix = 4,
     /// Another socket.
     Socket = 5,
-    /// A file, a pipe, or anything else that is no socket.
+    /// A file, a pipe, or anything else that is not a socket.
     File = 6,
-    /// No open descriptor.
+    /// A closed descriptor.
     Closed = 7,
     /// One descriptor to wait for.
     One = 8,
     /// Several descriptors to wait for.
     Several = 9,
-    /// A connection that epoll is to watch edge-triggered.
+    /// A connection that is added to epoll edge-triggered.
     Edge = 10,
-    /// A connection that epoll is to watch level-triggered.
+    /// A connection that is added to epoll level-triggered.
     Level = 11,
-    /// A connection, without a copy of the data (`MSG_ZEROCOPY`).
+    /// A send to a connection without a copy of the data (`MSG_ZEROCOPY`).
     ZeroCopy = 12,
 }
 
 impl About {
-    /// All of them, by their numbers.
+    /// All values, in the order of their numbers.
     const ALL: [Self; 13] = [
         Self::Nothing,
         Self::Connection,

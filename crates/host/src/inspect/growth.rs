@@ -1,22 +1,23 @@
-//! What an architecture means for growth: in words, and by Landau's own curve of it.
+//! What an architecture implies for growth: as text, and from Landau's own measurements.
 
 use super::Architecture;
 
-/// What Landau has of an architecture.
+/// Landau's measurement of an architecture.
 struct Measured {
     /// The settings of the benchmark.
     settings: &'static str,
-    /// What its server is, if it is only the closest.
+    /// The kind of Landau's server, if it is only the closest to this architecture.
     closest: Option<&'static str>,
-    /// The processor time of a connection that is answered and closed at once, with 9 to 16 and with 257 to 1,000 open:
-    /// the median and the range of the passes in a record of `docs/records/architecture`, of the facts
-    /// `server_processor_time_per_reply_at_16` and `_at_1000`. A test of the program compares the two.
+    /// The processor time of a connection that is answered and closed at once, with 9 to 16 and with 257 to 1,000 open.
+    /// It is the median and the range of the passes in a record of `docs/records/architecture`, from the facts
+    /// `server_processor_time_per_reply_at_16` and `_at_1000`. A test of the program compares
+    /// the two.
     costs: Option<[&'static str; 2]>,
 }
 
 impl Architecture {
-    /// Says what the architecture means for growth, by Landau's own measurement where there is one, and names the
-    /// command that measures it on this host.
+    /// Returns what the architecture implies for growth, with Landau's own measurement if there is one, and the command
+    /// that measures it on this host.
     pub fn growth(self) -> String {
         let Some(Measured { settings, closest, costs }) = self.measured() else { return self.cost().to_owned() };
         let it = closest.map_or("it".to_owned(), |other| format!("the closest server of Landau's, {other},"));
@@ -36,7 +37,7 @@ impl Architecture {
         )
     }
 
-    /// What a connection costs.
+    /// Returns the cost of a connection.
     fn cost(self) -> &'static str {
         match self {
             Self::Exec => "each connection costs an execution and a process",
@@ -72,5 +73,5 @@ impl Architecture {
     }
 }
 
-/// Beside a client on two processors, the loops would have one of them otherwise.
+/// With a client on two processors, the loops would otherwise have only one of them.
 const ALL_PROCESSORS: &str = "event-loops --set architecture.processors=all";

@@ -1,9 +1,9 @@
-//! The network architecture of a running server, from outside: what serves a connection.
+//! Determines the network architecture of a running server from outside: what serves a connection.
 //!
-//! [`inspect`] samples `/proc` during a window (`sample`), which needs no privilege beyond that of the server's user,
-//! and the rules (`rules`) name the architecture only if the window shows what no other one does. Otherwise the answer
-//! is that it cannot be told, with the reason. Where the user may, system calls are traced as well (`trace`): the
-//! rules for these (`traced`) decide more, and the calls themselves (`account`) say how the server sends.
+//! [`inspect`] samples `/proc` during a window (`sample`), which needs only the privileges of the server's user. The
+//! rules (`rules`) name an architecture only if the window shows what no other one does. Otherwise the answer is
+//! "cannot tell", with the reason. If the user is permitted to, it also traces system calls (`trace`): the rules for
+//! these (`traced`) decide more cases, and the calls themselves (`account`) show how the server sends.
 
 mod account;
 mod calls;
@@ -32,22 +32,22 @@ pub use account::{Account, Call, Stopped};
 pub use rules::Architecture;
 pub use unit::main_process;
 
-/// The version of the answer as JSON; docs/inspect.md describes it.
+/// The version of the JSON answer, which docs/inspect.md describes.
 const SCHEMA: u32 = 3;
 
-/// Calls are counted in one of so many periods between samples.
+/// Calls are counted in one of this many periods between samples.
 const SLICES: usize = 4;
 
 /// The time between samples, unless a sample costs more than a tenth of it.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Samples that a window has if they cost more than a tenth of the time between two, but less than half of it.
+/// The minimum of samples in a window if one costs more than a tenth of the period, but less than half of it.
 const FEWEST_SAMPLES: u32 = 40;
 
-/// Connections from which an answer is of high confidence.
+/// The number of connections from which an answer has high confidence.
 const MANY: usize = 32;
 
-/// What is inspected.
+/// The server to inspect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// The server to which a process belongs.
@@ -56,23 +56,23 @@ pub enum Target {
     Port(u16),
 }
 
-/// What an answer is based on, besides `/proc`.
+/// The source of an answer, in addition to `/proc`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
     /// Nothing: grade 1.
     Proc,
-    /// System calls and the lives of tasks, counted by BPF programs at the kernel's tracepoints: grade 2.
+    /// System calls and lifetimes of tasks, counted by BPF programs at the kernel's tracepoints: grade 2.
     Bpf,
-    /// The same, by stops of the server's tasks at each call, in time slices: grade 3. It is only used if asked for.
+    /// The same, from ptrace stops of the server's tasks at each call, in time slices: grade 3. Used only on request.
     Ptrace,
 }
 
-/// Why nothing could be inspected.
+/// The reason why nothing could be inspected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no process with that number.
+    /// No process has that identifier.
     #[error("there is no process {0}; `pidof PROGRAM` shows the number")]
     NoProcess(u32),
     /// There is no such unit, or it has no process.
@@ -84,16 +84,16 @@ pub enum Error {
     /// The process has no listening socket.
     #[error("process {0} ({1}) and its children listen on no TCP port; `ss -ltnp` shows the programs that do")]
     NoListener(u32, String),
-    /// The descriptors of the process may not be read, and what to do.
+    /// The descriptors of the process cannot be read; the second text is the advice.
     #[error("cannot read the descriptors of {0}; {1}")]
     Unreadable(String, String),
-    /// Nothing that can be seen holds the listening socket of the port.
+    /// No visible process holds the listening socket of the port.
     #[error(
         "no process that can be seen here holds TCP port {0}: its owner may be the kernel, be in another pid \
          namespace, or consist of threads whose first one has ended"
     )]
     Unowned(u16),
-    /// Different programs hold the listening socket.
+    /// Several different programs hold the listening socket.
     #[error("several programs listen on port {port}: {owners}; name one of the processes instead")]
     SeveralOwners {
         /// The port.
@@ -101,7 +101,8 @@ pub enum Error {
         /// The programs with their process identifiers.
         owners: String,
     },
-    /// A service manager was named, or it alone holds the listening socket: until a connection starts the service.
+    /// A service manager was named, or it is the only holder of the listening socket until a connection starts the
+    /// service.
     #[error(
         "process {0} ({1}) starts services and serves no connection itself; inspect the service, with --unit NAME or \
          its PID (one that is started by its first connection does not run before)"
@@ -115,11 +116,11 @@ pub enum Error {
     Ended(u32),
 }
 
-/// How sure an answer is.
+/// The confidence in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
-    /// The architecture cannot be told.
+    /// The architecture is unknown.
     None,
     /// Few connections were seen.
     Medium,
@@ -134,56 +135,56 @@ pub struct Inspection {
     pub schema: u32,
     /// The server's first process.
     pub pid: u32,
-    /// Its name.
+    /// The name of that process.
     pub program: String,
     /// The TCP ports on which it listens.
     pub ports: Vec<u16>,
-    /// The architecture; none if it cannot be told.
+    /// The architecture; `None` if it is unknown.
     pub architecture: Option<Architecture>,
     /// The answer as a sentence.
     pub sentence: String,
-    /// If it cannot be told, the architectures between which the window does not decide; none named: any.
+    /// If it is unknown, the candidates among which the window does not decide; if empty, any.
     pub candidates: Vec<Architecture>,
-    /// How sure the answer is.
+    /// The confidence in the answer.
     pub confidence: Confidence,
-    /// The rule that decided, or that could not.
+    /// The rule that decided, or that could not decide.
     pub rule: &'static str,
-    /// The grade of the evidence: 1, `/proc` alone; 2, tracepoints as well; 3, stops at system calls as well.
+    /// The grade of the evidence: 1, `/proc` alone; 2, also tracepoints; 3, also stops at system calls.
     pub evidence_grade: u8,
-    /// What the evidence was collected by.
+    /// The method that collected the evidence.
     pub evidence_by: Evidence,
-    /// What the rule is based on, as sentences.
+    /// The basis of the rule, as sentences.
     pub evidence: Vec<String>,
     /// How the server waits: `epoll`, `io_uring`, `poll`, `select`, `sigio`, `aio`, or `blocking`.
     pub mechanism: Vec<&'static str>,
-    /// Whether epoll watches the connections edge-triggered; none if it watches none, or that cannot be seen.
+    /// Whether epoll watches the connections edge-triggered; `None` if it watches none, or that is not visible.
     pub is_edge_triggered: Option<bool>,
     /// How it accepts connections.
     pub acceptance: String,
-    /// The most processes, threads, accepted and waiting connections at a time.
+    /// The maximum numbers of processes, threads, accepted and waiting connections at a time.
     pub most: Counts,
     /// Samples that were taken, and seconds between the first and the end.
     pub samples: usize,
     /// The length of the window in seconds.
     pub window_s: f64,
-    /// What was counted; none with `/proc` alone.
+    /// The counts of the trace; `None` with `/proc` alone.
     pub traced: Option<Account>,
-    /// What could not be seen, and why.
+    /// What could not be seen, with the reason.
     pub unseen: Vec<Unread>,
-    /// What the architecture means for growth.
+    /// What the architecture implies for growth.
     pub growth: Option<String>,
-    /// The nearest limit, by the rules of `landau doctor` for the process that serves most connections.
+    /// The nearest limit of the process that serves most connections, from the rules of `landau doctor`.
     pub limit: Option<Answer>,
 }
 
-/// Counts at their largest.
+/// Maximum counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Processes of the server.
     pub processes: usize,
     /// Their threads.
     pub threads: usize,
-    /// Connections that they held.
+    /// Connections of these processes.
     pub connections: usize,
     /// Connections that waited for `accept()`.
     pub waiting: usize,
@@ -198,7 +199,7 @@ struct Server {
     listeners: BTreeSet<Listener>,
 }
 
-/// What a window showed.
+/// The observations of a window.
 #[derive(Debug, Default)]
 struct Seen {
     samples: Vec<Sample>,
@@ -207,18 +208,18 @@ struct Seen {
     is_signal_driven: bool,
     watchers: Watchers,
     trace: Option<Trace>,
-    /// Why calls were not traced.
+    /// The reason why calls were not traced.
     refused: Option<String>,
 }
 
-/// Samples a server for the length of the window, or until `is_over`, and says which architecture it has. Without
-/// `evidence`, system calls are traced where this user may. With [`Evidence::Ptrace`], the server is stopped while this
-/// process is: it must ignore the signals by which a terminal stops it.
+/// Samples a server for the length of the window, or until `is_over`, and returns its architecture. Without `evidence`,
+/// system calls are traced if this user is permitted to. With [`Evidence::Ptrace`], the server stops whenever this
+/// process does: the caller must ignore the terminal's stop signals.
 ///
 /// # Errors
 ///
-/// [`Error`] if there is no such server, its descriptors may not be read, it ends, or the evidence asked for cannot be
-/// had.
+/// [`Error`] if there is no such server, its descriptors cannot be read, it ends, or the requested evidence is not
+/// available.
 pub fn inspect(
     root: &Root,
     target: Target,
@@ -287,7 +288,7 @@ fn attach(
     Ok(Collector::Probes(Box::new(Probes::attach(root, &server.ports(), network)?)))
 }
 
-/// Waits for the next sample. Calls are counted meanwhile in some of the periods; the first follows all tasks.
+/// Waits for the next sample. Calls are counted in some of the periods; the first period follows all tasks.
 fn wait(
     collector: Option<&mut Collector>,
     sampler: &mut Sampler,
@@ -300,7 +301,7 @@ fn wait(
         return Ok(());
     };
     let mut is_new = collector.follow(&sample.processes)?;
-    // A thread that nobody followed yet may have made another one meanwhile.
+    // A thread that was not followed yet may have created another one in the meantime.
     for _ in 0..FOLLOWS {
         is_new = is_new && index == 0 && collector.follow(&sampler.take().0.processes)?;
     }
@@ -311,7 +312,7 @@ fn wait(
     collector.pause()
 }
 
-/// The most times that the tasks of a server are listed at the start.
+/// The maximum number of times that the tasks of a server are listed at the start.
 const FOLLOWS: usize = 5;
 
 fn answer(root: &Root, server: &Server, seen: &Seen) -> Inspection {
@@ -379,12 +380,12 @@ fn sentence(decision: &rules::Decision) -> String {
     }
 }
 
-/// Returns whether enough connections were seen for an answer of high confidence.
+/// Returns whether enough connections were seen for high confidence.
 fn is_many(most: &Counts, account: Option<&Account>) -> bool {
     most.connections + most.waiting >= MANY || account.is_some_and(|account| account.established >= 4 * MANY as u64)
 }
 
-/// Returns how the tasks that serve wait.
+/// Returns how the serving tasks wait.
 fn mechanism(seen: &Seen, architecture: Architecture, account: Option<&Account>) -> Vec<&'static str> {
     if seen.is_signal_driven {
         return vec!["sigio"];
@@ -441,7 +442,7 @@ fn unseen(root: &Root, seen: &Seen, decision: &rules::Decision, account: Option<
     unseen
 }
 
-/// What a trace does not show.
+/// Adds what a trace does not show.
 fn unseen_by_trace(seen: &Seen, account: &Account, add: &mut impl FnMut(&str, &str)) {
     let trace = seen.trace.as_ref();
     if let Some(lost) = trace.map(|trace| trace.lost).filter(|lost| *lost > 0) {
@@ -470,7 +471,7 @@ fn unseen_by_trace(seen: &Seen, account: &Account, add: &mut impl FnMut(&str, &s
     add("calls outside the time slices", "they are counted in a quarter of the window, to disturb the server little");
 }
 
-/// Returns the limit of the objects that a connection takes in this architecture.
+/// Returns the limit of the object that each connection takes in this architecture.
 fn nearest_limit(root: &Root, pid: u32, architecture: Architecture) -> Option<Answer> {
     let kind = match architecture {
         Architecture::Exec | Architecture::Fork | Architecture::Prefork => "processes",
@@ -478,13 +479,13 @@ fn nearest_limit(root: &Root, pid: u32, architecture: Architecture) -> Option<An
         _ => "idle",
     };
     let demand = Demand::parse(kind).ok()?;
-    // The busiest process may have ended since: then nothing is said of its limits.
+    // The busiest process may have ended since: then its limits are omitted.
     let request = Request::new(root, Some(pid), vec![demand]).ok()?;
     examine(root, &request).answers.into_iter().next()
 }
 
 impl Server {
-    /// Its TCP ports.
+    /// Returns its TCP ports.
     fn ports(&self) -> Vec<u16> {
         let ports: BTreeSet<u16> = self.listeners.iter().map(|listener| listener.port).collect();
         ports.into_iter().collect()
@@ -516,7 +517,7 @@ fn find(root: &Root, target: Target) -> Result<Server, Error> {
     if owners.iter().all(is_of_manager) {
         owners.extend(holders(true));
     }
-    // A manager keeps the sockets that it passes to services, and every process that it has started descends from it.
+    // A manager keeps the sockets that it passes to services, and is an ancestor of all processes that it started.
     let manager = owners.iter().find(|pid| is_of_manager(pid)).and_then(|pid| table.get(pid));
     owners.retain(|pid| !is_of_manager(pid));
     if let Some(manager) = manager.filter(|_| owners.is_empty()) {
@@ -541,7 +542,7 @@ fn find(root: &Root, target: Target) -> Result<Server, Error> {
     Ok(Server { pid, program: program(&pid), owners, listeners })
 }
 
-/// Returns whether a process is a service manager: systemd, also that of a user, or the init of the host. In a
+/// Returns whether a process is a service manager: systemd, including a user manager, or the host's init. In a
 /// container, process 1 may be the server itself.
 fn is_manager(entry: &sample::Entry) -> bool {
     entry.program == "systemd" || (entry.pid == 1 && entry.program == "init")
@@ -566,7 +567,7 @@ fn listeners_of(root: &Root, pid: u32, table: &BTreeMap<u32, sample::Entry>) -> 
     if !found.is_empty() {
         return Ok(found);
     }
-    // One that may not be read may listen.
+    // A process that cannot be read may be the listener.
     let hidden = failed.into_iter().filter_map(Result::err).find(|error| matches!(error, Error::Unreadable(..)));
     Err(hidden.unwrap_or_else(|| Error::NoListener(pid, entry.program.clone())))
 }
@@ -575,7 +576,7 @@ fn unreadable(root: &Root, what: String) -> Error {
     Error::Unreadable(what, rights::advice(root, "landau inspect"))
 }
 
-/// Returns the parents of a process, up to init.
+/// Returns the ancestors of a process, up to init.
 fn ancestors(pid: u32, table: &BTreeMap<u32, sample::Entry>) -> Vec<u32> {
     let mut found = Vec::new();
     let mut at = pid;
@@ -593,8 +594,8 @@ fn ancestors(pid: u32, table: &BTreeMap<u32, sample::Entry>) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// Finds a server on a host with these processes: number, parent, program, and whether it holds the listening
-    /// socket of port 8080. Returns its first process, and those that hold the socket.
+    /// Finds a server on a host with these processes, each with number, parent, program, and whether it holds the
+    /// listening socket of port 8080. Returns the first process of the server, and those that hold the socket.
     fn found(target: Target, processes: &[(u32, u32, &str, bool)]) -> Result<(u32, Vec<u32>), Error> {
         let room = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
@@ -632,8 +633,8 @@ mod tests {
         assert_eq!(by_nobody, Err(Error::Unowned(8080)));
     }
 
-    /// A file that is no link stands for a link that may not be read: root without `CAP_SYS_PTRACE` may list the
-    /// descriptors of other users' programs, but not read them. Such a program "listened on no TCP port".
+    /// A regular file represents a link that cannot be read: root without `CAP_SYS_PTRACE` may list the descriptors of
+    /// other users' programs, but not read them. Landau once reported that such a program listens on no TCP port.
     #[test]
     fn descriptors_whose_links_cannot_be_read_may_be_those_of_a_listener() {
         let found = |hidden: u32, processes: &[(u32, u32)]| {
@@ -655,8 +656,8 @@ mod tests {
         }
     }
 
-    /// A manager holds the sockets of all services that it starts by them. A user's was taken for the server, and every
-    /// process that it had started for a part of it.
+    /// A manager holds the sockets of all socket-activated services. A user manager was once taken for the server, and
+    /// every process that it had started for part of it.
     #[test]
     fn the_manager_that_started_a_server_is_no_part_of_it() {
         let by_init = [(1, 0, "systemd", true), (40, 1, "server", true), (41, 1, "other", false)];
@@ -667,7 +668,7 @@ mod tests {
         assert_eq!(found(Target::Pid(30), &of_user), Err(Error::IsManager(30, "systemd".to_owned())));
     }
 
-    /// In a container, process 1 may be the server: it forks the processes that serve.
+    /// In a container, process 1 may be the server, which forks the serving processes.
     #[test]
     fn process_1_of_a_container_is_the_server() {
         assert_eq!(found(PORT, &[(1, 0, "server", true)]), Ok((1, vec![1])));

@@ -1,8 +1,8 @@
-//! The rules: from samples of a server to its architecture, or to the reason why it cannot be told.
+//! The rules that derive the architecture of a server from its samples, or the reason why it is unknown.
 //!
-//! A rule needs something that no other architecture shows. That a task ends with its connection shows that it was
-//! made for it; that it outlives it, and blocks on it, shows a pool; that a process holds more connections than it has
-//! threads shows that a thread serves several. Where a window shows none of these, the rules name the candidates.
+//! A rule needs something that no other architecture shows. A task that ends with its connection was created for it. A
+//! task that outlives its connection, and blocks on it, belongs to a pool. A process with more connections than threads
+//! has a thread that serves several. If a window shows none of these, the rules name the candidates.
 
 use super::sample::{Process, Sample, Thread, Watchers};
 use super::wait::Wait;
@@ -32,12 +32,12 @@ pub enum Architecture {
     EventLoops,
     /// Several processes serve several connections each.
     EventLoopProcesses,
-    /// One process serves one connection after the other.
+    /// One process serves one connection after another.
     Iterative,
 }
 
 impl Architecture {
-    /// Returns what handles a connection.
+    /// Returns a description of what handles a connection.
     pub fn about(self) -> &'static str {
         match self {
             Self::Exec => "a program executed for each connection",
@@ -59,18 +59,18 @@ impl Architecture {
     }
 }
 
-/// What the rules say of a window.
+/// The result of the rules for a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Decision {
     pub(super) architecture: Option<Architecture>,
-    /// The architectures that the window does not tell apart.
+    /// The architectures that the window does not distinguish.
     pub(super) candidates: Vec<Architecture>,
     /// The name of the rule.
     pub(super) rule: &'static str,
     pub(super) evidence: Vec<String>,
-    /// What would decide, if nothing did.
+    /// How to reach a decision, if there was none.
     pub(super) advice: Option<String>,
-    /// Whether more rights would decide, if nothing did.
+    /// Whether more privileges would lead to a decision, if there was none.
     pub(super) needs_rights: bool,
     /// The process that served most connections.
     pub(super) busiest: Option<u32>,
@@ -81,7 +81,7 @@ impl Decision {
         Self { architecture: Some(architecture), rule, evidence, ..Self::default() }
     }
 
-    /// Returns whether all that it may be serves several connections with a thread.
+    /// Returns whether a thread serves several connections in every architecture that is possible.
     fn is_asynchronous(&self) -> bool {
         let is_each = self.candidates.iter().all(|one| one.is_asynchronous());
         self.architecture.map_or(!self.candidates.is_empty() && is_each, Architecture::is_asynchronous)
@@ -97,14 +97,14 @@ impl Decision {
         Self { candidates, rule, evidence, advice, ..Self::default() }
     }
 
-    /// Something may not be read that would decide.
+    /// Returns a decision for a window where something decisive is unreadable.
     fn unreadable(rule: &'static str, candidates: &[Architecture], evidence: Vec<String>) -> Self {
         Self { candidates: candidates.to_vec(), rule, evidence, needs_rights: true, ..Self::default() }
     }
 }
 
 impl Decision {
-    /// The decision, with the candidates of another one where both could not tell and that one names fewer.
+    /// Returns the decision, with the candidates of the other one if both are undecided and the other has fewer.
     pub(super) fn or_candidates(self, other: Self) -> Self {
         let is_narrower = other.candidates.len() < self.candidates.len() || self.candidates.is_empty();
         if self.architecture.is_some() || other.candidates.is_empty() || !is_narrower {
@@ -114,8 +114,8 @@ impl Decision {
         Self { evidence, busiest: self.busiest, ..other }
     }
 
-    /// The decision on a host that places every stack at the same address: there a program that executes its own file
-    /// again looks like one that forks.
+    /// Returns the decision for a host that places every stack at the same address: there, a program that executes its
+    /// own file again looks like one that forks.
     pub(super) fn without_random_stacks(self) -> Self {
         if self.architecture != Some(Architecture::Fork) {
             return self;
@@ -126,20 +126,20 @@ impl Decision {
     }
 }
 
-/// Connections below which nothing is claimed.
+/// The minimum of connections for any conclusion.
 const FEWEST: usize = 4;
 
-/// A task that is still there so long after its connection has outlived it.
+/// A task that still exists this long after its connection ended has outlived it.
 const OUTLIVED_MS: u64 = 500;
 
-/// Advice where connections were open throughout.
+/// Advice if all connections stayed open.
 const CLOSE_SOME: &str = "close some connections during the window, or let --load do it";
 
 /// A process during the window.
 #[derive(Debug)]
 pub(super) struct Life<'a> {
     pub(super) pid: u32,
-    /// The samples in which it was seen, with the connections that it serves: those that no descendant holds.
+    /// The samples in which it was seen, with the connections that it serves: those that no descendant has open.
     seen: Vec<(usize, &'a Process, BTreeSet<u64>)>,
 }
 
@@ -152,23 +152,23 @@ impl<'a> Life<'a> {
         self.seen[self.seen.len() - 1].0
     }
 
-    /// The most connections at a time.
+    /// Returns the maximum number of simultaneous connections.
     pub(super) fn most(&self) -> usize {
         self.seen.iter().map(|(_, _, held)| held.len()).max().unwrap_or(0)
     }
 
-    /// All connections that it served.
+    /// Returns all connections that it served.
     fn served(&self) -> BTreeSet<u64> {
         self.seen.iter().flat_map(|(_, _, held)| held.iter().copied()).collect()
     }
 
-    /// Connections that it served and that ended while it was there.
+    /// Returns the number of connections that it served and that ended during its lifetime.
     fn closed(&self) -> usize {
         let (_, _, held) = &self.seen[self.seen.len() - 1];
         self.served().difference(held).count()
     }
 
-    /// Whether it was there long after a connection that it served had ended, or served another one then.
+    /// Returns whether it still existed long after a connection that it served had ended, or served another one then.
     fn outlived(&self, samples: &[Sample]) -> bool {
         let Some(first) = self.seen.iter().find_map(|(_, _, held)| held.first().copied()) else { return false };
         let gone = self.seen.iter().rev().find(|(_, _, held)| held.contains(&first)).map_or(0, |(index, ..)| *index);
@@ -183,13 +183,13 @@ impl<'a> Life<'a> {
         self.waits().filter(|(_, wait)| is_it(*wait)).map(|(tid, _)| tid).collect()
     }
 
-    /// Threads that were blocked in a call that reads a connection.
+    /// Returns the threads that were blocked in a call that reads a connection.
     fn readers(&self) -> BTreeSet<u32> {
         let threads = self.seen.iter().flat_map(|(_, process, _)| &process.threads);
         threads.filter(|thread| thread.reads.is_some()).map(|thread| thread.tid).collect()
     }
 
-    /// Whether it blocks for one connection or for the next one: no event loop does.
+    /// Returns whether it blocks for one connection or for the next one, which no event loop does.
     fn blocks(&self) -> bool {
         // An event loop polls its listener, too.
         let polls = |process: &Process| matches!(process.threads[..], [Thread { wait: Some(Wait::PollOne), .. }]);
@@ -197,7 +197,7 @@ impl<'a> Life<'a> {
         polls_it || !self.readers().is_empty() || !self.waits_so(|wait| wait == Wait::Accept).is_empty()
     }
 
-    /// Processor time of each thread during the window.
+    /// Returns the processor time of each thread during the window.
     fn work_ns(&self) -> BTreeMap<u32, u64> {
         let mut ends: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         for (index, (_, process, _)) in self.seen.iter().enumerate() {
@@ -209,20 +209,21 @@ impl<'a> Life<'a> {
         ends.into_iter().map(|(tid, (first, last))| (tid, last.saturating_sub(first))).collect()
     }
 
-    /// Whether it stayed for a while, and its descriptors could never be read: what it serves is not known.
+    /// Returns whether it existed for a while, but its descriptors were never readable: the connections that it serves
+    /// are unknown.
     fn is_hidden(&self) -> bool {
         self.seen.len() > 2 && self.seen.iter().all(|(_, process, _)| process.connections.is_none())
     }
 
-    /// Threads that ended while the process went on.
+    /// Returns the number of threads that ended while the process continued.
     fn ended_threads(&self) -> usize {
         let now: BTreeSet<u32> = self.last().threads.iter().map(|thread| thread.tid).collect();
         self.waits().map(|(tid, _)| tid).collect::<BTreeSet<_>>().difference(&now).count()
     }
 }
 
-/// Returns the processes of the window. A connection that several hold belongs to the youngest generation of them: a
-/// parent may keep a copy of what its child serves.
+/// Returns the processes of the window. A connection that several of them have open belongs to the youngest generation:
+/// a parent may keep a copy of its child's descriptor.
 pub(super) fn lives(samples: &[Sample]) -> Vec<Life<'_>> {
     let mut lives: BTreeMap<(u32, u64), Life> = BTreeMap::new();
     for (index, sample) in samples.iter().enumerate() {
@@ -252,7 +253,7 @@ pub(super) fn lives(samples: &[Sample]) -> Vec<Life<'_>> {
     lives.into_values().collect()
 }
 
-/// Decides which architecture the samples show.
+/// Returns the architecture that the samples show, or the candidates.
 pub(super) fn decide(samples: &[Sample], watchers: &Watchers) -> Decision {
     let lives = lives(samples);
     let busiest = lives.iter().max_by_key(|life| (life.most(), life.served().len())).map(|life| life.pid);
@@ -298,7 +299,7 @@ fn family(samples: &[Sample], lives: &[Life], watchers: &Watchers) -> Decision {
     decision
 }
 
-/// One process, which never held two connections.
+/// Decides for one process that never had two connections.
 fn single(samples: &[Sample], life: &Life) -> Decision {
     let stayed =
         samples.iter().zip(samples.iter().skip(1)).any(|(a, b)| a.waiting.intersection(&b.waiting).count() > 1);
@@ -315,7 +316,7 @@ fn single(samples: &[Sample], life: &Life) -> Decision {
     Decision::unknown("connections too short", &[], evidence, advice)
 }
 
-/// Every process holds one connection at a time.
+/// Decides for processes that have one connection at a time each.
 fn process_each(samples: &[Sample], lives: &[Life], serving: &[&Life]) -> Decision {
     let last = samples.len() - 1;
     let outlived = serving.iter().filter(|life| life.outlived(samples)).count();
@@ -345,9 +346,9 @@ fn process_each(samples: &[Sample], lives: &[Life], serving: &[&Life]) -> Decisi
     Decision::unknown("no process decided it", &candidates, evidence, CLOSE_SOME)
 }
 
-/// A process was made for each connection: forked, or executed.
+/// Decides whether a process for each connection was forked or executed.
 fn made_for_it(lives: &[Life], ended: &[&&Life], mut evidence: Vec<String>) -> Decision {
-    // Of a process whose memory may not be read, the stack is 0.
+    // The stack is 0 for a process whose memory cannot be read.
     let image = |process: &Process| process.image.clone().filter(|(_, stack)| *stack > 1);
     let executed: Vec<bool> = ended
         .iter()
@@ -369,14 +370,14 @@ fn made_for_it(lives: &[Life], ended: &[&&Life], mut evidence: Vec<String>) -> D
     Decision::found(architecture, rule, evidence)
 }
 
-/// Processes hold several connections each: by threads, or by event loops.
+/// Decides for processes that have several connections each, served by threads or by event loops.
 fn multiplexed(lives: &[Life], several: &[&Life], watchers: &Watchers) -> Decision {
     let decisions: Vec<Decision> = several.iter().map(|life| within(life, watchers)).collect();
     let is_event = decisions.iter().all(Decision::is_asynchronous);
-    // Members that wait for events at the listener are event loops, too, though the load gave them few connections.
+    // Members that wait for events of the listener are event loops too, even if the load gave them few connections.
     let idle = |life: &&Life| {
         let is_other = several.iter().all(|other| other.pid != life.pid);
-        // The parent of workers holds the listener, too, and may wait for something else.
+        // The parent of workers has the listener open too, and may wait for something else.
         let waits = life.last().threads.iter().any(|thread| watchers.watches(thread.tid));
         is_other && waits && !life.last().listeners.is_empty()
     };
@@ -396,7 +397,7 @@ fn multiplexed(lives: &[Life], several: &[&Life], watchers: &Watchers) -> Decisi
             .evidence
             .insert(0, format!("{processes} processes that serve connections; of process {}:", several[place].pid));
         if is_event {
-            // Whichever of the candidates each of them is.
+            // Each of the candidates leads to this architecture.
             first.architecture = Some(Architecture::EventLoopProcesses);
             (first.candidates, first.advice) = (Vec::new(), None);
         }
@@ -404,7 +405,7 @@ fn multiplexed(lives: &[Life], several: &[&Life], watchers: &Watchers) -> Decisi
     first
 }
 
-/// How one process serves several connections.
+/// Decides how one process serves several connections.
 fn within(life: &Life, watchers: &Watchers) -> Decision {
     let at_peak = life.seen.iter().max_by_key(|(_, _, held)| held.len());
     let (held, threads) = at_peak.map_or((0, 0), |(_, process, held)| (held.len(), process.threads.len()));
@@ -452,12 +453,12 @@ fn within(life: &Life, watchers: &Watchers) -> Decision {
     Decision::unknown("as many threads as connections", &[], evidence, &advice)
 }
 
-/// A process with fewer threads than connections: which of them watch connections?
+/// Decides which threads watch connections, in a process with fewer threads than connections.
 fn event_loop(life: &Life, known: &Watchers, mut evidence: Vec<String>) -> Decision {
     let rule = "fewer threads than connections";
     let mut watchers = life.waits_so(Wait::is_event);
-    // An instance of epoll may watch nothing of the server's, or, in a worker that waits for the rest of its request,
-    // one connection alone.
+    // An epoll instance may watch nothing of the server. In a worker that waits for the rest of its request, it may
+    // watch only one connection.
     let by_epoll = life.waits_so(|wait| wait == Wait::Epoll);
     watchers.retain(|tid| !by_epoll.contains(tid) || known.watches(*tid));
     let last = life.last();
@@ -489,12 +490,12 @@ fn event_loop(life: &Life, known: &Watchers, mut evidence: Vec<String>) -> Decis
     if loops.len() >= 2 {
         return Decision::found(Architecture::EventLoops, rule, evidence);
     }
-    // A runtime that moves tasks between threads lets them take turns at the events.
+    // A runtime that moves tasks between threads lets the threads take turns waiting for events.
     let takes_turns = !watchers.is_disjoint(&life.waits_so(|wait| wait == Wait::Futex));
     let workers = life.readers().difference(&watchers).count();
     match others {
         0..10 if loops.len() == 1 && !takes_turns => Decision::found(Architecture::EventLoop, rule, evidence),
-        // The work of other threads alone proves nothing: a runtime collects its garbage in them.
+        // The work of other threads alone proves nothing: it may be garbage collection.
         25.. if loops.len() == 1 && workers >= 2 => {
             evidence.push(format!("{workers} other threads blocked in a call that reads or writes a connection"));
             Decision::found(Architecture::EventLoopWithWorkers, rule, evidence)
@@ -506,7 +507,7 @@ fn event_loop(life: &Life, known: &Watchers, mut evidence: Vec<String>) -> Decis
     }
 }
 
-/// Returns how the threads of the serving processes waited for events, or that they blocked.
+/// Returns how the threads of the serving processes waited for events, or "blocking".
 pub(super) fn mechanisms(samples: &[Sample], architecture: Architecture) -> Vec<&'static str> {
     let lives = lives(samples);
     let serving: Vec<&Life> = lives.iter().filter(|life| life.most() > 0).collect();
@@ -525,7 +526,7 @@ pub(super) fn mechanisms(samples: &[Sample], architecture: Architecture) -> Vec<
     names.iter().filter(|(wait, _, is)| *is && (seen.contains(wait) || *wait == Wait::Ring)).map(|one| one.1).collect()
 }
 
-/// Returns how connections are accepted, as far as `/proc` shows it.
+/// Returns how connections are accepted, as far as `/proc` shows.
 pub(super) fn acceptance(
     samples: &[Sample],
     listeners: &[(String, u64)],
@@ -564,7 +565,7 @@ mod tests {
 
     const LISTENER: u64 = 1;
 
-    /// Decides where epoll watches sockets of the server for every thread that waits by it.
+    /// Decides with epoll watchers for every thread that waits in epoll.
     fn decide(samples: &[Sample]) -> Decision {
         super::decide(samples, &watchers(samples))
     }
@@ -578,7 +579,7 @@ mod tests {
         found
     }
 
-    /// A process with a thread for each of `waits`; a thread that reads has the connection of its place.
+    /// Returns a process with one thread for each of `waits`. A reading thread has the connection with its own index.
     fn process(pid: u32, parent: u32, waits: &[Wait], connections: &[u64]) -> Process {
         let thread = |(place, wait): (usize, &Wait)| Thread {
             tid: pid + place as u32,
@@ -597,7 +598,7 @@ mod tests {
         }
     }
 
-    /// Samples that are a second apart.
+    /// Returns samples at intervals of one second.
     fn window(processes: Vec<Vec<Process>>) -> Vec<Sample> {
         let sample = |(index, processes): (usize, Vec<Process>)| Sample {
             at_ms: 1_000 * index as u64,
@@ -607,7 +608,7 @@ mod tests {
         processes.into_iter().enumerate().map(sample).collect()
     }
 
-    /// A parent that accepts, with children of one connection each.
+    /// Returns a parent that accepts, with children of one connection each.
     fn children(pids: std::ops::Range<u32>, connection_of: impl Fn(u32) -> Option<u64>) -> Vec<Process> {
         let child = |pid| {
             let held = connection_of(pid);
@@ -628,7 +629,7 @@ mod tests {
         assert_eq!(decide(&samples).architecture, Some(Architecture::Fork));
         let same_stacks = decide(&samples).without_random_stacks();
         assert_eq!((same_stacks.architecture, same_stacks.candidates.len()), (None, 2));
-        // A member that cannot be seen may hold any number of connections.
+        // A member whose descriptors are unreadable may have any number of connections.
         let mut hidden = [samples.clone(), samples[1..].to_vec()].concat();
         for sample in &mut hidden {
             let member = Process { connections: None, ..process(9_999, 10, &[Wait::Accept], &[]) };
@@ -652,7 +653,7 @@ mod tests {
         let half = |pid| own(pid).filter(|pid| pid % 2 == 0);
         let samples = window(vec![children(100..110, own), children(100..110, half), children(100..110, half)]);
         assert_eq!(decide(&samples).architecture, Some(Architecture::Prefork));
-        // They may be event loops if they never block.
+        // They may be event loops, because they never block.
         let mut unblocked = samples;
         for process in unblocked.iter_mut().flat_map(|sample| &mut sample.processes) {
             process.threads.iter_mut().for_each(|one| (one.wait, one.reads) = (Some(Wait::Epoll), None));
@@ -668,7 +669,7 @@ mod tests {
         assert!(decision.candidates.contains(&Architecture::Fork) && decision.advice.is_some());
     }
 
-    /// A process with so many threads, the first of which accepts; one connection for each of the others.
+    /// Returns a process with an accepting thread and `threads` others, each of which serves at most one connection.
     fn threaded(threads: usize, connections: u64) -> Vec<Process> {
         let mut only = process(10, 1, &vec![Wait::Read; threads], &(100..100 + connections).collect::<Vec<_>>());
         only.threads.push(Thread { tid: 9, wait: Some(Wait::Accept), ..Thread::default() });
@@ -683,7 +684,7 @@ mod tests {
         assert_eq!(decided(threaded(20, 20), threaded(20, 20)), None);
     }
 
-    /// A process with two threads that watch 40 connections, and did some work each.
+    /// Returns a process with two threads that watch 40 connections and did some work each.
     fn watching(work_ns: [u64; 2], second: Wait) -> Vec<Process> {
         let mut only = process(10, 1, &[Wait::Epoll, second], &(100..140).collect::<Vec<_>>());
         only.epolls = 1;
@@ -698,7 +699,7 @@ mod tests {
         let ms = 1_000_000;
         assert_eq!(decided([90 * ms, 0], Wait::Futex), Some(Architecture::EventLoop));
         assert_eq!(decided([50 * ms, 40 * ms], Wait::Epoll), Some(Architecture::EventLoops));
-        // Node: the collector of its garbage. It was taken for a worker.
+        // Node's garbage collector was once taken for a worker.
         assert_eq!(decided([60 * ms, 30 * ms], Wait::Futex), None);
         assert_eq!(decided([1_000, 0], Wait::Futex), None, "it hardly worked");
     }
@@ -722,7 +723,7 @@ mod tests {
         let samples = window(vec![before, after]);
         let decided = |watchers: &Watchers| super::decide(&samples, watchers).architecture;
         assert_eq!(decided(&watchers(&samples)), Some(Architecture::EventLoopProcesses));
-        // The parent of gunicorn's workers waits for commands. It was taken for a loop.
+        // The parent of gunicorn's workers waits for commands. It was once taken for a loop.
         let mut without = Watchers::default();
         without.add(10, 1, 40);
         assert_eq!(decided(&without), Some(Architecture::EventLoop));
@@ -736,7 +737,7 @@ mod tests {
         let mut single = Watchers::default();
         single.add(10, 0, 40);
         single.add(11, 0, 1);
-        // Workers of gunicorn's gthread. They were taken for loops.
+        // The workers of gunicorn's gthread were once taken for loops.
         assert_eq!(super::decide(&samples, &single).architecture, None);
     }
 

@@ -1,4 +1,5 @@
-//! What `/proc` shows of a server at one time: its processes, their threads, and who holds which connection.
+//! A sample of a server from `/proc` at one point in time: its processes, their threads, and the owners of its
+//! connections.
 
 use super::wait::{Wait, of_call, of_function};
 use crate::links::{is_gone, read_links, socket};
@@ -12,18 +13,18 @@ const ESTABLISHED: &str = "01";
 const CLOSE_WAIT: &str = "08";
 const LISTEN: &str = "0A";
 
-/// `EPOLLET` in the line of a watched descriptor in `fdinfo`.
+/// `EPOLLET` in the `fdinfo` line of a watched descriptor.
 const EDGE: u64 = 1 << 31;
 
-/// `O_ASYNC` in the flags of a descriptor in `fdinfo`, which are octal.
+/// `O_ASYNC` in the `fdinfo` flags of a descriptor, which are octal.
 const ASYNC: u32 = 0o20_000;
 
-/// The server at one time.
+/// The server at one point in time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sample {
-    /// Milliseconds since the first one.
+    /// Milliseconds since the first sample.
     pub(super) at_ms: u64,
-    /// Connections that nobody has accepted yet, by their remote addresses.
+    /// Connections in the accept queue, by their remote addresses.
     pub(super) waiting: BTreeSet<String>,
     pub(super) processes: Vec<Process>,
 }
@@ -32,20 +33,21 @@ pub(super) struct Sample {
 pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) parent: u32,
-    /// Clock ticks since the system started: with the number, it identifies a process.
+    /// Clock ticks since the system started: together with the pid, this identifies a process.
     pub(super) started: u64,
     pub(super) command: String,
-    /// The executed file, and where its stack begins: a fork keeps that, an execution chooses another place.
+    /// The executed file and the start of its stack. A fork keeps the address of the stack; an execution chooses a new
+    /// one.
     pub(super) image: Option<(String, u64)>,
     pub(super) threads: Vec<Thread>,
-    /// Inodes of the sockets of accepted connections; none if the descriptors may not be read.
+    /// Inodes of the sockets of accepted connections; `None` if the descriptors cannot be read.
     pub(super) connections: Option<BTreeSet<u64>>,
-    /// Inodes of the listening sockets that it has open.
+    /// Inodes of its open listening sockets.
     pub(super) listeners: BTreeSet<u64>,
-    /// Instances of epoll and of `io_uring`.
+    /// The numbers of epoll and `io_uring` instances.
     pub(super) epolls: u32,
     pub(super) rings: u32,
-    /// Folders with its tables of descriptors: its own, or those of its threads.
+    /// The directories of its descriptor tables: its own, or those of its threads.
     pub(super) tables: Vec<String>,
 }
 
@@ -55,22 +57,22 @@ pub(super) struct Thread {
     pub(super) wait: Option<Wait>,
     /// The connection that it reads.
     pub(super) reads: Option<u64>,
-    /// The instance of epoll for which it waits.
+    /// The epoll instance that it waits for.
     pub(super) epoll: Option<u32>,
-    /// Time on a processor since it started.
+    /// Processor time since it started.
     pub(super) cpu_ns: u64,
 }
 
-/// Threads that wait for epoll's events of the server's sockets.
+/// The threads that wait in epoll for events of the server's sockets.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Watchers {
-    /// With whether it was always one connection alone.
+    /// Whether each thread always waited for exactly one connection.
     found: BTreeMap<u32, bool>,
     checks: BTreeMap<u32, u32>,
 }
 
 impl Watchers {
-    /// Looks at a thread, after which nothing more can be learnt of it.
+    /// The number of checks of a thread after which nothing more can be learnt about it.
     const CHECKS: u32 = 8;
 
     fn is_open(&self, tid: u32) -> bool {
@@ -84,17 +86,17 @@ impl Watchers {
         }
     }
 
-    /// Whether a thread waits for several sockets, or for connections to accept.
+    /// Returns whether a thread waits for several sockets, or for connections to accept.
     pub(super) fn watches(&self, tid: u32) -> bool {
         self.found.get(&tid) == Some(&false)
     }
 
-    /// Whether a thread only ever waited for one connection.
+    /// Returns whether a thread only ever waited for one connection.
     pub(super) fn watches_one(&self, tid: u32) -> bool {
         self.found.get(&tid) == Some(&true)
     }
 
-    /// The threads that wait for any of the server's sockets.
+    /// Returns the threads that wait for any of the server's sockets.
     pub(super) fn tids(&self) -> impl Iterator<Item = u32> + '_ {
         self.found.keys().copied()
     }
@@ -104,16 +106,16 @@ impl Watchers {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Listener {
     pub(super) inode: u64,
-    /// Address and port as the kernel writes them; sockets with the same one share it by `SO_REUSEPORT`.
+    /// Address and port in the kernel's notation; several sockets share one address with `SO_REUSEPORT`.
     pub(super) address: String,
     pub(super) port: u16,
 }
 
 impl Listener {
-    /// The file in `/proc/PID/net` with the connections that it accepts. A listener of IPv6 accepts sockets of IPv6,
-    /// also from clients of IPv4.
+    /// Returns the file in `/proc/PID/net` that lists the connections that it accepts. An IPv6 listener accepts IPv6
+    /// sockets, even from IPv4 clients.
     fn file(&self) -> &'static str {
-        /// The digits of an address of IPv4.
+        /// The number of hex digits of an IPv4 address.
         const SHORT: usize = 8;
         let digits = self.address.split(':').next().unwrap_or_default().len();
         if digits > SHORT { "tcp6" } else { "tcp" }
@@ -124,7 +126,7 @@ impl Listener {
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     pub(super) listeners: BTreeSet<Listener>,
-    /// Local port, remote address and inode of connections; the inode is 0 until they are accepted.
+    /// The local port, remote address and inode of each connection; the inode is 0 until it is accepted.
     connections: Vec<(u16, String, u64)>,
 }
 
@@ -134,8 +136,8 @@ impl Sockets {
         Self::read_files(root, pid, &BTreeSet::from(["tcp", "tcp6"]))
     }
 
-    /// Reads those of some files. For each file the kernel walks its whole table of connections, which takes
-    /// milliseconds, however few there are.
+    /// Reads the sockets in some of the files. For each file the kernel walks its whole table of connections, which
+    /// takes milliseconds even if there are few.
     fn read_files(root: &Root, pid: &str, files: &BTreeSet<&str>) -> Self {
         let mut found = Self::default();
         for file in files {
@@ -158,7 +160,7 @@ impl Sockets {
     }
 }
 
-/// The line of a process in the table of all processes.
+/// A process in the table of all processes.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) pid: u32,
@@ -176,7 +178,7 @@ pub(super) fn table(root: &Root) -> BTreeMap<u32, Entry> {
     entries.map(|entry| (entry.pid, entry)).collect()
 }
 
-/// Reads `/proc/PID/stat`; none of a zombie.
+/// Parses `/proc/PID/stat`; `None` for a zombie.
 fn entry(pid: u32, text: &str) -> Option<Entry> {
     let (before, after) = text.rsplit_once(')')?;
     let words: Vec<&str> = after.split_ascii_whitespace().collect();
@@ -191,33 +193,32 @@ fn entry(pid: u32, text: &str) -> Option<Entry> {
     })
 }
 
-/// Whether a tracer has stopped the task with this `stat`.
+/// Returns whether a tracer has stopped the task with this `stat`.
 fn is_traced(text: &str) -> bool {
     state(text) == Some('t')
 }
 
-/// Returns the inodes of the sockets that a process has open, in the table of its first thread or in those of all; none
-/// if they may not be read. Threads that share a table are not read one by one: thousands of them may share thousands
-/// of descriptors.
+/// Returns the inodes of the open sockets of a process, from the table of its first thread or from those of all
+/// threads; fails if they cannot be read. Threads that share a table are not read one by one: thousands of them may
+/// share thousands of descriptors.
 pub(super) fn sockets_of(root: &Root, pid: u32, of_all_threads: bool) -> Result<BTreeSet<u64>, NotRead> {
     let tables = tables_of(root, pid, of_all_threads && has_tables(root, pid))?;
     Ok(tables.values().flatten().filter_map(|(_, link)| socket(link)).collect())
 }
 
-/// Why descriptors could not be read.
+/// The reason why descriptors could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotRead {
     /// The process or thread has ended.
     Ended,
-    /// This user may not read them.
+    /// This user is not permitted to read them.
     Forbidden,
 }
 
-/// Tables of descriptors by their folders.
+/// Descriptor tables, keyed by directory.
 type Tables = BTreeMap<String, Vec<(u32, String)>>;
 
-/// Returns the tables of descriptors of a process: that of its first thread, or those of all threads that have not
-/// ended.
+/// Returns the descriptor tables of a process: that of its first thread, or those of all threads that have not ended.
 fn tables_of(root: &Root, pid: u32, has_several: bool) -> Result<Tables, NotRead> {
     let folders = if has_several { threads_of(root, pid) } else { vec![format!("proc/{pid}")] };
     let mut tables = Tables::new();
@@ -231,41 +232,41 @@ fn tables_of(root: &Root, pid: u32, has_several: bool) -> Result<Tables, NotRead
     if tables.is_empty() { Err(NotRead::Ended) } else { Ok(tables) }
 }
 
-/// Returns the folders of a process's threads.
+/// Returns the directories of a process's threads.
 fn threads_of(root: &Root, pid: u32) -> Vec<String> {
     let names = root.names(&format!("proc/{pid}/task"));
     names.iter().map(|tid| format!("proc/{pid}/task/{tid}")).collect()
 }
 
-/// Threads whose tables of descriptors are compared with the process's.
+/// The number of threads whose descriptor tables are compared with that of the process.
 const COMPARED: usize = 3;
 
-/// Returns whether threads of a process have tables of descriptors of their own (`CLONE_FILES` or `unshare`), as those
-/// of `landau serve` have.
+/// Returns whether threads of a process have separate descriptor tables (`CLONE_FILES` or `unshare`), as those of
+/// `landau serve` do.
 fn has_tables(root: &Root, pid: u32) -> bool {
     let read = |table: &str| Some(links(root, table).ok()?.into_iter().collect::<BTreeSet<_>>());
     let of_process = format!("proc/{pid}");
     let first = format!("proc/{pid}/task/{pid}");
     threads_of(root, pid).iter().filter(|thread| **thread != first).take(COMPARED).any(|thread| {
-        // What was there before and afterwards was there meanwhile, too.
+        // A descriptor that exists before and after existed in between, too.
         let (before, process, after) = (read(thread), read(&of_process), read(thread));
         let of_both = before.zip(process).zip(after);
         of_both.is_some_and(|((before, process), after)| before.intersection(&after).any(|one| !process.contains(one)))
     })
 }
 
-/// Returns the open descriptors of a process or thread, whose folder is given, with what they refer to.
+/// Returns the open descriptors of the process or thread with this directory, and what they refer to.
 fn links(root: &Root, table: &str) -> Result<Vec<(u32, String)>, NotRead> {
-    // Those of a zombie belong to root, so that other users are refused.
+    // Those of a zombie belong to root, so other users are refused.
     let why = |error: std::io::Error| {
         if is_gone(&error) || has_ended(root, table) { NotRead::Ended } else { NotRead::Forbidden }
     };
     let links = read_links(root, &format!("{table}/fd")).map_err(why)?;
-    // Root sees an empty table of a zombie.
+    // For a zombie, root sees an empty table.
     if links.is_empty() && has_ended(root, table) { Err(NotRead::Ended) } else { Ok(links) }
 }
 
-/// Whether the process or thread with this folder has ended; its parent need not have waited for it.
+/// Returns whether the process or thread with this directory has ended, even if its parent has not waited for it.
 pub(super) fn has_ended(root: &Root, folder: &str) -> bool {
     let text = root.text(&format!("{folder}/stat"));
     text.is_none_or(|text| matches!(state(&text), Some('Z' | 'X')))
@@ -281,15 +282,15 @@ fn state(text: &str) -> Option<char> {
 pub(super) struct Sampler<'a> {
     root: &'a Root,
     began: Instant,
-    /// The processes that hold the listening sockets, or the one that was asked about.
+    /// The processes that have the listening sockets open, or the one named by the user.
     owners: BTreeSet<u32>,
     listeners: BTreeSet<Listener>,
-    /// All processes of the server so far: one whose parent has ended still belongs to it.
+    /// All processes of the server so far: a process whose parent has ended still belongs to it.
     known: BTreeSet<(u32, u64)>,
     own: u32,
-    /// Whether the threads of a process have their own tables of descriptors.
+    /// Whether the threads of a process have separate descriptor tables.
     has_tables: BTreeMap<u32, bool>,
-    /// Whether somebody stops the threads at their calls: then a thread in a call need not block in it.
+    /// Whether a tracer stops the threads at their calls: a thread in a call is then not necessarily blocked in it.
     has_stops: bool,
 }
 
@@ -300,12 +301,12 @@ impl<'a> Sampler<'a> {
         Self { root, began: Instant::now(), owners, listeners, known, own, has_tables, has_stops: false }
     }
 
-    /// Expects threads that are stopped at their calls from now on.
+    /// Expects threads that a tracer stops at their calls from now on.
     pub(super) fn expect_stops(&mut self) {
         self.has_stops = true;
     }
 
-    /// Takes a sample, and returns it with the processor time that it cost.
+    /// Takes a sample, and returns it with the processor time that it took.
     pub(super) fn take(&mut self) -> (Sample, std::time::Duration) {
         let began_ns = thread_time_ns();
         let at_ms = self.began.elapsed().as_millis() as u64;
@@ -325,11 +326,11 @@ impl<'a> Sampler<'a> {
         (Sample { at_ms, waiting, processes }, cost)
     }
 
-    /// Returns the server's processes: the owners, their descendants, and whatever belonged to it before.
+    /// Returns the server's processes: the owners, their descendants, and all processes that belonged to it before.
     fn members(&mut self, table: &BTreeMap<u32, Entry>) -> Vec<Entry> {
         let belongs = |entry: &Entry| {
             let mut pid = entry.pid;
-            // A parent has an earlier line only until numbers wrap, so the chain is bounded by the table's length.
+            // Pids wrap, so parents do not always have lower numbers; the length of the table bounds the chain.
             for _ in 0..=table.len() {
                 if self.owners.contains(&pid) {
                     return true;
@@ -345,7 +346,7 @@ impl<'a> Sampler<'a> {
         members
     }
 
-    /// Returns a process; none if it has ended meanwhile.
+    /// Returns a process; `None` if it has ended in the meantime.
     fn process(&mut self, entry: &Entry, accepted: &BTreeSet<u64>) -> Option<Process> {
         let pid = entry.pid;
         let has_tables = *self.has_tables.entry(pid).or_insert_with(|| has_tables(self.root, pid));
@@ -381,7 +382,7 @@ impl<'a> Sampler<'a> {
         tids.filter_map(|tid| {
             let folder = format!("proc/{pid}/task/{tid}");
             let file = |name: &str| self.root.text(&format!("{folder}/{name}"));
-            // Workers of the kernel for io_uring are listed among the threads.
+            // The kernel's io_uring workers are listed among the threads.
             (!file("comm")?.starts_with("iou-")).then_some(())?;
             let is_stopped = || self.has_stops && file("stat").is_some_and(|text| is_traced(&text));
             let was_stopped = is_stopped();
@@ -405,7 +406,7 @@ impl<'a> Sampler<'a> {
         .collect()
     }
 
-    /// Returns whether epoll watches connections of a process edge-triggered; none if none is watched.
+    /// Returns whether epoll watches the connections of a process edge-triggered; `None` if it watches none.
     pub(super) fn is_edge_triggered(&self, process: &Process) -> Option<bool> {
         let connections = process.connections.as_ref()?;
         let mut edges = Vec::new();
@@ -420,7 +421,7 @@ impl<'a> Sampler<'a> {
         (!edges.is_empty()).then(|| edges.iter().all(|edge| *edge))
     }
 
-    /// Returns a table of descriptors, and those that refer to these sockets.
+    /// Returns a descriptor table, and the descriptors in it that refer to these sockets.
     fn descriptors(&self, table: &str, sockets: &BTreeSet<u64>) -> (Vec<(u32, String)>, BTreeSet<u32>) {
         let links = links(self.root, table).unwrap_or_default();
         let is_ours = |link: &str| socket(link).is_some_and(|inode| sockets.contains(&inode));
@@ -440,7 +441,7 @@ impl<'a> Sampler<'a> {
         process.tables.iter().any(|table| is_async(table) == Some(true))
     }
 
-    /// Looks at what the instances of epoll watch for which threads of a sample wait.
+    /// Checks what is watched by the epoll instances in which the threads of a sample wait.
     pub(super) fn watch(&self, sample: &Sample, watchers: &mut Watchers) {
         for process in &sample.processes {
             let connections = process.connections.clone().unwrap_or_default();
@@ -460,7 +461,7 @@ impl<'a> Sampler<'a> {
     }
 }
 
-/// Reads a line of an epoll instance in `fdinfo`: the watched descriptor, and whether it is edge-triggered.
+/// Parses an `fdinfo` line of an epoll instance: the watched descriptor, and whether it is edge-triggered.
 fn watched(line: &str) -> Option<(u32, bool)> {
     let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
     let descriptor = words.next()?.parse().ok()?;
@@ -480,7 +481,7 @@ mod tests {
         assert!(super::entry(7, "7 (a) Z 3").is_none());
     }
 
-    /// The kernel cuts a name after 15 bytes, also within a character. Such a process was not seen.
+    /// The kernel truncates a name after 15 bytes, even within a character. Such a process was once overlooked.
     #[test]
     fn a_name_that_is_cut_within_a_character_hides_no_process() {
         let room = tempfile::tempdir().unwrap();
@@ -491,7 +492,7 @@ mod tests {
         assert!(table(&Root::planted(room.path())).contains_key(&40));
     }
 
-    /// A host on which process 40 is the server's and has the children 41 to 43.
+    /// Creates a host on which process 40 is the server, with children 41 to 43.
     fn family(folder: &std::path::Path) -> Root {
         for (pid, parent) in [(40, 1), (41, 40), (42, 40), (43, 40)] {
             let process = folder.join(format!("proc/{pid}"));
@@ -503,13 +504,13 @@ mod tests {
         Root::planted(folder)
     }
 
-    /// Root was told that this user may not read the descriptors of a process that ended during a sample.
+    /// Landau once told root that it may not read the descriptors of a process that ended during a sample.
     #[test]
     fn a_process_that_ends_during_a_sample_is_not_hidden() {
         let room = tempfile::tempdir().unwrap();
         let root = family(room.path());
         let path = |path: &str| room.path().join(path);
-        // One is gone, and the links of one may not be read: a file that is no link.
+        // One is gone, and the links of another cannot be read, which a regular file represents.
         std::fs::remove_dir_all(path("proc/41/fd")).unwrap();
         std::fs::remove_file(path("proc/43/fd/3")).unwrap();
         std::fs::write(path("proc/43/fd/3"), "").unwrap();
@@ -524,7 +525,7 @@ mod tests {
         assert_eq!(seen(), [(40, true), (43, false)]);
     }
 
-    /// Another server may listen on the same port of the other family.
+    /// Another server may listen on the same port of the other address family.
     #[test]
     fn connections_are_those_of_the_families_of_the_listeners() {
         let room = tempfile::tempdir().unwrap();
@@ -553,7 +554,7 @@ mod tests {
         let folder = room.path().join("proc/41");
         assert_eq!(links(&root, "proc/41"), Ok(vec![(3, "socket:[41]".to_owned())]));
         std::fs::write(folder.join("stat"), "41 (server) Z 40 0").unwrap();
-        // Users other than root are refused.
+        // Users other than root get an error.
         std::fs::remove_file(folder.join("fd/3")).unwrap();
         std::fs::write(folder.join("fd/3"), "").unwrap();
         assert_eq!(links(&root, "proc/41"), Err(NotRead::Ended));
@@ -563,7 +564,7 @@ mod tests {
         assert_eq!(sockets_of(&root, 41, true), Err(NotRead::Ended));
     }
 
-    /// The whole process counted as one that may not be read.
+    /// The whole process once counted as unreadable.
     #[test]
     fn of_a_process_with_tables_only_the_thread_that_ended_is_missing() {
         let room = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! The rules for a trace: from the tasks that visited connections to an architecture.
 //!
-//! They decide only what the trace shows; where it shows nothing, the decision by `/proc` stands. Where both decide and
-//! disagree about who serves a connection, the answer is that it cannot be told.
+//! They decide only what the trace shows; otherwise the decision from `/proc` is kept. If both decide and disagree
+//! about what serves a connection, the answer is "cannot tell".
 
 use super::calls::About;
 use super::rules::{Architecture, Decision};
@@ -11,10 +11,10 @@ use super::wait::Wait;
 use crate::text::counted;
 use std::collections::BTreeSet;
 
-/// Connections, or visits, below which nothing is claimed.
+/// The minimum of connections, or visits, for any conclusion.
 const FEWEST: u64 = 4;
 
-/// A trace with what `/proc` showed of the same window.
+/// A trace with the samples of `/proc` from the same window.
 #[derive(Debug)]
 pub(super) struct Window<'a> {
     pub(super) trace: &'a Trace,
@@ -26,11 +26,11 @@ pub(super) struct Window<'a> {
 type Numbered<'a> = (u32, &'a Task);
 
 impl<'a> Window<'a> {
-    /// Returns the decision by the trace and by `/proc`.
+    /// Returns the decision from the trace and from `/proc`.
     pub(super) fn decide(&self, by_proc: Decision) -> Decision {
         let Some(traced) = self.by_trace() else { return by_proc };
         let (Some(new), Some(old)) = (traced.architecture, by_proc.architecture) else {
-            // What could not be told by the trace, though it showed something, says more than `/proc` does.
+            // A trace that is undecided, but showed something, may have better candidates than `/proc`.
             let is_new = traced.architecture.is_some();
             return if is_new {
                 Decision { busiest: by_proc.busiest, ..traced }
@@ -40,7 +40,7 @@ impl<'a> Window<'a> {
         };
         let is_executed = |one| matches!(one, Architecture::Exec | Architecture::Fork);
         if old == Architecture::EventLoopProcesses && new.is_asynchronous() {
-            // `/proc` also sees the processes to which the load gave no connections.
+            // `/proc` also shows the processes that got no connections from the load.
             return Decision { evidence: [by_proc.evidence, traced.evidence].concat(), ..by_proc };
         }
         if new == old || (new.is_asynchronous() && old.is_asynchronous()) || (is_executed(new) && is_executed(old)) {
@@ -86,11 +86,11 @@ impl<'a> Window<'a> {
             .or_else(|| self.pooled(&serving, connections, evidence))
     }
 
-    /// Threads that share connections: each request may be served by another one.
+    /// Decides for threads that share connections: a different thread may serve each request.
     fn shared(&self, serving: &[Numbered], mut evidence: Vec<String>) -> Decision {
         let rule = "connections move between threads";
         let processes: BTreeSet<u32> = serving.iter().map(|(_, task)| task.process).collect();
-        // A worker may wait for the rest of its request by an instance of epoll for this connection alone.
+        // A worker may wait for the rest of its request with an epoll instance for this connection only.
         let singles = serving.iter().filter(|(tid, _)| self.watchers.watches_one(*tid)).count();
         let has_singles = singles >= 2 && singles * 2 >= serving.len();
         let waits =
@@ -99,7 +99,7 @@ impl<'a> Window<'a> {
         let tasks = self.trace.tasks.iter();
         let others =
             tasks.filter(|(_, task)| processes.contains(&task.process) && task.visits() == 0 && task.waits > 0).count();
-        // A thread that accepts and watches, but serves nothing, hands over requests.
+        // A thread that accepts and watches, but does not serve, hands requests over.
         let accepts_apart =
             self.trace.tasks.values().any(|task| {
                 processes.contains(&task.process) && task.visits() == 0 && task.waits > 0 && task.accepts > 0
@@ -123,7 +123,7 @@ impl<'a> Window<'a> {
         Decision::unknown(rule, &candidates, evidence, "put more simultaneous connections on it")
     }
 
-    /// Tasks that serve several connections at a time.
+    /// Decides for tasks that serve several connections at the same time.
     fn interleaving(&self, serving: &[Numbered], connections: u64, mut evidence: Vec<String>) -> Option<Decision> {
         let rule = "tasks serve several connections in turn";
         let loops: Vec<&Numbered> = serving.iter().filter(|(_, task)| task.interleaves()).collect();
@@ -162,7 +162,7 @@ impl<'a> Window<'a> {
         Some(Decision::found(Architecture::EventLoop, rule, evidence))
     }
 
-    /// A task was made for each connection, and ended with it.
+    /// Decides whether a task was created for each connection, and ended with it.
     fn made_for_it(&self, serving: &[Numbered], connections: u64, mut evidence: Vec<String>) -> Option<Decision> {
         let trace = self.trace;
         let many = serving.iter().filter(|(_, task)| task.connections > 1).count();
@@ -200,7 +200,7 @@ impl<'a> Window<'a> {
         few(made.len() - executed).then(|| Decision::found(Architecture::Exec, rule, evidence))
     }
 
-    /// Whether a process, or one of those made during the window from which it descends, executed a program.
+    /// Returns whether a process, or one of its ancestors created during the window, executed a program.
     fn is_executed(&self, tid: u32, task: &Task) -> bool {
         let mut at = (tid, *task);
         for _ in 0..8 {
@@ -216,7 +216,7 @@ impl<'a> Window<'a> {
         false
     }
 
-    /// Tasks serve one connection after the other.
+    /// Decides for tasks that serve one connection after another.
     fn pooled(&self, serving: &[Numbered], connections: u64, mut evidence: Vec<String>) -> Option<Decision> {
         let members: Vec<&Numbered> = serving.iter().filter(|(_, task)| task.connections > 1).collect();
         let theirs: u64 = members.iter().map(|(_, task)| u64::from(task.connections)).sum();
@@ -229,12 +229,12 @@ impl<'a> Window<'a> {
         }
         let tasks = counted(members.len() as u64, "task", "tasks");
         evidence.push(format!("{tasks} served {theirs} connections, one after the other"));
-        // Another thread that watches connections may hand over each request, not each connection.
+        // Another thread that watches connections may hand over single requests instead of connections.
         let is_watched =
             self.trace.tasks.values().any(|task| {
                 processes.contains(&task.process) && task.visits() == 0 && task.waits > 0 && task.accepts > 0
             });
-        // Unless a connection stays with its thread for request after request.
+        // Except if a connection stays with its thread for several requests.
         let stays = self.trace.replies >= 3 * connections;
         let rule = "tasks serve one connection after the other";
         if is_watched && !stays {
@@ -252,14 +252,14 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Threads that `/proc` showed in a call that blocks for one connection.
+    /// Returns the threads that `/proc` showed in a call that blocks for one connection.
     fn readers(&self) -> BTreeSet<u32> {
         let threads = self.samples.iter().flat_map(|sample| &sample.processes).flat_map(|process| &process.threads);
         let reads = |thread: &&Thread| thread.reads.is_some() || thread.wait == Some(Wait::PollOne);
         threads.filter(reads).map(|thread| thread.tid).collect()
     }
 
-    /// Whether connections waited for `accept()` from one sample to the next.
+    /// Returns whether connections waited for `accept()` from one sample to the next.
     fn has_queue(&self) -> bool {
         let pairs = self.samples.iter().zip(self.samples.iter().skip(1));
         pairs.into_iter().any(|(a, b)| a.waiting.intersection(&b.waiting).count() > 1)
@@ -272,7 +272,7 @@ fn median_ms(made: &[&Numbered]) -> String {
     format!("{:.1}", lives.get(lives.len() / 2).copied().unwrap_or(0) as f64 / 1e6)
 }
 
-/// Returns whether the trace shows descriptors that were passed: processes that receive messages on Unix sockets serve
+/// Returns whether the trace shows descriptor passing: processes that receive messages on Unix sockets serve
 /// connections that others accept.
 pub(super) fn passes_descriptors(trace: &Trace) -> bool {
     let serving: BTreeSet<u32> = trace.tasks.values().filter(|task| task.visits() > 0).map(|task| task.group).collect();
@@ -297,7 +297,7 @@ pub(super) fn passes_descriptors(trace: &Trace) -> bool {
 mod tests {
     use super::*;
 
-    /// A task of process 10 that served so many connections and waited for events so many times.
+    /// Returns a task of process 10 with these numbers of served connections and of waits for events.
     fn task(connections: u32, waits: u32) -> Task {
         Task {
             process: 10,
@@ -328,7 +328,7 @@ mod tests {
         Window { trace, samples: &[], watchers: &Watchers::default() }.decide(by_proc)
     }
 
-    /// Tasks that were made for one connection each, and ended.
+    /// Returns a trace of tasks that were created for one connection each, and ended.
     fn made(flags: u32, count: u32) -> Trace {
         let is_thread = flags & IS_THREAD != 0;
         let one = |tid: u32| {
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(decided(&made(IS_EXECUTED, 20)), Some(Architecture::Exec));
         assert_eq!(decided(&made(IS_THREAD, 20)), Some(Architecture::Thread));
         assert!(decide(&made(0, 20), unknown()).evidence[1].contains("after 3.0 ms"));
-        // A pool whose members end after five connections each, of which a time slice showed one.
+        // A pool whose members end after five connections each; a time slice showed one of these.
         let mut renewed = made(0, 20);
         renewed.established = 100;
         assert_eq!(decided(&renewed), None);
@@ -356,7 +356,7 @@ mod tests {
         let mut mixed = made(IS_EXECUTED, 20);
         mixed.tasks.range_mut(100..110).for_each(|(_, task)| task.flags &= !IS_EXECUTED);
         assert_eq!(decided(&mixed), None);
-        // Tables that were full prove nothing.
+        // Full tables prove nothing.
         assert_eq!(decided(&Trace { lost: 1, ..made(0, 20) }), None);
     }
 
@@ -379,10 +379,10 @@ mod tests {
         assert_eq!(decided(&trace(vec![(10, one(10))])), Some(Architecture::EventLoop));
         assert_eq!(decided(&trace(vec![(10, one(10)), (11, one(10))])), Some(Architecture::EventLoops));
         assert_eq!(decided(&trace(vec![(10, one(10)), (20, one(20))])), Some(Architecture::EventLoopProcesses));
-        // Connections too short to return to, but one was open while the next one was served.
+        // The connections are too short for a return, but one was open while the next one was served.
         let short = Task { overlaps: 15, ..task(20, 50) };
         assert_eq!(decided(&trace(vec![(10, short)])), Some(Architecture::EventLoop));
-        // It never waits for events: somebody else tells it what to serve.
+        // It never waits for events: something else tells it what to serve.
         assert_eq!(decided(&trace(vec![(10, Task { returns: 90, ..task(20, 0) })])), None);
     }
 
@@ -390,7 +390,7 @@ mod tests {
     fn helpers_of_an_event_loop_that_signal_may_be_workers() {
         let only = Task { returns: 90, ..task(100, 50) };
         let helper = |elsewhere| Task { elsewhere, ..task(0, 0) };
-        // The collector of its garbage signals nobody.
+        // The garbage collector does not signal other threads.
         assert_eq!(decided(&trace(vec![(10, only), (11, helper(0))])), Some(Architecture::EventLoop));
         let found = decide(&trace(vec![(10, only), (11, helper(80))]), unknown());
         assert_eq!(found.candidates, [Architecture::EventLoop, Architecture::EventLoopWithWorkers]);
@@ -408,7 +408,7 @@ mod tests {
         let watcher = Task { accepts: 50, ..task(0, 50) };
         let workers = trace(vec![(10, watcher), (11, member(0)), (12, member(0))]);
         assert_eq!(decided(&workers), Some(Architecture::EventLoopWithWorkers));
-        // Workers that wait for the rest of a request by an instance of epoll each.
+        // Workers that wait for the rest of a request with one epoll instance each.
         let waiting = trace(vec![(10, watcher), (11, member(9)), (12, member(9))]);
         let mut singles = Watchers::default();
         for (tid, connections) in [(10, 50), (11, 1), (12, 1)] {
@@ -425,10 +425,10 @@ mod tests {
         let member = |process| Task { process, group: process, ..task(10, 0) };
         assert_eq!(decided(&trace(vec![(20, member(20)), (30, member(30))])), Some(Architecture::Prefork));
         assert_eq!(decided(&trace(vec![(20, member(10)), (30, member(10))])), Some(Architecture::ThreadPool));
-        // They wait for events: loops whose connections are short look the same.
+        // They wait for events: event loops with short connections look the same.
         let waits = |process| Task { waits: 10, ..member(process) };
         assert_eq!(decided(&trace(vec![(20, waits(20)), (30, waits(30))])), None);
-        // Another thread accepts and watches: it may hand over each request.
+        // Another thread accepts and watches: it may hand over single requests.
         let watched = vec![(10, Task { accepts: 20, ..task(0, 50) }), (20, member(10)), (30, member(10))];
         let found = decide(&trace(watched.clone()), unknown());
         assert_eq!(found.candidates, [Architecture::ThreadPool, Architecture::EventLoopWithWorkers]);
@@ -442,12 +442,12 @@ mod tests {
         let pool = made(IS_THREAD, 20);
         let found = decide(&pool, by_proc(Architecture::ThreadPool));
         assert_eq!((found.architecture, found.candidates.len()), (None, 2));
-        // What /proc decided stands where the trace shows nothing.
+        // The decision from /proc is kept if the trace shows nothing.
         assert_eq!(decide(&trace(Vec::new()), by_proc(Architecture::Fork)).architecture, Some(Architecture::Fork));
-        // An execution at the same stack address looks like a fork from outside; the trace saw it.
+        // An execution at the same stack address looks like a fork from outside, but the trace recorded it.
         let executed = decide(&made(IS_EXECUTED, 20), by_proc(Architecture::Fork));
         assert_eq!(executed.architecture, Some(Architecture::Exec));
-        // /proc sees the processes without connections, too.
+        // /proc also shows the processes without connections.
         let one = trace(vec![(10, Task { returns: 90, ..task(20, 50) })]);
         let processes = decide(&one, by_proc(Architecture::EventLoopProcesses));
         assert_eq!(processes.architecture, Some(Architecture::EventLoopProcesses));

@@ -5,14 +5,14 @@ use super::sample::table;
 use crate::root::Root;
 use std::collections::BTreeSet;
 
-/// Where systemd keeps its groups: the unified hierarchy, and its own one beside those of version 1.
+/// The tops of systemd's hierarchies: the unified one, and systemd's own in addition to those of version 1.
 const TOPS: &[&str] = &["sys/fs/cgroup", "sys/fs/cgroup/systemd", "sys/fs/cgroup/unified"];
 
-/// How deep slices, or groups within a unit, may lie in each other.
+/// The maximum nesting depth of slices, or of groups within a unit.
 const DEPTH: usize = 8;
 
-/// Returns the first process of a unit, by its name with or without `.service`: the one whose parent is outside the
-/// unit.
+/// Returns the first process of a unit, which is the one whose parent is outside the unit. The name may omit
+/// `.service`.
 ///
 /// # Errors
 ///
@@ -31,7 +31,7 @@ pub fn main_process(root: &Root, unit: &str) -> Result<u32, Error> {
     Err(Error::NoUnit(name))
 }
 
-/// Returns the folder of a unit below a slice, or below the manager of a user, which is a unit of the system.
+/// Returns the directory of a unit below a slice, or below a user manager, which is a system unit.
 fn find(root: &Root, folder: &str, name: &str, depth: usize) -> Option<String> {
     let names = root.names(folder);
     if names.iter().any(|one| one == name) {
@@ -42,7 +42,7 @@ fn find(root: &Root, folder: &str, name: &str, depth: usize) -> Option<String> {
     slices.find_map(|slice| find(root, &format!("{folder}/{slice}"), name, depth - 1))
 }
 
-/// Returns the processes of a group and of those within it.
+/// Returns the processes of a group and its descendants.
 fn processes(root: &Root, folder: &str, depth: usize) -> BTreeSet<u32> {
     let text = root.text(&format!("{folder}/cgroup.procs")).unwrap_or_default();
     let mut pids: BTreeSet<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
@@ -57,7 +57,7 @@ fn processes(root: &Root, folder: &str, depth: usize) -> BTreeSet<u32> {
 mod tests {
     use super::*;
 
-    /// Plants a host with a unit, whose processes are 40 and 41, started by process 1.
+    /// Creates a host with a unit whose processes are 40 and 41, started by process 1.
     fn planted(unit: &str, folder: &str) -> (tempfile::TempDir, Root) {
         let room = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
@@ -70,7 +70,7 @@ mod tests {
             write(&format!("proc/{pid}/stat"), &stat(pid, parent));
         }
         write(&format!("{folder}/{unit}/cgroup.procs"), "41\n");
-        // A unit may have groups of its own.
+        // A unit may have subgroups.
         write(&format!("{folder}/{unit}/main/cgroup.procs"), "40\n");
         let root = Root::planted(room.path());
         (room, root)
@@ -83,7 +83,7 @@ mod tests {
             ("nginx.service", "nginx.service", "sys/fs/cgroup/systemd/system.slice"),
             ("db@1", "db@1.service", "sys/fs/cgroup/system.slice/system-db.slice"),
             ("run-1.scope", "run-1.scope", "sys/fs/cgroup/unified/user.slice/user-0.slice"),
-            // Of `systemd --user`, whose units were not found.
+            // A unit of `systemd --user`; these were once not found.
             ("app", "app.service", "sys/fs/cgroup/user.slice/user-7.slice/user@7.service/app.slice"),
         ];
         for (asked, unit, folder) in cases {

@@ -1,6 +1,7 @@
-//! What a thread waits for: its system call in `/proc/PID/task/TID/syscall`, or the kernel's function in `wchan`.
+//! The state in which a thread waits: from its system call in `/proc/PID/task/TID/syscall`, or the kernel function in
+//! `wchan`.
 
-/// What a thread waits for.
+/// The state in which a thread waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wait {
     /// It runs, or waits for a processor.
@@ -23,20 +24,20 @@ pub(super) enum Wait {
     Ring,
     /// `futex`: a lock, a condition variable, an idle member of a pool.
     Futex,
-    /// A timer, a signal or a child.
+    /// A call that waits for a timer, a signal or a child.
     Other,
-    /// Neither file may be read, or the function is unknown.
+    /// Neither file is readable, or the function is unknown.
     Unseen,
 }
 
 impl Wait {
-    /// Returns whether an event loop waits so.
+    /// Returns whether an event loop waits in this way.
     pub(super) fn is_event(self) -> bool {
         matches!(self, Self::Poll | Self::Select | Self::Epoll | Self::Ring)
     }
 }
 
-/// Numbers of system calls that are told apart; those of `x86_64`, and those of every newer architecture.
+/// Numbers of the system calls that are distinguished, for `x86_64` and for every newer architecture.
 struct Numbers {
     accept: &'static [u64],
     read: &'static [u64],
@@ -47,7 +48,7 @@ struct Numbers {
     futex: &'static [u64],
 }
 
-/// `io_uring_enter` and `futex_waitv` have one number everywhere.
+/// `io_uring_enter` and `futex_waitv` have the same number everywhere.
 const IO_URING_ENTER: u64 = 426;
 
 #[cfg(target_arch = "x86_64")]
@@ -72,14 +73,14 @@ const NUMBERS: Numbers = Numbers {
     futex: &[98, 449],
 };
 
-/// Returns what the text of `syscall` says, and the descriptor if the call has one.
+/// Parses the text of `syscall`. Returns the state, and the descriptor if the call has one.
 pub(super) fn of_call(text: &str) -> Option<(Wait, Option<u32>)> {
     let mut words = text.split_ascii_whitespace();
     let first = words.next()?;
     if first == "running" {
         return Some((Wait::Running, None));
     }
-    // -1: it is blocked outside a system call, such as by a page fault.
+    // -1: the thread is blocked outside a system call, for example by a page fault.
     let Ok(number) = first.parse::<u64>() else { return Some((Wait::Other, None)) };
     let mut argument = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
     let (first, second) = (argument()?, argument()?);
@@ -90,7 +91,7 @@ pub(super) fn of_call(text: &str) -> Option<(Wait, Option<u32>)> {
         _ if is(NUMBERS.accept) => (Wait::Accept, descriptor),
         _ if is(NUMBERS.read) => (Wait::Read, descriptor),
         _ if is(NUMBERS.write) => (Wait::Write, descriptor),
-        // The one descriptor is in the memory of the program. `poll` and `select` of no descriptors sleep.
+        // The number of the single descriptor is in the program's memory. `poll` and `select` of no descriptors sleep.
         _ if is(NUMBERS.poll) => match second {
             0 => (Wait::Other, None),
             1 => (Wait::PollOne, None),
@@ -103,7 +104,8 @@ pub(super) fn of_call(text: &str) -> Option<(Wait, Option<u32>)> {
     })
 }
 
-/// Returns what a function of the kernel says. Poll of one descriptor and of several look alike, so neither is claimed.
+/// Returns the state for a kernel function. A poll of one descriptor and of several look the same, so neither is
+/// claimed.
 pub(super) fn of_function(name: &str) -> Wait {
     match name {
         "inet_csk_accept" | "inet_csk_wait_for_connect" => Wait::Accept,

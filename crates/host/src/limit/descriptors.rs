@@ -1,4 +1,4 @@
-//! Descriptors: of a process, of the system, and watches of epoll.
+//! Descriptors: of a process, of the system, and epoll watches.
 
 use crate::context::{A_PROCESS, Context};
 use crate::demand::{Needs, SPARE_OF_SERVE};
@@ -7,10 +7,10 @@ use crate::systemd::manager_setting;
 use crate::text::grouped;
 use landau_sys::limits::NR_OPEN_MAX;
 
-/// The value of `fs.nr_open` with which the kernel starts.
+/// The value of `fs.nr_open` at boot.
 pub const NR_OPEN: u64 = 1 << 20;
 
-/// What systemd raises it to at each start (`bump_file_max_and_nr_open()`), unless it was built otherwise.
+/// The value that systemd sets at each boot (`bump_file_max_and_nr_open()`), unless it was built otherwise.
 pub const NR_OPEN_OF_SYSTEMD: u64 = 0x3fff_fff8;
 
 pub(super) fn rows(context: &Context) -> Vec<Row> {
@@ -18,8 +18,9 @@ pub(super) fn rows(context: &Context) -> Vec<Row> {
     all.into_iter().flatten().collect()
 }
 
-/// Returns how many descriptors an object takes, and how many the program has besides: what a running program has open;
-/// of one that is started, what it opens itself or inherits from here, as this process did.
+/// Returns the descriptors per object, and those that the program uses in addition. For a running program, the latter
+/// are its open descriptors. For a program that is started, they are those that it opens itself or inherits, as this
+/// process did.
 fn taken(context: &Context, needs: &Needs) -> Option<(u64, u64)> {
     let (each, own) = needs.descriptors?;
     let subject = &context.subject;
@@ -27,7 +28,7 @@ fn taken(context: &Context, needs: &Needs) -> Option<(u64, u64)> {
     Some((each, if subject.is_other { open.unwrap_or(own) } else { own.max(open.unwrap_or(0)) }))
 }
 
-/// Returns how many objects fit a table of so many descriptors.
+/// Returns the number of objects that fit into a descriptor table of this size.
 fn fitting(context: &Context, limit: u64, needs: &Needs) -> Option<u64> {
     let (each, own) = taken(context, needs)?;
     let free = limit.saturating_sub(own);
@@ -38,7 +39,7 @@ fn fitting(context: &Context, limit: u64, needs: &Needs) -> Option<u64> {
 /// Returns the limit that a size needs.
 fn needed(context: &Context, needs: &Needs, size: u64) -> Option<u64> {
     let (each, own) = taken(context, needs)?;
-    // A quarter of the free ones is a third of the others.
+    // A quarter of the free descriptors is a third of the rest.
     let spare = if needs.keeps_spare { size.div_ceil(3).min(SPARE_OF_SERVE) } else { 0 };
     Some(size.saturating_mul(each).saturating_add(spare).saturating_add(own))
 }
@@ -46,7 +47,7 @@ fn needed(context: &Context, needs: &Needs, size: u64) -> Option<u64> {
 fn of_process(context: &Context) -> Option<Row> {
     let subject = &context.subject;
     let (soft, hard) = subject.limit("Max open files")?;
-    // A running program has set its limit; one that is started raises it first, as Landau's and most servers do.
+    // A running program has already set its limit. A new one raises it first, as Landau's and most servers do.
     let limit = if subject.is_other { soft } else { hard };
     let bounds = context.bounds(Effect::Stops, A_PROCESS, |needs| fitting(context, limit, needs));
     let target = context.raised(limit, |needs, size| needed(context, needs, size));
@@ -67,8 +68,8 @@ fn of_process(context: &Context) -> Option<Row> {
     })
 }
 
-/// Returns how many processes of a server hold the idle connections that one process cannot: each has a limit of its
-/// own, and needs no right to raise it.
+/// Returns the number of server processes that hold the requested connections, if one process cannot. The limit is that
+/// of each process, so that this needs no privilege.
 fn more_processes(context: &Context, limit: u64) -> Option<String> {
     let demand = context.demands.iter().find(|demand| demand.kind.needs.has_workers)?;
     let each = fitting(context, limit, &demand.kind.needs).filter(|&each| each > 0)?;
@@ -81,7 +82,7 @@ fn more_processes(context: &Context, limit: u64) -> Option<String> {
     Some(format!("{processes} processes that share the listening socket, each with this limit{options}"))
 }
 
-/// Returns the size that is asked of a kind; 0 if none is.
+/// Returns the requested size of a kind, or 0.
 fn asked(context: &Context, kind: &str) -> u64 {
     context.demands.iter().find(|demand| demand.kind.name == kind).and_then(|demand| demand.size).unwrap_or(0)
 }
@@ -101,7 +102,7 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
         let may = if subject.may_raise_hard_limits() { "" } else { " # as root with CAP_SYS_RESOURCE" };
         format!("{first}ulimit -n {target}{may}")
     };
-    // With a higher limit in limits.d than the kernel takes at the next start, nobody can log in.
+    // If limits.d has a higher limit than the kernel accepts at the next boot, nobody can log in.
     let is_above = ceiling < target || (target > NR_OPEN && ceiling != NR_OPEN_OF_SYSTEMD);
     let first = if is_above {
         let kept = ceiling.max(target);
@@ -109,7 +110,7 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
     } else {
         String::new()
     };
-    // `*` is everybody but root (limits.conf(5)).
+    // `*` stands for every user but root (limits.conf(5)).
     let who = if subject.user == Some(0) { "root" } else { "*" };
     Remedy {
         now: Some(now),
@@ -122,7 +123,7 @@ fn raise_table(context: &Context, target: u64, hard: u64) -> Remedy {
     }
 }
 
-/// `fs.nr_open`: no process's limit can be raised above it.
+/// `fs.nr_open`: the ceiling of the limit of every process.
 fn ceiling(context: &Context) -> Option<Row> {
     let limit = context.root.sysctl_number("fs.nr_open")?;
     let target = context.raised(limit, |needs, size| needed(context, needs, size));
@@ -142,7 +143,7 @@ fn ceiling(context: &Context) -> Option<Row> {
 fn of_system(context: &Context) -> Option<Row> {
     let numbers = context.root.sysctl_numbers("fs.file-nr");
     let (used, limit) = (*numbers.first()?, *numbers.get(2)?);
-    // CAP_SYS_ADMIN lifts it (alloc_empty_file() in the kernel's file_table.c).
+    // CAP_SYS_ADMIN overrides it (alloc_empty_file() in the kernel's file_table.c).
     let effect = if context.subject.may_exceed_open_files() { Effect::Bends } else { Effect::Stops };
     let each = |needs: &Needs| Some(needs.open_files).filter(|&each| each > 0);
     let target = context.raised(limit, |needs, size| Some(size.saturating_mul(each(needs)?).saturating_add(used)));
@@ -166,7 +167,7 @@ fn of_system(context: &Context) -> Option<Row> {
     })
 }
 
-/// What systemd gives to services that do not set `LimitNOFILE=`.
+/// The default limit of systemd for services without `LimitNOFILE=`.
 fn of_services(context: &Context) -> Option<Row> {
     context.root.text("proc/1/comm").filter(|name| name == "systemd")?;
     let set = manager_setting(context.root, "DefaultLimitNOFILE", None);

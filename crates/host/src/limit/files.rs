@@ -1,4 +1,4 @@
-//! The folder's file system: inodes and space.
+//! The directory's file system: inodes and space.
 
 use crate::context::Context;
 use crate::row::{Effect, Remedy, Row};

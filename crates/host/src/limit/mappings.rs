@@ -1,4 +1,4 @@
-//! Mappings and the address space of one process.
+//! The mappings and the address space of one process.
 
 use crate::context::{A_PROCESS, Context};
 use crate::demand::{Addresses, Demand, Needs, Promised};
@@ -11,7 +11,7 @@ pub(super) fn rows(context: &Context) -> Vec<Row> {
     [count(context), address_space(context), data(context), overcommit(context)].into_iter().flatten().collect()
 }
 
-/// Returns the stack that glibc gives a thread in bytes, without its guard page.
+/// Returns the size of the stack that glibc gives a thread in bytes, without its guard page.
 fn stack_bytes(context: &Context) -> u64 {
     let soft = context.subject.limit("Max stack size").map_or(8 << 20, |(soft, _)| soft);
     stack_of_thread(soft, context.page_bytes)
@@ -22,7 +22,7 @@ fn calls(context: &Context, of: impl Fn(&Needs) -> bool) -> String {
     context.calls(|needs| if of(needs) { creates(needs) } else { "" })
 }
 
-/// Returns "`mmap()` fails with ENOMEM", of the calls of the demands; `pthread_create` reports EAGAIN instead.
+/// Returns "`mmap()` fails with ENOMEM", with the calls of the demands; `pthread_create` reports EAGAIN instead.
 fn refusal(context: &Context, of: impl Fn(&Needs) -> bool) -> String {
     match calls(context, of).as_str() {
         "" | "mmap()" => "mmap() fails with ENOMEM".to_owned(),
@@ -31,8 +31,8 @@ fn refusal(context: &Context, of: impl Fn(&Needs) -> bool) -> String {
     }
 }
 
-/// `vm.max_map_count`. The kernel compares before it adds, so a process may have one mapping more; a thread's second
-/// mapping is split off the first, where it may not.
+/// `vm.max_map_count`. The kernel compares before it adds, so a process may have one mapping more. A thread's second
+/// mapping is split off from the first, where this does not apply.
 fn count(context: &Context) -> Option<Row> {
     let limit = context.root.sysctl_number("vm.max_map_count")?;
     let own = context.subject.maps.unwrap_or(0);
@@ -83,7 +83,7 @@ fn address_space(context: &Context) -> Option<Row> {
     )
 }
 
-/// `RLIMIT_DATA`: private writable mappings, of which the stacks of threads are.
+/// `RLIMIT_DATA`: private writable mappings, which include the stacks of threads.
 fn data(context: &Context) -> Option<Row> {
     let stack = stack_bytes(context);
     let each = |needs: &Needs| Some(stack).filter(|_| needs.addresses == Addresses::Stack);
@@ -102,23 +102,23 @@ fn data(context: &Context) -> Option<Row> {
     )
 }
 
-/// A limit of a process in bytes.
+/// A per-process limit in bytes.
 struct Bytes<'a> {
     limit: &'static str,
     name: &'static str,
     used: u64,
     flag: &'static str,
-    /// That of `prlimit`.
+    /// The option of `prlimit`.
     option: &'static str,
     directive: &'static str,
-    /// What an object takes.
+    /// The bytes per object.
     each: &'a dyn Fn(&Needs) -> Option<u64>,
-    /// What the program takes beside that and what is in use, if it has so many objects.
+    /// The bytes that the program needs in addition to the objects and to those in use, for this number of objects.
     beside: &'a dyn Fn(&Demand, u64) -> u64,
 }
 
-/// Returns the largest n of which n objects and what is beside them fit in so many bytes. What is beside them must not
-/// fall with n.
+/// Returns the largest n for which n objects and the additional bytes fit into `room`. `beside` must not decrease with
+/// n.
 fn fitting(room: u64, each: u64, beside: impl Fn(u64) -> u64) -> u64 {
     let fits = |n: u64| beside(n).saturating_add(n.saturating_mul(each)) <= room;
     let (mut most, mut too_many) = (0, (room / each.max(1)).saturating_add(1));
@@ -133,7 +133,7 @@ fn fitting(room: u64, each: u64, beside: impl Fn(u64) -> u64) -> u64 {
     most
 }
 
-/// Returns the row of such a limit, if it is one.
+/// Returns the row of such a limit; `None` if it is unlimited.
 fn bytes_of_process(context: &Context, of: &Bytes) -> Option<Row> {
     let (soft, hard) = context.subject.limit(of.name)?;
     if soft == u64::MAX {
@@ -175,8 +175,8 @@ fn bytes_of_process(context: &Context, of: &Bytes) -> Option<Row> {
     })
 }
 
-/// `vm.overcommit_memory`: with 2, all private writable memory that is promised counts against `CommitLimit`: stacks of
-/// threads, private mappings, and what a child has of its parent.
+/// `vm.overcommit_memory`: with 2, all committed private writable memory counts against `CommitLimit`: stacks of
+/// threads, private mappings, and a child's copy of its parent's memory.
 fn overcommit(context: &Context) -> Option<Row> {
     let mode = context.root.sysctl_number("vm.overcommit_memory")?;
     let memory = context.root.text("proc/meminfo")?;
@@ -212,14 +212,14 @@ fn overcommit(context: &Context) -> Option<Row> {
     })
 }
 
-/// Returns what promised memory bounds, if the kernel has promised so many bytes of a limit.
+/// Returns the bounds from committed memory, if `promised` bytes of the limit are committed.
 fn bounds_of_promises(context: &Context, limit: u64, promised: u64) -> Vec<Bound> {
     let subject = &context.subject;
-    // This process's own share is free again when the program starts, or goes on.
+    // The share of this process becomes free when the program starts, or when this process ends.
     let others = promised.saturating_sub(accounted(context, "self").unwrap_or(0));
     let room = limit.saturating_sub(others).saturating_sub(admin_reserve(context));
     let reserve = context.root.sysctl_number("vm.user_reserve_kbytes").unwrap_or(0).saturating_mul(1024);
-    // The text is long, and only what forks needs it.
+    // The text is long, and only programs that fork need it.
     let copied = LazyCell::new(|| {
         accounted(context, &subject.name).unwrap_or_else(|| subject.data_bytes.saturating_add(subject.stack_bytes))
     });
@@ -233,16 +233,16 @@ fn bounds_of_promises(context: &Context, limit: u64, promised: u64) -> Vec<Bound
     context.bounds_of_demands(Effect::Stops, "", |demand| {
         let needs = &demand.kind.needs;
         let each = promise(needs)?;
-        // Of a process that forks, the objects are other processes.
+        // If the program forks, the objects are other processes.
         let grows = if needs.tasks.is_some() && needs.addresses == Addresses::None { 0 } else { each };
-        // The kernel keeps a 32nd of the address space of the process that asks for more, and at most the reserve.
+        // The kernel keeps 1/32 of the address space of the calling process free, at most the reserve.
         let kept = |n: u64| (subject.address_bytes.saturating_add(n.saturating_mul(grows)) / 32).min(reserve);
         Some(fitting(room, each, kept))
     })
 }
 
-/// Returns what the kernel has promised a process: the mappings that `/proc/PID/smaps` marks `ac`, also those that were
-/// writable only while the program was loaded. None if they may not be read.
+/// Returns the committed memory of a process: the mappings with the flag `ac` in `/proc/PID/smaps`, including those
+/// that were writable only while the program was loaded. `None` if they cannot be read.
 fn accounted(context: &Context, process: &str) -> Option<u64> {
     let text = context.root.text(&format!("proc/{process}/smaps"))?;
     let (mut total, mut kilobytes) = (0, 0);
@@ -256,7 +256,8 @@ fn accounted(context: &Context, process: &str) -> Option<u64> {
     Some(total)
 }
 
-/// Returns what the kernel keeps from programs without `CAP_SYS_ADMIN` (`__vm_enough_memory()` in its `util.c`).
+/// Returns the memory that the kernel reserves from programs without `CAP_SYS_ADMIN` (`__vm_enough_memory()` in its
+/// `util.c`).
 fn admin_reserve(context: &Context) -> u64 {
     let is_admin = context.subject.may_use_admin_reserve();
     let kilobytes = context.root.sysctl_number("vm.admin_reserve_kbytes").filter(|_| !is_admin);
@@ -271,7 +272,7 @@ mod tests {
     fn what_is_beside_the_objects_is_counted_at_the_end() {
         assert_eq!(fitting(100, 10, |_| 0), 10);
         assert_eq!(fitting(99, 10, |_| 0), 9);
-        // 5 of 10 bytes and 50, or of 15 each and 25.
+        // 5 objects of 10 bytes plus 50, or of 15 bytes plus 25.
         assert_eq!((fitting(100, 10, |_| 50), fitting(100, 10, |n| 25 + 5 * n)), (5, 5));
         assert_eq!((fitting(100, 10, |_| 101), fitting(0, 10, |_| 0)), (0, 0));
     }

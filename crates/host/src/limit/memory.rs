@@ -1,4 +1,4 @@
-//! Memory: of the host, of control groups, and of TCP.
+//! The memory of the host, of control groups, and of TCP.
 
 use super::queues::memory_pressures;
 use crate::cgroups::{Group, groups};
@@ -8,7 +8,7 @@ use crate::root::{counter, field};
 use crate::row::{Counter, Effect, Remedy, Row};
 use crate::text::{bytes, grouped};
 
-/// A limit of at least this many bytes is none: version 1 shows the largest number of pages.
+/// A value from this many bytes on means "no limit": version 1 shows the largest number of pages.
 const NO_LIMIT: u64 = 1 << 60;
 
 pub(super) fn rows(context: &Context) -> Vec<Row> {
@@ -20,13 +20,13 @@ pub(super) fn rows(context: &Context) -> Vec<Row> {
     rows
 }
 
-/// Returns the memory that an object takes: of a connection as it was measured here.
+/// Returns the memory per object; for a connection, the value measured on this host.
 fn each(context: &Context, needs: &Needs) -> Option<u64> {
     let measured = context.connection_bytes.map(|bytes| bytes * needs.connections).filter(|&bytes| bytes > 0);
     measured.or(Some(needs.memory_bytes)).filter(|&bytes| bytes > 0)
 }
 
-/// Returns by which figure the memory of objects is predicted.
+/// Returns the figure that predicts the memory of objects.
 fn law(context: &Context) -> String {
     let has_connections = context.demands.iter().any(|demand| demand.kind.needs.connections > 0);
     match context.connection_bytes {
@@ -58,11 +58,11 @@ fn out_of_memory(context: &Context) -> Vec<Counter> {
     counter(&text, "oom_kill").map(|value| Counter { name: "oom_kill".to_owned(), value }).into_iter().collect()
 }
 
-/// The files in which a version of the control groups tells about memory.
+/// The memory files of a cgroup version.
 struct Files {
     limit: &'static str,
     used: &'static str,
-    /// Lines of `memory.stat`: file pages, which are reclaimed when memory is needed.
+    /// Lines of `memory.stat` for file pages, which are reclaimed when memory is needed.
     cached: [&'static str; 2],
 }
 
@@ -77,7 +77,7 @@ fn files_of(group: &Group) -> &'static Files {
     if group.is_unified { &UNIFIED } else { &LEGACY }
 }
 
-/// Returns the memory that a group has in use, without what is reclaimed when memory is needed.
+/// Returns the memory that a group has in use, without the reclaimable part.
 fn used_by(context: &Context, group: &Group) -> Option<u64> {
     let files = files_of(group);
     let used = context.root.number(&group.file(files.used))?;
@@ -85,7 +85,7 @@ fn used_by(context: &Context, group: &Group) -> Option<u64> {
     Some(used.saturating_sub(files.cached.iter().filter_map(|name| counter(&stat, name)).sum()))
 }
 
-/// `memory.high` of version 2, as `MemoryHigh=` of systemd and Kubernetes set it.
+/// `memory.high` of version 2, as set by `MemoryHigh=` of systemd and by Kubernetes.
 fn throttle_of_group(context: &Context, group: &Group) -> Option<Row> {
     const FILE: &str = "memory.high";
     let limit = context.root.number(&group.file(FILE)).filter(|_| group.is_unified)?;
@@ -107,7 +107,7 @@ fn of_group(context: &Context, group: &Group) -> Option<Row> {
     Some(row)
 }
 
-/// Returns the row of a limit in a file of a group, without counters and the lasting remedy, and the limit to set.
+/// Returns the row of a limit in a file of a group, without counters and the persistent remedy, and the limit to set.
 fn of_file(
     context: &Context,
     group: &Group,
@@ -136,20 +136,20 @@ fn of_file(
     Some((row, target))
 }
 
-/// Returns how often a group met its limit: `memory.events` of version 2, `memory.failcnt` of version 1.
+/// Returns how often a group hit its limit: `memory.events` of version 2, `memory.failcnt` of version 1.
 fn events(context: &Context, group: &Group) -> Vec<Counter> {
     let named = |name: &str, value| Counter { name: name.to_owned(), value };
     if !group.is_unified {
         let failed = context.root.number(&group.file("memory.failcnt"));
         return failed.map(|value| named("memory.failcnt", value)).into_iter().collect();
     }
-    // A process that is killed may be of a group below.
+    // A killed process may belong to a descendant group.
     let text = context.root.text(&group.file("memory.events")).unwrap_or_default();
     let kills = counter(&text, "oom_kill").map(|value| named("memory.events oom_kill", value));
     group.local_event(context.root, "memory", "max").into_iter().chain(kills).collect()
 }
 
-/// `net.ipv4.tcp_mem`: pages of buffers of all connections. An idle connection has none.
+/// `net.ipv4.tcp_mem`: pages of the buffers of all connections. An idle connection has none.
 fn of_tcp(context: &Context) -> Option<Row> {
     let pages = context.root.sysctl_numbers("net.ipv4.tcp_mem");
     let (pressure, most) = (*pages.get(1)?, *pages.get(2)?);

@@ -15,7 +15,7 @@ pub use descriptors::{NR_OPEN, NR_OPEN_OF_SYSTEMD};
 pub(crate) use ports::PortsInUse;
 pub(crate) use queues::of_listeners;
 
-/// Returns every limit that this host shows.
+/// Returns every visible limit of this host.
 pub(crate) fn rows(context: &Context) -> Vec<Row> {
     let rules = [descriptors::rows, ports::rows, queues::rows, memory::rows, mappings::rows, tasks::rows, files::rows];
     rules.iter().flat_map(|rule| rule(context)).collect()

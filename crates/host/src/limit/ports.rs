@@ -1,4 +1,4 @@
-//! Ephemeral ports: the range, what is reserved of it, and what is in use.
+//! Ephemeral ports: the range, the reserved ports in it, and those in use.
 
 use super::queues::tcp_counters;
 use crate::context::Context;
@@ -17,17 +17,17 @@ pub(super) fn rows(context: &Context) -> Vec<Row> {
     [range(context), reuse(context), time_wait(context)].into_iter().flatten().collect()
 }
 
-/// The ports that TCP sockets have.
+/// The ports of TCP sockets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PortsInUse {
-    /// Local ports, each once.
+    /// Local ports, without duplicates.
     pub(crate) ports: BTreeSet<u16>,
     /// Sockets in `TIME_WAIT`.
     pub(crate) time_wait: u64,
 }
 
 impl PortsInUse {
-    /// Reads the ports of all TCP sockets of the subject's network namespace. Sockets that are only bound are in no
+    /// Reads the ports of all TCP sockets of the subject's network namespace. Sockets that are only bound appear in no
     /// table.
     pub(crate) fn read(root: &Root, subject: &Subject) -> Self {
         let mut found = Self::default();
@@ -59,13 +59,13 @@ fn ephemeral(context: &Context) -> Option<RangeInclusive<u16>> {
     Some(u16::try_from(*ends.first()?).ok()?..=u16::try_from(*ends.get(1)?).ok()?)
 }
 
-/// The ports of a range.
+/// The number of ports in a range, by their state.
 struct Usable {
-    /// Those that are reserved: the kernel gives none of them.
+    /// Reserved ports, which the kernel does not assign.
     reserved: u64,
     /// All others.
     capacity: u64,
-    /// Those of the others that a socket has.
+    /// The non-reserved ports in use.
     taken: u64,
 }
 
@@ -112,7 +112,7 @@ fn range(context: &Context) -> Option<Row> {
     })
 }
 
-/// How many sockets in `TIME_WAIT` the kernel keeps (tcp(7)).
+/// The maximum number of sockets in `TIME_WAIT` (tcp(7)).
 fn time_wait(context: &Context) -> Option<Row> {
     let limit = context.root.sysctl_number("net.ipv4.tcp_max_tw_buckets")?;
     Some(Row {
@@ -135,8 +135,8 @@ fn time_wait(context: &Context) -> Option<Row> {
 /// `TCP_TIMEWAIT_LEN`, a constant of the kernel, in milliseconds.
 const TIME_WAIT_MS: u64 = 60_000;
 
-/// When a port in `TIME_WAIT` may be used again, and the rate that follows (`tcp_twsk_unique()`). The delay has a
-/// setting since Linux 6.14; it was a second before.
+/// The time after which a port in `TIME_WAIT` can be reused, and the resulting rate (`tcp_twsk_unique()`). The delay is
+/// a sysctl since Linux 6.14; before, it was one second.
 fn reuse(context: &Context) -> Option<Row> {
     let root = context.root;
     let reuse = root.sysctl_number("net.ipv4.tcp_tw_reuse")?;
@@ -179,7 +179,7 @@ fn reuse(context: &Context) -> Option<Row> {
     })
 }
 
-/// The remedy of too small a range: all ports from 1024 on, and what the range has below.
+/// The remedy for a range that is too small: all ports from 1024 on, in addition to those that the range has below.
 fn widen(context: &Context, range: &RangeInclusive<u16>) -> Remedy {
     let widest = *range.start().min(&1024)..=u16::MAX;
     let used = usable(context, &widest);

@@ -1,4 +1,4 @@
-//! Queues of connections that nobody has accepted yet, of packets, and the table of tracked connections.
+//! Accept queues, packet queues, and the connection tracking table.
 
 use crate::context::Context;
 use crate::process::Listener;
@@ -6,14 +6,15 @@ use crate::row::{Counter, Effect, OF_A_NETWORK, Remedy, Row};
 use crate::text::grouped;
 use std::collections::BTreeMap;
 
-/// What nginx asks `listen()` for on Linux; `landau serve` asks for 4,096. The kernel reduces either to `somaxconn`.
+/// The backlog that nginx passes to `listen()` on Linux; `landau serve` passes 4,096. The kernel limits both to
+/// `somaxconn`.
 const USUAL_BACKLOG: u64 = 511;
 
 pub(super) fn rows(context: &Context) -> Vec<Row> {
     [accept_queue(context), syn_queue(context), packets(context), tracked(context)].into_iter().flatten().collect()
 }
 
-/// Returns counters of `TcpExt` in `/proc/net/netstat` that have moved, and 0 for those that have not.
+/// Returns counters of `TcpExt` in `/proc/net/netstat`, including those that are 0.
 pub(super) fn tcp_counters(context: &Context, names: &[&str]) -> Vec<Counter> {
     let text = context.root.text(&context.net("netstat")).unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:")).map(str::split_ascii_whitespace);
@@ -39,7 +40,7 @@ fn accept_queue(context: &Context) -> Option<Row> {
         is_bytes: false,
         owner: OF_A_NETWORK.to_owned(),
         bounds: context.bounds(Effect::Bends, " waiting for accept()", |needs| {
-            // The kernel refuses when more than the backlog wait (sk_acceptq_is_full), so one more fits.
+            // The kernel refuses a connection when more than the backlog wait (sk_acceptq_is_full), so one more fits.
             (needs.opens == "accept").then_some(limit + 1)
         }),
         evidence: format!(
@@ -55,7 +56,7 @@ fn accept_queue(context: &Context) -> Option<Row> {
     })
 }
 
-/// The queues of a running program's own listening sockets: a row for each port and backlog.
+/// The accept queues of a running program: one row for each port and backlog.
 pub(crate) fn of_listeners(context: &Context, listeners: &[Listener]) -> Vec<Row> {
     let mut alike: BTreeMap<(u16, u64), Vec<&Listener>> = BTreeMap::new();
     for listener in listeners {
@@ -96,9 +97,9 @@ fn of_port(context: &Context, port: u16, backlog: u64, sockets: &[&Listener]) ->
     }
 }
 
-/// The queue of handshakes. The backlog of the listening socket bounds it (`inet_csk_reqsk_queue_is_full()`): beyond
-/// that SYNs are answered with cookies, or dropped. Without cookies `tcp_max_syn_backlog` bounds it too, of which
-/// `tcp_conn_request()` leaves a quarter free.
+/// The SYN queue. The backlog of the listening socket bounds it (`inet_csk_reqsk_queue_is_full()`): beyond it, SYNs are
+/// answered with cookies, or dropped. Without cookies, `tcp_max_syn_backlog` bounds it too; `tcp_conn_request()` leaves
+/// a quarter of that free.
 fn syn_queue(context: &Context) -> Option<Row> {
     let limit = context.root.sysctl_number("net.ipv4.tcp_max_syn_backlog")?;
     let cookies = context.root.sysctl_number("net.ipv4.tcp_syncookies").unwrap_or(0);
@@ -122,7 +123,8 @@ fn syn_queue(context: &Context) -> Option<Row> {
     })
 }
 
-/// Packets that a processor dropped because its queue was full: the second column of `softnet_stat`, in hexadecimal.
+/// The packets that a processor dropped because its queue was full: the second column of `softnet_stat`, in
+/// hexadecimal.
 fn packets(context: &Context) -> Option<Row> {
     let limit = context.root.sysctl_number("net.core.netdev_max_backlog")?;
     let text = context.root.text(&context.net("softnet_stat"))?;
@@ -150,7 +152,7 @@ fn packets(context: &Context) -> Option<Row> {
     })
 }
 
-/// Connection tracking: no connection is in the table until a rule of the packet filter needs it.
+/// Connection tracking: the table stays empty until a packet filter rule needs it.
 fn tracked(context: &Context) -> Option<Row> {
     let root = context.root;
     let limit = root.sysctl_number("net.netfilter.nf_conntrack_max")?;

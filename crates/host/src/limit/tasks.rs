@@ -1,4 +1,4 @@
-//! Processes and threads: identifiers, the system's and the user's number, and control groups.
+//! Processes and threads: identifiers, the limits of the system and of the user, and control groups.
 
 use crate::census::{RESERVED_PIDS, existing};
 use crate::cgroups::{Group, groups};
@@ -16,19 +16,19 @@ pub(super) fn rows(context: &Context) -> Vec<Row> {
     rows
 }
 
-/// Returns how many objects fit where so many further tasks do.
+/// Returns the number of objects that fit if there is room for this many further tasks.
 fn fitting(room: u64, needs: &Needs) -> Option<u64> {
     let (each, own) = needs.tasks?;
     Some(room.saturating_sub(own) / each)
 }
 
-/// Returns the limit that a size needs beside so many tasks.
+/// Returns the limit that a size needs in addition to this many other tasks.
 fn needed(needs: &Needs, size: u64, others: u64) -> Option<u64> {
     let (each, own) = needs.tasks?;
     Some(size.saturating_mul(each).saturating_add(own).saturating_add(others))
 }
 
-/// Returns the counter of zombies: each counts as a process, until its parent waits for it.
+/// Returns the counter of zombies: each counts as a process until its parent waits for it.
 fn zombies(value: u64) -> Vec<Counter> {
     vec![Counter { name: "zombies".to_owned(), value }]
 }
@@ -39,10 +39,10 @@ fn refusal(context: &Context) -> String {
     format!("{calls} {} with EAGAIN", Context::fail(&calls))
 }
 
-/// `kernel.pid_max`: identifiers from 300 on are given out again and again, those below only in the first round.
+/// `kernel.pid_max`: identifiers from 300 on are reused, those below are used only in the first round.
 fn identifiers(context: &Context) -> Option<Row> {
     if context.subject.shares_namespace(context.root, "pid") == Some(false) {
-        // The setting is that of the namespace of the process that reads it.
+        // The setting belongs to the namespace of the reading process.
         return None;
     }
     let limit = context.root.sysctl_number("kernel.pid_max")?;
@@ -110,7 +110,7 @@ fn of_user(context: &Context) -> Option<Row> {
     if soft == u64::MAX {
         return None;
     }
-    // Hardly any program raises this soft limit; a worker of Landau does.
+    // Few programs raise this soft limit; a worker of Landau does.
     let limit = |needs: &Needs| if needs.raises_tasks && !subject.is_other { hard } else { soft };
     let is_bounded = |needs: &Needs| is_bound && limit(needs) != u64::MAX;
     let fits = |needs: &Needs| fitting(limit(needs).saturating_sub(exist), needs).filter(|_| is_bounded(needs));
@@ -130,7 +130,7 @@ fn of_user(context: &Context) -> Option<Row> {
         },
         counters: zombies(its_zombies),
         remedy: Remedy {
-            // The ulimit of dash has no -u.
+            // The ulimit builtin of dash has no -u.
             now: Some(format!(
                 "prlimit --nproc={target}:{} --pid {}",
                 limited(target.max(hard), "unlimited", |most| most.to_string()),

@@ -1,11 +1,11 @@
-//! Hosts that are planted as folders: each limit in turn is the smallest, and is found and named.
+//! Hosts created in directories: each limit in turn is the smallest, and must be found and named.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 use landau_host::{Answer, Demand, Effect, Folder, Report, Request, Root, examine};
 use std::fs;
 use std::path::Path;
 
-/// A planted host that limits nothing below a million.
+/// A created host without any limit below one million.
 struct Host {
     room: tempfile::TempDir,
 }
@@ -19,7 +19,7 @@ Max data size             DATA                 DATA                 bytes
 Max address space         AS                   AS                   bytes     
 ";
 
-/// Values of [`LIMITS`] that limit nothing below a million.
+/// Values of [`LIMITS`] without any limit below one million.
 const AMPLE: [(&str, &str); 7] = [
     ("SOFT", "4000000"),
     ("NOFILE", "4000000"),
@@ -79,7 +79,7 @@ impl Host {
         fs::write(path, text).unwrap();
     }
 
-    /// Plants process 4711, of which these files are like those of this one.
+    /// Creates process 4711, with copies of these files of this process.
     fn copy_to_other(&self, files: &[&str]) {
         for file in files {
             let text = fs::read_to_string(self.path().join("proc/self").join(file)).unwrap();
@@ -87,11 +87,11 @@ impl Host {
         }
     }
 
-    /// Plants the resource limits, of which some are not ample.
+    /// Writes the resource limits, which are ample except for `changed`.
     fn limit(&self, changed: &[(&str, &str)]) {
         let text = AMPLE.iter().fold(LIMITS.to_owned(), |text, (name, ample)| {
             let value = changed.iter().find(|(changed, _)| changed == name).map_or(*ample, |(_, value)| value);
-            // The columns have fixed places, but only that of the first value matters.
+            // The columns have fixed positions, but only that of the first value matters.
             text.replace(name, value)
         });
         self.write("proc/self/limits", &text);
@@ -145,7 +145,7 @@ fn each_lowered_limit_is_found_and_named() {
     expect("sockets=2000", 97, "fs.nr_open", write("proc/sys/fs/nr_open", "100"));
     expect("sockets=2000", 1_100, "fs.file-max", write("proc/sys/fs/file-nr", "100 0 1200"));
     expect("idle=2000", 1_500, "fs.epoll.max_user_watches", write("proc/sys/fs/epoll/max_user_watches", "1500"));
-    // One process exists, with an identifier from 300 on; those below 300 are not given out again.
+    // One process exists, with an identifier from 300 on; those below 300 are not reused.
     expect("processes=2000", 699, "kernel.pid_max", write("proc/sys/kernel/pid_max", "1000"));
     expect("threads=2000", 900, "kernel.threads-max", write("proc/sys/kernel/threads-max", "1000"));
     expect("processes=2000", 199, "RLIMIT_NPROC", limit("NPROC", "200"));
@@ -157,7 +157,7 @@ fn each_lowered_limit_is_found_and_named() {
     expect("ports=2000", 1_000, "net.ipv4.ip_local_port_range", |host| {
         host.write("proc/sys/net/ipv4/ip_local_port_range", "40000 41099");
         host.write("proc/sys/net/ipv4/ip_local_reserved_ports", "40000-40097");
-        // A listening socket, one in TIME_WAIT, and one outside of the range: 40098, 40099, 80.
+        // A listening socket, one in TIME_WAIT, and one outside the range: 40098, 40099, 80.
         host.write(
             "proc/self/net/tcp",
             "sl local\n 0: 0100007F:9CA2 0:0 0A 0:0 0:0 0 0 0 7\n 1: 0100007F:9CA3 0:0 06 0:0 0:0 0 0 0 0\n \
@@ -176,8 +176,8 @@ fn each_lowered_limit_is_found_and_named() {
     });
 }
 
-/// What the kernel promises counts: stacks of threads, private mappings, a child's copy of its parent's memory. Pages
-/// of a file that are only read, as `mmap` maps them, do not.
+/// Committed memory counts: stacks of threads, private mappings, a child's copy of its parent's memory. Read-only pages
+/// of a file, as `mmap` maps them, do not count.
 #[test]
 fn a_host_that_promises_no_more_than_it_has_bounds_mappings_and_processes() {
     let host = Host::new();
@@ -188,7 +188,7 @@ fn a_host_that_promises_no_more_than_it_has_bounds_mappings_and_processes() {
         "proc/meminfo",
         "MemTotal: 9000000 kB\nMemAvailable: 8000000 kB\nCommitLimit: 1048576 kB\nCommitted_AS: 32768 kB\n",
     );
-    // 1,007,616 KiB are left; a 32nd of the address space, of which 8 MiB are in use, is kept.
+    // 1,007,616 KiB are left; 1/32 of the address space, of which 8 MiB are in use, is reserved.
     let most = |kind: &str| {
         let answer = host.answer(kind);
         answer.at_most.filter(|_| answer.limit.as_deref() == Some("vm.overcommit_memory"))
@@ -198,14 +198,14 @@ fn a_host_that_promises_no_more_than_it_has_bounds_mappings_and_processes() {
     assert_eq!(most("mmap"), None);
     let each = 1_007_360 / most("processes").unwrap();
     assert!((100..1_000).contains(&each), "a child of a small program: {each} KiB");
-    // Of a running program, a child has its data and its stack.
+    // A child of a running program has the program's data and stack.
     let memory = "VmSize:\t8192 kB\nVmData:\t900 kB\nVmStk:\t100 kB\n";
     host.write("proc/7/status", &format!("Name:\tx\nUid:\t0\nThreads:\t1\n{memory}"));
     let root = Root::planted(host.path());
     let request = Request::new(&root, Some(7), vec![Demand::parse("processes").unwrap()]).unwrap();
     let report = examine(&root, &request);
     assert_eq!(report.answers[0].at_most, Some(1_007), "{:?}", report.answers);
-    // What was writable while the program was loaded counts too; what only reads does not.
+    // Mappings that were writable while the program was loaded count too; read-only mappings do not.
     let smaps = "1-2 rw-p\nSize:  1500 kB\nVmFlags: rd wr ac \n3-4 r--p\nSize:  500 kB\nVmFlags: rd ac \n5-6 r--p\n\
                  Size:  9000 kB\nVmFlags: rd mr \n";
     host.write("proc/7/smaps", smaps);
@@ -213,7 +213,7 @@ fn a_host_that_promises_no_more_than_it_has_bounds_mappings_and_processes() {
     assert_eq!(report.answers[0].at_most, Some(503), "{:?}", report.answers);
 }
 
-/// Guards against a remedy that changes nothing, makes the range smaller or does not suffice.
+/// Guards against a remedy that changes nothing, makes the range smaller or is not sufficient.
 #[test]
 fn a_range_of_ports_is_widened_where_that_helps() {
     let remedy = |range: &str, reserved: &str, demand: &str| {
@@ -234,7 +234,8 @@ fn a_range_of_ports_is_widened_where_that_helps() {
     assert_eq!(remedy("32768 60999", "2000-4999", "ports=61000").0, widest(1024));
 }
 
-/// Guards against limits of another user: `*` in limits.d is not root; and against 2^64 - 1 in the place of no limit.
+/// Guards against limits of another user, since `*` in limits.d does not include root, and against printing 2^64 - 1
+/// instead of "no limit".
 #[test]
 fn limits_of_root_and_limits_that_are_none_are_named_so() {
     let host = Host::new();
@@ -254,7 +255,7 @@ fn limits_of_root_and_limits_that_are_none_are_named_so() {
     assert!(who(&host).contains("login: \"root - nofile "), "{}", who(&host));
 }
 
-/// A process that has ended counts until its parent waits for it, and a session keeps the identifier of its leader.
+/// A process that has ended counts until its parent waits for it. A session keeps the identifier of its leader.
 #[test]
 fn zombies_and_the_identifiers_of_sessions_count() {
     let host = Host::new();
@@ -292,7 +293,7 @@ fn control_groups_of_both_versions_count_at_every_level() {
     };
     let legacy = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
     let unified = ["memory.max", "memory.current"];
-    // 4,000 bytes for one end of a connection, of which a million are cached files.
+    // 4,000 bytes for one end of a connection; one million of the bytes in use are cached files.
     expect(
         "idle=2000",
         1_000,
@@ -300,15 +301,15 @@ fn control_groups_of_both_versions_count_at_every_level() {
         memory("cg/memory/m", legacy, "total_inactive_file 1000000"),
     );
     expect("idle=2000", 1_000, "memory.max of /u/v", memory("cg/unified/u/v", unified, "active_file 1000000"));
-    // Version 1 shows the largest number where there is no limit.
+    // Version 1 shows the largest number if there is no limit.
     let host = Host::new();
     host.write("cg/memory/m/memory.limit_in_bytes", "9223372036854771712");
     host.write("cg/memory/m/memory.usage_in_bytes", "1");
     assert!(host.report("idle", None).limits.iter().all(|row| !row.limit.starts_with("memory.")));
 }
 
-/// The groups of a process where only version 2 is mounted: of a unit of systemd, and of a container with a namespace
-/// of control groups of its own, in which its group is `/`.
+/// The groups of a process if only version 2 is mounted: in a systemd unit, and in a container with a separate cgroup
+/// namespace, where its group is `/`.
 #[test]
 fn units_and_containers_of_version_2_are_bound_by_their_groups() {
     for (path, limit_of) in [("/system.slice/nginx.service", "/system.slice/nginx.service"), ("/", "/")] {
@@ -340,7 +341,7 @@ fn units_and_containers_of_version_2_are_bound_by_their_groups() {
     }
 }
 
-/// What `MemoryHigh=` of systemd and the `MemoryQoS` feature of Kubernetes set was not read.
+/// Limits set by `MemoryHigh=` of systemd and the `MemoryQoS` feature of Kubernetes were once not read.
 #[test]
 fn memory_high_slows_down_and_stops_nothing() {
     let host = Host::new();
@@ -360,7 +361,7 @@ fn memory_high_slows_down_and_stops_nothing() {
     assert!(host.report("idle=2000", None).limits.iter().all(|row| !row.limit.starts_with("memory.high")));
 }
 
-/// A group above counts the events of all groups in it, whichever of their limits was met.
+/// A parent group counts the events of all its descendants, regardless of whose limit was hit.
 #[test]
 fn events_prove_the_limit_of_their_own_group() {
     let host = Host::new();
@@ -387,7 +388,7 @@ fn events_prove_the_limit_of_their_own_group() {
     assert_eq!((counted("pids.max of /u/v"), counted("pids.max of /u")), (vec![7], vec![0]));
 }
 
-/// A processor quota, as of `docker run --cpus`, `CPUQuota=` or a limit of Kubernetes, was not read.
+/// A processor quota, as set by `docker run --cpus`, `CPUQuota=` or a Kubernetes limit, was once not read.
 #[test]
 fn a_processor_quota_bends_times() {
     let quota = |host: &Host| {
@@ -404,7 +405,7 @@ fn a_processor_quota_bends_times() {
     host.write("cg/unified/u/v/cpu.max", "200000 100000");
     host.write("cg/unified/u/cpu.max", "75000 50000");
     host.write("cg/unified/u/cpu.stat", "usage_usec 9\nnr_periods 4000\nnr_throttled 12\nthrottled_usec 7\n");
-    // The group above has less.
+    // The parent group has less.
     let value = "1.50 processors for control group /u: 75 ms in each 50 ms, used up in 12 of 4,000 periods \
                  (nr_throttled)";
     let now = "echo max > '/cg/unified/u/cpu.max'";
@@ -421,8 +422,8 @@ fn a_processor_quota_bends_times() {
     assert_eq!(quota(&host), Some((value.to_owned(), Some(now.to_owned()), true)));
 }
 
-/// Root without `CAP_SYS_PTRACE` may list the descriptors of a program, but not read their links: a file that is none.
-/// The program was said to have no listening socket, and no connection.
+/// Root without `CAP_SYS_PTRACE` may list the descriptors of a program, but not read their links, which a regular file
+/// represents. Landau once reported that the program has no listening socket and no connection.
 #[test]
 fn sockets_whose_links_cannot_be_read_are_not_none() {
     let host = Host::new();
@@ -442,10 +443,11 @@ fn sockets_whose_links_cannot_be_read_are_not_none() {
     assert_eq!(of(), (None, 1, true));
 }
 
-/// Set in the process in which [`inspects_without_rights`] is to inspect a process: its number and port.
+/// An environment variable for the process in which [`inspects_without_rights`] is to inspect a process: its pid and
+/// port.
 const INSPECTED: &str = "LANDAU_TEST_INSPECTED";
 
-/// No test, but a program for the next one.
+/// Not a test, but a program for the next test.
 #[test]
 #[ignore = "it needs a server"]
 #[cfg(target_os = "linux")]
@@ -464,8 +466,8 @@ fn inspects_without_rights() {
     }
 }
 
-/// Root of most containers lacks `CAP_SYS_PTRACE`. A server with more rights "listened on no TCP port", or root was to
-/// run the command as root.
+/// Root of most containers lacks `CAP_SYS_PTRACE`. Landau once reported that a server with more capabilities listens on
+/// no TCP port, or told root to run the command as root.
 #[test]
 #[cfg(target_os = "linux")]
 fn root_without_the_capability_to_trace_is_told_of_it() {
@@ -505,7 +507,7 @@ fn files_are_bounded_by_inodes_and_by_space() {
     assert_eq!((space.at_most, space.limit.as_deref()), (Some(50_000), Some("space of /srv")));
 }
 
-/// A program may raise its soft limit; then the hard one counts, and the answer says so.
+/// A program may raise its soft limit; then the hard limit counts, and the answer mentions it.
 #[test]
 fn a_low_soft_limit_is_said_but_does_not_bind() {
     let host = Host::new();
@@ -516,7 +518,7 @@ fn a_low_soft_limit_is_said_but_does_not_bind() {
     assert!(row.evidence.contains("only if the program raises its soft limit"), "{}", row.evidence);
 }
 
-/// A queue that overflows now and then is no reason to say that a size does not fit.
+/// A queue that overflows now and then does not mean that a size does not fit.
 #[test]
 fn what_bends_is_a_warning() {
     let host = Host::new();
@@ -529,7 +531,7 @@ fn what_bends_is_a_warning() {
     assert_eq!(row.counters.iter().map(|one| one.value).collect::<Vec<_>>(), [5, 7]);
 }
 
-/// The counters of a row are those that prove it, and the last of systemd's files counts.
+/// A row has the counters that prove it, and the last of systemd's files takes precedence.
 #[test]
 fn counters_and_services_are_read() {
     let host = Host::new();
@@ -560,12 +562,12 @@ fn counters_and_services_are_read() {
     assert_eq!(counted("pids.max of /a"), [8]);
     assert_eq!(counted("net.ipv4.tcp_mem"), [4]);
     assert_eq!(counted("net.core.somaxconn"), [6]);
-    // Tracked connections count where there are some.
+    // Tracked connections count if there are any.
     let answer = &report.answers[0];
     assert_eq!((answer.at_most, answer.limit.as_deref()), (Some(4_000), Some("net.netfilter.nf_conntrack_max")));
     host.write("proc/sys/net/netfilter/nf_conntrack_count", "0");
     assert_eq!(host.answer("idle=6000").fits, Some(true));
-    // 0 is no limit.
+    // 0 means no limit.
     host.write("proc/sys/net/netfilter/nf_conntrack_count", "1000");
     host.write("proc/sys/net/netfilter/nf_conntrack_max", "0");
     assert_eq!(host.answer("idle=6000").fits, Some(true));
@@ -574,7 +576,7 @@ fn counters_and_services_are_read() {
     assert_eq!((row.value.as_str(), &row.remedy.now), ("0: no limit", &None));
 }
 
-/// systemd raises `fs.file-max` as far as it goes; twice as much is refused.
+/// systemd raises `fs.file-max` to the maximum; the kernel refuses twice as much.
 #[test]
 fn no_command_sets_a_limit_beyond_what_the_kernel_takes() {
     let host = Host::new();
@@ -588,7 +590,7 @@ fn no_command_sets_a_limit_beyond_what_the_kernel_takes() {
     assert_eq!(now, Some("sysctl -w vm.max_map_count=2147483647"));
 }
 
-/// A host on which systemd has its defaults need not have a file of it, and its files may have spaces.
+/// A host with systemd's defaults does not need a file of systemd, and its files may contain spaces.
 #[test]
 fn the_limit_of_services_is_that_of_systemd() {
     let value = |program: &str, file: Option<&str>| {
@@ -607,7 +609,7 @@ fn the_limit_of_services_is_that_of_systemd() {
     assert_eq!(value("init\n", Some("[Manager]\nDefaultLimitNOFILE=5\n")), None);
 }
 
-/// What bends times is marked, with what changes it.
+/// Conditions that distort times are marked, with a remedy.
 #[test]
 fn what_bends_times_is_marked() {
     let host = Host::new();
@@ -651,7 +653,7 @@ fn what_bends_times_is_marked() {
     assert_eq!(reclaim.remedy.now.as_deref(), Some("echo off > /sys/kernel/mm/damon/admin/kdamonds/1/state"));
 }
 
-/// What a command changes now can be changed for good, and something may go wrong by it.
+/// If a command has an immediate effect, there are also a permanent change and a risk.
 #[test]
 fn conditions_that_can_be_changed_say_how_for_good_and_at_what_risk() {
     let host = Host::new();
@@ -682,7 +684,7 @@ fn conditions_that_can_be_changed_say_how_for_good_and_at_what_risk() {
     assert_eq!(boost.remedy.for_good.as_deref(), Some(for_good));
 }
 
-/// A trial that was killed has left other settings than those of before: they are put back by a command.
+/// A killed trial has left changed settings, which a command restores.
 #[test]
 fn a_trial_that_was_killed_is_a_leftover() {
     let host = Host::new();
@@ -700,7 +702,7 @@ fn a_trial_that_was_killed_is_a_leftover() {
     assert_eq!(found.remedy.now.as_deref(), Some("landau tune restore"));
 }
 
-/// Sockets in `TIME_WAIT` have rows: the table's size, how many there are, and the rate that their ports allow.
+/// Sockets in `TIME_WAIT` have rows: the size of the table, their number, and the rate that their ports allow.
 #[test]
 fn time_wait_is_a_row() {
     let host = Host::new();
@@ -741,7 +743,7 @@ fn time_wait_is_a_row() {
     assert_eq!(reuse.remedy.now.as_deref(), Some("sysctl -w net.ipv4.tcp_timestamps=1"));
 }
 
-/// Only root can read what DAMON does; that it cannot be read is not that it does nothing.
+/// Only root can read what DAMON does; if it is unreadable, DAMON may still be active.
 #[test]
 fn what_only_root_can_read_is_not_known() {
     let host = Host::new();
@@ -756,7 +758,7 @@ fn what_only_root_can_read_is_not_known() {
     assert_eq!(reclaim(&host), None);
 }
 
-/// The kernel does not limit the processes of root, nor of who may raise limits.
+/// The kernel does not limit the processes of root, or of users with the capability to raise limits.
 #[test]
 fn the_users_processes_bind_only_where_the_kernel_enforces_it() {
     for status in ["Uid:\t0\t0\nThreads:\t1\nCapEff:\t0\n", "Uid:\t7\t7\nThreads:\t1\nCapEff:\t0000000001000000\n"] {
@@ -767,7 +769,7 @@ fn the_users_processes_bind_only_where_the_kernel_enforces_it() {
     }
 }
 
-/// With hidepid, `/proc` lists only the user's own tasks: the kernel's total tells how many there are.
+/// With hidepid, `/proc` lists only the user's own tasks; the kernel's total includes the others.
 #[test]
 fn hidden_tasks_count_by_the_kernels_total() {
     let host = Host::new();
@@ -780,7 +782,7 @@ fn hidden_tasks_count_by_the_kernels_total() {
         (row.in_use, row.bounds[0].at_most, report.unread.iter().any(|one| one.why.contains("hidepid")))
     };
     assert_eq!(ask(), (Some(100), 600, true));
-    // Whoever sees process 1 sees all.
+    // A user who can see process 1 can see all.
     host.write("proc/1/status", "Name:\tinit\nUid:\t0\nThreads:\t1\n");
     assert_eq!(ask(), (Some(2), 699, false));
 }
@@ -796,7 +798,7 @@ fn the_soft_limit_of_processes_binds_all_but_benchmarks() {
     }
 }
 
-/// A remedy names the limit at which every size that is asked for fits.
+/// A remedy names a limit that fits every requested size.
 #[test]
 fn a_remedy_is_large_enough() {
     let host = Host::new();
@@ -808,7 +810,7 @@ fn a_remedy_is_large_enough() {
     assert_eq!(host.answer("idle=100000").fits, Some(true));
 }
 
-/// Who may not raise the hard limit can still run more processes.
+/// This needs no privilege, unlike a higher hard limit.
 #[test]
 fn more_processes_hold_what_one_cannot() {
     let host = Host::new();
@@ -824,14 +826,14 @@ fn more_processes_hold_what_one_cannot() {
     }
 }
 
-/// A line of limits.d above `fs.nr_open` keeps everybody from logging in: the sysctl comes first, and has to be kept.
+/// A line of limits.d above `fs.nr_open` prevents all logins: the sysctl comes first, and must be permanent.
 #[test]
 fn a_login_limit_above_the_ceiling_comes_after_the_ceiling() {
     for (ceiling, size, kept) in [
         ("60000", 100_000, Some(100_003)),
         ("4000000", 2_000_000, Some(4_000_000)),
         ("4000000", 90_000, None),
-        // Systemd sets it at each start.
+        // systemd sets it at each boot.
         ("1073741816", 2_000_000, None),
     ] {
         let host = Host::new();
@@ -846,7 +848,7 @@ fn a_login_limit_above_the_ceiling_comes_after_the_ceiling() {
     }
 }
 
-/// Every command is one that a shell of POSIX reads.
+/// A POSIX shell accepts every command.
 #[test]
 fn commands_of_remedies_are_read_by_sh() {
     let host = Host::new();
@@ -882,7 +884,7 @@ fn commands_of_remedies_are_read_by_sh() {
     assert!(commands.contains(&"prlimit --nproc=3000001:3000001 --pid $$".to_owned()), "{commands:?}");
 }
 
-/// Mount options by which `fsync()` keeps less than it says; `data=writeback` is none of them.
+/// Mount options with which `fsync()` guarantees less than it should; `data=writeback` is not one of them.
 #[test]
 fn only_options_that_lose_synced_data_bend_durability() {
     for (mount, bends, now) in [
@@ -897,7 +899,7 @@ fn only_options_that_lose_synced_data_bend_durability() {
         let found = report.conditions.iter().find(|one| one.name == "durability").unwrap();
         assert_eq!((found.bends, found.remedy.now.as_deref()), (bends, now), "{mount}");
     }
-    // The folder is one of this process, also if another with a root of its own is asked about.
+    // The directory belongs to this process, even if another one with a different root is examined.
     let host = Host::new();
     host.copy_to_other(&["status", "limits", "cgroup"]);
     host.write("proc/4711/mountinfo", "1 0 0:1 / / rw - tmpfs tmpfs rw\n");
@@ -909,7 +911,7 @@ fn only_options_that_lose_synced_data_bend_durability() {
     assert!(!found.bends && found.value.starts_with("ext4"), "{found:?}");
 }
 
-/// A size beyond what the kernel can be set to has no command, and the largest number overflows nothing.
+/// A size beyond what the kernel can be set to has no command, and the largest number does not overflow.
 #[test]
 fn a_size_that_no_setting_reaches_has_no_command() {
     let asked = |kind: &str, size: u64| Host::new().answer(&format!("{kind}={size}")).remedy;
@@ -934,7 +936,7 @@ fn a_size_that_no_setting_reaches_has_no_command() {
     assert!(host.report(&demands, Some(folder(1, 1))).answers.iter().all(|answer| answer.fits == Some(false)));
 }
 
-/// A folder without `/proc` is an error, and one that lacks most files an answer without those limits.
+/// A directory without `/proc` is an error. If most files are missing, the answer omits their limits.
 #[test]
 fn what_is_missing_is_left_out() {
     let room = tempfile::tempdir().unwrap();
@@ -949,7 +951,7 @@ fn what_is_missing_is_left_out() {
     assert!(report.answers.iter().all(|answer| answer.fits.is_none() && answer.sentence.contains("no limit is known")));
 }
 
-/// The root of a user namespace, as of a container without privilege, has no capability that lifts a limit of the host.
+/// Root of a user namespace, as in an unprivileged container, has no capability that overrides a limit of the host.
 #[test]
 fn the_root_of_a_user_namespace_is_bound_as_its_user_is() {
     let host = Host::new();
@@ -967,7 +969,7 @@ fn the_root_of_a_user_namespace_is_bound_as_its_user_is() {
     assert_eq!((answer.at_most, answer.limit.as_deref()), (Some(1_100), Some("fs.file-max")), "{answer:?}");
 }
 
-/// The root of many containers lacks `CAP_SYS_ADMIN`, which lifts `fs.file-max`; any user may have it.
+/// Root of many containers lacks `CAP_SYS_ADMIN`, which overrides `fs.file-max`; any user may have it.
 #[test]
 fn open_files_of_the_system_bind_programs_without_the_capability() {
     let host = Host::new();
@@ -979,8 +981,8 @@ fn open_files_of_the_system_bind_programs_without_the_capability() {
     }
 }
 
-/// With cookies, the backlog of the socket bounds handshakes, and this sysctl nothing; without, a quarter stays free.
-/// Both were met on Linux 6.18 with 600 SYNs whose sources never answer: 49 of 64 without cookies.
+/// With cookies, the backlog of the socket bounds handshakes, and this sysctl has no effect; without them, a quarter
+/// stays free. Both were observed on Linux 6.18 with 600 SYNs whose sources never answer: 49 of 64 without cookies.
 #[test]
 fn the_syn_backlog_bounds_handshakes_only_without_cookies() {
     let host = Host::new();
@@ -994,7 +996,8 @@ fn the_syn_backlog_bounds_handshakes_only_without_cookies() {
     assert_eq!((most("1"), most("0")), (None, Some(49)));
 }
 
-/// Of a small table `landau serve` keeps a quarter for files, not 80: a run with 64 descriptors ended at 42.
+/// With a small table, `landau serve` reserves a quarter for files instead of 80: a run with 64 descriptors ended at
+/// 42.
 #[test]
 fn a_server_with_few_descriptors_keeps_fewer_for_files() {
     let host = Host::new();
@@ -1008,7 +1011,7 @@ fn a_server_with_few_descriptors_keeps_fewer_for_files() {
     assert!(now.starts_with("ulimit -n 66"), "{now}");
 }
 
-/// Another user's program, of which neither `fd` nor what is mapped may be read.
+/// Creates another user's program, whose `fd` and mappings are unreadable.
 fn with_other(host: &Host, limits: &[(&str, &str)]) {
     host.limit(limits);
     host.copy_to_other(&["status", "comm", "limits", "cgroup"]);
@@ -1020,7 +1023,7 @@ fn of_other(host: &Host, demand: &str) -> Report {
     examine(&root, &Request::new(&root, Some(4711), vec![Demand::parse(demand).unwrap()]).unwrap())
 }
 
-/// With 1,000 of 1,024 descriptors open, 500 more were said to fit.
+/// With 1,000 of 1,024 descriptors open, Landau once reported that 500 more fit.
 #[test]
 fn what_is_in_use_but_cannot_be_read_may_not_fit() {
     let host = Host::new();
@@ -1030,7 +1033,7 @@ fn what_is_in_use_but_cannot_be_read_may_not_fit() {
     assert_eq!(of_other(&host, "idle=10").answers[0].fits, Some(false));
 }
 
-/// `ulimit` would change the shell.
+/// `ulimit` would change the limits of the shell.
 #[test]
 fn the_limits_of_a_program_that_runs_are_changed_in_it() {
     let host = Host::new();
@@ -1040,7 +1043,7 @@ fn the_limits_of_a_program_that_runs_are_changed_in_it() {
     assert!(now.starts_with("prlimit --pid 4711 --as="), "{now}");
 }
 
-/// Each remedy that lasts once said UNIT, whichever the service.
+/// Every permanent remedy once contained UNIT, regardless of the service.
 #[test]
 fn remedies_name_the_service_of_a_program() {
     let host = Host::new();
@@ -1057,7 +1060,7 @@ fn remedies_name_the_service_of_a_program() {
     for limit in ["RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_AS", "pids.max"] {
         assert_eq!(by(&report, limit), "systemctl edit nginx.service", "{limit}");
     }
-    // The manager of a user cannot give more than it has.
+    // A user manager cannot grant more than it has.
     let home = Host::new();
     home.write("proc/self/cgroup", "0::/user.slice/user-7.slice/user@7.service/app.slice/web.service\n");
     with_other(&home, &[("AS", "1073741824")]);
@@ -1068,14 +1071,15 @@ fn remedies_name_the_service_of_a_program() {
         let both = "by `systemctl --user edit web.service`, of its manager first by `systemctl edit user@7.service`";
         assert!(text.contains(both), "{text}");
     }
-    // A program that this one starts may become another service; the group is the one it is started in.
+    // A program that this process starts may become part of another service; its group is the one in which it is
+    // started.
     let report = host.report("threads=5000", None);
     assert_eq!(by(&report, "RLIMIT_NOFILE"), "systemctl edit UNIT");
     assert_eq!(by(&report, "pids.max"), "systemctl edit nginx.service");
 }
 
-/// The kernel cuts the name of a program within a character, and a path may be in any encoding. The process, or all
-/// mounts, were missing then.
+/// The kernel truncates the name of a program even within a character, and a path may be in any encoding. The process,
+/// or all mounts, were once missing in these cases.
 #[test]
 fn names_may_be_any_bytes() {
     let host = Host::new();
@@ -1097,7 +1101,7 @@ fn names_may_be_any_bytes() {
     assert!(Request::new(&root, Some(4712), Vec::new()).is_ok());
 }
 
-/// systemd escapes names with a backslash, which the shell would take.
+/// systemd escapes names with a backslash, which the shell would remove.
 #[test]
 fn the_commands_for_control_groups_are_quoted() {
     let host = Host::new();
@@ -1110,8 +1114,8 @@ fn the_commands_for_control_groups_are_quoted() {
     assert!(now.ends_with("> '/cg/pids/a\\x2db/pids.max'"), "{now}");
 }
 
-/// The settings of a namespace are those of the process that reads them: of another pid namespace the doctor shows
-/// none, and of another network namespace it does not change this one's.
+/// The settings of a namespace are those of the reading process. The doctor does not show settings of another pid
+/// namespace, and for another network namespace it does not change those of this one.
 #[test]
 fn settings_of_other_namespaces_are_not_taken_from_this_one() {
     let host = Host::new();

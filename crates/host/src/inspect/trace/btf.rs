@@ -1,8 +1,8 @@
-//! Where members of the kernel's structures are: from the kernel's own description of its types (BTF).
+//! Finds the offsets of members in the kernel's structures, from the kernel's own type description (BTF).
 //!
 //! Source: Documentation/bpf/btf.rst of the Linux kernel.
 
-/// Kinds of types.
+/// Type kinds.
 const ARRAY: u32 = 3;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
@@ -16,13 +16,13 @@ const TYPE_TAG: u32 = 18;
 #[derive(Debug)]
 pub(super) struct Types {
     bytes: Vec<u8>,
-    /// Where each type is, by its number; the first has number 1.
+    /// The offset of each type, by its number minus one.
     places: Vec<usize>,
     strings: usize,
 }
 
 impl Types {
-    /// Reads the file `/sys/kernel/btf/vmlinux`; none if it is something else.
+    /// Parses the contents of `/sys/kernel/btf/vmlinux`; `None` if they have another format.
     pub(super) fn read(bytes: Vec<u8>) -> Option<Self> {
         let word = |at: usize| word(&bytes, at);
         (bytes.get(..2)? == 0xeb9f_u16.to_ne_bytes()).then_some(())?;
@@ -52,7 +52,7 @@ impl Types {
         Some(offset)
     }
 
-    /// Finds a member, also of structures without a name: its offset in bits and where its type is.
+    /// Finds a member, including those of anonymous structures. Returns its offset in bits and the offset of its type.
     fn member(&self, at: usize, name: &[u8], depth: u32) -> Option<(u32, usize)> {
         let info = word(&self.bytes, at + 4)?;
         let has_bitfields = info >> 31 == 1;
@@ -74,7 +74,7 @@ impl Types {
         None
     }
 
-    /// Returns where a type is, behind its other names and qualifiers.
+    /// Returns the offset of a type, after resolving typedefs and qualifiers.
     fn resolve(&self, mut number: u32) -> Option<usize> {
         for _ in 0..16 {
             let at = *self.places.get((number as usize).checked_sub(1)?)?;
@@ -100,16 +100,16 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Returns how many bytes follow the 12 of a type; none of an unknown kind.
+/// Returns the number of bytes after the first 12 of a type; `None` for an unknown kind.
 fn tail(info: u32) -> Option<usize> {
     let count = (info & 0xffff) as usize;
     Some(match info >> 24 & 0x1f {
         // Integer, variable, declaration tag.
         1 | 14 | 17 => 4,
-        // Pointer, forward declaration, other names and qualifiers, function, floating-point number, type tag.
+        // Pointer, forward declaration, typedef and qualifiers, function, floating-point number, type tag.
         2 | 7..=12 | 16 | 18 => 0,
         ARRAY => 12,
-        // Structure, union, section, enumeration of 64 bits.
+        // Structure, union, section, 64-bit enumeration.
         STRUCT | UNION | 15 | 19 => 12 * count,
         // Enumeration, parameters of a function.
         6 | 13 => 8 * count,
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(types.offset("outer", "absent"), None);
         assert_eq!(types.offset("absent", "x"), None);
         assert!(Types::read(b"something else".to_vec()).is_none());
-        // Every cut of the file ends with an answer.
+        // A truncated file never causes a panic.
         (0..planted().len()).for_each(|end| drop(Types::read(planted()[..end].to_vec())));
     }
 
@@ -166,7 +166,7 @@ mod tests {
             return;
         };
         let types = Types::read(bytes).unwrap();
-        // The standard of sockets: the local port follows the remote one, the family follows both.
+        // In the kernel's socket structure, the local port follows the remote one, and the family follows both.
         let of = |path: &str| types.offset("sock", path).unwrap();
         assert_eq!(of("__sk_common.skc_num") + 2, of("__sk_common.skc_family"));
         assert!(types.offset("task_struct", "tgid").unwrap() > types.offset("task_struct", "pid").unwrap());

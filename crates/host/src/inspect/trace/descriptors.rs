@@ -1,8 +1,8 @@
-//! What the descriptors of a stopped task refer to: by `/proc/TID/fd` and the tables of sockets of its namespace.
+//! Resolves the descriptors of a stopped task, from `/proc/TID/fd` and the socket tables of its namespace.
 //!
-//! A task that is stopped keeps the descriptor that its call names, so that the link is exact. It names a socket by its
-//! inode; what that is, the tables say, which are read when an inode is new. Sockets that the server accepts are told
-//! to this module as they are accepted, and need no look.
+//! A stopped task keeps the descriptor that its call names open, so the link is exact. The link names a socket by its
+//! inode. The tables describe the socket; they are read when an inode is new. The caller reports accepted sockets to
+//! this module, so they need no lookup.
 
 use super::ledger::Target;
 use crate::inspect::sample::Listener;
@@ -10,7 +10,7 @@ use crate::links::socket;
 use crate::root::Root;
 use std::collections::{BTreeSet, HashMap};
 
-/// What is known of the server's sockets.
+/// The known sockets of the server.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     root: Root,
@@ -20,7 +20,8 @@ pub(super) struct Descriptors {
     known: HashMap<u64, Target>,
 }
 
-/// The column of the inode in a table of `/proc/PID/net`, and what its sockets are where their port is the server's.
+/// For each table of `/proc/PID/net`, the column of the inode, and the kind of its sockets if their port is the
+/// server's.
 const TABLES: [(&str, usize, Kind); 5] = [
     ("tcp", 9, Kind::Tcp),
     ("tcp6", 9, Kind::Tcp),
@@ -55,7 +56,7 @@ impl Descriptors {
         *self.known.entry(inode).or_insert(Target::Socket)
     }
 
-    /// Notes that a descriptor of a task is a connection that it has just accepted.
+    /// Records that a descriptor of a task is a connection that it has just accepted.
     pub(super) fn accepted(&mut self, tid: u32, descriptor: u32) {
         let link = self.root.link(&format!("proc/{tid}/fd/{descriptor}"));
         if let Some(inode) = link.and_then(|link| socket(&link)) {
@@ -63,7 +64,7 @@ impl Descriptors {
         }
     }
 
-    /// Learns the connections that there are now.
+    /// Reads the connections that exist now.
     pub(super) fn refresh(&mut self) {
         TABLES.into_iter().filter(|(_, _, kind)| *kind == Kind::Tcp).for_each(|table| self.read(table));
     }
@@ -78,7 +79,7 @@ impl Descriptors {
     }
 }
 
-/// Reads a line of a table; none if its socket has no inode, as before it is accepted.
+/// Parses a line of a table; `None` if its socket has no inode, as is the case before it is accepted.
 fn entry(line: &str, column: usize, kind: Kind, ports: &BTreeSet<u16>) -> Option<(u64, Target)> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let inode = words.get(column)?.parse().ok().filter(|inode| *inode > 0)?;
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A host whose process 7 has the descriptors 3 to 9, for sockets with these inodes.
+    /// Creates a host whose process 7 has the descriptors 3 to 9, for sockets with these inodes.
     fn planted(folder: &std::path::Path) -> Descriptors {
         let write = |path: &str, text: &str| {
             let path = folder.join(path);
@@ -138,12 +139,12 @@ mod tests {
             Target::Socket,
             Target::Datagram,
             Target::Unix,
-            // In no table.
+            // Not in any table.
             Target::Socket,
         ];
         assert_eq!(found, expected);
         assert_eq!((of(20), of(21)), (Target::File, Target::Closed));
-        // It is in no table yet either, but was accepted.
+        // It is not in any table yet either, but was accepted.
         descriptors.accepted(7, 9);
         assert_eq!(descriptors.target(7, 9), Target::Connection(56));
     }

@@ -1,17 +1,18 @@
-//! What tasks did on connections, from their system calls one by one: for a collector that stops them at each call.
+//! Records what tasks did on connections, from each of their system calls. A collector that stops them at each call
+//! uses it.
 //!
-//! It counts as the programs in the kernel do ([`super::program`]), so that the rules hold for both.
+//! It counts in the same way as the programs in the kernel ([`super::program`]), so that the rules apply to both.
 
 use super::{BORN, IS_BORN, IS_ENDED, IS_EXECUTED, IS_THREAD, Task, Trace};
 use crate::inspect::calls::{About, Action, ZERO_COPY};
 use std::collections::{BTreeMap, HashMap};
 
-/// What a descriptor refers to.
+/// The object that a descriptor refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     /// Nothing: it is not open.
     Closed,
-    /// Something that is no socket.
+    /// Something other than a socket.
     File,
     Unix,
     /// A socket without a port of the server.
@@ -37,7 +38,7 @@ impl Target {
     }
 }
 
-/// What a call does that concerns the rules.
+/// The effect of a call, as far as it concerns the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     Nothing,
@@ -45,7 +46,7 @@ pub(super) enum Effect {
     Wait,
     /// It accepts from a listening socket of the server.
     Accept,
-    /// It sends to something that is no connection of the server.
+    /// It sends to something other than a connection of the server.
     Elsewhere,
     /// It receives from a connection.
     Receive(u64),
@@ -59,8 +60,8 @@ pub(super) enum Effect {
 const REMOVE: u64 = 2;
 const EDGE: u32 = 1 << 31;
 
-/// Returns what a call is about and what it does. `target` finds what a descriptor refers to; `events` reads those for
-/// which epoll is to watch, at this address.
+/// Returns the subject and the effect of a call. `target` resolves a descriptor. `events` reads the events at this
+/// address that epoll is to watch.
 pub(super) fn meaning(
     action: Option<Action>,
     arguments: &[u64; 6],
@@ -103,7 +104,7 @@ pub(super) fn meaning(
     }
 }
 
-/// Who visited a connection last, and how.
+/// The last visit of a connection.
 #[derive(Debug, Clone, Copy)]
 struct Visit {
     task: u32,
@@ -116,36 +117,36 @@ struct Visit {
 /// The tasks of a server and the connections that they visited.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// With the connection that each visited last.
+    /// Each task with the connection that it visited last.
     tasks: BTreeMap<u32, (Task, Option<u64>)>,
     connections: HashMap<u64, Visit>,
-    /// Calls by group, number, and what they are about.
+    /// Calls by group, number and subject.
     calls: BTreeMap<(u32, u16, About), u64>,
     replies: u64,
     established: u64,
     forks: u64,
     threads: u64,
     executions: u64,
-    /// The time slice in which calls are counted.
+    /// The current time slice, in which calls are counted.
     slice: u64,
 }
 
 impl Ledger {
-    /// Adds a task that was there when the window began.
+    /// Adds a task that existed when the window began.
     pub(super) fn add(&mut self, tid: u32, process: u32, parent: u32) {
         self.tasks.entry(tid).or_insert((Task { process, group: process, parent, ..Task::default() }, None));
     }
 
-    /// Whether a task is known and has not ended.
+    /// Returns whether a task is known and has not ended.
     pub(super) fn knows(&self, tid: u32) -> bool {
         self.tasks.get(&tid).is_some_and(|(task, _)| !task.is(IS_ENDED))
     }
 
-    /// Adds a task that another one made; `is_counted` says whether calls are counted just now.
+    /// Adds a task that another one created; `is_counted` is true if calls are being counted.
     pub(super) fn born(&mut self, tid: u32, process: u32, parent: u32, now_ns: u64, is_counted: bool) {
         let is_thread = tid != process;
         let group = self.tasks.get(if is_thread { &process } else { &parent }).map(|(above, _)| above.group);
-        // A thread whose process has another first thread by now has the group of its siblings.
+        // A thread whose process has another first thread by now belongs to the group of its siblings.
         let sibling = || self.tasks.values().find(|(task, _)| task.process == process).map(|(task, _)| task.group);
         let group = group.or_else(sibling).unwrap_or(parent);
         let (group, flags) = if is_thread { (group, IS_BORN | IS_THREAD) } else { (group | BORN, IS_BORN) };
@@ -155,7 +156,7 @@ impl Ledger {
         *(if is_thread { &mut self.threads } else { &mut self.forks }) += u64::from(is_counted);
     }
 
-    /// Notes that a task executed a program. It has the number of its process from then on.
+    /// Records that a task executed a program. From then on, its number is that of its process.
     pub(super) fn executed(&mut self, tid: u32, is_counted: bool) {
         if let Some((task, _)) = self.tasks.get_mut(&tid) {
             task.flags |= IS_EXECUTED;
@@ -163,7 +164,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a task is there again that may have ended: another thread of its process took over its number.
+    /// Records that a task that may have ended exists again: another thread of its process took over its number.
     pub(super) fn goes_on(&mut self, tid: u32) {
         if let Some((task, _)) = self.tasks.get_mut(&tid) {
             task.flags &= !IS_ENDED;
@@ -171,7 +172,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a task ended.
+    /// Records the end of a task.
     pub(super) fn ended(&mut self, tid: u32, now_ns: u64) {
         if let Some((task, _)) = self.tasks.get_mut(&tid).filter(|(task, _)| !task.is(IS_ENDED)) {
             task.flags |= IS_ENDED;
@@ -179,12 +180,12 @@ impl Ledger {
         }
     }
 
-    /// Begins another time slice: what was open at the end of the last one may have been closed since.
+    /// Begins the next time slice: a connection that was open at the end of the last one may have been closed since.
     pub(super) fn begin_slice(&mut self) {
         self.slice += 1;
     }
 
-    /// Notes that a connection was accepted.
+    /// Records an accepted connection.
     pub(super) fn accepted(&mut self) {
         self.established += 1;
     }
@@ -208,7 +209,7 @@ impl Ledger {
         }
     }
 
-    /// Notes who visits the connection, and from where.
+    /// Records a visit of a connection by a task.
     fn visit(&mut self, tid: u32, inode: u64, sends: bool) {
         let Some((task, last)) = self.tasks.get_mut(&tid) else { return };
         let before = last.replace(inode);
@@ -233,7 +234,7 @@ impl Ledger {
         *visit = Visit { is_closed: visit.is_closed, ..now };
     }
 
-    /// Returns what the window showed.
+    /// Returns the trace of the window.
     pub(super) fn finish(self) -> Trace {
         Trace {
             tasks: self.tasks.into_iter().map(|(tid, (task, _))| (tid, task)).collect(),
@@ -255,7 +256,7 @@ mod tests {
 
     const WRITE: u16 = 1;
 
-    /// What a call with these arguments means, where each descriptor refers to `target`.
+    /// Returns the subject and the effect of a call with these arguments, if each descriptor refers to `target`.
     fn means(action: Action, arguments: [u64; 6], target: Target) -> (About, Effect) {
         meaning(Some(action), &arguments, |_| target, |address| (address == 9).then_some(EDGE | 1))
     }
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!((control(1, 9), control(1, 8), control(REMOVE, 9)), (About::Edge, About::Nothing, About::Nothing));
     }
 
-    /// Makes calls of tasks on connections: a positive connection is received from, a negative one is sent to.
+    /// Makes calls of tasks on connections: a positive number receives, a negative one sends.
     fn visited(ledger: &mut Ledger, visits: &[(u32, i64)]) {
         for (tid, connection) in visits {
             let inode = connection.unsigned_abs();
@@ -330,14 +331,14 @@ mod tests {
         visited(&mut closed, &[(10, 1)]);
         closed.call(10, 3, About::Connection, Effect::Close(1));
         visited(&mut closed, &[(10, 2)]);
-        // It may have been closed since.
+        // It may have been closed since then.
         closed.begin_slice();
         visited(&mut closed, &[(10, 3)]);
         let task = closed.finish().tasks[&10];
         assert_eq!((task.connections, task.overlaps, task.returns), (3, 0, 0));
     }
 
-    /// The first thread ended before another one of its process executed a program: that is no fork.
+    /// The first thread ended before another one of its process executed a program: that is not a fork.
     #[test]
     fn a_first_thread_whose_number_is_taken_over_is_there_again() {
         let mut taken = ledger();
@@ -369,7 +370,7 @@ mod tests {
         assert_eq!(of(31), (20 + BORN, 30, IS_BORN | IS_THREAD));
         assert_eq!(of(40), (20 + BORN, 30, IS_BORN | IS_EXECUTED | IS_ENDED));
         assert_eq!((trace.tasks[&40].born_ns, trace.tasks[&40].ended_ns), (8, 9));
-        // Thread 31 was made while nothing was counted.
+        // Thread 31 was created while calls were not counted.
         assert_eq!((trace.forks, trace.threads, trace.executions, trace.established), (2, 1, 1, 1));
     }
 }

@@ -1,14 +1,14 @@
-//! What a server's tasks did: their system calls, and the connections on which they made them.
+//! Traces of a server's tasks: their system calls, and the connections of these calls.
 //!
-//! A [`Trace`] is the same however it was collected: by programs in the kernel ([`probes`]), or by stops of the
+//! A [`Trace`] does not depend on how it was collected: by programs in the kernel ([`probes`]), or by stops of the
 //! server's threads ([`stops`]).
 //!
-//! A task visits a connection when a call of it receives from the connection or sends to it. Who visits which
-//! connections, and in which order, is what tells architectures apart:
+//! A task visits a connection when one of its calls receives from the connection or sends to it. Architectures differ
+//! in which tasks visit which connections, and in which order:
 //!
 //! - a task *returns* to a connection when it visited another one in between;
-//! - it *overlaps* two when it visits a second one for the first time, while the one before has not been closed;
-//! - a connection *moves* when another thread of the process visits it, and is *handed over* to another process.
+//! - it *overlaps* two when it visits a second one for the first time while the previous one is still open;
+//! - a connection *moves* when another thread of the process visits it, and is *handed over* when another process does.
 
 pub(super) mod btf;
 mod descriptors;
@@ -22,16 +22,17 @@ use super::calls::About;
 use super::sample::Process;
 use std::collections::BTreeMap;
 
-/// What was seen of a thread.
+/// The activity of one thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) process: u32,
-    /// Under which its calls are counted: its process, or, with [`BORN`], that of the ancestor that was there first.
+    /// The key under which its calls are counted: its process or, with [`BORN`], the process of the ancestor that
+    /// existed first.
     pub(super) group: u32,
-    /// The process of the task that made it.
+    /// The process of the task that created it.
     pub(super) parent: u32,
     pub(super) flags: u32,
-    /// Connections that nobody had visited before.
+    /// Connections that no task had visited before.
     pub(super) connections: u32,
     pub(super) returns: u32,
     pub(super) overlaps: u32,
@@ -43,22 +44,22 @@ pub(super) struct Task {
     pub(super) waits: u32,
     pub(super) receives: u32,
     pub(super) sends: u32,
-    /// Calls that send to something that is no connection of the server: a file, a pipe, another socket.
+    /// Calls that send to something other than a connection of the server: a file, a pipe, another socket.
     pub(super) elsewhere: u32,
     pub(super) born_ns: u64,
     pub(super) ended_ns: u64,
 }
 
-/// A task was made during the window, by a fork or the creation of a thread.
+/// The task was created during the window, by a fork or as a thread.
 pub(super) const IS_BORN: u32 = 1;
 /// It executed a program.
 pub(super) const IS_EXECUTED: u32 = 2;
 /// It ended.
 pub(super) const IS_ENDED: u32 = 4;
-/// It is a thread of the process that made it.
+/// It is a thread of the process that created it.
 pub(super) const IS_THREAD: u32 = 8;
 
-/// The group of processes that were made during the window has this bit, and that of their ancestor.
+/// The bit that marks the group of processes created during the window; the other bits are the group of their ancestor.
 pub(super) const BORN: u32 = 1 << 31;
 
 impl Task {
@@ -66,25 +67,25 @@ impl Task {
         self.flags & flag != 0
     }
 
-    /// Times that it went to a connection from somewhere else.
+    /// Returns how often it switched to a connection.
     pub(super) fn visits(&self) -> u32 {
         self.connections + self.returns + self.moves + self.handovers
     }
 
-    /// Returns whether it served several connections at a time.
+    /// Returns whether it served several connections at the same time.
     pub(super) fn interleaves(&self) -> bool {
         self.returns + self.overlaps > 0
     }
 }
 
-/// What a window showed.
+/// The observations of a window.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trace {
-    /// By thread identifier.
+    /// The tasks, by thread identifier.
     pub(super) tasks: BTreeMap<u32, Task>,
-    /// How often a group made a call, by its number.
+    /// The number of calls by group, number and subject.
     pub(super) calls: BTreeMap<(u32, u16, About), u64>,
-    /// TCP connections that were established during the whole window, and while calls were counted.
+    /// TCP connections established during the whole window, and while calls were counted.
     pub(super) established: u64,
     pub(super) established_counted: u64,
     /// Sends on a connection that follow a receive: replies to requests.
@@ -92,19 +93,19 @@ pub(super) struct Trace {
     pub(super) forks: u64,
     pub(super) threads: u64,
     pub(super) executions: u64,
-    /// What found no place in a table.
+    /// Entries that did not fit into a table.
     pub(super) lost: u64,
-    /// For how long calls were counted.
+    /// The total time in which calls were counted.
     pub(super) counted_ns: u64,
     /// Whether operations of `io_uring` could be counted.
     pub(super) sees_rings: bool,
-    /// Stops at calls that could not be read.
+    /// Stops at calls that could not be interpreted.
     pub(super) unread: u64,
-    /// What it cost the server, if calls were stopped to be counted.
+    /// The cost to the server, if it was stopped to count its calls.
     pub(super) cost: Option<Stopped>,
 }
 
-/// What collects a trace.
+/// The collector of a trace.
 #[derive(Debug)]
 pub(super) enum Collector {
     Probes(Box<probes::Probes>),
@@ -116,7 +117,7 @@ impl Collector {
     ///
     /// # Errors
     ///
-    /// Why they cannot be followed.
+    /// The reason why they cannot be followed.
     pub(super) fn follow(&mut self, processes: &[Process]) -> Result<bool, String> {
         match self {
             Self::Probes(probes) => probes.follow(processes),
@@ -128,7 +129,7 @@ impl Collector {
     ///
     /// # Errors
     ///
-    /// Why they cannot be counted.
+    /// The reason why they cannot be counted.
     pub(super) fn resume(&mut self) -> Result<(), String> {
         match self {
             Self::Probes(probes) => probes.resume(),
@@ -140,7 +141,7 @@ impl Collector {
     ///
     /// # Errors
     ///
-    /// Why what was counted cannot be read.
+    /// The reason why the counts cannot be read.
     pub(super) fn pause(&mut self) -> Result<(), String> {
         match self {
             Self::Probes(probes) => probes.pause(),
@@ -151,11 +152,11 @@ impl Collector {
         }
     }
 
-    /// Ends the window and returns what it showed.
+    /// Ends the window and returns the trace.
     ///
     /// # Errors
     ///
-    /// Why that cannot be read.
+    /// The reason why it cannot be read.
     pub(super) fn finish(self) -> Result<Trace, String> {
         match self {
             Self::Probes(probes) => probes.finish(),

@@ -1,7 +1,8 @@
-//! Collects a trace by programs in the kernel: attached for the window, read at its end.
+//! Collects a trace with programs in the kernel, which are attached for the window and read at its end.
 //!
-//! Forks, executions, ends of tasks and new connections are seen during the whole window; they are rare. System calls
-//! are counted in time slices, because a program that runs at each call costs the server some percent of its time.
+//! Forks, executions, exits of tasks and new connections are traced during the whole window; they are rare. System
+//! calls are counted in time slices, because a program that runs at each call costs the server a few percent of its
+//! time.
 
 use super::Trace;
 use super::btf::Types;
@@ -23,10 +24,10 @@ const TASKS: u32 = 32_768;
 const CONNECTIONS: u32 = 65_536;
 const CALL_KINDS: u32 = 16_384;
 
-/// The first PID namespace: programs in the kernel see its numbers.
+/// The initial PID namespace, whose numbers the programs in the kernel see.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Programs at their tracepoints.
+/// The programs, attached to their tracepoints.
 #[derive(Debug)]
 pub(in crate::inspect) struct Probes {
     maps: Maps,
@@ -34,17 +35,17 @@ pub(in crate::inspect) struct Probes {
     sees_rings: bool,
     followed: BTreeSet<u32>,
     slice: u64,
-    /// Since when calls are counted, the connections established until then, and the links that count.
+    /// The start of the time slice, the connections established before it, and the links of the counting programs.
     counting: Option<(Instant, u64, Vec<Link>)>,
     operations: Option<Program>,
     counted_ns: u64,
     established_counted: u64,
-    /// Tasks that found no place in the table when they were to be followed.
+    /// Tasks that did not fit into the table when they were to be followed.
     lost: u64,
     links: Vec<Link>,
 }
 
-/// Why the kernel's tracepoints cannot be used, as a clause.
+/// Returns the reason why the kernel's tracepoints cannot be used, as a clause.
 fn refused(error: &Error) -> String {
     if error.is_not_permitted() {
         return format!("{error}: run landau inspect as root, or with CAP_BPF and CAP_PERFMON");
@@ -53,12 +54,12 @@ fn refused(error: &Error) -> String {
 }
 
 impl Probes {
-    /// Loads the programs for a server with these TCP ports, in this network namespace, and attaches all but those that
-    /// count calls.
+    /// Loads the programs for a server with these TCP ports, in this network namespace. Attaches all of them but those
+    /// that count calls.
     ///
     /// # Errors
     ///
-    /// Why this host does not allow that.
+    /// The reason why this host does not allow it.
     pub(in crate::inspect) fn attach(root: &Root, ports: &[u16], network: u32) -> Result<Self, String> {
         Self::with_capacity(root, ports, network, TASKS)
     }
@@ -93,7 +94,7 @@ impl Probes {
         ];
         let calls = loaded(&writer.calls())?;
         let operations = writer.operations().map(|code| loaded(&code)).transpose()?;
-        // The tracepoint has this name since Linux 6.3.
+        // The tracepoint has had this name since Linux 6.3.
         let operations = operations.filter(|program| program.attach(c"io_uring_submit_req").is_ok());
         Ok(Self {
             sees_rings: operations.is_some(),
@@ -114,14 +115,14 @@ impl Probes {
     ///
     /// # Errors
     ///
-    /// Why the kernel refused it.
+    /// The reason why the kernel refused it.
     pub(in crate::inspect) fn follow(&mut self, processes: &[Process]) -> Result<bool, String> {
         let before = self.followed.len();
         for process in processes {
             for thread in process.threads.iter().filter(|thread| !self.followed.contains(&thread.tid)) {
                 let entry = entry_of(process.pid, process.parent);
                 match self.maps.tasks.set(&thread.tid.to_ne_bytes(), &entry, true) {
-                    // It was born during the window: the program at the fork was first.
+                    // It was created during the window, and the program at the fork was faster.
                     Err(error) if error.is_existing() => {}
                     Err(error) if error.is_too_big() => self.lost += 1,
                     other => other.map_err(|error| refused(&error))?,
@@ -136,7 +137,7 @@ impl Probes {
     ///
     /// # Errors
     ///
-    /// Why the kernel refused it.
+    /// The reason why the kernel refused it.
     pub(in crate::inspect) fn resume(&mut self) -> Result<(), String> {
         self.slice += 1;
         let slice = self.slice.to_ne_bytes();
@@ -153,7 +154,7 @@ impl Probes {
     ///
     /// # Errors
     ///
-    /// Why the kernel refused to show what was counted.
+    /// The reason why the kernel does not return the counts.
     pub(in crate::inspect) fn pause(&mut self) -> Result<(), String> {
         let Some((began, established, links)) = self.counting.take() else { return Ok(()) };
         drop(links);
@@ -168,14 +169,14 @@ impl Probes {
         value.ok_or_else(|| format!("the kernel's table of counters has no number {number}"))
     }
 
-    /// Ends the window and returns what it showed.
+    /// Ends the window and returns the trace.
     ///
     /// # Errors
     ///
-    /// Why the kernel refused to show it.
+    /// The reason why the kernel does not return it.
     pub(in crate::inspect) fn finish(mut self) -> Result<Trace, String> {
         self.pause()?;
-        // From now on nothing changes.
+        // Nothing changes from here on.
         self.links.clear();
         let mut trace = Trace {
             established: self.counter(ESTABLISHED)?,
@@ -241,10 +242,10 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
 
-    /// Set in the process in which [`a_second_thread_executes`] is to execute another program.
+    /// An environment variable for the process in which [`a_second_thread_executes`] is to execute another program.
     const EXECUTES: &str = "LANDAU_TEST_EXECUTES";
 
-    /// No test, but a program for the next one.
+    /// Not a test, but a program for the next test.
     #[test]
     #[ignore = "it replaces the process"]
     fn a_second_thread_executes() {
@@ -254,14 +255,14 @@ mod tests {
         let execute = || {
             writeln!(std::io::stderr(), "ready").unwrap();
             std::io::stdin().lock().read_line(&mut String::new()).unwrap();
-            // The program that the shell executes keeps its process.
+            // The shell executes the program in its own process.
             panic!("{}", Command::new("sh").args(["-c", "echo executed >&2; exec cat"]).exec());
         };
         std::thread::spawn(execute).join().unwrap();
     }
 
-    /// The kernel ends all threads but the one that executes, which takes over the number of the first one. The process
-    /// counted as ended from then on.
+    /// The kernel ends all threads but the one that executes, which takes over the number of the first thread. Landau
+    /// once counted the process as ended from then on.
     #[test]
     fn a_process_whose_second_thread_executes_goes_on() {
         let mut probes = match Probes::attach(&Root::live(), &[1], 1) {
@@ -296,7 +297,7 @@ mod tests {
         assert_eq!((followed, is_executed, others.is_empty()), (Ok(true), true, false));
         let first = trace.tasks[&pid];
         assert_eq!((first.flags & (IS_EXECUTED | IS_ENDED), first.ended_ns), (IS_EXECUTED, 0));
-        // Whatever number the thread had before is gone.
+        // The thread's former number no longer exists.
         assert!(others.iter().all(|tid| trace.tasks[tid].is(IS_ENDED) && trace.tasks[tid].ended_ns > 0));
     }
 
@@ -309,12 +310,12 @@ mod tests {
                 return;
             }
         };
-        // Beyond the largest process identifier, so that no program finds them.
+        // Beyond the largest process identifier, so no program finds them.
         let thread = |tid| Thread { tid, ..Thread::default() };
         let process =
             Process { pid: 1 << 23, threads: (0..5).map(|n| thread((1 << 23) + n)).collect(), ..Process::default() };
         assert_eq!(probes.follow(std::slice::from_ref(&process)), Ok(true));
-        // They are lost once, however often they are seen.
+        // They count as lost once, no matter how often they are seen.
         assert_eq!(probes.follow(&[process]), Ok(false));
         let trace = probes.finish().unwrap();
         assert_eq!((trace.tasks.len(), trace.lost), (2, 3));

@@ -1,8 +1,8 @@
-//! The programs that run in the kernel: instructions, generated for the running kernel's structures.
+//! The programs that run in the kernel, as instructions generated for the running kernel's structures.
 //!
-//! `sys_enter` runs at each system call of the host and must cost little: a call of another program ends after one
-//! lookup. For calls that name a descriptor, the program follows the task's table of descriptors to the socket, as the
-//! kernel itself does, and keeps its inode: a number that no other socket gets, and that `/proc` shows, too.
+//! `sys_enter` runs at each system call of the host and must be cheap: for calls of other programs it ends after one
+//! lookup. For calls that name a descriptor, the program follows the task's descriptor table to the socket, as the
+//! kernel does. It records the socket's inode number, which is unique and also visible in `/proc`.
 
 use super::btf::Types;
 use super::{BORN, IS_BORN, IS_ENDED, IS_EXECUTED, IS_THREAD};
@@ -32,12 +32,12 @@ pub(super) struct Layout {
     sock_state: u32,
     sock_network: u32,
     network_inode: u32,
-    /// None on a kernel without `io_uring`.
+    /// `None` on a kernel without `io_uring`.
     request_operation: Option<u32>,
 }
 
 impl Layout {
-    /// Finds the members; if one does not exist, its name.
+    /// Finds the members; the error is the name of the first missing one.
     pub(super) fn find(types: &Types) -> Result<Self, &'static str> {
         let of = |structure, path| types.offset(structure, path).ok_or(path);
         Ok(Self {
@@ -63,18 +63,18 @@ impl Layout {
     }
 }
 
-/// The maps that the programs share with this process.
+/// The maps shared by the programs and this process.
 #[derive(Debug)]
 pub(super) struct Maps {
-    /// Thread identifier to [`super::Task`].
+    /// Maps a thread identifier to its [`super::Task`].
     pub(super) tasks: Map,
-    /// Inode of a connection's socket to who visited it last.
+    /// Maps the inode of a connection's socket to its last visit.
     pub(super) connections: Map,
-    /// Group, number and [`About`] of a call to its count.
+    /// Maps the group, number and [`About`] of a call to its count.
     pub(super) calls: Map,
-    /// Number of a call to its encoded [`Action`].
+    /// Maps the number of a call to its encoded [`Action`].
     pub(super) actions: Map,
-    /// Counters, by the numbers below.
+    /// The counters, by the numbers below.
     pub(super) counters: Map,
 }
 
@@ -89,10 +89,10 @@ pub(super) const EXECUTIONS: u32 = 5;
 pub(super) const SLICE: u32 = 6;
 pub(super) const COUNTERS: u32 = 7;
 
-/// Calls with higher numbers are not looked at.
+/// Calls with this or a higher number are not examined.
 pub(super) const CALLS: u32 = 512;
 
-/// Bytes of a task in the map, and where its members are.
+/// The size of a task in the map in bytes, and the offsets of its members.
 pub(super) const TASK_BYTES: u32 = 80;
 mod task {
     pub(super) const PROCESS: i16 = 0;
@@ -114,7 +114,7 @@ mod task {
     pub(super) const ENDED_NS: i16 = 72;
 }
 
-/// Bytes of a connection in the map, and where its members are.
+/// The size of a connection in the map in bytes, and the offsets of its members.
 pub(super) const CONNECTION_BYTES: u32 = 24;
 mod connection {
     pub(super) const TASK: i16 = 0;
@@ -124,14 +124,14 @@ mod connection {
     pub(super) const SLICE: i16 = 16;
 }
 
-/// Directions of the last visit.
+/// The directions of the last visit.
 const RECEIVED: i32 = 1;
 const SENT: i32 = 2;
 
-/// Bytes of a key of the map of calls: group, number, [`About`].
+/// The size of a key in the map of calls in bytes: group, number, [`About`].
 pub(super) const CALL_BYTES: u32 = 8;
 
-/// Places in the stack frame.
+/// Offsets in the stack frame.
 mod frame {
     pub(super) const TASK: i16 = -8;
     pub(super) const CALL: i16 = -16;
@@ -148,7 +148,7 @@ mod frame {
     pub(super) const NEW_TASK: i16 = -192;
 }
 
-/// Kinds of actions in the low byte of an encoded one.
+/// The kinds of actions, in the low byte of an encoded action.
 const RECEIVE: i32 = 1;
 const SEND: i32 = 2;
 const ACCEPT: i32 = 3;
@@ -175,7 +175,7 @@ pub(super) fn encode(action: Action, arguments: &[u16; 6]) -> u32 {
     kind as u32 | first << 8 | flags << 16
 }
 
-/// Writes programs for a kernel and a server.
+/// Generates the programs for a kernel and a server.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     pub(super) layout: &'a Layout,
@@ -187,7 +187,7 @@ pub(super) struct Writer<'a> {
     pub(super) network: u32,
 }
 
-/// The parts of which several programs are made.
+/// The building blocks that several programs share.
 trait Parts {
     fn begin(&mut self, maps: &Maps) -> &mut Self;
     fn end(&mut self) -> &mut Self;
@@ -210,7 +210,8 @@ const fn bytes_of(size: Size) -> i32 {
 }
 
 impl Parts for Assembler {
-    /// R6: the arguments of the tracepoint, R7: process and thread, R8: the task's entry. Ends for other tasks.
+    /// Sets R6 to the arguments of the tracepoint, R7 to process and thread, R8 to the task's entry. Ends the program
+    /// for other tasks.
     fn begin(&mut self, maps: &Maps) -> &mut Self {
         self.copy(R6, R1).call(Helper::ThreadId).copy(R7, R0).store(Word, R10, frame::TASK, R7);
         self.lookup(&maps.tasks, frame::TASK).jump_imm(Eq, R0, 0, "out").copy(R8, R0)
@@ -224,17 +225,17 @@ impl Parts for Assembler {
         self.map(R1, map).frame(R2, key).call(Helper::MapLookup)
     }
 
-    /// Reads kernel memory at R3 and an offset. From an address that cannot be read, zeros come.
+    /// Reads kernel memory at R3 plus an offset. An unreadable address yields zeros.
     fn read(&mut self, to: i16, size: Size, offset: u32) -> &mut Self {
         self.alu_imm(Alu::Add, R3, offset.cast_signed()).frame(R1, to).set(R2, bytes_of(size)).call(Helper::ReadKernel)
     }
 
-    /// Reads kernel memory at the address in the frame and an offset.
+    /// Reads kernel memory at the address in the frame plus an offset.
     fn follow(&mut self, to: i16, size: Size, from: i16, offset: u32) -> &mut Self {
         self.load(Double, R3, R10, from).read(to, size, offset)
     }
 
-    /// Adds 1 to a number of the task, which no other task changes.
+    /// Adds 1 to a member of the task, which no other task changes.
     fn bump(&mut self, member: i16) -> &mut Self {
         self.load(Word, R1, R8, member).alu_imm(Alu::Add, R1, 1).store(Word, R8, member, R1)
     }
@@ -245,7 +246,7 @@ impl Parts for Assembler {
         self.jump_imm(Eq, R0, 0, label).set(R1, 1).add_to_memory(Double, R0, 0, R1).label(label)
     }
 
-    /// Notes what the call is about.
+    /// Sets the subject of the call.
     fn about(&mut self, about: About) -> &mut Self {
         self.store_imm(Half, frame::CALL + 6, about as i32)
     }
@@ -259,7 +260,7 @@ impl Parts for Assembler {
 }
 
 impl Writer<'_> {
-    /// `sys_enter(registers, number)`: counts the call, and looks at the connection that it names.
+    /// `sys_enter(registers, number)`: counts the call, and examines the connection that it names.
     pub(super) fn calls(&self) -> Vec<Instruction> {
         let mut code = Assembler::new();
         code.begin(self.maps);
@@ -268,7 +269,7 @@ impl Writer<'_> {
         code.store(Half, R10, frame::CALL + 4, R9).about(About::Nothing);
         code.store(Word, R10, frame::INDEX, R9).lookup(&self.maps.actions, frame::INDEX);
         code.jump_imm(Eq, R0, 0, "count").load(Word, R9, R0, 0).jump_imm(Eq, R9, 0, "count");
-        // The first argument that matters.
+        // The first relevant argument.
         code.copy(R1, R9).alu_imm(Alu::And, R1, 0xff).jump_imm(Eq, R1, WAIT, "wait");
         Self::argument(&mut code, 8);
         code.copy(R1, R9).alu_imm(Alu::And, R1, 0xff).store(Word, R10, frame::SMALL, R1);
@@ -284,7 +285,7 @@ impl Writer<'_> {
         code.finish()
     }
 
-    /// Reads an argument of the call, whose offset is in R9 from this bit on.
+    /// Reads an argument of the call. R9 contains its offset, starting at this bit.
     fn argument(code: &mut Assembler, bit: i32) {
         code.load(Double, R3, R6, 0).copy(R1, R9).alu_imm(Alu::ShiftRight, R1, bit).alu_imm(Alu::And, R1, 0xff);
         code.alu(Alu::Add, R3, R1).read(frame::ARGUMENT, Double, 0);
@@ -299,8 +300,8 @@ impl Writer<'_> {
         code.count(self.maps, LOST, "lost call");
     }
 
-    /// From the descriptor in the argument to what it refers to; goes on only if that is a socket with a port of the
-    /// server, with its inode's number in the frame.
+    /// Resolves the descriptor in the argument. Continues only if it refers to a socket with a port of the server, with
+    /// the inode number in the frame.
     fn descriptor(&self, code: &mut Assembler) {
         let at = self.layout;
         code.about(About::Closed).call(Helper::Task).copy(R3, R0).read(frame::POINTER, Double, at.task_files);
@@ -336,7 +337,7 @@ impl Writer<'_> {
         code.label("connected").about(About::Connection);
     }
 
-    /// A call on a connection; R2 holds the kind of action.
+    /// Handles a call on a connection; R2 contains the kind of action.
     fn connection(&self, code: &mut Assembler) {
         code.store_imm(Word, frame::DIRECTION, RECEIVED).jump_imm(Eq, R2, RECEIVE, "visit");
         code.store_imm(Word, frame::DIRECTION, SENT).jump_imm(Eq, R2, SEND, "send");
@@ -344,7 +345,7 @@ impl Writer<'_> {
         self.epoll_control(code);
         code.label("close").lookup(&self.maps.connections, frame::INODE).jump_imm(Eq, R0, 0, "count");
         code.set(R1, 1).store(Word, R0, connection::CLOSED, R1).jump("count");
-        // Flags that ask for no copy.
+        // The flags may request a send without a copy.
         code.label("send").copy(R1, R9).alu_imm(Alu::ShiftRight, R1, 16).jump_imm(Eq, R1, 0, "visit");
         Self::argument(code, 16);
         code.load(Double, R1, R10, frame::ARGUMENT).alu_imm(Alu::And, R1, ZERO_COPY as i32);
@@ -355,7 +356,7 @@ impl Writer<'_> {
         code.bump(task::RECEIVES).jump("count").label("sent").bump(task::SENDS).jump("count");
     }
 
-    /// `epoll_ctl(epoll, operation, descriptor, event)`: whether the connection is watched edge-triggered.
+    /// `epoll_ctl(epoll, operation, descriptor, event)`: determines whether the connection is watched edge-triggered.
     fn epoll_control(&self, code: &mut Assembler) {
         let [_, operation, _, event, ..] = self.arguments;
         code.about(About::Nothing).load(Double, R3, R6, 0).read(frame::ARGUMENT, Double, u32::from(operation));
@@ -368,7 +369,7 @@ impl Writer<'_> {
         code.alu_imm(Alu::ShiftRight, R1, 31).jump_imm(Eq, R1, 0, "count").about(About::Edge).jump("count");
     }
 
-    /// Notes who visits the connection, and from where.
+    /// Records a visit of a connection by the task.
     fn visit(&self, code: &mut Assembler) {
         let maps = self.maps;
         code.label("visit").store_imm(Double, frame::SLICE, 0).store_imm(Word, frame::INDEX, SLICE.cast_signed());
@@ -397,18 +398,18 @@ impl Writer<'_> {
         code.jump_imm(Jump::Ne, R2, RECEIVED, "visited").count(maps, REPLIES, "replied");
     }
 
-    /// Whether the connection that the task visited before is still its own and open.
+    /// Counts an overlap if the connection that the task visited before is still its own and open.
     fn overlap(&self, code: &mut Assembler) {
         code.load(Double, R1, R8, task::LAST).store(Double, R10, frame::POINTER, R1);
         code.lookup(&self.maps.connections, frame::POINTER).jump_imm(Eq, R0, 0, "fresh");
         code.load(Word, R1, R0, connection::CLOSED).jump_imm(Jump::Ne, R1, 0, "fresh");
-        // Calls that closed it in another time slice were not seen.
+        // A call that closed it in another time slice was not seen.
         code.load(Word, R1, R0, connection::SLICE).load(Double, R2, R10, frame::SLICE);
         code.jump_if(Jump::Ne, R1, R2, "fresh").load(Word, R1, R0, connection::TASK).load(Word, R2, R10, frame::TASK);
         code.jump_if(Jump::Ne, R1, R2, "fresh").bump(task::OVERLAPS).label("fresh");
     }
 
-    /// `sched_process_fork(parent, child)`: the child belongs to the server, too.
+    /// `sched_process_fork(parent, child)`: the child belongs to the server too.
     pub(super) fn fork(&self) -> Vec<Instruction> {
         let new = |member: i16| frame::NEW_TASK + member;
         let mut code = Assembler::new();
@@ -430,8 +431,8 @@ impl Writer<'_> {
         code.finish()
     }
 
-    /// `sched_process_exec(task, old number, …)`. A thread that is not the first one takes over the number of that one,
-    /// which has ended; its own one is gone.
+    /// `sched_process_exec(task, old number, …)`. A thread other than the first one takes over the number of the first,
+    /// which has ended; its own number no longer exists.
     pub(super) fn execution(&self) -> Vec<Instruction> {
         let mut code = Assembler::new();
         code.begin(self.maps).load(Word, R1, R8, task::FLAGS).alu_imm(Alu::And, R1, (!IS_ENDED).cast_signed());
@@ -445,7 +446,7 @@ impl Writer<'_> {
         code.finish()
     }
 
-    /// Notes that the task with the entry in R8 ended now.
+    /// Records that the task with the entry in R8 ended now.
     fn mark_ended(code: &mut Assembler) {
         code.load(Word, R1, R8, task::FLAGS).alu_imm(Alu::Or, R1, IS_ENDED.cast_signed());
         code.store(Word, R8, task::FLAGS, R1).call(Helper::Time).store(Double, R8, task::ENDED_NS, R0);
@@ -474,13 +475,13 @@ impl Writer<'_> {
         code.jump("out").label("own port");
         code.load(Double, R3, R6, 0).read(frame::POINTER, Double, at.sock_network);
         code.follow(frame::ONE, Word, frame::POINTER, at.network_inode).load(Word, R1, R10, frame::ONE);
-        // The number of a namespace has its highest bit set: a comparison of 64 bits needs it without a sign.
+        // The number of a namespace has its highest bit set, so it must not be sign-extended for the 64-bit comparison.
         code.set(R2, self.network.cast_signed()).alu_imm(Alu::ShiftLeft, R2, 32).alu_imm(Alu::ShiftRight, R2, 32);
         code.jump_if(Jump::Ne, R1, R2, "out").count(self.maps, ESTABLISHED, "established").end();
         code.finish()
     }
 
-    /// `io_uring_submit_req(request)`: none on a kernel without `io_uring`.
+    /// `io_uring_submit_req(request)`; `None` on a kernel without `io_uring`.
     pub(super) fn operations(&self) -> Option<Vec<Instruction>> {
         let operation = self.layout.request_operation?;
         let mut code = Assembler::new();
@@ -493,7 +494,7 @@ impl Writer<'_> {
     }
 }
 
-/// Reads an entry of the map of tasks.
+/// Parses an entry of the map of tasks.
 pub(super) fn task_of(bytes: &[u8]) -> Option<super::Task> {
     let word = |at: i16| Some(u32::from_ne_bytes(bytes.get(at as usize..at as usize + 4)?.try_into().ok()?));
     let double = |at: i16| Some(u64::from_ne_bytes(bytes.get(at as usize..at as usize + 8)?.try_into().ok()?));
@@ -517,7 +518,7 @@ pub(super) fn task_of(bytes: &[u8]) -> Option<super::Task> {
     })
 }
 
-/// Writes the entry of a task that was there when the window began.
+/// Returns the map entry of a task that existed when the window began.
 pub(super) fn entry_of(process: u32, parent: u32) -> Vec<u8> {
     let mut bytes = vec![0; TASK_BYTES as usize];
     for (at, value) in [(task::PROCESS, process), (task::GROUP, process), (task::PARENT, parent)] {

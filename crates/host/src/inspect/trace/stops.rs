@@ -1,12 +1,12 @@
-//! Collects a trace by `ptrace`: a thread of this process stops the server's tasks at their system calls.
+//! Collects a trace with `ptrace`: a thread of this process stops the server's tasks at their system calls.
 //!
-//! All tasks are seized for the whole window, so that forks, executions and ends are seen, which are rare. They are
-//! stopped at calls only in time slices: each call then stops a task twice, and costs more than the call itself.
+//! All tasks are seized for the whole window, so that forks, executions and exits, which are rare, are seen. The tasks
+//! stop at calls only in time slices: each call then stops a task twice, which costs more than the call itself.
 //!
-//! Only the thread that seized a task may make requests for it, and it waits for their stops: so it has the ledger, and
-//! takes orders. When it ends, the kernel lets all tasks go on, without a stop; so it does if this process is killed.
-//! While this process is stopped, so are the tasks, at their next stop. So the program ignores the signals of a
-//! terminal that would stop it, and the processes from which it was started are left alone.
+//! Only the thread that seized a task may make ptrace requests for it, and it waits for the stops. Therefore this
+//! thread owns the ledger and takes orders. When it ends, or when this process is killed, the kernel detaches all tasks
+//! and they continue. While this process is stopped, the tasks remain stopped at their next stop. Therefore the program
+//! ignores the terminal's stop signals, and does not trace the processes that started it.
 
 use super::Trace;
 use super::descriptors::Descriptors;
@@ -27,16 +27,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A signal may come just before the thread waits, so it is repeated.
+/// The interval of repeated signals: a signal may arrive just before the thread waits.
 const REPEAT: Duration = Duration::from_millis(1);
 
-/// The most calls whose times are kept, to estimate what a stop costs.
+/// The maximum number of calls whose times are kept to estimate the cost of a stop.
 const TIMED: usize = 20_000;
 
-/// What the thread is told to do.
+/// An order to the tracing thread.
 #[derive(Debug)]
 enum Order {
-    /// Follow these tasks of a process, with its parent.
+    /// Follow these tasks.
     Follow(Vec<Member>),
     /// Begin a time slice.
     Resume,
@@ -44,25 +44,25 @@ enum Order {
     Finish,
 }
 
-/// A task, its process, and that one's parent.
+/// A task, its process, and the parent of that process.
 type Member = (u32, u32, u32);
 
 #[derive(Debug)]
 enum Reply {
-    /// Whether there was a task that was not followed yet.
+    /// The result is true if there was a task that was not followed yet.
     Followed(Result<bool, String>),
     Resumed,
     Finished(Box<Trace>),
 }
 
-/// Tasks that are stopped at their calls.
+/// The tasks that stop at their calls.
 #[derive(Debug)]
 pub(in crate::inspect) struct Stops {
     orders: Sender<Order>,
     replies: Receiver<Reply>,
     waiter: Waiter,
     thread: Option<JoinHandle<()>>,
-    /// The processes from which this one was started.
+    /// The ancestors of this process.
     above: Vec<u32>,
     is_counting: Arc<AtomicBool>,
     counting_since: Option<Instant>,
@@ -70,11 +70,11 @@ pub(in crate::inspect) struct Stops {
 }
 
 impl Stops {
-    /// Seizes the tasks of these processes. `pid` is one in the server's network namespace.
+    /// Seizes the tasks of these processes. `pid` is a process in the server's network namespace.
     ///
     /// # Errors
     ///
-    /// Why this user may not.
+    /// The reason why this user is not permitted to.
     pub(in crate::inspect) fn attach(
         root: &Root,
         pid: u32,
@@ -92,7 +92,7 @@ impl Stops {
         let mut tracer = Tracer::new(root, Descriptors::new(root.clone(), pid, listeners), Arc::clone(&is_counting));
         let thread = std::thread::Builder::new().name("tracer".to_owned());
         let thread = thread.spawn(move || {
-            // The other end waits for it.
+            // The other end waits for this message.
             let _ = naming.send(Waiter::this_thread());
             tracer.run(&to_do, &replying);
         });
@@ -105,12 +105,12 @@ impl Stops {
         Ok(made)
     }
 
-    /// Follows the tasks of these processes that are not followed yet, but not those of this process's ancestors that
-    /// have no listening socket: the shell, or the session of sshd. Returns whether there was a new task.
+    /// Follows the tasks of these processes that are not followed yet. Excludes this process's ancestors without a
+    /// listening socket, such as the shell or the sshd session. Returns whether there was a new task.
     ///
     /// # Errors
     ///
-    /// Why this user may not.
+    /// The reason why this user is not permitted to.
     pub(in crate::inspect) fn follow(&mut self, processes: &[Process]) -> Result<bool, String> {
         let of = |process: &Process| {
             let (pid, parent) = (process.pid, process.parent);
@@ -127,25 +127,25 @@ impl Stops {
     ///
     /// # Errors
     ///
-    /// If the thread that traces has died.
+    /// If the tracing thread has died.
     pub(in crate::inspect) fn resume(&mut self) -> Result<(), String> {
         self.is_counting.store(true, Ordering::Relaxed);
         self.counting_since = Some(Instant::now());
         self.order(Order::Resume).map(drop)
     }
 
-    /// Ends the time slice. A task is stopped at most once more, and goes on uncounted.
+    /// Ends the time slice. Each task stops at most once more, and continues uncounted.
     pub(in crate::inspect) fn pause(&mut self) {
         self.is_counting.store(false, Ordering::Relaxed);
         let began = self.counting_since.take();
         self.counted_ns += began.map_or(0, |began| began.elapsed().as_nanos() as u64);
     }
 
-    /// Lets all tasks go and returns what the window showed.
+    /// Detaches from all tasks and returns the trace.
     ///
     /// # Errors
     ///
-    /// If the thread that traces has died.
+    /// If the tracing thread has died.
     pub(in crate::inspect) fn finish(mut self) -> Result<Trace, String> {
         self.pause();
         match self.order(Order::Finish)? {
@@ -154,7 +154,7 @@ impl Stops {
         }
     }
 
-    /// Gives an order and waits until it is done.
+    /// Sends an order and waits until it is done.
     fn order(&self, order: Order) -> Result<Reply, String> {
         self.orders.send(order).map_err(|_| DIED.to_owned())?;
         loop {
@@ -171,50 +171,51 @@ impl Stops {
 impl Drop for Stops {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // It has ended already after `finish`, and after a panic.
+            // The thread has already ended after `finish` or a panic.
             let _ = self.order(Order::Finish);
             let _ = thread.join();
         }
     }
 }
 
-/// Returns whether the tasks of a process are not seized: it is one of these ancestors, and has no listening socket.
+/// Returns whether the tasks of a process are not seized, because it is one of these ancestors and has no listening
+/// socket.
 fn is_spared(process: &Process, above: &[u32]) -> bool {
     process.listeners.is_empty() && above.contains(&process.pid)
 }
 
-/// Why an order is not answered.
+/// The reason why an order has no reply.
 const DIED: &str = "the thread that traces ended early";
 
-/// A task that is seized.
+/// A seized task.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tracee {
     /// Whether it stops at its next call.
     stops_at_calls: bool,
     /// Whether it is in a call that accepts a connection.
     accepts: bool,
-    /// Whether it is in a call that was counted, and when it went on in it if that is one that should not block.
+    /// Whether it is in a counted call and, if that call should not block, when the tracer continued it.
     is_counted: bool,
     went_on_ns: Option<u64>,
 }
 
-/// The thread's own.
+/// The state of the tracing thread.
 #[derive(Debug)]
 struct Tracer {
     root: Root,
     descriptors: Descriptors,
     actions: BTreeMap<u32, Action>,
-    /// The call that the kernel makes instead of one that was interrupted by a stop.
+    /// The call that the kernel makes in place of one that a stop interrupted.
     restart: Option<u32>,
     ledger: Ledger,
     tracees: BTreeMap<u32, Tracee>,
     is_counting: Arc<AtomicBool>,
-    /// Calls that were stopped, and for how long stops were worked at.
+    /// The number of stopped calls, and the time spent on handling stops.
     calls: u64,
     worked_ns: u64,
-    /// Stops at calls that could not be read.
+    /// Stops at calls that could not be interpreted.
     unread: u64,
-    /// How long calls that send or close took from one stop to the next.
+    /// For calls that send or close, the times from one stop to the next.
     times_ns: Vec<u64>,
 }
 
@@ -235,7 +236,7 @@ impl Tracer {
         }
     }
 
-    /// Takes orders and handles stops until it is told to end, or nobody gives orders.
+    /// Takes orders and handles stops until the order to finish, or until the sender of orders is gone.
     fn run(&mut self, orders: &Receiver<Order>, replies: &Sender<Reply>) {
         loop {
             let order = if self.tracees.is_empty() { orders.recv().ok() } else { orders.try_recv().ok() };
@@ -246,7 +247,7 @@ impl Tracer {
                     Some(Reply::Resumed)
                 }
                 Some(Order::Finish) => {
-                    // The other end may have stopped waiting: there is nothing more to do either way.
+                    // The other end may have stopped waiting: there is nothing left to do in either case.
                     let _ = replies.send(Reply::Finished(Box::new(self.finish())));
                     return;
                 }
@@ -259,13 +260,13 @@ impl Tracer {
             match ptrace::next() {
                 Ok(Some((tid, stop))) => self.stopped(tid, stop),
                 Ok(None) => {}
-                // All have ended.
+                // All tasks have ended.
                 Err(_) => self.tracees.clear(),
             }
         }
     }
 
-    /// Seizes tasks, and those that they made meanwhile.
+    /// Seizes tasks, and those that they created in the meantime.
     fn follow(&mut self, members: &[Member]) -> Result<bool, String> {
         let mut is_new = false;
         for &(tid, process, parent) in members {
@@ -279,7 +280,7 @@ impl Tracer {
                     self.tracees.insert(tid, Tracee::default());
                 }
                 Err(error) if error.is_no_process() || has_ended(&self.root, &format!("proc/{tid}")) => {}
-                // It was made by a task that is seized, whose stop has not been seen yet.
+                // A seized task created it, and the stop has not been seen yet.
                 Err(_) if self.tracer_of(tid) == Some(std::process::id()) => {}
                 Err(error) => return Err(refused(&self.root, tid, &error)),
             }
@@ -290,16 +291,16 @@ impl Tracer {
     fn tracer_of(&self, tid: u32) -> Option<u32> {
         let text = self.root.text(&format!("proc/{tid}/status"))?;
         let tracer = u32::try_from(field(&text, "TracerPid")?).ok().filter(|tracer| *tracer > 0)?;
-        // The kernel names the thread.
+        // The kernel reports the tracing thread.
         self.root.text(&format!("proc/{tracer}/status")).and_then(|text| Some(field(&text, "Tgid")? as u32))
     }
 
-    /// Begins a time slice: every task is interrupted once, so that it stops at its calls from then on.
+    /// Begins a time slice: interrupts every task once, so that it stops at its calls from then on.
     fn resume(&mut self) {
         self.descriptors.refresh();
         self.ledger.begin_slice();
         for (tid, _) in self.tracees.iter().filter(|(_, tracee)| !tracee.stops_at_calls) {
-            // It may have ended, which the next wait tells.
+            // It may have ended; the next wait reports that.
             let _ = ptrace::interrupt(*tid);
         }
     }
@@ -309,7 +310,7 @@ impl Tracer {
         let began_ns = monotonic_ns();
         self.tracees.entry(tid).or_default();
         if stop == Stop::Executed {
-            // The first thread, whose number it has now, may have ended.
+            // The first thread, whose number it has now, may already be marked as ended.
             self.ledger.goes_on(tid);
         }
         if stop != Stop::Ended && !self.ledger.knows(tid) {
@@ -320,7 +321,7 @@ impl Tracer {
             Stop::Signal(signal) => self.go_on(tid, signal),
             Stop::Trap => self.go_on(tid, 0),
             Stop::Group => {
-                // It may have been killed, which the next wait tells.
+                // It may have been killed; the next wait reports that.
                 let _ = ptrace::listen(tid);
             }
             Stop::Made => {
@@ -330,7 +331,7 @@ impl Tracer {
                 self.go_on(tid, 0);
             }
             Stop::Executed => {
-                // If it was no first thread, it took over the number of that one.
+                // If it was not the first thread, it took over the number of the first.
                 if let Some(before) = ptrace::message(tid).ok().filter(|before| *before != tid) {
                     self.tracees.remove(&before);
                     self.ledger.ended(before, began_ns);
@@ -353,14 +354,14 @@ impl Tracer {
         self.is_counting.load(Ordering::Relaxed)
     }
 
-    /// Adds a task that is new, by its own stop or by that of its maker, whichever is seen first.
+    /// Adds a new task, at its own stop or at that of its creator, whichever is seen first.
     fn born(&mut self, tid: u32, maker: Option<u32>) {
         if self.ledger.knows(tid) {
             return;
         }
         let text = self.root.text(&format!("proc/{tid}/status")).unwrap_or_default();
         let of = |name: &str| field(&text, name).map(|value| value as u32);
-        // If it has been killed already, its maker's process is all that is known.
+        // If it has already been killed, only the process of its creator is known.
         let process = of("Tgid").unwrap_or(tid);
         let parent = of("PPid").or(maker).unwrap_or(0);
         self.ledger.born(tid, process, parent, monotonic_ns(), self.counts());
@@ -397,9 +398,9 @@ impl Tracer {
                 }
             }
             Ok(Call::Entry { .. }) => self.go_on(tid, 0),
-            // It is killed just now.
+            // It is being killed.
             Err(error) if error.is_no_process() => self.go_on(tid, 0),
-            // It makes a call of 32 bits, or the kernel does not say which.
+            // It makes a 32-bit call, or the kernel does not report the call.
             Ok(Call::Foreign) | Err(_) => {
                 self.unread += u64::from(self.counts());
                 self.go_on(tid, 0);
@@ -407,10 +408,11 @@ impl Tracer {
         }
     }
 
-    /// Counts a call that begins. Returns whether it accepts from a socket of the server, and whether it may block.
+    /// Counts a call that begins. Returns whether it accepts from a listening socket of the server, and whether it may
+    /// block.
     fn begins(&mut self, tid: u32, number: u64, arguments: &[u64; 6]) -> (bool, bool) {
         let Ok(number) = u16::try_from(number) else { return (false, true) };
-        // It was counted before it was interrupted.
+        // It was counted before the interruption.
         if self.restart == Some(u32::from(number)) {
             return (false, true);
         }
@@ -419,15 +421,15 @@ impl Tracer {
         let target = |descriptor| self.descriptors.target(tid, descriptor);
         let (about, effect) = meaning(action, arguments, target, events);
         self.ledger.call(tid, number, about, effect);
-        // What is not looked at may be a sleep.
+        // A call that is not examined may be a sleep.
         (effect == Effect::Accept, !matches!(effect, Effect::Send(_) | Effect::Elsewhere | Effect::Close(_)))
     }
 
-    /// Lets a task go on, with the signal that it received.
+    /// Continues a task, with the signal that it received.
     fn go_on(&mut self, tid: u32, signal: i32) {
         let stops_at_calls = self.counts();
         self.tracees.entry(tid).or_default().stops_at_calls = stops_at_calls;
-        // It may have been killed, which the next wait tells.
+        // It may have been killed; the next wait reports that.
         let _ = ptrace::resume(tid, stops_at_calls, signal);
     }
 
@@ -438,16 +440,17 @@ impl Tracer {
     }
 }
 
-/// Estimates for how long a call stopped its task at least: the work at both stops, and twice the switch to this thread
-/// and back. The shortest calls that send or close take little more than that switch from one stop to the next. How
-/// long a stopped task waits for this thread, or for a processor, is not known: longer times may be those of the calls.
+/// Estimates the minimum time for which a call stopped its task: the work at both stops, plus twice the switch to this
+/// thread and back. The shortest calls that send or close take little more than that switch from one stop to the next.
+/// The time that a stopped task waits for this thread or for a processor is unknown: longer times may be those of the
+/// calls.
 fn cost(calls: u64, worked_ns: u64, times_ns: &mut [u64]) -> Stopped {
     times_ns.sort_unstable();
     let switch_ns = times_ns.get(times_ns.len() / 10).copied().unwrap_or(0);
     Stopped { calls, each_us: (worked_ns as f64 / calls.max(1) as f64 + 2.0 * switch_ns as f64) / 1e3 }
 }
 
-/// Says why a task may not be seized, and what to do.
+/// Returns the reason why a task cannot be seized, with advice.
 fn refused(root: &Root, tid: u32, error: &landau_sys::Error) -> String {
     let status = |tid: u64| root.text(&format!("proc/{tid}/status")).unwrap_or_default();
     let of_task = status(u64::from(tid));
@@ -455,7 +458,7 @@ fn refused(root: &Root, tid: u32, error: &landau_sys::Error) -> String {
     let name = |text: &str| text.lines().find_map(|line| Some(line.strip_prefix("Name:")?.trim().to_owned()));
     let program = format!("process {pid} ({})", name(&of_task).unwrap_or_default());
     if let Some(tracer) = field(&of_task, "TracerPid").filter(|tracer| *tracer > 0) {
-        // The kernel names the thread that traces.
+        // The kernel reports the tracing thread, not its process.
         let tracer = field(&status(tracer), "Tgid").unwrap_or(tracer);
         let by = name(&status(tracer)).unwrap_or_default();
         return format!("{program} is traced already, by process {tracer} ({by}); end that one first");
@@ -484,7 +487,7 @@ mod tests {
     #[test]
     fn a_call_costs_the_work_at_its_stops_and_two_switches() {
         let mut times_ns: Vec<u64> = (1..=20).map(|one| one * 1_000).collect();
-        // 20 calls with 4 µs of work each; a tenth of them took up to 3 µs.
+        // 20 calls with 4 µs of work each; one tenth of them took up to 3 µs.
         let found = cost(20, 80_000, &mut times_ns);
         assert_eq!((found.calls, found.each_us), (20, 10.0));
         assert_eq!((cost(0, 0, &mut []).calls, cost(0, 0, &mut []).each_us), (0, 0.0));
@@ -499,7 +502,7 @@ mod tests {
         assert_eq!((of(7, &[]), of(7, &[77]), of(8, &[])), (true, false, false));
     }
 
-    /// A host with process 7, another one with the threads 9 and 10, and this one.
+    /// Creates a host with process 7, another process with the threads 9 and 10, and this process.
     fn planted(folder: &std::path::Path, tracer: u32, users: [u32; 2], scope: Option<&str>) -> Root {
         let write = |path: &str, text: &str| {
             let path = folder.join(path);
@@ -532,7 +535,7 @@ mod tests {
         assert!(said(0, [5, 5], Some("1")).contains("sysctl kernel.yama.ptrace_scope=0"));
         assert!(said(0, [5, 5], Some("3")).contains("until the next boot"));
         assert!(said(0, [6, 0], Some("0")).contains("protects itself"));
-        // Root of a container, who was told to run it as root.
+        // Landau once told root in a container to run it as root.
         for scope in [None, Some("1")] {
             assert!(said(0, [6, 0], scope).contains("--cap-add SYS_PTRACE"), "{}", said(0, [6, 0], scope));
         }
