@@ -1,6 +1,6 @@
-//! Measures the cost of SMTP and DNS to a mail engine and its receivers, in nanoseconds: replies and the answer to
-//! EHLO, commands read and written, a message encoded and decoded, and the lookup of a mail exchanger on both sides.
-//! Run it with `cargo run --release -p landau-wire --example mail_cost`.
+//! Measures the cost of SMTP and DNS for a mail engine and its receivers, in nanoseconds: parsing replies and the
+//! response to EHLO, parsing and writing commands, encoding and decoding a message, and the lookup of a mail exchanger
+//! on both sides. Run it with `cargo run --release -p landau-wire --example mail_cost`.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]
 
@@ -33,10 +33,10 @@ const RCPT: &[u8] = b"RCPT TO:<user1234@d5678.example>\r\n";
 
 const MAIL: &[u8] = b"MAIL FROM:<bounces+1234@lists.example.org> SIZE=4096 BODY=8BITMIME\r\n";
 
-/// Calls in one timed round.
+/// The number of calls in one timed round.
 const CALLS: u32 = 20_000;
 
-/// Number of rounds. The fastest counts, because slower ones include interference.
+/// The number of rounds. The fastest counts, because slower ones include interference.
 const ROUNDS: usize = 31;
 
 fn main() {

@@ -3,7 +3,7 @@
 //! `cargo run --release -p landau-wire --example parse_cost`.
 //!
 //! The two parsers do not do the same work: this one also selects the fields that a server needs, validates host and
-//! lengths, and decides on keep-alive. A user of `httparse` has to add that.
+//! lengths, and decides on keep-alive. A user of `httparse` must do this in addition.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]
 
@@ -37,10 +37,10 @@ Last-Modified: Tue, 05 Mar 2024 10:11:12 GMT\r\n\
 ETag: \"65f2a-4c1-17\"\r\n\
 Accept-Ranges: bytes\r\n\r\n";
 
-/// Calls in one timed round.
+/// The number of calls in one timed round.
 const CALLS: u32 = 100_000;
 
-/// Number of rounds. The parsers take turns; the fastest round of each counts, because slower ones include
+/// The number of rounds. The parsers take turns. The fastest round of each counts, because slower ones include
 /// interference.
 const ROUNDS: usize = 31;
 

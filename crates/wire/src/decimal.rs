@@ -1,6 +1,6 @@
 //! Numbers written in decimal digits.
 
-/// Returns a number written in digits alone; `None` if it is anything else or does not fit.
+/// Parses a number that consists only of decimal digits; `None` for anything else, or on overflow.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -11,7 +11,7 @@ pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Appends a number in digits.
+/// Appends a number in decimal digits.
 pub fn write_decimal(mut value: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut at = digits.len();

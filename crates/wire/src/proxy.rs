@@ -1,36 +1,37 @@
-//! The PROXY protocol, versions 1 and 2: what a proxy sends before a connection's own bytes, to say whose they are.
+//! The PROXY protocol, versions 1 and 2: the header that a proxy sends before the bytes of a connection to identify the
+//! client.
 //!
 //! Source: W. Tarreau, "The PROXY protocol, Versions 1 & 2", `doc/proxy-protocol.txt` of `HAProxy`, 2020.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What version 2 begins with.
+/// The signature of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// What version 1 begins with.
+/// The first bytes of version 1.
 const BEGINNING: &[u8; 6] = b"PROXY ";
 
-/// The longest line of version 1, with its end.
+/// The maximum length of a line of version 1 in bytes, including its end.
 const LINE_BYTES: usize = 107;
 
-/// The longest header of version 2 that is read: addresses, and some hundred bytes of extensions.
+/// The maximum length of an accepted version 2 header in bytes: addresses, and several hundred bytes of extensions.
 const MOST_BYTES: usize = 16 + 2048;
 
-/// A header.
+/// A parsed header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preface {
-    /// The client's address, one of IPv4 as such; `None` if the proxy speaks for itself, or for something that has
-    /// none.
+    /// The client's address, as IPv4 if it is mapped; `None` if the proxy speaks for itself, or for a client without an
+    /// address.
     pub client: Option<IpAddr>,
     /// The length of the header.
     pub len: usize,
 }
 
-/// The bytes are no header, and never will be.
+/// The bytes are not the start of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Parses the header at the beginning of the bytes; `None` if it has not ended.
+/// Parses the header at the start of the bytes; `None` if it is incomplete.
 pub fn parse(bytes: &[u8]) -> Result<Option<Preface>, Malformed> {
     let is_begun = |whole: &[u8]| bytes.starts_with(whole) || whole.starts_with(bytes);
     match bytes {
@@ -72,7 +73,7 @@ fn line(bytes: &[u8]) -> Result<Option<Preface>, Malformed> {
     Ok(Some(Preface { client: of_client(client), len }))
 }
 
-/// Returns the address of a client; `None` if it is none of a client.
+/// Returns a client's address, or `None` if it is unspecified.
 fn of_client(address: IpAddr) -> Option<IpAddr> {
     Some(address.to_canonical()).filter(|address| !address.is_unspecified())
 }
@@ -87,7 +88,7 @@ fn binary(bytes: &[u8]) -> Result<Option<Preface>, Malformed> {
     }
     let Some(content) = rest.get(..length) else { return Ok(None) };
     let client = match (command, family) {
-        // A check of the proxy's own.
+        // A health check by the proxy itself.
         (0x20, _) => None,
         (_, 0x11) => {
             let source = content.first_chunk::<4>().filter(|_| length >= 12).ok_or(Malformed)?;
@@ -97,7 +98,7 @@ fn binary(bytes: &[u8]) -> Result<Option<Preface>, Malformed> {
             let source = content.first_chunk::<16>().filter(|_| length >= 36).ok_or(Malformed)?;
             of_client(IpAddr::V6(Ipv6Addr::from(*source)))
         }
-        // Datagrams, Unix sockets and what is not specified.
+        // Datagrams, Unix sockets and unspecified families.
         _ => None,
     };
     Ok(Some(Preface { client, len }))
@@ -112,7 +113,8 @@ mod tests {
         [&SIGNATURE[..], &[command, family], &length, content].concat()
     }
 
-    /// Checks that a header is parsed alike however its bytes are split, and that nothing behind it is taken.
+    /// Checks that the result does not depend on how the bytes are split, and that nothing after the header is
+    /// consumed.
     fn check(header: &[u8], client: Option<&str>) {
         for len in 0..header.len() {
             assert_eq!(parse(&header[..len]), Ok(None), "{} of {}", len, header.escape_ascii());

@@ -1,5 +1,5 @@
-//! Chunked bodies of any bytes: no panic, the same content for every split, every step goes on, and where a chunk's
-//! size is accepted `httparse` reads the same.
+//! Chunked bodies of arbitrary bytes: no panic, the same content for every split, and progress in every step. If a
+//! chunk size is accepted, `httparse` reads the same value.
 
 #![no_main]
 
@@ -13,7 +13,7 @@ fn read(bytes: &[u8], step: usize) -> (Vec<u8>, usize, Result<bool, Malformed>) 
     while at < bytes.len() {
         let window = &bytes[at..bytes.len().min(at + step)];
         match body.advance(window) {
-            // Where in a piece the fault lay is not said.
+            // The error does not tell its position in the piece.
             Err(error) => return (content, 0, Err(error)),
             Ok(piece) => {
                 assert!(piece.consumed > 0 && piece.data.end <= piece.consumed && piece.consumed <= window.len());

@@ -1,5 +1,5 @@
-//! DNS messages of any bytes: no panic, every record that was counted is there, and a message that is read says the
-//! same after it is written, whole or cut off at a limit.
+//! DNS messages of arbitrary bytes: no panic, as many records as the header states, and the same contents after a
+//! parsed message is written again, completely or truncated at a limit.
 
 #![no_main]
 
@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(left, 0);
     }
     let again = written(&message, MESSAGE_BYTES);
-    // What has more labels than are remembered may grow beyond the longest message.
+    // A message with more labels than are recorded may grow beyond the maximum length.
     if let Ok(again) = Message::parse(&again)
         && !again.header().is_truncated
     {
@@ -55,7 +55,7 @@ fn ask(record: &Record<'_>) {
     }
 }
 
-/// A name is the same in every form.
+/// Checks that a name is the same in every representation.
 fn agree(name: &Name<'_>) {
     let copy = NameBuf::from(*name);
     assert_eq!(copy.as_name(), *name);
@@ -66,7 +66,7 @@ fn agree(name: &Name<'_>) {
     assert_eq!(Name::parse(&wire, 0), Ok((*name, wire.len())));
 }
 
-/// The message as it is written again, as far as it fits.
+/// Returns the message written again, up to the limit.
 fn written(message: &Message<'_>, limit: usize) -> Vec<u8> {
     let mut out = Vec::new();
     // Options may be longer than the limit.

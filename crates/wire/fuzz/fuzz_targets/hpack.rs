@@ -1,5 +1,5 @@
-//! Header blocks of any bytes: no panic, bounded memory, and what was decoded is decoded again from what is encoded of
-//! it. The first byte of the input is the length of each block.
+//! Header blocks of arbitrary bytes: no panic, bounded memory, and the same fields after decoded fields are encoded and
+//! decoded again. The first byte of the input is the length of each block.
 
 #![no_main]
 
@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
         let mut fields = Vec::new();
         let mut size = 0;
         let each = |name: &[u8], value: &[u8]| {
-            // A block of indices can stand for megabytes.
+            // A block of indices can expand to megabytes.
             size += name.len() + value.len();
             if size < 64 << 10 {
                 fields.push((name.to_vec(), value.to_vec()));

@@ -1,4 +1,5 @@
-//! A connection's frames of any bytes: no panic, and a request that is accepted is one head for the parser of HTTP/1.1.
+//! A connection with frames of arbitrary bytes: no panic, and an accepted request is exactly one head for the HTTP/1.1
+//! parser.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Headers of the PROXY protocol of any bytes: no panic, and the same answer however they are split.
+//! PROXY protocol headers of arbitrary bytes: no panic, and the same result for every split.
 
 #![no_main]
 

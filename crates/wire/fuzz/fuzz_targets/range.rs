@@ -1,5 +1,5 @@
-//! `Range` fields of any bytes over files of any length: no panic, nothing beyond the file, no byte twice, and a
-//! multipart answer as long as it says.
+//! `Range` fields of arbitrary bytes over files of any length: no panic, nothing beyond the file, no byte twice, and a
+//! multipart answer of exactly the stated length.
 
 #![no_main]
 
@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let Some((length, value)) = data.split_first_chunk() else { return };
-    // Small files as often as large ones.
+    // Small files are as frequent as large ones.
     let length = u64::from_le_bytes(*length) >> (value.len() % 8 * 8);
     let with_unit = [b"bytes=", value].concat();
     for value in [value, &with_unit] {
@@ -34,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
             let mut out = Vec::new();
             multipart.ranges().iter().for_each(|range| multipart.write_part_head(*range, &mut out));
             multipart.write_end(&mut out);
-            // A file of nearly 2⁶⁴ bytes is none that exists: both stop at the greatest number.
+            // No file of nearly 2⁶⁴ bytes exists: both saturate at the maximum.
             let sum = ranges.iter().fold(out.len() as u64, |sum, range| sum.saturating_add(range.len));
             assert_eq!(multipart.content_length(), sum);
         }

@@ -1,5 +1,5 @@
-//! Requests of any bytes, whole and in pieces: no panic, the same verdict for every split, what is accepted is read in
-//! the same way by `httparse`, and whatever is asked of an accepted request is answered.
+//! Requests of arbitrary bytes, whole and in pieces: no panic, and the same result for every split. `httparse` parses
+//! accepted requests in the same way, and all functions on an accepted request return.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Responses of any bytes, whole and in pieces: no panic, the same response for every split, and where `httparse` reads
-//! one too, with the same status and end.
+//! Responses of arbitrary bytes, whole and in pieces: no panic, and the same response for every split. If `httparse`
+//! accepts one too, its status and end are the same.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Command lines of any bytes, whole and in pieces: no panic, the same lines and answers for every split, a bounded
-//! buffer, and a command that is read is read again after it is written.
+//! Command lines of arbitrary bytes, whole and in pieces: no panic, the same lines and responses for every split, a
+//! bounded buffer, and the same command after a parsed command is written again.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use landau_wire::smtp::line::{LINE_BYTES, Scan, Step};
 use landau_wire::smtp::{Command, Extension, Extensions, Recipient, Recovery, ReversePath, command};
 use libfuzzer_sys::fuzz_target;
 
-/// The lines, and the codes of lines that are none, each with where it ended, if the bytes come in pieces of this size.
+/// Returns the lines, and the codes of rejected lines, each with its end, if the bytes arrive in pieces of this size.
 fn lines(bytes: &[u8], size: usize) -> Vec<(Result<&[u8], u16>, usize)> {
     let (mut scan, mut found, mut start, mut len) = (Scan::default(), Vec::new(), 0, 0);
     loop {

@@ -1,12 +1,12 @@
-//! Content after DATA of any bytes: no panic, the same content and the same shape for every split, the end where the
-//! definition has it, and an encoded message is decoded to itself.
+//! Content after DATA of arbitrary bytes: no panic, the same content and properties for every split, the end as
+//! defined, and an encoded message that decodes to itself.
 
 #![no_main]
 
 use landau_wire::smtp::data::{Decoder, Encoder, Inspector, Shape, Transfer};
 use libfuzzer_sys::fuzz_target;
 
-/// The content, how many bytes it took, whether it ended, and its shape.
+/// Returns the content, the bytes it took, whether it ended, and its properties.
 fn decoded(bytes: &[u8], size: usize) -> (Vec<u8>, usize, bool, Shape) {
     let (mut decoder, mut content, mut taken) = (Decoder::new(), Vec::new(), 0);
     for piece in bytes.chunks(size) {
@@ -20,7 +20,8 @@ fn decoded(bytes: &[u8], size: usize) -> (Vec<u8>, usize, bool, Shape) {
     (content, taken, false, decoder.shape())
 }
 
-/// The content by the definition, if it ends: lines at CR LF, the first dot of each taken away, up to a dot alone.
+/// Returns the content by definition, if it ends: lines end at CR LF, the first dot of each is removed, and a single
+/// dot ends the content.
 fn defined(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     let (mut content, mut at) = (Vec::new(), 0);
     loop {
@@ -63,7 +64,7 @@ fn encode(text: &[u8], size: usize) {
     let mut chunk = Vec::new();
     assert_eq!(Encoder::encode(Transfer::Bdat, text, &mut chunk), Ok(shape));
     assert_eq!(chunk, content);
-    // Sent on, the content is the same.
+    // The content is the same after it is forwarded.
     let mut again = Vec::new();
     assert_eq!(Encoder::encode(Transfer::Data, &content, &mut again), Ok(shape));
     assert_eq!(again, out);

@@ -1,5 +1,5 @@
-//! SMTP replies of any bytes, whole and in pieces: no panic, the same reply for every split, bounds, and what is read
-//! is read again after it is written.
+//! SMTP replies of arbitrary bytes, whole and in pieces: no panic, the same reply for every split, bounded sizes, and
+//! the same reply after a parsed reply is written again.
 
 #![no_main]
 
@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
     write_again(&reply);
 });
 
-/// Texts that fit a line, without control bytes, are read back as they were.
+/// Checks that texts that fit into a line, without control bytes, are read back unchanged.
 fn write_again(reply: &reply::Reply<'_>) {
     let texts: Option<Vec<&str>> = reply.lines().map(|line| std::str::from_utf8(line).ok()).collect();
     let Some(texts) = texts else { return };

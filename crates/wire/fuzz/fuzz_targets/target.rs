@@ -1,5 +1,5 @@
-//! Paths of any bytes: no panic, and what comes out is clean, stays below the root, and is the same when it is encoded
-//! and cleaned again.
+//! Paths of arbitrary bytes: no panic, and a result that is normalised, stays below the root, and does not change if it
+//! is encoded and normalised again.
 
 #![no_main]
 

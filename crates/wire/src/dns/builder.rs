@@ -1,4 +1,4 @@
-//! Writing a message: with compressed names (RFC 1035 section 4.1.4), up to a limit.
+//! Writes a message with compressed names (RFC 1035 section 4.1.4), up to a limit.
 
 use super::header::{self, Header};
 use super::kind::Type;
@@ -12,41 +12,42 @@ use super::{MESSAGE_BYTES, UDP_BYTES};
 pub enum Section {
     /// Answers.
     Answer,
-    /// Records of the authority.
+    /// Authority records.
     Authority,
     /// Additional records.
     Additional,
 }
 
-/// Places of labels that pointers may name. Answers with more labels are correct, but longer than they could be.
+/// The maximum number of label offsets that pointers may refer to. Answers with more labels are correct, but longer
+/// than necessary.
 const PLACES: usize = 48;
 
-/// A message that is being written at the end of a buffer. Write the questions first, then the records in the order of
-/// their sections.
+/// A message that is written at the end of a buffer. Write the questions first, then the records in the order of their
+/// sections.
 ///
-/// A record that does not fit is left out, and with it every record after it. In answers and authority records that
-/// sets TC. In additional records it does not, and the rest of the same record set is removed (RFC 2181 section 9).
+/// A record that does not fit is omitted, and so is every record after it. In the answer and authority sections that
+/// sets TC. In the additional section it does not, and the rest of the same record set is removed (RFC 2181 section 9).
 #[derive(Debug)]
 pub struct Builder<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
-    /// The length that the message may have before OPT.
+    /// The maximum length of the message before OPT.
     limit: usize,
     header: Header,
     edns: Option<Edns<'a>>,
     counts: [u16; 4],
     section: Section,
-    /// Whether something was left out. Nothing is written after that, so places that were cut off are never used.
+    /// Whether something was omitted. Nothing is written after that, so offsets that were cut off are never used.
     is_full: bool,
     places: Places,
-    /// Where the current record set of the additional section starts, and the number of additional records before it.
+    /// The offset of the current record set in the additional section, and the number of additional records before it.
     set: (usize, u16),
 }
 
 impl<'a> Builder<'a> {
-    /// Starts a message of at most so many bytes: 512, or what the receiver's EDNS says, over UDP; 65,535 over TCP.
-    /// Less than 512 means 512. With `edns`, the message ends with an OPT, which takes the upper bits of the header's
-    /// result.
+    /// Starts a message of at most `limit` bytes: over UDP 512, or the size in the receiver's EDNS; over TCP 65,535. A
+    /// value below 512 means 512. With `edns`, the message ends with an OPT, which contains the upper bits of the
+    /// header's result code.
     pub fn new(out: &'a mut Vec<u8>, header: Header, edns: Option<Edns<'a>>, limit: usize) -> Builder<'a> {
         let start = out.len();
         out.extend_from_slice(&[0; header::BYTES]);
@@ -57,7 +58,7 @@ impl<'a> Builder<'a> {
         Builder { out, start, limit, header, edns, counts, section, is_full: false, places, set: (0, 0) }
     }
 
-    /// Appends a question; returns whether it fitted.
+    /// Appends a question. Returns whether it fits.
     pub fn question(&mut self, question: &Question<'_>) -> bool {
         if self.is_full {
             return false;
@@ -76,8 +77,8 @@ impl<'a> Builder<'a> {
         true
     }
 
-    /// Appends a record; returns whether it fitted. A record of an earlier section than the last one's is left out, and
-    /// so is OPT, which [`Builder::new`] takes.
+    /// Appends a record. Returns whether it fits. A record of an earlier section than the last one is omitted, and so
+    /// is OPT, which [`Builder::new`] takes.
     pub fn record(&mut self, section: Section, record: &Record<'_>) -> bool {
         if self.is_full || section < self.section || record.kind() == Type::OPT {
             return false;
@@ -108,7 +109,7 @@ impl<'a> Builder<'a> {
         true
     }
 
-    /// Ends the message; returns its length in bytes.
+    /// Ends the message. Returns its length in bytes.
     pub fn finish(mut self) -> usize {
         if let Some(edns) = self.edns {
             self.out.push(0);
@@ -129,7 +130,7 @@ impl<'a> Builder<'a> {
         self.out.len() - self.start <= self.limit
     }
 
-    /// Takes back a record that did not fit.
+    /// Removes a record that did not fit.
     fn overflow(&mut self, before: usize, record: &Record<'_>) {
         self.is_full = true;
         if self.section < Section::Additional {
@@ -143,8 +144,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Returns whether a record that starts at `before` belongs to the same set as the record in front of it: equal
-    /// name, type and class (RFC 2181 section 5).
+    /// Returns whether a record that starts at `before` belongs to the same set as the previous record: equal name,
+    /// type and class (RFC 2181 section 5).
     fn continues_set(&self, before: usize, record: &Record<'_>) -> bool {
         if self.counts[3] == 0 || self.set.0 >= before {
             return false;
@@ -160,7 +161,7 @@ impl<'a> Builder<'a> {
         self.out.extend_from_slice(&value.to_be_bytes());
     }
 
-    /// Appends a name: the labels up to one that starts a name written before, and a pointer to that.
+    /// Appends a name: its labels up to a suffix that was written before, and a pointer to that suffix.
     fn name(&mut self, name: &Name<'_>) {
         let mut rest = *name;
         while let Some((label, after)) = rest.split_first() {
@@ -200,10 +201,10 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Bytes of OPT without options: the root, type, size, flags and length.
+/// The length of OPT without options, in bytes: the root, type, size, flags and length.
 const OPT_BYTES: usize = 1 + 2 + 2 + 4 + 2;
 
-/// Where labels start that a pointer can name, in rising order.
+/// The offsets of labels that a pointer can refer to, in ascending order.
 #[derive(Debug)]
 struct Places {
     at: [u16; PLACES],
@@ -211,13 +212,13 @@ struct Places {
 }
 
 impl Places {
-    /// Returns a place where this name starts.
+    /// Returns an offset at which this name was written.
     fn find(&self, message: &[u8], name: &Name<'_>) -> Option<u16> {
         let is_same = |place: &&u16| Name::parse(message, usize::from(**place)).is_ok_and(|(other, _)| other == *name);
         self.at[..self.count].iter().find(is_same).copied()
     }
 
-    /// Notes a place, if there is room and a pointer reaches so far.
+    /// Records an offset, if there is room and a pointer can reach it.
     fn note(&mut self, place: usize) {
         if place < 0x4000
             && let Some(slot) = self.at.get_mut(self.count)
@@ -299,7 +300,7 @@ mod tests {
         assert_eq!((message.rcode(), message.header().rcode), (Rcode(17), Rcode(1)));
         assert!(records[3].data.is_null_mx() && !records[2].data.is_null_mx());
         assert_eq!(text.strings().collect::<Vec<_>>(), [&b"abc"[..], b""]);
-        // Each name is written once: 31 records would have it 31 times and more.
+        // Each name is written once, although 31 records contain it at least 31 times.
         assert_eq!(out.windows(8).filter(|window| window == b"\x07example").count(), 1);
     }
 
@@ -316,7 +317,7 @@ mod tests {
         assert!(out.ends_with(&bytes));
     }
 
-    /// A response with so many addresses in a section, over UDP.
+    /// Returns a response with `count` addresses in a section, over UDP.
     fn filled(section: Section, count: u8) -> Vec<u8> {
         let domain = name("d.example");
         let mut out = Vec::new();
@@ -333,7 +334,7 @@ mod tests {
 
     #[test]
     fn answers_are_truncated_at_the_limit() {
-        // 12 header, 15 question, 15 record of the root, 16 for each address, 11 OPT.
+        // 12 header, 15 question, 15 for the record of the root, 16 for each address, 11 OPT.
         for (count, fit) in [(0, 0), (28, 28), (29, 28), (200, 28)] {
             for section in [Section::Answer, Section::Authority] {
                 let out = filled(section, count);
@@ -391,7 +392,7 @@ mod tests {
         let mut ask =
             |name: NameBuf| builder.question(&Question { name: name.as_name(), kind: Type::A, class: Class::IN });
         assert_eq!(long.map(&mut ask), [true, true, false]);
-        // It would fit, as a pointer to a label that was cut off.
+        // It would fit as a pointer, but to a label that was cut off.
         assert!(!ask(name(&"c".repeat(50))));
         assert!(!builder.record(Section::Answer, &Record::new(Name::ROOT, 1, a(1))));
         builder.finish();

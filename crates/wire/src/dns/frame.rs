@@ -1,17 +1,17 @@
-//! Messages on TCP: each after its length in two bytes (RFC 1035 section 4.2.2).
+//! Messages over TCP, each prefixed with its length in two bytes (RFC 1035 section 4.2.2).
 
 use super::{MESSAGE_BYTES, Malformed};
 
-/// Returns the message at the start of these bytes, and how many bytes it takes with its length; `None` if it has not
-/// come completely.
+/// Returns the message at the start of these bytes, and the number of bytes that it takes, including its length.
+/// Returns `None` if it has not arrived completely.
 pub fn next(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
     let message = rest.get(..usize::from(u16::from_be_bytes(*length)))?;
     Some((message, 2 + message.len()))
 }
 
-/// Appends a message, which `write` appends, after its length. A message that is too long is an error and leaves
-/// nothing.
+/// Appends the length of a message and the message, which `write` appends. A message that is too long is an error, and
+/// nothing is appended.
 pub fn write(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Malformed> {
     let start = out.len();
     out.extend_from_slice(&[0; 2]);

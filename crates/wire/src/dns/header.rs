@@ -1,6 +1,6 @@
 //! The header of a message (RFC 1035 section 4.1.1).
 
-/// Bytes of the header.
+/// The length of the header in bytes.
 pub const BYTES: usize = 12;
 
 /// The kind of a query.
@@ -33,7 +33,7 @@ impl Rcode {
     pub const BAD_VERSION: Rcode = Rcode(16);
 }
 
-/// The header of a message, without the numbers of its records.
+/// The header of a message, without the counts of its records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the flags of RFC 1035, RFC 4035")]
 pub struct Header {
@@ -45,22 +45,22 @@ pub struct Header {
     pub opcode: Opcode,
     /// AA: whether the server is an authority for the name.
     pub is_authoritative: bool,
-    /// TC: whether records are missing; ask again over TCP.
+    /// TC: whether records are missing; retry over TCP.
     pub is_truncated: bool,
-    /// RD: whether the client wants recursion.
+    /// RD: whether the client requests recursion.
     pub wants_recursion: bool,
     /// RA: whether the server offers recursion.
     pub offers_recursion: bool,
     /// AD: whether the server verified the data (RFC 4035 section 3.2.3).
     pub is_authentic: bool,
-    /// CD: whether the client wants data that is not verified (RFC 4035 section 3.2.2).
+    /// CD: whether the client accepts unverified data (RFC 4035 section 3.2.2).
     pub is_unchecked: bool,
-    /// The lower four bits of the result.
+    /// The lower four bits of the result code.
     pub rcode: Rcode,
 }
 
 impl Header {
-    /// Returns the header of a standard query that wants recursion.
+    /// Returns the header of a standard query with recursion.
     pub const fn query(id: u16) -> Header {
         Header {
             id,
@@ -76,15 +76,15 @@ impl Header {
         }
     }
 
-    /// Returns the header of an answer to a query with this header: with its number, kind, RD and CD.
+    /// Returns the header of an answer to a query with this header, with the same id, opcode, RD and CD.
     #[must_use]
     pub const fn response(&self, rcode: Rcode) -> Header {
         let Header { id, opcode, wants_recursion, is_unchecked, .. } = *self;
         Header { is_response: true, opcode, wants_recursion, is_unchecked, rcode, ..Header::query(id) }
     }
 
-    /// Parses the header of a message, which may be malformed otherwise: enough to answer [`Rcode::FORMAT_ERROR`].
-    /// Returns it with the numbers of questions, answers, authority records and additional records.
+    /// Parses the header of a message, the rest of which may be malformed: enough to answer [`Rcode::FORMAT_ERROR`].
+    /// Also returns the counts of questions, answers, authority records and additional records.
     pub fn parse(message: &[u8]) -> Option<(Header, [u16; 4])> {
         let bytes = message.first_chunk::<BYTES>()?;
         let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
@@ -105,7 +105,7 @@ impl Header {
         Some((header, [word(4), word(6), word(8), word(10)]))
     }
 
-    /// Returns the bytes of the header.
+    /// Returns the header as bytes.
     pub(super) fn to_bytes(self, counts: [u16; 4]) -> [u8; BYTES] {
         let bit = |is_set: bool, bit: u32| u16::from(is_set) << bit;
         let flags = bit(self.is_response, 15)

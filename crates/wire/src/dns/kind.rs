@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// The numbers that have a name here.
+/// Defines constants for the named numbers of a type.
 macro_rules! numbers {
     ($type:ident $prefix:literal: $($name:ident $code:literal $meaning:literal)*) => {
         impl $type {
@@ -17,7 +17,7 @@ macro_rules! numbers {
             }
         }
 
-        /// The mnemonic, or the number as RFC 3597 section 5 writes it.
+        /// Writes the mnemonic, or the number in the format of RFC 3597 section 5.
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self.name() {

@@ -1,4 +1,4 @@
-//! Messages (RFC 1035 section 4): header, questions and records, as iterators over the bytes.
+//! Messages (RFC 1035 section 4): the header, and iterators over questions and records.
 
 use super::header::{self, Header, Rcode};
 use super::kind::{Class, Type};
@@ -11,19 +11,19 @@ use super::{Malformed, UDP_BYTES};
 pub struct Question<'a> {
     /// The name.
     pub name: Name<'a>,
-    /// The type of records that are wanted.
+    /// The requested type of records.
     pub kind: Type,
-    /// Their class.
+    /// The requested class.
     pub class: Class,
 }
 
-/// A message. Borrows the bytes it was parsed from, all of which it fills.
+/// A message. It borrows the bytes it was parsed from, and fills all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
     bytes: &'a [u8],
     header: Header,
     counts: [u16; 4],
-    /// Where answers, authority records and additional records start; checked already.
+    /// The offsets of answers, authority records and additional records, which have been checked.
     starts: [usize; 3],
     edns: Option<Edns<'a>>,
 }
@@ -60,7 +60,7 @@ impl<'a> Message<'a> {
         &self.header
     }
 
-    /// Returns the result, with its upper bits from EDNS.
+    /// Returns the result code, with its upper bits from EDNS.
     pub fn rcode(&self) -> Rcode {
         self.edns.map_or(self.header.rcode, |edns| edns.rcode(self.header.rcode))
     }
@@ -92,17 +92,17 @@ impl<'a> Message<'a> {
         self.records(1)
     }
 
-    /// Returns the additional records, OPT included.
+    /// Returns the additional records, including OPT.
     pub fn additionals(&self) -> Records<'a> {
         self.records(2)
     }
 
-    /// Returns what the sender can do, if it says so.
+    /// Returns the EDNS of the sender, if there is any.
     pub const fn edns(&self) -> Option<&Edns<'a>> {
         self.edns.as_ref()
     }
 
-    /// Returns how long an answer over UDP may be, in bytes.
+    /// Returns the maximum length of an answer over UDP, in bytes.
     pub fn udp_bytes(&self) -> usize {
         self.edns.map_or(UDP_BYTES, |edns| usize::from(edns.udp_bytes))
     }
@@ -136,7 +136,7 @@ impl<'a> Iterator for Records<'a> {
 mod tests {
     use super::*;
 
-    /// A message with so many questions, answers, authority and additional records.
+    /// Returns a message with these counts of questions, answers, authority and additional records.
     fn message(counts: [u8; 4], body: &[u8]) -> Vec<u8> {
         let [questions, answers, authorities, additionals] = counts;
         [&[0, 1, 0x80, 0, 0, questions, 0, answers, 0, authorities, 0, additionals][..], body].concat()
@@ -157,7 +157,7 @@ mod tests {
             ([0, 1, 0, 0], b"\0\0\x1c\0\x01\0\0\0\0\0\x04\x7f\0\0\x01"),
             ([0, 1, 0, 0], b"\0\0\x0f\0\x01\0\0\0\0\0\x02\0\x0a"),
             ([0, 1, 0, 0], b"\0\0\x0f\0\x01\0\0\0\0\0\x04\0\x0a\0\0"),
-            // The name in the data goes on beyond it.
+            // The name in the data continues beyond the data.
             ([0, 1, 0, 0], b"\0\0\x05\0\x01\0\0\0\0\0\x02\x01a\0"),
             ([0, 1, 0, 0], b"\0\0\x10\0\x01\0\0\0\0\0\0"),
             ([0, 1, 0, 0], b"\0\0\x10\0\x01\0\0\0\0\0\x02\x02a"),

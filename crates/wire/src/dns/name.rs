@@ -1,30 +1,30 @@
 //! Domain names (RFC 1035 sections 3.1 and 4.1.4): labels, their text, and pointers to earlier names.
 //!
-//! A pointer must point before the start of the labels that it continues, so every pointer of a name points lower than
-//! the one before it, and no name is a loop. The number of pointers is limited as well: a message of 64 KiB could make
-//! thousands of names share a chain of thousands of pointers.
+//! A pointer must point before the start of the labels that precede it. So each pointer of a name points lower than the
+//! previous one, and no name is a loop. The number of pointers is limited too: otherwise, in a message of 64 KiB,
+//! thousands of names could share a chain of thousands of pointers.
 
 use super::Malformed;
 use super::header;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
-/// Bytes of the longest name, with its length bytes and the root's (RFC 1035 section 2.3.4).
+/// The maximum length of a name in bytes, with its length bytes and the root's (RFC 1035 section 2.3.4).
 pub const NAME_BYTES: usize = 255;
 
-/// Bytes of the longest label (RFC 1035 section 2.3.4).
+/// The maximum length of a label in bytes (RFC 1035 section 2.3.4).
 pub const LABEL_BYTES: usize = 63;
 
-/// Pointers that a name may have: one before each label.
+/// The maximum number of pointers in a name: one before each label.
 const POINTERS: usize = 127;
 
-/// A name in a message, whose labels may be in several places. Names are compared without regard to the case of ASCII
+/// A name in a message, whose labels may be in several places. The comparison of names ignores the case of ASCII
 /// letters (RFC 4343).
 #[derive(Clone, Copy)]
 pub struct Name<'a> {
-    /// The bytes that pointers count from.
+    /// The bytes to which pointers are relative.
     message: &'a [u8],
-    /// Where the first label is; checked already.
+    /// The offset of the first label, which has been checked.
     at: usize,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Name<'a> {
     /// The root.
     pub const ROOT: Name<'static> = Name { message: &[0], at: 0 };
 
-    /// Parses the name at a place of a message; returns it and where it ends.
+    /// Parses the name at an offset in a message. Returns the name and the offset of its end.
     #[inline]
     pub fn parse(message: &'a [u8], at: usize) -> Result<(Name<'a>, usize), Malformed> {
         let (mut place, mut lowest, mut end) = (at, at, None);
@@ -42,7 +42,7 @@ impl<'a> Name<'a> {
             match length {
                 0 => return Ok((Name { message, at }, end.unwrap_or(place + 1))),
                 1..=63 => {
-                    // The root's byte is yet to come.
+                    // Excludes the root's byte, which follows.
                     bytes += 1 + usize::from(length);
                     if bytes >= NAME_BYTES {
                         return Err(Malformed("name longer than 255 bytes"));
@@ -83,7 +83,7 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// Returns the labels, without the root's.
+    /// Returns the labels, without that of the root.
     pub fn labels(&self) -> Labels<'a> {
         Labels { rest: *self }
     }
@@ -93,7 +93,7 @@ impl<'a> Name<'a> {
         self.split_first().is_none()
     }
 
-    /// Returns whether the name is `zone` or within it.
+    /// Returns whether the name equals `zone` or is a subdomain of it.
     pub fn is_within(&self, zone: &Name<'_>) -> bool {
         let (own, other) = (self.labels().count(), zone.labels().count());
         let mut rest = *self;
@@ -104,12 +104,12 @@ impl<'a> Name<'a> {
         own >= other && rest == *zone
     }
 
-    /// Returns the length of the name in bytes without compression.
+    /// Returns the length of the uncompressed name in bytes.
     pub fn byte_count(&self) -> usize {
         self.labels().map(|label| 1 + label.len()).sum::<usize>() + 1
     }
 
-    /// Appends the name without compression.
+    /// Appends the uncompressed name.
     pub fn write(&self, out: &mut Vec<u8>) {
         for label in self.labels() {
             out.push(label.len() as u8);
@@ -119,7 +119,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Returns the place that a pointer names.
+/// Returns the offset in a pointer.
 const fn pointer(high: u8, low: u8) -> usize {
     ((high & 0x3f) as usize) << 8 | low as usize
 }
@@ -151,9 +151,9 @@ impl Hash for Name<'_> {
     }
 }
 
-/// The text of the name (RFC 1035 section 5.1): labels between dots, without a dot at the end except for the root. A
-/// dot in a label, and whatever has a meaning in a zone file, follows a backslash; a byte that is not visible ASCII is
-/// written as `\DDD`.
+/// Writes the text of the name (RFC 1035 section 5.1): labels separated by dots, without a trailing dot except for the
+/// root. A backslash precedes dots within a label and characters with a meaning in a zone file. A byte that is not
+/// visible ASCII is written as `\DDD`.
 impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_root() {
@@ -198,11 +198,11 @@ impl<'a> Iterator for Labels<'a> {
     }
 }
 
-/// A name that owns its bytes, without compression and without allocation.
+/// A name that owns its uncompressed bytes, without allocation.
 #[derive(Clone, Copy)]
 pub struct NameBuf {
     bytes: [u8; NAME_BYTES],
-    /// The length without the root's byte, which is zero already.
+    /// The length without the root's byte, which is already zero.
     len: u8,
 }
 
@@ -212,7 +212,8 @@ impl NameBuf {
         NameBuf { bytes: [0; NAME_BYTES], len: 0 }
     }
 
-    /// Parses the text of a name (RFC 1035 section 5.1). A dot at its end makes no difference: every name is complete.
+    /// Parses the text of a name (RFC 1035 section 5.1). A trailing dot makes no difference: every name is fully
+    /// qualified.
     pub fn parse(text: &str) -> Result<NameBuf, Malformed> {
         let mut name = NameBuf::root();
         let mut rest = match text.as_bytes() {
@@ -241,7 +242,7 @@ impl NameBuf {
         Ok(name)
     }
 
-    /// Adds a label at the end, before the root.
+    /// Appends a label, before the root.
     pub fn push(&mut self, label: &[u8]) -> Result<(), Malformed> {
         if label.is_empty() || label.len() > LABEL_BYTES {
             return Err(Malformed("label of no bytes or more than 63"));
@@ -257,7 +258,7 @@ impl NameBuf {
         Ok(())
     }
 
-    /// Adds the labels of a name at the end.
+    /// Appends the labels of a name.
     pub fn extend(&mut self, name: &Name<'_>) -> Result<(), Malformed> {
         name.labels().try_for_each(|label| self.push(label))
     }
@@ -268,7 +269,7 @@ impl NameBuf {
     }
 }
 
-/// Returns the byte after a backslash: three digits of its value, or itself.
+/// Parses the byte after a backslash: three decimal digits, or the byte itself.
 fn escaped(text: &[u8]) -> Result<(u8, &[u8]), Malformed> {
     match text {
         [hundreds @ b'0'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9', rest @ ..] => {
@@ -285,7 +286,7 @@ fn escaped(text: &[u8]) -> Result<(u8, &[u8]), Malformed> {
 impl From<Name<'_>> for NameBuf {
     fn from(name: Name<'_>) -> NameBuf {
         let mut copy = NameBuf::root();
-        // A name that was parsed is not too long.
+        // A parsed name is not too long.
         let _ = copy.extend(&name);
         copy
     }
@@ -427,7 +428,7 @@ mod tests {
 
     #[test]
     fn chains_of_pointers_are_short() {
-        // The root at 12, and pointers from 14 on, each to the one before it.
+        // The root at 12, and pointers from 14 on, each to the previous one.
         let chain: Vec<u8> = (0..200u16).flat_map(|n| (0xc000 | (12 + 2 * n)).to_be_bytes()).collect();
         let message = [&[0; 14][..], &chain].concat();
         assert!(Name::parse(&message, 14 + 2 * 126).is_ok_and(|(name, _)| name.is_root()));

@@ -9,18 +9,18 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 /// A record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// The name that it belongs to.
+    /// The owner name.
     pub name: Name<'a>,
     /// The class.
     pub class: Class,
-    /// How long it may be kept, in seconds; a value with the highest bit set is 0 (RFC 2181 section 8).
+    /// The time to live in seconds; a value with the highest bit set is 0 (RFC 2181 section 8).
     pub ttl_s: u32,
-    /// What it says.
+    /// The data.
     pub data: Data<'a>,
 }
 
 impl<'a> Record<'a> {
-    /// Returns a record of the Internet's class.
+    /// Returns a record of the Internet class.
     pub const fn new(name: Name<'a>, ttl_s: u32, data: Data<'a>) -> Record<'a> {
         Record { name, class: Class::IN, ttl_s, data }
     }
@@ -31,7 +31,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What a record says, which decides its type.
+/// The data of a record, which determines its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Data<'a> {
@@ -41,9 +41,9 @@ pub enum Data<'a> {
     Aaaa(Ipv6Addr),
     /// `MX`
     Mx {
-        /// The lowest is tried first.
+        /// The preference; clients try the lowest first.
         preference: u16,
-        /// The host that takes the mail.
+        /// The host that accepts the mail.
         exchange: Name<'a>,
     },
     /// `CNAME`
@@ -58,7 +58,7 @@ pub enum Data<'a> {
     Txt(Txt<'a>),
     /// `OPT`
     Opt(Edns<'a>),
-    /// Of another type, or of another class than the Internet.
+    /// Data of another type, or of a class other than the Internet.
     Other {
         /// The type.
         kind: Type,
@@ -72,17 +72,17 @@ pub enum Data<'a> {
 pub struct Soa<'a> {
     /// The first name server.
     pub server: Name<'a>,
-    /// The mailbox of the person responsible, with a dot for the `@`.
+    /// The mailbox of the person responsible, with a dot in place of the `@`.
     pub mailbox: Name<'a>,
     /// The version of the zone.
     pub serial: u32,
-    /// How often a secondary server asks, in seconds.
+    /// The interval of queries by a secondary server, in seconds.
     pub refresh_s: u32,
-    /// When it asks again after a failure, in seconds.
+    /// The interval of retries after a failure, in seconds.
     pub retry_s: u32,
-    /// When it gives up, in seconds.
+    /// The time after which a secondary server gives up, in seconds.
     pub expire_s: u32,
-    /// How long an answer that a name does not exist may be kept, in seconds (RFC 2308).
+    /// The time to live of a negative answer, in seconds (RFC 2308).
     pub negative_ttl_s: u32,
 }
 
@@ -91,8 +91,8 @@ pub struct Soa<'a> {
 pub struct Txt<'a>(&'a [u8]);
 
 impl<'a> Txt<'a> {
-    /// Returns text from its bytes in a message: each string after a byte with its length. `None` if there is no string
-    /// or if one has no end.
+    /// Returns text from its bytes in a message, in which a length byte precedes each string. `None` if there is no
+    /// string or if one is incomplete.
     pub fn new(bytes: &'a [u8]) -> Option<Txt<'a>> {
         let mut rest = bytes;
         while let [len, after @ ..] = rest {
@@ -101,7 +101,7 @@ impl<'a> Txt<'a> {
         (!bytes.is_empty()).then_some(Txt(bytes))
     }
 
-    /// Returns the bytes as they are in a message.
+    /// Returns the bytes in message format.
     pub const fn as_bytes(&self) -> &'a [u8] {
         self.0
     }
@@ -118,28 +118,29 @@ impl<'a> Txt<'a> {
     }
 }
 
-/// EDNS (RFC 6891 section 6.1): what the sender of a message can do.
+/// EDNS (RFC 6891 section 6.1): the capabilities of the sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Edns<'a> {
-    /// Bytes of the longest message that the sender receives over UDP; at least 512 (RFC 6891 section 6.2.3).
+    /// The maximum length of a message that the sender accepts over UDP, in bytes; at least 512 (RFC 6891 section
+    /// 6.2.3).
     pub udp_bytes: u16,
-    /// The upper eight bits of the result.
+    /// The upper eight bits of the result code.
     pub rcode_high: u8,
     /// The version: 0.
     pub version: u8,
     /// DO: whether the sender understands DNSSEC (RFC 3225).
     pub wants_dnssec: bool,
-    /// The options: code, length and bytes of each; checked in a message that was parsed.
+    /// The options: code, length and bytes of each; already checked in a parsed message.
     pub options: &'a [u8],
 }
 
 impl<'a> Edns<'a> {
-    /// Returns version 0 without options.
+    /// Returns EDNS version 0 without options.
     pub const fn new(udp_bytes: u16) -> Edns<'static> {
         Edns { udp_bytes, rcode_high: 0, version: 0, wants_dnssec: false, options: &[] }
     }
 
-    /// Returns the result of a message with this lower part in its header.
+    /// Returns the result code of a message with this lower part in its header.
     pub const fn rcode(&self, low: Rcode) -> Rcode {
         Rcode((self.rcode_high as u16) << 4 | low.0 & 15)
     }
@@ -155,7 +156,7 @@ impl<'a> Edns<'a> {
         })
     }
 
-    /// Returns the field that holds the time to live in other records.
+    /// Returns the field that contains the time to live in other records.
     pub(super) const fn flags(&self) -> u32 {
         (self.rcode_high as u32) << 24 | (self.version as u32) << 16 | (self.wants_dnssec as u32) << 15
     }
@@ -170,8 +171,8 @@ impl<'a> Edns<'a> {
 }
 
 impl Data<'_> {
-    /// Returns whether it is a null MX: the domain accepts no mail (RFC 7505 section 3). It counts only if it is the
-    /// only MX record of its name.
+    /// Returns whether it is a null MX: the domain does not accept mail (RFC 7505 section 3). It is valid only as the
+    /// sole MX record of its name.
     pub fn is_null_mx(&self) -> bool {
         matches!(self, Data::Mx { preference: 0, exchange } if exchange.is_root())
     }
@@ -237,7 +238,7 @@ impl<'a> Reader<'a> {
             Type::OPT if !name.is_root() => return Err(Malformed("OPT with a name")),
             Type::OPT => Data::Opt(Edns::parse(class, ttl, bytes)?),
             _ if class == Class::IN => {
-                // The data may point to names before it, but must end where its length says.
+                // The data may point to earlier names, but must end at its stated length.
                 let mut reader = Reader { message: self.message.get(..end).unwrap_or_default(), at: start };
                 let data = reader.data(kind, bytes)?;
                 if reader.at != end {
@@ -251,7 +252,7 @@ impl<'a> Reader<'a> {
         Ok(Record { name, class, ttl_s, data })
     }
 
-    /// Reads the data of a record of the Internet's class.
+    /// Reads the data of a record of the Internet class.
     fn data(&mut self, kind: Type, bytes: &'a [u8]) -> Result<Data<'a>, Malformed> {
         Ok(match kind {
             Type::A => Data::A(Ipv4Addr::from(self.array::<4>()?)),

@@ -1,17 +1,18 @@
-//! Bodies, as they come: so many bytes, chunks (RFC 9112 section 7.1), or all there is until the connection closes.
-//! For a server that skips what it does not want, and a client that counts what it gets.
+//! Bodies read incrementally: with a length, in chunks (RFC 9112 section 7.1), or until the connection closes. For a
+//! server that skips a body that it does not need, and a client that counts the bytes it receives.
 //!
-//! Chunks are parsed strictly, because the next request starts where they end. A chunk's size consists of hexadecimal
-//! digits only, lines end with CR LF, and extensions and trailers, which are ignored, have a limit.
+//! Chunks are parsed strictly, because the next request starts where they end. A chunk size consists of hexadecimal
+//! digits only, and lines end with CR LF. Extensions and trailers are ignored, but limited.
 
 use super::bytes::{self, TOKEN};
 use super::request::BodyLength;
 use core::ops::Range;
 
-/// Bytes of extensions, zeros before sizes and trailers that a body may have beside those that its content is worth.
+/// The maximum bytes of extensions, leading zeros of sizes, and trailers in a body, beyond the allowance for its
+/// content.
 pub const OVERHEAD_BYTES: u16 = 8192;
 
-/// Why a chunked body was refused; the connection cannot go on.
+/// The reason why a chunked body was rejected; the connection cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed chunk: {0}")]
 pub struct Malformed(pub &'static str);
@@ -19,27 +20,27 @@ pub struct Malformed(pub &'static str);
 /// A step through a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The bytes that this step took.
+    /// The number of bytes consumed by this step.
     pub consumed: usize,
-    /// Where the content is in them; the rest is framing.
+    /// The range of the content in them; the rest is framing.
     pub data: Range<usize>,
     /// Whether the body ends here.
     pub is_end: bool,
 }
 
-/// A body that is being read.
+/// The state of a body that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// So many bytes are to come.
+    /// This many bytes are left.
     Bytes(u64),
-    /// Chunks are to come.
+    /// Chunks are left.
     Chunked(Chunks),
-    /// Whatever comes until the connection closes.
+    /// All bytes until the connection closes belong to the body.
     UntilClose,
 }
 
 impl Body {
-    /// The body of a request.
+    /// Returns the body of a request.
     pub const fn new(length: BodyLength) -> Body {
         match length {
             BodyLength::Bytes(count) => Body::Bytes(count),
@@ -47,12 +48,12 @@ impl Body {
         }
     }
 
-    /// Whether nothing is to come.
+    /// Returns whether nothing is left.
     pub const fn is_empty(&self) -> bool {
         matches!(self, Body::Bytes(0))
     }
 
-    /// Takes one part. Call it again for the bytes after it, until the end or until no bytes are left.
+    /// Consumes one part. Call it again for the bytes after it, until the end or until no bytes are left.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<Piece, Malformed> {
         match self {
             Body::Bytes(left) => {
@@ -65,7 +66,7 @@ impl Body {
         }
     }
 
-    /// Takes all of the body that these bytes hold: how many, and whether it ended.
+    /// Consumes all of the body in these bytes. Returns how many bytes belong to it, and whether it ended.
     pub fn skip(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         let mut at = 0;
         loop {
@@ -78,7 +79,7 @@ impl Body {
     }
 }
 
-/// What comes next in a chunked body.
+/// The next element of a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     FirstDigit,
@@ -102,11 +103,11 @@ enum State {
     End,
 }
 
-/// A chunked body that is being read.
+/// The state of a chunked body that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunks {
     state: State,
-    /// The size that is being read, then what is left of the chunk.
+    /// While a size is read, its value so far; then the rest of the chunk.
     left: u64,
     overhead: u16,
 }
@@ -118,12 +119,12 @@ impl Default for Chunks {
 }
 
 impl Chunks {
-    /// Before the first chunk.
+    /// Returns the state before the first chunk.
     pub const fn new() -> Chunks {
         Chunks { state: State::FirstDigit, left: 0, overhead: 0 }
     }
 
-    /// Takes framing up to content, and the content that follows it.
+    /// Consumes framing up to content, and the content that follows it.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<Piece, Malformed> {
         let mut at = 0;
         while self.state != State::Data && self.state != State::End {
@@ -199,12 +200,12 @@ impl Chunks {
         }
         let digit = char::from(byte).to_digit(16).unwrap_or_default();
         self.left = self.left << 4 | u64::from(digit);
-        // Zeros in front make a size no larger, but they must not go on for ever.
+        // Leading zeros do not make a size larger, but their number must be bounded.
         if self.left == 0 { self.over(State::Digits) } else { Ok(State::Digits) }
     }
 
-    /// A chunk is worth twice as many bytes as it has, and a line of usual length: a long body may have as many lines
-    /// as it needs, but their bytes are bounded by those of the content.
+    /// Reduces the counted overhead by twice the size of the chunk and a line of usual length. A long body may have as
+    /// many lines as it needs, but the content bounds their bytes.
     fn begin_data(&mut self) -> State {
         let worth = self.left.saturating_mul(2).saturating_add(16);
         self.overhead = self.overhead.saturating_sub(u16::try_from(worth).unwrap_or(u16::MAX));
@@ -217,7 +218,7 @@ impl Chunks {
     }
 }
 
-/// Whether a byte may stand in an extension or in a trailer's value.
+/// Returns whether a byte is valid in an extension or in the value of a trailer.
 const fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= 0x20 && byte != 0x7f)
 }
@@ -305,10 +306,10 @@ mod tests {
         for number in 0..1000 {
             assert_eq!(body.skip(&[&chunk[..], b"\r\n"].concat()), Ok((chunk.len() + 2, false)), "{number}");
         }
-        // What the content has earned is not kept for what follows.
+        // An unused allowance of the content does not carry over.
         let end = [b"0\r\nA: ".to_vec(), vec![b'a'; usize::from(OVERHEAD_BYTES)]].concat();
         assert_eq!(body.skip(&end), Err(Malformed("too many bytes beside the content")));
-        // Small chunks with long lines are no way around it.
+        // Small chunks with long lines do not evade the limit.
         let mut body = Body::new(BodyLength::Chunked);
         let small = format!("1;signature={}\r\nx\r\n", "f".repeat(64));
         let refused = (0..1000).find(|_| body.skip(small.as_bytes()).is_err());

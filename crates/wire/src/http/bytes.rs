@@ -1,15 +1,15 @@
-//! Classes of bytes, and the scans that run over every byte of a message: eight at a time where a value may be long,
-//! by table where it is short.
+//! Byte classes, and the scans over every byte of a message: eight bytes at a time for values that may be long, by
+//! table for short ones.
 //!
-//! The eight-at-a-time tests find the first byte of a class exactly: a borrow that runs out of a byte can only make
-//! false hits above a true one, and the lowest hit is the one that counts.
+//! The eight-byte tests find the first byte of a class exactly: a borrow out of a byte can cause false hits only above
+//! a true one, and only the lowest hit counts.
 
 /// A byte of a token (RFC 9110 section 5.6.2): methods, field names, codings.
 pub(crate) const TOKEN: u8 = 1;
 /// A byte of a host (RFC 3986 section 3.2.2: unreserved, sub-delims, and `%` of an escape).
 pub(crate) const HOST: u8 = 1 << 1;
 
-/// The classes of each byte.
+/// The classes of each byte value.
 static CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut byte = 0;
@@ -40,20 +40,20 @@ const fn is_in(byte: u8, set: &[u8]) -> bool {
     false
 }
 
-/// Whether a byte belongs to a class.
+/// Returns whether a byte belongs to a class.
 #[inline]
 pub(crate) fn is(byte: u8, class: u8) -> bool {
     CLASSES[byte as usize] & class != 0
 }
 
-/// Where the run of bytes of a class that starts at `at` ends.
+/// Returns the end of the run of bytes of a class that starts at `at`.
 #[inline]
 pub(crate) fn run_end(bytes: &[u8], at: usize, class: u8) -> usize {
     let rest = bytes.get(at..).unwrap_or_default();
     at + rest.iter().position(|&b| !is(b, class)).unwrap_or(rest.len())
 }
 
-/// Whether the whole is a token, and not empty.
+/// Returns whether this is a non-empty token.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&b| is(b, TOKEN))
 }
@@ -61,17 +61,18 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
 const ONES: u64 = u64::MAX / 255;
 const HIGH: u64 = ONES << 7;
 
-/// The high bit of each byte that is less than `limit` (at most 128).
+/// Returns the high bit of each byte that is less than `limit` (at most 128).
 const fn below(word: u64, limit: u8) -> u64 {
     word.wrapping_sub(ONES * limit as u64) & !word & HIGH
 }
 
-/// The high bit of each byte that equals `byte`.
+/// Returns the high bit of each byte that equals `byte`.
 const fn equal(word: u64, byte: u8) -> u64 {
     below(word ^ (ONES * byte as u64), 1)
 }
 
-/// The first byte at or after `at` that `hits` marks in a word or `is_hit` picks out by itself; the length if none.
+/// Returns the first byte at or after `at` that `hits` marks in a word, or that `is_hit` accepts; the length if there
+/// is none.
 #[inline]
 fn find(bytes: &[u8], mut at: usize, hits: impl Fn(u64) -> u64, is_hit: impl Fn(u8) -> bool) -> usize {
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -85,7 +86,7 @@ fn find(bytes: &[u8], mut at: usize, hits: impl Fn(u64) -> u64, is_hit: impl Fn(
     at + rest.iter().position(|&b| is_hit(b)).unwrap_or(rest.len())
 }
 
-/// The high bit of each byte that is a letter or a hyphen; exact for every byte, not for the lowest alone.
+/// Returns the high bit of each byte that is a letter or a hyphen; exact for every byte, not only for the lowest.
 const fn plain(word: u64) -> u64 {
     let low = (word | (ONES * 0x20)) & !HIGH;
     let letters = (low + ONES * (0x80 - b'a' as u64)) & !(low + ONES * (0x7f - b'z' as u64)) & !word;
@@ -94,22 +95,23 @@ const fn plain(word: u64) -> u64 {
     (letters | hyphens) & HIGH
 }
 
-/// Where the field name that starts at `at` ends: at the first byte of no token. Nearly all names are letters and
-/// hyphens, which go eight at a time.
+/// Returns the end of the field name that starts at `at`: the first byte that does not belong to a token. Most names
+/// consist of letters and hyphens, which are scanned eight at a time.
 #[inline]
 pub(crate) fn name_end(bytes: &[u8], at: usize) -> usize {
     let end = find(bytes, at, |word| !plain(word) & HIGH, |b| !(b.is_ascii_alphabetic() || b == b'-'));
     if bytes.get(end) == Some(&b':') { end } else { run_end(bytes, end, TOKEN) }
 }
 
-/// Whether all of them are neither control bytes nor beyond ASCII. It tells yes or no and no place, so that compilers
-/// make vector instructions of it.
+/// Returns whether none of them is a control byte or beyond ASCII. It returns no position, so that compilers can
+/// vectorise it.
 #[inline]
 fn are_visible(chunk: &[u8; 32]) -> bool {
     chunk.iter().fold(0, |found, &b| found | u8::from(!(0x20..0x7f).contains(&b))) == 0
 }
 
-/// Where the field value that starts at `at` ends: at the first control byte that is not a tab (RFC 9110 section 5.5).
+/// Returns the end of the field value that starts at `at`: the first control byte that is not a tab (RFC 9110 section
+/// 5.5).
 #[inline]
 pub(crate) fn value_end(bytes: &[u8], mut at: usize) -> usize {
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<32>())
@@ -126,8 +128,8 @@ pub(crate) fn value_end(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// Where the request target that starts at `at` ends: at the first byte that no target holds. A fragment never travels
-/// (RFC 9112 section 3.2), and bytes beyond ASCII travel escaped.
+/// Returns the end of the request target that starts at `at`: the first byte that is invalid in a target. A fragment is
+/// never sent (RFC 9112 section 3.2), and bytes beyond ASCII are sent escaped.
 #[inline]
 pub(crate) fn target_end(bytes: &[u8], at: usize) -> usize {
     find(
@@ -138,13 +140,13 @@ pub(crate) fn target_end(bytes: &[u8], at: usize) -> usize {
     )
 }
 
-/// Whether a byte is optional white space (RFC 9110 section 5.6.3).
+/// Returns whether a byte is optional white space (RFC 9110 section 5.6.3).
 #[inline]
 pub(crate) const fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// Without optional white space at both ends.
+/// Returns the bytes without optional white space at both ends.
 #[inline]
 pub(crate) fn trimmed(mut bytes: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = bytes
@@ -160,8 +162,8 @@ pub(crate) fn trimmed(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// The members of a comma-separated list, trimmed, the empty ones left out (RFC 9110 section 5.6.1). For lists whose
-/// members hold no quoted commas.
+/// Returns the members of a comma-separated list, trimmed and without empty ones (RFC 9110 section 5.6.1). For lists
+/// whose members contain no quoted commas.
 pub(crate) fn members(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&b| b == b',').map(trimmed).filter(|member| !member.is_empty())
 }

@@ -1,33 +1,33 @@
-//! Conditional requests (RFC 9110 section 13): whether to answer at all, and whether a range still fits the file.
+//! Conditional requests (RFC 9110 section 13): whether to send the file, and whether a range still applies to it.
 
 use super::date;
 use super::field::Field;
 use super::request::{Lines, Method, Request};
 
-/// What a file has to be recognised by.
+/// The validators of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validators<'a> {
-    /// The entity tag as it is sent: quoted, and after `W/` if it is weak.
+    /// The entity tag as sent: quoted, with the prefix `W/` if it is weak.
     pub tag: &'a [u8],
-    /// The time of the last change, in seconds since 1970, as it is sent.
+    /// The time of the last modification as sent, in seconds since 1970.
     pub modified_s: Option<u64>,
-    /// Whether that time is long enough ago that the file cannot have changed twice within its second (RFC 9110 section
+    /// Whether that time is so long ago that the file cannot have changed twice within that second (RFC 9110 section
     /// 8.8.2.2).
     pub is_modified_strong: bool,
 }
 
-/// What the conditions come to.
+/// The result of the conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Answer as if there were none.
+    /// Answer as if there were no conditions.
     Proceed,
-    /// 304: the client has it.
+    /// 304: the client has the file.
     NotModified,
     /// 412.
     Failed,
 }
 
-/// Holds a request's conditions against a file that is there, in the order of RFC 9110 section 13.2.2.
+/// Evaluates a request's conditions for an existing file, in the order of RFC 9110 section 13.2.2.
 #[inline]
 pub fn decide(request: &Request<'_>, file: &Validators<'_>) -> Decision {
     if !request.is_conditional() {
@@ -71,7 +71,7 @@ pub fn range<'a>(request: &Request<'a>, file: &Validators<'_>) -> Option<&'a [u8
     Some(range)
 }
 
-/// Whether an `If-Range` names this very file: by tag, or by the exact time.
+/// Returns whether an `If-Range` identifies exactly this file: by tag, or by the exact time.
 fn fits(value: &[u8], file: &Validators<'_>) -> bool {
     match Tags(value).next() {
         Some(tag) => strongly(tag, file.tag),
@@ -83,17 +83,17 @@ fn time(request: &Request<'_>, field: Field) -> Option<u64> {
     request.field(field).and_then(date::parse)
 }
 
-/// Whether one of the lists is `*` or has a tag that is equal.
+/// Returns whether one of the lists is `*` or contains an equal tag.
 fn lists(lines: Lines<'_>, tag: &[u8], equal: fn(&[u8], &[u8]) -> bool) -> bool {
     lines.into_iter().any(|line| line == b"*" || Tags(line).any(|own| equal(own, tag)))
 }
 
-/// Strong comparison (RFC 9110 section 8.8.3.2): both are strong and the same.
+/// Returns whether the tags are equal by strong comparison (RFC 9110 section 8.8.3.2): both are strong and identical.
 pub fn strongly(one: &[u8], other: &[u8]) -> bool {
     one == other && one.first() == Some(&b'"')
 }
 
-/// Weak comparison: the same but for the `W/`.
+/// Returns whether the tags are equal by weak comparison: identical except for the `W/`.
 pub fn weakly(one: &[u8], other: &[u8]) -> bool {
     opaque(one) == opaque(other)
 }
@@ -102,7 +102,7 @@ fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// The entity tags of a list, up to where it is malformed. A tag may hold commas.
+/// Iterates over the entity tags of a list, up to the first malformed one. A tag may contain commas.
 struct Tags<'a>(&'a [u8]);
 
 impl<'a> Iterator for Tags<'a> {
@@ -114,7 +114,7 @@ impl<'a> Iterator for Tags<'a> {
         let quoted = opaque(rest).strip_prefix(b"\"")?;
         let len = quoted.iter().position(|&b| b == b'"')?;
         let (tag, after) = rest.split_at_checked(rest.len() - quoted.len() + len + 1)?;
-        // `!`, or what RFC 9110 section 8.8.3 allows between the quotes: no blanks, no control bytes.
+        // Between the quotes, RFC 9110 section 8.8.3 allows `!` and the bytes above it, but no blanks or control bytes.
         let is_sound = quoted[..len].iter().all(|&b| b > 0x20 && b != 0x7f);
         let is_over = super::bytes::trimmed(after).first().is_none_or(|&b| b == b',');
         self.0 = after;
@@ -158,7 +158,7 @@ mod tests {
             (vec![format!("If-Unmodified-Since: {THEN}")], Proceed),
             (vec![format!("If-Unmodified-Since: {BEFORE}")], Failed),
             (vec!["If-Unmodified-Since: yesterday".to_owned()], Proceed),
-            // If-Match goes before If-Unmodified-Since, which then is not asked.
+            // If-Match takes precedence over If-Unmodified-Since, which is then ignored.
             (vec!["If-Match: *".to_owned(), format!("If-Unmodified-Since: {BEFORE}")], Proceed),
             (vec!["If-None-Match: *".to_owned()], NotModified),
             (vec!["If-None-Match: W/\"a,b\"".to_owned()], NotModified),
@@ -171,7 +171,7 @@ mod tests {
             (vec![format!("If-Modified-Since: {AFTER}")], NotModified),
             (vec![format!("If-Modified-Since: {BEFORE}")], Proceed),
             (vec!["If-Modified-Since: 0".to_owned()], Proceed),
-            // If-None-Match goes before If-Modified-Since.
+            // If-None-Match takes precedence over If-Modified-Since.
             (vec!["If-None-Match: \"x\"".to_owned(), format!("If-Modified-Since: {THEN}")], Proceed),
             (vec!["If-Match: \"x\"".to_owned(), "If-None-Match: *".to_owned()], Failed),
             (vec!["If-Match: *".to_owned(), "If-None-Match: *".to_owned()], NotModified),

@@ -1,26 +1,26 @@
-//! Dates (RFC 9110 section 5.6.7), as seconds since 1970. Written in one form, read in three; by `httpdate`, whose
-//! times are those of the standard library: this crate reads no clock and passes seconds.
+//! Dates (RFC 9110 section 5.6.7), as seconds since 1970. They are written in one format and parsed in three, by
+//! `httpdate`. This uses the standard library's time types; this crate passes seconds and never reads a clock.
 
 use core::fmt::Write as _;
 use httpdate::HttpDate;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Bytes of a date.
+/// The length of a date in bytes.
 pub const DATE_BYTES: usize = 29;
 
-/// 9999-12-31 23:59:59: a later year has no four digits.
+/// 9999-12-31 23:59:59: later years have more than four digits.
 const LAST_S: u64 = 253_402_300_799;
 
-/// The date at so many seconds since 1970, as it is sent.
+/// Returns the date at this number of seconds since 1970, as sent.
 pub fn format(seconds: u64) -> [u8; DATE_BYTES] {
     let time = UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_S));
     let mut text = Text { bytes: [b' '; DATE_BYTES], len: 0 };
-    // It cannot fail: a date is never longer than its place.
+    // It cannot fail: a date always fits.
     let _ = write!(text, "{}", HttpDate::from(time));
     text.bytes
 }
 
-/// The seconds since 1970 of a date in any of the three forms.
+/// Parses a date in any of the three formats, as seconds since 1970.
 pub fn parse(text: &[u8]) -> Option<u64> {
     let date: HttpDate = str::from_utf8(text).ok()?.parse().ok()?;
     SystemTime::from(date).duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())

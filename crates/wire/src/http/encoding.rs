@@ -1,8 +1,8 @@
-//! Content codings by `Accept-Encoding` (RFC 9110 section 12.5.3): which of the forms that lie ready the client gets.
+//! Content codings from `Accept-Encoding` (RFC 9110 section 12.5.3): which of the available variants the client gets.
 
 use super::bytes::{members, trimmed};
 
-/// A content coding, the one that packs best first.
+/// A content coding, in descending order of compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Coding {
     /// `br`
@@ -11,15 +11,15 @@ pub enum Coding {
     Zstd,
     /// `gzip`
     Gzip,
-    /// As it is.
+    /// Without compression.
     Identity,
 }
 
 impl Coding {
-    /// Each of them, the one that packs best first.
+    /// All codings, in descending order of compression.
     pub const ALL: [Coding; 4] = [Coding::Brotli, Coding::Zstd, Coding::Gzip, Coding::Identity];
 
-    /// Its name in `Content-Encoding`.
+    /// Returns its name in `Content-Encoding`.
     pub const fn name(self) -> &'static str {
         match self {
             Coding::Brotli => "br",
@@ -40,27 +40,27 @@ impl Coding {
     }
 
     fn of(name: &[u8]) -> Option<Coding> {
-        // `x-gzip` is the same (RFC 9110 section 8.4.1.3).
+        // `x-gzip` is an alias (RFC 9110 section 8.4.1.3).
         let name = if name.eq_ignore_ascii_case(b"x-gzip") { b"gzip" } else { name };
         Coding::ALL.into_iter().find(|coding| name.eq_ignore_ascii_case(coding.name().as_bytes()))
     }
 }
 
-/// Codings, as a set.
+/// A set of codings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Codings(u8);
 
 impl Codings {
-    /// None of them.
+    /// The empty set.
     pub const NONE: Codings = Codings(0);
 
-    /// With one more.
+    /// Returns the set with one more coding.
     #[must_use]
     pub const fn with(self, coding: Coding) -> Codings {
         Codings(self.0 | 1 << coding as u8)
     }
 
-    /// Whether it is one of them.
+    /// Returns whether the set contains a coding.
     pub const fn has(self, coding: Coding) -> bool {
         self.0 & 1 << coding as u8 != 0
     }
@@ -69,12 +69,11 @@ impl Codings {
 /// A weight in thousandths.
 pub(super) type Weight = u16;
 
-/// The weight that codings have which are not listed, unless `*` is: identity may always be sent, but what was asked
-/// for goes before it.
+/// The weights of unlisted codings without `*`: identity may always be sent, but listed codings take precedence.
 const UNLISTED: [Option<Weight>; 4] = [Some(0), Some(0), Some(0), None];
 
-/// Chooses among the codings that lie ready, by the lines of `Accept-Encoding`. None if the client refuses all of them:
-/// 406, or the plain form all the same.
+/// Chooses among the available codings, from the lines of `Accept-Encoding`. Returns `None` if the client refuses all
+/// of them: answer 406, or send the plain variant nevertheless.
 pub fn choose<'a>(lines: impl Iterator<Item = &'a [u8]>, ready: Codings) -> Option<Coding> {
     let (mut listed, mut any) = ([None; 4], None);
     for member in lines.flat_map(members) {
@@ -101,7 +100,7 @@ pub fn choose<'a>(lines: impl Iterator<Item = &'a [u8]>, ready: Codings) -> Opti
     best.map(|(_, coding)| coding).or(may_be_plain.then_some(Coding::Identity))
 }
 
-/// `q=` and a number from 0 to 1 with at most three decimals (RFC 9110 section 12.4.2).
+/// Parses `q=` and a number from 0 to 1 with at most three decimals (RFC 9110 section 12.4.2).
 pub(super) fn weight(parameter: &[u8]) -> Option<Weight> {
     let [b'q' | b'Q', b'=', whole @ (b'0' | b'1'), rest @ ..] = parameter else { return None };
     let decimals = match rest {

@@ -1,7 +1,7 @@
-//! The fields of a request that a file server uses, distinguished by length first: no name is compared with more than
-//! two others.
+//! The request fields that a file server uses, distinguished by length first: a name is compared with at most two
+//! others.
 
-/// A field that the parser picks out as it passes.
+/// A field that the parser recognises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Field {
@@ -38,10 +38,10 @@ pub enum Field {
 }
 
 impl Field {
-    /// How many there are.
+    /// The number of fields.
     pub const COUNT: usize = 15;
 
-    /// Each of them, in the order of their numbers.
+    /// All fields, in the order of their numbers.
     pub const ALL: [Field; Field::COUNT] = [
         Field::Host,
         Field::Connection,
@@ -60,7 +60,7 @@ impl Field {
         Field::UserAgent,
     ];
 
-    /// Its name as it is usually written.
+    /// Returns its name in the usual capitalisation.
     pub const fn name(self) -> &'static str {
         match self {
             Field::Host => "Host",
@@ -81,7 +81,7 @@ impl Field {
         }
     }
 
-    /// The field of that name, in any case.
+    /// Returns the field with that name; the comparison ignores case.
     #[inline]
     pub fn of(name: &[u8]) -> Option<Field> {
         let [first, second] = match name.len() {
@@ -98,7 +98,7 @@ impl Field {
             19 => [Field::IfUnmodifiedSince; 2],
             _ => return None,
         };
-        // The first letter tells the two apart, but for If-Range and If-Match, whose fourth does.
+        // The first letter distinguishes the two, except for If-Range and If-Match, which differ in the fourth.
         let field = match name[0] | 0x20 {
             b'e' | b'u' | b't' => second,
             b'i' if name.len() == 8 && name[3] | 0x20 == b'm' => second,
@@ -111,8 +111,8 @@ impl Field {
     }
 }
 
-/// A name in words, so that it is compared in three steps and not letter by letter: in lower case, with the bit that
-/// makes a letter one.
+/// A name as words, so that three steps compare it instead of one for each letter: in lower case, with the bit that
+/// differs between upper and lower case for each letter.
 #[derive(Clone, Copy)]
 struct Name {
     words: [u64; 3],
@@ -142,10 +142,10 @@ static NAMES: [Name; Field::COUNT] = {
     names
 };
 
-/// The longest name that fits three words.
+/// The maximum length of a name in bytes that fits into three words.
 const LONGEST: usize = 24;
 
-/// All bytes of a name of 4 to 24 bytes; words overlap where it does not fill them.
+/// Returns all bytes of a name of 4 to 24 bytes; the words overlap if it does not fill them.
 #[inline]
 const fn words_of(name: &[u8]) -> Option<[u64; 3]> {
     if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {

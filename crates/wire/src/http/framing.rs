@@ -1,5 +1,5 @@
-//! What the field lines mean together: the host, the body's length, and whether the connection persists. Decided when
-//! the head is complete (RFC 9112 sections 3.2, 6.3 and 9.3).
+//! The combined meaning of the field lines: the host, the length of the body, and whether the connection persists. It
+//! is determined when the head is complete (RFC 9112 sections 3.2, 6.3 and 9.3).
 
 use super::bytes::{self, members};
 use super::field::Field;
@@ -9,7 +9,7 @@ use super::status::Status;
 use crate::decimal::decimal;
 
 impl Index {
-    /// Judges what is noted of this head, and notes what follows from it.
+    /// Validates the recorded fields of this head, and records the results.
     #[inline]
     pub(crate) fn settle(&mut self, head: &[u8]) -> Result<(), Reject> {
         self.settle_host(head)?;
@@ -32,7 +32,7 @@ impl Index {
         Lines::One(Some(self.value(field, head)))
     }
 
-    /// Exactly one host in HTTP/1.1, at most one in HTTP/1.0, and a valid one (RFC 9112 section 3.2).
+    /// Checks for exactly one host in HTTP/1.1, at most one in HTTP/1.0, and its validity (RFC 9112 section 3.2).
     #[inline]
     fn settle_host(&self, head: &[u8]) -> Result<(), Reject> {
         if !self.is_present(Field::Host) {
@@ -47,7 +47,7 @@ impl Index {
         is_authority(self.value(Field::Host, head)).then_some(()).ok_or(Reject::bad("malformed Host"))
     }
 
-    /// RFC 9112 section 6.3, without its forgiveness: two lengths are refused even where they agree.
+    /// Returns the length by RFC 9112 section 6.3, but stricter: two lengths are rejected even if they agree.
     #[cold]
     fn body_length(&self, head: &[u8]) -> Result<BodyLength, Reject> {
         if !self.is_present(Field::TransferEncoding) {
@@ -85,7 +85,8 @@ impl Index {
         }
     }
 
-    /// RFC 9112 section 9.3: `close` goes before all, `keep-alive` is needed in HTTP/1.0 alone.
+    /// Returns whether the connection persists (RFC 9112 section 9.3): `close` takes precedence, and only HTTP/1.0
+    /// needs `keep-alive`.
     fn goes_on(&self, head: &[u8]) -> bool {
         let (mut close, mut keep) = (false, self.version == Version::Http11);
         for option in self.lines(Field::Connection, head).flat_map(members) {

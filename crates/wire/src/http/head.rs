@@ -1,18 +1,18 @@
-//! Writing a response's head into a buffer that the caller keeps, so that nothing is allocated once it has grown.
+//! Writes the head of a response into a buffer that the caller keeps, so that nothing is allocated after it has grown.
 
 use super::status::Status;
 
 pub use crate::decimal::write_decimal;
 
-/// A head that is being written at the end of a buffer.
+/// A head that is being written, at the end of a buffer.
 #[derive(Debug)]
 pub struct Head<'a> {
     out: &'a mut Vec<u8>,
 }
 
 impl<'a> Head<'a> {
-    /// Writes the status line. Always as HTTP/1.1, the version that the server speaks (RFC 9110 section 6.2), also to a
-    /// client of HTTP/1.0.
+    /// Writes the status line. The version is always HTTP/1.1, which the server speaks (RFC 9110 section 6.2), even to
+    /// an HTTP/1.0 client.
     pub fn new(out: &'a mut Vec<u8>, status: Status) -> Head<'a> {
         out.extend_from_slice(b"HTTP/1.1 ");
         write_decimal(u64::from(status.0), out);
@@ -22,8 +22,8 @@ impl<'a> Head<'a> {
         Head { out }
     }
 
-    /// Writes a field. Control bytes in the value become spaces: whatever a name of a file or a request's bytes hold,
-    /// they cannot end the line (response splitting).
+    /// Writes a field. Control bytes in the value become spaces, so that no file name or byte of the request can end
+    /// the line (response splitting).
     #[must_use]
     pub fn field(self, name: &str, value: &[u8]) -> Head<'a> {
         self.out.extend_from_slice(name.as_bytes());
@@ -49,7 +49,7 @@ impl<'a> Head<'a> {
         self
     }
 
-    /// Writes a field whose value is appended by a function, which must append no control bytes.
+    /// Writes a field whose value a function appends; the function must not append control bytes.
     #[must_use]
     pub fn field_with(self, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> Head<'a> {
         self.out.extend_from_slice(name.as_bytes());
@@ -59,7 +59,7 @@ impl<'a> Head<'a> {
         self
     }
 
-    /// Writes whole field lines, prepared elsewhere, with their ends.
+    /// Writes complete field lines that were prepared elsewhere, including their line ends.
     #[must_use]
     pub fn lines(self, lines: &[u8]) -> Head<'a> {
         self.out.extend_from_slice(lines);

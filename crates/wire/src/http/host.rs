@@ -1,11 +1,11 @@
-//! Hosts: what may stand in a `Host` field or an absolute target, and the folder that a virtual host is served from.
+//! Hosts: the syntax of a `Host` field or an absolute target, and the directory name of a virtual host.
 
 use super::bytes::{self, HOST};
 use crate::decimal::decimal;
 use core::net::Ipv6Addr;
 
-/// Whether this is a host, with or without a port (RFC 3986 section 3.2, without user information: RFC 9110 section
-/// 4.2.4). An empty host names nothing (RFC 9110 section 4.2.1).
+/// Returns whether this is a host, with or without a port (RFC 3986 section 3.2, without user information: RFC 9110
+/// section 4.2.4). An empty host is invalid (RFC 9110 section 4.2.1).
 #[inline]
 pub(crate) fn is_authority(text: &[u8]) -> bool {
     let port = if text.first() == Some(&b'[') {
@@ -24,7 +24,7 @@ pub(crate) fn is_authority(text: &[u8]) -> bool {
     is_port(port)
 }
 
-/// Whether this is nothing, or a colon and a port. RFC 3986 allows an empty one.
+/// Returns whether this is empty, or a colon and a port. RFC 3986 allows an empty port.
 #[inline]
 fn is_port(text: &[u8]) -> bool {
     match text {
@@ -34,7 +34,7 @@ fn is_port(text: &[u8]) -> bool {
     }
 }
 
-/// Returns whether this is an IPv6 address without its brackets.
+/// Returns whether this is an IPv6 address without brackets.
 #[cold]
 fn is_address(text: &[u8]) -> bool {
     str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
@@ -51,12 +51,12 @@ fn are_escapes_whole(text: &[u8]) -> bool {
     true
 }
 
-/// The longest name that DNS knows, and shorter than any file system's limit.
+/// The maximum length of a DNS name, which is less than the limit of any file system.
 pub const NAME_BYTES: usize = 253;
 
-/// The name of a host as the name of a folder: lower case, without port and final dot. The host must be valid
-/// ([`super::Request::host`]); none if it is no name that can be a folder's: one that is hidden, leads elsewhere or has
-/// anything but letters, digits, hyphens, dots and underscores. Addresses of IPv6 keep their brackets.
+/// Returns the name of a host as a directory name: in lower case, without port and final dot. The host must be valid
+/// ([`super::Request::host`]). Returns `None` if it cannot be a directory name: if it is hidden, leads elsewhere, or
+/// has anything but letters, digits, hyphens, dots and underscores. IPv6 addresses keep their brackets.
 pub fn folder_name<'a>(host: &[u8], buffer: &'a mut [u8; NAME_BYTES]) -> Option<&'a str> {
     let end = match host.first()? {
         b'[' => host.iter().position(|&b| b == b']')? + 1,

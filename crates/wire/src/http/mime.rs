@@ -1,13 +1,13 @@
-//! Media types by a name's ending. Those that sites are made of are in a table of our own, which says which of them are
-//! text in UTF-8; the others are those of `mime-db`, collected from IANA, Apache and nginx.
+//! Media types by file name extension. Our own table has the types of web sites, and tells which of them are UTF-8
+//! text. The others come from `mime-db`, collected from IANA, Apache and nginx.
 
 use std::borrow::Cow;
 
-/// The type of unknown suffixes: a download.
+/// The type for unknown extensions, which is a download.
 pub const UNKNOWN: &str = "application/octet-stream";
 
-/// Endings in lower case, sorted, and their types. Text is taken for UTF-8: a file that is not says so in itself, or
-/// cannot say so at all.
+/// Extensions in lower case, sorted, and their types. Text is assumed to be UTF-8: a file in another encoding declares
+/// it itself, or cannot declare it at all.
 const TYPES: &[(&str, &str)] = &[
     ("7z", "application/x-7z-compressed"),
     ("aac", "audio/aac"),
@@ -127,16 +127,16 @@ const TYPES: &[(&str, &str)] = &[
     ("zst", "application/zstd"),
 ];
 
-/// The longest ending that is looked for.
+/// The maximum length of an extension to look up.
 const LONGEST_OF_ALL: usize = 24;
 
-/// The ending of a name or path, without the dot; none if the name has no dot.
+/// Returns the extension of a name or path, without the dot; `None` if the name has no dot.
 pub fn ending_of(name: &[u8]) -> Option<&[u8]> {
     let dot = name.iter().rposition(|&b| b == b'.' || b == b'/').filter(|at| name[*at] == b'.')?;
     Some(&name[dot + 1..])
 }
 
-/// The type of a file of that name or path, if its ending is known.
+/// Returns the type of a file with that name or path, if its extension is known.
 pub fn known(name: &[u8]) -> Option<Cow<'static, str>> {
     let ending = ending_of(name)?;
     let mut buffer = [0; LONGEST_OF_ALL];
@@ -153,7 +153,7 @@ pub fn known(name: &[u8]) -> Option<Cow<'static, str>> {
     })
 }
 
-/// The type of a file of that name or path.
+/// Returns the type of a file with that name or path.
 pub fn of_name(name: &[u8]) -> Cow<'static, str> {
     known(name).unwrap_or(Cow::Borrowed(UNKNOWN))
 }

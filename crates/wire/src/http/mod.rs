@@ -1,4 +1,4 @@
-//! HTTP/1.1 (RFC 9110, RFC 9112) for a server of files and a generator of load, one subject a file.
+//! HTTP/1.1 (RFC 9110, RFC 9112) for a file server and a load generator, one subject a file.
 
 pub mod accept;
 pub mod body;

@@ -1,16 +1,16 @@
-//! `multipart/byteranges` (RFC 9110 section 14.6): the heads between the parts, and how long it all is before any of it
-//! is sent.
+//! `multipart/byteranges` (RFC 9110 section 14.6): the heads of the parts, and the total length before anything is
+//! sent.
 
 use super::range::{ByteRange, Ranges, write_content_range};
 
-/// Characters of a boundary.
+/// The number of characters in a boundary.
 const BOUNDARY_BYTES: usize = 32;
 
-/// An answer of several parts. The content of each part is sent by the caller between the heads.
+/// A multipart response. The caller sends the content of each part between the heads.
 #[derive(Debug, Clone)]
 pub struct Multipart<'a> {
     ranges: &'a [ByteRange],
-    /// Of the file as a whole.
+    /// The type of the whole file.
     content_type: &'a [u8],
     length: u64,
     boundary: [u8; BOUNDARY_BYTES],
@@ -27,7 +27,7 @@ impl<'a> Multipart<'a> {
         Multipart { ranges: ranges.as_slice(), content_type, length, boundary }
     }
 
-    /// The parts, in the order in which they are to be sent.
+    /// Returns the parts, in the order of sending.
     pub fn ranges(&self) -> &'a [ByteRange] {
         self.ranges
     }
@@ -38,7 +38,7 @@ impl<'a> Multipart<'a> {
         out.extend_from_slice(&self.boundary);
     }
 
-    /// The value of `Content-Length` for the answer.
+    /// Returns the value of `Content-Length` for the answer.
     pub fn content_length(&self) -> u64 {
         let mut scratch = Vec::with_capacity(256);
         let parts = self.ranges.iter().map(|range| {
@@ -52,7 +52,7 @@ impl<'a> Multipart<'a> {
         sum.saturating_add(scratch.len() as u64)
     }
 
-    /// Appends what precedes the content of a part.
+    /// Appends the head of a part, which precedes its content.
     pub fn write_part_head(&self, range: ByteRange, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\r\n--");
         out.extend_from_slice(&self.boundary);
@@ -63,7 +63,7 @@ impl<'a> Multipart<'a> {
         out.extend_from_slice(b"\r\n\r\n");
     }
 
-    /// Appends what follows the last part.
+    /// Appends the end, which follows the last part.
     pub fn write_end(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\r\n--");
         out.extend_from_slice(&self.boundary);

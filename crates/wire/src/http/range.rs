@@ -1,33 +1,33 @@
-//! Range requests (RFC 9110 section 14): which bytes are asked for, and how to say which are sent.
+//! Range requests (RFC 9110 section 14): the requested bytes, and the header of those that are sent.
 //!
-//! A list of ranges is a small program that the client writes and the server runs, and lists of thousands of
-//! overlapping ranges have brought servers down (CVE-2011-3192). So a list is short, what overlaps is sent once, and no
-//! answer is longer than the file by more than the heads of its parts. What is malformed is ignored, as section 14.2
-//! allows: the client gets the whole file.
+//! A list of ranges is a small program that the client writes and the server runs. Lists of thousands of overlapping
+//! ranges have brought servers down (CVE-2011-3192). So the length of a list is limited, overlapping ranges are sent
+//! once, and an answer exceeds the size of the file at most by the heads of its parts. A malformed list is ignored, as
+//! section 14.2 allows: the client gets the whole file.
 
 use super::bytes::{is_blank, members, trimmed};
 use crate::decimal::{decimal, write_decimal};
 
-/// Ranges that a request may list; with more of them it gets the whole file.
+/// The maximum number of ranges in a request; with more, the client gets the whole file.
 pub const MOST: usize = 16;
 
-/// Overlaps that a list may have: RFC 9110 section 14.2 calls more than two suspicious.
+/// The maximum number of overlaps in a list: RFC 9110 section 14.2 calls more than two suspicious.
 const OVERLAPS: usize = 2;
 
-/// Between two parts of a multipart answer stand about so many bytes: a smaller gap is cheaper sent than left out.
+/// The approximate length of the head between two parts: sending a smaller gap is cheaper than omitting it.
 const GAP_BYTES: u64 = 80;
 
-/// Bytes of a file: from the first one on, so many of them, at least one.
+/// A range of at least one byte in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ByteRange {
     /// The first byte.
     pub start: u64,
-    /// How many.
+    /// The number of bytes.
     pub len: u64,
 }
 
 impl ByteRange {
-    /// The byte after the last.
+    /// Returns the offset after the last byte.
     pub const fn end(self) -> u64 {
         self.start + self.len
     }
@@ -43,12 +43,12 @@ pub struct Ranges {
 impl Ranges {
     const NONE: Ranges = Ranges { items: [ByteRange { start: 0, len: 0 }; MOST], count: 0 };
 
-    /// The ranges: none of them touches another.
+    /// Returns the ranges, none of which touches another.
     pub fn as_slice(&self) -> &[ByteRange] {
         &self.items[..self.count]
     }
 
-    /// Adds one, taking those into it that it touches or nearly touches. Whether it overlapped one.
+    /// Adds a range, and merges those that it touches or nearly touches. Returns whether it overlapped one.
     fn add(&mut self, mut new: ByteRange) -> bool {
         let mut overlaps = false;
         let mut at = 0;
@@ -62,7 +62,7 @@ impl Ranges {
                 self.items.copy_within(at + 1..self.count, at);
                 self.count -= 1;
                 place = place.min(at);
-                // It has grown: what was passed may touch it now.
+                // The range has grown, so it may now touch ranges checked before.
                 at = 0;
             } else {
                 at += 1;
@@ -76,13 +76,13 @@ impl Ranges {
     }
 }
 
-/// What a `Range` field asks of a file of a given length.
+/// The result of a `Range` field for a file of a given length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack, and the list must not live on the heap")]
 pub enum Selection {
     /// No valid range: send the whole file with 200.
     Whole,
-    /// Nothing that there is: 416, with [`write_unsatisfied`].
+    /// None of the requested bytes exist: 416, with [`write_unsatisfied`].
     Unsatisfiable,
     /// One part: 206 with [`write_content_range`].
     One(ByteRange),
@@ -90,20 +90,20 @@ pub enum Selection {
     Several(Ranges),
 }
 
-/// What one member of the list asks for.
+/// The result of one member of the list.
 enum Spec {
     Malformed,
     Unsatisfiable,
     Bytes(ByteRange),
 }
 
-/// Reads a `Range` field for a file of `length` bytes.
+/// Parses a `Range` field for a file of `length` bytes.
 #[inline]
 pub fn select(value: &[u8], length: u64) -> Selection {
     let Some((unit, set)) = value.iter().position(|&b| b == b'=').map(|at| (&value[..at], &value[at + 1..])) else {
         return Selection::Whole;
     };
-    // Some clients ask for a range of everything; of an empty file nothing can be said with Content-Range.
+    // Some clients request a range of everything, but Content-Range cannot describe an empty file.
     if !unit.eq_ignore_ascii_case(b"bytes") || length == 0 {
         return Selection::Whole;
     }
@@ -128,7 +128,7 @@ pub fn select(value: &[u8], length: u64) -> Selection {
     }
 }
 
-/// `first-last`, `first-` or `-count` (RFC 9110 section 14.1.1).
+/// Parses `first-last`, `first-` or `-count` (RFC 9110 section 14.1.1).
 fn spec(member: &[u8], length: u64) -> Spec {
     let Some(dash) = member.iter().position(|&b| b == b'-') else { return Spec::Malformed };
     let (first, last) = (&member[..dash], &member[dash + 1..]);
@@ -150,7 +150,7 @@ fn spec(member: &[u8], length: u64) -> Spec {
     Spec::Bytes(ByteRange { start, len: last.min(length - 1) - start + 1 })
 }
 
-/// A number of digits alone. One that does not fit is as good as the largest: no file reaches so far.
+/// Parses a number of decimal digits only. On overflow it returns the maximum: no file is that long.
 fn position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -175,7 +175,7 @@ pub fn write_unsatisfied(length: u64, out: &mut Vec<u8>) {
     write_decimal(length, out);
 }
 
-/// Reads a `Content-Range` of bytes: the range, and the length of the whole if it is known. For clients.
+/// Parses a `Content-Range` in bytes: the range, and the total length if it is known. For clients.
 pub fn read_content_range(value: &[u8]) -> Option<(ByteRange, Option<u64>)> {
     let (unit, rest) = value.split_at_checked(value.iter().position(|&b| is_blank(b))?)?;
     let rest = trimmed(rest);
@@ -221,7 +221,7 @@ mod tests {
             ("bytes=500-501,0-1", vec![(500, 502), (0, 2)]),
             ("bytes=0-1,1000-", vec![(0, 2)]),
             ("bytes=0-1,-0", vec![(0, 2)]),
-            // Overlapping, touching, and nearly touching ones become one.
+            // Ranges that overlap, touch or nearly touch are merged.
             ("bytes=0-99,50-149", vec![(0, 150)]),
             ("bytes=0-99,100-149", vec![(0, 150)]),
             ("bytes=0-99,150-199", vec![(0, 200)]),

@@ -1,41 +1,42 @@
-//! A request's head, parsed in place: one pass over the bytes, offsets into the caller's buffer, no allocation.
+//! The head of a request, parsed in place: one pass over the bytes, offsets into the caller's buffer, no allocation.
 //!
-//! Strict by RFC 9112: a request that two parsers could read differently is rejected, because it may be an attack
-//! (request smuggling). After a [`Reject`] the connection must be closed, because the start of the next request is
-//! unknown.
+//! The parser follows RFC 9112 strictly: a request that two parsers could read differently is rejected, because it may
+//! be an attack (request smuggling). After a [`Reject`] the connection must be closed, because the start of the next
+//! request is unknown.
 //!
-//! What a request *asks for* is not judged here: a method that the server does not serve is a well-formed request
-//! ([`Method::refusal`]), and its body can be skipped ([`super::body`]).
+//! The parser does not validate what a request *asks for*: a method that the server does not support is a well-formed
+//! request ([`Method::refusal`]), and its body can be skipped ([`super::body`]).
 
 use super::bytes::members;
 use super::field::Field;
 use super::scan::Scan;
 use super::status::Status;
 
-/// How much of a head is read before the client is refused.
+/// The limits of a head; a request beyond them is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the request line with its end: 414 beyond.
+    /// The maximum length of the request line in bytes, including its end: 414 beyond.
     pub line_bytes: usize,
-    /// Bytes of a head with its empty line: 431 beyond. At most 65,535, because offsets have 16 bits.
+    /// The maximum length of a head in bytes, including its empty line: 431 beyond. At most 65,535, because offsets
+    /// have 16 bits.
     pub head_bytes: usize,
-    /// Fields: 431 beyond.
+    /// The maximum number of fields: 431 beyond.
     pub fields: usize,
 }
 
 impl Default for Limits {
-    /// What servers of files commonly allow: a line of 8 KiB, a head of 32 KiB, 100 fields.
+    /// Returns the common limits of file servers: a line of 8 KiB, a head of 32 KiB, 100 fields.
     fn default() -> Limits {
         Limits { line_bytes: 8 << 10, head_bytes: 32 << 10, fields: 100 }
     }
 }
 
-/// Why a request was refused, in the words of a status line.
+/// The reason why a request was rejected, for the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reject {
-    /// The status to answer with, before the connection is closed.
+    /// The status of the response, after which the connection is closed.
     pub status: Status,
-    /// What was wrong, for the log.
+    /// The reason, for the log.
     pub reason: &'static str,
 }
 
@@ -45,17 +46,17 @@ impl Reject {
     }
 }
 
-/// What the bytes so far amount to.
+/// The result for the bytes received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed<T> {
     /// A complete head.
     Complete {
-        /// What it says.
+        /// The parsed head.
         request: T,
-        /// The length of the head: what follows is its body or the next request.
+        /// The length of the head; its body or the next request follows.
         consumed: usize,
     },
-    /// Nothing wrong so far, but not the end.
+    /// The head is valid so far, but incomplete.
     Partial,
 }
 
@@ -77,7 +78,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// The method of that name; case matters.
+    /// Returns the method with that name; case matters.
     pub(crate) fn of(name: &[u8]) -> Method {
         match name {
             b"GET" => Method::Get,
@@ -93,7 +94,8 @@ impl Method {
         }
     }
 
-    /// How a server that can only be read from refuses it: none, 405 for a method it knows, 501 for one it does not.
+    /// Returns the status with which a read-only server refuses it: `None` if it is supported, 405 for a known method,
+    /// 501 for an unknown one.
     pub const fn refusal(self) -> Option<Status> {
         match self {
             Method::Get | Method::Head | Method::Options => None,
@@ -103,7 +105,7 @@ impl Method {
     }
 }
 
-/// A protocol version that is spoken here.
+/// A supported protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// HTTP/1.0
@@ -121,33 +123,33 @@ pub enum Form {
     Origin,
     /// `http://host/path?query`
     Absolute,
-    /// `*`, of the server as a whole: with OPTIONS alone.
+    /// `*`, for the server as a whole; only with OPTIONS.
     Asterisk,
-    /// `host:port`, with CONNECT alone.
+    /// `host:port`, only with CONNECT.
     Authority,
 }
 
-/// How long the body after the head is (RFC 9112 section 6.3).
+/// The length of the body after the head (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BodyLength {
-    /// So many bytes; none where the head says nothing.
+    /// This many bytes; 0 if the head does not specify a length.
     Bytes(u64),
-    /// Told by the chunks themselves.
+    /// The chunks define the length.
     Chunked,
 }
 
-/// What the client expects before it sends the body (RFC 9110 section 10.1.1).
+/// The client's expectation before it sends the body (RFC 9110 section 10.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Expectation {
     /// Nothing.
     None,
-    /// `100-continue`: an interim response, or the final one.
+    /// `100-continue`: the client waits for an interim response, or the final one.
     Continue,
-    /// What no server has to know: 417.
+    /// An unknown expectation, which no server must support: 417.
     Unknown,
 }
 
-/// A part of the head, by place: 65,535 bytes are the most a head may have.
+/// A part of the head, by offset and length: a head has at most 65,535 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Span {
     pub(crate) at: u16,
@@ -166,7 +168,7 @@ impl Span {
     }
 }
 
-/// What the one pass notes down. Field lines start after the request line, so a place of zero means absent.
+/// The result of the single pass. Field lines start after the request line, so an offset of zero means absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Index {
     pub(crate) fields: [Span; Field::COUNT],
@@ -179,7 +181,7 @@ pub(crate) struct Index {
     pub(crate) keep_alive: bool,
     pub(crate) method_name: Span,
     pub(crate) target: Span,
-    /// Of the absolute and authority forms.
+    /// The authority, in the absolute and authority forms.
     pub(crate) authority: Span,
     /// The path with its query, in the forms that have one.
     pub(crate) path: Span,
@@ -225,52 +227,52 @@ impl Index {
     }
 }
 
-/// A request's head. Borrows the bytes it was parsed from.
+/// The head of a request. Borrows the bytes it was parsed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// The head, through its empty line.
+    /// The head, including its empty line.
     pub(crate) head: &'a [u8],
     pub(crate) index: Index,
 }
 
 impl<'a> Request<'a> {
-    /// The method.
+    /// Returns the method.
     #[inline]
     pub const fn method(&self) -> Method {
         self.index.method
     }
 
-    /// The method as it was written, for the log.
+    /// Returns the method as received, for the log.
     pub fn method_name(&self) -> &'a [u8] {
         self.index.method_name.of(self.head)
     }
 
-    /// The length of the head, through its empty line.
+    /// Returns the length of the head, including its empty line.
     #[inline]
     pub const fn head_bytes(&self) -> usize {
         self.head.len()
     }
 
-    /// The target as it was written.
+    /// Returns the target as received.
     #[inline]
     pub fn target(&self) -> &'a [u8] {
         self.index.target.of(self.head)
     }
 
-    /// The form of the target.
+    /// Returns the form of the target.
     #[inline]
     pub const fn form(&self) -> Form {
         self.index.form
     }
 
-    /// The path with its query, still encoded. Empty in the asterisk and authority forms and for `http://host`, which
-    /// means `/` (RFC 9110 section 4.2.3).
+    /// Returns the path with its query, still encoded. It is empty in the asterisk and authority forms and for
+    /// `http://host`, which means `/` (RFC 9110 section 4.2.3).
     #[inline]
     pub fn path(&self) -> &'a [u8] {
         self.index.path.of(self.head)
     }
 
-    /// The version as the client wrote it, such as `HTTP/1.2`, which is answered as HTTP/1.1.
+    /// Returns the version as received, such as `HTTP/1.2`, which is answered as HTTP/1.1.
     pub fn version_text(&self) -> &'a [u8] {
         if self.version() == Version::Http2 {
             return b"HTTP/2.0";
@@ -279,26 +281,26 @@ impl<'a> Request<'a> {
         self.head.get(start..start + b"HTTP/1.1".len()).unwrap_or_default()
     }
 
-    /// The version.
+    /// Returns the version.
     #[inline]
     pub const fn version(&self) -> Version {
         self.index.version
     }
 
-    /// Whether the connection goes on after this request, as far as the client is concerned (RFC 9112 section 9.3).
+    /// Returns whether the client wants the connection to persist after this request (RFC 9112 section 9.3).
     #[inline]
     pub const fn keep_alive(&self) -> bool {
         self.index.keep_alive
     }
 
-    /// How long the body is.
+    /// Returns the length of the body.
     #[inline]
     pub const fn body(&self) -> BodyLength {
         self.index.body
     }
 
-    /// The host that was asked, with its port if there is one: the target's in absolute form, which goes before the
-    /// field (RFC 9112 section 3.2.2). Valid, and absent in HTTP/1.0 alone.
+    /// Returns the requested host, with its port if there is one. In absolute form, the host of the target takes
+    /// precedence over the field (RFC 9112 section 3.2.2). It is valid, and absent only in HTTP/1.0.
     #[inline]
     pub fn host(&self) -> Option<&'a [u8]> {
         match self.index.authority {
@@ -307,13 +309,13 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether a field is there at all.
+    /// Returns whether a field is present.
     #[inline]
     pub const fn has(&self, field: Field) -> bool {
         self.index.is_present(field)
     }
 
-    /// Whether there is any condition but `If-Range`.
+    /// Returns whether there is any condition other than `If-Range`.
     #[inline]
     pub const fn is_conditional(&self) -> bool {
         self.has(Field::IfMatch)
@@ -330,18 +332,19 @@ impl<'a> Request<'a> {
             .then(|| self.index.fields[field as usize].of(self.head))
     }
 
-    /// A field's values, line by line: for fields that are lists, which may go over lines (RFC 9110 section 5.3).
+    /// Returns the values of a field, line by line: for list fields, which may be split over several lines (RFC 9110
+    /// section 5.3).
     #[inline]
     pub fn lines(&self, field: Field) -> Lines<'a> {
         if self.index.is_repeated(field) { Lines::Several(self.fields(), field) } else { Lines::One(self.field(field)) }
     }
 
-    /// Every field line: name and value, trimmed.
+    /// Returns all field lines as name and value, trimmed.
     pub fn fields(&self) -> Fields<'a> {
         Fields { rest: self.head.get(usize::from(self.index.fields_at)..).unwrap_or_default() }
     }
 
-    /// What the client expects before it sends a body. A client of HTTP/1.0 cannot.
+    /// Returns the client's expectation before it sends a body. An HTTP/1.0 client cannot have one.
     pub fn expectation(&self) -> Expectation {
         if !self.index.is_present(Field::Expect) || self.version() == Version::Http10 {
             return Expectation::None;
@@ -357,12 +360,12 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The values of one field, line by line.
+/// An iterator over the values of one field, line by line.
 #[derive(Debug, Clone)]
 pub enum Lines<'a> {
-    /// At most one: the usual case.
+    /// At most one line, the usual case.
     One(Option<&'a [u8]>),
-    /// Some of these lines.
+    /// All lines; those of this field are returned.
     Several(Fields<'a>, Field),
 }
 
@@ -379,10 +382,11 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// The field lines of a request's head, each as name and trimmed value.
+/// An iterator over the field lines of a head, as name and trimmed value.
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
-    /// From the start of a line through the empty one. Each line before that has a colon, or the head was rejected.
+    /// The rest of the head, from the start of a line to the final empty line. Each line before that has a colon;
+    /// otherwise the head was rejected.
     pub(crate) rest: &'a [u8],
 }
 

@@ -1,8 +1,8 @@
-//! A response's head, for the generator: what it needs to know where the response ends, and nothing else.
+//! The head of a response, for the load generator: only what it needs to find the end of the response.
 //!
-//! Lenient, because these are responses to our own requests, and a load generator that rejects a server's small
-//! mistakes measures nothing: a line may end with LF alone, and a field's value may have any bytes. Anything that would
-//! make the end of the body uncertain is malformed.
+//! The parser is lenient, because these are responses to our own requests, and a load generator that rejects a server's
+//! small mistakes measures nothing. A line may end with LF only, and the value of a field may contain any bytes.
+//! Anything that would make the end of the body uncertain is malformed.
 
 use super::body::{Body, Chunks};
 use super::bytes::{TOKEN, members, run_end, trimmed};
@@ -12,40 +12,40 @@ use super::status::Status;
 use crate::decimal::decimal;
 use memchr::memchr;
 
-/// Bytes of the longest head that is read.
+/// The maximum length of a head in bytes.
 pub const HEAD_BYTES: usize = 65_535;
 
-/// Why a response cannot be understood.
+/// The reason why a response cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed response: {0}")]
 pub struct Malformed(pub &'static str);
 
-/// What a response's head says.
+/// The parsed head of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Response {
     /// The status.
     pub status: Status,
     /// The version.
     pub version: Version,
-    /// The length of the head: what follows is the body.
+    /// The length of the head; the body follows.
     pub head_bytes: usize,
     /// `Content-Length`, unless the body is framed otherwise.
     pub content_length: Option<u64>,
-    /// Whether the body comes in chunks.
+    /// Whether the body is chunked.
     pub is_chunked: bool,
-    /// Whether the server will take another request, as far as the head says.
+    /// Whether the head allows another request on the connection.
     pub keep_alive: bool,
     /// Whether it has transfer codings that do not end in chunked, so that only the connection's end ends it.
     is_coded: bool,
 }
 
 impl Response {
-    /// Whether another response to the same request follows (RFC 9110 section 15.2). After 101 none does.
+    /// Returns whether another response to the same request follows (RFC 9110 section 15.2). After 101 none does.
     pub const fn is_interim(&self) -> bool {
         matches!(self.status.0, 100 | 102..=199)
     }
 
-    /// The body that follows, if this answers a request by that method (RFC 9112 section 6.3).
+    /// Returns the body that follows, if this is the response to a request with that method (RFC 9112 section 6.3).
     pub fn body(&self, method: Method) -> Body {
         let is_bare = method == Method::Head || matches!(self.status.0, 100..=199 | 204 | 304);
         if is_bare || (method == Method::Connect && matches!(self.status.0, 200..=299)) {
@@ -58,23 +58,23 @@ impl Response {
         }
     }
 
-    /// Whether the connection can take another request after this response to that method.
+    /// Returns whether the connection can be reused after this response to a request with that method.
     pub fn is_reusable(&self, method: Method) -> bool {
         self.keep_alive && self.status != Status::SWITCHING_PROTOCOLS && self.body(method) != Body::UntilClose
     }
 }
 
-/// A head that is being read. It is its own cursor: each line is looked at once, however the bytes come.
+/// The state of a head that is being read. It scans each line once, regardless of how the bytes arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reader {
-    /// Where the first incomplete line starts.
+    /// The offset of the first incomplete line.
     line: usize,
-    /// How many bytes were searched for its end.
+    /// The number of bytes searched for its end.
     searched: usize,
     response: Response,
     is_close: bool,
     is_keep: bool,
-    /// Whether the line before says how the body is framed, so that nothing may continue it.
+    /// Whether the previous line frames the body, so that no folded line may continue it.
     was_framing: bool,
 }
 
@@ -85,7 +85,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Before the first byte.
+    /// Returns the state before the first byte.
     pub const fn new() -> Reader {
         let response = Response {
             status: Status(0),
@@ -99,7 +99,7 @@ impl Reader {
         Reader { line: 0, searched: 0, response, is_close: false, is_keep: false, was_framing: false }
     }
 
-    /// Reads on: the bytes are those of the response so far, from its first one. None if its head has not ended.
+    /// Continues with all bytes of the response so far, from its first one. Returns `None` if its head is incomplete.
     #[inline]
     pub fn parse(&mut self, bytes: &[u8]) -> Result<Option<Response>, Malformed> {
         loop {
@@ -125,7 +125,7 @@ impl Reader {
 
     #[cold]
     fn partial(&self, bytes: &[u8]) -> Result<Option<Response>, Malformed> {
-        // What speaks another protocol is not waited for.
+        // A peer that speaks another protocol fails without waiting.
         let start = b"HTTP/1.";
         if self.line == 0 && !bytes.iter().zip(start).all(|(own, byte)| own == byte) {
             return Err(Malformed("status line"));
@@ -134,7 +134,7 @@ impl Reader {
     }
 
     fn status_line(&mut self, line: &[u8]) -> Result<(), Malformed> {
-        // The phrase may be empty, and its space is often left out with it (RFC 9112 section 4).
+        // The reason phrase may be empty, and its space is often omitted then (RFC 9112 section 4).
         let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ (b'0' | b'1'), b' ', a, b, c, rest @ ..] = line else {
             return Err(Malformed("status line"));
         };
@@ -147,8 +147,8 @@ impl Reader {
 
     #[inline]
     fn field_line(&mut self, line: &[u8]) -> Result<(), Malformed> {
-        // Three names matter, and they start with two letters; a line that starts with white space goes on with the
-        // one before.
+        // Three names matter, and they start with one of two letters. A line that starts with white space continues the
+        // previous one.
         match line.first() {
             Some(b'c' | b'C' | b't' | b'T') => self.framing_line(line),
             Some(b' ' | b'\t') if self.was_framing => Err(Malformed("folded length")),
@@ -202,8 +202,8 @@ impl Reader {
         response.head_bytes = head_bytes;
         response.keep_alive = !self.is_close && (self.is_keep || response.version == Version::Http11);
         if response.is_coded {
-            // Both lengths: the chunks count, but such a connection is not used again (RFC 9112 section 6.3). HTTP/1.0
-            // knows no chunks: what says so has forwarded what it did not understand (section 6.1).
+            // If both lengths are present, the chunks count, but the connection is not reused (RFC 9112 section 6.3).
+            // HTTP/1.0 has no chunks: a sender that claims them has forwarded what it did not understand (section 6.1).
             response.keep_alive &= response.content_length.is_none() && response.version == Version::Http11;
             response.content_length = None;
         }
@@ -211,8 +211,8 @@ impl Reader {
     }
 }
 
-/// Judges a line that is no field (RFC 9112 section 5): it is ignored, unless another reader may take it for one that
-/// says where the body ends, or that the connection does.
+/// Checks a line that is not a field (RFC 9112 section 5). It is ignored, unless another parser may take it for a field
+/// that defines the end of the body or of the connection.
 #[cold]
 fn without_colon(line: &[u8]) -> Result<(), Malformed> {
     match Field::of(&line[..run_end(line, 0, TOKEN)]) {
@@ -230,14 +230,14 @@ mod tests {
 
     fn read(text: &[u8]) -> Result<Option<Response>, Malformed> {
         let whole = Reader::new().parse(text);
-        // However the bytes come, it is the same response.
+        // The result must not depend on how the bytes arrive.
         let mut reader = Reader::new();
         let by_byte = (0..=text.len()).map(|len| reader.parse(&text[..len])).find(|result| *result != Ok(None));
         assert_eq!(by_byte.unwrap_or(Ok(None)), whole, "{}", text.escape_ascii());
         whole
     }
 
-    /// The body of the answer to a GET, and whether the connection goes on after it.
+    /// Returns the body of the response to a GET, and whether the connection persists after it.
     fn framed(lines: &str) -> Result<(Body, bool), Malformed> {
         let text = lines.replace('|', "\r\n") + "\r\n\r\nbody";
         let response = read(text.as_bytes())?.unwrap();
@@ -270,7 +270,7 @@ mod tests {
             ("HTTP/1.1 103 Early Hints|Link: x", Body::Bytes(0), true),
             ("HTTP/1.1 101 Switching Protocols|Upgrade: x", Body::Bytes(0), false),
             ("HTTP/1.1 200 OK|X: y| folded|Content-Length: 5", Body::Bytes(5), true),
-            // A line that is no field hides none of those after it.
+            // A line that is not a field does not hide the fields after it.
             ("HTTP/1.1 200 OK|X y|: z|\x01: \x02|Content-Length: 5", Body::Bytes(5), true),
             ("HTTP/1.1 200 OK|Cookie|Content-Lengths 6|Content-Length: 5|Connection: close", Body::Bytes(5), false),
         ] {

@@ -1,12 +1,12 @@
-//! A single pass over a request's head, and how it continues when the head arrives in parts.
+//! A single pass over the head of a request, and its continuation when the head arrives in parts.
 //!
-//! Every split of the bytes must lead to the same result, so the result depends on the bytes so far and on nothing
-//! else. A line is checked when it is complete, the head when it is complete, and only the first few bytes of a request
+//! Every split of the bytes must lead to the same result, so the result depends only on the bytes so far. A line is
+//! checked when it is complete, and the head when it is complete. Only the first few bytes of a request are checked
 //! earlier, so that a client that speaks another protocol gets an error at once.
 //!
-//! The cursor makes that cheap. New bytes are searched for a line's end alone; complete lines are judged once as they
-//! come, and the whole once more when it is there. A client that sends byte by byte costs two passes, not one for each
-//! byte.
+//! The cursor makes this cheap. New bytes are only searched for the end of a line. Complete lines are checked once as
+//! they arrive, and the whole head once more when it is complete. A client that sends byte by byte costs two passes,
+//! not one for each byte.
 
 use super::bytes::{self, TOKEN, is_blank};
 use super::field::Field;
@@ -15,26 +15,26 @@ use super::request::{Form, Index, Limits, Method, Parsed, Reject, Request, Span,
 use super::status::Status;
 use memchr::memchr;
 
-/// The longest method; a longer one is unknown (RFC 9112 section 3: 501).
+/// The maximum length of a method in bytes; a longer one is unknown (RFC 9112 section 3: 501).
 const METHOD_BYTES: usize = 24;
 
-/// Up to here bytes are judged as they come: an empty line (RFC 9112 section 2.2), a method and its space.
+/// The number of bytes that are checked on arrival: an empty line (RFC 9112 section 2.2), a method and its space.
 const EARLY_BYTES: usize = 2 + METHOD_BYTES + 1;
 
-/// Where to continue after the bytes ran out. Keep it with the bytes of an incomplete request, and use a new one for
-/// the next request.
+/// The position at which to continue after the bytes ran out. Keep it with the bytes of an incomplete request, and use
+/// a new one for the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scan {
-    /// Where the first incomplete line starts.
+    /// The offset of the first incomplete line.
     line: u16,
-    /// How many bytes were looked at.
+    /// The number of bytes scanned.
     searched: u16,
-    /// The field lines before it.
+    /// The number of field lines before it.
     fields: u16,
 }
 
 impl Scan {
-    /// Parses the request that starts with these bytes: all of it that has come so far, not the new bytes alone.
+    /// Parses the request that starts with these bytes. Pass all bytes received so far, not only the new ones.
     #[inline]
     pub fn parse<'a>(&mut self, bytes: &'a [u8], limits: &Limits) -> Result<Parsed<Request<'a>>, Reject> {
         let window = &bytes[..bytes.len().min(limits.head_bytes).min(usize::from(u16::MAX))];
@@ -53,14 +53,14 @@ impl Scan {
         self.partial(bytes, window, limits)
     }
 
-    /// Judges the lines that have come since, and says whether they end the head.
+    /// Checks the lines that have arrived since. Returns whether they end the head.
     #[cold]
     fn ends_a_head(&mut self, window: &[u8], limits: &Limits) -> Result<bool, Reject> {
         let new = window.get(usize::from(self.searched)..).unwrap_or_default();
         if memchr(b'\n', new).is_none() {
             return Ok(false);
         }
-        // What the lines say is forgotten: together with the lines before it is read again when all are there.
+        // The result is discarded: the lines are read again, with those before them, when all have arrived.
         let mut at = Place { line: usize::from(self.line), fields: usize::from(self.fields) };
         let ends = Index::new().read(&mut at, window, limits)?.is_some();
         self.line = at.line as u16;
@@ -83,13 +83,13 @@ impl Scan {
     }
 }
 
-/// The start of the line that is read, and the number of field lines before it.
+/// The start of the current line, and the number of field lines before it.
 struct Place {
     line: usize,
     fields: usize,
 }
 
-/// Returns the error of an invalid line if the line is complete; otherwise its rest is awaited.
+/// Returns the error of an invalid line if the line is complete; otherwise waits for the rest.
 #[cold]
 fn fault<T>(line: &[u8], reject: Reject) -> Result<Option<T>, Reject> {
     match memchr(b'\n', line) {
@@ -99,8 +99,8 @@ fn fault<T>(line: &[u8], reject: Reject) -> Result<Option<T>, Reject> {
 }
 
 impl Index {
-    /// Reads complete lines from an offset on; returns the end of the head, or `None`, and then the offset of the first
-    /// incomplete line.
+    /// Reads complete lines, starting at an offset. Returns the end of the head; if it is incomplete, `None`, and sets
+    /// `at` to the first incomplete line.
     #[inline]
     fn read(&mut self, at: &mut Place, window: &[u8], limits: &Limits) -> Result<Option<usize>, Reject> {
         if at.line == 0 {
@@ -127,7 +127,7 @@ impl Index {
         }
     }
 
-    /// Reads one field line and says where the next one starts (RFC 9112 section 5).
+    /// Reads one field line. Returns the offset of the next line (RFC 9112 section 5).
     #[inline]
     fn field_line(&mut self, window: &[u8], start: usize) -> Result<Option<usize>, Reject> {
         let colon = bytes::name_end(window, start);
@@ -152,7 +152,7 @@ impl Index {
         Ok(Some(end + 2))
     }
 
-    /// Reads the request line and says where the next line starts (RFC 9112 section 3).
+    /// Reads the request line. Returns the offset of the next line (RFC 9112 section 3).
     #[inline]
     fn request_line(&mut self, window: &[u8], limits: &Limits) -> Result<Option<usize>, Reject> {
         let window = &window[..window.len().min(limits.line_bytes)];
@@ -190,13 +190,13 @@ impl Index {
         Ok(Some(target_end + tail.len()))
     }
 
-    /// The forms of a target that does not start with a slash (RFC 9112 section 3.2).
+    /// Parses a target that does not start with a slash (RFC 9112 section 3.2).
     #[cold]
     fn other_form(&mut self, window: &[u8]) -> Result<(), Reject> {
         let target = self.target.of(window);
         let (start, end) = (usize::from(self.target.at), usize::from(self.target.at) + target.len());
         if self.method == Method::Connect {
-            // A tunnel leads to a port (RFC 9110 section 9.3.6).
+            // A tunnel needs a port (RFC 9110 section 9.3.6).
             self.form = Form::Authority;
             self.authority = self.target;
             let has_port = target.last().is_some_and(u8::is_ascii_digit) && target.contains(&b':');
@@ -223,7 +223,8 @@ impl Index {
     }
 }
 
-/// Where a method that is not GET starts and ends; none if there are too few bytes to say. Judged byte by byte.
+/// Returns the start and the end of a method other than GET; `None` if there are too few bytes. Each byte is checked on
+/// arrival.
 #[cold]
 fn method(window: &[u8]) -> Result<Option<(usize, usize)>, Reject> {
     let start = match window {
@@ -243,14 +244,14 @@ fn method(window: &[u8]) -> Result<Option<(usize, usize)>, Reject> {
     }
 }
 
-/// Whether a minor version is later than those that are known: it is answered as the latest of them (RFC 9110 section
-/// 2.5).
+/// Returns whether a minor version is later than the known ones. It is answered as the latest of these (RFC 9110
+/// section 2.5).
 #[cold]
 fn is_later_minor(tail: &[u8; 11]) -> bool {
     matches!(tail, [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n'])
 }
 
-/// What is wrong with a request line whose target ends at `at`.
+/// Returns the error of a request line whose target ends at `at`.
 #[cold]
 fn bad_line(window: &[u8], at: usize) -> Reject {
     match window.get(at) {
@@ -272,12 +273,12 @@ fn bad_line(window: &[u8], at: usize) -> Reject {
     }
 }
 
-/// What is wrong with a field name that stops at `at`.
+/// Returns the error of a field name that ends at `at`.
 #[cold]
 fn bad_name(window: &[u8], start: usize, at: usize) -> Reject {
     let is_first = at == start;
     Reject::bad(match window.get(at) {
-        // A line that starts with white space once continued the one before (RFC 9112 section 5.2).
+        // In older versions, a line that starts with white space continued the previous one (RFC 9112 section 5.2).
         Some(&b) if is_blank(b) && is_first => "obsolete line folding",
         Some(&b) if is_blank(b) => "white space before the colon",
         Some(b':') => "empty field name",
@@ -288,7 +289,7 @@ fn bad_name(window: &[u8], start: usize, at: usize) -> Reject {
     })
 }
 
-/// What is wrong where a line should end.
+/// Returns the error of a missing line end.
 #[cold]
 fn bad_end(window: &[u8], at: usize, otherwise: &'static str) -> Reject {
     Reject::bad(match window.get(at) {

@@ -1,16 +1,16 @@
-//! Status codes that the server sends and the generator counts, with the phrases that RFC 9110 section 15 gives them.
+//! Status codes that the server sends and the generator counts, with the reason phrases of RFC 9110 section 15.
 
 /// A status code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Status(pub u16);
 
-/// The codes that have a name here, each with its constant and its phrase.
+/// Defines the named codes, each with its constant and its phrase.
 macro_rules! statuses {
     ($($name:ident $code:literal $reason:literal)*) => {
         impl Status {
             $(#[doc = concat!($code, " ", $reason)] pub const $name: Status = Status($code);)*
 
-            /// Its phrase; empty for a code without a name here, which RFC 9112 section 4 allows.
+            /// Returns its reason phrase; empty for a code without a name here, which RFC 9112 section 4 allows.
             pub const fn reason(self) -> &'static str {
                 match self.0 {
                     $($code => $reason,)*

@@ -1,40 +1,41 @@
-//! From a request target to the path of a file: decoded once, free of dot segments, never above the root.
+//! Converts a request target to the path of a file: decoded once, without dot segments, never above the root.
 //!
-//! The answer is a path below the folder that is served, as bytes: names of files are bytes, whether they are UTF-8 or
-//! not, and a backslash is one of them. What no name can hold is refused: NUL, and a slash that came encoded and so
-//! claims to be part of a name.
+//! The result is a path below the served directory, as bytes. File names are bytes, whether they are UTF-8 or not, and
+//! a backslash is an ordinary one. Bytes that no name can contain are rejected: NUL, and an encoded slash, which claims
+//! to be part of a name.
 
 use super::request::Reject;
 use super::status::Status;
 
-/// A path, decoded and clean, and the query as it came.
+/// A path, decoded and normalised, and the query as received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target<'a> {
-    /// Starts with a slash; no segment is empty (but the last, after a slash at the end), `.` or `..`; no NUL.
+    /// Starts with a slash. No segment is `.` or `..`, or empty (except the last, after a trailing slash). Contains no
+    /// NUL.
     pub path: &'a [u8],
-    /// What follows the first question mark, still encoded.
+    /// The text after the first question mark, still encoded.
     pub query: Option<&'a [u8]>,
 }
 
 impl Target<'_> {
-    /// Whether a segment starts with a dot: names that are hidden by custom. `/.well-known/` is there to be found (RFC
-    /// 8615).
+    /// Returns whether a segment starts with a dot, which marks hidden names by convention. `/.well-known/` is visible
+    /// (RFC 8615).
     pub fn is_hidden(&self) -> bool {
         let visible = self.path.strip_prefix(b"/.well-known").filter(|rest| matches!(rest, [] | [b'/', ..]));
         visible.unwrap_or(self.path).windows(2).any(|pair| pair == b"/.")
     }
 
-    /// Whether the path names a folder.
+    /// Returns whether the path names a directory.
     pub fn is_folder(&self) -> bool {
         self.path.last() == Some(&b'/')
     }
 }
 
-/// Cleans a path with its query ([`super::Request::path`]). Where something must be decoded or resolved the path goes
-/// into the buffer, which needs as many bytes as the path has; otherwise it stays where it is.
+/// Normalises a path with its query ([`super::Request::path`]). If something must be decoded or resolved, the path is
+/// written to the buffer, which needs as many bytes as the path has. Otherwise it is returned in place.
 #[inline]
 pub fn clean<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, Reject> {
-    // One pass for the usual path: no escape, no segment that is empty or starts with a dot.
+    // A single pass suffices for the usual path: no escape, and no segment that is empty or starts with a dot.
     let mut before = b'-';
     let mut end = raw.len();
     for (at, &byte) in raw.iter().enumerate() {
@@ -56,14 +57,14 @@ pub fn clean<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, Reje
     }
 }
 
-/// Cleans a path as [`clean`] does, but leaves an encoded slash encoded (`%2F`) instead of refusing it. No file has
-/// such a path: it tells only which rules a request for nothing is under.
+/// Normalises a path like [`clean`], but leaves an encoded slash encoded (`%2F`) instead of rejecting it. No file has
+/// such a path: it only determines which rules apply to the request.
 #[cold]
 pub fn clean_encoded<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, Reject> {
     clean_segments(raw, buffer, Slash::Kept)
 }
 
-/// What becomes of an encoded slash.
+/// The treatment of an encoded slash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slash {
     Refused,
@@ -84,7 +85,7 @@ fn clean_segments<'a>(raw: &'a [u8], buffer: &'a mut [u8], slash: Slash) -> Resu
     if buffer.len() < path.len() {
         return Err(Reject { status: Status::URI_TOO_LONG, reason: "path too long" });
     }
-    // Segment by segment: decode behind the slash that is there already, then see what it was.
+    // For each segment: decode it after the slash that is already there, then check the result.
     let mut len = 0;
     let mut segments = path[1..].split(|&b| b == b'/').peekable();
     while let Some(segment) = segments.next() {
@@ -93,7 +94,7 @@ fn clean_segments<'a>(raw: &'a [u8], buffer: &'a mut [u8], slash: Slash) -> Resu
         let end = decode(segment, buffer, start, slash)?;
         let is_last = segments.peek().is_none();
         match &buffer[start..end] {
-            // Of what disappears at the end the slash is left: it names a folder (RFC 3986 section 5.2.4).
+            // If the last segment disappears, the slash remains: the path names a directory (RFC 3986 section 5.2.4).
             [] | b"." if is_last => len = start,
             [] | b"." => {}
             b".." => {
@@ -111,7 +112,7 @@ fn clean_segments<'a>(raw: &'a [u8], buffer: &'a mut [u8], slash: Slash) -> Resu
     Ok(Target { path: if len == 0 { b"/" } else { &buffer[..len] }, query })
 }
 
-/// Decodes a segment once into the buffer from `at` on; where it ends (RFC 3986 section 2.1).
+/// Decodes a segment once into the buffer, from `at` on. Returns its end (RFC 3986 section 2.1).
 fn decode(segment: &[u8], buffer: &mut [u8], mut at: usize, slash: Slash) -> Result<usize, Reject> {
     let mut rest = segment;
     while let [first, after @ ..] = rest {
@@ -129,7 +130,7 @@ fn decode(segment: &[u8], buffer: &mut [u8], mut at: usize, slash: Slash) -> Res
         match byte {
             0 => return Err(Reject::bad("NUL in the path")),
             b'/' if slash == Slash::Kept => {
-                // As long as the escape itself, so the buffer has room.
+                // It is as long as the escape, so the buffer has room.
                 buffer[at..at + 3].copy_from_slice(b"%2F");
                 at += 3;
                 continue;
@@ -143,8 +144,8 @@ fn decode(segment: &[u8], buffer: &mut [u8], mut at: usize, slash: Slash) -> Res
     Ok(at)
 }
 
-/// Appends a path so encoded that it can stand in a header field, a link or a page: slashes and unreserved characters
-/// (RFC 3986 section 2.3) as they are, everything else escaped.
+/// Appends a path in an encoding for a header field, a link or a page: slashes and unreserved characters (RFC 3986
+/// section 2.3) unchanged, everything else escaped.
 pub fn encode(path: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in path {

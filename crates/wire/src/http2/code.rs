@@ -1,23 +1,23 @@
-//! Error codes, and what is wrong with a frame.
+//! Error codes, and the faults of a frame.
 
-/// Why a stream or a connection ends (RFC 9113 section 7).
+/// The reason why a stream or a connection ends (RFC 9113 section 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Code(pub u32);
 
 impl Code {
-    /// Nothing is wrong.
+    /// There is no error.
     pub const NO_ERROR: Self = Self(0x0);
-    /// The peer violated the protocol, and no other code says how.
+    /// The peer violated the protocol, and no other code is more specific.
     pub const PROTOCOL_ERROR: Self = Self(0x1);
-    /// Something failed that is not the peer's fault.
+    /// Something failed that the peer did not cause.
     pub const INTERNAL_ERROR: Self = Self(0x2);
-    /// The peer sent more than it may.
+    /// The peer sent more than flow control permits.
     pub const FLOW_CONTROL_ERROR: Self = Self(0x3);
-    /// The peer sent a frame on a stream that was closed.
+    /// The peer sent a frame on a closed stream.
     pub const STREAM_CLOSED: Self = Self(0x5);
     /// A frame has an invalid length.
     pub const FRAME_SIZE_ERROR: Self = Self(0x6);
-    /// The stream was refused before anything was done for it, and may be tried again.
+    /// The stream was refused before any processing, and may be retried.
     pub const REFUSED_STREAM: Self = Self(0x7);
     /// The stream is no longer needed.
     pub const CANCEL: Self = Self(0x8);
@@ -25,7 +25,7 @@ impl Code {
     pub const COMPRESSION_ERROR: Self = Self(0x9);
     /// The peer causes too much work.
     pub const ENHANCE_YOUR_CALM: Self = Self(0xb);
-    /// The request has to be made over HTTP/1.1.
+    /// The request must be made over HTTP/1.1.
     pub const HTTP_1_1_REQUIRED: Self = Self(0xd);
 
     /// Returns the name in RFC 9113, for messages.
@@ -50,12 +50,12 @@ impl Code {
     }
 }
 
-/// What is wrong with what a peer sent (RFC 9113 section 5.4).
+/// A violation by the peer (RFC 9113 section 5.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The connection ends.
     Connection(Code, &'static str),
-    /// The stream ends, and the others go on.
+    /// The stream ends, and the others continue.
     Stream(Code, &'static str),
 }
 

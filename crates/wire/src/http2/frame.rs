@@ -1,44 +1,44 @@
-//! Frames: the header of nine bytes, and what each type's payload says (RFC 9113 sections 4 and 6).
+//! Frames: the header of nine bytes, and the payload of each type (RFC 9113 sections 4 and 6).
 //!
-//! [`Frame::parse`] judges a frame by itself: its length, its padding, whether it belongs to a stream. Whether a frame
-//! may come at this time depends on the connection.
+//! [`Frame::parse`] checks a frame without its context: its length, its padding, whether it belongs to a stream.
+//! Whether a frame is permitted at this time depends on the connection.
 
 use super::code::{Code, Fault};
 use super::settings::Setting;
 
-/// The length of a frame's header.
+/// The length of a frame's header in bytes.
 pub const HEADER_BYTES: usize = 9;
 
-/// The longest payload that is accepted, and sent: what every peer accepts (RFC 9113 section 4.2).
+/// The maximum payload that is accepted and sent, which every peer accepts (RFC 9113 section 4.2).
 pub const MOST_BYTES: usize = 16 << 10;
 
-/// The last frame of a stream's side: DATA and HEADERS.
+/// The last frame of one side of a stream: DATA and HEADERS.
 pub const END_STREAM: u8 = 0x1;
-/// The answer to another frame: SETTINGS and PING.
+/// The acknowledgement of a frame: SETTINGS and PING.
 pub const ACK: u8 = 0x1;
 /// The last frame of a header block.
 pub const END_HEADERS: u8 = 0x4;
-/// Padding follows.
+/// The payload is padded.
 const PADDED: u8 = 0x8;
 /// HEADERS begins with a priority.
 const PRIORITY: u8 = 0x20;
 
-/// The types of frames that are sent.
+/// The types of frames that Landau sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Content of a request or response.
     Data = 0,
     /// The beginning of a header block.
     Headers = 1,
-    /// The end of a stream by an error.
+    /// The end of a stream with an error.
     RstStream = 3,
-    /// What the sender accepts.
+    /// The limits of the sender.
     Settings = 4,
-    /// A question whether the peer is there.
+    /// A liveness check of the peer.
     Ping = 6,
     /// The end of the connection: later streams are not served.
     GoAway = 7,
-    /// A larger window.
+    /// An increase of a window.
     WindowUpdate = 8,
     /// More of a header block.
     Continuation = 9,
@@ -58,7 +58,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Parses the header at the beginning of the bytes; `None` if it has not arrived whole.
+    /// Parses the header at the beginning of the bytes; `None` if it is incomplete.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let &[a, b, c, kind, flags, d, e, f, g] = bytes.first_chunk::<HEADER_BYTES>()?;
@@ -66,7 +66,7 @@ impl Header {
         Some(Self { length, kind, flags, stream: u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff })
     }
 
-    /// Returns the header of a frame to be sent.
+    /// Returns the header of an outgoing frame.
     #[inline]
     pub fn new(kind: Kind, flags: u8, stream: u32, length: usize) -> Self {
         Self { length, kind: kind as u8, flags, stream }
@@ -81,21 +81,21 @@ impl Header {
     }
 }
 
-/// A frame, valid by itself.
+/// A frame that is valid without its context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// Content, without its padding.
     Data {
         /// The bytes.
         content: &'a [u8],
-        /// Whether nothing follows on this side of the stream.
+        /// Whether this side of the stream ends here.
         is_end: bool,
     },
     /// The beginning of a header block.
     Headers {
         /// The block's bytes in this frame.
         block: &'a [u8],
-        /// Whether nothing follows the block on this side of the stream.
+        /// Whether this side of the stream ends with the block.
         is_end: bool,
         /// Whether the block ends here.
         is_whole: bool,
@@ -111,24 +111,24 @@ pub enum Frame<'a> {
     RstStream(Code),
     /// Parameters, six bytes each.
     Settings(&'a [u8]),
-    /// The answer to parameters.
+    /// The acknowledgement of parameters.
     SettingsAck,
-    /// A question, with bytes to be returned.
+    /// A liveness check, with bytes to be returned.
     Ping([u8; 8]),
-    /// The answer to a question.
+    /// The response to a liveness check.
     PingAck([u8; 8]),
-    /// The end of the connection: the last stream that is served, and why.
+    /// The end of the connection: the last stream that is served, and the reason.
     GoAway(u32, Code),
-    /// How much more may be sent.
+    /// The increment of a window.
     WindowUpdate(u32),
-    /// A response that was not asked for.
+    /// A response without a request.
     PushPromise,
-    /// Nothing that matters: PRIORITY, or an unknown type.
+    /// A frame without effect: PRIORITY, or an unknown type.
     Ignored,
 }
 
 impl<'a> Frame<'a> {
-    /// Parses a payload, which is as long as the header says.
+    /// Parses a payload, whose length is that in the header.
     #[inline]
     pub fn parse(header: Header, payload: &'a [u8]) -> Result<Self, Fault> {
         let (flags, is_of_stream) = (header.flags, header.stream != 0);
@@ -184,14 +184,14 @@ fn without_priority(header: Header, payload: &[u8]) -> Result<&[u8], Fault> {
         return Ok(payload);
     }
     let (own, rest) = payload.split_at_checked(5).ok_or(Fault::size("HEADERS is too short for its priority"))?;
-    // The block must be decoded in any case, so the connection ends here, as RFC 9113 section 5.4.2 permits.
+    // The block would have to be decoded nevertheless, so the connection ends here, as RFC 9113 section 5.4.2 permits.
     match priority(header.stream, own) {
         Err(Fault::Stream(code, reason)) => Err(Fault::Connection(code, reason)),
         other => other.map(|_| rest),
     }
 }
 
-/// Priorities are ignored (RFC 9113 section 5.3.2), but they have to be valid.
+/// Validates a priority, which is then ignored (RFC 9113 section 5.3.2).
 fn priority<'a>(stream: u32, payload: &[u8]) -> Result<Frame<'a>, Fault> {
     let Ok([a, b, c, d, _]) = <[u8; 5]>::try_from(payload) else {
         return Err(Fault::Stream(Code::FRAME_SIZE_ERROR, "the length of PRIORITY is not five"));
@@ -216,44 +216,44 @@ pub fn write_settings(settings: &[(Setting, u32)], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the answer to SETTINGS.
+/// Appends the acknowledgement of SETTINGS.
 pub fn write_settings_ack(out: &mut Vec<u8>) {
     out.extend_from_slice(&Header::new(Kind::Settings, ACK, 0, 0).bytes());
 }
 
-/// Appends a PING, which the other side answers with the same bytes.
+/// Appends a PING; the peer responds with the same bytes.
 pub fn write_ping(bytes: [u8; 8], out: &mut Vec<u8>) {
     out.extend_from_slice(&Header::new(Kind::Ping, 0, 0, 8).bytes());
     out.extend_from_slice(&bytes);
 }
 
-/// Appends the answer to a PING.
+/// Appends the response to a PING.
 pub fn write_ping_ack(bytes: [u8; 8], out: &mut Vec<u8>) {
     out.extend_from_slice(&Header::new(Kind::Ping, ACK, 0, 8).bytes());
     out.extend_from_slice(&bytes);
 }
 
-/// Appends the end of the connection: streams after `last` are not served.
+/// Appends a GOAWAY: streams after `last` are not served.
 pub fn write_go_away(last: u32, code: Code, out: &mut Vec<u8>) {
     out.extend_from_slice(&Header::new(Kind::GoAway, 0, 0, 8).bytes());
     out.extend_from_slice(&last.to_be_bytes());
     out.extend_from_slice(&code.0.to_be_bytes());
 }
 
-/// Appends the end of a stream.
+/// Appends a RST_STREAM.
 pub fn write_rst_stream(stream: u32, code: Code, out: &mut Vec<u8>) {
     out.extend_from_slice(&Header::new(Kind::RstStream, 0, stream, 4).bytes());
     out.extend_from_slice(&code.0.to_be_bytes());
 }
 
-/// Appends a larger window of a stream, or of the connection (0).
+/// Appends an increase of the window of a stream, or of the connection (0).
 pub fn write_window_update(stream: u32, increment: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&Header::new(Kind::WindowUpdate, 0, stream, 4).bytes());
     out.extend_from_slice(&increment.to_be_bytes());
 }
 
-/// Completes a HEADERS frame whose header block was appended behind room for a frame's header at `start`: writes the
-/// frame's header, and splits the block into frames if it is too long for one.
+/// Completes a HEADERS frame. Its header block was appended after room for a frame header at `start`. Writes the frame
+/// header, and splits the block into several frames if it is too long for one.
 pub fn finish_headers(start: usize, stream: u32, is_end: bool, out: &mut Vec<u8>) {
     let flags = if is_end { END_STREAM } else { 0 };
     let length = out.len() - start - HEADER_BYTES;

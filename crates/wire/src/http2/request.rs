@@ -1,25 +1,26 @@
-//! Requests: from decoded fields to a head as HTTP/1.1 has it, so that one parser judges both (RFC 9113 section 8.3).
+//! Requests: converts decoded fields to an HTTP/1.1 head, so that one parser checks both (RFC 9113 section 8.3).
 //!
-//! The rules of HTTP/2 come first: pseudo-header fields, names in lower case, no fields of a connection. What passes
-//! them cannot break out of a line of the head that is written: a name is a token, and a value has no control bytes.
+//! The rules of HTTP/2 are checked first: pseudo-header fields, names in lower case, no connection-specific fields.
+//! Fields that pass cannot break out of a line of the generated head: a name is a token, and a value has no control
+//! bytes.
 //!
-//! What HTTP/2 says otherwise than by fields is written as HTTP/1.1 says it: `:authority` as `Host`, and content whose
-//! length is not promised as chunks. Cookies, which HTTP/2 may split, become one line again (section 8.2.3).
+//! Information that HTTP/2 does not send as fields is written in the form of HTTP/1.1: `:authority` as `Host`, and
+//! content of unknown length as chunks. Cookies, which HTTP/2 may split, are joined into one line (section 8.2.3).
 
 use crate::http::bytes::{self, TOKEN, is_blank};
 use crate::http::{Limits, Parsed, Reject, Request, Status, Version, request};
 use std::ops::Range;
 
-/// Why the fields are not answered as a request.
+/// The reason why the fields are not answered as a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// They are no request: the stream ends with `PROTOCOL_ERROR`.
+    /// They are not a request: the stream ends with `PROTOCOL_ERROR`.
     Malformed(&'static str),
     /// The request is answered with this status.
     Rejected(Reject),
 }
 
-/// The four fields with a colon.
+/// The four pseudo-header fields.
 #[derive(Debug, Clone, Copy)]
 enum Pseudo {
     Method,
@@ -37,14 +38,14 @@ impl Pseudo {
     ];
 }
 
-/// The fields of a request, as they are decoded. Its buffers are kept for the next one.
+/// The fields of a request during decoding. Its buffers are reused for the next request.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 pub struct Fields {
     /// The values of the pseudo-header fields.
     values: Vec<u8>,
     places: [Option<Range<usize>>; 4],
-    /// The other fields, as lines.
+    /// The other fields, as field lines.
     lines: Vec<u8>,
     /// The value of `Cookie`.
     cookies: Vec<u8>,
@@ -59,7 +60,7 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Begins a request whose head may have so many bytes, or the trailer of one.
+    /// Begins a request with a head of at most `most_bytes` bytes, or a trailer.
     pub fn begin(&mut self, most_bytes: usize, is_trailer: bool) {
         self.values.clear();
         self.lines.clear();
@@ -70,7 +71,7 @@ impl Fields {
         (self.is_trailer, self.most_bytes) = (is_trailer, most_bytes);
     }
 
-    /// Adds a field. What is wrong with it is told at the end.
+    /// Adds a field. An invalid field is reported at the end.
     #[inline]
     pub fn add(&mut self, name: &[u8], value: &[u8]) {
         if self.fault.is_some() || self.is_too_large {
@@ -150,7 +151,7 @@ impl Fields {
         self.cookies.extend_from_slice(value);
     }
 
-    /// `:authority` goes before `Host`, which must say the same (RFC 9113 section 8.3.1).
+    /// `:authority` takes precedence over `Host`, which must be identical (RFC 9113 section 8.3.1).
     fn add_host(&mut self, value: &[u8]) -> Result<(), &'static str> {
         match self.value(Pseudo::Authority) {
             Some(authority) if authority.eq_ignore_ascii_case(value) => Ok(()),
@@ -171,12 +172,12 @@ impl Fields {
         self.value(Pseudo::Method) == Some(b"HEAD")
     }
 
-    /// Ends the fields of a trailer, which nobody reads.
+    /// Ends the fields of a trailer, which are ignored.
     pub fn finish_trailer(&self) -> Result<(), Refusal> {
         self.fault.map_or(Ok(()), |reason| Err(Refusal::Malformed(reason)))
     }
 
-    /// Ends the fields of a request, and appends its head, which [`parse`] reads. `is_end` says that no content
+    /// Ends the fields of a request, and appends its head, which [`parse`] reads. `is_end` is true if no content
     /// follows.
     pub fn finish(&mut self, is_end: bool, head: &mut Vec<u8>) -> Result<(), Refusal> {
         if let Some(reason) = self.fault {
@@ -221,7 +222,7 @@ impl Fields {
             head.extend_from_slice(&self.cookies);
             head.extend_from_slice(b"\r\n");
         }
-        // The content of CONNECT is that of a tunnel.
+        // The content of a CONNECT request belongs to a tunnel.
         if !is_end && !self.has_length && method != b"CONNECT" {
             head.extend_from_slice(b"transfer-encoding: chunked\r\n");
         }
@@ -230,7 +231,7 @@ impl Fields {
     }
 }
 
-/// Parses a head that [`Fields::finish`] has written.
+/// Parses a head written by [`Fields::finish`].
 #[inline]
 pub fn parse<'a>(head: &'a [u8], limits: &Limits) -> Result<Request<'a>, Reject> {
     match request::parse(head, limits)? {
@@ -238,7 +239,7 @@ pub fn parse<'a>(head: &'a [u8], limits: &Limits) -> Result<Request<'a>, Reject>
             request.index.version = Version::Http2;
             Ok(request)
         }
-        // Unreachable: a head that is written is whole, and one that is longer than allowed is an error.
+        // Unreachable: a written head is complete, and one that is longer than allowed is an error.
         Parsed::Partial => Err(Reject::bad("incomplete head")),
     }
 }
@@ -312,7 +313,7 @@ mod tests {
             assert_eq!(text, whole);
             assert!(parse(&head, &Limits::default()).is_ok());
         }
-        // Many cookies are one field, and count by their bytes.
+        // Many cookies are one field; the limit applies to their bytes.
         for (count, is_accepted) in [(400, true), (600, false)] {
             fields.begin(1000, false);
             add_all(&mut fields, GET.into_iter().chain(std::iter::repeat_n(("cookie", ""), count)));
@@ -328,7 +329,7 @@ mod tests {
         assert_eq!(head, b"CONNECT x:1 HTTP/1.1\r\nhost: x:1\r\n\r\n");
     }
 
-    /// What is malformed ends the stream, and what is only too large is answered.
+    /// Malformed fields end the stream; those that are only too large get a response.
     #[test]
     fn invalid_fields_are_refused() {
         let without = |name: &str| GET.into_iter().filter(|(own, _)| *own != name).collect::<Vec<_>>();

@@ -1,18 +1,18 @@
-//! Responses: from a head as HTTP/1.1 has it to a header block, for a server; and what the fields of a response say,
-//! for a generator.
+//! Responses: converts an HTTP/1.1 head to a header block, for a server; collects the fields of a response, for a load
+//! generator.
 
 use super::hpack::{write_field, write_status};
 use crate::decimal::decimal;
 use crate::http::bytes::trimmed;
 use memchr::memchr;
 
-/// The longest name of a field that is written without another buffer.
+/// The maximum length of a field name in bytes that is written without another buffer.
 const NAME_BYTES: usize = 64;
 
-/// Appends the header block of the response at the beginning of these bytes, whose head is one of our own, for
-/// HTTP/1.1. Returns the length of that head, or `None` if it is none.
+/// Appends the header block of the response at the start of these bytes, which has an HTTP/1.1 head of our own. Returns
+/// the length of that head, or `None` if it is invalid.
 ///
-/// Fields of the connection are left out: they are about HTTP/1.1 (RFC 9113 section 8.2.2).
+/// Connection-specific fields are omitted: they concern HTTP/1.1 (RFC 9113 section 8.2.2).
 #[inline]
 pub fn write_block(response: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let line = memchr(b'\n', response)?;
@@ -46,12 +46,12 @@ fn write_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What the fields of a response say, as they are decoded.
+/// The relevant fields of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields {
-    /// The status; 0 if there was none that is valid.
+    /// The status; 0 if there is no valid one.
     pub status: u16,
-    /// The length of the content, if that is said.
+    /// The length of the content, if it is known.
     pub content_length: Option<u64>,
 }
 

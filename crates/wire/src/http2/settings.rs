@@ -3,38 +3,38 @@
 use super::code::{Code, Fault};
 use super::{INITIAL_WINDOW, LARGEST_WINDOW};
 
-/// The size of a table for header blocks of which a peer has said nothing.
+/// The default size of the table for header blocks.
 pub const DEFAULT_TABLE_SIZE: u32 = 4096;
 
 /// A parameter of SETTINGS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
-    /// The size of the table with which the sender decodes header blocks, in bytes.
+    /// The size of the sender's table for decoding header blocks, in bytes.
     HeaderTableSize = 1,
     /// Whether the sender accepts pushed responses.
     EnablePush = 2,
-    /// How many streams the sender accepts at a time.
+    /// The maximum number of concurrent streams that the sender accepts.
     MaxConcurrentStreams = 3,
     /// The window of each new stream, in bytes.
     InitialWindowSize = 4,
-    /// The longest payload that the sender accepts, in bytes.
+    /// The maximum payload that the sender accepts, in bytes.
     MaxFrameSize = 5,
-    /// The largest list of fields that the sender accepts, in bytes.
+    /// The maximum size of a field list that the sender accepts, in bytes.
     MaxHeaderListSize = 6,
 }
 
-/// What a peer has said that it accepts.
+/// The settings of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// The size of its table for header blocks, in bytes.
     pub header_table_size: u32,
-    /// The smallest size that this table has had.
+    /// The smallest size of this table so far.
     pub least_table_size: u32,
-    /// How many streams it accepts at a time.
+    /// The maximum number of concurrent streams.
     pub max_concurrent_streams: u32,
     /// The window of each new stream, in bytes.
     pub initial_window: u32,
-    /// The longest payload, in bytes.
+    /// The maximum payload, in bytes.
     pub max_frame_size: u32,
 }
 
@@ -51,7 +51,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Applies the payload of a frame, whose length is a multiple of six. Unknown parameters are ignored.
+    /// Applies the payload of a SETTINGS frame, whose length is a multiple of six. Unknown parameters are ignored.
     pub fn apply(&mut self, payload: &[u8]) -> Result<(), Fault> {
         for &[a, b, c, d, e, f] in payload.as_chunks::<6>().0 {
             let value = u32::from_be_bytes([c, d, e, f]);

@@ -1,26 +1,26 @@
 //! Addresses (RFC 5321 section 4.1.2, RFC 6531 section 3.3): mailboxes and the paths of MAIL and RCPT.
 //!
-//! An address is kept as it was written. A local part is compared by its value and with regard to case, because only
-//! the domain's own server may know better; a domain without regard to case (RFC 5321 section 2.4). A domain with
-//! characters beyond ASCII is not converted: a lookup needs its A-labels (RFC 5891).
+//! An address is kept as received. Local parts are compared by value and case-sensitively, because only the domain's
+//! own server may know better; domains are compared without case (RFC 5321 section 2.4). A domain with characters
+//! beyond ASCII is not converted: a lookup needs its A-labels (RFC 5891).
 
 use super::bytes::{self, ALNUM, ATOM, LDH, is_or_high};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str;
 
-/// Bytes of the longest local part (RFC 5321 section 4.5.3.1.1).
+/// The maximum length of a local part in bytes (RFC 5321 section 4.5.3.1.1).
 pub const LOCAL_BYTES: usize = 64;
 
-/// Bytes of the longest domain or address literal (RFC 5321 section 4.5.3.1.2).
+/// The maximum length of a domain or address literal in bytes (RFC 5321 section 4.5.3.1.2).
 pub const DOMAIN_BYTES: usize = 255;
 
-/// Bytes of the longest path, with its angle brackets and source route (RFC 5321 section 4.5.3.1.3).
+/// The maximum length of a path in bytes, with its angle brackets and source route (RFC 5321 section 4.5.3.1.3).
 pub const PATH_BYTES: usize = 256;
 
-/// Bytes of the longest label without characters beyond ASCII (RFC 1035 section 2.3.4).
+/// The maximum length of an ASCII label in bytes (RFC 1035 section 2.3.4).
 const LABEL_BYTES: usize = 63;
 
-/// Why an address was refused.
+/// The reason why an address was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed address: {0}")]
 pub struct Malformed(pub &'static str);
@@ -29,7 +29,7 @@ pub struct Malformed(pub &'static str);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Host<'a>(&'a str);
 
-/// What a [`Host`] is.
+/// The kind of a [`Host`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HostKind<'a> {
     /// A domain.
@@ -46,8 +46,8 @@ impl<'a> Host<'a> {
         whole(text, host_end(text, 0)?).map(Host)
     }
 
-    /// Parses the argument of EHLO, HELO and LHLO. Underscores are accepted beside what [`Host::parse`] accepts: many
-    /// hosts have them in their names, and a server must not refuse mail for that (RFC 5321 section 4.1.4).
+    /// Parses the argument of EHLO, HELO and LHLO. In addition to [`Host::parse`], it accepts underscores: many host
+    /// names contain them, and a server must not refuse mail for that reason (RFC 5321 section 4.1.4).
     pub(super) fn parse_client(text: &'a [u8]) -> Result<Host<'a>, Malformed> {
         match text {
             [b'[', ..] => Host::parse(text),
@@ -55,12 +55,12 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Returns the text as it was written, with the brackets of a literal.
+    /// Returns the text as received, with the brackets of a literal.
     pub const fn as_str(&self) -> &'a str {
         self.0
     }
 
-    /// Returns what it is.
+    /// Returns its kind.
     pub fn kind(&self) -> HostKind<'a> {
         let Some(literal) = self.0.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
             return HostKind::Domain(self.0);
@@ -73,7 +73,7 @@ impl<'a> Host<'a> {
         (!self.0.starts_with('[')).then_some(self.0)
     }
 
-    /// Returns whether both are the same: domains without regard to case, literals by their address.
+    /// Returns whether both are equal: domains without regard to case, literals by their address.
     pub fn is_same(&self, other: &Host<'_>) -> bool {
         match (self.kind(), other.kind()) {
             (HostKind::Address(own), HostKind::Address(other)) => own == other,
@@ -86,7 +86,7 @@ impl<'a> Host<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mailbox<'a> {
     text: &'a str,
-    /// Where the host starts, after the `@`.
+    /// The offset of the host, after the `@`.
     host: usize,
 }
 
@@ -101,17 +101,17 @@ impl<'a> Mailbox<'a> {
         Ok(Mailbox { text, host })
     }
 
-    /// Returns the text as it was written.
+    /// Returns the text as received.
     pub const fn as_str(&self) -> &'a str {
         self.text
     }
 
-    /// Returns the local part as it was written, with its quotes.
+    /// Returns the local part as received, with its quotes.
     pub fn local(&self) -> &'a str {
         &self.text[..self.host - 1]
     }
 
-    /// Returns the bytes of the local part's value: without quotes and without the backslashes of quoted pairs.
+    /// Returns the bytes of the local part's value, without quotes and without the backslashes of quoted pairs.
     pub fn local_value(&self) -> impl Iterator<Item = u8> + use<'a> {
         let local = self.local();
         let inner = local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(local);
@@ -127,12 +127,12 @@ impl<'a> Mailbox<'a> {
         Host(&self.text[self.host..])
     }
 
-    /// Returns whether the address can travel only with SMTPUTF8: it has characters beyond ASCII.
+    /// Returns whether the address requires SMTPUTF8: it has characters beyond ASCII.
     pub fn needs_utf8(&self) -> bool {
         !self.text.is_ascii()
     }
 
-    /// Returns whether the local part is `postmaster`, in any case (RFC 5321 section 4.5.1).
+    /// Returns whether the local part is `postmaster`, ignoring case (RFC 5321 section 4.5.1).
     pub fn is_postmaster(&self) -> bool {
         self.local_value().map(|b| b.to_ascii_lowercase()).eq(*b"postmaster")
     }
@@ -146,7 +146,7 @@ impl<'a> Mailbox<'a> {
 /// The path of MAIL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReversePath<'a> {
-    /// `<>`: of bounces, which must not bounce themselves (RFC 5321 section 4.5.5).
+    /// `<>`: the path of bounces, which must not bounce themselves (RFC 5321 section 4.5.5).
     Null,
     /// A mailbox.
     Mailbox(Mailbox<'a>),
@@ -161,12 +161,12 @@ impl<'a> ReversePath<'a> {
         }
     }
 
-    /// Returns whether the path can travel only with SMTPUTF8.
+    /// Returns whether the path requires SMTPUTF8.
     pub fn needs_utf8(&self) -> bool {
         self.mailbox().is_some_and(Mailbox::needs_utf8)
     }
 
-    /// Parses a path in angle brackets at the start of a text; returns it and its length. A source route is ignored
+    /// Parses a path in angle brackets at the start of a text. Returns it and its length. A source route is ignored
     /// (RFC 5321 appendix C).
     pub fn parse(text: &'a [u8]) -> Result<(ReversePath<'a>, usize), Malformed> {
         if text.starts_with(b"<>") {
@@ -184,7 +184,7 @@ impl<'a> ReversePath<'a> {
 /// The path of RCPT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Recipient<'a> {
-    /// `<Postmaster>` without a domain, in any case (RFC 5321 section 4.1.1.3).
+    /// `<Postmaster>` without a domain, ignoring case (RFC 5321 section 4.1.1.3).
     Postmaster,
     /// A mailbox.
     Mailbox(Mailbox<'a>),
@@ -199,12 +199,12 @@ impl<'a> Recipient<'a> {
         }
     }
 
-    /// Returns whether the path can travel only with SMTPUTF8.
+    /// Returns whether the path requires SMTPUTF8.
     pub fn needs_utf8(&self) -> bool {
         self.mailbox().is_some_and(Mailbox::needs_utf8)
     }
 
-    /// Parses a path in angle brackets at the start of a text; returns it and its length. A source route is ignored
+    /// Parses a path in angle brackets at the start of a text. Returns it and its length. A source route is ignored
     /// (RFC 5321 appendix C).
     pub fn parse(text: &'a [u8]) -> Result<(Recipient<'a>, usize), Malformed> {
         if bytes::strip_prefix_ignoring_case(text, b"<postmaster>").is_some() {
@@ -225,7 +225,7 @@ fn write_path(text: &str, out: &mut Vec<u8>) {
     out.push(b'>');
 }
 
-/// Parses a path that is not empty; returns its mailbox and its length.
+/// Parses a non-empty path. Returns its mailbox and its length.
 fn path(text: &[u8]) -> Result<(Mailbox<'_>, usize), Malformed> {
     let Some(b'<') = text.first() else { return Err(Malformed("no < before the address")) };
     let start = if text.get(1) == Some(&b'@') { route_end(text, 1)? } else { 1 };
@@ -237,7 +237,7 @@ fn path(text: &[u8]) -> Result<(Mailbox<'_>, usize), Malformed> {
     Ok((Mailbox { text: utf8(&text[start..end])?, host: host - start }, end + 1))
 }
 
-/// Returns where a source route ends: `@one,@two:` (RFC 5321 section 4.1.2, A-d-l).
+/// Returns the end of a source route: `@one,@two:` (RFC 5321 section 4.1.2, A-d-l).
 fn route_end(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
     loop {
         let Some(b'@') = text.get(at) else { return Err(Malformed("source route")) };
@@ -250,7 +250,7 @@ fn route_end(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// Returns where the host of a mailbox starts and ends.
+/// Returns the start and the end of the host of a mailbox.
 fn mailbox_end(text: &[u8], start: usize) -> Result<(usize, usize), Malformed> {
     let at = match text.get(start) {
         Some(b'"') => quoted_end(text, start)?,
@@ -263,7 +263,7 @@ fn mailbox_end(text: &[u8], start: usize) -> Result<(usize, usize), Malformed> {
     Ok((at + 1, host_end(text, at + 1)?))
 }
 
-/// Returns where a Dot-string ends: atoms between dots.
+/// Returns the end of a Dot-string: atoms separated by dots.
 fn dot_string_end(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
     loop {
         let atom = at;
@@ -280,7 +280,7 @@ fn dot_string_end(text: &[u8], mut at: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// Returns where a Quoted-string ends.
+/// Returns the end of a Quoted-string.
 fn quoted_end(text: &[u8], start: usize) -> Result<usize, Malformed> {
     let mut at = start + 1;
     loop {
@@ -293,7 +293,7 @@ fn quoted_end(text: &[u8], start: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// Returns where a domain or address literal ends.
+/// Returns the end of a domain or address literal.
 fn host_end(text: &[u8], start: usize) -> Result<usize, Malformed> {
     let Some(b'[') = text.get(start) else { return domain_end(text, start, b'-') };
     let is_content = |b: &u8| matches!(b, b'!'..=b'Z' | b'^'..=b'~');
@@ -320,14 +320,14 @@ fn address_of(literal: &str) -> Option<IpAddr> {
     }
 }
 
-/// Returns whether a text is a Standardized-tag: letters, digits and hyphens, with no hyphen last.
+/// Returns whether a text is a Standardized-tag: letters, digits and hyphens, without a trailing hyphen.
 fn is_tag(tag: &str) -> bool {
     let tag = tag.as_bytes();
     tag.iter().all(|&b| bytes::is(b, LDH)) && tag.last().is_some_and(|&b| bytes::is(b, ALNUM))
 }
 
-/// Returns where a domain ends: labels between dots, none empty, with no hyphen first or last. A byte `extra` is
-/// accepted anywhere in a label unless it is the hyphen.
+/// Returns the end of a domain: labels separated by dots, none of them empty, without a leading or trailing hyphen. A
+/// byte `extra` other than the hyphen is accepted anywhere in a label.
 fn domain_end(text: &[u8], start: usize, extra: u8) -> Result<usize, Malformed> {
     let is_outer = |b: u8| is_or_high(b, ALNUM) || (b == extra && extra != b'-');
     let mut at = start;
@@ -354,7 +354,7 @@ fn domain_end(text: &[u8], start: usize, extra: u8) -> Result<usize, Malformed> 
     }
 }
 
-/// Returns a text that must end where its grammar does.
+/// Returns the text if it ends where the grammar does.
 fn whole(text: &[u8], end: usize) -> Result<&str, Malformed> {
     if end == text.len() { utf8(text) } else { Err(Malformed("invalid byte after the address")) }
 }

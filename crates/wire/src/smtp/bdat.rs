@@ -1,16 +1,16 @@
 //! The chunks that follow BDAT (RFC 3030 section 2): how many bytes are content, and when the message is complete.
 //!
-//! A chunk is content whatever it holds; what follows it is the next command. So a server takes the chunk of every
-//! BDAT, also of one that it refuses: otherwise the content would be read as commands.
+//! A chunk is content, regardless of its bytes; the next command follows it. So a server consumes the chunk of every
+//! BDAT, even of one that it rejects: otherwise the content would be read as commands.
 
 use super::reject::Reject;
 
 /// The chunks of one message. A server needs a new value after the last chunk, and after RSET.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Chunks {
-    /// The bytes of the current chunk that are still to come.
+    /// The remaining bytes of the current chunk.
     left: u64,
-    /// The bytes of all chunks so far, those still to come included.
+    /// The bytes of all chunks so far, including the remaining ones.
     total: u64,
     is_last: bool,
 }
@@ -21,8 +21,8 @@ impl Chunks {
         Chunks { left: 0, total: 0, is_last: false }
     }
 
-    /// Begins a chunk of so many bytes, which may be none. After the last chunk this is an error, and the chunk must be
-    /// taken all the same (RFC 3030 section 2).
+    /// Begins a chunk of `size` bytes, which may be 0. After the last chunk this is an error, but the chunk must still
+    /// be consumed (RFC 3030 section 2).
     pub const fn begin(&mut self, size: u64, is_last: bool) -> Result<(), Reject> {
         let was_last = self.is_last;
         self.left = size;
@@ -31,20 +31,20 @@ impl Chunks {
         if was_last { Err(Reject::BAD_SEQUENCE) } else { Ok(()) }
     }
 
-    /// Takes content from the start of these bytes and returns it. The rest follows the chunk.
+    /// Consumes content from the start of these bytes and returns it. Bytes after it do not belong to the chunk.
     pub fn take<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
         self.left -= len as u64;
         &bytes[..len]
     }
 
-    /// Returns how many bytes of the current chunk are still to come. At 0 the server answers the BDAT.
+    /// Returns the number of remaining bytes of the current chunk. At 0 the server responds to the BDAT.
     pub const fn left(&self) -> u64 {
         self.left
     }
 
-    /// Returns the bytes of all chunks so far, those still to come included: compare it with the limit of SIZE before
-    /// the chunk is read.
+    /// Returns the bytes of all chunks so far, including the remaining ones. Compare it with the SIZE limit before
+    /// reading the chunk.
     pub const fn total(&self) -> u64 {
         self.total
     }

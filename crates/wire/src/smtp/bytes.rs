@@ -1,4 +1,4 @@
-//! Classes of bytes in commands and addresses.
+//! Byte classes in commands and addresses.
 
 /// A byte of an atom (RFC 5322 section 3.2.3).
 pub(crate) const ATOM: u8 = 1;
@@ -8,10 +8,10 @@ pub(crate) const ALNUM: u8 = 1 << 1;
 pub(crate) const LDH: u8 = 1 << 2;
 /// A byte of a parameter's value (RFC 5321 section 4.1.2, esmtp-value): visible, but not `=`.
 pub(crate) const VALUE: u8 = 1 << 3;
-/// A byte that stands for itself in xtext (RFC 3461 section 4): visible, but neither `+` nor `=`.
+/// A byte that is not escaped in xtext (RFC 3461 section 4): visible, but neither `+` nor `=`.
 pub(crate) const XTEXT: u8 = 1 << 4;
 
-/// The classes of each byte.
+/// The classes of each byte value.
 static CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut byte = 0;
@@ -52,7 +52,7 @@ pub(crate) fn is_or_high(byte: u8, class: u8) -> bool {
     is(byte, class) || byte >= 0x80
 }
 
-/// Returns the text after a prefix that is compared without regard to case.
+/// Returns the text after a prefix; the comparison ignores case.
 #[inline]
 pub(crate) fn strip_prefix_ignoring_case<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (own, rest) = text.split_at_checked(prefix.len())?;

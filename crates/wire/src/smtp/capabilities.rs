@@ -1,13 +1,14 @@
-//! What a server offers: the answer to EHLO (RFC 5321 section 4.1.1.1), read by a client, written by a server.
+//! The capabilities of a server: the response to EHLO (RFC 5321 section 4.1.1.1), parsed by a client, written by a
+//! server.
 
 use super::code::Code;
 use super::reply::{self, Reply};
 use crate::decimal::{decimal, write_decimal};
 
-/// The extensions that have a name here, each with its keyword and source.
+/// Defines the named extensions, each with its keyword and source.
 macro_rules! extensions {
     ($($name:ident $keyword:literal $source:literal)*) => {
-        /// An extension of SMTP.
+        /// An SMTP extension.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Extension {
@@ -15,7 +16,7 @@ macro_rules! extensions {
         }
 
         impl Extension {
-            /// Every extension, in the order in which a server lists them.
+            /// All extensions, in the order in which a server lists them.
             pub const ALL: &[Extension] = &[$(Extension::$name,)*];
 
             /// Returns the keyword.
@@ -46,7 +47,7 @@ extensions! {
 }
 
 impl Extension {
-    /// Returns the extension of a keyword, which is compared without regard to case.
+    /// Returns the extension with a keyword; the comparison ignores case.
     pub fn of(keyword: &[u8]) -> Option<Extension> {
         Extension::ALL.iter().copied().find(|one| keyword.eq_ignore_ascii_case(one.keyword().as_bytes()))
     }
@@ -57,7 +58,7 @@ impl Extension {
 pub struct Extensions(u16);
 
 impl Extensions {
-    /// None: what a server offers that answered HELO.
+    /// The empty set, which applies after HELO.
     pub const NONE: Extensions = Extensions(0);
 
     /// Returns a set of some extensions.
@@ -94,18 +95,18 @@ impl Extensions {
     }
 }
 
-/// What a server offers.
+/// The capabilities of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Capabilities {
     /// The extensions.
     pub extensions: Extensions,
-    /// The largest message in bytes that the server accepts, if `SIZE` states one. Zero states none (RFC 1870 section
-    /// 4), and is read as `None`.
+    /// The maximum message size that the server accepts in bytes, if `SIZE` specifies one. Zero means no limit (RFC
+    /// 1870 section 4), and is read as `None`.
     pub size_limit: Option<u64>,
 }
 
 impl Capabilities {
-    /// Reads a successful answer to EHLO or LHLO. The first line is a greeting; unknown keywords are ignored.
+    /// Parses a successful response to EHLO or LHLO. The first line is a greeting; unknown keywords are ignored.
     pub fn of_reply(reply: &Reply<'_>) -> Capabilities {
         let mut capabilities = Capabilities::default();
         for (extension, value) in keywords(reply).filter_map(|(name, value)| Some((Extension::of(name)?, value))) {
@@ -117,12 +118,12 @@ impl Capabilities {
         capabilities
     }
 
-    /// Appends the answer to EHLO or LHLO: `250`, the server's name, and a line for each extension. `auth` are the
-    /// mechanisms of AUTH, as `PLAIN LOGIN`; without them the keyword stands alone.
+    /// Appends the response to EHLO or LHLO: `250`, the server's name, and a line for each extension. `auth` lists the
+    /// mechanisms of AUTH, such as `PLAIN LOGIN`; if it is empty, the keyword has no parameters.
     pub fn write(&self, server: &str, auth: &str, out: &mut Vec<u8>) {
         let start = out.len();
         reply::write(out, Code::OK, None, [server]);
-        // A name with line ends, or too long for a line, has become several lines.
+        // A name with line ends, or too long for a line, has been split into several lines.
         let name = out.get(start..out.len() - 2).unwrap_or_default();
         let mut last = memchr::memrchr(b'\n', name).map_or(start, |end| start + end + 1);
         for extension in self.extensions.iter() {
@@ -146,7 +147,7 @@ impl Capabilities {
     }
 }
 
-/// Returns the keyword of each line but the first of an answer to EHLO, with its parameters.
+/// Returns the keyword and the parameters of each line of an EHLO response, except the first.
 pub fn keywords<'a>(reply: &Reply<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
     reply.lines().skip(1).map(|line| {
         // Old servers wrote `AUTH=LOGIN`.

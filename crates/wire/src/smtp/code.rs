@@ -7,21 +7,21 @@ use core::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code(u16);
 
-/// The first digit of a reply code, which alone decides what a client does (RFC 5321 section 4.2.1).
+/// The first digit of a reply code, which alone determines what a client does (RFC 5321 section 4.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// 2yz: the command succeeded.
     Success,
-    /// 3yz: the server waits for more, as for the text after DATA.
+    /// 3yz: the server expects more, such as the text after DATA.
     Intermediate,
     /// 4yz: the command failed; it may succeed later.
     Transient,
-    /// 5yz: the command failed for good.
+    /// 5yz: the command failed permanently.
     Permanent,
 }
 
 impl Code {
-    /// Returns the code of that number; `None` if the number is not from 200 to 599.
+    /// Returns the code with that number; `None` if the number is not from 200 to 599.
     pub const fn new(number: u16) -> Option<Code> {
         if matches!(number, 200..=599) { Some(Code(number)) } else { None }
     }
@@ -54,7 +54,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// The codes that have a name here, each with what it means.
+/// Defines the named codes, each with its meaning.
 macro_rules! codes {
     ($($name:ident $code:literal $meaning:literal)*) => {
         impl Code {
@@ -100,10 +100,10 @@ pub struct Enhanced {
 }
 
 impl Enhanced {
-    /// Bytes of the longest code: `5.999.999`.
+    /// The maximum length of a code in bytes: `5.999.999`.
     pub const BYTES: usize = 9;
 
-    /// Returns the code; `None` unless the class is 2, 4 or 5 and the others are at most 999.
+    /// Returns the code; `None` unless the class is 2, 4 or 5 and the other parts are at most 999.
     pub const fn new(class: u8, subject: u16, detail: u16) -> Option<Enhanced> {
         if matches!(class, 2 | 4 | 5) && subject < 1000 && detail < 1000 {
             Some(Enhanced { class, subject, detail })
@@ -112,7 +112,7 @@ impl Enhanced {
         }
     }
 
-    /// Returns a code that is known to be valid.
+    /// Returns a code without checking its validity.
     pub(crate) const fn fixed(class: u8, subject: u16, detail: u16) -> Enhanced {
         Enhanced { class, subject, detail }
     }
@@ -122,8 +122,8 @@ impl Enhanced {
         (self.class, self.subject, self.detail)
     }
 
-    /// Parses the code at the start of a reply's text. Returns it with the text after it and its space. A number with a
-    /// leading zero is no code (RFC 3463 section 2).
+    /// Parses the code at the start of a reply's text. Returns it and the text after it and its space. A number with a
+    /// leading zero is invalid (RFC 3463 section 2).
     pub fn parse(text: &[u8]) -> Option<(Enhanced, &[u8])> {
         let [class @ (b'2' | b'4' | b'5'), b'.', rest @ ..] = text else { return None };
         let dot = rest.iter().take(4).position(|&b| b == b'.')?;
@@ -143,7 +143,7 @@ impl Enhanced {
     }
 }
 
-/// Returns a number of one to three digits without leading zeros.
+/// Parses a number of one to three digits without leading zeros.
 fn number(digits: &[u8]) -> Option<u16> {
     let is_canonical = digits.len() <= 3 && (digits.len() == 1 || digits.first() != Some(&b'0'));
     if is_canonical { decimal(digits).map(|value| value as u16) } else { None }

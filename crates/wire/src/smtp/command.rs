@@ -1,8 +1,9 @@
-//! Commands (RFC 5321 section 4.1.1): written by a client, read by a server from the lines that [`super::line`] finds.
+//! Commands (RFC 5321 section 4.1.1): written by a client, parsed by a server from the lines that [`super::line`]
+//! finds.
 //!
-//! The reader is strict: it accepts the grammar of the RFCs and nothing else, except that blanks at the end of a line
-//! are ignored (RFC 5321 section 4.1.1 asks for that) and that the name in EHLO may have underscores. What the server
-//! did not offer in its answer to EHLO is refused. Whether a command is in order is for the server to know.
+//! The parser is strict: it accepts only the grammar of the RFCs, with two exceptions. Blanks at the end of a line are
+//! ignored, as RFC 5321 section 4.1.1 requests, and the name in EHLO may have underscores. Extensions that the server
+//! did not offer in its response to EHLO are rejected. The server must check the order of commands.
 
 use super::address::{Host, Recipient, ReversePath};
 use super::bytes::strip_prefix_ignoring_case;
@@ -13,7 +14,7 @@ use super::reject::Reject;
 use crate::decimal::{decimal, write_decimal};
 use memchr::memchr;
 
-/// The verb of the command that a chunk follows.
+/// The verb of the command that precedes a chunk.
 const BDAT: &[u8] = b"BDAT";
 
 /// A command.
@@ -23,7 +24,7 @@ pub enum Command<'a> {
     Ehlo(Host<'a>),
     /// `HELO`, with the client's name or address.
     Helo(Host<'a>),
-    /// `LHLO` of LMTP (RFC 2033), with the client's name or address. An SMTP server answers 500.
+    /// `LHLO` of LMTP (RFC 2033), with the client's name or address. An SMTP server responds with 500.
     Lhlo(Host<'a>),
     /// `MAIL`
     Mail(Mail<'a>),
@@ -31,7 +32,7 @@ pub enum Command<'a> {
     Rcpt(Rcpt<'a>),
     /// `DATA`
     Data,
-    /// `BDAT` (RFC 3030): so many bytes follow the line.
+    /// `BDAT` (RFC 3030): a chunk of `size` bytes follows the line.
     Bdat {
         /// The length of the chunk in bytes.
         size: u64,
@@ -40,7 +41,7 @@ pub enum Command<'a> {
     },
     /// `RSET`
     Rset,
-    /// `NOOP`, with text that means nothing.
+    /// `NOOP`, with text that is ignored.
     Noop(Option<Text<'a>>),
     /// `QUIT`
     Quit,
@@ -50,8 +51,8 @@ pub enum Command<'a> {
     Expn(Text<'a>),
     /// `HELP`, with a subject.
     Help(Option<Text<'a>>),
-    /// `STARTTLS` (RFC 3207). The server discards whatever it received after this line: it was not encrypted
-    /// (CVE-2011-0411).
+    /// `STARTTLS` (RFC 3207). The server discards everything that it received after this line, because it was not
+    /// encrypted (CVE-2011-0411).
     StartTls,
 }
 
@@ -60,10 +61,10 @@ pub enum Command<'a> {
 pub struct Mail<'a> {
     /// The sender.
     pub from: ReversePath<'a>,
-    /// `SIZE=`: the length of the message in bytes, estimated by the client (RFC 1870 section 6). A number too large
-    /// for the type becomes its greatest.
+    /// `SIZE=`: the length of the message in bytes, as estimated by the client (RFC 1870 section 6). A number too large
+    /// for the type becomes the maximum.
     pub size: Option<u64>,
-    /// `BODY=`: what the message may hold.
+    /// `BODY=`: the permitted contents of the message.
     pub body: Option<Body>,
     /// `SMTPUTF8`: whether addresses and header may have characters beyond ASCII (RFC 6531).
     pub is_utf8: bool,
@@ -83,7 +84,7 @@ impl<'a> Mail<'a> {
 /// The arguments of RCPT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rcpt<'a> {
-    /// The recipient.
+    /// The recipient's path.
     pub to: Recipient<'a>,
     /// `NOTIFY=`: when the sender wants to be notified.
     pub notify: Option<Notify>,
@@ -99,8 +100,8 @@ impl<'a> Rcpt<'a> {
 }
 
 impl Command<'_> {
-    /// Appends the command with its line end. Several commands in one buffer are pipelined (RFC 2920); EHLO, DATA,
-    /// VRFY, EXPN, QUIT, NOOP and STARTTLS may only be the last of them.
+    /// Appends the command with its line end. Several commands in one buffer are pipelined (RFC 2920); of these, only
+    /// the last may be EHLO, DATA, VRFY, EXPN, QUIT, NOOP or STARTTLS.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Command::Ehlo(host) => write_words(out, b"EHLO ", Some(host.as_str())),
@@ -126,7 +127,7 @@ impl Command<'_> {
     }
 }
 
-/// Appends a verb that ends with a space, and its argument; without an argument, the verb alone.
+/// Appends a verb that ends with a space, and its argument. Without an argument, it appends only the verb.
 fn write_words(out: &mut Vec<u8>, verb: &[u8], argument: Option<&str>) {
     out.extend_from_slice(verb);
     match argument {
@@ -172,22 +173,22 @@ impl Rcpt<'_> {
     }
 }
 
-/// Parses a line without its end. `offered` is what the server named in its answer to EHLO; none after HELO.
+/// Parses a line without its end. `offered` are the extensions in the server's response to EHLO; none after HELO.
 #[inline]
 pub fn parse(line: &[u8], offered: Extensions) -> Result<Command<'_>, Reject> {
-    // What follows a refused line could be a chunk, and a chunk must not be read as commands.
+    // A chunk may follow a rejected line, and must not be read as commands.
     parse_line(line, offered).map_err(|reject| if may_be_bdat(line) { reject.closing() } else { reject })
 }
 
-/// Returns whether a program before this server may take a line for BDAT, and what follows it for a chunk. Some skip
-/// blanks and control bytes.
+/// Returns whether a program in front of this server may read a line as BDAT, and the bytes after it as a chunk. Some
+/// programs skip blanks and control bytes.
 #[cold]
 fn may_be_bdat(line: &[u8]) -> bool {
     let visible = line.iter().filter(|b| b.is_ascii_graphic()).take(BDAT.len());
     visible.map(u8::to_ascii_uppercase).eq(BDAT.iter().copied())
 }
 
-/// Returns whether a line that begins so may be one of [`may_be_bdat`], as far as can be said.
+/// Returns whether a line with this start may become one of [`may_be_bdat`].
 #[cold]
 pub(super) fn may_become_bdat(start: &[u8]) -> bool {
     let visible = start.iter().filter(|b| b.is_ascii_graphic());
@@ -231,7 +232,7 @@ fn parse_line(line: &[u8], offered: Extensions) -> Result<Command<'_>, Reject> {
             Err(Reject::argument("argument missing"))
         }
         (b"", _) => Err(Reject::syntax("line without a command")),
-        // A browser that was led here by a page (cross-protocol scripting).
+        // A browser that a web page directed here (cross-protocol scripting).
         (b"GET" | b"POST" | b"PUT" | b"CONNECT", _) => Err(Reject::UNKNOWN_COMMAND.closing()),
         _ => Err(Reject::UNKNOWN_COMMAND),
     }
@@ -327,7 +328,7 @@ fn rcpt(argument: &[u8], offered: Extensions) -> Result<Rcpt<'_>, Reject> {
     Ok(rcpt)
 }
 
-/// Stores a parameter's value, unless there is one already.
+/// Stores the value of a parameter, unless there already is one.
 fn once<T>(place: &mut Option<T>, value: T) -> Result<(), Reject> {
     if place.is_some() {
         return Err(Reject::argument("repeated parameter"));
@@ -349,7 +350,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// The command in a line, written again as a client writes it.
+    /// Returns the command in a line, as a client writes it.
     fn canonical(line: &str) -> String {
         let command = parse(line.as_bytes(), EVERY).unwrap_or_else(|reject| panic!("{line}: {reject:?}"));
         let text = written(&command);

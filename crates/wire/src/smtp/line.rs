@@ -1,60 +1,60 @@
 //! Command lines as a server receives them.
 //!
-//! A line ends with CR LF and nothing else (RFC 5321 section 2.3.8). A bare CR or a bare LF is an error at once, and
-//! the connection must be closed: the client, or a program before it, may take that byte for the end of the line, and
-//! whatever follows it for a command.
+//! A line ends with CR LF only (RFC 5321 section 2.3.8). A bare CR or a bare LF is an immediate error, and the
+//! connection must be closed: the client, or a program in front of it, may treat that byte as the end of the line, and
+//! the bytes after it as a command.
 //!
-//! A line that is too long is dropped as it comes, up to its end, and then refused as a whole: what it holds is never
-//! read as commands (RFC 5321 section 4.5.3.1.9). If it may have been BDAT, the connection must be closed: what follows
-//! may be a chunk.
+//! A line that is too long is discarded as it arrives, up to its end, and then rejected as a whole: its contents are
+//! never read as commands (RFC 5321 section 4.5.3.1.9). If it may have been BDAT, the connection must be closed: a
+//! chunk may follow.
 
 use super::command::may_become_bdat;
 use super::reject::{Recovery, Reject};
 use memchr::memchr2;
 
-/// Bytes of the longest command line, with its end: 512 (RFC 5321 section 4.5.3.1.4) and the most that an extension
-/// adds, 500 for RCPT (RFC 3461 section 4). MAIL needs less: SIZE adds 26 bytes, BODY 17, SMTPUTF8 10, RET and ENVID
-/// 116.
+/// The maximum length of a command line in bytes, including its end: 512 (RFC 5321 section 4.5.3.1.4), plus the largest
+/// addition by an extension, 500 for RCPT (RFC 3461 section 4). MAIL needs less: SIZE adds 26 bytes, BODY 17, SMTPUTF8
+/// 10, RET and ENVID 116.
 pub const LINE_BYTES: usize = 512 + 500;
 
-/// What the bytes so far amount to.
+/// The result for the bytes received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
     /// A line.
     Line {
         /// The line without its end, for [`super::command::parse`].
         line: &'a [u8],
-        /// The length with its end: what follows is the next line, or what the command announces.
+        /// The length including its end; the next line follows, or the data that the command announces.
         consumed: usize,
     },
-    /// A part of a line that is too long. Drop these bytes; the answer comes with the end of the line.
+    /// A part of a line that is too long. Discard these bytes; the response follows at the end of the line.
     Skip {
-        /// How many bytes, more than none.
+        /// The number of bytes, at least 1.
         consumed: usize,
     },
-    /// A line that is no command line.
+    /// A line that is not a command line.
     Reject {
-        /// What to answer, and whether the connection can go on.
+        /// The response, and whether the connection can continue.
         reject: Reject,
-        /// The bytes that are done with.
+        /// The number of bytes consumed.
         consumed: usize,
     },
-    /// Nothing wrong so far, but not the end of the line.
+    /// The line is valid so far, but incomplete.
     Incomplete,
 }
 
-/// The search for the end of a line. One value serves a whole connection.
+/// The search for the end of a line. One value is used for a whole connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scan {
-    /// How many bytes of the line were searched.
+    /// The number of bytes of the line searched.
     searched: usize,
-    /// If the line is too long and its start was dropped, how it is refused.
+    /// If the line is too long and its start was discarded, its rejection.
     skipped: Option<Reject>,
 }
 
 impl Scan {
-    /// Returns the next step for these bytes, the first of which follows the last byte consumed. How the bytes were
-    /// split changes the number of [`Step::Skip`] and nothing else.
+    /// Returns the next step for these bytes, which must start after the last byte consumed. The split of the bytes
+    /// affects only the number of [`Step::Skip`].
     #[inline]
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Step<'a> {
         let start = self.searched.min(bytes.len());
@@ -78,7 +78,7 @@ impl Scan {
         }
     }
 
-    /// The line has not ended within these bytes, which hold no line end.
+    /// Handles a line without a line end in these bytes.
     #[cold]
     fn unfinished<'a>(&mut self, line: &[u8]) -> Step<'a> {
         let searched = line.len();
@@ -101,7 +101,8 @@ impl Scan {
     }
 }
 
-/// Returns how a line is refused that is too long and begins so. Only the bytes that are there at any split decide.
+/// Returns the rejection of a line that is too long, from its start. It depends only on bytes that are available for
+/// any split.
 #[cold]
 fn too_long(line: &[u8]) -> Reject {
     let reject = Reject::LINE_TOO_LONG;
@@ -112,7 +113,7 @@ fn too_long(line: &[u8]) -> Reject {
 mod tests {
     use super::*;
 
-    /// The lines and rejections in these bytes, each with where it ends, if the bytes come in pieces of this size.
+    /// Returns the lines and rejections in these bytes, each with its end, if the bytes arrive in pieces of this size.
     fn read(bytes: &[u8], size: usize) -> Vec<(Result<Vec<u8>, Reject>, usize)> {
         let (mut scan, mut found, mut start, mut len) = (Scan::default(), Vec::new(), 0, 0);
         loop {
@@ -166,7 +167,7 @@ mod tests {
         }
     }
 
-    /// The chunk that may follow was read as commands.
+    /// The chunk that may follow was once read as commands.
     #[test]
     fn after_a_long_line_that_may_be_bdat_the_next_command_is_unknown() {
         let long = |text: &str| [text.as_bytes(), &b" ".repeat(3000)].concat();

@@ -1,4 +1,4 @@
-//! Parameters of MAIL and RCPT (RFC 5321 section 4.1.2), and the arguments that are free text.
+//! Parameters of MAIL and RCPT (RFC 5321 section 4.1.2), and free-text arguments.
 
 use super::bytes::{self, ALNUM, ATOM, LDH, VALUE, XTEXT};
 use super::reject::Reject;
@@ -6,13 +6,13 @@ use core::fmt::Write;
 use core::str;
 use memchr::memchr;
 
-/// Bytes of the longest envelope identifier (RFC 3461 section 4.4).
+/// The maximum length of an envelope identifier in bytes (RFC 3461 section 4.4).
 pub const ENVID_BYTES: usize = 100;
 
-/// Bytes of the longest original recipient, with its type (RFC 3461 section 4.2).
+/// The maximum length of an original recipient in bytes, including its type (RFC 3461 section 4.2).
 pub const ORCPT_BYTES: usize = 500;
 
-/// What the content of a message may hold: `BODY=`.
+/// The permitted content of a message: `BODY=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Body {
     /// `7BIT`: lines of ASCII.
@@ -24,7 +24,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// Returns the value as it is written.
+    /// Returns the value in its protocol format.
     pub const fn as_str(self) -> &'static str {
         match self {
             Body::SevenBit => "7BIT",
@@ -37,14 +37,14 @@ impl Body {
 /// How much of the message a delivery status notification returns: `RET=` (RFC 3461 section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ret {
-    /// All of it.
+    /// The whole message.
     Full,
-    /// Its header.
+    /// The header only.
     Headers,
 }
 
 impl Ret {
-    /// Returns the value as it is written.
+    /// Returns the value in its protocol format.
     pub const fn as_str(self) -> &'static str {
         match self {
             Ret::Full => "FULL",
@@ -58,7 +58,8 @@ impl Ret {
     }
 }
 
-/// When the sender wants a delivery status notification: `NOTIFY=` (RFC 3461 section 4.1). All false means never.
+/// The events for which the sender wants a delivery status notification: `NOTIFY=` (RFC 3461 section 4.1). All false
+/// means never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Notify {
     /// On delivery.
@@ -115,7 +116,7 @@ impl Notify {
 pub struct Xtext<'a>(&'a str);
 
 impl<'a> Xtext<'a> {
-    /// Returns encoded text; `None` if it is not xtext.
+    /// Returns the encoded text; `None` if it is not xtext.
     pub fn new(text: &'a str) -> Option<Xtext<'a>> {
         let mut rest = text.as_bytes();
         while let [first, after @ ..] = rest {
@@ -128,12 +129,12 @@ impl<'a> Xtext<'a> {
         Some(Xtext(text))
     }
 
-    /// Returns the text as it is encoded.
+    /// Returns the text in its encoded form.
     pub const fn as_str(&self) -> &'a str {
         self.0
     }
 
-    /// Returns the bytes that the text stands for.
+    /// Returns the decoded bytes.
     pub fn decode(&self) -> impl Iterator<Item = u8> + use<'a> {
         let mut bytes = self.0.bytes();
         let digit = |byte: Option<u8>| char::from(byte.unwrap_or(b'0')).to_digit(16).unwrap_or_default() as u8;
@@ -161,14 +162,14 @@ const fn is_digit(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'A'..=b'F')
 }
 
-/// The recipient that the sender gave, before any forwarding: `ORCPT=` (RFC 3461 section 4.2). The type of addresses,
-/// a semicolon and the encoded address.
+/// The recipient as given by the sender, before any forwarding: `ORCPT=` (RFC 3461 section 4.2). It consists of the
+/// address type, a semicolon and the encoded address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OriginalRecipient<'a>(&'a str);
 
 impl<'a> OriginalRecipient<'a> {
-    /// Returns an encoded recipient; `None` if it is malformed. The address is xtext; that of type `utf-8` may have
-    /// characters beyond ASCII and escapes as `\x{e9}`, which are not checked (RFC 6533 section 3).
+    /// Returns an encoded recipient; `None` if it is malformed. The address is xtext; one of type `utf-8` may have
+    /// characters beyond ASCII and escapes such as `\x{e9}`, which are not checked (RFC 6533 section 3).
     pub fn new(text: &'a str) -> Option<OriginalRecipient<'a>> {
         let (kind, address) = text.split_once(';')?;
         let is_plain = |b: u8| bytes::is_or_high(b, XTEXT);
@@ -181,7 +182,7 @@ impl<'a> OriginalRecipient<'a> {
         (is_kind && is_address && !address.is_empty() && text.len() <= ORCPT_BYTES).then_some(OriginalRecipient(text))
     }
 
-    /// Returns the text as it is encoded, with its type.
+    /// Returns the text in its encoded form, with its type.
     pub const fn as_str(&self) -> &'a str {
         self.0
     }
@@ -192,7 +193,7 @@ impl<'a> OriginalRecipient<'a> {
     }
 
     /// Returns the text for a server without SMTPUTF8: characters beyond ASCII are written as `\x{E9}` (RFC 6533
-    /// section 3). `None` if it is too long then.
+    /// section 3). `None` if the result is too long.
     pub fn to_ascii(&self) -> Option<String> {
         let mut text = String::with_capacity(self.0.len());
         for one in self.0.chars() {
@@ -206,7 +207,7 @@ impl<'a> OriginalRecipient<'a> {
         (text.len() <= ORCPT_BYTES).then_some(text)
     }
 
-    /// Returns the type of the address, as `rfc822`.
+    /// Returns the type of the address, such as `rfc822`.
     pub fn kind(&self) -> &'a str {
         self.0.split_once(';').map_or("", |(kind, _)| kind)
     }
@@ -217,12 +218,13 @@ impl<'a> OriginalRecipient<'a> {
     }
 }
 
-/// Free text in a command: no control characters and no blanks at its ends, so that it cannot end the line.
+/// Free text in a command: without control characters and without leading or trailing blanks, so that it cannot end the
+/// line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Text<'a>(&'a str);
 
 impl<'a> Text<'a> {
-    /// Returns a text; `None` if it is empty, has a control character, or a blank at one of its ends.
+    /// Returns a text; `None` if it is empty, or has a control character or a leading or trailing blank.
     pub fn new(text: &'a str) -> Option<Text<'a>> {
         let has_blank_ends = text.starts_with(' ') || text.ends_with(' ');
         (!text.is_empty() && !has_blank_ends && !text.bytes().any(|b| b.is_ascii_control())).then_some(Text(text))
@@ -245,12 +247,12 @@ pub(super) struct Parameters<'a> {
 }
 
 impl<'a> Parameters<'a> {
-    /// The text after the path.
+    /// Returns the parameters in the text after the path.
     pub(super) const fn new(rest: &'a [u8]) -> Parameters<'a> {
         Parameters { rest }
     }
 
-    /// Takes one parameter: its keyword and its value, if it has one.
+    /// Consumes one parameter. Returns its keyword and its value, if it has one.
     fn take(&mut self) -> Result<(&'a [u8], Option<&'a str>), Reject> {
         let Some(rest) = self.rest.strip_prefix(b" ") else {
             return Err(Reject::argument("no space before a parameter"));

@@ -1,9 +1,9 @@
-//! Why a server refuses what a client sent, and the reply to it.
+//! The reason why a server rejects a client's input, and the reply.
 
 use super::code::{Code, Enhanced};
 use super::reply;
 
-/// Whether a connection can go on after an error.
+/// Whether a connection can continue after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Recovery {
     /// The next line is the next command.
@@ -12,16 +12,16 @@ pub enum Recovery {
     Close,
 }
 
-/// Why a line was refused, and the reply to it.
+/// The reason why a line was rejected, and the reply to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reject {
     /// The code.
     pub code: Code,
     /// The enhanced status code.
     pub enhanced: Enhanced,
-    /// What was wrong: the text of the reply.
+    /// The reason: the text of the reply.
     pub reason: &'static str,
-    /// Whether the connection can go on.
+    /// Whether the connection can continue.
     pub recovery: Recovery,
 }
 
@@ -32,9 +32,9 @@ impl Reject {
     pub const BARE_RETURN: Reject = Reject::syntax("bare carriage return; lines end with CR LF").closing();
     /// A command line longer than [`super::line::LINE_BYTES`].
     pub const LINE_TOO_LONG: Reject = Reject::syntax("line too long");
-    /// A command out of order, which only the server can know.
+    /// A command out of order; only the server can check this.
     pub const BAD_SEQUENCE: Reject = Reject::new(Code::BAD_SEQUENCE, (5, 5, 1), "command out of order");
-    /// A message larger than the server's limit, which only the server knows (RFC 1870 section 6.1).
+    /// A message larger than the server's limit; only the server can check this (RFC 1870 section 6.1).
     pub const TOO_LARGE: Reject = Reject::new(Code::TOO_LARGE, (5, 3, 4), "message too large");
     /// A sender with characters beyond ASCII without SMTPUTF8 (RFC 6531 section 3.5).
     pub const SENDER_NEEDS_UTF8: Reject =
@@ -42,12 +42,12 @@ impl Reject {
     /// A recipient with characters beyond ASCII after a MAIL without SMTPUTF8 (RFC 6531 section 3.5).
     pub const RECIPIENT_NEEDS_UTF8: Reject =
         Reject::new(Code::BAD_MAILBOX, (5, 6, 7), "recipient with characters beyond ASCII without SMTPUTF8");
-    /// A command that the server does not know or does not offer.
+    /// A command that the server does not recognise or does not offer.
     pub const UNKNOWN_COMMAND: Reject = Reject::new(Code::UNKNOWN_COMMAND, (5, 5, 1), "unknown command");
 
     /// A command of an extension that the server does not offer.
     pub(super) const NOT_OFFERED: Reject = Reject::new(Code::NOT_IMPLEMENTED, (5, 5, 1), "command not offered");
-    /// A parameter that the server does not know or does not offer.
+    /// A parameter that the server does not recognise or does not offer.
     pub(super) const UNKNOWN_PARAMETER: Reject =
         Reject::new(Code::UNKNOWN_PARAMETER, (5, 5, 4), "parameter unknown or not offered");
 
@@ -69,7 +69,7 @@ impl Reject {
         self
     }
 
-    /// Returns whether a bare CR or LF is the reason.
+    /// Returns whether the reason is a bare CR or LF.
     pub fn is_bare_line_end(&self) -> bool {
         matches!(*self, Reject::BARE_FEED | Reject::BARE_RETURN)
     }

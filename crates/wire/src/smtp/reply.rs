@@ -1,38 +1,39 @@
-//! Replies (RFC 5321 section 4.2): read by a client, written by a server.
+//! Replies (RFC 5321 section 4.2): parsed by a client, written by a server.
 //!
-//! The reader is lenient where nothing can be misread, because a client that mistrusts a receiver's small mistakes
-//! delivers no mail: a line may end with LF alone, its text may have any bytes and be absent. A server that lies about
-//! the end of a reply can lie about its text as well. What is malformed: a line without a code, a code that differs
-//! from the first line's, and whatever has no end.
+//! The parser is lenient where nothing can be misread, because a client that rejects a receiver's small mistakes
+//! delivers no mail. A line may end with LF only, and its text may be absent or contain any bytes. A server that can
+//! lie about the end of a reply can lie about its text as well. These are malformed: a line without a code, a code that
+//! differs from that of the first line, and a line or reply without an end.
 
 use super::code::{Code, Enhanced};
 use memchr::memchr;
 
-/// Bytes of the longest line that is read, with its end. RFC 5321 section 4.5.3.1.5 allows 512 and asks for more.
+/// The maximum length of an accepted line in bytes, including its end. RFC 5321 section 4.5.3.1.5 allows 512 and
+/// recommends accepting more.
 pub const LINE_BYTES: usize = 2048;
 
-/// Bytes of the longest reply that is read.
+/// The maximum length of an accepted reply in bytes.
 pub const REPLY_BYTES: usize = 65_536;
 
-/// Bytes of the longest line that is written, with its end (RFC 5321 section 4.5.3.1.5).
+/// The maximum length of a written line in bytes, including its end (RFC 5321 section 4.5.3.1.5).
 pub const WRITTEN_LINE_BYTES: usize = 512;
 
-/// Why a reply cannot be understood. The connection cannot go on: the start of the next reply is unknown.
+/// The reason why a reply cannot be parsed. The connection cannot continue: the start of the next reply is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed reply: {0}")]
 pub struct Malformed(pub &'static str);
 
-/// What the bytes so far amount to.
+/// The result for the bytes received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed<'a> {
     /// A complete reply.
     Complete {
-        /// What it says.
+        /// The parsed reply.
         reply: Reply<'a>,
-        /// Its length: what follows is the next reply.
+        /// Its length; the next reply follows.
         consumed: usize,
     },
-    /// Nothing wrong so far, but not the end.
+    /// The reply is valid so far, but incomplete.
     Incomplete,
 }
 
@@ -40,7 +41,7 @@ pub enum Parsed<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply<'a> {
     code: Code,
-    /// All lines with their codes and ends; checked already.
+    /// All lines with their codes and ends, already checked.
     bytes: &'a [u8],
 }
 
@@ -51,8 +52,8 @@ impl<'a> Reply<'a> {
         self.code
     }
 
-    /// Returns the enhanced status code of the first line (RFC 2034), if it has one of the same class as the code.
-    /// Greetings and the answers to HELO, EHLO and LHLO have none, whatever they look like (RFC 2034 section 4).
+    /// Returns the enhanced status code of the first line (RFC 2034), if its class is that of the code. Greetings and
+    /// the responses to HELO, EHLO and LHLO have none, even if they look like it (RFC 2034 section 4).
     pub fn enhanced(&self) -> Option<Enhanced> {
         self.lines().next().and_then(|text| self.enhanced_of(text)).map(|(enhanced, _)| enhanced)
     }
@@ -62,7 +63,7 @@ impl<'a> Reply<'a> {
         Lines { rest: self.bytes }
     }
 
-    /// Returns the text of each line as a person reads it: without enhanced status codes of the class of the code.
+    /// Returns the human-readable text of each line: without enhanced status codes of the same class as the code.
     pub fn texts(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let reply = *self;
         self.lines().map(move |text| reply.enhanced_of(text).map_or(text, |(_, rest)| rest))
@@ -78,7 +79,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// The texts of a reply's lines.
+/// An iterator over the texts of the lines.
 #[derive(Debug, Clone)]
 pub struct Lines<'a> {
     rest: &'a [u8],
@@ -95,21 +96,21 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Where to continue after the bytes ran out. Keep it with the bytes of an incomplete reply, and use a new one for the
-/// next reply.
+/// The position at which to continue after the bytes ran out. Keep it with the bytes of an incomplete reply, and use a
+/// new one for the next reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scan {
-    /// Where the first incomplete line starts.
+    /// The offset of the first incomplete line.
     line: u32,
-    /// How many bytes were searched for its end.
+    /// The number of bytes searched for its end.
     searched: u32,
     /// The code of the lines before it.
     code: Option<Code>,
 }
 
 impl Scan {
-    /// Parses the reply that starts with these bytes: all of it that has come so far, not the new bytes alone. The
-    /// result does not depend on how the bytes were split.
+    /// Parses the reply that starts with these bytes. Pass all bytes received so far, not only the new ones. The result
+    /// does not depend on how the bytes were split.
     #[inline]
     pub fn parse<'a>(&mut self, bytes: &'a [u8]) -> Result<Parsed<'a>, Malformed> {
         let window = &bytes[..bytes.len().min(REPLY_BYTES)];
@@ -146,8 +147,8 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Malformed> {
     Scan::default().parse(bytes)
 }
 
-/// Returns the code of a line, and whether it is the last one: not followed by a hyphen (RFC 5321 section 4.2.1). A
-/// code without text is accepted, as section 4.2 asks.
+/// Returns the code of a line, and whether it is the last one, which has no hyphen after the code (RFC 5321 section
+/// 4.2.1). A code without text is accepted, as section 4.2 requests.
 #[inline]
 fn parse_line(line: &[u8]) -> Result<(Code, bool), Malformed> {
     let [hundreds @ b'0'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9', rest @ ..] = line else {
@@ -166,9 +167,9 @@ fn without_return(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Appends a reply: a line for each text, at least one, each with the enhanced status code if there is one (RFC 2034
-/// section 4). A line of a text (at LF) becomes a line of the reply, control bytes become spaces, and a text that is
-/// too long for a line continues in the next, so that no text can end the reply or forge another.
+/// Appends a reply with at least one line: a line for each text, each with the enhanced status code if there is one
+/// (RFC 2034 section 4). Each line of a text (split at LF) becomes a line of the reply. Control bytes become spaces,
+/// and a text that is too long for a line continues in the next, so that no text can end the reply or forge another.
 pub fn write<'t>(out: &mut Vec<u8>, code: Code, enhanced: Option<Enhanced>, texts: impl IntoIterator<Item = &'t str>) {
     let mut last = out.len();
     for text in texts.into_iter().flat_map(|text| text.split('\n')) {
@@ -193,7 +194,7 @@ pub fn write<'t>(out: &mut Vec<u8>, code: Code, enhanced: Option<Enhanced>, text
     out[last + 3] = b' ';
 }
 
-/// Splits a text after as many characters as fit into so many bytes.
+/// Splits a text after as many characters as fit into `bytes` bytes.
 fn split_at_char(text: &str, bytes: usize) -> (&str, &str) {
     let mut at = bytes.min(text.len());
     while !text.is_char_boundary(at) {
@@ -202,7 +203,7 @@ fn split_at_char(text: &str, bytes: usize) -> (&str, &str) {
     text.split_at(at)
 }
 
-/// Appends code, hyphen and enhanced status code.
+/// Appends the code, a hyphen and the enhanced status code.
 fn start_line(out: &mut Vec<u8>, code: Code, enhanced: Option<Enhanced>) {
     let [hundreds, tens, ones] = code.digits();
     out.extend_from_slice(&[hundreds, tens, ones, b'-']);
@@ -216,7 +217,7 @@ fn start_line(out: &mut Vec<u8>, code: Code, enhanced: Option<Enhanced>) {
 mod tests {
     use super::*;
 
-    /// The reply at the start of a text, and what follows it; equal for every split, or this panics.
+    /// Returns the reply at the start of a text, and the rest. Panics if the result is not the same for every split.
     fn read(text: &[u8]) -> Result<Option<(Reply<'_>, &[u8])>, Malformed> {
         let whole = parse(text);
         let mut scan = Scan::default();

@@ -1,4 +1,4 @@
-//! DNS: what is built is read back, whatever is read can be written again, and any bytes are judged without a panic.
+//! DNS: written messages are read back, parsed messages can be written again, and arbitrary bytes cause no panic.
 
 use landau_wire::dns::{
     Builder, Class, Data, Edns, Header, MESSAGE_BYTES, Message, Name, NameBuf, Question, Rcode, Record, Section, Soa,
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 const LABELS: &[&[u8]] = &[b"mx", b"MX", b"d1", b"example", b"org", b"a.b", b"\0\xff"];
 
-/// Names that share their ends, some of them long.
+/// Names with common suffixes, some of them long.
 fn names() -> impl Strategy<Value = NameBuf> {
     let label = prop_oneof![
         8 => prop::sample::select(LABELS).prop_map(<[u8]>::to_vec),
@@ -16,7 +16,7 @@ fn names() -> impl Strategy<Value = NameBuf> {
     ];
     prop::collection::vec(label, 0..6).prop_map(|labels| {
         let mut name = NameBuf::root();
-        // A name that would be too long ends before.
+        // A name that would be too long is truncated.
         let _ = labels.iter().try_for_each(|label| name.push(label));
         name
     })
@@ -78,7 +78,7 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
     prop::collection::vec(one, 0..12)
 }
 
-/// Writes all of a message again.
+/// Returns a whole message written again.
 fn rewritten(message: &Message<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let edns = message.edns().copied();
@@ -100,7 +100,7 @@ fn rewritten(message: &Message<'_>) -> Vec<u8> {
     out
 }
 
-/// Panics unless a message says the same after it is written again. Returns its length then.
+/// Panics unless a message has the same contents after it is written again. Returns its length then.
 fn agrees_when_rewritten(message: &Message<'_>) -> usize {
     let out = rewritten(message);
     let again = Message::parse(&out).expect("a message");
@@ -146,7 +146,7 @@ proptest! {
         let of = |section| fitted.iter().filter(move |(own, _)| *own == section).map(|(_, record)| *record);
         prop_assert!(message.answers().eq(of(Section::Answer)));
         prop_assert!(message.authorities().eq(of(Section::Authority)));
-        // A set of additional records that did not fit completely was removed, from its start.
+        // An additional record set that did not fit completely was removed from its start.
         let additional: Vec<_> = message.additionals().filter(|record| record.kind() != Type::OPT).collect();
         let written: Vec<_> = of(Section::Additional).collect();
         prop_assert!(written.starts_with(&additional));
@@ -156,7 +156,7 @@ proptest! {
         prop_assert_eq!(message.header().is_truncated, is_cut);
         prop_assert_eq!(message.edns().map(|edns| edns.udp_bytes), edns);
         prop_assert_eq!(agrees_when_rewritten(&message), len);
-        // No prefix of a message is a message, and on TCP it is delimited by its length.
+        // No prefix of a message is a message. Over TCP, its length delimits it.
         for shorter in 0..len {
             prop_assert!(Message::parse(&bytes[..shorter]).is_err());
         }

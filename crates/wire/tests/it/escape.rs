@@ -1,5 +1,5 @@
-//! Bytes in the tables of hostile input, as they are written there. Uses only the standard library, so that the tests
-//! of other crates can include it by its path.
+//! Parses the escaped bytes in the tables of hostile input. Uses only the standard library, so that the tests of other
+//! crates can include it by its path.
 
 /// Returns the bytes of a text written as in a Rust byte string: `\r \n \t \0 \\ \xHH`. `{N*TEXT}` stands for N times
 /// TEXT.

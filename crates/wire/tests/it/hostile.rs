@@ -1,4 +1,4 @@
-//! The table of hostile requests, sent to a server that consists of this crate alone: it parses the request, normalises
+//! Sends the table of hostile requests to a server that consists only of this crate: it parses the request, normalises
 //! the path, skips the body, and has no files.
 
 use crate::pieces::{Outcome, in_pieces};
@@ -61,7 +61,7 @@ fn byte_by_byte_results_agree() {
         let (whole, _) = in_pieces(&case.bytes, [case.bytes.len()], &limits);
         let (by_byte, at) = in_pieces(&case.bytes, 0..=case.bytes.len(), &limits);
         assert_eq!(whole, by_byte, "{}", case.name);
-        // The parser reads nothing beyond the end of the head or the limit.
+        // The parser does not read beyond the end of the head or the limit.
         let end = case.bytes.windows(4).position(|four| four == b"\r\n\r\n").map_or(usize::MAX, |end| end + 4);
         assert!(whole == Outcome::Partial || at <= end.min(limits.head_bytes), "{}: {at}", case.name);
     }

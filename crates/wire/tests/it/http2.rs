@@ -1,4 +1,4 @@
-//! HTTP/2: what is encoded is decoded, any bytes do no harm, and an accepted request is one request.
+//! HTTP/2: encoded fields are decoded, arbitrary bytes cause no panic, and an accepted request is exactly one request.
 
 use landau_wire::http::Limits;
 use landau_wire::http2::frame::{self, Frame, HEADER_BYTES, Header};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 type Field = (Vec<u8>, Vec<u8>);
 
-/// Fields, many of them the same, so that tables are used.
+/// Fields, many of them identical, so that tables are used.
 fn fields() -> impl Strategy<Value = Vec<Field>> {
     let known = prop::sample::select(&[":method", ":path", "date", "x", "content-type", "an-own-name"][..]);
     let name = prop_oneof![4 => known.prop_map(|name| name.as_bytes().to_vec()), 1 => text(1..40)];
@@ -71,7 +71,8 @@ proptest! {
         }
     }
 
-    /// What passes the rules of HTTP/2 cannot break out of its line: one head, with the same fields.
+    /// Fields that pass the rules of HTTP/2 cannot break out of their lines: the result is one head, with the same
+    /// fields.
     #[test]
     fn an_accepted_request_is_one_request(extra in fields(), path in text(0..20), authority in text(0..10)) {
         let mut fields = request::Fields::default();
@@ -116,7 +117,7 @@ proptest! {
     }
 }
 
-/// What a server and a client write is what the parser reads.
+/// The parser reads the frames that a server and a client write.
 #[test]
 fn written_frames_are_parsed() {
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Messages as they come off the wire: whole, in pieces, hostile, and as another parser reads them.
+//! Tests of messages as received: whole, in pieces, hostile, and in comparison with another parser.
 
 mod dns;
 mod escape;

@@ -1,8 +1,8 @@
-//! A request that comes in pieces, and what comes out.
+//! Parses a request that arrives in pieces.
 
 use landau_wire::http::{Limits, Parsed, Reject, Request, Scan};
 
-/// What comes out, without what borrows.
+/// The result of the parser, without borrowed data.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
     Complete(String, usize),
@@ -18,7 +18,8 @@ fn outcome(result: Result<Parsed<Request<'_>>, Reject>) -> Outcome {
     }
 }
 
-/// The first outcome that is not partial, and after how many bytes, if the bytes come up to each of these lengths.
+/// Returns the first result that is not partial, and the number of bytes it took, if the bytes arrive up to each of
+/// these lengths.
 pub(crate) fn in_pieces(bytes: &[u8], lengths: impl IntoIterator<Item = usize>, limits: &Limits) -> (Outcome, usize) {
     let mut scan = Scan::default();
     for length in lengths {

@@ -1,10 +1,10 @@
-//! Requests: every split parses alike, and what ours accepts `httparse` reads in the same way.
+//! Requests: every split has the same result, and `httparse` parses accepted requests in the same way.
 
 use crate::pieces::{Outcome, in_pieces};
 use landau_wire::http::{Limits, Parsed, request};
 use proptest::prelude::*;
 
-/// Requests, most of them nearly right: pieces that mean something to a parser, in any order.
+/// Requests, most of them nearly valid: pieces with a meaning for a parser, in any order.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(PIECES).prop_map(<[u8]>::to_vec);
     let noise = prop::collection::vec(any::<u8>(), 0..4);
@@ -73,7 +73,7 @@ proptest! {
         fields in prop_oneof![Just(64), 0..4usize],
     ) {
         let limits = Limits { line_bytes, head_bytes, fields };
-        // The verdict after each prefix is that of the prefix parsed by itself, byte by byte and in any pieces.
+        // The result after each prefix equals that of parsing the prefix alone, byte by byte and in any pieces.
         let (by_byte, at) = in_pieces(&bytes, 0..=bytes.len(), &limits);
         for length in 0..bytes.len() {
             let (alone, _) = in_pieces(&bytes, [length], &limits);
@@ -96,7 +96,7 @@ proptest! {
     }
 }
 
-/// Panics unless `httparse` reads what ours accepts, to the same end.
+/// Panics unless `httparse` parses a request that our parser accepts, with the same end.
 fn agree_with_httparse(bytes: &[u8]) {
     let Ok(Parsed::Complete { request, consumed }) = request::parse(bytes, &Limits::default()) else { return };
     let mut headers = [httparse::EMPTY_HEADER; 64];

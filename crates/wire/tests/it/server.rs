@@ -1,4 +1,4 @@
-//! A mail server that consists of this crate alone: it answers commands and takes messages, without sockets.
+//! A mail server that consists only of this crate: it answers commands and accepts messages, without sockets.
 
 use crate::smuggling::Answer;
 use landau_wire::smtp::bdat::Chunks;
@@ -6,26 +6,26 @@ use landau_wire::smtp::data::{Decoder, Inspector};
 use landau_wire::smtp::line::{Scan, Step};
 use landau_wire::smtp::{Code, Command, Extension, Extensions, Recovery, Reject, command};
 
-/// What it offers.
+/// The extensions that it offers.
 const OFFERED: Extensions = Extensions::of(&[Extension::Pipelining, Extension::EightBitMime, Extension::Chunking]);
 
-/// What the next bytes are.
+/// The kind of the next bytes.
 enum Expected {
     Command,
     Content(Decoder),
-    /// A chunk, which may be one to discard.
+    /// A chunk, which may have to be discarded.
     Chunk,
 }
 
 /// The server's side of a session.
 pub(crate) struct Server {
-    /// The bytes that were received and are not done with.
+    /// The bytes that were received but not consumed.
     buffer: Vec<u8>,
     expected: Expected,
     scan: Scan,
     has_sender: bool,
     has_recipient: bool,
-    /// The chunks of the message, once there was one, and what they are like.
+    /// The chunks of the message and their properties, after the first chunk.
     chunks: Option<(Chunks, Inspector)>,
     /// The reply to the current chunk.
     chunk_reply: Code,
@@ -34,7 +34,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// What the server did with these bytes if they came in pieces of this size.
+    /// Returns the server's response to these bytes if they arrive in pieces of this size.
     pub(crate) fn answer(bytes: &[u8], size: usize) -> Answer {
         let mut server = Server {
             buffer: Vec::new(),
@@ -54,7 +54,7 @@ impl Server {
         server.answer
     }
 
-    /// Does one thing with the bytes received; false if that takes more of them, or the session is over.
+    /// Performs one step with the bytes received. Returns false if it needs more bytes, or the session is over.
     fn step(&mut self) -> bool {
         if self.is_over {
             return false;
@@ -148,7 +148,7 @@ impl Server {
         (content.len(), is_end)
     }
 
-    /// Ends a message that was read to its end.
+    /// Ends a message that has been read completely.
     fn end(&mut self, refusal: Option<Reject>) {
         self.answer.messages += usize::from(refusal.is_none());
         self.reset();

@@ -1,4 +1,4 @@
-//! SMTP: nothing can be smuggled, every split of the bytes is read alike, and what is written is read back.
+//! SMTP: nothing can be smuggled, every split of the bytes has the same result, and written data is read back.
 
 use crate::server::Server;
 use crate::smuggling::{Attempt, PROLOGUE, attempts};
@@ -35,7 +35,7 @@ fn names_of_attempts_are_unique() {
     assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
 }
 
-/// Bytes that mean something, most of them in lines that are nearly right.
+/// Pieces with a meaning, most of them in nearly valid lines.
 fn pieces(of: &'static [&'static [u8]]) -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(of).prop_map(<[u8]>::to_vec);
     let noise = prop::collection::vec(any::<u8>(), 0..4);
@@ -83,14 +83,14 @@ const CONTENT: &[&[u8]] =
 
 const TEXT: &[&[u8]] = &[b"\n", b"\r\n", b".", b"a", b"\xff"];
 
-/// The pieces into which bytes fall at these cuts.
+/// Returns the pieces of the bytes between these cuts.
 fn cut<'a>(bytes: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).chain([0, bytes.len()]).collect();
     places.sort_unstable();
     places.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
 }
 
-/// What follows from lines as they come in pieces: each line or code of a rejection, and where it ended.
+/// Returns each line or rejection code with its end, if the bytes arrive in these pieces.
 fn lines(pieces: &[&[u8]]) -> Vec<(Result<Vec<u8>, u16>, usize)> {
     let (mut scan, mut buffer, mut done, mut found) = (Scan::default(), Vec::new(), 0, Vec::new());
     for piece in pieces {
@@ -120,7 +120,7 @@ fn lines(pieces: &[&[u8]]) -> Vec<(Result<Vec<u8>, u16>, usize)> {
     found
 }
 
-/// The content that comes out, how many bytes it took, whether it ended, and what it is like.
+/// Returns the decoded content, the bytes it took, whether it ended, and its properties.
 fn decoded(pieces: &[&[u8]]) -> (Vec<u8>, usize, bool, Shape) {
     let (mut decoder, mut content, mut taken) = (Decoder::new(), Vec::new(), 0);
     for piece in pieces {
@@ -134,7 +134,8 @@ fn decoded(pieces: &[&[u8]]) -> (Vec<u8>, usize, bool, Shape) {
     (content, taken, false, decoder.shape())
 }
 
-/// The content by the definition: whole lines at CR LF, the first dot of each taken away, up to a dot alone.
+/// Returns the content by definition: whole lines end at CR LF, the first dot of each is removed, and a single dot ends
+/// the content.
 fn defined(bytes: &[u8]) -> (Vec<u8>, Option<usize>) {
     let (mut content, mut at) = (Vec::new(), 0);
     while let Some(len) = bytes[at..].windows(2).position(|two| two == b"\r\n") {
@@ -266,7 +267,7 @@ proptest! {
         let (expected, end) = defined(&bytes);
         prop_assert_eq!(end.is_some(), is_end);
         prop_assert_eq!(taken, end.unwrap_or(bytes.len()));
-        // Without an end, the last line is content as far as it has come.
+        // Without an end, the bytes of the last line so far are content.
         prop_assert!(content.starts_with(&expected) && (!is_end || content == expected));
         let pairs = content.windows(2).filter(|two| *two == b"\r\n").count();
         let bare = |byte: u8| (memchr::memchr_iter(byte, &content).count() - pairs) as u64;
@@ -303,7 +304,7 @@ proptest! {
     }
 }
 
-/// The reader of replies bounds what a server that never ends a reply can make a client keep.
+/// The parser of replies bounds the memory that a server can make a client use with an endless reply.
 #[test]
 fn an_endless_reply_is_an_error() {
     let mut scan = reply::Scan::default();

@@ -1,20 +1,20 @@
-//! The table of attempts to smuggle a message or a command. Uses only the standard library and [`crate::escape`], so
+//! The table of smuggling attempts, for messages and commands. Uses only the standard library and [`crate::escape`], so
 //! that the tests of other crates can include both by their paths.
 
 use crate::escape::unescaped;
 
-/// What a client sends, and what the server must answer.
+/// The bytes that a client sends, and the required response of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attempt {
     /// The name.
     pub(crate) name: &'static str,
-    /// What the server must do.
+    /// The required behaviour of the server.
     pub(crate) answer: Answer,
-    /// What the client sends after [`PROLOGUE`].
+    /// The bytes that the client sends after [`PROLOGUE`].
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What a server did.
+/// The behaviour of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Answer {
     /// The codes of its replies, after those to [`PROLOGUE`].
@@ -25,13 +25,13 @@ pub(crate) struct Answer {
     pub(crate) messages: usize,
 }
 
-/// What the client has sent before. The answer to each command is 250.
+/// The bytes that the client sends first. The answer to each command is 250.
 pub(crate) const PROLOGUE: &[u8] = b"EHLO c\r\nMAIL FROM:<a@x>\r\nRCPT TO:<b@y>\r\n";
 
-/// The message that the attacker would like to be delivered, as it is written in the table.
+/// The message that the attacker wants to be delivered, in the notation of the table.
 const EVIL: &str = r"MAIL FROM:<e@x>\r\nRCPT TO:<v@y>\r\nDATA\r\nevil\r\n.\r\nQUIT\r\n";
 
-/// Returns every attempt of the table.
+/// Returns all attempts in the table.
 pub(crate) fn attempts() -> Vec<Attempt> {
     let lines = include_str!("../smuggling.txt").lines();
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(attempt).collect()

@@ -3,7 +3,7 @@
 
 use crate::escape::unescaped;
 
-/// A request and what the server must answer.
+/// A request and the required response of the server.
 pub(crate) struct Case {
     /// The name.
     pub(crate) name: &'static str,
@@ -20,11 +20,11 @@ pub(crate) enum Answer {
     Status(u16),
     /// The answer to a valid request, whether the file exists or not.
     Ok,
-    /// None until more bytes arrive.
+    /// No response until more bytes arrive.
     Wait,
 }
 
-/// Returns every case of the table.
+/// Returns all cases in the table.
 pub(crate) fn cases() -> Vec<Case> {
     let lines = include_str!("../hostile.txt").lines();
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(case).collect()

@@ -3,31 +3,31 @@
 use super::table::Dynamic;
 use super::{huffman, integer};
 
-/// A header block is invalid; the connection has to end, because the tables no longer agree (RFC 9113 section 4.3).
+/// A header block is invalid; the connection must end, because the tables no longer agree (RFC 9113 section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
-/// Decodes the header blocks of a connection, in their order.
+/// Decodes the header blocks of a connection in order.
 #[derive(Debug)]
 pub struct Decoder {
     table: Dynamic,
-    /// The largest table that the peer may ask for.
+    /// The maximum size of the table that the peer may request.
     most: usize,
 }
 
 impl Decoder {
-    /// Creates the decoder of a peer that was allowed a table of `most` bytes (4,096 if nothing was said).
+    /// Creates the decoder for a peer that is allowed a table of `most` bytes (4,096 by default).
     pub fn new(most: usize) -> Self {
         Self { table: Dynamic::new(most), most }
     }
 
-    /// Returns the memory of the table, in bytes.
+    /// Returns the memory usage of the table, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.table.memory_bytes()
     }
 
-    /// Decodes a whole block: calls `each` with the name and the value of each field. `scratch` is a buffer for strings
-    /// in Huffman's code.
+    /// Decodes a whole block and calls `each` with the name and the value of each field. `scratch` is a buffer for
+    /// Huffman-coded strings.
     #[inline]
     pub fn decode(
         &mut self,
@@ -60,7 +60,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes a field that is not in the tables; returns what follows.
+    /// Decodes a field that is not in the tables. Returns the rest of the block.
     fn literal<'a>(
         &mut self,
         block: &'a [u8],
@@ -89,7 +89,7 @@ impl Decoder {
     }
 }
 
-/// A string: as it is in the block, or decoded into a buffer.
+/// A string, either verbatim in the block or decoded into a buffer.
 #[derive(Clone, Copy)]
 enum Text<'a> {
     Plain(&'a [u8]),
@@ -97,7 +97,7 @@ enum Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Reads a string; returns it and what follows.
+    /// Reads a string. Returns it and the rest of the block.
     fn read(bytes: &'a [u8], scratch: &mut Vec<u8>) -> Result<(Self, &'a [u8]), Malformed> {
         let is_coded = bytes.first().is_some_and(|byte| byte & 0x80 != 0);
         let (len, rest) = integer::read(bytes, 7).ok_or(Malformed("invalid length of a string"))?;

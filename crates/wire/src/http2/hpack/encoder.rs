@@ -1,14 +1,14 @@
 //! Encoding of header blocks.
 //!
-//! A server's responses are written without a table and without Huffman's code: a connection then needs no state for
-//! them, and a byte saved would cost more processor time than it does on the way. A client that sends the same fields
-//! again and again uses an [`Encoder`], whose table makes a byte of each.
+//! A server's responses are written without a table and without Huffman coding: a connection then needs no state for
+//! them, and saving a byte would cost more processor time than sending it. A client that sends the same fields
+//! repeatedly uses an [`Encoder`], whose table reduces each of them to one byte.
 
 use super::table::{Dynamic, STATIC, static_name};
 use super::{huffman, integer};
 
-/// Appends what says that nothing is in the table, to the beginning of a block. A peer that has made its table smaller
-/// expects an update of its size there (RFC 7541 section 4.2).
+/// Appends a table size of zero, for the beginning of a block. A peer that has reduced its table expects a size update
+/// there (RFC 7541 section 4.2).
 pub fn write_empty_table(out: &mut Vec<u8>) {
     integer::write(0, 5, 0x20, out);
 }
@@ -33,7 +33,7 @@ pub fn write_status(status: u16, out: &mut Vec<u8>) {
     out.push(0x80 | index);
 }
 
-/// Appends a field that no table will hold. The name is in lower case.
+/// Appends a field without adding it to a table. The name must be in lower case.
 #[inline]
 pub fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     if let Some(index) = static_name(name) {
@@ -51,7 +51,7 @@ fn write_plain(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-/// Appends a string, in Huffman's code if that is shorter.
+/// Appends a string, Huffman-coded if that is shorter.
 fn write_short(text: &[u8], out: &mut Vec<u8>) {
     let len = huffman::encoded_len(text);
     if len >= text.len() {
@@ -61,24 +61,24 @@ fn write_short(text: &[u8], out: &mut Vec<u8>) {
     huffman::encode(text, out);
 }
 
-/// Encodes the header blocks of a connection, in their order, with a table.
+/// Encodes the header blocks of a connection in order, with a table.
 #[derive(Debug)]
 pub struct Encoder {
     table: Dynamic,
-    /// The smallest and the last size of the table that the peer has yet to be told of.
+    /// The smallest and the last size of the table that the peer has not been notified of.
     resized: Option<(usize, usize)>,
 }
 
 impl Encoder {
-    /// The largest table that is used, whatever the peer allows.
+    /// The maximum size of the table, even if the peer allows more.
     const MOST: usize = 4096;
 
-    /// Creates the encoder for a peer that has said nothing about its table.
+    /// Creates the encoder for a peer that has not specified the size of its table.
     pub fn new() -> Self {
         Self { table: Dynamic::new(Self::MOST), resized: None }
     }
 
-    /// Uses a table of at most so many bytes from the next block on, as the peer's settings say.
+    /// Uses a table of at most `most` bytes from the next block on, as specified by the peer's settings.
     pub fn resize(&mut self, most: u32) {
         let size = (most as usize).min(Self::MOST);
         if size != self.table.most() || self.resized.is_some() {
@@ -98,7 +98,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a field, whose name is in lower case, and puts it into the table.
+    /// Appends a field and adds it to the table. The name must be in lower case.
     pub fn field(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         let is_value = |index: &usize| STATIC[index - 1] == (to_str(name), to_str(value));
         let of_static = static_name(name);
@@ -126,7 +126,7 @@ impl Default for Encoder {
     }
 }
 
-/// What is no UTF-8 is not in the static table.
+/// Returns the text; anything but UTF-8 becomes a text that is not in the static table.
 fn to_str(text: &[u8]) -> &str {
     str::from_utf8(text).unwrap_or("\0")
 }
@@ -149,7 +149,7 @@ mod tests {
         fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    /// RFC 7541 appendix C.4: three requests, in Huffman's code, with a table.
+    /// RFC 7541 appendix C.4: three requests, Huffman-coded, with a table.
     #[test]
     fn requests_of_the_rfc() {
         let cases: [(Fields<'_>, &[u8]); 3] = [
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// RFC 7541 appendix C.6: three responses, in Huffman's code, with a table of 256 bytes from which fields fall out.
+    /// RFC 7541 appendix C.6: three responses, Huffman-coded, with a table of 256 bytes that evicts fields.
     #[test]
     fn responses_of_the_rfc() {
         let date = "Mon, 21 Oct 2013 20:13:21 GMT";
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(decoded(&mut decoder, blocks[2]), owned(&third));
     }
 
-    /// RFC 7541 appendix C.2: a field that is put into the table, one that is not, and one that must never be.
+    /// RFC 7541 appendix C.2: a field that is added to the table, one that is not, and one that must never be.
     #[test]
     fn literals_of_the_rfc() {
         let mut decoder = Decoder::new(4096);

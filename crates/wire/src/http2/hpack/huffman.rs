@@ -1,9 +1,9 @@
 //! The Huffman code of strings (RFC 7541 appendix B).
 //!
 //! The code is canonical: codes of one length are consecutive, in the order of their symbols, and follow those of the
-//! shorter lengths. So the lengths say everything, and the tables are computed from them.
+//! shorter lengths. So the lengths define the code, and the tables are computed from them.
 
-/// The length of each symbol's code, in bits; the last symbol is the end of a string, which never occurs.
+/// The length of each symbol's code, in bits. The last symbol is the end of a string, which never occurs.
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28,
     28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6, 6, 6, 7, 8, 15, 6, 12,
@@ -19,23 +19,23 @@ const LENGTHS: [u8; 257] = [
 /// The end of a string.
 const END: u16 = 256;
 
-/// The longest code, in bits.
+/// The length of the longest code, in bits.
 const LONGEST: usize = 30;
 
-/// The shortest code, in bits.
+/// The length of the shortest code, in bits.
 const SHORTEST: usize = 5;
 
-/// The code, in the forms that encoding and decoding need.
+/// The code, in the formats that encoding and decoding need.
 struct Tables {
     /// The code of each symbol.
     codes: [u32; 257],
     /// The symbols in the order of their codes.
     symbols: [u16; 257],
-    /// For each length, what the first 32 bits of a longer code are not less than.
+    /// For each length, the lower bound of the first 32 bits of longer codes.
     limits: [u64; LONGEST + 1],
     /// For each length, its first code.
     first: [u32; LONGEST + 1],
-    /// For each length, the place of its first symbol.
+    /// For each length, the index of its first symbol.
     places: [u16; LONGEST + 1],
 }
 
@@ -68,13 +68,13 @@ static TABLES: Tables = {
     tables
 };
 
-/// The bytes are no string in this code.
+/// The bytes are not a string in this code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
 /// Appends the string that these bytes encode.
 pub fn decode(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
-    // The bits that were read and not used, at the upper end.
+    // The unused bits that were read, left-aligned.
     let (mut bits, mut count) = (0_u64, 0_usize);
     let mut rest = bytes.iter();
     loop {
@@ -97,14 +97,14 @@ pub fn decode(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
                 bits <<= length;
                 count -= length;
             }
-            // What is left is padding: fewer than eight bits, all of them ones.
+            // The rest is padding: fewer than eight bits, all of them ones.
             _ if count < 8 && bits >> (64 - 8) == 0xff << (8 - count) & 0xff => return Ok(()),
             _ => return Err(Malformed),
         }
     }
 }
 
-/// Returns how many bytes a string is in this code.
+/// Returns the length of a string in this code, in bytes.
 pub fn encoded_len(text: &[u8]) -> usize {
     let bits: usize = text.iter().map(|&byte| usize::from(LENGTHS[usize::from(byte)])).sum();
     bits.div_ceil(8)

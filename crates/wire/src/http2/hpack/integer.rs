@@ -1,7 +1,7 @@
-//! Integers with a prefix of some bits (RFC 7541 section 5.1).
+//! Integers with a prefix of a few bits (RFC 7541 section 5.1).
 
-/// Reads an integer whose first byte has `bits` bits of it; the value and what follows. `None` if it has not ended, or
-/// is larger than any length or index can be.
+/// Reads an integer with `bits` bits in its first byte. Returns its value and the rest of the bytes. `None` if it is
+/// incomplete, or larger than any possible length or index.
 #[inline]
 pub(super) fn read(bytes: &[u8], bits: u32) -> Option<(usize, &[u8])> {
     let (&first, mut rest) = bytes.split_first()?;
@@ -21,7 +21,7 @@ pub(super) fn read(bytes: &[u8], bits: u32) -> Option<(usize, &[u8])> {
     None
 }
 
-/// Appends an integer, whose first byte has `bits` bits of it behind these flags.
+/// Appends an integer with `bits` bits in its first byte, after these flags.
 #[inline]
 pub(super) fn write(value: usize, bits: u32, flags: u8, out: &mut Vec<u8>) {
     let most = (1 << bits) - 1;

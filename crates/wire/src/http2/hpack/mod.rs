@@ -1,9 +1,9 @@
 //! Compression of fields (RFC 7541): decoding and encoding of header blocks.
 //!
-//! A peer chooses what its blocks put into our table, so the decoder bounds what a block can cost: the table has a
-//! fixed size, a field is passed on by reference, and an index costs one step whatever it stands for. How long a
-//! decoded list may be is the caller's limit; one that is passed must be decoded to its end nevertheless, because
-//! later blocks refer to what it put into the table.
+//! A peer chooses what its blocks add to our table, so the decoder bounds the cost of a block: the table has a fixed
+//! size, a field is passed by reference, and an index costs one step for any field. The caller limits the length of a
+//! decoded list. A list beyond this limit must still be decoded to its end, because later blocks refer to the fields
+//! that it added to the table.
 
 mod decoder;
 mod encoder;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Every field of the static table, from index 1 on.
+/// All fields of the static table, from index 1 on.
 pub(super) static STATIC: [(&str, &str); 61] = [
     (":authority", ""),
     (":method", "GET"),
@@ -67,13 +67,13 @@ pub(super) static STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// What an entry counts besides its name and value (RFC 7541 section 4.1).
+/// The size of an entry in addition to its name and value (RFC 7541 section 4.1).
 const OVERHEAD: usize = 32;
 
-/// Returns the index of the first field of the static table with this name, which is in lower case.
+/// Returns the index of the first field of the static table with this name, which must be in lower case.
 #[inline]
 pub(super) fn static_name(name: &[u8]) -> Option<usize> {
-    // Names of one length are few.
+    // Few names have the same length.
     let group = STATIC_BY_LENGTH.get(name.len())?;
     let found = group
         .iter()
@@ -82,10 +82,10 @@ pub(super) fn static_name(name: &[u8]) -> Option<usize> {
     found.map(|&index| usize::from(index))
 }
 
-/// The most different names of one length.
+/// The maximum number of different names of one length.
 const GROUP: usize = 9;
 
-/// For each length of a name, the indices of the first fields that have it; 0 ends the list.
+/// For each length of a name, the indices of the first fields with a name of this length; 0 ends the list.
 static STATIC_BY_LENGTH: [[u8; GROUP]; 28] = {
     let mut groups = [[0; GROUP]; 28];
     let mut counts = [0; 28];
@@ -113,17 +113,17 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
 }
 
-/// An entry: a name, and a value behind it.
+/// An entry: a name, followed by a value.
 #[derive(Debug)]
 struct Entry {
     text: Box<[u8]>,
     name_len: usize,
 }
 
-/// The table of a connection's direction: the last fields that were put into it.
+/// The table of one direction of a connection: the most recently added fields.
 #[derive(Debug)]
 pub(super) struct Dynamic {
-    /// The latest comes first.
+    /// The entries, the most recent first.
     entries: VecDeque<Entry>,
     size: usize,
     most: usize,
@@ -134,12 +134,12 @@ impl Dynamic {
         Self { entries: VecDeque::new(), size: 0, most }
     }
 
-    /// Returns the most bytes that it may have.
+    /// Returns its maximum size in bytes.
     pub(super) fn most(&self) -> usize {
         self.most
     }
 
-    /// Sets the most bytes that it may have.
+    /// Sets its maximum size in bytes.
     pub(super) fn resize(&mut self, most: usize) {
         self.most = most;
         self.evict(most);
@@ -159,7 +159,7 @@ impl Dynamic {
         Some(entry.text.split_at(entry.name_len))
     }
 
-    /// Returns the index of a field that is in it, and of one with the same name.
+    /// Returns the index of an identical field, and that of a field with the same name.
     pub(super) fn find(&self, name: &[u8], value: &[u8]) -> (Option<usize>, Option<usize>) {
         let mut of_name = None;
         for (at, entry) in self.entries.iter().enumerate() {
@@ -175,7 +175,7 @@ impl Dynamic {
         (None, of_name)
     }
 
-    /// Puts a field into it. One that is larger than the whole table empties it.
+    /// Adds a field. A field that is larger than the whole table empties it.
     pub(super) fn insert(&mut self, text: Box<[u8]>, name_len: usize) {
         let size = text.len() + OVERHEAD;
         self.evict(self.most.saturating_sub(size));
@@ -193,8 +193,8 @@ impl Dynamic {
         }
     }
 
-    /// Returns the memory that it takes, in bytes. An entry counts as 32 bytes in its size, which is about what it
-    /// takes besides its text.
+    /// Returns its memory usage in bytes. Each entry adds 32 bytes to the size of the table, which is about what it
+    /// uses in addition to its text.
     pub(super) fn memory_bytes(&self) -> usize {
         self.size + self.entries.capacity() * size_of::<Entry>()
     }

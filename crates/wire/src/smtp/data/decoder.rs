@@ -1,4 +1,4 @@
-//! The content after DATA, as a server reads it.
+//! Decoding of the content after DATA, for a server.
 
 use super::inspector::{Inspector, Shape};
 use memchr::memmem;
@@ -6,37 +6,37 @@ use memchr::memmem;
 /// A step through the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// The bytes that this step took.
+    /// The number of bytes consumed by this step.
     pub consumed: usize,
-    /// The content in them; the rest was dots of the transfer.
+    /// The content in them; the rest was dots of the transfer encoding.
     pub content: &'a [u8],
-    /// Whether the content ends here: what follows is the next command.
+    /// Whether the content ends here; the next command follows.
     pub is_end: bool,
 }
 
-/// What comes next.
+/// The next expected element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 enum State {
     /// The first byte of a line.
     #[default]
     LineStart,
-    /// What follows a dot at the start of a line.
+    /// The byte after a dot at the start of a line.
     Dot,
-    /// What follows such a dot and a CR.
+    /// The byte after such a dot and a CR.
     DotReturn,
     /// The rest of a line.
     Text,
-    /// What follows a CR, which was content already.
+    /// The byte after a CR that was already content.
     Return,
     /// Nothing: the content has ended.
     End,
 }
 
-/// The content of a message that is being read. It takes away the first dot of each line that starts with one, and ends
-/// at a line that is a dot alone (RFC 5321 section 4.5.2).
+/// The content of a message that is being read. Removes the first dot of each line that starts with one, and ends at a
+/// line that consists of a single dot (RFC 5321 section 4.5.2).
 ///
-/// Lines end with CR LF and nothing else, so a bare CR or LF never starts a line and never ends the content; it is
-/// counted. Read to the end, and refuse the message then ([`Shape::refusal`]).
+/// Lines end with CR LF only, so a bare CR or LF never starts a line and never ends the content; it is counted. Read to
+/// the end, and then reject the message ([`Shape::refusal`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Decoder {
     state: State,
@@ -44,13 +44,13 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Returns a decoder for the content after an answer 354.
+    /// Returns a decoder for the content after a 354 response.
     pub fn new() -> Decoder {
         Decoder::default()
     }
 
-    /// Takes one run of content, and dots beside it. Call it again for the bytes after it, until the end or until no
-    /// bytes are left. However the bytes are split, the content is the same.
+    /// Consumes one run of content, and dots next to it. Call it again for the bytes after it, until the end or until
+    /// no bytes are left. The content does not depend on how the bytes are split.
     pub fn advance<'a>(&mut self, bytes: &'a [u8]) -> Piece<'a> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {
@@ -75,8 +75,8 @@ impl Decoder {
         Piece { consumed: at, content: b"", is_end: self.state == State::End }
     }
 
-    /// Takes all of the content that these bytes hold: calls `sink` with each run of it, and returns how many bytes
-    /// were taken and whether the content ended.
+    /// Consumes all of the content in these bytes and calls `sink` with each run of it. Returns the number of bytes
+    /// consumed, and whether the content ended.
     pub fn decode(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) -> (usize, bool) {
         let mut at = 0;
         loop {
@@ -91,13 +91,12 @@ impl Decoder {
         }
     }
 
-    /// Returns what the content so far is like.
+    /// Returns the properties of the content so far.
     pub fn shape(&self) -> Shape {
         self.inspector.shape()
     }
 
-    /// Takes content that starts at `start`, up to a dot at the start of a line. Where `at` is, the line may have
-    /// ended.
+    /// Consumes content from `start` up to a dot at the start of a line. The line may have ended at `at`.
     fn text<'a>(&mut self, bytes: &'a [u8], start: usize, at: usize) -> Piece<'a> {
         let (end, consumed, state) = match bytes.get(at) {
             Some(b'.') if at > start => (at, at + 1, State::Dot),
@@ -127,7 +126,7 @@ fn state_after(text: &[u8], starts_line: bool) -> State {
 mod tests {
     use super::*;
 
-    /// The content, how many bytes it took, and whether it ended, if the bytes come in pieces of this size.
+    /// Returns the content, the bytes it took, and whether it ended, if the bytes arrive in pieces of this size.
     fn read(bytes: &[u8], size: usize) -> (Vec<u8>, usize, bool, Shape) {
         let (mut decoder, mut content, mut taken) = (Decoder::new(), Vec::new(), 0);
         for chunk in bytes.chunks(size) {

@@ -1,49 +1,49 @@
-//! A message, as a client sends it.
+//! Encoding of a message, for a client.
 
 use super::inspector::{Inspector, Shape};
 use memchr::memchr3;
 
-/// How a message is transferred.
+/// The transfer method of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transfer {
-    /// After DATA: a dot is put before each line that starts with one, and a dot alone ends the content (RFC 5321
+    /// After DATA: a dot is added before each line that starts with one, and a single dot ends the content (RFC 5321
     /// section 4.5.2).
     Data,
-    /// In chunks after BDAT: nothing is put between (RFC 3030).
+    /// In chunks after BDAT, without added dots (RFC 3030).
     Bdat,
 }
 
-/// Why a message cannot be sent as text.
+/// The reason why a message cannot be sent as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unsendable {
     /// A CR that is not part of a line end, which no client may send (RFC 5321 section 2.3.8).
     #[error("byte {0} of the message is a carriage return without a line feed")]
     BareReturn(u64),
-    /// A NUL, which no text has (RFC 2045 section 2.8).
+    /// A NUL, which text must not contain (RFC 2045 section 2.8).
     #[error("byte {0} of the message is NUL")]
     Nul(u64),
 }
 
-/// Turns text whose lines end with LF or CR LF into the bytes that a client sends, in one pass. The text may come in
-/// parts, as from a template with fields; the result does not depend on how it was split.
+/// Converts text whose lines end with LF or CR LF into the bytes that a client sends, in one pass. The text may arrive
+/// in parts, such as from a template with fields; the result does not depend on how it was split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Encoder {
     transfer: Transfer,
     inspector: Inspector,
-    /// The bytes of the text so far.
+    /// The number of bytes of the text so far.
     taken: u64,
     is_line_start: bool,
-    /// Whether the last byte was a CR, which is not written before its LF has come.
+    /// Whether the last byte was a CR, which is not written until its LF arrives.
     is_return: bool,
 }
 
 impl Encoder {
-    /// Returns an encoder before the first byte.
+    /// Returns the state before the first byte.
     pub fn new(transfer: Transfer) -> Encoder {
         Encoder { transfer, inspector: Inspector::new(), taken: 0, is_line_start: true, is_return: false }
     }
 
-    /// Appends what to send for the next part of the text.
+    /// Appends the bytes to send for the next part of the text.
     pub fn push(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), Unsendable> {
         let (mut rest, mut run) = (text, out.len());
         if self.is_return && !rest.is_empty() {
@@ -73,8 +73,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// Appends the end: that of the last line, if the text lacks it, and after DATA the line that ends the content.
-    /// Returns what the content is like, without the dots of the transfer.
+    /// Appends the end of the last line, if the text lacks it, and after DATA the line that ends the content. Returns
+    /// the properties of the content, without the added dots.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Result<Shape, Unsendable> {
         if self.is_return {
             return Err(Unsendable::BareReturn(self.taken - 1));
@@ -89,7 +89,7 @@ impl Encoder {
         Ok(self.inspector.shape())
     }
 
-    /// Appends what to send for a whole text.
+    /// Appends the bytes to send for a whole text.
     pub fn encode(transfer: Transfer, text: &[u8], out: &mut Vec<u8>) -> Result<Shape, Unsendable> {
         out.reserve(text.len() + text.len() / 16 + 8);
         let mut encoder = Encoder::new(transfer);
@@ -97,8 +97,8 @@ impl Encoder {
         encoder.finish(out)
     }
 
-    /// Appends a part of a line, which has neither a line end nor what cannot be sent. `run` is where the content in
-    /// `out` starts that was not inspected; a dot of the transfer ends it.
+    /// Appends a part of a line, which contains neither a line end nor a byte that cannot be sent. `run` is the start
+    /// of the content in `out` that has not been inspected; an added dot ends it.
     fn part(&mut self, part: &[u8], run: &mut usize, out: &mut Vec<u8>) {
         if self.transfer == Transfer::Data && self.is_line_start && part.first() == Some(&b'.') {
             self.inspector.push(&out[*run..]);
@@ -110,7 +110,7 @@ impl Encoder {
         self.is_line_start &= part.is_empty();
     }
 
-    /// Appends a line end, which takes so many bytes of the text.
+    /// Appends a line end, which corresponds to `taken` bytes of the text.
     fn end_line(&mut self, taken: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\r\n");
         self.taken += taken;

@@ -1,13 +1,13 @@
-//! What the content of a message is like.
+//! The properties of the content of a message.
 
 use crate::smtp::code::Code;
 use crate::smtp::reject::Reject;
 use memchr::memchr3;
 
-/// Bytes of the longest line of a message, without its end (RFC 5321 section 4.5.3.1.6).
+/// The maximum length of a line of a message in bytes, without its end (RFC 5321 section 4.5.3.1.6).
 pub const TEXT_LINE_BYTES: u64 = 998;
 
-/// What the content of a message is like, without dot-stuffing.
+/// The properties of the content of a message, without dot-stuffing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Shape {
     /// The length in bytes, with line ends.
@@ -20,7 +20,7 @@ pub struct Shape {
     pub bare_returns: u64,
     /// The number of LF without CR.
     pub bare_feeds: u64,
-    /// The number of NUL bytes, which no text has (RFC 2045 section 2.8).
+    /// The number of NUL bytes, which text must not contain (RFC 2045 section 2.8).
     pub nuls: u64,
     /// Whether there is a byte beyond ASCII, so that the message needs 8BITMIME.
     pub is_8bit: bool,
@@ -29,9 +29,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns how a server refuses the message, after it has read to its end, if a CR or LF is bare (RFC 5321 section
-    /// 2.3.8). Passed on, such a byte could be the end of the data to the next server. 5.6.11 is what Exchange Online
-    /// answers; no RFC gives a code.
+    /// Returns how a server rejects the message, after reading it to its end, if a CR or LF is bare (RFC 5321 section
+    /// 2.3.8). If it were passed on, such a byte could be the end of the data to the next server. 5.6.11 is the code
+    /// that Exchange Online sends; no RFC defines one.
     pub fn refusal(&self) -> Option<Reject> {
         let reason = match (self.bare_feeds, self.bare_returns) {
             (0, 0) => return None,
@@ -41,19 +41,19 @@ impl Shape {
         Some(Reject::new(Code::MAILBOX_UNAVAILABLE, (5, 6, 11), reason))
     }
 
-    /// Returns whether a line is longer than [`TEXT_LINE_BYTES`], which servers need not accept.
+    /// Returns whether a line is longer than [`TEXT_LINE_BYTES`], which servers may reject.
     pub const fn has_long_line(&self) -> bool {
         self.longest_line_bytes > TEXT_LINE_BYTES
     }
 }
 
-/// Looks at content as it passes.
+/// Inspects content as it passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Inspector {
     shape: Shape,
-    /// The bytes of the line that has not ended.
+    /// The number of bytes in the incomplete line.
     line_bytes: u64,
-    /// Whether the last byte was a CR, which the next may complete.
+    /// Whether the last byte was a CR, which the next byte may complete.
     is_return: bool,
 }
 
@@ -63,7 +63,7 @@ impl Inspector {
         Inspector::default()
     }
 
-    /// Looks at the next bytes of the content.
+    /// Inspects the next bytes of the content.
     pub fn push(&mut self, bytes: &[u8]) {
         self.shape.bytes += bytes.len() as u64;
         self.shape.is_8bit |= !bytes.is_ascii();
@@ -89,7 +89,7 @@ impl Inspector {
                     at += 1;
                 }
                 (b'\r', None) => {
-                    // Counted as a byte of the line when it turns out to be bare.
+                    // It counts as a byte of the line if it turns out to be bare.
                     self.is_return = true;
                     self.line_bytes += (at - start) as u64;
                     start = at + 1;
@@ -103,7 +103,7 @@ impl Inspector {
         self.line_bytes += (bytes.len() - start) as u64;
     }
 
-    /// Returns what the content was like; a CR at its very end is bare.
+    /// Returns the properties of the content; a CR at its very end is bare.
     pub fn shape(&self) -> Shape {
         let mut shape = self.shape;
         let rest = self.line_bytes + u64::from(self.is_return);

@@ -1,8 +1,8 @@
-//! The content of a message on its way: after DATA (RFC 5321 section 4.5.2) and in chunks after BDAT.
+//! The content of a message in transit: after DATA (RFC 5321 section 4.5.2) and in chunks after BDAT.
 //!
-//! [`Encoder`] turns a message into what a client sends, once for all recipients. [`Decoder`] undoes that on a server.
-//! [`Inspector`] says what a content is like: the decoder has one of its own, and a server feeds the chunks of BDAT to
-//! another, because what came by BDAT may have to go on by DATA.
+//! [`Encoder`] converts a message to the bytes that a client sends, once for all recipients. [`Decoder`] is the
+//! inverse, for a server. [`Inspector`] reports the properties of a content: the decoder contains one, and a server
+//! feeds the chunks of BDAT to another, because a message received by BDAT may have to be forwarded by DATA.
 
 mod decoder;
 mod encoder;
