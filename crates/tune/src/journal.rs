@@ -1,4 +1,4 @@
-//! The journal of a trial on the host: what is changed, written to the disk before the first change.
+//! The journal of a trial on the host: the changes, written to disk before the first of them is made.
 //!
 //! It is in a folder that only its owner can read and write, `var/lib/landau/tune`. The trial holds a lock on the
 //! folder while it runs, so a process that gets the lock and finds a journal knows that the trial was killed. A value
@@ -19,20 +19,20 @@ const NAME: &str = "journal.json";
 const NEW_NAME: &str = "journal.new";
 const LOCK: &str = "lock";
 
-/// How long a trial waits for the guard of another one.
+/// How long a trial waits until the guard of another trial has ended.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Opens no link, and does not wait for the other end of a named pipe.
+/// Flags that refuse a symbolic link, and that do not wait for the other end of a named pipe.
 const GUARD: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
-/// What a trial changes on the host.
+/// The changes that a trial makes on the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Journaled {
     /// The profile.
     pub profile: String,
     /// The process of the trial.
     pub process: u32,
-    /// The boot of the kernel: the next one resets every sysctl.
+    /// The boot ID of the kernel; a reboot resets every sysctl.
     pub boot: Option<String>,
     /// The network namespace to which settings below `net` belong; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub struct Journaled {
 }
 
 impl Journaled {
-    /// Returns whether the settings may still be those of the trial: a restart of the host has reset them.
+    /// Returns whether the settings may still be those of the trial. A reboot of the host resets them.
     pub fn is_of_this_boot(&self, root: &Root) -> bool {
         self.boot == boot(root)
     }
@@ -65,7 +65,7 @@ impl Entry {
     }
 }
 
-/// The journal of a trial that runs. Nothing removes it but [`Journal::close`].
+/// The journal of a running trial. Only [`Journal::close`] removes it.
 #[derive(Debug)]
 pub struct Journal {
     folder: PathBuf,
@@ -73,11 +73,12 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Locks the host for a trial, and writes what it is about to change, with its folder, to the disk.
+    /// Locks the host for a trial, and writes the planned changes to the journal. The file and its folder are synced to
+    /// disk.
     ///
     /// # Errors
     ///
-    /// Fails if another trial runs, if one was killed and has left a journal, or if the folder cannot be used.
+    /// Fails if another trial is running, if a killed trial has left a journal, or if the folder cannot be used.
     pub fn open(root: &Root, profile: &str, entries: Vec<Entry>) -> Result<Self, Error> {
         let folder = root.path(FOLDER);
         let above = folder.parent().unwrap_or(&folder);
@@ -91,7 +92,7 @@ impl Journal {
         if let Some(left) = read(&folder)? {
             return Err(Error::Left(left.profile));
         }
-        // The plan may be from before the lock, when another trial still had its values.
+        // The plan may be older than the lock, from a time when another trial still had its values set.
         let is_stale = |one: &&Entry| root.sysctl(&one.name).is_some_and(|now| now != normalized(&one.old));
         if let Some(one) = entries.iter().find(is_stale) {
             let reason = format!("it was {} when the trial was planned and is another now; try again", one.old);
@@ -120,7 +121,7 @@ impl Journal {
         Ok(Self { folder, _lock: lock })
     }
 
-    /// Removes the journal: everything is restored.
+    /// Removes the journal after everything was restored.
     ///
     /// # Errors
     ///
@@ -131,7 +132,7 @@ impl Journal {
     }
 }
 
-/// What became of a setting.
+/// The result of restoring a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Restored {
     /// Its name.
@@ -142,25 +143,25 @@ pub struct Restored {
     pub new: String,
     /// The value that was found; absent if it could not be read.
     pub found: Option<String>,
-    /// What was done.
+    /// The outcome.
     pub outcome: Outcome,
     /// Why it could not be written, if it could not.
     pub reason: Option<String>,
 }
 
-/// What was done with a setting.
+/// The outcome of restoring a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The old value was written.
     Restored,
-    /// It had the old value.
+    /// It already had the old value.
     Unchanged,
-    /// It has a value that the trial did not write, and keeps it.
+    /// It has a value that the trial did not write. The value is kept.
     Foreign,
     /// The old value could not be written.
     Failed,
-    /// The host was started again since, which reset it.
+    /// The host has rebooted since, which reset the setting.
     Rebooted,
 }
 
@@ -171,7 +172,8 @@ impl Outcome {
     }
 }
 
-/// Returns what a trial that was killed has left changed; none if there is no such trial. A trial that runs is none.
+/// Returns the changes that a killed trial has left on the host; `None` if there is no such trial, or if the trial is
+/// still running.
 ///
 /// # Errors
 ///
@@ -183,7 +185,7 @@ pub fn left(root: &Root) -> Result<Option<Journaled>, Error> {
     }
 }
 
-/// The same, but that a trial which runs is an error.
+/// Like `left`, but a running trial is an error.
 pub(crate) fn unrestored(root: &Root) -> Result<Option<Journaled>, Error> {
     let folder = root.path(FOLDER);
     let is_absent = |error: &Error| matches!(error, Error::File { why, .. } if why.kind() == ErrorKind::NotFound);
@@ -191,21 +193,22 @@ pub(crate) fn unrestored(root: &Root) -> Result<Option<Journaled>, Error> {
         |error: &Error| matches!(error, Error::File { why, .. } if why.kind() == ErrorKind::PermissionDenied);
     match check_folder(&folder).and_then(|()| lock(&folder, false)) {
         Ok(_lock) => read(&folder),
-        // Without the rights to read it, or to change a sysctl, it is the business of root.
+        // A user without permission to read the folder, or to change a sysctl, cannot restore anything: that is up to
+        // root.
         Err(error) if is_absent(&error) || is_denied(&error) => Ok(None),
-        // The folder of root, seen by another user.
+        // The folder belongs to root, and another user looks at it.
         Err(Error::Refused { .. }) if landau_sys::process::effective_user() != 0 => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Restores what a trial that was killed has left, in reverse order, and removes its journal; empty if there is none.
-/// A value that the trial did not write is kept, and so is the journal, unless `force` is set. With `wait` another
-/// trial, or another restoration, is waited for.
+/// Restores the settings that a killed trial has left changed, in reverse order, and removes its journal. The list is
+/// empty if there is none. A value that the trial did not write is kept, and so is the journal, unless `force` is set.
+/// With `wait`, this waits for the end of another trial or of another restoration.
 ///
 /// # Errors
 ///
-/// Fails if a trial runs, or if the journal cannot be read, trusted or removed.
+/// Fails if a trial is running, or if the journal cannot be read, trusted or removed.
 pub fn restore(root: &Root, force: bool, wait: bool) -> Result<Vec<Restored>, Error> {
     let folder = root.path(FOLDER);
     match fs::symlink_metadata(&folder) {
@@ -234,7 +237,7 @@ pub fn restore(root: &Root, force: bool, wait: bool) -> Result<Vec<Restored>, Er
     Ok(restored)
 }
 
-/// Restores a setting if it has the value that the trial wrote, or with `force` whatever it has.
+/// Restores a setting if it has the value that the trial wrote; with `force`, whatever value it has.
 pub(crate) fn undo(root: &Root, entry: &Entry, force: bool) -> Restored {
     let found = root.sysctl(&entry.name);
     let (outcome, reason) = match &found {
@@ -271,7 +274,7 @@ fn network(root: &Root) -> Option<String> {
     root.link("proc/self/ns/net")
 }
 
-/// Locks the folder, and waits for a guard that is about to end: it holds the lock until its work is on the disk.
+/// Locks the folder. Waits for a guard that is about to exit: it holds the lock until its work is on disk.
 fn lock_soon(folder: &Path) -> Result<File, Error> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -282,7 +285,7 @@ fn lock_soon(folder: &Path) -> Result<File, Error> {
     }
 }
 
-/// Locks the folder; the lock ends with the process.
+/// Locks the folder; the lock is released when the process ends.
 fn lock(folder: &Path, wait: bool) -> Result<File, Error> {
     let path = folder.join(LOCK);
     let mut options = File::options();
@@ -299,7 +302,7 @@ fn lock(folder: &Path, wait: bool) -> Result<File, Error> {
     }
 }
 
-/// Reads the journal in a folder whose owner was checked; none if there is none.
+/// Reads the journal in a folder whose owner was checked; `None` if there is no journal.
 fn read(folder: &Path) -> Result<Option<Journaled>, Error> {
     let path = folder.join(NAME);
     let mut file = match File::options().read(true).custom_flags(GUARD).open(&path) {
@@ -360,7 +363,7 @@ mod tests {
         Entry { name: name.to_owned(), old: old.to_owned(), new: new.to_owned() }
     }
 
-    /// A host with two settings, and the journal of a trial of both that was killed.
+    /// A host with two settings, and the journal of a killed trial of both.
     fn killed() -> (tempfile::TempDir, Root) {
         let room = tempfile::tempdir().unwrap();
         plant(room.path(), "vm.dirty_ratio", "20");
@@ -381,7 +384,7 @@ mod tests {
         assert_eq!(outcomes(restore(&root, false, false).unwrap()), [Outcome::Foreign, Outcome::Restored]);
         assert_eq!(root.sysctl("fs.file-max").as_deref(), Some("3000"));
         assert_eq!(root.sysctl("vm.dirty_ratio").as_deref(), Some("20"));
-        // The journal stays until nothing is left.
+        // The journal stays until every setting is restored.
         assert!(left(&root).unwrap().is_some());
         assert!(matches!(Journal::open(&root, "files", Vec::new()), Err(Error::Left(_))));
         assert_eq!(outcomes(restore(&root, true, false).unwrap()), [Outcome::Restored, Outcome::Unchanged]);
@@ -401,7 +404,7 @@ mod tests {
         assert!(restore(&root, false, false).unwrap().is_empty());
     }
 
-    /// A trial that had waited for the end of another one took its values for those of the host.
+    /// A trial that had waited for another one to end once took the other's values for those of the host.
     #[test]
     fn values_that_changed_since_the_plan_are_not_journaled() {
         let room = tempfile::tempdir().unwrap();
@@ -424,7 +427,7 @@ mod tests {
         assert!(left(&root).unwrap().is_none());
     }
 
-    /// Elsewhere the same names are other settings.
+    /// In another namespace, the same names are different settings.
     #[test]
     fn settings_of_another_network_namespace_are_not_restored_here() {
         let room = tempfile::tempdir().unwrap();
@@ -444,7 +447,7 @@ mod tests {
         assert_eq!(restore(&root, false, false).unwrap()[0].outcome, Outcome::Unchanged);
     }
 
-    /// Guards against values of other users: root writes what a journal says.
+    /// Guards against values from other users: root writes whatever the journal says.
     #[test]
     fn a_journal_that_another_may_have_written_is_refused() {
         let (room, root) = killed();

@@ -1,6 +1,6 @@
 //! The files that make a profile permanent: sysctl.d, limits.d and a drop-in of systemd.
 //!
-//! A file that `landau tune keep` did not write is never replaced, and all are checked before the first is written.
+//! Files that `landau tune keep` did not write are never replaced. All files are checked before the first is written.
 
 use crate::journal::{self, sync};
 use crate::limit::{self, Pair};
@@ -16,33 +16,33 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The beginning of every file that is ours.
+/// The beginning of every file that `landau tune keep` writes.
 pub(crate) const MARK: &str = "# Written by `landau tune keep";
 
-/// The ceiling of descriptors.
+/// The sysctl that caps the descriptor limit of a process.
 const NR_OPEN_NAME: &str = "fs.nr_open";
 
-/// The folder of the file with sysctls.
+/// The folder for the file of sysctls.
 const SYSCTLS: &str = "etc/sysctl.d";
 
 /// A file that makes a part of a profile permanent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// Its path; in JSON, as it is shown.
+    /// Its path, serialized as it is displayed.
     #[serde(serialize_with = "shown")]
     pub path: PathBuf,
-    /// What it says.
+    /// Its contents.
     pub text: String,
-    /// What makes it take effect before the next start.
+    /// How to make it take effect before the next boot.
     pub effect: String,
-    /// Whether it says this already.
+    /// Whether the file already has these contents.
     pub unchanged: bool,
-    /// What it says now; none if it does not exist.
+    /// The present contents; `None` if the file does not exist.
     #[serde(skip)]
     before: Option<String>,
 }
 
-/// Serializes a path that need not be UTF-8.
+/// Serializes a path that may not be UTF-8.
 fn shown<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&path.display())
 }
@@ -51,8 +51,8 @@ fn shown<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
 ///
 /// # Errors
 ///
-/// Fails if one of them exists and is not ours, or if the values are those of a trial, which runs or was killed since
-/// this start of the host.
+/// Fails if one of them exists and was not written by Landau, or if the values are those of a trial that is running or
+/// was killed since the last boot.
 pub fn keep(root: &Root, profile: &Profile) -> Result<Vec<Kept>, Error> {
     if let Some(left) = journal::unrestored(root)?.filter(|left| left.is_of_this_boot(root)) {
         return Err(Error::Left(left.profile));
@@ -73,7 +73,7 @@ pub fn keep(root: &Root, profile: &Profile) -> Result<Vec<Kept>, Error> {
     for (folder, Limits { text: body, too_high }, effect) in texts {
         let path = root.path(&format!("{folder}/{name}"));
         let before = own_text(&path);
-        // One of ours is written nevertheless: by now its lines may lower a limit.
+        // A file of ours is rewritten nevertheless: its old lines may lower a limit by now.
         if !sets_something(&body) && too_high.is_none() && !matches!(before, Ok(Some(_))) {
             continue;
         }
@@ -93,16 +93,16 @@ fn sets_something(text: &str) -> bool {
 /// The lines of a file of limits.
 struct Limits {
     text: String,
-    /// A limit of descriptors that was left out, because it is above the ceiling.
+    /// A descriptor limit that was left out because it is above `fs.nr_open`.
     too_high: Option<u64>,
 }
 
-/// `fs.nr_open`. `setrlimit()` of more descriptors fails, also for root: with such a line in limits.d, `pam_limits`
-/// refuses every session. systemd gives services its own hard limit then (`setrlimit_closest()`).
+/// `fs.nr_open`. `setrlimit()` fails above it, even for root: with such a line in limits.d, `pam_limits` refuses every
+/// session. systemd then gives services its own hard limit (`setrlimit_closest()`).
 struct Ceiling {
     /// Its present value.
     now: u64,
-    /// Its value after the next start, once the sysctls of the profile are written.
+    /// Its value after the next boot, with the sysctls of the profile in place.
     at_start: u64,
 }
 
@@ -111,7 +111,7 @@ impl Ceiling {
         let number = |text: String| text.parse::<u64>().ok();
         let now = root.sysctl(NR_OPEN_NAME).and_then(number);
         let at_start = at_next_start(root, NR_OPEN_NAME, own, sysctls).and_then(number).unwrap_or(NR_OPEN);
-        // An image has no present value.
+        // A system image has no present value.
         Self { now: now.unwrap_or(at_start), at_start }
     }
 
@@ -128,7 +128,7 @@ impl Ceiling {
         }
     }
 
-    /// Returns what to do so that a limit can be kept.
+    /// Returns what to do before a limit can be kept.
     fn advice(&self, value: u64) -> String {
         let first = if value > self.at_start {
             format!("set fs.nr_open to {value} or more in a file of /etc/sysctl.d, ")
@@ -141,7 +141,8 @@ impl Ceiling {
     }
 }
 
-/// The lines of a file of sysctls. What the host has without us at each start is a comment: a file would pin it.
+/// Returns the lines of a file of sysctls. A value that the host has at every boot without our file becomes a comment,
+/// because a line would pin it.
 fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
     let ours = root.text(&format!("{SYSCTLS}/{name}")).unwrap_or_default();
     let ours: Vec<(String, String)> = status::settings(&ours).collect();
@@ -162,15 +163,15 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
             (None, None, _) if twin(root, &want.name).is_some() => {
                 format!("# {}: another setting counts instead\n", want.name)
             }
-            // A module that is not loaded now.
+            // The setting of a module that is not loaded now.
             (None, None, Some(value)) if want.target(value).is_none() => {
                 format!("-{} = {}\n", want.name, normalized(value))
             }
-            // It could be higher than that.
+            // The value could be higher than that.
             (None, None, _) if want.at_least => {
                 format!("# {}: unknown here, at least {} wanted\n", want.name, want.value)
             }
-            // An image, or a module that is not loaded: an error is ignored.
+            // A system image, or a module that is not loaded. The leading `-` makes sysctl ignore an error.
             (None, None, _) => format!("-{} = {}\n", want.name, want.value),
         };
         text.push_str(&line);
@@ -178,16 +179,17 @@ fn sysctls(root: &Root, profile: &Profile, plan: &Plan, name: &str) -> String {
     text
 }
 
-/// Returns whether the host has what is wanted at its next start, too, without our file `own`: what `sysctl -w` has set
-/// is lost then. Where the default is not known, the present value is taken for it if it could be higher.
+/// Returns whether the host has the wanted value after the next boot, too, without our file `own`. A value set by
+/// `sysctl -w` is lost then. If the default is not known, the present value counts as the default, provided that the
+/// setting has `at_least`.
 fn lasts(root: &Root, want: &Want, own: &str) -> bool {
     at_next_start(root, &want.name, own, "").map_or(want.at_least, |value| want.target(&value).is_none())
 }
 
-/// Returns the value of a setting after the next start, if our file `own` has this text; none if no file sets it and
+/// Returns the value of a setting after the next boot, if our file `own` has this text; `None` if no file sets it and
 /// its default is not known.
 fn at_next_start(root: &Root, name: &str, own: &str, text: &str) -> Option<String> {
-    // systemd raises the ceiling of descriptors at each start.
+    // systemd raises `fs.nr_open` at every boot.
     let of_systemd = || {
         let now = root.sysctl(NR_OPEN_NAME).filter(|_| name == NR_OPEN_NAME)?;
         (now.parse() == Ok(NR_OPEN_OF_SYSTEMD)).then_some(now)
@@ -196,11 +198,11 @@ fn at_next_start(root: &Root, name: &str, own: &str, text: &str) -> Option<Strin
     status::at_start(root, name, own, text).or_else(of_systemd).or_else(default)
 }
 
-/// The lines of a file of limits.d. A limit that is to be at least so high has a line only if it is known to be lower
-/// here: another one could lower it. What is left alone is a comment.
+/// Returns the lines of a file of limits.d. A limit with `at_least` has a line only if the present limit is known to be
+/// lower, because a line could lower an unknown one. Limits without a line become comments.
 fn limits_of_sessions(root: &Root, limits: &[&Want], ceiling: &Ceiling, own: &str) -> Limits {
     let (mut text, mut too_high) = (String::new(), None);
-    // `*` is everybody but root.
+    // `*` matches everybody but root.
     for (want, who) in limits.iter().flat_map(|want| ["*", "root"].map(|who| (want, who))) {
         let Ok(value) = want.value.parse::<u64>() else { continue };
         let name = &want.name;
@@ -229,8 +231,8 @@ fn limits_of_sessions(root: &Root, limits: &[&Want], ceiling: &Ceiling, own: &st
     Limits { text, too_high }
 }
 
-/// The lines of a drop-in of systemd. A limit that is to be at least so high has a line, which lowers neither its soft
-/// nor its hard part, only if the present one is known and lower; else it is a comment.
+/// Returns the lines of a systemd drop-in. A limit with `at_least` has a line only if the present one is known and
+/// lower; the line lowers neither the soft nor the hard limit. Otherwise it becomes a comment.
 fn limits_of_services(root: &Root, limits: &[&Want], ceiling: &Ceiling, own: &str) -> Limits {
     let (mut comments, mut lines, mut too_high) = (String::new(), String::new(), None);
     for want in limits {
@@ -259,7 +261,7 @@ fn limits_of_services(root: &Root, limits: &[&Want], ceiling: &Ceiling, own: &st
     Limits { text, too_high }
 }
 
-/// Returns the text of a file that is ours; none if there is no file.
+/// Returns the contents of a file that Landau wrote; `None` if there is no file.
 fn own_text(path: &Path) -> Result<Option<String>, Error> {
     let refused = |reason: &str| Err(Error::Refused { path: path.to_owned(), reason: reason.to_owned() });
     match fs::symlink_metadata(path) {
@@ -276,7 +278,7 @@ fn own_text(path: &Path) -> Result<Option<String>, Error> {
 }
 
 impl Kept {
-    /// Writes the file, unless it says this already; its folder is created.
+    /// Writes the file unless it already has these contents. Creates its folder.
     ///
     /// # Errors
     ///
@@ -285,7 +287,7 @@ impl Kept {
         if self.unchanged { Ok(()) } else { replace(&self.path, &self.text) }
     }
 
-    /// Returns whether the file says what it said before [`Kept::write`].
+    /// Returns whether the file has the contents that it had before [`Kept::write`].
     fn is_as_before(&self) -> bool {
         match fs::read(&self.path) {
             Ok(now) => self.before.as_ref().is_some_and(|before| before.as_bytes() == now),
@@ -293,7 +295,7 @@ impl Kept {
         }
     }
 
-    /// Makes the file again what it was before [`Kept::write`].
+    /// Restores the state of the file before [`Kept::write`].
     fn undo(&self) -> Result<(), Error> {
         match &self.before {
             _ if self.unchanged => Ok(()),
@@ -306,16 +308,16 @@ impl Kept {
     }
 }
 
-/// Writes all files of a profile, or none: after an error, those that were written are again what they were.
+/// Writes all files of a profile, or none: after an error, the files already written are restored.
 ///
 /// # Errors
 ///
 /// Fails with the error of the first file that cannot be written, or with [`Error::HalfKept`] if others could not be
-/// restored then.
+/// restored after that.
 pub fn write(kept: &[Kept]) -> Result<(), Error> {
     for (place, one) in kept.iter().enumerate() {
         let Err(error) = one.write() else { continue };
-        // The file that failed may have been renamed already.
+        // The failed write may already have renamed the file.
         let left = kept[..=place].iter().rev().filter(|one| one.undo().is_err() && !one.is_as_before());
         let left: Vec<String> = left.map(|one| one.path.display().to_string()).collect();
         return Err(if left.is_empty() { error } else { Error::HalfKept { error: Box::new(error), left } });
@@ -328,7 +330,7 @@ fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Writes a file; its folder is created.
+/// Writes a file, and creates its folder.
 fn replace(path: &Path, text: &str) -> Result<(), Error> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
     fs::create_dir_all(folder).map_err(Error::file(folder))?;
@@ -341,7 +343,7 @@ fn replace(path: &Path, text: &str) -> Result<(), Error> {
     });
     let renamed = written.and_then(|()| fs::rename(&new_path, path));
     if renamed.is_err() {
-        // The error says what went wrong; the new file is all that could be left.
+        // The error says what went wrong. Only the new file could be left behind.
         let _ = fs::remove_file(&new_path);
     }
     renamed.map_err(Error::file(path))?;
@@ -368,7 +370,7 @@ mod tests {
         (room, root)
     }
 
-    /// Guards against settings of which the program says that nothing was kept.
+    /// Guards against settings that stay on disk although the program reports that none were kept.
     #[test]
     fn all_files_are_written_or_none() {
         let (room, root) = host();
@@ -383,7 +385,7 @@ mod tests {
         assert!(matches!(failed(), Error::File { .. }));
         assert!(kept.iter().all(|one| !one.path.exists()));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
-        // One that was replaced says what it said before.
+        // A file that was replaced has its former contents again.
         let before = format!("{MARK} own`.\nvm.dirty_ratio = 7\n");
         fs::write(&kept[0].path, &before).unwrap();
         assert!(matches!(failed(), Error::File { .. }));
@@ -409,12 +411,12 @@ mod tests {
         assert!(
             read("etc/systemd/system.conf.d/90-landau-own.conf").ends_with("[Manager]\nDefaultLimitNOFILE=65536\n")
         );
-        // The values take effect; what we keep stays kept.
+        // The values take effect. Lines that we wrote stay.
         plant(room.path(), "net.core.somaxconn", "4096");
         assert!(keep(&root, &own()).unwrap().iter().all(|one| one.unchanged));
     }
 
-    /// Guards against a file without a value that only `sysctl -w` has set, which the next start takes away.
+    /// Guards against leaving out a value that only `sysctl -w` has set, and that is lost at the next boot.
     #[test]
     fn a_value_that_the_next_start_takes_away_is_kept() {
         let (room, root) = host();
@@ -428,29 +430,29 @@ mod tests {
         let somaxconn = "net.core.somaxconn\" = { at_least = 4096 }";
         assert_eq!(lines(somaxconn), ["net.core.somaxconn = 16384"]);
         assert_eq!(lines("net.core.somaxconn\" = 16384"), ["net.core.somaxconn = 16384"]);
-        // A file sets enough.
+        // A file sets a sufficient value.
         let folder = room.path().join("etc/sysctl.d");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("10-x.conf"), "net.core.somaxconn = 4096\n").unwrap();
         assert_eq!(lines(somaxconn), [""; 0]);
         assert_eq!(lines("net.core.somaxconn\" = 16384"), ["net.core.somaxconn = 16384"]);
         fs::remove_file(folder.join("10-x.conf")).unwrap();
-        // The kernel's default is enough.
+        // The kernel's default is sufficient.
         plant(room.path(), "kernel.osrelease", "6.1.0");
         assert_eq!(lines(somaxconn), [""; 0]);
-        // The kernel computes the default from the memory, or Landau does not know it.
+        // The kernel computes the default from the memory size, or Landau does not know it.
         plant(room.path(), "fs.file-max", "9000000");
         assert_eq!(lines("fs.file-max\" = { at_least = 9 }"), [""; 0]);
         plant(room.path(), "net.ipv4.tcp_congestion_control", "bbr");
         assert_eq!(lines("net.ipv4.tcp_congestion_control\" = \"bbr\""), ["net.ipv4.tcp_congestion_control = bbr"]);
-        // systemd raises it at each start.
+        // systemd raises it at every boot.
         plant(room.path(), "fs.nr_open", &NR_OPEN_OF_SYSTEMD.to_string());
         assert_eq!(lines("fs.nr_open\" = { at_least = 2000000 }"), [""; 0]);
         plant(room.path(), "fs.nr_open", "3000000");
         assert_eq!(lines("fs.nr_open\" = { at_least = 2000000 }"), ["fs.nr_open = 3000000"]);
     }
 
-    /// Guards against comments in the place of what a trial has set, which `landau tune restore` takes back.
+    /// Guards against comments in place of values that a trial has set, and that `landau tune restore` will undo.
     #[test]
     fn nothing_is_kept_while_a_trial_is_not_restored() {
         let (room, root) = host();
@@ -463,14 +465,14 @@ mod tests {
         plant(room.path(), "net.core.somaxconn", "4096");
         let refused = |root: &Root| keep(root, &own()).unwrap_err();
         assert!(matches!(refused(&root), Error::Busy), "{}", refused(&root));
-        // Killed.
+        // The trial is killed.
         drop(journal);
         assert!(matches!(refused(&root), Error::Left(profile) if profile == "own"));
         crate::restore(&root, false, false).unwrap();
         assert!(keep(&root, &own()).is_ok());
     }
 
-    /// What is to be at least so much was written as exactly that, and lowered it at the next start.
+    /// A value with `at_least` was once written as an exact value, which lowered the setting at the next boot.
     #[test]
     fn a_sysctl_that_is_not_known_is_not_lowered() {
         let room = tempfile::tempdir().unwrap();
@@ -490,7 +492,7 @@ mod tests {
         kept.text.lines().filter(|line| !line.starts_with('#')).collect()
     }
 
-    /// A limit that is to be at least so high is not lowered: neither the hard limit of sessions, nor that of services.
+    /// A limit with `at_least` never lowers a higher one: neither the hard limit of sessions, nor that of services.
     #[test]
     fn no_limit_that_is_higher_already_is_lowered() {
         let (room, root) = host();
@@ -501,13 +503,14 @@ mod tests {
         let left = "\n# * nofile: soft 1024, hard 524288 here, at least 65536 wanted\n";
         assert!(sessions.text.contains(left), "{}", sessions.text);
         assert_eq!(lines(services), ["[Manager]", "DefaultLimitNOFILE=65536:524288"]);
-        // Exactly so high is what it says.
+        // Without `at_least`, the exact value is written.
         assert_eq!(lines(&kept(&root, "nofile = 2048")[1]), ["[Manager]", "DefaultLimitNOFILE=2048"]);
         // All are higher: there is nothing to write.
         assert!(kept(&root, "nofile = { at_least = 512 }").is_empty());
     }
 
-    /// Above `fs.nr_open`, `setrlimit()` fails for root, too: with the lines that were written nobody could log in.
+    /// Above `fs.nr_open`, `setrlimit()` fails even for root. With the lines that were once written, nobody could log
+    /// in.
     #[test]
     fn no_limit_above_what_the_kernel_takes_is_written() {
         let (room, root) = host();
@@ -524,14 +527,14 @@ mod tests {
             }
         }
         assert_eq!(lines(&kept(&root, "nofile = 1000000")[0]), ["* - nofile 1000000", "root - nofile 1000000"]);
-        // An image, in which the kernel's default counts.
+        // In a system image, the kernel's default counts.
         let image = tempfile::tempdir().unwrap();
         let root = Root::planted(image.path());
         assert_eq!(lines(&kept(&root, "nofile = 1048576")[0]).len(), 2);
         assert!(lines(&kept(&root, "nofile = 1048577")[0]).is_empty());
     }
 
-    /// The sysctl of the same profile has to be in effect first; what is written once stays.
+    /// The sysctl of the same profile must take effect first. A line that was written stays.
     #[test]
     fn a_limit_follows_the_sysctl_that_allows_it() {
         let (room, root) = host();
@@ -556,7 +559,7 @@ mod tests {
         assert!(keep().iter().all(|one| one.unchanged));
     }
 
-    /// `sysctl -w` is forgotten at the next start; a limit in a file is not.
+    /// A value set by `sysctl -w` is lost at the next boot; a limit in a file is not.
     #[test]
     fn a_ceiling_that_no_file_keeps_counts_as_the_kernels() {
         let (room, root) = host();
@@ -571,12 +574,12 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("10-x.conf"), "fs.nr_open = 4000000\n").unwrap();
         assert_eq!(sessions(4_000_000), (2, false));
-        // A later file counts.
+        // The later file takes precedence.
         fs::write(folder.join("95-x.conf"), "fs/nr_open=1048576\n").unwrap();
         assert_eq!(sessions(4_000_000), (0, true));
     }
 
-    /// A limit of which nothing is known was written, and might have been lowered so.
+    /// A line was once written for a limit whose present value was not known, which might have lowered it.
     #[test]
     fn a_limit_that_is_not_known_is_left_alone() {
         let (room, root) = host();
@@ -590,13 +593,13 @@ mod tests {
         assert_eq!(lines(services), ["[Manager]", "DefaultLimitNOFILE=65536:524288"]);
         let left = "\n# DefaultLimitNPROC: soft unknown, hard unknown here, at least 8192 wanted\n";
         assert!(services.text.contains(left), "{}", services.text);
-        // Those of services are not known.
+        // The limits of services are not known.
         assert_eq!(kept(&root, "nproc = { at_least = 8192 }").len(), 1);
-        // Exactly so many is what is asked for.
+        // An exact value is requested.
         assert_eq!(lines(&kept(&root, "nproc = 8192")[1]), ["[Manager]", "DefaultLimitNPROC=8192"]);
     }
 
-    /// What was written once is not left to lower a limit that has been raised since.
+    /// A line of ours must not lower a limit that has been raised since it was written.
     #[test]
     fn a_line_of_ours_that_would_lower_a_limit_is_removed() {
         let (room, root) = host();
@@ -609,7 +612,7 @@ mod tests {
         assert!(text.starts_with(MARK) && text.lines().all(|line| line.starts_with('#')), "{text}");
     }
 
-    /// A session of root that began after the file was written has what the file says; its line stays.
+    /// A root session that began after the file was written has the limits of the file; its line stays.
     #[test]
     fn what_is_kept_for_root_stays_kept() {
         let (room, root) = host();
@@ -626,11 +629,11 @@ mod tests {
         first.iter().try_for_each(Kept::write).unwrap();
         plant(65_536);
         assert!(kept(&root, "nofile = { at_least = 65536 }").iter().all(|one| one.unchanged));
-        // The hard limit of this session is none of ours.
+        // The hard limit of this session does not come from our file.
         assert_eq!(lines(&kept(&root, "nofile = { at_least = 1000000 }")[0])[1], "root soft nofile 1000000");
     }
 
-    /// What root has is no reason to give it to everybody.
+    /// The limits of root are no reason to give everybody the same.
     #[test]
     fn the_limit_of_root_is_not_given_to_everybody() {
         let (room, root) = host();

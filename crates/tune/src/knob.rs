@@ -1,6 +1,6 @@
-//! What is known about settings: what each bounds, what may go wrong, and the kernel's default.
+//! Known settings: what each bounds, its risks, and the kernel's default.
 //!
-//! A profile of the user may name others; nothing is said about those.
+//! A user's profile may name other settings; about these, Landau reports nothing.
 
 use landau_host::Root;
 
@@ -8,11 +8,11 @@ use landau_host::Root;
 #[derive(Debug)]
 pub(crate) struct Knob {
     pub(crate) name: &'static str,
-    /// What it bounds or decides.
+    /// What it bounds or controls.
     pub(crate) bounds: &'static str,
-    /// What may go wrong if it is raised or set.
+    /// The risk of raising or setting it.
     pub(crate) risk: &'static str,
-    /// The kernel's default from a release on, the latest first; empty if the kernel computes it from the memory.
+    /// The kernel's default from a release on, the latest first; empty if the kernel computes it from the memory size.
     defaults: &'static [(u32, u32, &'static str)],
 }
 
@@ -188,18 +188,18 @@ const KNOBS: &[Knob] = &[
     ),
 ];
 
-/// Returns what is known about a setting.
+/// Returns the description of a known setting.
 pub(crate) fn find(name: &str) -> Option<&'static Knob> {
     KNOBS.iter().find(|knob| knob.name == name)
 }
 
-/// Returns every sysctl that is known.
+/// Returns every known sysctl.
 pub(crate) fn sysctls() -> impl Iterator<Item = &'static Knob> {
     KNOBS.iter().filter(|knob| knob.name.contains('.'))
 }
 
 impl Knob {
-    /// Returns the default of the running kernel; none if it is computed from the memory.
+    /// Returns the default of the running kernel; `None` if it is computed from the memory size.
     pub(crate) fn default_of(&self, root: &Root) -> Option<&'static str> {
         let release = root.sysctl("kernel.osrelease")?;
         let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());

@@ -1,16 +1,17 @@
-//! Kernel settings: what a profile would change, a trial that restores the host, and the files that keep a profile.
+//! Kernel settings: the changes that a profile would make, trials that restore the host, and files that make a profile
+//! permanent.
 //!
-//! A [`Profile`] names settings and the values that it wants. [`Plan::of`] compares them with a host and changes
-//! nothing. A [`Trial`] sets and restores them; what it changes on the host is in a [`Journal`] first, by which
-//! [`restore`] undoes a trial that was killed. [`keep`] writes the files that make a profile permanent, and
-//! [`Status::of`] says which settings differ from the kernel's default, and where that comes from.
+//! A [`Profile`] names settings and their wanted values. [`Plan::of`] compares them with a host and changes nothing. A
+//! [`Trial`] sets and restores them. Its changes to the host are first written to a [`Journal`], with which [`restore`]
+//! undoes a killed trial. [`keep`] writes the files that make a profile permanent. [`Status::of`] returns which
+//! settings differ from the kernel's default, and which file sets them.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `name`, `knob`, `profile` | vocabulary: names of settings, what is known about them, profiles |
+//! | `name`, `knob`, `profile` | vocabulary: names of settings, their descriptions, profiles |
 //! | `plan` | what would change, why, and what cannot |
-//! | `journal`, `trial` | changes for a time, and their end |
-//! | `limit`, `keep`, `status` | changes for good, and the resource limits that they must not lower |
+//! | `journal`, `trial` | temporary changes, and their restoration |
+//! | `limit`, `keep`, `status` | permanent changes, and the resource limits that they must not lower |
 
 mod journal;
 mod keep;
@@ -31,17 +32,17 @@ pub use trial::{Setting, Trial};
 
 use std::path::PathBuf;
 
-/// The version of every answer as JSON; docs/tune.md describes it.
+/// The version of all JSON output, which docs/tune.md describes.
 pub const SCHEMA: u32 = 1;
 
-/// An error.
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no such profile.
     #[error("there is no profile `{0}`; name one of {names}, or a file (./{0}.toml)", names = NAMES.join(", "))]
     NoProfile(String),
-    /// A file with a profile cannot be read or understood.
+    /// A profile file cannot be read or parsed.
     #[error("profile {path}: {reason}")]
     Profile {
         /// The file or the profile's name.
@@ -60,20 +61,20 @@ pub enum Error {
     /// A file or folder cannot be used.
     #[error("{path}: {why}")]
     File {
-        /// It.
+        /// The path.
         path: PathBuf,
-        /// Why; it is in the message, so it is no source that is printed again.
+        /// Why. It is part of the message, so it is not also a source, which would be printed again.
         why: std::io::Error,
     },
-    /// A file or folder is not what it must be.
+    /// A file or folder fails a check.
     #[error("{path}: {reason}")]
     Refused {
-        /// It.
+        /// The path.
         path: PathBuf,
         /// Why, and what to do.
         reason: String,
     },
-    /// Some files of a profile were written, and could not be removed or restored when another one failed.
+    /// Some files of a profile were written, and could not be removed or restored after another one failed.
     #[error("{error}; other files were written, and could not be removed or restored: {}", .left.join(", "))]
     HalfKept {
         /// Why the other file could not be written.
@@ -81,10 +82,10 @@ pub enum Error {
         /// The files that were written.
         left: Vec<String>,
     },
-    /// Another trial changes the host now.
+    /// Another trial is running on the host.
     #[error("another trial runs on this host; wait until it ends")]
     Busy,
-    /// A trial that was killed has left settings changed.
+    /// A killed trial has left settings changed.
     #[error("a trial of profile `{0}` was killed and has left settings changed; run landau tune restore")]
     Left(String),
 }

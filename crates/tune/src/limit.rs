@@ -1,8 +1,8 @@
-//! Resource limits that exist: of new sessions and of services. A file that keeps a profile must not lower them.
+//! The present resource limits of new sessions and of services, which a kept profile must not lower.
 //!
-//! Sessions get theirs from `/etc/security/limits.conf` and `limits.d` (`pam_limits`), and else from the service that
-//! starts them. Services get theirs from `DefaultLimitNOFILE=` and `DefaultLimitNPROC=` of systemd,
-//! and else its defaults.
+//! The limits of sessions come from `/etc/security/limits.conf` and `limits.d` (`pam_limits`), or else from the service
+//! that starts the session. The limits of services come from `DefaultLimitNOFILE=` and `DefaultLimitNPROC=` of systemd,
+//! or else from its defaults.
 
 use landau_host::{FIRST_PID_NAMESPACE, Root, manager_setting};
 use landau_sys::limits::UNLIMITED;
@@ -16,7 +16,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Returns the pair in which a program can have a soft limit of so much.
+    /// Returns the pair raised so that both limits are at least `value`.
     pub(crate) fn raised_to(self, value: u64) -> Self {
         Self { soft: self.soft.max(value), hard: self.hard.max(value) }
     }
@@ -27,17 +27,17 @@ pub(crate) fn halves(pair: Option<Pair>) -> [Option<u64>; 2] {
     [pair.map(|pair| pair.soft), pair.map(|pair| pair.hard)]
 }
 
-/// Returns a limit as the files of limits.d and systemd write it, whose word for "no limit" differs.
+/// Returns a limit as the files of limits.d and systemd spell it; their words for "no limit" differ.
 pub(crate) fn written(value: u64, unlimited: &str) -> String {
     if value == UNLIMITED { unlimited.to_owned() } else { value.to_string() }
 }
 
-/// Returns a limit as [`written`] does, or that it is not known.
+/// Returns a limit as [`written`] does, or "unknown".
 pub(crate) fn described(value: Option<u64>, unlimited: &str) -> String {
     value.map_or("unknown".to_owned(), |value| written(value, unlimited))
 }
 
-/// Reads a limit, in the words of `/proc`, limits.conf(5) and systemd.exec(5).
+/// Parses a limit as `/proc`, limits.conf(5) or systemd.exec(5) spell it.
 fn parse(word: &str) -> Option<u64> {
     match word {
         "unlimited" | "infinity" | "-1" => Some(UNLIMITED),
@@ -45,7 +45,7 @@ fn parse(word: &str) -> Option<u64> {
     }
 }
 
-/// Returns the limits of a process, on the line of `/proc/PID/limits` for `nofile` or `nproc`.
+/// Returns the limits of a process, from the line of `/proc/PID/limits` for `nofile` or `nproc`.
 pub(crate) fn of_process(root: &Root, process: &str, name: &str) -> Option<Pair> {
     let line = if name == "nofile" { "Max open files" } else { "Max processes" };
     let text = root.text(&format!("proc/{process}/limits"))?;
@@ -53,9 +53,9 @@ pub(crate) fn of_process(root: &Root, process: &str, name: &str) -> Option<Pair>
     Some(Pair { soft: words.next()??, hard: words.next()?? })
 }
 
-/// Returns the soft and the hard limit of the sessions of somebody, `*` or `root`, as far as they are known, but for
-/// the file `own`: as the lines of that domain say, and else as sessions begin. The lines of `*` do not apply to root
-/// (`pam_limits`).
+/// Returns the soft and the hard limit of the sessions of `who` (`*` or `root`), as far as they are known, ignoring the
+/// file `own`. They come from the lines of that domain, or else from the start of the session. The lines of `*` do not
+/// apply to root (`pam_limits`).
 pub(crate) fn of_sessions(root: &Root, name: &str, who: &str, own: &str) -> [Option<u64>; 2] {
     let folder = "etc/security/limits.d";
     let drop_ins = confs(root, folder).filter(|file| file != own).map(|file| format!("{folder}/{file}"));
@@ -64,11 +64,11 @@ pub(crate) fn of_sessions(root: &Root, name: &str, who: &str, own: &str) -> [Opt
     let ours = lines_of(root.text(&format!("{folder}/{own}")).into_iter(), name, who);
     let [first_soft, first_hard] = at_begin(root, name, who, own, ours);
     let (soft, hard) = (soft.or(first_soft), hard.or(first_hard));
-    // A higher soft limit is lowered to the hard one.
+    // The hard limit caps the soft one.
     [soft.map(|soft| soft.min(hard.unwrap_or(UNLIMITED))), hard]
 }
 
-/// Returns the soft and the hard limit that the lines of a domain in these texts set. The last line counts.
+/// Returns the soft and the hard limit that the lines of a domain in these texts set. The last line takes precedence.
 fn lines_of(texts: impl Iterator<Item = String>, name: &str, who: &str) -> [Option<u64>; 2] {
     let (mut soft, mut hard) = (None, None);
     for text in texts {
@@ -87,10 +87,10 @@ fn lines_of(texts: impl Iterator<Item = String>, name: &str, who: &str) -> [Opti
     [soft, hard]
 }
 
-/// Returns the soft and the hard limit with which a session begins, as far as they are known: those of the service that
-/// starts it, or of process 1 where that is not systemd. The hard limit is at least that of process 1, because Debian's
-/// `pam_limits` begins with that. Those of root are at least those of this session, if it is root's; but a limit that
-/// the file `own` sets (`ours`) may come from there.
+/// Returns the soft and the hard limit at the start of a session, as far as they are known: those of the service that
+/// starts it, or of process 1 if that is not systemd. The hard limit is at least that of process 1, with which Debian's
+/// `pam_limits` begins. If this session is root's, the limits of root are at least its own. But a limit that the file
+/// `own` sets (`ours`) may come from that file.
 fn at_begin(root: &Root, name: &str, who: &str, own: &str, ours: [Option<u64>; 2]) -> [Option<u64>; 2] {
     let of_process_1 = of_process(root, "1", name);
     let of_service = of_services(root, name, own);
@@ -99,21 +99,21 @@ fn at_begin(root: &Root, name: &str, who: &str, own: &str, ours: [Option<u64>; 2
     let of_root = of_process(root, "self", name).filter(|_| who == "root" && is_root(root));
     let [soft_of_root, hard_of_root] = halves(of_root);
     let [soft, hard] = halves(first);
-    // What is not known is less than any limit.
+    // `None`, for an unknown limit, is less than any limit.
     let soft = soft.max(soft_of_root.filter(|_| soft_of_root != ours[0]));
     let hard = hard.max(halves(of_process_1)[1]).max(hard_of_root.filter(|_| hard_of_root != ours[1]));
     [soft, hard]
 }
 
-/// Returns whether this process is root's.
+/// Returns whether this process runs as root.
 fn is_root(root: &Root) -> bool {
     let status = root.text("proc/self/status").unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     ids.and_then(|ids| ids.split_ascii_whitespace().next()) == Some("0")
 }
 
-/// Returns the limits that systemd gives to services without their own, but for the file `own`: as its files say, or
-/// its defaults. None if they are not known.
+/// Returns the limits that systemd gives to services without their own, ignoring the file `own`: those of its
+/// configuration files, or its defaults. `None` if they are not known.
 pub(crate) fn of_services(root: &Root, name: &str, own: &str) -> Option<Pair> {
     let set = manager_setting(root, &format!("DefaultLimit{}", name.to_uppercase()), Some(own));
     let Some(value) = set else { return default_of_services(root, name) };
@@ -121,9 +121,10 @@ pub(crate) fn of_services(root: &Root, name: &str, own: &str) -> Option<Pair> {
     Some(Pair { soft: parse(soft.trim())?, hard: parse(hard.trim())? })
 }
 
-/// Returns systemd's defaults. Of processes, it passes on its own limit, which is the kernel's. Of descriptors, it
-/// passes on the hard limit that it was started with, if that is higher than its default, and raises its own further.
-/// In a container it may have been started with all that it has; a kernel starts it with less than the default.
+/// Returns systemd's defaults. For processes, it passes on its own limit, which is the kernel's. For descriptors, it
+/// passes on the hard limit that it was started with if that is higher than its default, and then raises its own
+/// further. In a container, its present limit may be the one that it was started with; a kernel starts it with less
+/// than the default.
 fn default_of_services(root: &Root, name: &str) -> Option<Pair> {
     let of_process_1 = of_process(root, "1", name);
     if name != "nofile" {
@@ -131,7 +132,7 @@ fn default_of_services(root: &Root, name: &str) -> Option<Pair> {
     }
     let is_contained = root.link("proc/self/ns/pid").is_some_and(|link| link != FIRST_PID_NAMESPACE);
     let started_with = of_process_1.filter(|_| is_contained).map_or(0, |pair| pair.hard);
-    // Since version 240.
+    // The defaults since version 240.
     Some(Pair { soft: 1_024, hard: started_with.max(524_288) })
 }
 
@@ -171,9 +172,9 @@ mod tests {
         ]);
         let of = |name, who| of_sessions(&root, name, who, "90-own.conf");
         assert_eq!(of("nofile", "*"), [Some(2_048), Some(524_288)]);
-        // Not the lines of `*`, but what this session of root shows.
+        // The lines of `*` do not apply to root; the limits of this root session do.
         assert_eq!(of("nofile", "root"), [Some(1_024), Some(4_096_000)]);
-        // The files say no hard limit, and no process 1 shows one.
+        // The files set no hard limit, and there is no process 1 to read one from.
         assert_eq!(of("nproc", "*"), [Some(4_096), None]);
         assert_eq!(of("nproc", "root"), [Some(UNLIMITED), None]);
     }
@@ -194,13 +195,13 @@ mod tests {
         };
         assert_eq!(of("systemd\n", ""), [[[1_024, 524_288]; 2], [[300, 400]; 2]]);
         assert_eq!(of("init\n", ""), [[[4_096, 8_192]; 2], [[300, 400]; 2]]);
-        // A soft limit is not above the hard one.
+        // A soft limit never exceeds the hard one.
         assert_eq!(of("init\n", "* hard nofile 100\n")[0], [[100, 100], [4_096, 8_192]]);
         assert_eq!(of("init\n", "* soft nofile 9000\n")[0], [[8_192, 8_192], [4_096, 8_192]]);
     }
 
-    /// Debian's sessions have the hard limit of process 1, which systemd raises to `fs.nr_open`. A hard limit of
-    /// services was written for them, which lowered theirs.
+    /// Debian's sessions have the hard limit of process 1, which systemd raises to `fs.nr_open`. The hard limit of
+    /// services was once written for sessions, which lowered it.
     #[test]
     fn the_hard_limit_of_a_session_is_at_least_that_of_process_1() {
         let (_room, root) =
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(of_services(&root, "nofile", "90-own.conf"), Some(Pair { soft: 1_024, hard: 524_288 }));
     }
 
-    /// systemd passes on a higher hard limit that it was started with, as a container's process 1 may be.
+    /// systemd passes on a higher hard limit that it was started with, as process 1 of a container may be.
     #[test]
     fn services_of_a_container_may_have_the_hard_limit_of_process_1() {
         let of = |namespace: &str, hard: u64| {
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(of_services(&root, "nproc", "90-own.conf"), None);
     }
 
-    /// What cannot be read may be more than the default, which would be written over it.
+    /// A value that cannot be parsed may exceed the default, which would replace it.
     #[test]
     fn a_limit_of_services_that_cannot_be_read_is_not_known() {
         let text = "[Manager]\nDefaultLimitNOFILE=2097152\nDefaultLimitNOFILE=0x200000\n";

@@ -1,10 +1,11 @@
-//! The names of settings, and which of them are not touched.
+//! The names of settings, and the settings that Landau never changes.
 
 use landau_host::Root;
 use std::fs;
 use std::path::PathBuf;
 
-/// Settings that a write cannot undo, or that are no state but an action: the beginning of the name, and why.
+/// Settings whose change cannot be undone, or that trigger an action instead of holding a state: the beginning of the
+/// name, and why.
 const UNTOUCHED: &[(&str, &str)] = &[
     ("kernel.modules_disabled", "it cannot be undone before the next start"),
     ("kernel.kexec_load_disabled", "it cannot be undone before the next start"),
@@ -26,11 +27,11 @@ const UNTOUCHED: &[(&str, &str)] = &[
     ("vm.overcommit_kbytes", "writing it sets vm.overcommit_ratio to 0; use vm.overcommit_ratio"),
 ];
 
-/// The same by the whole name: others begin so.
+/// The same, by the whole name, because other names begin with it.
 const UNTOUCHED_ITSELF: &[(&str, &str)] =
     &[("kernel.watchdog", "writing it sets kernel.nmi_watchdog and kernel.soft_watchdog; use the one that is meant")];
 
-/// The same for settings of the network, by the end of the name.
+/// The same for network settings, by the end of the name.
 const UNTOUCHED_OF_THE_NETWORK: &[(&str, &str)] = &[
     (".ip_forward", "writing it changes settings of the interfaces"),
     (".forwarding", "writing it changes settings of the interfaces"),
@@ -40,14 +41,14 @@ const UNTOUCHED_OF_THE_NETWORK: &[(&str, &str)] = &[
     (".disable_ipv6", "it removes addresses, which do not come back"),
 ];
 
-/// Settings of which the second, where it is not 0, counts instead of the first: writing the first sets it to 0.
+/// Pairs of settings. If the second is not 0, it is in effect instead of the first; writing the first sets it to 0.
 const TWINS: &[(&str, &str)] = &[
     ("vm.dirty_ratio", "vm.dirty_bytes"),
     ("vm.dirty_background_ratio", "vm.dirty_background_bytes"),
     ("vm.overcommit_ratio", "vm.overcommit_kbytes"),
 ];
 
-/// Returns the setting that counts instead of this one on a host, and its value; none if this one counts.
+/// Returns the setting that is in effect instead of this one on a host, and its value; `None` if this one is in effect.
 pub(crate) fn twin(root: &Root, name: &str) -> Option<(&'static str, String)> {
     let (_, twin) = TWINS.iter().find(|(one, _)| *one == name)?;
     root.sysctl(twin).filter(|value| value != "0").map(|value| (*twin, value))
@@ -96,11 +97,11 @@ pub(crate) fn file(root: &Root, name: &str) -> PathBuf {
 
 /// Writes a value.
 pub(crate) fn write(root: &Root, name: &str, value: &str) -> std::io::Result<()> {
-    // Of an empty text nothing would be written, and the kernel would not see it.
+    // The kernel would not see a write of an empty text.
     fs::write(file(root, name), if value.is_empty() { "\n" } else { value })
 }
 
-/// Returns a value with single spaces between its words: the kernel shows tabs.
+/// Returns a value with single spaces between its words; the kernel separates them by tabs.
 pub(crate) fn normalized(value: &str) -> String {
     value.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! What a profile would change on a host, and why. Nothing is changed.
+//! The changes that a profile would make on a host, and why. Nothing is changed.
 
 use crate::limit;
 use crate::name::{file, twin};
@@ -10,19 +10,19 @@ use std::fs::OpenOptions;
 /// A profile, compared with a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// The version of these members.
+    /// The schema version of these members.
     pub schema: u32,
     /// The profile.
     pub profile: String,
     /// What it is for.
     pub about: String,
-    /// What would change.
+    /// The settings that would change.
     pub changes: Vec<Change>,
-    /// What is there already.
+    /// The settings that already have their values.
     pub present: Vec<Present>,
-    /// What this host does not have.
+    /// The settings that this host does not have.
     pub missing: Vec<Missing>,
-    /// What belongs to the profile, but is not made by Landau.
+    /// The changes that belong to the profile, but that Landau does not make.
     pub unmapped: Vec<Unmapped>,
 }
 
@@ -35,11 +35,11 @@ pub struct Change {
     pub now: String,
     /// The value that the profile wants.
     pub new: String,
-    /// What it bounds or decides; absent for a setting that Landau does not know.
+    /// What it bounds or controls; absent for a setting that Landau does not know.
     pub bounds: Option<&'static str>,
-    /// What may go wrong.
+    /// The risk of changing it.
     pub risk: Option<&'static str>,
-    /// What it was called where it was suggested.
+    /// Its name in the source that suggested it.
     pub source: Option<String>,
     /// Where it can be tried.
     pub tried: Place,
@@ -55,20 +55,20 @@ pub enum Place {
     Namespace,
     /// On the host only.
     Host,
-    /// Not at all: `keep` makes it permanent.
+    /// Nowhere; `keep` makes it permanent.
     Nowhere,
 }
 
-/// A setting that has its value already.
+/// A setting that already has its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Present {
     /// Its name.
     pub name: String,
     /// The present value.
     pub now: String,
-    /// What the profile wants.
+    /// The value that the profile wants.
     pub wanted: String,
-    /// What it was called where it was suggested.
+    /// Its name in the source that suggested it.
     pub source: Option<String>,
 }
 
@@ -77,9 +77,9 @@ pub struct Present {
 pub struct Missing {
     /// Its name.
     pub name: String,
-    /// What the profile wants.
+    /// The value that the profile wants.
     pub wanted: String,
-    /// Why it is not there.
+    /// Why the host does not have it.
     pub why: String,
 }
 
@@ -132,7 +132,7 @@ impl Plan {
         });
     }
 
-    /// Returns the changes that can be tried in a place.
+    /// Returns the changes that can be tried in this place.
     pub fn tried(&self, place: Place) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(move |change| change.tried == place)
     }
@@ -187,7 +187,7 @@ pub(crate) mod tests {
         std::fs::write(path, format!("{value}\n")).unwrap();
     }
 
-    /// A trial of it would leave both 0, and every writer would wait.
+    /// A trial would leave both settings at 0, and every writer would block.
     #[test]
     fn a_ratio_whose_twin_in_bytes_is_set_is_left_alone() {
         let room = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A profile: settings and the values that it wants, from a small TOML file.
+//! A profile: settings and their wanted values, from a small TOML file.
 
 use crate::name::{check, check_value, normalized};
 use crate::{Error, knob};
@@ -16,7 +16,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("empty", include_str!("profiles/empty.toml")),
 ];
 
-/// Their names.
+/// The names of the built-in profiles.
 pub const NAMES: [&str; BUILT_IN.len()] = {
     let mut names = [""; BUILT_IN.len()];
     let mut place = 0;
@@ -30,11 +30,11 @@ pub const NAMES: [&str; BUILT_IN.len()] = {
 /// A profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// Its name; that of the file, without its end, if it is the user's own.
+    /// Its name. For a user's own profile, the name of the file without the extension.
     pub name: String,
     /// What it is for.
     pub about: String,
-    /// What it wants, by name.
+    /// The settings that it wants, by name.
     pub wants: Vec<Want>,
     /// Changes that belong to it, but that Landau does not make.
     pub unmapped: Vec<Unmapped>,
@@ -47,9 +47,9 @@ pub struct Want {
     pub name: String,
     /// The value, with single spaces.
     pub value: String,
-    /// Whether a larger value is left alone; of several numbers, each one.
+    /// Whether a larger value is kept; if the value has several numbers, each of them.
     pub at_least: bool,
-    /// What it was called where it was suggested.
+    /// Its name in the source that suggested it.
     pub source: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub struct Want {
 pub struct Unmapped {
     /// The change.
     pub tweak: String,
-    /// Why not, and what makes it.
+    /// Why Landau does not make it, and what does.
     pub why: String,
 }
 
@@ -101,11 +101,11 @@ impl Scalar {
 }
 
 impl Profile {
-    /// Returns the profile of that name, or of that file if the word has a `/` or ends in `.toml`.
+    /// Returns the built-in profile of that name, or the profile in that file if the word has a `/` or ends in `.toml`.
     ///
     /// # Errors
     ///
-    /// Fails if there is none, or if its text is not that of a profile.
+    /// Fails if there is none, or if its text is not a valid profile.
     pub fn find(word: &str) -> Result<Self, Error> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == word) {
             return Self::parse(name, name, text);
@@ -123,7 +123,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// Fails if the text is not that of a profile, or names a setting that Landau does not change.
+    /// Fails if the text is not a valid profile, or names a setting that Landau never changes.
     pub fn parse(name: &str, path: &str, text: &str) -> Result<Self, Error> {
         let refused = |reason: String| Error::Profile { path: path.to_owned(), reason };
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -175,10 +175,10 @@ impl Want {
         !self.name.contains('.')
     }
 
-    /// Returns the value to set where `now` is the present one; none if nothing is to be changed.
+    /// Returns the value to set if `now` is the present one; `None` if no change is needed.
     pub fn target(&self, now: &str) -> Option<String> {
         let now = normalized(now);
-        // Where 0 is no limit, nothing is higher.
+        // If 0 means no limit, no value is higher.
         if self.at_least && now == "0" && self.name == "net.netfilter.nf_conntrack_max" {
             return None;
         }
@@ -186,19 +186,19 @@ impl Want {
             (true, Some(present), Some(least)) if present.len() == least.len() => {
                 let is_range = self.name == "net.ipv4.ip_local_port_range";
                 let raised = present.iter().zip(&least).enumerate().map(|(place, (present, least))| {
-                    // A range is at least so large if it begins no later.
+                    // A range is large enough if it begins no later and ends no earlier.
                     if is_range && place == 0 { present.min(least) } else { present.max(least) }.to_string()
                 });
                 raised.collect::<Vec<_>>().join(" ")
             }
-            // `unlimited`, of a resource limit.
+            // `unlimited` is a value of resource limits.
             (true, None, _) if now == "unlimited" => return None,
             _ => self.value.clone(),
         };
         (target != now).then_some(target)
     }
 
-    /// Returns what it bounds or decides, and the risk, if that is known.
+    /// Returns what it bounds or controls, and the risk, if it is known.
     pub(crate) fn known(&self) -> Option<&'static knob::Knob> {
         knob::find(&self.name)
     }
@@ -208,7 +208,7 @@ impl Want {
 mod tests {
     use super::*;
 
-    /// Every setting of the profiles that come with Landau is explained.
+    /// Every setting of the built-in profiles has a description.
     #[test]
     fn profiles_parse_and_their_settings_are_known() {
         for name in NAMES {
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!((tracked.target("0"), tracked.target("65536").as_deref()), (None, Some("1048576")));
     }
 
-    /// Guards against a range of ports that becomes smaller where it is to be at least so large.
+    /// Guards against a range of ports that shrinks although it is wanted with `at_least`.
     #[test]
     fn a_range_of_ports_that_has_the_wanted_one_is_left_alone() {
         let mail = Profile::find("mail").unwrap();

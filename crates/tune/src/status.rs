@@ -1,4 +1,4 @@
-//! Which settings differ from the kernel's default or from what the distribution sets, and where that comes from.
+//! The settings that differ from the kernel's default or from the distribution's value, and the files that set them.
 
 use crate::Error;
 use crate::journal::{Journaled, left};
@@ -10,18 +10,18 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The folders of sysctl.d(5); a file masks those of its name in later folders.
+/// The folders of sysctl.d(5). A file masks files of the same name in later folders.
 const FOLDERS: [&str; 5] =
     ["etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d"];
 
 /// How a host's settings differ from its defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// The version of these members.
+    /// The schema version of these members.
     pub schema: u32,
-    /// The settings that Landau or a file names.
+    /// The settings that Landau knows or that a file sets.
     pub settings: Vec<Row>,
-    /// What a trial that was killed has left changed.
+    /// The changes that a killed trial has left.
     pub left: Option<Journaled>,
 }
 
@@ -32,14 +32,14 @@ pub struct Row {
     pub name: String,
     /// The present value; absent if the host does not have it.
     pub now: Option<String>,
-    /// The kernel's default; absent if it is computed from the memory, or not known to Landau.
+    /// The kernel's default; absent if it is computed from the memory size, or not known to Landau.
     pub kernel_default: Option<&'static str>,
-    /// What a package of the distribution sets.
+    /// The value that a package of the distribution sets.
     pub distribution: Option<Source>,
-    /// What the administrator sets.
+    /// The value that the administrator sets.
     pub administrator: Option<Source>,
-    /// Whether the present value is not the default: that of the distribution, else that of the kernel. Absent if the
-    /// default is not known.
+    /// Whether the present value differs from the default: that of the distribution, or else that of the kernel. Absent
+    /// if the default is not known.
     pub differs: Option<bool>,
 }
 
@@ -55,11 +55,11 @@ pub struct Source {
 }
 
 impl Status {
-    /// Reads a host.
+    /// Reads the status of a host.
     ///
     /// # Errors
     ///
-    /// Fails if there is a journal of a trial that cannot be read or trusted.
+    /// Fails if the journal of a trial cannot be read or trusted.
     pub fn of(root: &Root) -> Result<Self, Error> {
         let mut sources: BTreeMap<String, [Option<Source>; 2]> = BTreeMap::new();
         for knob in knob::sysctls() {
@@ -91,7 +91,7 @@ fn row(root: &Root, name: String, distribution: Option<Source>, administrator: O
     Row { name, now, kernel_default, distribution, administrator, differs }
 }
 
-/// Returns the files of sysctl.d with their folders, in the order in which they are applied.
+/// Returns the files of sysctl.d with their folders, in the order in which they apply.
 fn files(root: &Root) -> BTreeMap<String, &'static str> {
     let mut found = BTreeMap::new();
     for folder in FOLDERS {
@@ -102,8 +102,8 @@ fn files(root: &Root) -> BTreeMap<String, &'static str> {
     found
 }
 
-/// Returns the value that the files of sysctl.d give a setting at the next start, if the administrator's with the name
-/// `own` has this text; none if no file sets it.
+/// Returns the value that the files of sysctl.d give a setting at the next boot, if the administrator's file `own` has
+/// this text; `None` if no file sets it.
 pub(crate) fn at_start(root: &Root, setting: &str, own: &str, text: &str) -> Option<String> {
     let mut files = files(root);
     files.insert(own.to_owned(), FOLDERS[0]);
@@ -119,7 +119,7 @@ fn is_read(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|kind| kind == "conf")
 }
 
-/// Returns the settings of a file of sysctl.d, with the names that sysctl(8) prints. Patterns are left out.
+/// Returns the settings of a file of sysctl.d, by the names that sysctl(8) prints. Patterns are skipped.
 pub(crate) fn settings(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
     text.lines().filter_map(|line| {
         let line = line.trim();
@@ -128,7 +128,7 @@ pub(crate) fn settings(text: &str) -> impl Iterator<Item = (String, String)> + '
         }
         let (name, value) = line.split_once('=')?;
         let name = name.trim().trim_start_matches('-');
-        // The first separator decides: in `net/ipv4/conf/eth0.1/rp_filter` the dot belongs to a name.
+        // The first separator decides: in `net/ipv4/conf/eth0.1/rp_filter` the dot is part of a name.
         let is_path = name.find(['/', '.']).is_some_and(|place| name.as_bytes()[place] == b'/');
         if name.contains('*') || (is_path && name.contains('.')) {
             return None;

@@ -1,4 +1,4 @@
-//! A trial: settings that are set and reset between measurements, and restored at its end.
+//! A trial: settings that are toggled between measurements, and restored at the end.
 
 use crate::Error;
 use crate::journal::{Entry, Journal, Outcome, Restored, undo};
@@ -27,12 +27,12 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Returns a trial of settings that have their old values. With a journal they are the host's.
+    /// Returns a trial of settings that have their old values. With a journal, they are settings of the host.
     pub fn new(root: &Root, settings: Vec<Setting>, journal: Option<Journal>) -> Self {
         Self { root: root.clone(), is_on: vec![false; settings.len()], settings, journal }
     }
 
-    /// Returns the entries of a journal for settings.
+    /// Returns the journal entries of settings.
     pub fn entries(settings: &[Setting]) -> Vec<Entry> {
         let entry = |one: &Setting| Entry { name: one.name.clone(), old: one.old.clone(), new: one.new.clone() };
         settings.iter().map(entry).collect()
@@ -43,15 +43,15 @@ impl Trial {
         &self.settings
     }
 
-    /// Gives each setting its new value if `is_on` says so, else its old one.
+    /// Gives each setting its new value if `is_on` is true for it, or else its old one.
     ///
     /// # Errors
     ///
-    /// Fails if a setting has neither of the values, because somebody else has changed it meanwhile; if it cannot be
-    /// written; or if the kernel makes another value of it.
+    /// Fails if a setting has neither of these values, because something else has changed it in the meantime; if it
+    /// cannot be written; or if the kernel changes the value that was written.
     pub fn set(&mut self, is_on: &[bool]) -> Result<(), Error> {
         let count = self.settings.len().min(is_on.len());
-        // Backwards, as they are restored: one may be possible only while an earlier one is on.
+        // In reverse order, as in a restoration: a setting may be valid only while an earlier one is on.
         for place in (0..count).rev().filter(|&place| !is_on[place]) {
             if self.is_on[place] {
                 self.change(place, false)?;
@@ -75,12 +75,12 @@ impl Trial {
             let reason = format!("it was {from} and is {now}: somebody else changed it during the trial");
             return Err(failed(reason));
         }
-        // A write that fails may have changed it.
+        // Even a write that fails may have changed the value.
         self.is_on[place] = true;
         write(&self.root, &setting.name, to).map_err(|error| failed(format!("set it to {to}: {error}")))?;
         let now = read()?;
         if now != normalized(to) {
-            // Later nobody could tell what the kernel made of it from what somebody else wrote.
+            // Later, a value adjusted by the kernel could not be distinguished from one that something else wrote.
             let entry = || Self::entries(std::slice::from_ref(setting)).remove(0);
             self.is_on[place] = !(is_on && undo(&self.root, &entry(), true).outcome.is_done());
             return Err(failed(format!("set it to {to}: the kernel makes {now} of it; write that in the profile")));
@@ -89,8 +89,8 @@ impl Trial {
         Ok(())
     }
 
-    /// Restores what is changed, in reverse order, and removes the journal if nothing is left to do. A value that
-    /// neither the trial nor the kernel made of it is kept.
+    /// Restores the changed settings in reverse order, and removes the journal if nothing is left to do. A value that
+    /// comes neither from the trial nor from the kernel's adjustment of it is kept.
     ///
     /// # Errors
     ///
@@ -114,14 +114,15 @@ impl Trial {
 impl Drop for Trial {
     fn drop(&mut self) {
         if self.journal.is_some() || self.is_on.contains(&true) {
-            // After a panic. What cannot be restored stays in the journal, and the next start says so.
+            // This happens after a panic. Settings that cannot be restored stay in the journal, and the next start
+            // reports them.
             let _ = self.restore();
         }
     }
 }
 
 impl Restored {
-    /// Returns whether the value is not that before the trial, and why; none if it is.
+    /// Returns why the setting does not have its value from before the trial; `None` if it does.
     pub fn complaint(&self) -> Option<String> {
         let found = self.found.as_deref().unwrap_or("unreadable");
         match self.outcome {
@@ -168,13 +169,13 @@ mod tests {
         ["vm.dirty_ratio", "net.ipv4.ip_local_port_range"].map(|name| root.sysctl(name).unwrap())
     }
 
-    /// A setting may be possible only while an earlier one is on, as `kernel.sched_rt_runtime_us`.
+    /// A setting may be valid only while an earlier one is on; `kernel.sched_rt_runtime_us` is an example.
     #[test]
     fn settings_are_turned_off_from_the_last_on() {
         let room = tempfile::tempdir().unwrap();
         let (mut trial, root) = trial(room.path());
         trial.set(&[true, true]).unwrap();
-        // Somebody else's value stops it at the first one.
+        // A foreign value makes it fail at the first setting.
         plant(room.path(), "vm.dirty_ratio", "30");
         trial.set(&[false, false]).unwrap_err();
         assert_eq!(values(&root), ["30", "32768 60999"]);
