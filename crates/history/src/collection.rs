@@ -1,4 +1,4 @@
-//! A collection as of one moment: its records, and what is left out with the reason.
+//! A snapshot of a collection: its records, and the files that are left out, with the reason.
 
 use crate::entry::{Curve, Entry};
 use crate::files::find;
@@ -9,14 +9,14 @@ use landau_report::history::LeftOut;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// How a collection is read.
+/// Options for reading a collection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Where the index is; by default in the folder, or among the user's caches.
+    /// The path of the index; by default it is in the folder, or in the user's cache directory.
     pub index: Option<PathBuf>,
-    /// Whether the index is made again from all records.
+    /// Whether the index is rebuilt from all records.
     pub is_rebuilt: bool,
-    /// Whether the samples of records without verdicts, or with those of another method, are judged by this version.
+    /// Whether records without verdicts, or with those of another method, are judged by this version's method.
     pub is_judged_anew: bool,
     /// Whether the curves are read with their points, which [`crate::trends`] needs.
     pub has_curves: bool,
@@ -25,23 +25,23 @@ pub struct Options {
 /// A collection of records.
 #[derive(Debug)]
 pub struct Collection {
-    /// The sound records that the filter asks for, in order of time.
+    /// The sound records that match the filter, in order of time.
     pub entries: Vec<Entry>,
-    /// Their curves that the filter asks for, if they were asked for.
+    /// Their curves that match the filter, if curves were requested.
     pub curves: Vec<Curve>,
-    /// Files that are left out, whatever the filter asks for.
+    /// Files that are left out, regardless of the filter.
     pub left_out: Vec<LeftOut>,
-    /// The number of sound records, whatever the filter asks for.
+    /// The number of sound records, regardless of the filter.
     pub record_count: usize,
-    /// Where the index is.
+    /// The location of the index.
     pub index: Place,
 }
 
-/// Attempts to read the collection while other programs change it.
+/// Number of attempts to read the collection while other programs change it.
 const ATTEMPTS: usize = 5;
 
-/// Reads the records of a folder and of the folders below it that a filter asks for, after bringing the index up to
-/// date: new and changed files are read, files that are gone are forgotten.
+/// Updates the index, then returns the records of a folder and its subfolders that match a filter. New and changed
+/// files are read; files that are gone are removed from the index.
 pub fn read(folder: &Path, filter: &Filter, options: &Options) -> Result<Collection, Error> {
     let mut files = find(folder)?;
     let mut index = Index::open(folder, options.index.as_deref(), options.is_rebuilt)?;
@@ -71,7 +71,7 @@ pub fn read(folder: &Path, filter: &Filter, options: &Options) -> Result<Collect
     Err(Error::Busy)
 }
 
-/// Separates the sound records from the others, and from copies of records: a copy is no second measurement.
+/// Separates the sound records from the others, and from copies of records: a copy is not a second measurement.
 fn without_copies(entries: Vec<Entry>) -> (Vec<Entry>, Vec<LeftOut>) {
     let (sound, unsound): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|entry| entry.reason.is_empty());
     let mut left_out: Vec<LeftOut> = unsound.iter().map(Entry::left_out).collect();
@@ -91,7 +91,7 @@ fn without_copies(entries: Vec<Entry>) -> (Vec<Entry>, Vec<LeftOut>) {
 }
 
 impl Collection {
-    /// Drops what the filter does not ask for.
+    /// Drops the records and curves that do not match the filter.
     fn select(&mut self, filter: &Filter) {
         self.entries.retain(|entry| filter.holds(entry));
         let records: HashSet<i64> = self.entries.iter().map(|entry| entry.record).collect();
@@ -121,8 +121,8 @@ mod tests {
     use super::*;
     use rusqlite::Connection;
 
-    /// Guards against a column of the index that is renamed while the documented queries still name it. `DuckDB` is not
-    /// at hand here; the queries keep to what both have.
+    /// Guards against renaming a column of the index that the documented queries use. `DuckDB` is not available here;
+    /// the queries are limited to what both support.
     #[test]
     fn the_documented_queries_run_on_an_index() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");

@@ -1,7 +1,7 @@
-//! What the index keeps of a record: its facts, and the values of its verdicts.
+//! The part of a record that the index stores: its facts, and the values of its verdicts.
 //!
-//! Verdicts are read from the `result` lines, as JSON, because records may hold those of any earlier method. Judging
-//! the samples anew takes seconds for a large record, so that is done on request only.
+//! Verdicts are read from the `result` lines as JSON, because records may hold those of any earlier method. Judging the
+//! samples again takes seconds for a large record, so it is done on request only.
 
 use crate::entry::{Curve, Entry};
 use landau_record::schema::{Case, Host, Limit, PhaseResult};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Reads a record file. A file that is no sound record gives an entry with the reason.
+/// Reads a record file. If it is not a sound record, the entry has the reason.
 pub(crate) fn read(full: &Path, path: &str, is_judged_anew: bool) -> (Entry, Vec<Curve>) {
     let unsound = |reason: String| (Entry { path: path.to_owned(), reason, ..Entry::default() }, Vec::new());
     let bytes = match landau_record::read_file(full) {
@@ -25,7 +25,7 @@ pub(crate) fn read(full: &Path, path: &str, is_judged_anew: bool) -> (Entry, Vec
     }
 }
 
-/// The reason of an error, without the path, which is beside it.
+/// Returns the reason of an error, without the path, which is shown separately.
 fn said(error: &Error) -> String {
     match error {
         Error::Malformed { line, reason, .. } => format!("line {line}: {reason}"),
@@ -34,7 +34,7 @@ fn said(error: &Error) -> String {
     }
 }
 
-/// Returns what the index keeps of a record.
+/// Returns what the index stores about a record.
 fn of(record: &Record, path: &str, is_judged_anew: bool) -> (Entry, Vec<Curve>) {
     let mut entry = facts(record, path);
     entry.reason = unsound(record);
@@ -51,12 +51,12 @@ fn of(record: &Record, path: &str, is_judged_anew: bool) -> (Entry, Vec<Curve>) 
     (entry, curves)
 }
 
-/// Why a record is left out; empty if it is sound.
+/// Returns why a record is left out; empty if it is sound.
 fn unsound(record: &Record) -> String {
     if let Some(fault) = &record.fault {
         return format!("line {} was altered: {}", fault.line, fault.reason);
     }
-    // Without the record's own name: files with the same reason share a line.
+    // Without the record's own name, so that files with the same reason share a line.
     let how = || record.how_to_continue("FILE");
     if let Some(torn) = &record.torn {
         return format!("line {} is torn, so the run was killed{}", torn.line, how());
@@ -102,14 +102,15 @@ fn facts(record: &Record, path: &str) -> Entry {
     Entry { words, ..entry }
 }
 
-/// The machine in a few words. Memory is rounded up to whole GiB, because kernels keep different parts of it.
+/// Describes the machine in a few words. Memory is rounded up to whole GiB, because the part that a kernel reserves
+/// varies.
 fn host_of(host: &Host, platform: &str) -> String {
     let gib = host.memory_bytes.div_ceil(1 << 30);
     let place = if platform.is_empty() { &host.virtualization } else { platform };
     format!("{}, {} × {}, {gib} GiB, {place}", host.processor.trim(), host.processor_count, host.machine)
 }
 
-/// The facts that may explain a change between two records of a host.
+/// Returns the facts that may explain a change between two records of a host.
 fn changing(record: &Record) -> BTreeMap<String, String> {
     let (header, host) = (&record.header, &record.host);
     let own = [
@@ -133,7 +134,7 @@ fn changing(record: &Record) -> BTreeMap<String, String> {
     facts
 }
 
-/// A curve of a result; `None` if its case is missing.
+/// Returns the curve of a result; `None` if its case is missing.
 fn curve(record: &Record, result: &PhaseResult) -> Option<Curve> {
     let case = record.case(result.case)?;
     let phase = case.phases.iter().find(|phase| phase.name == result.phase)?;
@@ -169,7 +170,7 @@ fn curve(record: &Record, result: &PhaseResult) -> Option<Curve> {
     })
 }
 
-/// The limits that ended passes of a case.
+/// Returns the limits that ended passes of a case.
 fn limits<'r>(record: &'r Record, case: &Case) -> Vec<&'r Limit> {
     let ends = record.passes_of(case.case).into_iter().filter_map(|pass| pass.end.as_ref());
     ends.filter_map(|end| end.limit.as_ref()).collect()
@@ -190,7 +191,7 @@ fn points(value: &Value) -> Vec<(f64, Estimate)> {
     points
 }
 
-/// An estimate as `landau-stats` serialises it. An end of the interval that is not finite is null there; here it is the
+/// Parses an estimate as `landau-stats` serialises it. There, an infinite end of the interval is null; here, it is the
 /// value.
 fn estimate(value: &Value) -> Option<Estimate> {
     let middle = number(&value["value"])?;
@@ -233,7 +234,7 @@ mod tests {
         assert!(!curves.is_empty());
     }
 
-    /// Guards against a verdict from elsewhere that ends the program: nothing in it need be what it should be.
+    /// Guards against a verdict from elsewhere that crashes the program: none of its members may be what it should be.
     #[test]
     fn nothing_is_expected_of_a_verdict() {
         assert_eq!(points(&json!([{"n": 1}, {"n": 2, "cost": {"value": null}}, 7, null])), []);

@@ -1,11 +1,11 @@
-//! A record and a curve as the index holds them.
+//! A record and a curve as stored in the index.
 
 use landau_report::history::{LeftOut, Row};
 use landau_report::quantity::Unit;
 use landau_stats::Estimate;
 use std::collections::BTreeMap;
 
-/// What the index says about a record file.
+/// The index entry of a record file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Entry {
     /// Its number in the index.
@@ -26,9 +26,9 @@ pub struct Entry {
     pub study: String,
     /// The seed.
     pub seed: u64,
-    /// What costs count.
+    /// The unit of costs.
     pub unit: Unit,
-    /// The machine in a few words; equal texts are the same kind of host.
+    /// The machine in a few words; equal texts mean the same kind of host.
     pub host: String,
     /// `Linux` …
     pub system: String,
@@ -48,19 +48,19 @@ pub struct Entry {
     pub platform: String,
     /// Facts that may explain a change, as a JSON object of texts: kernel, mitigations, sysctls …
     pub facts: String,
-    /// How the run ended; empty if it did not.
+    /// How the run ended; empty if the record has no end.
     pub outcome: String,
-    /// Complete lines.
+    /// The number of complete lines.
     pub line_count: u64,
     /// The last checksum, which identifies the record.
     pub seal: String,
-    /// The number of the method that gave the verdicts; none without verdicts.
+    /// The number of the method that gave the verdicts; `None` without verdicts.
     pub method: Option<u32>,
-    /// Whether the index judged the samples anew.
+    /// Whether the samples were judged again for the index.
     pub is_judged_anew: bool,
-    /// The curves with a verdict.
+    /// The number of curves with a verdict.
     pub curve_count: usize,
-    /// What a search in free text sees, in lower case.
+    /// The text that a free-text search matches, in lower case.
     pub words: String,
 }
 
@@ -87,9 +87,9 @@ pub struct Curve {
     pub outcome: String,
     /// The law, if one is named.
     pub law: Option<String>,
-    /// Passes and calls.
+    /// The number of passes.
     pub passes: u64,
-    /// Calls of all passes.
+    /// The number of calls of all passes.
     pub calls: u64,
     /// The judged range of n.
     pub range: Option<(f64, f64)>,
@@ -150,17 +150,17 @@ impl Entry {
         LeftOut { path: self.path.clone(), reason: self.reason.clone() }
     }
 
-    /// Returns what two copies of the same record share.
+    /// Returns the values by which two copies of the same record are recognised.
     pub(crate) fn content(&self) -> (&str, &str, u64, u64) {
         (&self.seal, &self.started, self.seed, self.line_count)
     }
 }
 
 impl Curve {
-    /// Returns the cost at an n with its interval: that of the straight line between the two points around it, in
-    /// logarithms. `None` outside of the points, beyond which only the window of the last one reaches.
+    /// Returns the cost at an n with its interval, interpolated between the two points around it on logarithmic scales.
+    /// `None` outside the points, except within the window of the first or last one.
     pub fn cost_at(&self, n: f64) -> Option<Estimate> {
-        /// How far beyond the middle of the last window calls were measured.
+        /// How far calls were measured beyond the middle of the last window.
         const BEYOND: f64 = 1.05;
         let (first, last) = (self.points.first()?, self.points.last()?);
         if n < first.0 / BEYOND || n > last.0 * BEYOND {
@@ -180,7 +180,7 @@ impl Curve {
         })
     }
 
-    /// Returns the law that the verdict names; "constant" if the cost is flat, as method 1 called it.
+    /// Returns the law that the verdict names; "constant" if the cost is flat, as in method 1.
     pub fn verdict_law(&self) -> Option<&str> {
         let is_flat = matches!(self.outcome.as_str(), "flat" | "constant");
         self.law.as_deref().or(is_flat.then_some("constant"))

@@ -1,4 +1,4 @@
-//! The record files of a folder and of the folders below it.
+//! The record files of a folder and its subfolders.
 
 use crate::Error;
 use landau_report::history::LeftOut;
@@ -6,28 +6,28 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The name of the file that marks a site, whose copies of records are not part of a collection.
+/// The name of the file that marks a site; its copies of records are not part of a collection.
 pub const SITE_MARK: &str = ".landau-site";
 
-/// The ending of a record.
+/// The extension of a record.
 const ENDING: &str = "ndjson";
 
-/// The most bytes of a record that is read: a larger file may not fit in memory.
+/// The largest record that is read, in bytes: a larger file may not fit in memory.
 const BYTES_MAX: u64 = 2 << 30;
 
-/// A file as it was seen.
+/// A file and its metadata.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     /// The path relative to the folder.
     pub(crate) path: String,
     /// The path to open.
     pub(crate) full: PathBuf,
-    /// What changes when the file does.
+    /// The metadata that changes with the file.
     pub(crate) identity: Identity,
 }
 
-/// What changes when a file does: a change within the resolution of the clock changes the size or the inode, or the
-/// time of the last change of the inode, which cannot be set.
+/// The metadata that changes with a file. A change within the resolution of the clock still changes the size, the inode
+/// or the ctime, which cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) bytes: i64,
@@ -53,15 +53,15 @@ impl Identity {
 pub(crate) struct Files {
     /// Files that may be records, in order of their paths.
     pub(crate) seen: Vec<Seen>,
-    /// What cannot be read at all.
+    /// Files that cannot be read at all.
     pub(crate) left_out: Vec<LeftOut>,
 }
 
-/// The folder of a site that has copies of records beside their pages.
+/// The folder of a site that has copies of records next to their pages.
 const COPIES: &str = "record";
 
-/// Finds the records of a folder. Links to folders are not followed, so that a loop ends, and sites are left out; a
-/// link is named, and so is a site with records of its own.
+/// Finds the records of a folder and its subfolders. Sites are left out, and symbolic links to folders are not
+/// followed, so a loop ends. A link is reported, and so is a site with its own records.
 pub(crate) fn find(folder: &Path) -> Result<Files, Error> {
     let failure = |source| Error::Folder { path: folder.display().to_string(), source };
     let mut files = Files::default();
@@ -105,7 +105,7 @@ fn is_record(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == ENDING)
 }
 
-/// Counts the records in a site that are not copies beside their pages.
+/// Counts the records in a site that are not copies next to their pages.
 fn records_of_site(site: &Path) -> usize {
     let is_of_copies = site.file_name().is_some_and(|name| name == COPIES) && site.join(SITE_MARK).exists();
     let Ok(entries) = std::fs::read_dir(site) else { return 0 };
@@ -127,9 +127,9 @@ impl Files {
             Err(error) => return self.leave_out(path, &format!("it cannot be read: {error}")),
         };
         match path.to_str() {
-            // Opening a pipe would wait for its writer.
+            // Opening a named pipe would block until it has a writer.
             _ if !metadata.is_file() => self.leave_out(path, "it is not a regular file"),
-            // A file of a kernel, as in /proc, has no size, and reading it may wait for ever.
+            // A kernel file, as in /proc, has size 0, and reading it may block forever.
             _ if metadata.len() == 0 => self.leave_out(path, "it is empty"),
             _ if metadata.len() > BYTES_MAX => self.leave_out(path, "it is larger than 2 GiB, and no record is"),
             None => self.leave_out(path, "its name is not UTF-8; rename it"),
@@ -162,7 +162,7 @@ mod tests {
         for name in names.into_iter().chain(copies) {
             write(name);
         }
-        // A folder that links to itself must not be followed for ever.
+        // A folder that links to itself must not be followed forever.
         std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
         std::os::unix::fs::symlink("nowhere", folder.path().join("gone.ndjson")).unwrap();
         std::fs::create_dir(folder.path().join("folder.ndjson")).unwrap();
@@ -175,7 +175,7 @@ mod tests {
         assert!(find(&folder.path().join("none")).is_err());
     }
 
-    /// Guards against a command that waits for ever, or that needs more memory than there is.
+    /// Guards against a command that blocks forever, or that runs out of memory.
     #[test]
     fn files_without_or_with_too_many_bytes_are_not_opened() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Which records and curves are asked for.
+//! Filters for records and curves.
 
 use crate::entry::{Curve, Entry};
 
-/// What a record and a curve must be; an absent condition holds for all. Texts are compared without regard to case.
+/// Conditions on records and curves; an absent condition always holds. Texts are compared case-insensitively.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The benchmark, or the whole label of the case.
@@ -24,13 +24,13 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Returns whether a record is asked for. Whether it has the curve is another question: [`Filter::holds_curve`].
+    /// Returns whether a record matches. [`Filter::holds_curve`] tests its curves separately.
     pub fn holds(&self, entry: &Entry) -> bool {
         let contains = |wanted: &Option<String>, text: &str| {
             wanted.as_ref().is_none_or(|part| text.to_lowercase().contains(&part.to_lowercase()))
         };
-        // Times in one format are in the order of their letters; a day is the beginning of each of its times.
-        // The Z of UTC comes after every digit, colon and point.
+        // Times in one format sort alphabetically; a day is a prefix of each of its times. The Z of UTC sorts after
+        // every digit, colon and point.
         let wanted = |time: &str| time.to_ascii_uppercase().trim_end_matches('Z').to_owned();
         let is_after = self.since.as_ref().is_none_or(|since| *entry.started >= *wanted(since));
         let is_before = self.until.as_ref().is_none_or(|until| {
@@ -46,14 +46,14 @@ impl Filter {
             && self.words.iter().all(|word| entry.words.contains(&word.to_lowercase()))
     }
 
-    /// Returns whether a curve is asked for.
+    /// Returns whether a curve matches.
     pub fn holds_curve(&self, curve: &Curve) -> bool {
         let is_of_benchmark = |text: &str| is_asked_for(self.benchmark.as_ref(), text);
         (is_of_benchmark(&curve.benchmark) || is_of_benchmark(&curve.label))
             && is_asked_for(self.phase.as_ref(), &curve.phase)
     }
 
-    /// Returns whether only records with certain curves are asked for.
+    /// Returns whether the filter has conditions on curves.
     pub fn is_about_curves(&self) -> bool {
         self.benchmark.is_some() || self.phase.is_some()
     }
@@ -89,7 +89,7 @@ mod tests {
         };
         assert!(holds(Some("2026-11-23"), Some("2026-11-23")) && holds(Some("2026"), Some("2026-11")));
         assert!(holds(None, Some("2026-11-23T14")) && !holds(None, Some("2026-11-23T13")));
-        // With the Z of UTC a minute and a second have their parts, too.
+        // A minute or a second with the Z of UTC includes its fractions, too.
         assert!(holds(Some("2026-11-23T14:57Z"), Some("2026-11-23T14:57Z")));
         assert!(holds(Some("2026-11-23T14:57:34Z"), None) && holds(Some("2026-11-23T14:57:34.5Z"), None));
         assert!(!holds(Some("2026-11-23T14:57:35Z"), None) && !holds(None, Some("2026-11-23T14:56Z")));

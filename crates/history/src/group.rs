@@ -1,10 +1,10 @@
-//! Records by host, kernel, study, benchmark or day.
+//! Records grouped by host, kernel, study, benchmark or day.
 
 use crate::entry::{Curve, Entry};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What records are grouped by.
+/// The key by which records are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grouping {
     /// The kind of host.
@@ -13,24 +13,24 @@ pub enum Grouping {
     Kernel,
     /// The study.
     Study,
-    /// The benchmarks; a record with several is in several groups.
+    /// The benchmarks; a record with several of them is in several groups.
     Benchmark,
     /// The day of the start.
     Day,
 }
 
-/// Records that share something.
+/// Records with the same key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// What they share.
+    /// The key.
     pub name: String,
     /// The number of records.
     pub record_count: usize,
-    /// When the first and the last of them began.
+    /// The start of the first and of the last run.
     pub started: (String, String),
 }
 
-/// Groups records, in the order of what they share. `curves` are those of the records.
+/// Groups records, sorted by the key. `curves` are those of the records.
 pub fn groups(entries: &[Entry], curves: &[Curve], by: Grouping) -> Vec<Group> {
     let mut benchmarks: BTreeMap<i64, BTreeSet<&str>> = BTreeMap::new();
     for curve in curves {

@@ -1,11 +1,11 @@
-//! The index: an `SQLite` database that holds what [`crate::digest`] keeps of each record.
+//! The index: an `SQLite` database with what [`crate::digest`] stores of each record.
 //!
-//! Everything in it follows from the records, so it is never repaired, only made again. `SQLite`'s own locks keep two
-//! programs apart. A damaged file is emptied in place: a file that was deleted and created again while another program
-//! had it open would meet the journal of that program.
+//! All its contents follow from the records, so it is never repaired, only rebuilt. `SQLite`'s own locks serialize
+//! concurrent programs. A damaged file is emptied in place: if it were deleted and created again while another program
+//! had it open, the new file would be used with that program's journal.
 //!
-//! A folder of records may come from elsewhere, so a file with the name of the index is only written to if it is a
-//! regular file with the mark of an index, or holds nothing. A link is refused.
+//! A folder of records may come from elsewhere. So a file with the name of the index is written only if it is a regular
+//! file that is marked as an index, or that is empty. A symbolic link is refused.
 
 use crate::Error;
 use crate::digest;
@@ -23,32 +23,32 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The version of the tables, `user_version` of the database. An index of another version is made again.
+/// The version of the tables, `user_version` of the database. An index of another version is rebuilt.
 const VERSION: i64 = 2;
-/// Marks a database as an index: the letters L, n, H, i. Its place in the file is part of `SQLite`'s format.
+/// Marks a database as an index: the letters L, n, H, i. Its offset in the file is part of `SQLite`'s format.
 const APPLICATION: i32 = 0x4c6e_4869;
 const APPLICATION_AT: usize = 68;
-/// How `SQLite` marks its files.
+/// The first bytes of every `SQLite` file.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// The name of the index in the folder of the collection.
 const NAME: &str = ".landau-history.sqlite";
-/// How long another program may take for its changes.
+/// How long to wait for another program's changes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Records between two commits: what is indexed when the program is interrupted stays indexed.
+/// Records per commit. If the program is interrupted, the records committed so far stay indexed.
 const BATCH: usize = 256;
 
-/// Where the index is.
+/// The location of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// In the folder of the collection.
     Folder(PathBuf),
-    /// In the user's folder of caches, because the collection's cannot be written to.
+    /// In the user's cache directory, because the collection's folder is not writable.
     Cache(PathBuf),
-    /// Where the user wants it.
+    /// At a path that the user chose.
     Chosen(PathBuf),
-    /// In memory, because neither can be written to: the next command reads every record again.
+    /// In memory, because neither is writable: the next command reads every record again.
     Memory,
 }
 
@@ -60,14 +60,14 @@ impl Place {
         }
     }
 
-    /// Whether what is there is an index, empty, or nothing. Only a place that the user chose may be a link.
+    /// Returns whether the path is an index, empty or absent. Only a path that the user chose may be a symbolic link.
     fn is_ours(&self) -> bool {
         let metadata = match self {
             Self::Folder(path) | Self::Cache(path) => std::fs::symlink_metadata(path),
             Self::Chosen(path) => std::fs::metadata(path),
             Self::Memory => return true,
         };
-        // Opening a pipe would wait for its writer.
+        // Opening a named pipe would block until it has a writer.
         metadata.map_or(true, |metadata| metadata.is_file() && is_index(self.path()))
     }
 
@@ -76,7 +76,7 @@ impl Place {
         let (Self::Folder(path) | Self::Cache(path)) = self else {
             return Connection::open_with_flags(self.path(), flags);
         };
-        // SQLite refuses a link anywhere in the path; the way to the folder may have some.
+        // SQLite refuses symbolic links anywhere in the path, but the path of the folder may have some.
         let parent = path.parent().and_then(|parent| parent.canonicalize().ok());
         let real = parent.zip(path.file_name()).map(|(parent, name)| parent.join(name));
         Connection::open_with_flags(real.as_ref().unwrap_or(path), flags | OpenFlags::SQLITE_OPEN_NOFOLLOW)
@@ -90,26 +90,27 @@ pub(crate) struct Index {
     pub(crate) place: Place,
 }
 
-/// What was read from an index in one transaction.
+/// The result of reading an index in one transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     pub(crate) entries: Vec<Entry>,
     pub(crate) curves: Vec<Curve>,
 }
 
-/// Which curves are read.
+/// Selects the curves to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum With {
     /// None.
     Records,
-    /// Those that the filter asks for, without their points.
+    /// Those that match the filter, without their points.
     Curves,
     /// Those with their points.
     Points,
 }
 
 impl Index {
-    /// Opens the index of a folder, at `chosen` if that is given; makes it if there is none. `is_rebuilt` empties it.
+    /// Opens the index of a folder, or the one at `chosen` if given. Creates it if it does not exist. `is_rebuilt`
+    /// empties it.
     pub(crate) fn open(folder: &Path, chosen: Option<&Path>, is_rebuilt: bool) -> Result<Self, Error> {
         if let Some(path) = chosen {
             return Self::at(Place::Chosen(path.to_owned()), is_rebuilt);
@@ -139,10 +140,10 @@ impl Index {
         Error::Index { path: self.place.path().display().to_string(), source }
     }
 
-    /// Brings the index up to date with the files. `is_judged_anew` judges the samples of records without verdicts by
-    /// this version's method.
+    /// Updates the index from the files. With `is_judged_anew`, records without verdicts, or with those of another
+    /// method, are judged by this version's method.
     pub(crate) fn update(&mut self, seen: &[Seen], is_judged_anew: bool) -> Result<(), Error> {
-        // Another program that rebuilds the index may have emptied it meanwhile.
+        // Another program that rebuilds the index may have emptied it in the meantime.
         let known = self
             .db
             .transaction()
@@ -168,7 +169,7 @@ impl Index {
         Ok(())
     }
 
-    /// Makes changes that other programs see together or not at all.
+    /// Makes changes in one transaction, which other programs see completely or not at all.
     fn change(&mut self, make: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>) -> Result<(), Error> {
         let changed = self.db.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|change| {
             make_tables(&change)?;
@@ -178,8 +179,8 @@ impl Index {
         changed.map_err(|source| self.failed(source))
     }
 
-    /// Reads the records, and the curves that the filter asks for, as of one moment. `None` if the index no longer is
-    /// that of these files: another program has changed it since it was brought up to date.
+    /// Reads the records and the curves that match the filter in one transaction. `None` if the index no longer matches
+    /// these files, because another program has changed it since its update.
     pub(crate) fn load(&mut self, seen: &[Seen], filter: &Filter, with: With) -> Result<Option<Loaded>, Error> {
         let loaded = self.db.transaction().and_then(|moment| {
             if !is_made(&moment)? {
@@ -198,19 +199,20 @@ impl Index {
     }
 }
 
-/// Makes the tables if they are missing, of another version, or unwanted.
+/// Creates the tables if they are missing. Empties the database first if it has another version, or if `is_rebuilt` is
+/// set.
 fn prepare(db: &mut Connection, is_rebuilt: bool) -> rusqlite::Result<()> {
     db.busy_timeout(PATIENCE)?;
-    // Before anything else: a damaged file fails at its first use.
+    // This is first because a damaged file fails at its first use.
     if is_rebuilt {
         empty(db)?;
     }
-    // The journal survives a killed program; after a loss of power the index may have to be made again.
+    // The journal survives if the program is killed. After a power failure the index may have to be rebuilt.
     db.execute_batch("PRAGMA synchronous = NORMAL")?;
     if ![0, VERSION].contains(&version(db)?) {
         empty(db)?;
     }
-    // Even where there is nothing to do, the transaction shows whether the file can be written to.
+    // Even if there is nothing to do, the transaction shows whether the file is writable.
     let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     make_tables(&change)?;
     change.commit()
@@ -220,12 +222,12 @@ fn version(db: &Connection) -> rusqlite::Result<i64> {
     db.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Whether the tables are there.
+/// Returns whether the tables exist.
 fn is_made(db: &Connection) -> rusqlite::Result<bool> {
     Ok(version(db)? == VERSION)
 }
 
-/// Makes the tables if they are missing.
+/// Creates the tables if they are missing.
 fn make_tables(change: &Transaction<'_>) -> rusqlite::Result<()> {
     if !is_made(change)? {
         change.execute_batch(SCHEMA)?;
@@ -235,7 +237,7 @@ fn make_tables(change: &Transaction<'_>) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Empties the database in place, whatever the file contains.
+/// Empties the database in place, whatever the contents of the file.
 fn empty(db: &Connection) -> rusqlite::Result<()> {
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, true)?;
     let emptied = db.execute_batch("VACUUM");
@@ -243,16 +245,16 @@ fn empty(db: &Connection) -> rusqlite::Result<()> {
     emptied
 }
 
-/// Whether a file is an index, or holds nothing: no byte, or a database of one page without a table, which an index is
-/// for a moment while it is made again.
+/// Returns whether a file is an index or empty. Empty is a file without a byte, or a database of one page without a
+/// table; an index is briefly in this state during a rebuild.
 fn is_index(path: &Path) -> bool {
     let mut head = Vec::new();
-    // What cannot be read cannot be opened as a database either.
+    // A file that cannot be read cannot be opened as a database either.
     let Ok(file) = std::fs::File::open(path) else { return true };
     let is_read = file.take(105).read_to_end(&mut head).is_ok();
     let is_marked = head.get(APPLICATION_AT..APPLICATION_AT + 4) == Some(&APPLICATION.to_be_bytes());
     let is_one_page = head.get(28..32) == Some(&[0, 0, 0, 1]);
-    // Byte 100 is the kind of the first page, a leaf; the number of its rows, one for each table, follows at 103.
+    // Byte 100 is the type of the first page, a leaf. The number of its rows, one for each table, follows at 103.
     let has_no_table = head.get(100) == Some(&13) && head.get(103..105) == Some(&[0, 0]);
     is_read && (head.is_empty() || head.starts_with(MAGIC) && (is_marked || is_one_page && has_no_table))
 }
@@ -263,19 +265,19 @@ fn is_unwritable(error: &rusqlite::Error) -> bool {
     code.is_some_and(|code| matches!(code, CannotOpen | PermissionDenied | ReadOnly))
 }
 
-/// Returns the place of a folder's index among the user's caches.
+/// Returns the path of a folder's index in the user's cache directory.
 fn cache(folder: &Path) -> Option<PathBuf> {
     let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = own.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
     let folder = folder.canonicalize().ok()?;
     let name = landau_report::page::sha256(folder.as_os_str().as_encoded_bytes());
     let place = caches.join("landau");
-    // If it cannot be made, opening the index there fails.
+    // If this fails, opening the index there fails.
     let _ = std::fs::create_dir_all(&place);
     Some(place.join(format!("history-{}.sqlite", &name[..16])))
 }
 
-/// What is known about a file.
+/// The index entry of a file, as far as an update needs it.
 struct Known {
     identity: Identity,
     is_sound: bool,
@@ -284,7 +286,8 @@ struct Known {
 }
 
 impl Known {
-    /// Whether judging the samples would give other verdicts: they are of another method, or there are none yet.
+    /// Returns whether judging the samples would give other verdicts: the present ones are of another method, or there
+    /// are none yet.
     fn can_be_judged_anew(&self) -> bool {
         self.is_sound && self.method.map_or(!self.is_judged_anew, |method| method != METHOD)
     }
@@ -302,7 +305,7 @@ fn known(db: &Connection) -> rusqlite::Result<HashMap<String, Known>> {
     rows.collect()
 }
 
-/// Reads record files on all processors; each takes the next one that is not taken.
+/// Reads record files on all processors. Each worker takes the next file from a shared counter.
 fn digest_all(batch: &[&Seen], is_judged_anew: bool) -> Vec<(Entry, Vec<Curve>)> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(batch.len());
     let next = AtomicUsize::new(0);
@@ -323,7 +326,7 @@ fn digest_all(batch: &[&Seen], is_judged_anew: bool) -> Vec<(Entry, Vec<Curve>)>
     all.into_iter().map(|(_, read)| read).collect()
 }
 
-/// Reads a record file. A record that makes the reader fail is left out; it must not keep others from being read.
+/// Reads a record file. A record that makes the reader panic is left out, so that the others are still read.
 fn digest_one(seen: &Seen, is_judged_anew: bool) -> (Entry, Vec<Curve>) {
     std::panic::catch_unwind(|| digest::read(&seen.full, &seen.path, is_judged_anew)).unwrap_or_else(|_| {
         let reason = "this version of landau failed while reading it: a defect, see the message above".to_owned();
@@ -372,7 +375,7 @@ impl<'t> Writer<'t> {
         Ok(Self { change, curve: change.prepare(INSERT_CURVE)?, point: change.prepare(INSERT_POINT)? })
     }
 
-    /// Writes a record instead of what is known about its file.
+    /// Replaces the entry of a file by a record.
     fn insert(&mut self, seen: &Seen, entry: &Entry, curves: &[Curve]) -> rusqlite::Result<()> {
         remove(self.change, &seen.path)?;
         let file = seen.identity;
@@ -392,7 +395,7 @@ impl<'t> Writer<'t> {
                 entry.command,
                 entry.started,
                 entry.study,
-                // A seed may exceed the integers of SQLite.
+                // A seed may exceed the range of an SQLite integer.
                 entry.seed.to_string(),
                 unit_name(entry.unit),
                 entry.host,
@@ -524,7 +527,7 @@ fn entries(db: &Connection) -> rusqlite::Result<Vec<Entry>> {
     query.query_map([], entry)?.collect()
 }
 
-/// The condition that a filter sets on curves: [`Filter::holds_curve`].
+/// The condition of a filter on curves, as in [`Filter::holds_curve`].
 const ASKED_FOR: &str = "\
     (?1 IS NULL OR curve.benchmark = ?1 COLLATE NOCASE OR curve.label = ?1 COLLATE NOCASE) \
     AND (?2 IS NULL OR curve.phase = ?2 COLLATE NOCASE)";

@@ -1,8 +1,8 @@
-//! A folder of records as a collection: what is in it, which of its values are comparable, and how they changed.
+//! A folder of records as a collection: its contents, which of its values are comparable, and how they changed.
 //!
-//! [`read`] brings the [index](Collection::index) up to date with the folder, a `SQLite` database that can be rebuilt
-//! from the records at any time, and returns the records that a [`Filter`] selects. [`trends`] follows one [`Quantity`]
-//! over them. The crate prints nothing; `landau_report::history` words and draws what it returns.
+//! [`read`] updates the [index](Collection::index) of the folder, an `SQLite` database that can be rebuilt from the
+//! records at any time. It returns the records that a [`Filter`] selects. [`trends`] follows one [`Quantity`] over
+//! them. The crate prints nothing; `landau_report::history` renders its results.
 
 mod collection;
 mod digest;
@@ -35,24 +35,24 @@ pub enum Error {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file in the place of the index is a link or something else.
+    /// The file at the path of the index is a link or not an index.
     #[error(
         "{path} is no index of landau history (or a link), and will not be overwritten; remove it, or choose another \
          place with --index"
     )]
     NotAnIndex {
-        /// Where it is.
+        /// The path.
         path: String,
     },
     /// The index failed.
     #[error("the index {path} failed; {}", advice(.source))]
     Index {
-        /// Where it is.
+        /// The path.
         path: String,
         /// The error of `SQLite`.
         source: rusqlite::Error,
     },
-    /// Other programs kept changing the index or the records while they were read.
+    /// Other programs kept changing the index or the records during the read.
     #[error("the collection kept changing while it was read; run the command again")]
     Busy,
 }
@@ -69,7 +69,7 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     match error {
         rusqlite::Error::SqliteFailure(failure, _) => matches!(failure.code, DatabaseCorrupt | NotADatabase),
-        // A table or a column of another type or without its value: not what this version writes.
+        // A table is missing, or a column has another type or no value; this version never writes that.
         rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::FromSqlConversionFailure(..)
         | rusqlite::Error::SqlInputError { .. } => true,
@@ -77,7 +77,7 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-/// Returns what to do about an error of `SQLite`: only a damaged index is mended by a rebuild.
+/// Returns what to do about an error of `SQLite`. A rebuild only fixes a damaged index.
 fn advice(error: &rusqlite::Error) -> &'static str {
     if is_damage(error) {
         "landau history --rebuild makes it again from the records"

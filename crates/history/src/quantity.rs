@@ -6,10 +6,10 @@ use landau_report::quantity::{Unit, count};
 use landau_stats::Estimate;
 use std::str::FromStr;
 
-/// A value of a curve.
+/// A quantity of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Quantity {
-    /// The cost at an n; without one, at the largest n that most records reach.
+    /// The cost at an n; without an n, at the largest one that most records reach.
     Cost {
         /// The n.
         n: Option<f64>,
@@ -20,7 +20,7 @@ pub enum Quantity {
     Exponent,
     /// The fixed cost of the law.
     Fixed,
-    /// The slope of the law, in cost for a unit of its function.
+    /// The slope of the law: the cost per unit of its function.
     Slope,
     /// The growth of the 99th percentile.
     P99,
@@ -30,7 +30,7 @@ pub enum Quantity {
     Limit,
 }
 
-/// A text that names no quantity.
+/// Returned for a text that is not the name of a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no quantity `{0}`; choose cost, cost@N, growth, exponent, fixed, slope, p99, cliff or limit")]
 pub struct UnknownQuantity(String);
@@ -74,7 +74,7 @@ impl Quantity {
         }
     }
 
-    /// Returns how its values are written.
+    /// Returns how its values are formatted.
     pub(crate) fn kind(self, unit: Unit) -> Kind {
         match self {
             Self::Cost { .. } | Self::Fixed | Self::Slope => Kind::Cost(unit),
@@ -84,7 +84,7 @@ impl Quantity {
         }
     }
 
-    /// Returns whether a value of a counted record has no error.
+    /// Returns whether a value of a record with this unit has no error.
     pub(crate) fn is_exact(self, unit: Unit) -> bool {
         unit == Unit::Instructions && matches!(self, Self::Cost { .. } | Self::Limit)
     }
@@ -100,7 +100,7 @@ impl Quantity {
             Self::Cost { n } => n.or(curve.last_n()).and_then(|n| curve.cost_at(n)),
             Self::Growth => curve.growth,
             Self::Exponent => curve.exponent,
-            // A verdict that names no law may still have a fit, of a law that was chosen for drawing only.
+            // A verdict that names no law may still have a fit, of a law that was chosen only for drawing.
             Self::Fixed => curve.fixed.filter(|_| curve.verdict_law().is_some()),
             Self::Slope => curve.slope.filter(|_| curve.verdict_law().is_some()),
             Self::P99 => curve.p99,
@@ -111,7 +111,7 @@ impl Quantity {
         value.filter(is_usable).ok_or_else(|| self.absent(curve))
     }
 
-    /// Why a curve has no value.
+    /// Returns why a curve has no value.
     fn absent(self, curve: &Curve) -> String {
         match self {
             Self::Cost { .. } => match (curve.points.first(), curve.points.last()) {

@@ -1,4 +1,4 @@
-//! One quantity over a collection: which values are comparable, in which order, and where the level changed.
+//! One quantity over a collection: which values are comparable, their order, and where the level changed.
 
 use crate::entry::{Curve, Entry};
 use crate::{Collection, Quantity};
@@ -9,9 +9,9 @@ use landau_stats::change_points::{ChangePoint, SIDE_MIN, change_points, exact_ch
 use landau_stats::histories::LEVEL;
 use std::collections::{BTreeMap, HashMap};
 
-/// Facts that are told with a change.
+/// Maximum number of facts reported with a change.
 const FACTS_MAX: usize = 4;
-/// Characters of a fact.
+/// Maximum length of a fact, in characters.
 const FACT_MAX: usize = 40;
 
 /// A curve in a record.
@@ -27,9 +27,8 @@ struct Value<'a> {
     value: Estimate,
 }
 
-/// Follows quantities over the records of a collection, for each curve that they have. Change points are searched over
-/// dates, corrected for the number of histories that are searched: of all the collections without a change at most 5%
-/// show one.
+/// Follows quantities over the records of a collection, for each curve that has them. Change points are searched over
+/// dates and corrected for the number of histories searched: at most 5% of collections without a change show one.
 pub fn trends(collection: &Collection, quantities: &[Quantity], over: Over) -> Vec<Trend> {
     let entries: HashMap<i64, &Entry> = collection.entries.iter().map(|entry| (entry.record, entry)).collect();
     let mut curves: BTreeMap<(&str, &str, &str), Vec<Held<'_>>> = BTreeMap::new();
@@ -54,13 +53,13 @@ struct Draft<'a> {
     refused: Vec<LeftOut>,
 }
 
-/// What curves must share to be compared.
+/// The properties that curves must share to be compared.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
 struct Terms<'a> {
     unit: &'static str,
     settings: &'a BTreeMap<String, String>,
     method: Option<u32>,
-    /// The law of the verdict, if values of the quantity belong to one.
+    /// The law of the verdict, if values of the quantity depend on it.
     law: Option<&'a str>,
 }
 
@@ -77,7 +76,7 @@ impl<'a> Held<'a> {
 }
 
 impl Terms<'_> {
-    /// Why a curve with these terms cannot be compared with those of the others; none if it can.
+    /// Returns why a curve with these terms cannot be compared with the others; `None` if it can.
     fn unlike(&self, others: &Terms<'_>) -> Option<String> {
         if self.unit != others.unit {
             return Some(format!("its costs are {}, those of the others {}", self.unit, others.unit));
@@ -110,8 +109,8 @@ impl Terms<'_> {
 }
 
 impl<'a> Draft<'a> {
-    /// Separates the values of a curve that are comparable with most of the others. `held` is not empty and in order of
-    /// the index.
+    /// Separates the values of a curve that are comparable with most of the others. `held` must not be empty, and is in
+    /// the order of the index.
     fn new(mut held: Vec<Held<'a>>, quantity: Quantity) -> Self {
         held.sort_by(|a, b| (&a.entry.started, &a.entry.path).cmp(&(&b.entry.started, &b.entry.path)));
         let terms = usual_terms(&held, quantity);
@@ -140,7 +139,7 @@ impl<'a> Draft<'a> {
         Self { first: held[0], quantity, unit: held[0].entry.unit, values, refused }
     }
 
-    /// The number of histories that are tested: values without an error need no test.
+    /// Returns the number of histories that are tested; values without an error need no test.
     fn tested_count(&self) -> usize {
         let is_tested = |values: &&Vec<&Value<'_>>| !self.is_exact() && self.is_searched(values.len());
         self.by_host().values().filter(is_tested).count()
@@ -150,12 +149,12 @@ impl<'a> Draft<'a> {
         self.quantity.is_exact(self.unit)
     }
 
-    /// Whether a change can be found in so many values.
+    /// Returns whether a change can be found in this number of values.
     fn is_searched(&self, count: usize) -> bool {
         count >= if self.is_exact() { 2 } else { 2 * SIDE_MIN }
     }
 
-    /// The values of each host, in order of time.
+    /// Returns the values of each host, in order of time.
     fn by_host(&self) -> BTreeMap<&'a str, Vec<&Value<'a>>> {
         let mut hosts: BTreeMap<&str, Vec<&Value<'_>>> = BTreeMap::new();
         for value in &self.values {
@@ -169,7 +168,7 @@ impl<'a> Draft<'a> {
         let lines = match over {
             Over::Dates => self.over_dates(searched),
             Over::Hosts => self.over_names(&|entry| vec![entry.host.clone()]),
-            // The host is part of the name only where there are several.
+            // The host is part of the name only if there are several.
             Over::Kernels if self.by_host().len() == 1 => self.over_names(&|entry| vec![entry.kernel()]),
             Over::Kernels => self.over_names(&|entry| vec![entry.kernel(), entry.host.clone()]),
         };
@@ -185,7 +184,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A line for each host, the one with the most records first.
+    /// Returns a line for each host, the one with the most records first.
     fn over_dates(&self, searched: usize) -> Vec<Line> {
         let mut lines: Vec<Line> = Vec::new();
         for (host, values) in self.by_host() {
@@ -205,8 +204,8 @@ impl<'a> Draft<'a> {
         lines
     }
 
-    /// Returns the distance of two neighbouring values on the logarithmic scale: costs are whole nanoseconds, and
-    /// cliffs and limits whole numbers of objects. Other values are on no grid.
+    /// Returns the distance of two adjacent possible values on the logarithmic scale. Costs are whole nanoseconds;
+    /// cliffs and limits are whole numbers of objects. Other values are not discrete.
     fn step(&self, points: &[Point]) -> f64 {
         let smallest = points.iter().map(|point| point.value).fold(f64::INFINITY, f64::min);
         match self.quantity {
@@ -231,9 +230,9 @@ impl<'a> Draft<'a> {
         found.iter().map(told).collect()
     }
 
-    /// One line with a value for each name: the median of its records.
+    /// Returns one line with a value for each name: the median of its records.
     fn over_names(&self, names: &dyn Fn(&Entry) -> Vec<String>) -> Vec<Line> {
-        // The name belongs to the key: 6.1-01 and 6.1-1 have the same numbers.
+        // The name is part of the key, because 6.1-01 and 6.1-1 have equal numbers.
         let mut groups: BTreeMap<(Vec<Vec<Part>>, String), Vec<f64>> = BTreeMap::new();
         for value in &self.values {
             let parts = names(value.held.entry);
@@ -256,8 +255,8 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// The terms that most of the curves share; of equally many those of the newest. For a quantity of a law, only curves
-/// that have a value count.
+/// Returns the terms that most of the curves share; in a tie, those of the newest. For a quantity that depends on a
+/// law, only curves that have a value count.
 fn usual_terms<'a>(held: &[Held<'a>], quantity: Quantity) -> Terms<'a> {
     let mut counts: BTreeMap<Terms<'a>, (usize, usize)> = BTreeMap::new();
     let counts_here = |one: &Held<'_>| !quantity.is_of_law() || quantity.of(one.curve).is_ok();
@@ -269,7 +268,7 @@ fn usual_terms<'a>(held: &[Held<'a>], quantity: Quantity) -> Terms<'a> {
     usual.map_or_else(|| held[0].terms(quantity), |(terms, _)| terms)
 }
 
-/// The largest n that three of four curves reach, in two digits.
+/// Returns the largest n that three of four curves reach, rounded to two digits.
 fn usual_end(held: &[Held<'_>]) -> Option<f64> {
     let mut ends: Vec<f64> = held.iter().filter_map(|one| one.curve.last_n()).collect();
     ends.sort_by(f64::total_cmp);
@@ -278,7 +277,7 @@ fn usual_end(held: &[Held<'_>]) -> Option<f64> {
     Some((end / unit).floor() * unit)
 }
 
-/// What changed between two records of a host, in words.
+/// Describes the differences between two records of a host.
 fn differences(before: &Entry, after: &Entry) -> Vec<String> {
     let (old, new) = (before.facts(), after.facts());
     let names = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
@@ -289,7 +288,7 @@ fn differences(before: &Entry, after: &Entry) -> Vec<String> {
         format!("{name}: {} → {}", value(&old), value(&new))
     };
     let mut all: Vec<String> = differs.map(told).collect();
-    // A kernel explains more than a limit.
+    // A kernel explains more than a limit does.
     all.sort_by_key(|text| !text.starts_with("kernel"));
     if all.len() > FACTS_MAX {
         let more = all.len() - FACTS_MAX;
@@ -306,7 +305,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(FACT_MAX - 1).chain(['…']).collect()
 }
 
-/// A part of a name: numbers are in the order of their values.
+/// A part of a name; numbers are ordered by value.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Part {
     Number(u64),
@@ -335,7 +334,7 @@ mod tests {
     use crate::index::Place;
     use landau_report::history::shared_changes;
 
-    /// A collection with a record a day on each host: its cost at every n, its release.
+    /// A collection with one record a day for each host, given its cost at every n and its release.
     fn collection(records: &[(&str, f64, &str)]) -> Collection {
         let mut found = Collection {
             entries: Vec::new(),
@@ -387,7 +386,7 @@ mod tests {
         );
     }
 
-    /// Copies of the curve of a collection, each with errors of its own.
+    /// Copies of the curve of a collection, each with independent errors.
     fn copied(mut collection: Collection, count: usize) -> Collection {
         let one = std::mem::take(&mut collection.curves);
         for copy in 0..count {
@@ -401,8 +400,8 @@ mod tests {
         collection
     }
 
-    /// Guards against a report that presents the state of the machine only as a change of each curve. One disturbed
-    /// record changes none of them.
+    /// Guards against reporting a state of the machine only as a change of each curve. One disturbed record changes
+    /// none of them.
     #[test]
     fn a_state_of_the_machine_is_told_beside_the_changes() {
         let of = |cost: fn(usize) -> f64| {
@@ -418,7 +417,7 @@ mod tests {
         assert!(found.iter().all(|one| one.change_count() == 0) && shared_changes(&found).is_empty());
     }
 
-    /// Guards against the difference between two hosts being told as a change in time.
+    /// Guards against reporting the difference between two hosts as a change in time.
     #[test]
     fn hosts_have_lines_of_their_own() {
         let records: Vec<(&str, f64, &str)> =
@@ -446,7 +445,7 @@ mod tests {
         assert_eq!(told, ["Linux 6.12, a", "Linux 6.12, b"]);
     }
 
-    /// Guards against two kernels whose names differ only in the zeros of a number being told as one.
+    /// Guards against merging two kernels whose names differ only in the zeros of a number.
     #[test]
     fn names_with_equal_numbers_are_told_apart() {
         let records = [("a", 1.0, "6.1-1"), ("a", 2.0, "6.1-01"), ("a", 3.0, "6.1-1"), ("a", 9.0, "6.1-2")];
@@ -478,13 +477,13 @@ mod tests {
         );
     }
 
-    /// Guards against slopes per n and per n² being compared as one quantity, and against the fixed costs of flat
-    /// curves being lost, whose verdict names no law.
+    /// Guards against comparing slopes per n and per n² as one quantity, and against losing the fixed costs of flat
+    /// curves, whose verdict names no law.
     #[test]
     fn slopes_and_fixed_costs_of_other_laws_are_refused() {
         let mut collection = collection(&[("a", 1.0, "6.1"); 8]);
         for (index, curve) in collection.curves.iter_mut().enumerate() {
-            // Most have a slope of a law that is drawn but not named, which is no law to share.
+            // Most have a slope of a law that is drawn but not named. Such a law does not count as shared.
             curve.law = ["linear", "linear", "quadratic"].get(index).map(|law| (*law).to_owned());
             curve.outcome = if index == 3 { "flat" } else { "varies" }.to_owned();
             (curve.slope, curve.fixed) = (Some(Estimate::bare(5.0)), Some(Estimate::bare(5.0)));
@@ -503,7 +502,7 @@ mod tests {
         assert_eq!(trends(&collection, &[Quantity::Fixed], Over::Dates)[0].point_count(), 5);
     }
 
-    /// Guards against a history being counted as searched that is too short for a change.
+    /// Guards against counting a history as searched that is too short for a change.
     #[test]
     fn short_histories_are_not_searched() {
         let mut collection = collection(&[("a", 1.0, "6.1"); 5]);
@@ -513,7 +512,7 @@ mod tests {
         assert_eq!(searched(&collection), 1);
     }
 
-    /// Guards against many curves of one collection showing a change by chance.
+    /// Guards against a change shown by chance in a collection of many curves.
     #[test]
     fn the_error_rate_is_that_of_all_histories_together() {
         let records: Vec<(&str, f64, &str)> =

@@ -1,18 +1,18 @@
-//! Collections on disk: what is indexed, what is left out, and what happens to the index.
+//! Collections on disk: what is indexed, what is left out, and how the index behaves.
 
 use landau_history::{Collection, Error, Filter, Options, Place, Quantity, read, trends};
 use landau_record::chain;
 use landau_report::history::Over;
 use std::path::{Path, PathBuf};
 
-/// A record of the tree.
+/// The path of a record in the source tree.
 fn kept(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records").join(name)
 }
 
 const SMALL: &str = "schema-3.landau.ndjson";
 
-/// The small record as if it had begun at another time, with its checksums.
+/// The small record with another start time and new checksums.
 fn at(started: &str) -> String {
     let text = std::fs::read_to_string(kept(SMALL)).unwrap();
     let mut seal = chain::START.to_owned();
@@ -31,7 +31,7 @@ fn at(started: &str) -> String {
 struct Folder(tempfile::TempDir);
 
 impl Folder {
-    /// A folder with a record for each of so many days.
+    /// A folder with one record for each of `count` days.
     fn of_days(count: usize) -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
         for day in 1..=count {
@@ -79,7 +79,7 @@ fn records_that_come_change_and_go_are_followed() {
     assert_eq!(again.entries.len(), 3);
 }
 
-/// The index must not narrow what the filter asks for.
+/// The index must not be stricter than the filter.
 #[test]
 fn curves_are_asked_for_without_regard_to_case() {
     let folder = Folder::of_days(1);
@@ -94,7 +94,7 @@ fn curves_are_asked_for_without_regard_to_case() {
     assert_eq!(found("dup2", "dup", "quick"), (0, vec![]));
 }
 
-/// Guards against the index being read again from every record each time.
+/// Guards against reading every record again each time.
 #[test]
 fn unchanged_records_are_not_read_again() {
     let folder = Folder::of_days(2);
@@ -156,7 +156,7 @@ fn every_record_of_the_tree_is_read() {
     assert!(bind.lines[0].points.len() >= 4, "{bind:?}");
 }
 
-/// Guards against a damaged index that hides records or ends the program.
+/// Guards against a damaged index that hides records or crashes the program.
 #[test]
 fn a_damaged_index_is_recognised_and_can_be_rebuilt() {
     let folder = Folder::of_days(2);
@@ -190,7 +190,7 @@ fn a_file_that_is_no_index_is_not_overwritten() {
     assert_eq!(std::fs::read(folder.path().join("01.ndjson")).unwrap(), before);
 }
 
-/// A database of another program, with such a version.
+/// Creates a database of another program with this version.
 fn database(path: &Path, version: i64) {
     let db = rusqlite::Connection::open(path).unwrap();
     db.execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)").unwrap();
@@ -204,7 +204,7 @@ fn refuses(folder: &Folder, is_rebuilt: bool) {
     assert!(error.to_string().contains(".landau-history.sqlite"), "{error}");
 }
 
-/// Guards against a folder from elsewhere whose index is a link to something of the user's.
+/// Guards against a folder from elsewhere whose index is a symbolic link to a file of the user.
 #[test]
 fn an_index_that_is_a_link_is_refused_and_what_it_links_to_is_kept() {
     let folder = Folder::of_days(1);
@@ -227,7 +227,7 @@ fn an_index_that_is_a_link_is_refused_and_what_it_links_to_is_kept() {
     assert!(!none.exists());
 }
 
-/// Guards against a text of that name being emptied as a damaged index.
+/// Guards against emptying a text file of that name as a damaged index.
 #[test]
 fn a_text_with_the_name_of_the_index_is_kept() {
     let folder = Folder::of_days(1);
@@ -253,7 +253,7 @@ fn a_database_of_another_program_with_the_name_of_the_index_is_kept() {
     }
 }
 
-/// Guards against a link on the way to the folder being taken for a link to the index.
+/// Guards against mistaking a symbolic link in the path of the folder for a link at the index.
 #[test]
 fn a_folder_behind_a_link_has_its_index_and_can_be_rebuilt() {
     let folder = Folder::of_days(1);
@@ -267,7 +267,7 @@ fn a_folder_behind_a_link_has_its_index_and_can_be_rebuilt() {
     assert!(folder.index().is_file());
 }
 
-/// Guards against two programs that index at once: each must see every record, rebuilding or not.
+/// Guards against races between two programs that index at once: each must see every record, rebuilding or not.
 #[test]
 fn programs_that_index_at_once_all_see_every_record() {
     let folder = Folder::of_days(9);
