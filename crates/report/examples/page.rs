@@ -1,6 +1,7 @@
-//! Draws records without the command line: `cargo run --release -p landau-report --example page -- PAGE.html RECORD…`
+//! Renders records without the command line: `cargo run --release -p landau-report --example page -- PAGE.html RECORD…`
 //!
-//! It exists for the browser test and for work on the page; users have `landau report`. Charts land in `PAGE.svg/`.
+//! It exists for the browser test and for work on the page; users have `landau report`. Charts are written to
+//! `PAGE.svg/`.
 
 use landau_record::Record;
 use landau_report::page::{Options, Page, Source};

@@ -1,4 +1,4 @@
-//! Judges and lays out what `landau pids` measured: visits and time of an allocation among sleeping processes.
+//! Verdicts and tables of the measurements of `landau pids`: visits and time of an allocation among sleeping processes.
 
 use crate::quantity::{FormatCost, Unit, count, digits, factor};
 use crate::table::grid::{GAP, bold, line, needed, rule, used};
@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct Sample {
     /// The number of sleepers.
     pub n: u32,
-    /// What an allocation read.
+    /// The visits of an allocation.
     pub visits: f64,
     /// The time of an allocation and of the end of a process, in nanoseconds.
     pub time_ns: f64,
@@ -33,7 +33,7 @@ pub struct Measured<'a> {
     pub reconstructs: Option<&'a str>,
     /// The formula of the mean number of visits, and the mean at each n; absent if none is known of this workload.
     pub closed_form: Option<(&'a str, Vec<(u32, f64)>)>,
-    /// The sleepers that would take all numbers.
+    /// The number of sleepers that would use up all numbers.
     pub capacity: f64,
     /// The samples, pass by pass.
     pub passes: Vec<Vec<Sample>>,
@@ -80,7 +80,7 @@ pub struct Point {
 pub struct Growth {
     /// The outcome in words: "grows, O(n²)".
     pub outcome: String,
-    /// The law, "O(n²)"; absent where none is named.
+    /// The law, "O(n²)"; absent if none is named.
     pub law: Option<String>,
     /// Cost at the largest n over that at the smallest, by the fitted law, with a 90% confidence interval.
     pub growth: Option<Estimate>,
@@ -115,7 +115,7 @@ pub fn row(measured: &Measured<'_>) -> Row {
     }
 }
 
-/// Judges one kind of cost. Returns the growth, and the cost at each n.
+/// Judges one kind of cost. Returns its growth, and the cost at each n.
 fn judged(measured: &Measured<'_>, cost: impl Fn(&Sample) -> f64, scale: f64) -> (Growth, Vec<(f64, Estimate)>) {
     let pass = |samples: &Vec<Sample>| Pass {
         n: samples.iter().map(|sample| sample.n).collect(),
@@ -131,11 +131,11 @@ fn judged(measured: &Measured<'_>, cost: impl Fn(&Sample) -> f64, scale: f64) ->
     (growth, all.points.iter().map(|point| (point.n, point.cost.map(|cost| cost / scale))).collect())
 }
 
-/// Columns of a table: this many numbers of sleepers fit a terminal of 100 columns.
+/// The number of columns of a table: this many numbers of sleepers fit a terminal of 100 columns.
 const COLUMNS: usize = 5;
 
-/// Lays rows out: a table of visits, one of times, the closed forms, and what is counted. `around_ns` is the time with
-/// an allocator that searches nothing.
+/// Lays out rows: a table of visits, one of times, the closed forms, and what is counted as a visit. `around_ns` is the
+/// time with an allocator that searches nothing.
 pub fn render(rows: &[Row], workload: &str, around_ns: f64, layout: Layout) -> String {
     let columns = columns(rows);
     let visits = |point: &Point| with_margin(&digits(point.visits.value), point.visits);
@@ -152,12 +152,12 @@ pub fn render(rows: &[Row], workload: &str, around_ns: f64, layout: Layout) -> S
     text
 }
 
-/// The numbers of sleepers that a table shows: at most five, the smallest and the largest among them.
+/// Returns the numbers of sleepers that a table shows: at most five, including the smallest and the largest.
 fn columns(rows: &[Row]) -> Vec<u32> {
     let mut all: Vec<u32> = rows.iter().flat_map(|row| row.points.iter().map(|point| point.n)).collect();
     all.sort_unstable();
     all.dedup();
-    // The largest n of an allocator that is not measured further is shown too.
+    // The largest n of an allocator that was not measured further is shown, too.
     let mut ends: Vec<u32> = rows.iter().filter_map(|row| row.points.last()).map(|point| point.n).collect();
     ends.push(all.first().copied().unwrap_or_default());
     ends.sort_unstable();
@@ -171,7 +171,7 @@ fn columns(rows: &[Row]) -> Vec<u32> {
     columns
 }
 
-/// The narrowest column of outcomes; in a narrower terminal lines are longer than it is wide.
+/// The narrowest column of outcomes; if the terminal is narrower, lines exceed its width.
 const OUTCOME_MIN: usize = 8;
 
 fn table<'a>(
@@ -191,7 +191,7 @@ fn table<'a>(
     };
     let lines: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let mut widths = needed(lines.iter().chain([&head]).map(Vec::as_slice));
-    // The title stands in a line of its own, and the outcome has what the others leave.
+    // The title has a separate line, and the outcome gets the width that the other columns leave.
     widths[0] = rows.iter().map(|row| row.allocator.chars().count()).max().unwrap_or(0);
     if let Some((last, others)) = widths.split_last_mut() {
         *last = (*last).min(usize::from(layout.width).saturating_sub(used(others) + GAP)).max(OUTCOME_MIN);
@@ -202,11 +202,11 @@ fn table<'a>(
     text.join("\n")
 }
 
-/// A value with the half width of its interval: "1,027 ±1.2%".
+/// Formats a value with the half width of its interval: "1,027 ±1.2%".
 fn with_margin(value: &str, estimate: Estimate) -> String {
     let margin = (estimate.high - estimate.low) / 2.0 / estimate.value * 100.0;
     match margin {
-        // A model that always reads the same has no interval.
+        // A model that always reads the same number has no interval.
         margin if margin.is_nan() || margin < 0.05 => value.to_owned(),
         margin if margin < 0.95 => format!("{value} ±{margin:.1}%"),
         margin if margin < 99.5 => format!("{value} ±{margin:.0}%"),
@@ -214,7 +214,7 @@ fn with_margin(value: &str, estimate: Estimate) -> String {
     }
 }
 
-/// The model's mean over that of the closed form, where it is smallest and largest.
+/// Describes the ratio of the model's mean to that of the closed form, where it is smallest and largest.
 fn closed_form(row: &Row) -> Option<String> {
     let formula = row.closed_form.as_ref()?;
     let ratio = |point: &Point| point.closed_form.map(|expected| (point.n, point.visits.value / expected));
@@ -226,7 +226,7 @@ fn closed_form(row: &Row) -> Option<String> {
     Some(format!("{name}: {formula} visits are expected; measured were {} to {} of that.", at(least), at(most)))
 }
 
-/// What a visit and a time are, and which models are reconstructions.
+/// Explains visits and times, and which models are reconstructions.
 fn legend(rows: &[Row], around_ns: f64) -> String {
     let counts: Vec<String> = rows.iter().map(|row| format!("{}: {}", row.allocator, row.counts)).collect();
     let lost =

@@ -1,4 +1,4 @@
-//! A record with a verdict on every curve: the source of everything that is shown.
+//! A record with a verdict on every curve: the source of everything that Landau shows.
 //!
 //! Samples become curves here, for the results of a run, `landau show`, the page and `landau verify` alike.
 
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Analysis<'r> {
     /// The record.
     pub record: &'r Record,
-    /// Every case with a pass, in the record's order, but for those that repeat an earlier study by its method: see
+    /// Every case with a pass, in the record's order, except those that repeat an earlier study by its method: see
     /// [`crate::then`].
     pub cases: Vec<CaseStudy<'r>>,
 }
@@ -27,7 +27,7 @@ pub struct Analysis<'r> {
 pub struct CaseStudy<'r> {
     /// The case.
     pub case: &'r Case,
-    /// Its phases, in the case's order; none if it is a timeline.
+    /// Its phases, in the case's order; empty if it is a timeline.
     pub phases: Vec<PhaseStudy<'r>>,
     /// Its rates, if it is a timeline.
     pub timeline: Option<TimelineStudy<'r>>,
@@ -35,7 +35,7 @@ pub struct CaseStudy<'r> {
     pub limit: Option<LimitMet<'r>>,
     /// Crashes of the kernel during the case.
     pub crashes: Vec<&'r Crash>,
-    /// The facts of all passes by name: one value, or several where passes differ.
+    /// The facts of all passes by name: one value, or several if passes differ.
     pub facts: BTreeMap<&'r str, Vec<&'r Fact>>,
     /// A sentence for each failed pass.
     pub failures: Vec<String>,
@@ -48,7 +48,7 @@ pub struct PhaseStudy<'r> {
     pub phase: &'r Phase,
     /// The calls of all passes that did not fail.
     pub curve: Curve,
-    /// The canary beside them; passes without calls if there was none.
+    /// The canary calls of the same passes; its passes are empty if there was none.
     pub canary: Curve,
     /// The round of each pass of the curve.
     pub rounds: Vec<u32>,
@@ -56,25 +56,25 @@ pub struct PhaseStudy<'r> {
     pub verdict: Verdict,
 }
 
-/// A limit that ended passes.
+/// A limit at which passes ended.
 #[derive(Debug)]
 pub struct LimitMet<'r> {
-    /// The limit as the first pass met it.
+    /// The limit as recorded by the first pass that reached it.
     pub limit: &'r Limit,
-    /// Passes that ended at it.
+    /// The number of passes that ended at it.
     pub passes: usize,
-    /// Smallest and largest n at which it was met.
+    /// Smallest and largest n at which it was reached.
     pub range: (u64, u64),
 }
 
 impl LimitMet<'_> {
-    /// Returns the n at which it was met: "2,003", or "886–2,003" if passes differ.
+    /// Returns the n at which it was reached: "2,003", or "886–2,003" if passes differ.
     pub fn at(&self) -> String {
         counts(self.range.0 as f64, self.range.1 as f64)
     }
 }
 
-/// A stored value that differs from what the samples give.
+/// A stored value that differs from the one computed from the samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mismatch {
     /// The case.
@@ -96,13 +96,13 @@ impl std::fmt::Display for Mismatch {
     }
 }
 
-/// Verdicts that are known already, by case and phase, each with the rounds of the passes that it rests on.
+/// Verdicts that are already known, by case and phase, each with the rounds of its passes.
 #[derive(Debug, Clone, Default)]
 pub struct Verdicts(BTreeMap<(u32, String), (Vec<u32>, Verdict)>);
 
 impl Verdicts {
-    /// Judges the curves of those passes that `counts` accepts, and keeps their verdicts instead of earlier ones.
-    /// Returns the curves that were judged.
+    /// Judges the curves, using the passes that `counts` accepts, and replaces earlier verdicts on them. Returns the
+    /// curves that were judged.
     pub(crate) fn judge(&mut self, record: &Record, counts: &dyn Fn(&Pass) -> bool) -> Vec<(u32, String)> {
         let mut drafts = drafts(record, counts);
         judge_all(record, &mut drafts);
@@ -119,7 +119,7 @@ impl Verdicts {
         self.0.get(curve).map(|(_, verdict)| verdict)
     }
 
-    /// Takes the verdict on a curve, if it rests on the passes of these rounds.
+    /// Removes and returns the verdict on a curve, if it was computed from the passes of the same rounds.
     fn take(&mut self, draft: &Draft<'_>) -> Option<Verdict> {
         let (rounds, verdict) = self.0.remove(&(draft.case.case, draft.phase.name.clone()))?;
         (rounds == draft.rounds).then_some(verdict)
@@ -127,13 +127,13 @@ impl Verdicts {
 }
 
 impl<'r> Analysis<'r> {
-    /// Judges every curve of a record. Equal records give equal analyses, whatever the number of processors.
+    /// Judges every curve of a record. Equal records give equal analyses, regardless of the number of processors.
     pub fn of(record: &'r Record) -> Self {
         Self::with(record, Verdicts::default())
     }
 
-    /// Judges the curves of a record whose verdicts are not known. Equal to [`Analysis::of`] if the known verdicts are
-    /// of this record.
+    /// Judges the curves of a record whose verdicts are not known. The result equals that of [`Analysis::of`] if the
+    /// known verdicts are of this record.
     pub fn with(record: &'r Record, mut known: Verdicts) -> Self {
         let mut drafts = drafts(record, &|_| true);
         for draft in &mut drafts {
@@ -164,7 +164,7 @@ impl<'r> Analysis<'r> {
         Verdicts(all)
     }
 
-    /// The results to be kept in the record: one verdict for each phase of each case.
+    /// Returns the results to store in the record: one verdict for each phase of each case.
     pub fn results(&self) -> Vec<PhaseResult> {
         let every = self.cases.iter().flat_map(|case| case.phases.iter().map(move |phase| (case, phase)));
         every
@@ -177,8 +177,8 @@ impl<'r> Analysis<'r> {
             .collect()
     }
 
-    /// The members of `stored` that differ from what the samples give, to nine digits. Results of another method are
-    /// not compared: see [`other_method`].
+    /// Returns the members of `stored` that differ from the values computed from the samples, compared to nine digits.
+    /// Results of another method are not compared: see [`other_method`].
     pub fn mismatches(&self, stored: &[PhaseResult]) -> Vec<Mismatch> {
         if other_method(stored).is_some() {
             return Vec::new();
@@ -198,15 +198,14 @@ impl<'r> Analysis<'r> {
         found
     }
 
-    /// How many calls were timed.
+    /// Returns the number of timed calls.
     pub fn call_count(&self) -> usize {
         self.cases.iter().flat_map(|case| &case.phases).map(|phase| phase.verdict.calls).sum()
     }
 }
 
 impl<'r> CaseStudy<'r> {
-    /// Returns whether two cases are of the same benchmark and their n counts the same, so that their curves can be
-    /// compared.
+    /// Returns whether two cases have the same benchmark and the same kind of n, so that their curves can be compared.
     pub(crate) fn is_alike(&self, other: &CaseStudy<'_>) -> bool {
         self.case.benchmark == other.case.benchmark && self.case.axis == other.case.axis
     }
@@ -241,7 +240,7 @@ impl<'r> CaseStudy<'r> {
         Self { case, phases: Vec::new(), timeline, limit, crashes, facts, failures: failures.collect() }
     }
 
-    /// The largest n that any pass reached.
+    /// Returns the largest n that any pass reached.
     pub fn largest_n(&self) -> u32 {
         let passes = self.phases.iter().flat_map(|phase| &phase.curve.passes);
         passes.flat_map(|pass| pass.n.iter().copied()).max().unwrap_or(1)
@@ -253,13 +252,13 @@ pub fn other_method(stored: &[PhaseResult]) -> Option<u32> {
     stored.iter().map(|result| result.method).find(|method| *method != METHOD)
 }
 
-/// Recomputes every result of a record from its samples. Returns nothing for a record without results (the run was
-/// killed).
+/// Recomputes every result of a record from its samples. Returns nothing for a record without results, whose run was
+/// killed.
 pub fn check_results(record: &Record) -> Vec<Mismatch> {
     if record.results.is_empty() { Vec::new() } else { Analysis::of(record).mismatches(&record.results) }
 }
 
-/// Returns what the costs of a record count.
+/// Returns the unit of a record's costs.
 pub fn unit_of(record: &Record) -> Unit {
     match record.unit() {
         landau_record::schema::Unit::Instructions => Unit::Instructions,
@@ -268,7 +267,7 @@ pub fn unit_of(record: &Record) -> Unit {
     }
 }
 
-/// Returns why records cannot be shown together: they have different units. `None` if they can.
+/// Returns why records cannot be shown together: their units differ. `None` if they can.
 pub fn unlike<'r>(records: impl IntoIterator<Item = &'r Record>) -> Option<String> {
     let mut records = records.into_iter();
     let base = records.next()?;
@@ -291,7 +290,7 @@ pub fn unit_name(record: &Record) -> &'static str {
     }
 }
 
-/// Whether a pass failed its check, and so is in no verdict.
+/// Returns whether a pass failed its check and is therefore excluded from verdicts.
 fn has_failed(pass: &Pass) -> bool {
     pass.end.as_ref().is_some_and(|end| end.outcome == Outcome::Failed)
 }
@@ -306,7 +305,7 @@ struct Draft<'r> {
     verdict: Option<Verdict>,
 }
 
-/// Returns the curves of those passes that `counts` accepts.
+/// Returns the curves, made of the passes that `counts` accepts.
 fn drafts<'r>(record: &'r Record, counts: &dyn Fn(&Pass) -> bool) -> Vec<Draft<'r>> {
     let mut drafts = Vec::new();
     for case in record.cases.iter().filter(|case| case.timeline.is_none() && case.replay.is_none()) {
@@ -330,13 +329,13 @@ fn drafts<'r>(record: &'r Record, counts: &dyn Fn(&Pass) -> bool) -> Vec<Draft<'
     drafts
 }
 
-/// Returns the passes with calls of a phase that did not fail and that `counts` accepts.
+/// Returns the passes that did not fail, that have calls of a phase, and that `counts` accepts.
 fn held<'p, 'r>(passes: &'p [&'r Pass], phase: &Phase, counts: &dyn Fn(&Pass) -> bool) -> Vec<&'p &'r Pass> {
     let has_calls = |pass: &&&Pass| pass.series.get(&phase.name).is_some_and(|lane| !lane.costs.is_empty());
     passes.iter().filter(|pass| !has_failed(pass) && counts(pass)).filter(has_calls).collect()
 }
 
-/// Returns the calls of a phase of a case, which need not be one that is judged, and the round of each pass.
+/// Returns the calls of a phase of any case, even of one without verdicts, and the round of each pass.
 pub(crate) fn curve_of(record: &Record, case: &Case, phase: &Phase) -> (Curve, Vec<u32>) {
     let passes = record.passes_of(case.case);
     let held = held(&passes, phase, &|_| true);
@@ -344,13 +343,13 @@ pub(crate) fn curve_of(record: &Record, case: &Case, phase: &Phase) -> (Curve, V
     (curve, held.iter().map(|pass| pass.start.round).collect())
 }
 
-/// The options with which a curve of a record is judged.
+/// Returns the options for judging one curve of a record.
 pub(crate) fn options_of_curve(record: &Record, case: &Case, phase: &Phase) -> Options {
     let change_between_runs = between_runs::of_growth(&case.benchmark, &phase.name);
     Options { change_between_runs, ..options_of(record) }
 }
 
-/// The options with which all curves of a record are judged.
+/// Returns the options for judging any curve of a record.
 pub(crate) fn options_of(record: &Record) -> Options {
     let overhead = *record.host.clock.timer_overhead.values();
     let quantum_ns = Some(*record.host.clock.quantum.values()).filter(|&step| step > 0.0);
@@ -358,12 +357,12 @@ pub(crate) fn options_of(record: &Record) -> Options {
     Options { unit, timer_overhead_ns, quantum_ns, ..Options::default() }
 }
 
-/// A canary, if any of its passes has a call.
+/// Returns a canary if any of its passes has a call.
 pub(crate) fn present(canary: &Curve) -> Option<&Curve> {
     canary.passes.iter().any(|pass| !pass.costs.is_empty()).then_some(canary)
 }
 
-/// Judges the curves without a verdict on all processors; each takes the next one that is not taken.
+/// Judges the curves without a verdict on all processors. Each worker takes the next curve from a shared counter.
 fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(drafts.len().max(1));
     let next = AtomicUsize::new(0);
@@ -390,15 +389,15 @@ fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
     }
 }
 
-/// The calls of one phase of one pass. A call is clean if its window had no preemption, no stolen time and no major
-/// page fault.
+/// Returns the calls of one phase of one pass. A call is clean if its window had no preemption, no stolen time and no
+/// major page fault.
 fn calls(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     let Some(lane) = pass.series.get(&phase.name) else { return landau_stats::Pass::default() };
     let mut tainted = vec![false; lane.n.iter().max().map_or(0, |&n| n as usize + 1)];
     let processor = pass.windows.first().map(|window| window.processor);
     let clean = clean_windows(&pass.windows);
     for (window, is_clean) in pass.windows.iter().zip(clean) {
-        // A pass that migrated to another processor is not clean from there on.
+        // After a migration to another processor, the rest of the pass is not clean.
         if window.direction != phase.direction || (is_clean && Some(window.processor) == processor) {
             continue;
         }
@@ -415,16 +414,16 @@ fn calls(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     landau_stats::Pass { n: lane.n.clone(), costs: lane.costs.clone(), clean }
 }
 
-/// A pass whose measured processes take turns on one processor is preempted by itself, by this many switches a step at
-/// least.
+/// Minimum number of switches per step at which the measured processes of a pass count as taking turns on one
+/// processor; these switches are expected.
 const TURNS_MIN: f64 = 0.1;
-/// Fewer windows do not show how often that is.
+/// Minimum number of windows from which this rate is computed.
 const TURNS_WINDOWS_MIN: usize = 5;
 
-/// What disturbed the measured processes in a window.
+/// The interference with the measured processes in a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Interference {
-    /// More context switches than they cause by taking turns.
+    /// More context switches than the processes cause by taking turns.
     pub preempted: bool,
     /// A major page fault.
     pub faulted: bool,
@@ -438,14 +437,14 @@ impl Interference {
     }
 }
 
-/// Whether each window of a pass is clean.
+/// Returns whether each window of a pass is clean.
 fn clean_windows(windows: &[Window]) -> Vec<bool> {
     interference(windows).into_iter().map(Interference::is_none).collect()
 }
 
-/// Returns what disturbed each window of a pass.
+/// Returns the interference in each window of a pass.
 pub(crate) fn interference(windows: &[Window]) -> Vec<Interference> {
-    // Switches per step in the median window of a direction, if they are so many that they are turns.
+    // Switches per step in the median window of a direction, if they are frequent enough to be turns.
     let turns = |direction: Direction, count: fn(&Window) -> u32| {
         let own = windows.iter().filter(|window| window.direction == direction);
         let mut rates: Vec<f64> = own.map(|one| f64::from(count(one)) / f64::from(one.count.max(1))).collect();
@@ -457,7 +456,7 @@ pub(crate) fn interference(windows: &[Window]) -> Vec<Interference> {
     let own = |window: &Window| window.preempted;
     let others = |window: &Window| window.others_preempted.unwrap_or(0);
     let (own_turns, others_turns) = (both(own), both(others));
-    // Three standard deviations of a Poisson number above the usual one.
+    // The threshold is three standard deviations of a Poisson count above the expected one.
     let exceeds = |switches: u32, turns: [f64; 2], window: &Window| {
         let expected = turns[usize::from(window.direction == Direction::Down)] * f64::from(window.count);
         f64::from(switches) > expected + 3.0 * expected.sqrt()
@@ -469,7 +468,7 @@ pub(crate) fn interference(windows: &[Window]) -> Vec<Interference> {
         stolen: false,
     };
     let mut found: Vec<Interference> = windows.iter().map(of).collect();
-    // Time was stolen at some point since it was last read: in any of these windows.
+    // The time may have been stolen in any window since the counter was last read.
     for (index, window) in windows.iter().enumerate().filter(|(_, window)| window.steal_ms > 0) {
         let count = window.steal_windows.unwrap_or(1).clamp(1, index as u32 + 1) as usize;
         found[index + 1 - count..=index].iter_mut().for_each(|one| one.stolen = true);
@@ -477,7 +476,7 @@ pub(crate) fn interference(windows: &[Window]) -> Vec<Interference> {
     found
 }
 
-/// The calls of the canary in the same direction of the same pass.
+/// Returns the canary calls of the same direction of the same pass.
 fn canary(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     let mut canary = landau_stats::Pass::default();
     let clean = clean_windows(&pass.windows);
@@ -491,7 +490,7 @@ fn canary(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     canary
 }
 
-/// The annotation as a judgement takes it; `None` for an event, which only a timeline has.
+/// Converts an annotation for the verdict; `None` for an event, which only a timeline has.
 fn annotation(one: &landau_record::schema::Annotation) -> Option<Annotation> {
     let kind = match one.kind {
         AnnotationKind::Capacity => landau_stats::AnnotationKind::Capacity,
@@ -529,7 +528,8 @@ fn differences(result: &PhaseResult, path: &str, stored: &Value, computed: &Valu
     }
 }
 
-/// Whether two values are equal; numbers to nine digits, as another libm may round differently.
+/// Returns whether two values are equal. Numbers are compared to nine digits, because another libm may round
+/// differently.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(x), Some(y)) => (x - y).abs() <= 1e-9 * x.abs().max(y.abs()).max(f64::MIN_POSITIVE),
@@ -576,7 +576,7 @@ mod tests {
         }
     }
 
-    /// Guards against stolen time being charged to the one window in which it was read.
+    /// Guards against attributing stolen time only to the window in which it was read.
     #[test]
     fn stolen_time_taints_every_window_since_the_last_reading() {
         let mut windows: Vec<Window> = (0..6).map(|i| window(1 + 100 * i, 100)).collect();
@@ -586,8 +586,8 @@ mod tests {
         assert_eq!(clean_windows(&windows), [true, true, true, true, false, true]);
     }
 
-    /// Guards against a disturbed server being overlooked, and against fork never having a clean window: parent and
-    /// children take turns on one processor.
+    /// Guards against overlooking a disturbed server, and against fork never having a clean window: parent and children
+    /// take turns on one processor.
     #[test]
     fn other_measured_processes_count_and_turns_do_not() {
         let mut windows: Vec<Window> = (0..5).map(|i| window(1 + 100 * i, 100)).collect();

@@ -1,15 +1,16 @@
-//! How much a curve differs between runs of one machine, by benchmark.
+//! The variation of a curve between runs on one machine, by benchmark.
 //!
-//! The passes of one run share a state that the next run may not: which huge pages are free, how the scheduler places a
-//! process that is woken, how full the slabs are. Kinds of benchmarks differ: a system call without contention differs
-//! by 2%, a call that includes a wake-up on another processor by up to half, and `kill` on one processor takes 3 µs or
-//! 55 µs. `cargo xtask bench aa` measures these values and prints them in this form.
+//! The passes of one run share a state that the next run may not share: which huge pages are free, where the scheduler
+//! places a woken process, how full the slabs are. The variation depends on the benchmark. A system call without
+//! contention differs by 2%; a call that includes a wake-up on another processor differs by up to half. `kill` on one
+//! processor takes 3 µs or 55 µs. `cargo xtask bench aa` measures these values and prints them in this form.
 
 /// Standard deviations (log scale) between runs of the level and of the growth, rounded up: benchmark, phase, level,
-/// growth. The level from nine quick studies of one virtual machine on 22 November 2026, six of them beside builds that
-/// used both processors; it includes what the passes of one run show. The growth, and both of `mail`, from ten calm
-/// ones of 23 November, without what the passes show, and at least 2%. That of `download` is a guess. `spawn`: from ten
-/// runs of three passes among 15,000 sleepers, whose law is O(n) with one slope or with two.
+/// growth. The levels are from nine quick studies of one virtual machine on 22 November 2026, six of them run while
+/// builds used both processors; they include the variation that is visible between the passes of one run. The growths,
+/// and both values of `mail`, are from ten calm studies of 23 November, without the variation between passes, and are
+/// at least 2%. The growth of `download` is a guess. `spawn` is from ten runs of three passes among 15,000 sleepers,
+/// whose law is O(n) with one slope or with two.
 const COMPONENTS: [(&str, &str, f64, f64); 56] = [
     ("bind", "bind", 0.05, 0.07),
     ("bind", "close", 0.05, 0.03),
@@ -69,7 +70,7 @@ const COMPONENTS: [(&str, &str, f64, f64); 56] = [
     ("waitpid", "wnohang", 0.30, 0.02),
 ];
 
-/// The values of a phase that is not in the list: level, growth.
+/// The level and the growth of a phase that is not in the list.
 const DEFAULT: (f64, f64) = (0.05, 0.02);
 
 /// Returns the standard deviation (log scale) of the level of a phase from run to run.

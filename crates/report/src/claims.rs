@@ -1,4 +1,4 @@
-//! Claims about records: binds each claim to curves of a record and words the decision of `landau-stats`.
+//! Claims about records: finds the curves of a record for each claim, and words the decision of `landau-stats`.
 
 pub mod junit;
 #[cfg(test)]
@@ -18,28 +18,28 @@ use landau_stats::{Estimate, Options};
 use serde::Serialize;
 pub(crate) use subject::{Curve, resolve};
 
-/// A claim with the answer of one record.
+/// A claim with the answer from one record.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checked {
     /// The claim as it was typed.
     pub claim: String,
-    /// The line that holds it, from 1.
+    /// The line of the claim, from 1.
     pub line: usize,
     /// The record.
     pub record: String,
-    /// What costs of the record count.
+    /// The unit of the record's costs.
     pub unit: Unit,
-    /// The answer: of several curves the worst.
+    /// The answer; for several curves, the worst one.
     pub answer: Answer,
-    /// The evidence in words: what was seen, with its interval, on each curve with that answer.
+    /// The evidence in words: the observed values with their intervals, on each curve with that answer.
     pub text: String,
-    /// What would settle an inconclusive claim; null where nothing is known to.
+    /// How to settle an inconclusive claim; null if no way is known.
     pub settle: Option<String>,
-    /// The curves that the claim is about; none if the record lacks them.
+    /// The curves that the claim is about; empty if the record lacks them.
     pub curves: Vec<Decided>,
 }
 
-/// The answer of one curve.
+/// The answer from one curve.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Decided {
     /// The label of the case.
@@ -50,15 +50,15 @@ pub struct Decided {
     pub answer: Answer,
     /// The evidence in words.
     pub text: String,
-    /// What would settle it; null where nothing is known to.
+    /// How to settle it; null if no way is known.
     pub settle: Option<String>,
-    /// The quantity that the claim bounds, with its interval; null where there is none.
+    /// The quantity that the claim bounds, with its interval; null if there is none.
     pub value: Option<Estimate>,
-    /// What decided; null for a limit, and if the other curve of a ratio is missing.
+    /// The evidence that decided; null for a limit, and if the other curve of a ratio is missing.
     pub evidence: Option<Evidence>,
 }
 
-/// A record with its analysis and the name that answers show.
+/// A record with its analysis and the name used in answers.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// The analysis.
@@ -71,18 +71,18 @@ pub struct Source<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Base<'a> {
     source: Source<'a>,
-    /// The shift from it to the record that decides, if it is one of the costs.
+    /// The shift of the costs from this record to the one that decides, if there is one.
     shift: Option<Shift>,
 }
 
 impl<'a> Base<'a> {
-    /// Returns the base of claims that a record decides. To find the shift, all their curves are compared.
+    /// Returns the base of claims that a record decides. All curves of both are compared to find the shift.
     pub fn of(base: Source<'a>, record: Source<'_>) -> Self {
         let shift = shift_between(base.analysis, record.analysis).filter(|shift| shift.deviation > 0.0);
         Self { source: base, shift }
     }
 
-    /// Returns what the shift adds to the claims of a record with this name.
+    /// Returns the effect of the shift on claims that the record of this name decides.
     pub fn shifted(&self, record: &str) -> Option<Shifted> {
         self.shift.map(|shift| Shifted {
             record: record.to_owned(),
@@ -94,7 +94,7 @@ impl<'a> Base<'a> {
     }
 }
 
-/// By how much the costs of a record differ from those of the base beyond what is known of their benchmarks.
+/// The shift between the costs of a record and those of the base, beyond the known variation of their benchmarks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Shifted {
     /// The record.
@@ -105,16 +105,16 @@ pub struct Shifted {
     pub ratio: f64,
     /// Standard deviation (log scale) that is added to the error of each ratio to the base.
     pub deviation: f64,
-    /// The same in words.
+    /// The shift in words.
     pub text: String,
 }
 
-/// Returns the answer of a record to the claim of a line, whose words are phases, `*` and `SETTING=VALUE`. A claim
-/// about all phases passes if each passes.
+/// Returns the answer from a record to a claim, whose words are phases, `*` and `SETTING=VALUE`. A claim about all
+/// phases passes if each phase passes.
 pub fn check(placed: &Placed, record: Source<'_>, base: Option<&Base<'_>>) -> Checked {
     let claim = &placed.claim;
     let (curves, missing) = match subject::resolve(&claim.subject, record.analysis) {
-        // What an emulator's clock says of a time is no evidence about it.
+        // Times from an emulator's clock are no evidence about real times.
         Ok(_) if !is_about_limits(claim) && unit_of(record.analysis.record) == Unit::EmulatedTime => {
             (Vec::new(), Some("the record was measured by an emulator's clock, which is no timing".to_owned()))
         }
@@ -139,7 +139,7 @@ fn is_about_limits(claim: &Claim) -> bool {
     matches!(claim.assertion, Assertion::NoLimit { .. })
 }
 
-/// Joins texts; equal ones, as of a limit that all phases share, are said once.
+/// Joins texts. Equal ones, as for a limit that all phases share, are stated once.
 fn joined<'t>(texts: impl Iterator<Item = &'t String>) -> String {
     let mut all: Vec<&str> = Vec::new();
     for text in texts {
@@ -160,7 +160,7 @@ fn decide(claim: &Claim, curve: Curve<'_>, analysis: &Analysis<'_>, base: Option
     let decision = match &claim.assertion {
         Assertion::Constant { within, to } => subject.constant(*within, *to),
         Assertion::Follows { law, to } => subject.follows(family(*law), *to),
-        // No growth at all is the claim that the cost is constant.
+        // "No growth at all" means that the cost is constant.
         Assertion::AtMost { law: Law::Constant, to } => subject.constant(landau_claims::WITHIN, *to),
         Assertion::AtMost { law, to } => subject.grows_at_most(order(*law), *to),
         Assertion::Growth { relation, factor, to } => subject.grows(side(*relation), *factor, *to),
@@ -193,13 +193,13 @@ fn decide(claim: &Claim, curve: Curve<'_>, analysis: &Analysis<'_>, base: Option
     }
 }
 
-/// The answer of a curve without a value.
+/// Returns the answer from a curve without a value.
 fn decided((study, phase): Curve<'_>, answer: Answer, text: String, settle: Option<String>) -> Decided {
     let (case, phase) = (study.case.label.clone(), phase.phase.name.clone());
     Decided { case, phase, answer, text, settle, value: None, evidence: None }
 }
 
-/// A limit is a fact: the first pass that met one below the n refutes the claim.
+/// Decides a claim about a limit. Limits are facts: the first pass that reached one below the n refutes the claim.
 fn limit(claim: &Claim, curve: Curve<'_>, below: Option<u64>) -> Decided {
     let (study, phase) = curve;
     let is_below = |n: u64| below.is_none_or(|end| n < end);
@@ -210,7 +210,7 @@ fn limit(claim: &Claim, curve: Curve<'_>, below: Option<u64>) -> Decided {
     }
     match &study.limit {
         Some(met) if is_below(met.range.0) => decided(curve, Answer::Fail, words::limit(met, study), None),
-        // A curve that ends just before the n has met no limit below it.
+        // A curve that ends just before the n has reached no limit below it.
         _ if below.is_some_and(|end| u64::from(shortest) + 1 < end) => {
             let text = format!("{}: {}", study.case.label, words::ends_at(f64::from(shortest)));
             decided(curve, Answer::Inconclusive, text, Some(words::measure_further(claim)))
@@ -222,8 +222,8 @@ fn limit(claim: &Claim, curve: Curve<'_>, below: Option<u64>) -> Decided {
     }
 }
 
-/// The ratio of a curve to another one in its record, or to its own in the base record; and whether a shift was added
-/// to its error.
+/// Decides a ratio of a curve to another one in its record, or to the same curve in the base record. Also returns
+/// whether a shift was added to its error.
 fn ratio(
     curve: Curve<'_>,
     analysis: &Analysis<'_>,
@@ -278,13 +278,13 @@ fn side(relation: Relation) -> Side {
     }
 }
 
-/// The laws of the dictionary that count as the law of a claim.
+/// Returns the laws of the dictionary that match the law of a claim.
 fn family(law: Law) -> &'static [&'static str] {
     match law {
         Law::Constant => &["constant"],
         Law::Logarithmic => &["logarithmic"],
         Law::Root => &["root"],
-        // Linear beyond some n, and linear with two slopes.
+        // "Knee" is linear beyond some n, and "tiers" is linear with two slopes.
         Law::Linear => &["linear", "knee", "tiers"],
         Law::Linearithmic => &["linearithmic"],
         Law::Power => &["power"],
@@ -304,19 +304,19 @@ fn order(law: Law) -> f64 {
     }
 }
 
-/// Every claim decided by every record.
+/// Every claim decided from every record.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// The answer to all claims together: a failure outweighs what is inconclusive.
+    /// The answer to all claims together: a failure outweighs an inconclusive claim.
     pub answer: Answer,
-    /// The claims in their order, each by the records in theirs.
+    /// The claims in their order, each with the records in theirs.
     pub claims: Vec<Checked>,
-    /// The records whose costs differ from those of the base by more than is known of their benchmarks.
+    /// The records whose costs differ from those of the base by more than the known variation of their benchmarks.
     pub shifts: Vec<Shifted>,
 }
 
 impl Report {
-    /// Returns the answers with the one to all of them.
+    /// Returns a report of these answers, with the answer to all of them.
     pub fn of(claims: Vec<Checked>, shifts: Vec<Shifted>) -> Self {
         Self { answer: claims.iter().map(|one| one.answer).max().unwrap_or(Answer::Pass), claims, shifts }
     }
@@ -335,7 +335,7 @@ pub fn word(answer: Answer) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Guards against a law of the grammar that the dictionary does not have.
+    /// Guards against a law of the claim grammar that the dictionary lacks.
     #[test]
     fn the_laws_of_claims_are_those_of_the_dictionary() {
         let known: Vec<&str> = landau_stats::law_names().collect();

@@ -1,8 +1,8 @@
-//! Two records compared, or the variants of one record with its default cases: what `landau compare` tells.
+//! The comparison of two records, or of the variants of one record with its default cases, for `landau compare`.
 //!
-//! The ratios, the laws and the correction for the number of comparisons are those of [`Comparisons`], which
-//! `landau show A B` and the page use too. Added here: cliffs, limits and recurring outliers that came or went, and
-//! what could not be compared, with the reason.
+//! The ratios, the laws and the correction for the number of comparisons come from [`Comparisons`], which `landau show
+//! A B` and the page also use. This module adds cliffs, limits and recurring outliers that appeared or disappeared, and
+//! lists what could not be compared, with the reason.
 
 mod limits;
 mod render;
@@ -24,28 +24,28 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 pub use unmatched::NotCompared;
 
-/// A comparison of two records, or of the cases of one.
+/// A comparison of two records, or of cases of one record.
 #[derive(Debug, Clone, Serialize)]
 pub struct Compared {
     /// The base.
     pub base: Side,
-    /// What is compared with it; the same record where the variants of one record are compared.
+    /// The record compared with it; the same record if its variants are compared.
     pub new: Side,
     /// Whether the variants of one record are compared, each with the default case of its benchmark.
     pub variants: bool,
-    /// In what the new side differs, if both are the sides of one run (`landau run --against`).
+    /// The differences of the new side, if both are the sides of one run (`landau run --against`).
     pub differences: Vec<String>,
-    /// Where the curves differ beyond what is known of their benchmarks, and both records are of one system.
+    /// The shift of the curves beyond the known variation of their benchmarks, if both records are of one system.
     pub shift: Option<Shift>,
-    /// What costs count.
+    /// The unit of costs.
     pub unit: Unit,
-    /// What failed or crashed in either record: its curves rest on the passes that are left.
+    /// Failures and crashes in either record. The curves concerned are made from the remaining passes.
     pub alarms: Vec<Alarm>,
-    /// Every curve that both have, in the order of the base.
+    /// Every curve that both sides have, in the order of the base.
     pub curves: Vec<CurveComparison>,
-    /// Limits that came, went or moved.
+    /// Limits that appeared, disappeared or moved.
     pub limits: Vec<LimitChange>,
-    /// What could not be compared, with the reason.
+    /// Cases and curves that could not be compared, with the reason.
     pub not_compared: Vec<NotCompared>,
 }
 
@@ -61,7 +61,7 @@ pub struct Alarm {
 /// One of the records.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Side {
-    /// The name by which sentences call it.
+    /// The name used in sentences.
     pub name: String,
     /// The system, the kernel's release and the processor.
     pub host: String,
@@ -71,14 +71,14 @@ pub struct Side {
     pub study: String,
 }
 
-/// One curve in both.
+/// One curve on both sides.
 #[derive(Debug, Clone, Serialize)]
 pub struct CurveComparison {
     /// The benchmark.
     pub benchmark: String,
     /// The label of the case.
     pub case: String,
-    /// The label of the case in the base; another one where variants are compared.
+    /// The label of the case in the base; it differs from `case` if variants are compared.
     pub base_case: String,
     /// The phase.
     pub phase: String,
@@ -88,28 +88,28 @@ pub struct CurveComparison {
     pub axis: String,
     /// Whether passes were paired by round.
     pub paired: bool,
-    /// Whether anything is shown to have changed: the cost, the growth, a cliff, or recurring outliers.
+    /// Whether anything provably changed: the cost, the growth, a cliff, or recurring outliers.
     pub changed: bool,
     /// Which side costs less.
     pub result: Change,
     /// The p value of equal costs, corrected for the number of comparisons.
     pub p_adjusted: f64,
-    /// Cost of the new side over cost of the base over their common range of n, 95%.
+    /// The cost of the new side over that of the base, over their common range of n, 95%.
     pub ratio: Option<Estimate>,
-    /// The same at the smallest, the middle and the largest common n.
+    /// The ratio at the smallest, the middle and the largest common n.
     pub at: Vec<RatioAt>,
-    /// The smallest difference, a fraction, that would have been seen in four cases out of five.
+    /// The smallest difference, as a fraction, that would have been detected in four of five cases.
     pub detectable: Option<f64>,
     /// The standard error of the logarithm of the ratio, with its degrees of freedom.
     #[serde(skip)]
     pub(crate) error: Option<(f64, f64)>,
-    /// Whether a difference is a constant factor or amount, or the law or the growth changed.
+    /// Whether a difference is a constant factor or amount, or whether the law or the growth changed.
     pub nature: Nature,
     /// The laws.
     pub law: Laws,
-    /// Growth of the new side over growth of the base.
+    /// The growth of the new side over that of the base.
     pub growth: Quantity,
-    /// Whether the growths are shown to differ: after the correction, by 2% at least.
+    /// Whether the growths provably differ: after the correction, by at least 2%.
     pub growth_changed: bool,
     /// Slopes under the common law, new over base.
     pub slope: Quantity,
@@ -117,9 +117,9 @@ pub struct CurveComparison {
     pub fixed_cost: Quantity,
     /// Where the curves cross.
     pub crossing: Option<Crossing>,
-    /// Cliffs that came, went or moved.
+    /// Cliffs that appeared, disappeared or moved.
     pub cliffs: Vec<CliffChange>,
-    /// Recurring outliers that came or went.
+    /// Recurring outliers that appeared or disappeared.
     pub outliers: Vec<OutlierChange>,
     /// The result in one sentence.
     pub text: String,
@@ -130,7 +130,7 @@ pub struct CurveComparison {
 pub struct RatioAt {
     /// The n.
     pub n: f64,
-    /// Cost of the new side over cost of the base, 95%; absent at a last point that is unlike those before it.
+    /// The cost of the new side over that of the base, 95%; absent at a last point that deviates from those before it.
     pub ratio: Option<Estimate>,
 }
 
@@ -141,22 +141,22 @@ pub struct Laws {
     pub base: Option<&'static str>,
     /// The new side's.
     pub new: Option<&'static str>,
-    /// The outcomes of base and new in a few words: "O(n)", "falls", "not resolved".
+    /// The outcomes of the base and the new side in a few words: "O(n)", "falls", "not resolved".
     pub outcomes: [String; 2],
     /// Whether they agree.
     pub same: Agreement,
-    /// The law that both were fitted with for slope and fixed cost.
+    /// The law that was fitted to both for slope and fixed cost.
     pub common: Option<&'static str>,
 }
 
 /// A ratio of a derived quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Quantity {
-    /// New over base, 95%; absent if it cannot be told.
+    /// New over base, 95%; absent if it cannot be computed.
     pub ratio: Option<Estimate>,
-    /// Whether both agree: within δ, shown to differ, or not shown. Not corrected for the number of comparisons.
+    /// Whether both agree: within δ, proven to differ, or inconclusive. Not corrected for the number of comparisons.
     pub same: Agreement,
-    /// The p value of equality, corrected for the number of comparisons; absent where none is computed.
+    /// The p value of equality, corrected for the number of comparisons; absent if none is computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p_adjusted: Option<f64>,
 }
@@ -164,13 +164,13 @@ pub struct Quantity {
 /// A cliff that one side has and the other lacks, or that moved.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CliffChange {
-    /// The base's cliff; absent if it came.
+    /// The base's cliff; absent if the cliff appeared.
     pub base: Option<Cliff>,
-    /// The new side's; absent if it went.
+    /// The new side's cliff; absent if it disappeared.
     pub new: Option<Cliff>,
 }
 
-/// A curve of both sides before it is told.
+/// A curve of both sides before it is put into words.
 struct Pair<'a> {
     base: (&'a CaseStudy<'a>, &'a PhaseStudy<'a>),
     new: (&'a CaseStudy<'a>, &'a PhaseStudy<'a>),
@@ -238,13 +238,13 @@ impl Compared {
         }
     }
 
-    /// Returns the comparison as text for a terminal; with `changed` only what changed and what was not compared.
+    /// Returns the comparison as text for a terminal. With `changed`, only what changed and what was not compared.
     pub fn render(&self, changed: bool, layout: Layout) -> String {
         render::text(self, changed, layout)
     }
 }
 
-/// In what the new side of a run differs; empty if the records are not its sides, or if these are equal.
+/// Returns the differences of the new side of a run; empty if the records are not its sides, or if these are equal.
 fn differences(base: &Record, new: &Record) -> Vec<String> {
     let side = new.header.side.as_ref().filter(|side| side.role == Role::New);
     let Some(side) = side.filter(|_| comparisons::are_sides(base, new)) else { return Vec::new() };
@@ -273,8 +273,8 @@ fn find<'a>(analysis: &'a Analysis<'a>, label: &str, phase: &str) -> Option<(&'a
     Some((study, study.phases.iter().find(|one| one.phase.name == phase)?))
 }
 
-/// Adds the recurring outliers that came or went. The periods of counted costs start at another call in each pass, so
-/// their positions are not compared.
+/// Adds the recurring outliers that appeared or disappeared. The periods of counted costs start at a different call in
+/// each pass, so their positions are not compared.
 fn find_outliers(pairs: &mut [Pair<'_>], analyses: [&Analysis<'_>; 2]) {
     let instruments = analyses.map(Instrument::of);
     for pair in pairs.iter_mut().filter(|pair| pair.base.1.verdict.all.unit != Unit::Instructions) {
@@ -287,7 +287,7 @@ fn find_outliers(pairs: &mut [Pair<'_>], analyses: [&Analysis<'_>; 2]) {
 /// Error rate of the tests of a report.
 const LEVEL: f64 = 0.05;
 
-/// The outliers that the instrument does not explain.
+/// Returns the outliers that the instrument does not explain.
 fn without(outliers: &Outliers, instrument: &Instrument<'_>) -> Outliers {
     let explained = outliers.patterns.iter().filter(|pattern| instrument.explains(pattern));
     let positions: BTreeSet<u32> = explained.flat_map(|pattern| outliers.following(pattern)).collect();
@@ -298,7 +298,7 @@ fn without(outliers: &Outliers, instrument: &Instrument<'_>) -> Outliers {
 }
 
 impl Pair<'_> {
-    /// The comparison as it is told; `None` if the curves have no common range.
+    /// Returns the comparison in words; `None` if the curves have no common range.
     fn told(&self, names: [&str; 2]) -> Option<CurveComparison> {
         let one = &self.comparison;
         one.ratio?;
@@ -350,7 +350,7 @@ impl Pair<'_> {
     }
 }
 
-/// The result in one sentence.
+/// Returns the result in one sentence.
 fn sentence(one: &Comparison, is_growth_changed: bool, names: [&str; 2]) -> String {
     let told = text::comparison(one, crate::comparisons::proven(one), names[0], names[1]);
     match one.growth_ratio {
@@ -368,7 +368,7 @@ fn sentence(one: &Comparison, is_growth_changed: bool, names: [&str; 2]) -> Stri
 /// Two cliffs within this factor of each other are the same.
 const SAME_N: f64 = 1.05;
 
-/// The cliffs that one of two curves has where the other was measured and has none.
+/// Returns the cliffs that one of two curves has where the other was measured and has none.
 fn cliffs(a: &PhaseStudy<'_>, b: &PhaseStudy<'_>) -> Vec<CliffChange> {
     let (of_a, of_b) = (&a.verdict.all.cliffs, &b.verdict.all.cliffs);
     let is_same = |x: &Cliff, y: &Cliff| {

@@ -1,11 +1,11 @@
-//! Comparisons: each phase of each case of the first record with the same one of every other and from each record to
-//! the next, and within one record each variant of a benchmark with its default case.
+//! Comparisons between records: each phase of each case of the first record with the same phase in every other record,
+//! and from each record to the next. Within one record, each variant of a benchmark is compared with its default case.
 //!
-//! The first record is the base. Passes are paired by round where they ran side by side: the cases of one record
-//! always, two records only if they are the sides of one run or their rounds alternated. Otherwise the variation
-//! between runs is added, which differs by benchmark, and so is the shift of the two records. All comparisons of one
-//! report are corrected together for their number (Holm). Laws and costs are those of the verdicts that the report
-//! shows.
+//! The first record is the base. Passes are paired by round if they ran side by side. This always holds for the cases
+//! of one record, and for two records only if they are the sides of one run or their rounds alternated. Otherwise the
+//! variation between runs, which depends on the benchmark, is added, and so is the shift between the two records. All
+//! comparisons of one report are corrected together for their number (Holm). Laws and costs are those of the verdicts
+//! that the report shows.
 
 use crate::shifts::Shift;
 use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, ends, text, unit_of};
@@ -19,11 +19,11 @@ use std::f64::consts::FRAC_1_SQRT_2;
 /// Every comparison of a report.
 #[derive(Debug, Default)]
 pub struct Comparisons {
-    /// With the first record: in the order of the base's cases and phases, then of the other records.
+    /// Comparisons with the first record: in the order of the base's cases and phases, then of the other records.
     pub all: Vec<PhaseComparison>,
     /// From each later record to the next one that has the curve. The step from the first record is in `all`.
     pub later_steps: Vec<PhaseComparison>,
-    /// Where the curves of two records of one system differ beyond what is known of their benchmarks.
+    /// Where the curves of two records of one system differ beyond the known variation of their benchmarks.
     pub shifts: Vec<Shift>,
 }
 
@@ -36,9 +36,9 @@ pub struct PhaseComparison {
     pub benchmark: String,
     /// The phase.
     pub phase: String,
-    /// The index of the record that it is compared with.
+    /// The index of the base record.
     pub base: usize,
-    /// The index of the record that is compared.
+    /// The index of the other record.
     pub other: usize,
     /// Whether passes were paired by round.
     pub paired: bool,
@@ -46,27 +46,27 @@ pub struct PhaseComparison {
     pub comparison: Comparison,
 }
 
-/// A ratio of costs as it is told everywhere, and where it holds.
+/// A ratio of costs as all reports state it, and where it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Shown {
-    /// Cost of the other over cost of the base, 95%.
+    /// The cost of the other over that of the base, 95%.
     pub ratio: Estimate,
-    /// The largest n, where the costs are told; absent if the ratio is the mean over the common range of n, because
-    /// the curves end at different n or at a cliff, or because the difference is not that at the largest n.
+    /// The largest n, at which the costs are stated. Absent if the ratio is the mean over the common range of n,
+    /// because the curves end at different n or at a cliff, or because the difference is not the one at the largest n.
     pub n: Option<f64>,
-    /// Whether the costs at the largest n differ in the other direction, so that neither side is simply cheaper.
+    /// Whether the costs at the largest n differ in the opposite direction, so that neither side is simply cheaper.
     pub is_opposite: bool,
 }
 
 impl Shown {
-    /// Returns the part of the ratio that is certain: its logarithm at the end of the interval that is nearer to 1, in
-    /// absolute value; negative where the interval has 1.
+    /// Returns the certain part of the ratio: the absolute logarithm at the end of the interval that is nearer to 1;
+    /// negative if the interval contains 1.
     pub fn certain(&self) -> f64 {
         if self.ratio.value > 1.0 { self.ratio.low.max(1e-9).ln() } else { -self.ratio.high.max(1e-9).ln() }
     }
 }
 
-/// Returns the ratio of a comparison as it is told.
+/// Returns the ratio of a comparison as reports state it.
 pub fn shown(comparison: &Comparison) -> Option<Shown> {
     let is_proven_there = |ratio: &Estimate| match comparison.change {
         Change::Faster => ratio.high < 1.0,
@@ -82,7 +82,7 @@ pub fn shown(comparison: &Comparison) -> Option<Shown> {
     Some(Shown { ratio, n: None, is_opposite: n.is_some() && (b > a) != (ratio.value > 1.0) })
 }
 
-/// Returns the ratio as it is told if a difference is proven.
+/// Returns the ratio as reports state it, if a difference is proven.
 pub(crate) fn proven(comparison: &Comparison) -> Option<Shown> {
     shown(comparison).filter(|_| comparison.change != Change::NoDifferenceProven)
 }
@@ -102,11 +102,11 @@ pub struct VariantComparison {
     pub comparison: Comparison,
 }
 
-/// Rounds that two curves must share to be paired.
+/// Minimum number of rounds that two curves must share to be paired.
 const ROUNDS_MIN: usize = 3;
 
 impl Comparisons {
-    /// Compares every analysis with the first one, and each with the next. Records in another unit are left out: see
+    /// Compares every analysis with the first one, and each with the next. Records with another unit are left out: see
     /// [`crate::unlike`].
     pub fn of(analyses: &[&Analysis<'_>]) -> Self {
         let pairs = pairs(analyses);
@@ -136,18 +136,18 @@ impl Comparisons {
         Self { all, later_steps, shifts }
     }
 
-    /// The comparison of one phase of one case between two records, if it was made.
+    /// Returns the comparison of one phase of one case between two records, if it was made.
     pub fn between(&self, label: &str, phase: &str, base: usize, other: usize) -> Option<&PhaseComparison> {
         let is_it = |one: &&PhaseComparison| (one.base, one.other) == (base, other) && one.is_of(label, phase);
         self.all.iter().chain(&self.later_steps).find(is_it)
     }
 
-    /// The comparisons of one phase of one case.
+    /// Returns the comparisons of one phase of one case with the first record.
     pub fn of_phase<'v>(&'v self, label: &'v str, phase: &'v str) -> impl Iterator<Item = &'v PhaseComparison> {
         self.all.iter().filter(move |one| one.is_of(label, phase))
     }
 
-    /// The comparisons of one phase of one case from each record to the next.
+    /// Returns the comparisons of one phase of one case from each record to the next.
     pub fn steps<'v>(&'v self, label: &'v str, phase: &'v str) -> impl Iterator<Item = &'v PhaseComparison> {
         let first = self.of_phase(label, phase).take(1);
         first.chain(self.later_steps.iter().filter(move |one| one.is_of(label, phase)))
@@ -157,7 +157,7 @@ impl Comparisons {
 /// A curve in one of the records: its index, the record, the case and the phase.
 pub(crate) type Place<'a> = (usize, &'a Record, (&'a CaseStudy<'a>, &'a PhaseStudy<'a>));
 
-/// Whether the passes of two curves are paired by round.
+/// Returns whether the passes of two curves are paired by round.
 pub(crate) fn is_paired(a: Place<'_>, b: Place<'_>) -> bool {
     is_interleaved((a.1, a.2.0.case.case), (b.1, b.2.0.case.case))
 }
@@ -170,13 +170,13 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Whether it is one of the unpaired curves that a shift is about.
+    /// Returns whether this is one of the unpaired curves to which a shift applies.
     fn is_of(&self, shift: &Shift) -> bool {
         !self.paired && (self.a.0, self.b.0) == (shift.base, shift.other)
     }
 }
 
-/// Every curve of the first record with the same one of each other, and from each record to the next.
+/// Returns every curve of the first record with the same one of each other record, and from each record to the next.
 fn pairs<'a>(analyses: &[&'a Analysis<'a>]) -> Vec<Pair<'a>> {
     let Some(base) = analyses.first() else { return Vec::new() };
     let mut pairs = Vec::new();
@@ -193,12 +193,12 @@ fn pairs<'a>(analyses: &[&'a Analysis<'a>]) -> Vec<Pair<'a>> {
     pairs.into_iter().map(|(a, b)| Pair { a, b, paired: is_paired(a, b) }).collect()
 }
 
-/// The shift between two records, by all their curves as [`Comparisons::of`] finds it. What could be seen is unknown:
-/// that depends on the number of differences that are tested.
+/// Returns the shift between two records, computed from all their curves as in [`Comparisons::of`]. The detectable
+/// difference is unknown here, because it depends on the number of tests.
 pub(crate) fn shift_between(base: &Analysis<'_>, other: &Analysis<'_>) -> Option<Shift> {
     let analyses = [base, other];
     let pairs = pairs(&analyses);
-    // Comparisons take time.
+    // This check comes first because comparisons take time.
     if !Shift::is_possible(base, other, pairs.iter().filter(|pair| !pair.paired).count()) {
         return None;
     }
@@ -206,7 +206,7 @@ pub(crate) fn shift_between(base: &Analysis<'_>, other: &Analysis<'_>) -> Option
     shifts(&analyses, &pairs, &comparisons).pop()
 }
 
-/// The shifts between the records of these pairs of curves.
+/// Returns the shifts between the records of these pairs of curves.
 fn shifts(analyses: &[&Analysis<'_>], pairs: &[Pair<'_>], comparisons: &[Comparison]) -> Vec<Shift> {
     let mut by_records: BTreeMap<(usize, usize), Vec<&Comparison>> = BTreeMap::new();
     for (pair, comparison) in pairs.iter().zip(comparisons).filter(|(pair, _)| !pair.paired) {
@@ -218,8 +218,8 @@ fn shifts(analyses: &[&Analysis<'_>], pairs: &[Pair<'_>], comparisons: &[Compari
     by_records.into_iter().filter_map(of).collect()
 }
 
-/// How a curve is compared with the same one of another record; a shift is added to the differences between runs, half
-/// of its variance for each run.
+/// Returns the options for comparing a curve with the same one of another record. A shift is added to the variation
+/// between runs, half of its variance for each run.
 pub(crate) fn options((_, record, (study, phase)): Place<'_>, paired: bool, shift: Option<&Shift>) -> Options {
     let (benchmark, phase) = (&study.case.benchmark, &phase.phase.name);
     let with = |known: f64, added: Option<f64>| known.hypot(added.unwrap_or(0.0) * FRAC_1_SQRT_2);
@@ -241,7 +241,7 @@ impl PhaseComparison {
         self.label == label && self.phase == phase
     }
 
-    /// The index of the record that is shown to be cheaper, if one is.
+    /// Returns the index of the record that is provably cheaper, if there is one.
     pub fn winner(&self) -> Option<usize> {
         match self.comparison.change {
             Change::Faster => Some(self.other),
@@ -250,12 +250,12 @@ impl PhaseComparison {
         }
     }
 
-    /// The ratio as it is told, if a difference is proven.
+    /// Returns the ratio as reports state it, if a difference is proven.
     pub fn proven(&self) -> Option<Shown> {
         proven(&self.comparison)
     }
 
-    /// The result in words, with the records' names.
+    /// Returns the result in words, with the records' names.
     pub fn text(&self, names: &[String]) -> String {
         let name = |index: usize| names.get(index).map_or("?", String::as_str);
         text::comparison(&self.comparison, proven(&self.comparison), name(self.base), name(self.other))
@@ -263,8 +263,8 @@ impl PhaseComparison {
 }
 
 impl VariantComparison {
-    /// Compares each variant of a record with the default case of its benchmark: the first case in the record whose n
-    /// counts the same. Passes are paired by round, as the cases of a round run one after the other.
+    /// Compares each variant of a record with the default case of its benchmark: the first case in the record with the
+    /// same kind of n. Passes are paired by round, because the cases of a round run one after the other.
     pub fn all(analysis: &Analysis<'_>) -> Vec<Self> {
         let unit = unit_of(analysis.record);
         let mut places = Vec::new();
@@ -294,7 +294,7 @@ impl VariantComparison {
         all.collect()
     }
 
-    /// The label of the case that is shown to be cheaper, if one is.
+    /// Returns the label of the case that is provably cheaper, if there is one.
     pub fn winner(&self) -> Option<&str> {
         match self.comparison.change {
             Change::Faster => Some(&self.variant),
@@ -303,18 +303,18 @@ impl VariantComparison {
         }
     }
 
-    /// The ratio as it is told, if a difference is proven.
+    /// Returns the ratio as reports state it, if a difference is proven.
     pub fn proven(&self) -> Option<Shown> {
         proven(&self.comparison)
     }
 
-    /// The result in words.
+    /// Returns the result in words.
     pub fn text(&self) -> String {
         text::comparison(&self.comparison, self.proven(), &self.base, &self.variant)
     }
 }
 
-/// The same phase of the same case in another record.
+/// Returns the same phase of the same case in another record.
 fn same<'a>(
     analysis: &'a Analysis<'_>,
     study: &CaseStudy<'_>,
@@ -324,11 +324,11 @@ fn same<'a>(
     Some((study, study.phases.iter().find(|other| other.phase.name == phase.phase.name)?))
 }
 
-/// Both curves with the passes of the rounds that they share, in the order of the rounds.
+/// Returns both curves with the passes of their common rounds, in the order of the rounds.
 pub(crate) fn by_round(a: &PhaseStudy<'_>, b: &PhaseStudy<'_>) -> (Curve, Curve) {
     let (mut of_a, mut of_b) = (Curve::default(), Curve::default());
     (of_a.annotations, of_b.annotations) = (a.curve.annotations.clone(), b.curve.annotations.clone());
-    // A repeated attempt has the same round; the last one counts.
+    // A repeated attempt has the same round; the last one is used.
     let pass = |study: &PhaseStudy<'_>, round: u32| {
         let place = study.rounds.iter().rposition(|one| *one == round)?;
         study.curve.passes.get(place).filter(|pass| !pass.costs.is_empty()).cloned()
@@ -345,13 +345,13 @@ pub(crate) fn by_round(a: &PhaseStudy<'_>, b: &PhaseStudy<'_>) -> (Curve, Curve)
     (of_a, of_b)
 }
 
-/// Whether the passes of a case ran side by side in two records: those of the sides of one run do, whether or not it
-/// was resumed.
+/// Returns whether the passes of a case ran side by side in two records. Those of the two sides of one run did, whether
+/// or not it was resumed.
 fn is_interleaved(a: (&Record, u32), b: (&Record, u32)) -> bool {
     if are_sides(a.0, b.0) { shared_rounds(a, b) >= ROUNDS_MIN } else { has_alternated(a, b) }
 }
 
-/// Whether two records hold the two sides of one run.
+/// Returns whether two records hold the two sides of one run.
 pub(crate) fn are_sides(a: &Record, b: &Record) -> bool {
     match (&a.header.side, &b.header.side) {
         (Some(a), Some(b)) => a.run == b.run && a.role != b.role,
@@ -359,7 +359,7 @@ pub(crate) fn are_sides(a: &Record, b: &Record) -> bool {
     }
 }
 
-/// The number of rounds in which both have a complete pass of a case.
+/// Returns the number of rounds in which both records have a complete pass of a case.
 fn shared_rounds((a, case_a): (&Record, u32), (b, case_b): (&Record, u32)) -> usize {
     let rounds = |record: &Record, case: u32| -> BTreeSet<u32> {
         let passes = record.passes_of(case).into_iter().filter(|pass| pass.is_complete());
@@ -368,14 +368,14 @@ fn shared_rounds((a, case_a): (&Record, u32), (b, case_b): (&Record, u32)) -> us
     rounds(a, case_a).intersection(&rounds(b, case_b)).count()
 }
 
-/// Whether the passes of a case alternated in two records of one host: every pass of a round began, in both, before the
-/// next round did in either. Then what the machine did in a round affected both.
+/// Returns whether the passes of a case alternated in two records of one host: in both records, every pass of a round
+/// began before the next round began in either. Then whatever the machine did in a round affected both.
 fn has_alternated((a, case_a): (&Record, u32), (b, case_b): (&Record, u32)) -> bool {
     let is_one_host = a.host.release == b.host.release
         && a.host.version == b.host.version
         && a.host.processor == b.host.processor
         && a.host.pinned_processor == b.host.pinned_processor;
-    // Times of passes count from the resumption in a resumed record.
+    // In a resumed record, pass times count from the resumption.
     if !is_one_host || !a.resumes.is_empty() || !b.resumes.is_empty() || std::ptr::eq(a, b) {
         return false;
     }
@@ -394,7 +394,7 @@ fn has_alternated((a, case_a): (&Record, u32), (b, case_b): (&Record, u32)) -> b
     shared.len() >= ROUNDS_MIN && shared.windows(2).all(|pair| pair[0].2 < pair[1].1)
 }
 
-/// When a run began, in milliseconds since the epoch.
+/// Returns when a run began, in milliseconds since the epoch.
 fn began_ms(record: &Record) -> Option<i64> {
     record.header.started.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
 }
@@ -428,14 +428,14 @@ mod tests {
         Record { header, passes: (0..).zip(starts_ms).map(pass).collect(), ..Record::default() }
     }
 
-    /// Guards against pairing passes that did not run side by side: their offsets have nothing in common.
+    /// Guards against pairing passes that did not run side by side: their offsets are unrelated.
     #[test]
     fn only_alternating_rounds_are_paired() {
         let a = record("2026-11-22T12:00:00Z", &[0, 10_000, 20_000]);
         let is_paired = |b: &Record| is_interleaved((&a, 0), (b, 0));
         assert!(is_paired(&record("2026-11-22T12:00:05Z", &[0, 10_000, 20_000])));
         assert!(is_paired(&record("2026-11-22T12:00:00Z", &[9_000, 11_000, 29_000])));
-        // The second run began when the first had ended, or overtakes it.
+        // The second run begins after the first has ended, or overtakes it.
         assert!(!is_paired(&record("2026-11-22T12:01:00Z", &[0, 10_000, 20_000])));
         assert!(!is_paired(&record("2026-11-22T12:00:05Z", &[0, 16_000, 17_000])));
         assert!(!is_paired(&record("2026-11-22T12:00:05Z", &[0, 10_000])));

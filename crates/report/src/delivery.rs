@@ -1,5 +1,5 @@
-//! The page of one delivery of `landau mail`: throughput over time, domains, the latency of each phase, and why
-//! recipients were deferred. Static, without scripts.
+//! The page of one delivery of `landau mail`: throughput over time, domains, the latency of each phase, and the reasons
+//! for deferred recipients. Static, without scripts.
 
 use crate::page::{STYLE, head};
 use crate::quantity::{bytes, count, digits, duration};
@@ -7,13 +7,13 @@ use crate::section::over_time::{Line, drawing};
 use crate::section::scrolling;
 use maud::{DOCTYPE, Markup, html};
 
-/// Nothing may be loaded from anywhere, and nothing is executed.
+/// Content security policy: the page loads nothing and executes nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// The most points of a drawing.
+/// Maximum number of points of a drawing.
 const POINTS_MAX: usize = 200;
 
-/// What a delivery had reached at a time.
+/// The progress of a delivery at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sample {
     /// Nanoseconds since the delivery began.
@@ -49,37 +49,37 @@ pub struct Domain {
 /// A delivery.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Delivery {
-    /// The word for a recipient with whom everything went well: `sent`.
+    /// The word for a successful recipient: `sent`.
     pub success: String,
     /// Recipients done, deferred, failed and left.
     pub recipients: [u64; 4],
-    /// Of those done, how many this run did.
+    /// The number of those done in this run.
     pub done_now: u64,
     /// The duration in nanoseconds.
     pub elapsed_ns: u64,
-    /// Processor time for each recipient done, in nanoseconds; none if there is none.
+    /// Processor time per recipient done, in nanoseconds; `None` if no recipient is done.
     pub cpu_ns_each: Option<f64>,
-    /// Connections in all, and the most at a time.
+    /// The total number of connections, and the maximum open at the same time.
     pub connections: (u64, u64),
     /// Bytes sent.
     pub sent_bytes: u64,
-    /// What was reached, in order of time.
+    /// The progress, in order of time.
     pub samples: Vec<Sample>,
-    /// The phases, in the order in which they happen.
+    /// The phases, in chronological order.
     pub phases: Vec<Phase>,
     /// The domains with the most recipients.
     pub domains: Vec<Domain>,
     /// The number of domains.
     pub domain_count: u64,
-    /// Why recipients were deferred or failed, and how often.
+    /// The reasons why recipients were deferred or failed, with counts.
     pub reasons: Vec<(String, u64)>,
-    /// Why connections were refused or lost, and how often.
+    /// The reasons why connections were refused or lost, with counts.
     pub lost: Vec<(String, u64)>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// Recipients a second and open connections in an interval.
+/// Recipients per second and open connections in an interval.
 struct Point {
     /// The end of the interval, in seconds.
     at_s: f64,
@@ -144,7 +144,7 @@ impl Delivery {
         )
     }
 
-    /// The intervals between samples, joined where there are more than fit in a drawing.
+    /// Returns the intervals between samples, merged if there are more than fit in a drawing.
     fn points(&self) -> Vec<Point> {
         let stride = self.samples.len().div_ceil(POINTS_MAX).max(1);
         let mut last = Sample::default();
@@ -302,7 +302,7 @@ mod tests {
         assert!((points.last().unwrap().at_s - 100.1).abs() < 1e-9);
     }
 
-    /// Guards against "0 a second" of a slow delivery.
+    /// Guards against reporting "0 a second" for a slow delivery.
     #[test]
     fn slow_rates_keep_their_fractions() {
         let samples = vec![sample(5_000, 2), sample(10_000, 3)];

@@ -1,14 +1,14 @@
-//! How the growth of a call divides among functions, in sentences that both kinds of explanation share.
+//! How the growth of a call divides among functions, in sentences shared by both kinds of explanation.
 
 use crate::quantity::percent;
 use landau_record::schema::{Branching, Part};
 
-/// The functions that a sentence names.
+/// Maximum number of functions that a sentence names.
 pub(crate) const NAMED: usize = 3;
 
-/// Says where the growth branches and where its largest parts are: "The growth passes through `do_sys_poll`: 43% (42%
-/// to 44%) is in `pipe_poll` and 37.6% (37% to 38%) in `poll_freewait`, each with its callees, and 6.1% (5.7% to 6.5%)
-/// in `do_sys_poll` itself." (without the backticks) Says nothing if no part is certain.
+/// Describes where the growth branches and where its largest parts are: "The growth passes through `do_sys_poll`: 43%
+/// (42% to 44%) is in `pipe_poll` and 37.6% (37% to 38%) in `poll_freewait`, each with its callees, and 6.1% (5.7% to
+/// 6.5%) in `do_sys_poll` itself." (without the backticks). Returns nothing if no part is certain.
 pub(crate) fn divided(branching: &Branching) -> Option<String> {
     let function = &branching.function;
     let certain = branching.parts.iter().filter(|part| is_certain(part));
@@ -36,13 +36,13 @@ pub(crate) fn divided(branching: &Branching) -> Option<String> {
     Some(text + ".")
 }
 
-/// Names the parts among the first and behind them whose order is not known, in a sentence each.
+/// Names the parts, among the first ones and just after them, whose order is not known, one sentence for each group.
 pub(crate) fn undecided(parts: &[(&str, Option<[u32; 2]>)]) -> Vec<String> {
     let mut found = Vec::new();
     let mut from = 0;
     while from < parts.len().min(NAMED) {
         let mut to = from;
-        // Each may have the place of one before it, so their order is open as far as that goes.
+        // Each part may take the place of one before it, so their order is undecided up to there.
         while let Some((_, Some([first, _]))) = parts.get(to + 1)
             && (*first as usize) <= (to + 1).min(NAMED)
         {
@@ -50,7 +50,7 @@ pub(crate) fn undecided(parts: &[(&str, Option<[u32; 2]>)]) -> Vec<String> {
         }
         if to > from {
             let names: Vec<String> = parts[from..=to].iter().map(|(name, _)| (*name).to_owned()).collect();
-            // One that cannot have each of these places is certainly before or behind another.
+            // A part that cannot take each of these places certainly comes before or after another one.
             let is_open = |places: [u32; 2]| places[0] as usize <= from + 1 && places[1] as usize > to;
             let said = if parts[from..=to].iter().all(|(_, places)| places.is_some_and(is_open)) {
                 "is not known: the interval of their difference contains 0"
@@ -64,13 +64,13 @@ pub(crate) fn undecided(parts: &[(&str, Option<[u32; 2]>)]) -> Vec<String> {
     found
 }
 
-/// The undecided order of the functions that are called where the growth branches.
+/// Describes the undecided order of the functions that are called where the growth branches.
 pub(crate) fn undecided_parts(branching: &Branching) -> Vec<String> {
     let called = branching.parts.iter().filter(|part| part.name != branching.function && is_certain(part));
     undecided(&called.map(|part| (part.name.as_str(), part.places)).collect::<Vec<_>>())
 }
 
-/// Returns whether a part grows for certain.
+/// Returns whether a part certainly grows.
 fn is_certain(part: &Part) -> bool {
     part.share > 0.0 && part.interval.is_none_or(|[low, _]| low > 0.0)
 }
@@ -106,7 +106,7 @@ mod tests {
             part("free", 0.25, Some([0.2, 0.3]), Some([2, 2])),
             part("lock", 0.125, Some([0.1, 0.15]), Some([3, 3])),
             part("poll", 0.12, Some([0.1, 0.14]), None),
-            // What may as well fall is not named.
+            // A part that may also fall is not named.
             part("perhaps", 0.005, Some([-0.01, 0.02]), Some([4, 4])),
         ];
         let branching = Branching { function: "poll".to_owned(), parts };
@@ -154,9 +154,9 @@ mod tests {
         assert!(of(&[[1, 1], [2, 2], [3, 3], [4, 5], [4, 5]]).is_empty(), "only what concerns the first three is said");
         assert_eq!(of(&[[1, 2], [1, 2], [3, 4], [3, 4]]).len(), 2);
         assert!(of(&[[1, 1], [2, 4], [2, 4], [2, 4], [5, 5]])[0].starts_with("The order of b, c and d is not known"));
-        // One that cannot be among the first three is not named.
+        // A part that cannot be among the first three is not named.
         let found = of(&[[1, 1], [2, 3], [2, 4], [3, 5], [4, 5]]);
-        // Two exceed d for certain.
+        // Two parts certainly exceed d.
         assert!(found[0].starts_with("The order of b, c and d is not wholly known"), "{found:?}");
     }
 }

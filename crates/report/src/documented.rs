@@ -1,5 +1,5 @@
-//! The members of the JSON of `landau compare` and `landau check`, and the tables of docs/compare.md: each documents
-//! every member, and nothing that does not exist.
+//! Checks the members of the JSON of `landau compare` and `landau check` against the tables of docs/compare.md: the
+//! tables must document every member, and nothing that does not exist.
 
 use crate::Shift;
 use crate::claims::{Answer, Checked, Decided, Report, Shifted};
@@ -15,8 +15,8 @@ use std::collections::BTreeSet;
 
 const ONE: Estimate = Estimate { value: 1.0, low: 0.9, high: 1.1 };
 
-/// The paths of a value's members: `curves[]`, `curves[].at[].n`. An interval is a leaf. `new` has the members of
-/// `base`.
+/// Collects the paths of a value's members: `curves[]`, `curves[].at[].n`. An interval is a leaf. `new` has the members
+/// of `base`.
 fn paths(value: &Value, before: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) if !["value", "low", "high"].iter().all(|name| members.contains_key(*name)) => {
@@ -38,8 +38,8 @@ fn members(value: &impl Serialize) -> BTreeSet<String> {
     found
 }
 
-/// The members that the tables of a section of docs/compare.md document. The head of a table says of what they are
-/// members: "member of `curves[]`".
+/// Returns the members that the tables of a section of docs/compare.md document. The head of a table names the parent:
+/// "member of `curves[]`".
 fn documented(section: &str) -> BTreeSet<String> {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compare.md")).unwrap();
     let section = text.split_once(section).unwrap_or_else(|| panic!("no section {section}")).1;
@@ -128,7 +128,7 @@ fn compared() -> Compared {
     }
 }
 
-/// Every kind of evidence, with every member.
+/// Returns every kind of evidence, with every member.
 fn evidence() -> Vec<Evidence> {
     let outcomes = [
         Outcome::Flat { within: 0.1 },
@@ -148,7 +148,7 @@ fn evidence() -> Vec<Evidence> {
     all.extend(outcomes.map(|outcome| Evidence::Laws { outcome, rivals: vec!["root".to_owned()] }));
     let rules = [PatternRule::PowersOfTwo { offset: 3 }, PatternRule::Periodic { period: 64, phase: 1 }];
     all.extend(rules.map(|rule| Evidence::Outliers { first_n: 1, count: 2, rule: Some(rule), factor: 9.0 }));
-    // A new kind must be in this list.
+    // A new kind must be added to this list.
     for one in &all {
         match one {
             Evidence::Interval
@@ -191,14 +191,14 @@ fn checked() -> Report {
     Report::of(vec![claim], vec![Shifted { record, curves: 20, ratio: 1.1, deviation: 0.1, text }])
 }
 
-/// Guards against a member that nobody can look up, and against a documented one that does not exist.
+/// Guards against undocumented members, and against documented ones that do not exist.
 #[test]
 fn every_member_of_the_json_is_documented() {
     assert_eq!(members(&compared()), documented("\n## JSON of `landau compare`"));
     assert_eq!(members(&checked()), documented("\n### JSON of `landau check`"));
 }
 
-/// Guards against an answer, a kind of evidence or a unit under another name than the documented one.
+/// Guards against an answer, a kind of evidence or a unit whose name differs from the documented one.
 #[test]
 fn every_word_of_the_json_is_documented() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compare.md")).unwrap();

@@ -1,4 +1,5 @@
-//! Which kernel functions a call's instructions are in, as sentences and as a table, for `landau explain` and the page.
+//! The kernel functions that a call's instructions are in, as sentences and as a table, for `landau explain` and the
+//! page.
 
 use crate::divided::{self, NAMED};
 use crate::quantity::{count, percent};
@@ -9,7 +10,7 @@ use landau_record::schema::{Case, Explanation, FunctionCost};
 /// Functions with a smaller share of the growth, or of a call that does not grow, are summed as "others".
 const SHOWN: f64 = 0.005;
 
-/// The most functions listed individually.
+/// Maximum number of functions that are listed individually.
 const MOST: usize = 25;
 
 /// The largest relative difference between the functions' growth and the measured growth.
@@ -18,7 +19,7 @@ pub const TOLERANCE: f64 = 0.01;
 /// The functions that have a row, and the sum of the others.
 pub(crate) struct Shown<'a> {
     pub(crate) functions: Vec<&'a FunctionCost>,
-    /// The others: how many, their instructions at each n, their share.
+    /// The others: their number, their instructions at each n, and their share.
     pub(crate) rest: (usize, Vec<u64>, f64),
 }
 
@@ -58,7 +59,7 @@ pub fn one_of(axis: &str) -> String {
             "children" => "child".to_owned(),
             "processes" | "addresses" => bare.trim_end_matches("es").to_owned(),
             _ if bare.ends_with("ies") => format!("{}y", &bare[..bare.len() - 3]),
-            // "simultaneous" and "previous" are no plurals.
+            // "simultaneous" and "previous" are not plurals.
             _ if bare.len() > 3 && bare.ends_with('s') && !["ss", "us"].iter().any(|end| bare.ends_with(end)) => {
                 bare[..bare.len() - 1].to_owned()
             }
@@ -69,7 +70,7 @@ pub fn one_of(axis: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a link to a function's source in the public cross-reference of the kernel, at that version.
+/// Returns a link to a function's source in the public cross-reference of the kernel, for that version.
 pub fn source_of(function: &FunctionCost, version: &str) -> Option<String> {
     link(&function.name, version)
 }
@@ -96,8 +97,8 @@ pub fn words(function: &FunctionCost, axis: &str) -> String {
     }
 }
 
-/// Returns where the growth is, a sentence each: how it divides where it branches, and the functions with the largest
-/// shares without their callees; nothing if the call does not grow.
+/// Returns where the growth is, one sentence each: how it divides where it branches, and the functions with the largest
+/// shares without their callees. Empty if the call does not grow.
 pub fn lead(explanation: &Explanation) -> Vec<String> {
     if explanation.growth() <= 0 {
         return Vec::new();

@@ -1,11 +1,11 @@
-//! Facts of a case as a reader wants them: names in words, numbers in suitable units, one value for all passes.
+//! Facts of a case in readable form: names in words, numbers in suitable units, one value for all passes.
 
 use crate::CaseStudy;
 use crate::quantity::{bytes, count, digits, duration, percent};
 use landau_record::schema::{Fact, FactUnit};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Facts whose name alone does not say what was counted.
+/// Facts whose names alone do not say what was counted.
 const NAMES: [(&str, &str); 18] = [
     ("client_processor", "CPU of the client"),
     ("client_processor_share", "CPU use of the client (100% is one CPU all the time)"),
@@ -33,18 +33,18 @@ pub fn name(name: &str) -> String {
     own.unwrap_or_else(|| name.replace('_', " "))
 }
 
-/// Splits the name of a fact that holds at some n: `failures_refused_at_512`.
+/// Splits the name of a fact that applies to one n: `failures_refused_at_512`.
 fn at_n(name: &str) -> Option<(&str, u64)> {
     let (name, n) = name.rsplit_once("_at_")?;
     Some((name, n.parse().ok()?))
 }
 
-/// Returns whether a fact holds at some n, and so is a point of a curve.
+/// Returns whether a fact applies to one n and is therefore a point of a curve.
 pub(crate) fn is_at_n(name: &str) -> bool {
     at_n(name).is_some()
 }
 
-/// Returns the values of facts that hold at some n, by n: those of all passes that differ.
+/// Returns the values of facts that apply to one n, by n: the distinct values of all passes.
 pub(crate) fn by_n(study: &CaseStudy<'_>, name: &str) -> BTreeMap<u64, Vec<f64>> {
     let of = |(full, values): (&&str, &Vec<&Fact>)| {
         let (_, n) = at_n(full).filter(|(other, _)| *other == name)?;
@@ -53,7 +53,7 @@ pub(crate) fn by_n(study: &CaseStudy<'_>, name: &str) -> BTreeMap<u64, Vec<f64>>
     study.facts.iter().filter_map(of).collect()
 }
 
-/// Returns the names of the facts that hold at some n, without the n.
+/// Returns the names of the facts that apply to one n, without the n.
 pub(crate) fn names_by_n<'a>(study: &'a CaseStudy<'_>) -> BTreeSet<&'a str> {
     study.facts.keys().filter_map(|name| Some(at_n(name)?.0)).collect()
 }

@@ -2,9 +2,9 @@
 //!
 //! Failures and crashes come first, then the functions that an explanation names. Cliffs, limits, outliers, growth and
 //! bimodal costs follow in the order of their weight: the lower bound of the effect times the share of the cost that it
-//! concerns (see `weight`). What surprises nobody comes last: periods of a slab, flat curves, small changes, what is
-//! not resolved or was skipped, the first calls. A benchmark has one finding of each kind, led by the curve of the
-//! largest weight. Every number is one of a verdict's.
+//! concerns (see `weight`). Expected findings come last: periods of a slab, flat curves, small changes, unresolved and
+//! skipped curves, slow first calls. A benchmark has one finding of each kind, led by the curve of the largest weight.
+//! Every number is from a verdict.
 
 mod across;
 mod functions;
@@ -24,7 +24,7 @@ pub(crate) use phase::outlier_share;
 pub use record::crash_text;
 use serde::Serialize;
 
-/// The most findings that lead a page or a table; the others are shown on request.
+/// Maximum number of findings at the top of a page or a table; the others are shown on request.
 pub const LEADING_MAX: usize = 7;
 
 /// A sentence with the curves it applies to.
@@ -38,9 +38,9 @@ pub struct Finding {
     pub consequence: String,
     /// The curves that share the finding, each with its value; may be empty.
     pub items: Vec<String>,
-    /// The case that the sentence is about, if it is about one.
+    /// The case that the sentence is about, if any.
     pub case: Option<u32>,
-    /// The phase that the sentence is about, if it is about one.
+    /// The phase that the sentence is about, if any.
     pub phase: Option<String>,
     /// The records between which something changed, by index.
     #[serde(skip)]
@@ -48,15 +48,15 @@ pub struct Finding {
     /// Rank among the findings of its tier, highest first.
     #[serde(skip)]
     weight: f64,
-    /// Findings of one kind and theme are merged; empty for those that never are.
+    /// Findings of one kind and theme are merged; empty if the finding is never merged.
     #[serde(skip)]
     theme: String,
-    /// The item for this finding where another one leads: "bind family=v6 (×3,356)".
+    /// The item for this finding if another one leads: "bind family=v6 (×3,356)".
     #[serde(skip)]
     brief: String,
 }
 
-/// Kinds of findings. The order counts only among the usual ones.
+/// Kinds of findings. Their order matters only within the tier `Usual`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -64,7 +64,7 @@ pub enum Kind {
     Failure,
     /// The kernel crashed or hung.
     Crash,
-    /// The functions that carry the growth.
+    /// The functions that account for the growth.
     Functions,
     /// The cost jumps at one n.
     Cliff,
@@ -76,7 +76,7 @@ pub enum Kind {
     Growth,
     /// The cost falls.
     Fall,
-    /// The 99th percentile grows, and the median does not.
+    /// The 99th percentile grows, but the median does not.
     Tail,
     /// The cost changes without growing or falling from end to end.
     Variation,
@@ -84,15 +84,15 @@ pub enum Kind {
     Bimodal,
     /// The cost differs between records.
     Change,
-    /// What several records have in common.
+    /// A property that several records have in common.
     Shared,
-    /// Single calls recur that cost less than ten times as much as the others: a new page of a slab.
+    /// Single calls recur that cost less than ten times as much as the others, as for a new page of a slab.
     Period,
     /// The cost is constant within δ.
     Flat,
     /// The cost changes, by less than δ.
     Small,
-    /// No outcome is shown.
+    /// No outcome is proven.
     Unresolved,
     /// Not measured.
     Skip,
@@ -100,21 +100,21 @@ pub enum Kind {
     FirstCalls,
 }
 
-/// How soon a reader must hear of a finding.
+/// The priority of a finding for a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Tier {
     /// Something broke.
     Alarm,
-    /// What the record was made for: where a growth comes from.
+    /// The purpose of the record: where a growth comes from.
     Cause,
     /// Ranked by weight.
     Notable,
-    /// Surprises nobody.
+    /// Expected.
     Usual,
 }
 
 impl Kind {
-    /// A label of one or two words.
+    /// Returns a label of one or two words.
     pub fn name(self) -> &'static str {
         match self {
             Self::Failure => "failed",
@@ -139,7 +139,7 @@ impl Kind {
         }
     }
 
-    /// Whether the finding only gathers curves, so that their number says enough where each curve has a row of its own.
+    /// Returns whether the finding only lists curves, so that their number suffices where each curve has its own row.
     pub fn is_gathered(self) -> bool {
         matches!(self, Self::Flat | Self::Small | Self::Unresolved)
     }
@@ -179,13 +179,14 @@ impl Finding {
         }
     }
 
-    /// About one case; cases with the same `theme` share the finding, where `brief` represents this one.
+    /// Returns a finding about one case. Cases with the same `theme` share the finding; `brief` is the item for this
+    /// one.
     fn of_case(kind: Kind, study: &CaseStudy<'_>, weight: f64, text: String, theme: String, brief: String) -> Self {
         Self { theme, brief, ..Self::new(kind, Some(study.case.case), weight, text) }
     }
 
-    /// The whole finding as text: the sentence with its items, then the consequence. Curves that have rows of their own
-    /// are counted.
+    /// Returns the whole finding as text: the sentence with its items, then the consequence. Curves that have their own
+    /// rows are counted instead of listed.
     pub fn sentence(&self) -> String {
         let text = match (self.items.as_slice(), self.kind.is_gathered()) {
             ([], _) => self.text.clone(),
@@ -197,12 +198,12 @@ impl Finding {
     }
 }
 
-/// A number of curves: "1 curve", "71 curves".
+/// Formats a number of curves: "1 curve", "71 curves".
 pub(crate) fn curves(number: usize) -> String {
     numbered(number, "curve", "curves")
 }
 
-/// The findings of an analysis, the most important first.
+/// Returns the findings of an analysis, the most important first.
 pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     let instrument = instrument::Instrument::of(analysis);
@@ -230,29 +231,29 @@ pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
     found
 }
 
-/// Returns how many of the findings lead: at most [`LEADING_MAX`], and none that surprises nobody unless there is no
-/// other.
+/// Returns how many of the findings lead: at most [`LEADING_MAX`], and no expected ones unless there are no others.
 pub fn leading(found: &[Finding]) -> usize {
     let notable = found.iter().filter(|one| one.kind.tier() != Tier::Usual).count();
     notable.clamp(found.len().min(1), LEADING_MAX)
 }
 
-/// The name of a curve: the case's label, and the phase unless the label names it and no other creating phase exists.
+/// Returns the name of a curve: the case's label, and the phase unless the label names it and no other creating phase
+/// exists.
 pub fn subject(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
     let (case, name) = (study.case, &phase.phase.name);
     let creating = case.phases.iter().filter(|phase| phase.direction == Direction::Up).count();
     if *name == case.benchmark && creating < 2 { case.label.clone() } else { format!("{} · {name}", case.label) }
 }
 
-/// The name of a curve in a sentence: [`subject`], with what a variant changes in words.
+/// Returns the name of a curve in a sentence: [`subject`], with the changes of a variant in words.
 fn told(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
     let words = crate::text::variant(&study.case.benchmark, &study.case.label);
     subject(study, phase).replacen(&study.case.label, &words, 1)
 }
 
-/// Merges the findings of one kind and theme: the one of the largest weight leads, the others become its items.
+/// Merges the findings of one kind and theme. The one of the largest weight leads, and the others become its items.
 fn merged(mut found: Vec<Finding>) -> Vec<Finding> {
-    // A stable sort: among equals the record's order counts.
+    // The sort is stable: equal weights keep the order of the record.
     found.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     let mut kept: Vec<Finding> = Vec::new();
     for one in found {

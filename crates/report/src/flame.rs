@@ -1,8 +1,8 @@
 //! A differential flame graph: call chains at the largest n, coloured by the difference from the smallest n.
 //!
-//! Plain SVG of our own, because the library of the field has a copyleft licence (docs/dependencies.md). Width is
-//! instructions or time; callees are above their callers; frames are sorted by name, so that two graphs of one kernel
-//! align.
+//! The SVG is written without a library, because the field's usual library has a copyleft licence
+//! (docs/dependencies.md). The width of a box is instructions or time. Callees are above their callers. Frames are
+//! sorted by name, so that two graphs of one kernel align.
 
 use crate::quantity::{count, duration, percent};
 use landau_record::schema::{Explanation, Profile};
@@ -10,10 +10,10 @@ use maud::{Markup, html};
 
 const WIDTH: f64 = 1_160.0;
 const ROW: f64 = 18.0;
-/// Width of a letter, and of the narrowest box that has a label.
+/// The width of a letter, and the minimum width of a labelled box.
 const LETTER: f64 = 6.4;
 const LABELLED: f64 = 24.0;
-/// The depth to which chains are drawn; a kernel stack holds fewer frames.
+/// The depth to which chains are drawn. A kernel stack holds fewer frames.
 const DEEPEST: u32 = 300;
 /// Boxes narrower than this are not drawn.
 const NARROWEST: f64 = 0.4;
@@ -33,14 +33,14 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// How costs are written: one by itself, and one beside another.
+/// How costs are formatted: alone, and next to another one.
 struct Words {
     what: &'static str,
     one: fn(f64) -> String,
     beside: fn(f64) -> String,
 }
 
-/// Returns the graph of counted instructions as an SVG element, or none if nothing was counted.
+/// Returns the graph of counted instructions as an SVG element, or `None` if nothing was counted.
 pub(crate) fn of_instructions(explanation: &Explanation) -> Option<Markup> {
     let chains = explanation.chains.iter();
     let frames =
@@ -49,7 +49,7 @@ pub(crate) fn of_instructions(explanation: &Explanation) -> Option<Markup> {
     graph(frames.collect(), &Words { what: "instructions", one, beside: count })
 }
 
-/// Returns the graph of sampled time as an SVG element, or none without samples.
+/// Returns the graph of sampled time as an SVG element, or `None` without samples.
 pub(crate) fn of_samples(profile: &Profile) -> Option<Markup> {
     let frames = profile.chains.iter().map(|chain| Frame::new(&chain.name, chain.caller, chain.ns));
     graph(frames.collect(), &Words { what: "time", one: duration, beside: duration })
@@ -79,10 +79,10 @@ fn graph(own: Vec<Frame<'_>>, words: &Words) -> Option<Markup> {
     })
 }
 
-/// The frames with their callees, and the roots: frames without a caller.
+/// Returns the frames with their callees, and the roots: frames without a caller.
 fn frames(mut frames: Vec<Frame<'_>>) -> (Vec<Frame<'_>>, Vec<usize>) {
     let mut roots = Vec::new();
-    // A caller precedes its callees; a record that violates this is read as far as it is consistent.
+    // A caller precedes its callees. An index that violates this is ignored, and the frame becomes a root.
     for index in (0..frames.len()).rev() {
         match frames[index].caller.map(|caller| caller as usize).filter(|&caller| caller < index) {
             Some(caller) => {
@@ -114,7 +114,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// Places a box and its callees; returns its width.
+    /// Places a box and its callees, and returns its width.
     fn draw(&mut self, index: usize, left: f64, depth: u32) -> f64 {
         let frame = &self.frames[index];
         let width = frame.whole[1] * self.scale;
@@ -168,7 +168,7 @@ impl Drawn {
         }
     }
 
-    /// The name, shortened to the width of the box.
+    /// Returns the name, shortened to the width of the box.
     fn label(&self) -> String {
         let room = ((self.width - 6.0) / LETTER) as usize;
         if self.name.chars().count() <= room {
@@ -178,7 +178,7 @@ impl Drawn {
     }
 }
 
-/// Grey for no difference, red for all new, blue for more at the smallest n.
+/// Returns the colour: grey for no difference, red for all new, blue for more at the smallest n.
 fn colour(tone: f64) -> String {
     let strength = tone.abs().min(1.0);
     let fade = |to: f64| (226.0 + (to - 226.0) * strength).round();

@@ -1,8 +1,9 @@
-//! The confounder ladder of `spawn`: from the naive test among sleeping processes to the sound one, one step each.
+//! The confounder ladder of `spawn`: from the naive test among sleeping processes to the sound one, one change per
+//! step.
 //!
-//! A step changes one setting of the test and nothing about the child that is timed, so that all steps cost the same
-//! without sleepers. What a step costs less among sleepers is what it removes. Steps are compared pass by pass within
-//! a round.
+//! Each step changes one setting of the test, but nothing in the child that is timed, so all steps cost the same
+//! without sleepers. The amount that a step costs less among sleepers is the amount that it removes. Steps are compared
+//! pass by pass within a round.
 
 pub mod records;
 mod slow;
@@ -23,7 +24,7 @@ use std::collections::BTreeMap;
 pub(crate) const BENCHMARK: &str = "spawn";
 pub(crate) const PHASE: &str = "cycle";
 
-/// The steps: what each is called, and the settings that it has.
+/// The steps: their names and settings.
 const STEPS: [(&str, [(&str, &str); 3]); 4] = [
     ("naive", [("wait", "any"), ("parent", "timer"), ("image", "shared")]),
     ("wait for this child", [("wait", "pid"), ("parent", "timer"), ("image", "shared")]),
@@ -31,21 +32,21 @@ const STEPS: [(&str, [(&str, &str); 3]); 4] = [
     ("executed sleepers", [("wait", "pid"), ("parent", "helper"), ("image", "executed")]),
 ];
 
-/// Numbers of sleepers at which the steps are compared, besides the largest.
+/// Numbers of sleepers at which the steps are compared, in addition to the largest one.
 const AT: [u32; 4] = [1_000, 3_000, 5_000, 15_000];
-/// Calls within this factor of a number of sleepers count there.
+/// Calls within this factor of a number of sleepers are counted there.
 const NEAR: f64 = 1.05;
-/// Fewer calls without interference are not told alone.
+/// Minimum number of calls without interference needed to ignore the others.
 const CLEAN_MIN: usize = 16;
-/// Steps agree without sleepers if their costs differ by this share at most.
+/// Steps agree without sleepers if their costs differ by at most this share.
 const AGREE: f64 = 0.05;
 
 /// The ladder of a record.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ladder {
-    /// What costs count.
+    /// The unit of costs.
     pub unit: Unit,
-    /// The numbers of sleepers, ascending; the cost without any is apart.
+    /// The numbers of sleepers, ascending; the cost without sleepers is separate.
     pub sleepers: Vec<u32>,
     /// The steps, from the naive test to the sound one.
     pub steps: Vec<Step>,
@@ -53,27 +54,27 @@ pub struct Ladder {
     pub others: Vec<Step>,
     /// Cost of the first step over that of the last, for each number of sleepers, 95%.
     pub factors: Vec<Option<Estimate>>,
-    /// What was seen beside the slow calls of the first step and of the last.
+    /// The slow calls of the first and of the last step, with their tags.
     pub slow: Vec<Slow>,
 }
 
 /// A step, or another case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Step {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// The label of its case.
     pub case: String,
-    /// The cost without sleepers, 95%: that of the naive test in all passes times `without_ratio`. In older
-    /// records the mean of the own medians.
+    /// The cost without sleepers, 95%: that of the naive test in all passes times `without_ratio`. In older records,
+    /// the mean of the step's medians.
     pub without: Option<Estimate>,
     /// The cost without sleepers over that of the naive test with the same child, in the same pass, 95%. In older
-    /// records over that of the first step, by round.
+    /// records, over that of the first step, by round.
     pub without_ratio: Option<Estimate>,
     /// The median cost for each number of sleepers, mean of the passes, 95%.
     pub costs: Vec<Option<Estimate>>,
-    /// What it costs less than the step before, for each number of sleepers, 95%; absent for the first step and for
-    /// other cases.
+    /// The cost that it removes compared with the step before, for each number of sleepers, 95%; absent for the first
+    /// step and for other cases.
     pub removed: Vec<Option<Estimate>>,
 }
 
@@ -83,26 +84,26 @@ struct Passes<'a> {
     phase: &'a PhaseStudy<'a>,
     /// The cost without sleepers.
     without: BTreeMap<u32, f64>,
-    /// That of the naive test, whose children took turns with the own ones; empty in older records.
+    /// The cost of the naive test, whose children alternated with those of this case; empty in older records.
     naive: BTreeMap<u32, f64>,
 }
 
 /// The cases of a record's ladder.
 struct Cases<'a> {
-    /// All of the benchmark.
+    /// All cases of the benchmark.
     all: Vec<Passes<'a>>,
-    /// Where the steps are among them.
+    /// The indices of the steps in `all`.
     places: Vec<usize>,
 }
 
-/// Returns the ladder of a record; none if it lacks one of the steps.
+/// Returns the ladder of a record; `None` if it lacks one of the steps.
 pub fn of(analysis: &Analysis<'_>) -> Option<Ladder> {
     let cases = Cases::of(analysis)?;
     Some(cases.ladder(analysis, cases.largest_n()))
 }
 
 impl<'a> Cases<'a> {
-    /// Returns the cases of a record; none if it lacks one of the steps.
+    /// Returns the cases of a record; `None` if it lacks one of the steps.
     fn of(analysis: &'a Analysis<'_>) -> Option<Self> {
         let studies = || analysis.cases.iter().filter(|study| study.case.benchmark == BENCHMARK);
         let all: Vec<Passes<'_>> = studies().filter_map(|study| Passes::of(analysis, study)).collect();
@@ -117,12 +118,12 @@ impl<'a> Cases<'a> {
         self.places.iter().map(|place| &self.all[*place]).collect()
     }
 
-    /// Returns the most sleepers that all steps reached.
+    /// Returns the largest number of sleepers that all steps reached.
     fn largest_n(&self) -> u32 {
         self.steps().iter().map(|one| one.study.largest_n()).min().unwrap_or(1)
     }
 
-    /// Returns the ladder up to `largest` sleepers, which all steps reached.
+    /// Returns the ladder up to `largest` sleepers, a number that all steps reached.
     fn ladder(&self, analysis: &Analysis<'_>, largest: u32) -> Ladder {
         let (steps, sleepers) = (self.steps(), numbers(largest));
         let (first, last) = (steps[0], steps[steps.len() - 1]);
@@ -151,7 +152,7 @@ impl<'a> Cases<'a> {
     }
 }
 
-/// Returns the settings besides n and those of the steps.
+/// Returns the settings other than n and those of the steps.
 fn rest<'a>(study: &'a CaseStudy<'_>) -> Vec<(&'a str, &'a str)> {
     let is_other = |name: &str| name != "n" && !STEPS[0].1.iter().any(|(own, _)| *own == name);
     let settings = study.case.settings.iter().filter(|(name, _)| is_other(name));
@@ -165,19 +166,19 @@ fn difference(study: &CaseStudy<'_>, other: &CaseStudy<'_>) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the numbers of sleepers at which steps are compared that reached `largest`.
+/// Returns the numbers of sleepers at which steps that reached `largest` are compared.
 fn numbers(largest: u32) -> Vec<u32> {
     let mut numbers: Vec<u32> = AT.into_iter().filter(|n| f64::from(*n) * NEAR <= f64::from(largest)).collect();
     numbers.push(largest);
     numbers
 }
 
-/// Returns what `compare` makes of the values of the rounds that both have.
+/// Returns the results of `compare` for the values of the rounds that both have.
 fn pairs(a: &BTreeMap<u32, f64>, b: &BTreeMap<u32, f64>, compare: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     a.iter().filter_map(|(round, value)| Some(compare(*value, *b.get(round)?))).collect()
 }
 
-/// Returns the quantile of values in any order; 0 of none.
+/// Returns the quantile of unsorted values; 0 if there are none.
 fn at_share(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -210,8 +211,8 @@ impl<'a> Passes<'a> {
         settings.iter().all(|(name, value)| self.study.case.settings.get(*name).is_some_and(|own| own == value))
     }
 
-    /// Returns the median cost of the calls among about `n` sleepers, `largest` at most, by round: of those in windows
-    /// without interference, if there are enough.
+    /// Returns the median cost of the calls among about `n` sleepers, at most `largest`, by round. Only calls in
+    /// windows without interference are used if there are enough.
     fn at(&self, n: u32, largest: u32) -> BTreeMap<u32, f64> {
         let (low, high) = (f64::from(n) / NEAR, (f64::from(n) * NEAR).min(f64::from(largest)));
         let passes = self.phase.rounds.iter().zip(&self.phase.curve.passes);
@@ -224,14 +225,14 @@ impl<'a> Passes<'a> {
         near.filter(|(_, costs)| !costs.is_empty()).map(|(round, costs)| (round, median(&costs))).collect()
     }
 
-    /// Returns the cost without sleepers over that of the naive test. Both are of the same seconds, so that what a
-    /// machine does in others is in neither.
+    /// Returns the cost without sleepers over that of the naive test. Both were measured in the same seconds, so that
+    /// other disturbances of the machine affect neither.
     fn without_ratio(&self, first: &Self) -> Option<Estimate> {
         let of = if self.naive.is_empty() { &first.without } else { &self.naive };
         paired::geometric_mean(&pairs(&self.without, of, |own, naive| own / naive))
     }
 
-    /// Returns the cost without sleepers, by that of the naive test in some passes.
+    /// Returns the cost without sleepers, scaled by that of the naive test in some passes.
     fn without(&self, first: &Self, naive: &[f64]) -> Option<Estimate> {
         if naive.is_empty() {
             return mean(&self.without);
@@ -256,7 +257,8 @@ impl<'a> Passes<'a> {
     }
 }
 
-/// Returns the 90th percentile of the calls over their median, in twenty bins of the sleepers. n is a bin's middle.
+/// Returns the 90th percentile of the calls over their median, in twenty bins of the sleepers. n is the middle of a
+/// bin.
 pub(crate) fn spread(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
     const BINS: usize = 20;
     let passes = || &phase.curve.passes;
@@ -274,17 +276,17 @@ pub(crate) fn spread(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
     bins.iter().enumerate().filter(|(_, costs)| !costs.is_empty()).map(ratio).collect()
 }
 
-/// How far a ratio is from 1.
+/// Returns how far a ratio is from 1.
 fn off(ratio: Estimate) -> f64 {
     (ratio.value - 1.0).abs()
 }
 
-/// Returns whether an estimate is of two passes at least.
+/// Returns whether an estimate is from at least two passes.
 fn has_interval(estimate: Estimate) -> bool {
     estimate.low.is_finite() && estimate.high.is_finite()
 }
 
-/// An estimate with its interval, if it has one.
+/// Formats an estimate with its interval, if it has one.
 fn cell(estimate: Estimate, write: impl Fn(f64) -> String) -> String {
     let value = write(estimate.value);
     let interval = if has_interval(estimate) { Ladder::interval(estimate, write) } else { String::new() };
@@ -292,26 +294,27 @@ fn cell(estimate: Estimate, write: impl Fn(f64) -> String) -> String {
 }
 
 impl Ladder {
-    /// Returns the step that removes most among the most sleepers; none if its interval holds zero, as that of one
-    /// pass does.
+    /// Returns the step that removes most among the largest number of sleepers; `None` if its interval contains zero,
+    /// which is always so for a single pass.
     pub(crate) fn largest_step(&self) -> Option<(&Step, Estimate)> {
         self.largest_removal().filter(|(_, removed)| removed.low > 0.0)
     }
 
-    /// Returns the step that removes most, however uncertain that is.
+    /// Returns the step that removes most, regardless of its uncertainty.
     fn largest_removal(&self) -> Option<(&Step, Estimate)> {
         let steps = self.steps.iter().skip(1).filter_map(|step| Some((step, step.removed.last().copied().flatten()?)));
         steps.max_by(|a, b| a.1.value.total_cmp(&b.1.value))
     }
 
-    /// Returns what the most sleepers add to the naive test.
+    /// Returns the cost that the largest number of sleepers adds to the naive test.
     pub(crate) fn added(&self) -> Option<f64> {
         let naive = self.steps.first()?;
         let among_most = naive.costs.last().copied().flatten()?;
         Some(among_most.value - naive.without?.value).filter(|added| *added > 0.0)
     }
 
-    /// The ladder in sentences: the factor, what each step removes, and whether the steps agree without sleepers.
+    /// Describes the ladder in sentences: the factor, what each step removes, and whether the steps agree without
+    /// sleepers.
     pub fn sentences(&self) -> Vec<String> {
         let mut text = Vec::new();
         for (n, ratio) in self.sleepers.iter().zip(&self.factors) {
@@ -330,7 +333,7 @@ impl Ladder {
         text
     }
 
-    /// What a step removes among the most sleepers.
+    /// Describes what a step removes among the largest number of sleepers.
     pub(crate) fn removal(&self, step: &Step) -> Option<String> {
         let n = count(f64::from(*self.sleepers.last()?));
         let removed = step.removed.last().copied().flatten()?;
@@ -345,7 +348,8 @@ impl Ladder {
         Some(format!("Among {n}, the step \"{name}\" {verb} {}{interval}.", cost(shown.value)))
     }
 
-    /// The step that removes most among the most sleepers, if its interval is above that of every other step.
+    /// Returns the step that removes most among the largest number of sleepers, if its interval is above that of every
+    /// other step.
     fn clearly_largest(&self) -> Option<&Step> {
         let (largest, removed) = self.largest_step()?;
         let others = self.steps.iter().skip(1).filter(|step| step.name != largest.name);
@@ -353,13 +357,14 @@ impl Ladder {
         others.all(|other| other.high < removed.low).then_some(largest)
     }
 
-    /// The cost without sleepers of the step that differs most from the first one, over that one's.
+    /// Returns, for the step that differs most from the first one without sleepers, the ratio of its cost to that of
+    /// the first.
     fn most_apart(&self) -> Option<Estimate> {
         let ratios = self.steps.iter().skip(1).filter_map(|step| step.without_ratio);
         ratios.max_by(|a, b| off(*a).total_cmp(&off(*b)))
     }
 
-    /// Whether the steps cost the same without sleepers.
+    /// Describes whether the steps cost the same without sleepers.
     pub(crate) fn agreement(&self) -> Option<String> {
         let (most, cost) = (self.most_apart()?, self.steps.first()?.without?);
         Some(format!(
@@ -373,7 +378,8 @@ impl Ladder {
         ))
     }
 
-    /// By how much the steps differ without sleepers, if they do: as much of what a step removes is not the sleepers'.
+    /// Describes by how much the steps differ without sleepers, if they do. That amount of what a step removes is not
+    /// due to the sleepers.
     fn disagreement(&self) -> Option<String> {
         let (most, cost) = (self.most_apart()?, self.steps.first()?.without?.value);
         let amount = self.unit.cost(off(most) * cost);
@@ -386,7 +392,7 @@ impl Ladder {
         })
     }
 
-    /// Returns " (3.5–3.7)", nothing if all passes are equal, or that one pass has no interval.
+    /// Returns " (3.5–3.7)", nothing if all passes are equal, or a note that one pass has no interval.
     fn interval(estimate: Estimate, write: impl Fn(f64) -> String) -> String {
         if !has_interval(estimate) {
             return " (one pass: no interval)".to_owned();
@@ -422,7 +428,8 @@ pub fn render(ladder: &Ladder, layout: Layout) -> String {
 }
 
 impl Ladder {
-    /// The cells of a step: name, costs without sleepers and among them, and what it removes among the most.
+    /// Returns the cells of a step: name, costs without sleepers and among them, and what it removes among the largest
+    /// number.
     pub(crate) fn cells(&self, step: &Step) -> Vec<String> {
         let cost = |one: &Option<Estimate>| one.map_or("–".to_owned(), |one| self.unit.bare(one.value));
         let mut cells = vec![step.name.clone(), cost(&step.without)];
@@ -447,12 +454,12 @@ mod tests {
         ("helper", "any", "shared"),
     ];
 
-    /// Calls that cost three times as much: a twentieth of the last fifth.
+    /// Calls that cost three times as much: one in twenty of the last fifth.
     pub(super) const SLOW_CALLS: std::ops::Range<u32> = 1_710..1_730;
 
-    /// Windows of 100 calls. Those of the last fifth saw a switch and a major page fault; time stolen in this window or
-    /// the next one, which both have the slow calls before the reading, and a slow canary in this one; the next has no
-    /// call of it; and nothing.
+    /// Windows of 100 calls. In the last fifth, one window has a switch and a major page fault. In the next one, which
+    /// has the slow calls, the canary is slow. The one after it reads time stolen in it or in the window before, and
+    /// has no canary call. The last has no tag.
     fn windows() -> Vec<Window> {
         let canary = |index| match index {
             17 => vec![130],
@@ -492,8 +499,8 @@ mod tests {
         }
     }
 
-    /// A record in which the naive test costs 100 ns more for each sleeper, and one of its steps removes that. Each
-    /// step costs `off` more of 50 µs without sleepers.
+    /// A record in which the naive test costs 100 ns more for each sleeper, and one of its steps removes that. Without
+    /// sleepers, each step costs more than the one before, by the share `off` of 50 µs.
     pub(super) fn record(removing: usize, off: f64) -> Record {
         let mut record = Record::default();
         for (number, (parent, wait, image)) in (0..).zip(SETTINGS) {
@@ -520,7 +527,7 @@ mod tests {
                 timeline: None,
                 replay: None,
             });
-            // The naive test has a round that the others lack, and the machine becomes slower.
+            // The naive test has a round that the others lack, and the machine becomes slower over time.
             for round in (0..4).filter(|round| number == 0 || *round != 1) {
                 let noise = 100 * u64::from((3 * number + (5 + number) * round) % 7) + 3_000 * u64::from(round);
                 let cost = |n: u32| {
@@ -564,7 +571,7 @@ mod tests {
         }
     }
 
-    /// The machine is slower in some passes by a third, which both tests of a pass meet.
+    /// The machine is slower by a third in some passes, which affects both tests of a pass.
     #[test]
     fn steps_are_compared_without_sleepers_in_the_same_pass() {
         let mut record = record(1, 0.0);
@@ -623,8 +630,8 @@ mod tests {
         assert!(text.iter().all(|sentence| sentence.contains("(one pass: no interval)")), "{text:?}");
     }
 
-    /// Among 1,905 to 2,000 sleepers most calls cost ten times as much, in a window that saw a switch. They count only
-    /// if too few others are left.
+    /// Among 1,905 to 2,000 sleepers most calls cost ten times as much, in a window with a context switch. They are
+    /// used only if too few others are left.
     #[test]
     fn disturbed_calls_do_not_count_among_enough_others() {
         for (disturbed, expected) in [(1_901_u32..=1_960, 105_000.0), (1_901..=1_990, 1_050_000.0)] {

@@ -1,9 +1,9 @@
 //! Presents a record: findings as sentences, a table, a page, charts.
 //!
-//! Each record has one [`Analysis`] ([`landau_stats`] judges; this crate gathers and words), and everything shown comes
-//! from it: [`findings`], the rows of `landau show` ([`table`]), the self-contained page ([`page`]) and the standalone
-//! charts ([`svg`]). So no two places can show different values. The crate measures nothing, reads no clock and prints
-//! nothing: it turns values into text.
+//! Each record has one [`Analysis`] ([`landau_stats`] judges; this crate collects and words), from which everything
+//! shown is derived: [`findings`], the rows of `landau show` ([`table`]), the self-contained page ([`page`]) and the
+//! standalone charts ([`svg`]). So no two places can show different values. The crate measures nothing, reads no clock
+//! and prints nothing: it turns values into text.
 
 pub mod allocators;
 mod analysis;

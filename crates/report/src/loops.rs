@@ -1,24 +1,24 @@
-//! Loops of up and down: the cost while objects are created and while they are removed, over the same n.
+//! Loops of creation and destruction: the cost while objects are created and while they are removed, over the same n.
 //!
 //! A phase of the destruction belongs to the phase of the creation that it undoes. Both are drawn as one closed loop,
-//! and their distance halfway is told as a number.
+//! and their distance halfway is stated as a number.
 
 use crate::quantity::{FormatCost, count, digits};
 use crate::{CaseStudy, PhaseStudy};
 use landau_record::schema::Direction;
 use landau_stats::Judgement;
 
-/// Phases that undo another one. Otherwise the last phase of the destruction undoes the first of the creation.
+/// Phases that undo another one. For other cases, the last phase of the destruction undoes the first of the creation.
 const INVERSE: [(&str, &str); 2] = [("mmap", "munmap"), ("add", "delete")];
 
-/// A phase of the creation and the one that undoes it, as indices of the case's phases.
+/// A phase of the creation and the one that undoes it, as indices into the case's phases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Loop {
     pub(crate) up: usize,
     pub(crate) down: usize,
 }
 
-/// The loops of a case, in the order of the creation.
+/// Returns the loops of a case, in the order of the creation.
 pub(crate) fn of(study: &CaseStudy<'_>) -> Vec<Loop> {
     let phases: Vec<(&str, Direction)> =
         study.phases.iter().map(|phase| (phase.phase.name.as_str(), phase.phase.direction)).collect();
@@ -41,14 +41,14 @@ fn pairs(phases: &[(&str, Direction)]) -> Vec<Loop> {
     loops
 }
 
-/// The colour of each phase: both sides of a loop have the same one.
+/// Returns the colour of each phase; both sides of a loop have the same one.
 pub(crate) fn tones(study: &CaseStudy<'_>) -> Vec<usize> {
     let loops = of(study);
     let side = |index: usize| loops.iter().find(|one| one.down == index).map_or(index, |one| one.up);
     (0..study.phases.len()).map(side).collect()
 }
 
-/// The loops of a case in words, each with its distance halfway: "At n = 707, close costs 0.48 times as much as socket
+/// Describes the loops of a case, each with its distance halfway: "At n = 707, close costs 0.48 times as much as socket
 /// (1.25 µs, 2.6 µs)."
 pub(crate) fn text(study: &CaseStudy<'_>) -> String {
     let words = |one: Loop| halfway(&study.phases[one.up], &study.phases[one.down]);
@@ -72,7 +72,7 @@ fn halfway(up: &PhaseStudy<'_>, down: &PhaseStudy<'_>) -> Option<String> {
     ))
 }
 
-/// The cost of a curve at an n between its points, interpolated in logarithms.
+/// Returns the cost of a curve at an n between its points, interpolated in logarithms.
 fn at(judged: &Judgement, n: f64) -> Option<f64> {
     let points = || judged.points.iter().filter(|point| point.judged && point.cost.value > 0.0);
     let (before, after) = (points().rfind(|point| point.n <= n)?, points().find(|point| point.n >= n)?);

@@ -1,7 +1,8 @@
-//! Which curves of a run need further passes, judged while the run goes on.
+//! Which curves of a run need further passes, judged during the run.
 //!
-//! The rule rests on the width of the interval of the growth, not on its significance; METHODOLOGY.md, "Passes and
-//! their order", says why. Everything it uses is in the record, so a resumed run continues as it would have gone on.
+//! The rule is based on the width of the interval of the growth, not on its significance; METHODOLOGY.md, "Passes and
+//! their order", gives the reason. All its inputs are in the record, so a resumed run makes the same decisions as an
+//! uninterrupted one.
 
 use crate::analysis::Verdicts;
 use landau_record::schema::Adaptive;
@@ -9,25 +10,25 @@ use landau_record::{Pass, Record};
 use landau_stats::{Class, Estimate, Options, Outcome, Reason, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An interval whose half width is below this share of δ settles a curve whatever it says: twice as wide, it would be
-/// resolved wherever it lies ([`Options::room`]).
+/// An interval whose half width is below this share of δ settles a curve regardless of its outcome. Even an interval
+/// twice as wide would be resolved wherever it is ([`Options::room`]).
 const NARROW: f64 = 0.125;
 
-/// So does one that would be resolved if it were this many times as wide. At 1, more passes would end as soon as one
-/// interval happens to be inside an outcome.
+/// An interval also settles a curve if it would be resolved at this many times its width. With 1, the passes would end
+/// as soon as one interval happens to be inside an outcome.
 const DISTANCE: f64 = 3.0;
 
-/// More passes than this are not counted.
+/// Maximum number of further passes that is estimated.
 const MORE_MAX: f64 = 500.0;
 
-/// What a curve needs.
+/// The further passes that a curve needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// No further pass.
     Nothing,
     /// About this many further passes.
     Passes(u32),
-    /// It is not resolved, and further passes would not help: its interval is narrow, or it has too few points.
+    /// The curve is not resolved, but further passes would not help: its interval is narrow, or it has too few points.
     Other,
 }
 
@@ -40,21 +41,21 @@ pub struct CurveState {
     pub phase: String,
     /// Whether its verdict is resolved.
     pub is_resolved: bool,
-    /// What it needs.
+    /// The passes that it needs.
     pub need: Need,
 }
 
-/// The curves of a run as judged last.
+/// The curves of a run, as last judged.
 #[derive(Debug, Default)]
 pub struct Curves {
     states: BTreeMap<(u32, String), CurveState>,
-    /// The rounds that each case was judged by.
+    /// The rounds from which each case was judged.
     rounds: BTreeMap<u32, Vec<u32>>,
     verdicts: Verdicts,
 }
 
 impl Curves {
-    /// Judges the passes of all rounds before `round`. A case that has no new ones keeps its state.
+    /// Judges the passes of all rounds before `round`. A case without new passes keeps its state.
     pub fn judge(&mut self, record: &Record, round: u32) {
         let counted = |pass: &Pass| pass.start.round < round;
         let mut changed = BTreeSet::new();
@@ -88,8 +89,8 @@ impl Curves {
     }
 }
 
-/// Returns what a curve needs. Whether it is resolved does not matter for whether its interval is narrow: its passes
-/// have to end by the same rule by which they begin.
+/// Returns what a curve needs. The test for a narrow interval does not depend on whether the curve is resolved: passes
+/// must end by the same rule by which they begin.
 fn need(verdict: &Verdict, until_resolved: bool, options: &Options) -> Need {
     let judgement = &verdict.all;
     let is_resolved = judgement.class() != Class::Unresolved;
@@ -99,8 +100,8 @@ fn need(verdict: &Verdict, until_resolved: bool, options: &Options) -> Need {
     let is_revoked = matches!(judgement.outcome, Outcome::Unresolved { reason: Reason::CanaryMoved, .. });
     let more_passes = match judgement.outcome {
         Outcome::Unresolved { reason: Reason::TooFewPoints, .. } => return Need::Other,
-        // How often and where the calls take the other branch is learnt from further passes alone. Where no estimate of
-        // their number is possible, as many again are tried.
+        // Only further passes show how often and where the calls take the other branch. If their number cannot be
+        // estimated, the number of passes is doubled.
         Outcome::Unresolved { reason: Reason::BranchShare | Reason::BranchCost, more_passes: None } => {
             return Need::Passes(u32::try_from(verdict.passes).unwrap_or(u32::MAX));
         }
@@ -116,7 +117,7 @@ fn need(verdict: &Verdict, until_resolved: bool, options: &Options) -> Need {
     match (is_resolved, half <= goal) {
         (true, true) => Need::Nothing,
         (true, false) => Need::Passes(passes_until(half, goal, verdict.passes)),
-        // Something else than the growth is open, such as whether the canary moved.
+        // Something other than the growth is unresolved, such as whether the canary moved.
         (false, true) if !until_resolved && (half <= narrow || is_revoked) => Need::Other,
         (false, _) => Need::Passes(more_passes.unwrap_or_else(|| passes_until(half, room.max(narrow), verdict.passes))),
     }
@@ -127,8 +128,8 @@ fn half_width(growth: Estimate) -> f64 {
     (growth.high / growth.low).ln() / 2.0
 }
 
-/// Returns the number of further passes until an interval that narrows with the root of their number has a half width
-/// of `goal`.
+/// Returns the number of further passes until the half width of an interval is `goal`, if it narrows with the square
+/// root of the number of passes.
 fn passes_until(half: f64, goal: f64, passes: usize) -> u32 {
     let passes = passes as f64;
     let more = (passes * (half / goal).powi(2) - passes).ceil();
@@ -146,7 +147,7 @@ mod tests {
         Estimate { value: value.exp(), low: (value - half).exp(), high: (value + half).exp() }
     }
 
-    /// A verdict with this growth; resolved if it is flat.
+    /// A verdict with this growth; it is resolved if it is flat.
     fn verdict(growth: Estimate, outcome: Outcome) -> Verdict {
         let mut verdict = judge(&Curve { passes: Vec::new(), annotations: Vec::new() }, None, &Options::default());
         (verdict.all.growth, verdict.all.outcome, verdict.passes) = (Some(growth), outcome, 5);
@@ -164,7 +165,7 @@ mod tests {
         // The half width must reach 0.0953 / 3 = 0.0318: after 5 · (0.09 / 0.0318)² = 40.1 passes.
         assert_eq!(need(&wide, false, &Options::default()), Need::Passes(36));
         assert_eq!(need(&verdict(interval(0.0, 0.031), flat()), false, &Options::default()), Need::Nothing);
-        // A growth far from the margin needs little precision, and one near it no more than can be had.
+        // A growth far from the margin needs little precision; one near it needs no more than is achievable.
         let grows = || Outcome::Grows { law: Some("linear".to_owned()) };
         assert_eq!(need(&verdict(interval(4.0, 0.5), grows()), false, &Options::default()), Need::Nothing);
         assert_eq!(need(&verdict(interval(0.115, 0.0119), grows()), false, &Options::default()), Need::Nothing);
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!(need(&verdict(interval(0.0, 0.2), few), true), Need::Other);
     }
 
-    /// Guards against a pass in every round for a curve with a narrow interval, because the canary moved.
+    /// Guards against a pass in every round for a curve with a narrow interval because the canary moved.
     #[test]
     fn a_curve_revoked_by_the_canary_gets_passes_until_its_interval_is_narrow() {
         let of = |reason, half| {
@@ -191,14 +192,14 @@ mod tests {
             need(&verdict(interval(0.0, half), outcome), false, &Options::default())
         };
         let revoked = |half| of(Reason::CanaryMoved, half);
-        // A third of the room is 0.0318, an eighth of δ is 0.0119.
+        // A third of the room is 0.0318; an eighth of δ is 0.0119.
         assert_eq!([revoked(0.031), revoked(0.0119)], [Need::Other; 2]);
         assert!(matches!(revoked(0.04), Need::Passes(_)), "{:?}", revoked(0.04));
-        // The error of a point falls with every pass.
+        // The error of a point decreases with every pass.
         assert!(matches!(of(Reason::PointDeviates, 0.031), Need::Passes(_)));
     }
 
-    /// Guards against a curve whose branches are not known that gets no passes, because it has no interval.
+    /// Guards against giving no passes to a curve with unknown branches because it has no interval.
     #[test]
     fn a_curve_with_unknown_branches_gets_as_many_passes_again() {
         let of = |reason, more_passes| {
@@ -233,7 +234,7 @@ mod tests {
         interval(mean, STUDENT[growths.len() - 5] * (variance / count).sqrt())
     }
 
-    /// The growths, from the first to the second, of which one is shown; `None` where it is not resolved.
+    /// Returns the range of growths of the outcome that an interval proves; `None` if it is not resolved.
     fn shown(growth: Estimate) -> Option<(f64, f64)> {
         let (least, most) = Options::default().small_change();
         let outcomes = [
@@ -253,8 +254,8 @@ mod tests {
         Width,
     }
 
-    /// Shares of wrong and of unresolved verdicts, and the mean number of passes. `half` is the half width after five
-    /// passes.
+    /// Returns the shares of wrong and of unresolved verdicts, and the mean number of passes. `half` is the half width
+    /// after five passes.
     fn run(rule: Rule, truth: f64, half: f64, errors: &mut Errors) -> (f64, f64, f64) {
         const TRIALS: usize = 2_000;
         let (mut wrong, mut open, mut passes) = (0, 0, 0);
@@ -289,9 +290,10 @@ mod tests {
         (share(wrong), share(open), share(passes))
     }
 
-    /// At an end of an outcome, the worst case, one of two verdicts is wrong whatever the rule. Stopping at
-    /// significance, as the second rule does, lets repeated looks find it up to three times as often as a single look;
-    /// the width does not ask for it. Where the first look is narrow enough, the rules are as good as each other.
+    /// At an end of an outcome, the worst case, one of two verdicts is wrong under any rule. Stopping at significance,
+    /// as the second rule does, lets repeated looks find a wrong verdict up to three times as often as a single look.
+    /// The rule on width does not look for significance. If the first look is narrow enough, the rules are equally
+    /// good.
     #[test]
     fn stopping_on_width_is_wrong_less_often_than_stopping_on_significance() {
         let mut errors = Errors(1);

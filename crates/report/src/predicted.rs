@@ -1,8 +1,9 @@
-//! What a sum of calls must cost at some n, by the curves of each call: what `landau predict` tells.
+//! The predicted cost of a sum of calls at some n, from the curves of each call, for `landau predict`.
 //!
-//! Within the measured range a cost is interpolated between the points of its curve, on logarithmic scales. Beyond it,
-//! the fitted law is continued, and the prediction is marked as an extrapolation. Calls of one case were measured in
-//! the same passes, so their errors may agree: their half-widths add up. Those of different cases add up as variances.
+//! Within the measured range, a cost is interpolated between the points of its curve, on logarithmic scales. Beyond it,
+//! the fitted law is extrapolated, and the prediction is marked as such. Calls of one case were measured in the same
+//! passes, so their errors may be correlated: their half-widths add up. The errors of different cases add up as
+//! variances.
 
 mod check;
 mod render;
@@ -20,32 +21,32 @@ pub use sum::{Term, parse};
 /// A prediction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Predicted {
-    /// The sum as it was typed.
+    /// The sum as typed.
     pub sum: String,
-    /// The number of objects, of every term.
+    /// The number of objects, for every term.
     pub n: f64,
-    /// What costs count.
+    /// The unit of costs.
     pub unit: Unit,
     /// The cost of all terms with its 95% interval.
     pub cost: Estimate,
     /// The largest n up to which every term was measured.
     pub measured_to: f64,
-    /// Whether a term was extrapolated: n is larger than what was measured.
+    /// Whether a term was extrapolated because n exceeds the measured range.
     pub extrapolated: bool,
     /// The terms, in the order of the sum.
     pub terms: Vec<Part>,
-    /// What servers used by the same records, beside the sum of their calls.
+    /// The measured use of servers in the same records, compared with the sum of their calls.
     pub servers: Vec<Checked>,
-    /// What differs between the hosts of the records, and which servers are not compared, a sentence each.
+    /// The differences between the hosts of the records, and the servers that are not compared, one sentence each.
     pub notes: Vec<String>,
 }
 
 /// One term of a prediction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Part {
-    /// The term as it was typed, without its factor.
+    /// The term as typed, without its factor.
     pub term: String,
-    /// How often the call is made.
+    /// The number of times that the call is made.
     pub times: f64,
     /// The record, from 0.
     pub record: usize,
@@ -74,11 +75,11 @@ struct At {
     law: Option<String>,
 }
 
-/// Returns what the terms cost at `n`, or why a term has no cost there.
+/// Returns the cost of the terms at `n`, or why a term has no cost there.
 ///
 /// # Errors
 ///
-/// A sentence: a term that names no curve of any record, or one that cannot be continued to `n`.
+/// Returns a sentence if a term names no curve of any record, or if one cannot be extrapolated to `n`.
 pub fn predict(text: &str, n: f64, analyses: &[Analysis<'_>]) -> Result<Predicted, String> {
     let terms = parse(text)?;
     let parts = terms.iter().map(|term| part(term, n, analyses)).collect::<Result<Vec<_>, _>>()?;
@@ -96,14 +97,14 @@ pub fn predict(text: &str, n: f64, analyses: &[Analysis<'_>]) -> Result<Predicte
     })
 }
 
-/// Returns the servers of a record beside the sums of their calls, by the curves of the same record, and which servers
-/// are not compared, in sentences; nothing for a record without calls.
+/// Compares the servers of a record with the sums of their calls, using the curves of the same record. Also returns
+/// sentences about servers that are not compared. Returns nothing for a record without calls.
 pub(crate) fn beside_calls(analysis: &Analysis<'_>) -> (Vec<Checked>, Vec<String>) {
     let has_calls = analysis.cases.iter().any(|study| study.case.benchmark == CALLS);
     if has_calls { check::servers(std::slice::from_ref(analysis)) } else { (Vec::new(), Vec::new()) }
 }
 
-/// Returns the cost of a term by the first record that has its curve.
+/// Returns the cost of a term from the first record that has its curve.
 fn part(term: &Term, n: f64, analyses: &[Analysis<'_>]) -> Result<Part, String> {
     let (record, (study, phase)) = curve(&term.name, analyses)?;
     let at = at(&phase.verdict.all, largest_n(&phase.curve), n)
@@ -125,8 +126,8 @@ fn part(term: &Term, n: f64, analyses: &[Analysis<'_>]) -> Result<Part, String> 
 /// The benchmark that measures the calls of a server.
 const CALLS: &str = "tcp";
 
-/// Names by which the calls of [`CALLS`] are known too. `read()` and `write()` of a socket do what `recv()` and
-/// `send()` do without flags.
+/// Other names of the calls of [`CALLS`]. On a socket, `read()` and `write()` do the same as `recv()` and `send()`
+/// without flags.
 const ALIASES: &[(&str, &str)] = &[
     ("accept4", "accept"),
     ("read", "recv"),
@@ -158,7 +159,7 @@ fn curve<'a>(name: &str, analyses: &'a [Analysis<'a>]) -> Result<(usize, Curve<'
     Err(format!("no record has a curve of `{name}`: {why}; {measure}"))
 }
 
-/// Returns what measures the curve of a name. Where a record has the calls, another name is not one of them.
+/// Returns how to measure the curve of a name. If a record has the calls, another name is not one of them.
 fn advice(name: &str, analyses: &[Analysis<'_>]) -> String {
     let (benchmark, is_phase) = name.split_once('.').map_or((name, false), |(benchmark, _)| (benchmark, true));
     let has_calls = analyses.iter().flat_map(|one| &one.cases).any(|study| study.case.benchmark == CALLS);
@@ -169,7 +170,8 @@ fn advice(name: &str, analyses: &[Analysis<'_>]) -> String {
     }
 }
 
-/// Returns what a name may mean, the first that was measured: `BENCHMARK.PHASE`, a call of [`CALLS`], a benchmark.
+/// Returns the meanings of a name, of which the first that was measured is used: `BENCHMARK.PHASE`, a call of
+/// [`CALLS`], a benchmark.
 fn subjects(name: &str) -> Vec<Subject> {
     let subject = |benchmark: &str, words: Vec<String>| Subject { benchmark: benchmark.to_owned(), words, unit: None };
     let mut words = name.split('.').map(str::to_owned);
@@ -188,8 +190,8 @@ fn largest_n(curve: &landau_stats::Curve) -> f64 {
     f64::from(largest.copied().unwrap_or(1))
 }
 
-/// Returns the cost at `n` of a curve that was measured to `measured_to`. The points stand for the calls around them:
-/// below the first and above the last their costs hold.
+/// Returns the cost at `n` of a curve that was measured to `measured_to`. Each point represents the calls around it, so
+/// the costs of the first and last points also apply below and above them.
 fn at(judged: &Judgement, measured_to: f64, n: f64) -> Result<At, String> {
     let points: Vec<(f64, Estimate)> = judged.points.iter().map(|point| (point.n, point.cost)).collect();
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
@@ -219,8 +221,8 @@ fn between(points: &[(f64, Estimate)], n: f64) -> Estimate {
     }
 }
 
-/// Continues the law of a curve. Its interval at the end and at ten times the end are known; on logarithmic scales it
-/// widens by as much for each decade. The laws that fit almost as well widen it further.
+/// Extrapolates the law of a curve. Its intervals at the end and at ten times the end are known; on logarithmic scales
+/// it widens by the same amount for each decade. Laws that fit almost as well widen it further.
 fn beyond(judged: &Judgement, n: f64) -> Result<(Estimate, String), String> {
     if let Some(cliff) = judged.cliffs.first() {
         let at = crate::quantity::count(cliff.n.value);
@@ -235,8 +237,8 @@ fn beyond(judged: &Judgement, n: f64) -> Result<(Estimate, String), String> {
         return Err(format!("its law ({}) has no cost there", fit.law));
     }
     let decades = (n / last).log10().max(0.0);
-    // The interval of a law, which rests on all points, may be narrower than that of the end, which is one of them.
-    // Then the latter keeps its width.
+    // The interval of a law, which is based on all points, may be narrower than that of the end, which is one of them.
+    // Then the interval of the end keeps its width.
     let spread = |of: fn(&Estimate) -> f64, wider: fn(f64, f64) -> f64| {
         let relative = |estimate: &Estimate| (of(estimate) / estimate.value).max(1e-9).ln();
         (relative(&end) + wider(relative(&ten_times) - relative(&end), 0.0) * decades).exp() * value
@@ -247,11 +249,11 @@ fn beyond(judged: &Judgement, n: f64) -> Result<(Estimate, String), String> {
     Ok((Estimate { value, low: low.min(value), high: high.max(value) }, fit.law.clone()))
 }
 
-/// The name that stands for the law of a curve that has none.
+/// The name used in place of a law for a curve that has none.
 const NO_LAW: &str = "no law: from constant to linear";
 
-/// Continues a curve that has no law: from the cost at its end, as if that were constant, to the straight line through
-/// its ends. The value is the geometric middle.
+/// Extrapolates a curve that has no law. The bounds are the cost at its end, as if it were constant, and the straight
+/// line through its ends. The value is their geometric mean.
 fn lawless(judged: &Judgement, n: f64) -> Result<(Estimate, String), String> {
     let known = judged.start.zip(judged.end).zip(judged.range).filter(|(_, (first, last))| last > first);
     let Some(((start, end), (first, last))) = known else {
@@ -265,7 +267,7 @@ fn lawless(judged: &Judgement, n: f64) -> Result<(Estimate, String), String> {
 /// Adds terms up.
 fn total(parts: &[Part]) -> Estimate {
     let value: f64 = parts.iter().map(|part| part.cost.value).sum();
-    // Of each case the half-widths below and above.
+    // For each case, the half-widths below and above.
     let mut widths: Vec<((usize, &str), [f64; 2])> = Vec::new();
     for part in parts {
         let own = [part.cost.value - part.cost.low, part.cost.high - part.cost.value];
@@ -279,7 +281,7 @@ fn total(parts: &[Part]) -> Estimate {
     Estimate { value, low: (value - root(0)).max(0.0), high: value + root(1) }
 }
 
-/// Says where the records are of different hosts.
+/// Returns a sentence for each record of another host.
 fn notes(analyses: &[Analysis<'_>]) -> Vec<String> {
     let host = |analysis: &Analysis<'_>| {
         let host = &analysis.record.host;

@@ -1,5 +1,5 @@
-//! Which kernel functions a call's time is in, as sentences and as a table, for `landau explain` on the running kernel
-//! and for the page.
+//! The kernel functions in which a call spends its time, as sentences and as a table, for `landau explain` on the
+//! running kernel and for the page.
 
 use crate::divided::{self, NAMED};
 use crate::quantity::{count, digits, duration, durations, factor, percent};
@@ -10,19 +10,19 @@ use landau_record::schema::{Case, Instructions, Interval, Profile, ProfiledFunct
 /// Functions with a smaller share of the growth, or of a call that does not grow, are summed as "others".
 const SHOWN: f64 = 0.01;
 
-/// Functions whose growth is not certain need this share.
+/// Minimum share of functions whose growth is not certain.
 const SHOWN_IF_UNCERTAIN: f64 = 0.05;
 
 /// Functions of a call that does not grow need this many samples: a single one is chance.
 const SAMPLES: f64 = 5.0;
 
-/// The most functions listed individually.
+/// Maximum number of functions that are listed individually.
 const MOST: usize = 20;
 
 /// The functions that have a row, and the sum of the others.
 pub(crate) struct Shown<'a> {
     pub(crate) functions: Vec<&'a ProfiledFunction>,
-    /// The others: how many, their time per call at small and at large n, their growth.
+    /// The others: their number, their time per call at small and at large n, and their growth.
     pub(crate) rest: (usize, [f64; 2], f64),
 }
 
@@ -54,8 +54,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Returns the functions that certainly carry the growth, by their share: its interval is above 0. None if the growth
-/// is too small to be held against the sum.
+/// Returns the functions that certainly account for a part of the growth, by their share; its interval is above 0.
+/// Empty if the growth is too small to be compared with the sum.
 pub fn growing(profile: &Profile) -> impl Iterator<Item = &ProfiledFunction> {
     let is_certain = |one: &&ProfiledFunction| one.share.low > 0.0 && one.share.value >= SHOWN;
     profile.functions.iter().filter(move |one| profile.is_judged() && is_certain(one)).take(8)
@@ -67,14 +67,15 @@ fn is_part(profile: &Profile, name: &str) -> bool {
     profile.is_judged() && parts.into_iter().any(|part| part.name == name)
 }
 
-/// Returns the functions with samples of their own.
+/// Returns the functions that were sampled themselves, not only in their callees.
 fn own(profile: &Profile) -> impl Iterator<Item = &ProfiledFunction> {
     profile.functions.iter().filter(|function| function.ns.iter().any(|ns| *ns > 0.0))
 }
 
-/// Returns where the growth is, a sentence each: how it divides where it branches, and the functions with the largest
-/// shares without their callees; nothing of that if the growth is too small to be explained. The last sentence says
-/// whether it is more instructions or longer ones, if they were counted and a call takes longer at large n.
+/// Returns where the growth is, one sentence each: how it divides where it branches, and the functions with the largest
+/// shares without their callees. These sentences are left out if the growth is too small to be explained. The last
+/// sentence states whether a call executes more instructions or slower ones, if they were counted and a call takes
+/// longer at large n.
 pub fn lead(profile: &Profile) -> Vec<String> {
     let mut told = Vec::new();
     if let Some(branching) = profile.branching.as_ref().filter(|_| profile.is_judged()) {
@@ -92,10 +93,10 @@ pub fn lead(profile: &Profile) -> Vec<String> {
     told
 }
 
-/// A count or a time per instruction that changes by less than this factor is taken not to change.
+/// A count or a time per instruction that changes by less than this factor counts as unchanged.
 const UNCHANGED: f64 = 1.1;
 
-/// Says whether it is more instructions that take the time, or longer ones.
+/// Describes whether the time is due to more instructions, or to slower ones.
 fn work(instructions: &Instructions) -> String {
     let Instructions { factor, time_factor, .. } = instructions;
     let each = ratio(time_factor, factor);
@@ -134,7 +135,7 @@ fn times(one: &Interval) -> String {
     format!("{} ({} to {})", factor(one.value), digits(one.low), digits(one.high))
 }
 
-/// Returns the ratio of two factors that were measured apart: the squares of their relative errors add up.
+/// Returns the ratio of two factors that were measured independently: the squares of their relative errors add up.
 fn ratio(one: &Interval, other: &Interval) -> Interval {
     let value = one.value / other.value;
     let error = |a: f64, b: f64| (a / one.value).ln().hypot((b / other.value).ln()).exp();
@@ -194,7 +195,7 @@ pub fn sum(profile: &Profile) -> String {
     )
 }
 
-/// Says how many instructions a call executes; nothing if they were not counted.
+/// Returns how many instructions a call executes; empty if they were not counted.
 fn counted(profile: &Profile) -> String {
     let Some(instructions) = &profile.instructions else { return String::new() };
     let [low, high] = instructions.per_call.map(count);
@@ -204,7 +205,7 @@ fn counted(profile: &Profile) -> String {
     )
 }
 
-/// Says in how many calls another task had the processor; nothing if in none.
+/// Returns in how many calls another task used the processor; empty if in none.
 fn preempted(profile: &Profile) -> String {
     match profile.preempted_counts {
         None | Some([0, 0]) => String::new(),
@@ -362,7 +363,7 @@ mod tests {
         let grown = [2.0, 1.98, 2.02];
         let of_work = "the time grows with the work, each instruction takes about as long.";
         assert_eq!(meaning(grown, [2.02, 1.98, 2.06]), of_work);
-        // Which of two changes of less than 10% carries the growth is not a matter of the margin.
+        // If both changes are below 10%, the margin does not decide which of them accounts for the growth.
         assert_eq!(meaning([1.085, 1.08, 1.09], [1.11, 1.10, 1.12]), of_work);
         assert!(
             meaning([1.01, 1.005, 1.015], [1.09, 1.08, 1.1]).starts_with("a call executes about as many, but each")
@@ -383,7 +384,7 @@ mod tests {
         let counts =
             "A call executes 1,204 instructions at small n and 1,204 at large n, by 3,000 samples of their counter";
         assert!(text.ends_with(counts), "{text}");
-        // Nothing is said of a growth that is not proven, nor of a fall, nor where the samples do not add up.
+        // Nothing is reported about an unproven growth, about a fall, or if the samples do not add up.
         for growth in [interval(50.0, -40.0, 140.0), interval(-300.0, -400.0, -200.0), interval(5e3, 4.9e3, 5.1e3)] {
             let other = Profile { measured_growth_ns: growth, ..of(steady, steady) };
             assert!(!lead(&other).iter().any(|sentence| sentence.contains("Instructions")), "{growth:?}");

@@ -6,16 +6,16 @@ pub use landau_stats::Unit;
 
 /// Formats costs in their unit.
 pub trait FormatCost {
-    /// A cost: "1.02 µs", "1,742 instructions".
+    /// Formats a cost: "1.02 µs", "1,742 instructions".
     fn cost(self, cost: f64) -> String;
 
-    /// A cost whose unit is stated elsewhere if it is not a time: "1.02 µs", "1,742".
+    /// Formats a cost whose unit, unless it is a time, is stated elsewhere: "1.02 µs", "1,742".
     fn bare(self, cost: f64) -> String;
 
-    /// A range of costs with the unit once: "1.3–20 ms", "1,742–1,780 instructions".
+    /// Formats a range of costs with the unit stated once: "1.3–20 ms", "1,742–1,780 instructions".
     fn costs(self, low: f64, high: f64) -> String;
 
-    /// The slope of a law: nanoseconds below a microsecond ("0.31 ns"), a bare number of instructions ("337").
+    /// Formats the slope of a law: nanoseconds below a microsecond ("0.31 ns"), a bare number of instructions ("337").
     fn slope(self, slope: f64) -> String;
 }
 
@@ -52,7 +52,7 @@ impl FormatCost for Unit {
     }
 }
 
-/// A duration with three digits: "310 ns", "1.02 µs", "1.75 ms".
+/// Formats a duration with three digits: "310 ns", "1.02 µs", "1.75 ms".
 pub fn duration(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         x if x < 999.5 => (ns, "ns"),
@@ -63,7 +63,7 @@ pub fn duration(ns: f64) -> String {
     format!("{} {unit}", digits(value))
 }
 
-/// Three significant digits; all digits of larger integers; scientific notation below 0.001 and from 1e15.
+/// Formats three significant digits; all digits of larger integers; scientific notation below 0.001 and from 1e15.
 pub fn digits(x: f64) -> String {
     let size = x.abs();
     if size >= 1e15 || (size > 0.0 && size < 1e-3) {
@@ -84,7 +84,7 @@ pub fn digits(x: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// An integer with its thousands separated: "14,117".
+/// Formats an integer with its thousands separated: "14,117".
 pub fn count(x: f64) -> String {
     let plain = format!("{:.0}", x.abs());
     let mut text = String::from(if x <= -0.5 { "−" } else { "" });
@@ -97,7 +97,7 @@ pub fn count(x: f64) -> String {
     text
 }
 
-/// A range of durations, with the unit once where both ends share it: "1.3–20 ms".
+/// Formats a range of durations, with the unit once if both ends share it: "1.3–20 ms".
 pub fn durations(low: f64, high: f64) -> String {
     let (a, b) = (duration(low), duration(high));
     match (a.split_once(' '), b.split_once(' ')) {
@@ -107,23 +107,23 @@ pub fn durations(low: f64, high: f64) -> String {
     }
 }
 
-/// A range of counts, or the one count: "886–2,003".
+/// Formats a range of counts, or a single count: "886–2,003".
 pub fn counts(low: f64, high: f64) -> String {
     let (low, high) = (count(low), count(high));
     if low == high { low } else { format!("{low}–{high}") }
 }
 
-/// A number with its noun: "1 pass", "5 passes".
+/// Formats a number with its noun: "1 pass", "5 passes".
 pub fn numbered(number: usize, one: &str, more: &str) -> String {
     format!("{} {}", count(number as f64), if number == 1 { one } else { more })
 }
 
-/// A factor: "×1,600", "×3.2", "×1.04".
+/// Formats a factor: "×1,600", "×3.2", "×1.04".
 pub fn factor(x: f64) -> String {
     format!("×{}", digits(x))
 }
 
-/// A ratio of costs as a change: "×6.5" from two on, "+23%", "−12%", "=".
+/// Formats a ratio of costs as a change: "×6.5" from two on, "+23%", "−12%", "=".
 pub fn change(ratio: f64) -> String {
     match ratio {
         ratio if (ratio - 1.0).abs() < 0.0005 => "=".to_owned(),
@@ -133,23 +133,24 @@ pub fn change(ratio: f64) -> String {
     }
 }
 
-/// A fraction as a percentage: "2.5%".
+/// Formats a fraction as a percentage: "2.5%".
 pub fn percent(fraction: f64) -> String {
     format!("{}%", digits(fraction * 100.0))
 }
 
-/// The part of the memory, one of so many, by which the sizes that two kernels state for one machine may differ.
+/// The memory sizes that two kernels report for one machine may differ by one part in this many.
 const MEMORY_KEPT: u64 = 32;
 
-/// Whether two sizes are those of one machine: each kernel keeps a little of the memory for itself.
+/// Returns whether two sizes are of one machine: each kernel reserves a little of the memory.
 pub(crate) fn is_same_memory(size: u64, other: u64) -> bool {
     size.abs_diff(other) <= size.max(other) / MEMORY_KEPT
 }
 
-/// What a ratio of costs below one saves: "12%". As many digits as it takes to differ from "100%": "99.97%".
+/// Formats the saving for a ratio of costs below one: "12%", with as many digits as needed to differ from "100%":
+/// "99.97%".
 pub fn saved(ratio: f64) -> String {
     let (saved, left) = ((1.0 - ratio) * 100.0, ratio * 100.0);
-    // Three digits of this and of more are "100".
+    // Rounded to three digits, a saving from here on is "100".
     if saved < 99.95 || left <= 0.0 {
         return percent(1.0 - ratio);
     }
@@ -157,12 +158,12 @@ pub fn saved(ratio: f64) -> String {
     format!("{}%", format!("{saved:.places$}").trim_end_matches('0'))
 }
 
-/// A size in bytes: "31.3 GiB".
+/// Formats a size in bytes: "31.3 GiB".
 pub fn bytes(size: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = size as f64;
     let mut unit = 0;
-    // Bytes are whole; a larger unit is rounded, from 1,023.5 on to 1,024.
+    // Bytes are whole. In a larger unit, values from 1,023.5 on would be rounded to 1,024.
     let limit = |unit: usize| if unit == 0 { 1024.0 } else { 1023.5 };
     while value >= limit(unit) && unit + 1 < units.len() {
         value /= 1024.0;
@@ -175,7 +176,7 @@ pub fn bytes(size: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Guards against a unit too small or too large at the edges, and against lost thousands separators.
+    /// Guards against a unit that is too small or too large at the edges, and against missing thousands separators.
     #[test]
     fn numbers_have_three_digits_and_the_fitting_unit() {
         let shown = [180.0, 1020.0, 999.7, 1_753_000.0, 0.0].map(duration);
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!([(1 << 40) - 1, 1 << 50].map(bytes), ["1 TiB", "1,024 TiB"]);
     }
 
-    /// Guards against "100% less" of a cost that is not zero.
+    /// Guards against "100% less" for a cost that is not zero.
     #[test]
     fn a_small_ratio_saves_less_than_everything() {
         let ratios = [0.88, 0.02, 0.0006, 0.0005, 0.0003, 9.9e-6, 1e-6];

@@ -1,17 +1,17 @@
 //! Curves reduced to the resolution of a chart.
 //!
-//! A chart is some hundred pixels wide, and a pass has ten thousand calls. So the axis is divided into columns, narrow
-//! enough for a logarithmic and a linear axis. Each column keeps the lowest, median and highest call of each pass, so
-//! that extremes are never lost, and the density of the costs of all calls.
+//! A chart is several hundred pixels wide, and a pass has ten thousand calls. So the axis is divided into columns,
+//! narrow enough for a logarithmic and a linear axis. Each column keeps the lowest, median and highest call of each
+//! pass, so that extremes are never lost, and the density of the costs of all calls.
 
 use landau_stats::{Curve, Pass};
 
-/// Columns of the logarithmic and of the linear scale; at most 140 together, five pixels each on a wide screen.
+/// The columns of the logarithmic scale and of the linear one; at most 140 together, five pixels each on a wide screen.
 const SCALE_COLUMNS: u32 = 70;
 /// Rows of the density for each decade of cost.
 const ROWS_PER_DECADE: f64 = 12.0;
 
-/// The columns of a case: `edges[i] <= n < edges[i + 1]` is column i.
+/// The columns of a case: column i is `edges[i] <= n < edges[i + 1]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Columns {
     edges: Vec<u32>,
@@ -30,7 +30,7 @@ pub(crate) struct Kept {
 pub(crate) struct Density {
     /// Lower edge of the first row; each row is one twelfth of a decade.
     pub(crate) floor_cost: f64,
-    /// For each column the rows that have calls, with their number.
+    /// For each column, the rows that have calls, with their numbers.
     pub(crate) cells: Vec<Vec<(u32, u32)>>,
 }
 
@@ -58,7 +58,7 @@ impl Columns {
         &self.edges
     }
 
-    /// Returns columns of twice the width, for areas.
+    /// Returns columns of twice the width, for two-dimensional histograms.
     pub(crate) fn paired(&self) -> Self {
         let last = self.edges.last().copied();
         let mut edges: Vec<u32> = self.edges[..self.len()].iter().step_by(2).copied().collect();
@@ -82,7 +82,7 @@ impl Columns {
         (after >= 1 && after < self.edges.len()).then(|| after - 1)
     }
 
-    /// The calls of a pass by column. An n of 0 counts as 1, where a logarithmic axis starts.
+    /// Returns the calls of a pass by column. An n of 0 counts as 1, where a logarithmic axis starts.
     fn gather(&self, pass: &Pass) -> Vec<Vec<u64>> {
         let mut held = vec![Vec::new(); self.len()];
         for (&n, &ns) in pass.n.iter().zip(&pass.costs) {

@@ -1,9 +1,9 @@
-//! By how much the curves of two records of one system differ beyond what is known of their benchmarks.
+//! The shift between the curves of two records of one system, beyond the known variation of their benchmarks.
 //!
 //! Interference from outside, or memory that the last program left fragmented, changes the costs of most curves at
-//! once, by more than the [differences between runs](crate::between_runs) that are known of each benchmark. A
-//! difference that only a few curves show belongs to those curves; one that most show belongs to the runs. So the
-//! differences of all curves that were not paired show what must be added to the error of each ([`excess`]).
+//! once. The change exceeds the known [variation between runs](crate::between_runs) of each benchmark. A difference in
+//! only a few curves belongs to those curves; a difference in most curves belongs to the runs. So the differences of
+//! all unpaired curves determine what must be added to the error of each ([`excess`]).
 
 use crate::Analysis;
 use crate::quantity::{is_same_memory, percent};
@@ -14,39 +14,41 @@ use landau_stats::quantile::median;
 use landau_stats::{Comparison, Options, excess};
 use serde::Serialize;
 
-/// Fewest curves that show what most of them do.
+/// Minimum number of curves from which a common shift can be determined.
 pub(crate) const CURVES_MIN: usize = 20;
 
-/// By how much the curves of two records of one system differ beyond what is known of their benchmarks.
+/// The shift between the curves of two records of one system, beyond the known variation of their benchmarks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Shift {
-    /// The index of the record that it is compared with.
+    /// The index of the base record.
     #[serde(skip)]
     pub base: usize,
-    /// The index of the record that is compared.
+    /// The index of the other record.
     #[serde(skip)]
     pub other: usize,
     /// The number of curves whose costs were compared.
     pub curves: usize,
     /// The median of the ratios of their costs, other over base.
     pub ratio: f64,
-    /// Standard deviation (log scale, about no difference) that was added to the error of each cost; 0 if none was.
+    /// Standard deviation (log scale, around no difference) that was added to the error of each cost; 0 if none was
+    /// added.
     pub deviation: f64,
-    /// The same of each growth.
+    /// The standard deviation that was added to the error of each growth.
     pub growth_deviation: f64,
-    /// The difference of costs, a fraction, that would have been seen in half of the curves, in four cases out of five;
-    /// absent if unknown.
+    /// The difference of costs, as a fraction, that would have been detected in half of the curves, in four of five
+    /// cases; absent if unknown.
     pub detectable: Option<f64>,
 }
 
 impl Shift {
-    /// Whether two records with so many unpaired curves can have a shift.
+    /// Returns whether two records with this number of unpaired curves can have a shift.
     pub(crate) fn is_possible(base: &Analysis<'_>, other: &Analysis<'_>, unpaired: usize) -> bool {
         unpaired >= CURVES_MIN && is_one_system(base.record, other.record)
     }
 
-    /// The shift between two records, by the comparisons of the curves that were not paired. `None` if the records are
-    /// not of one system, if too few curves were compared, or if nothing beyond the smallest effect must be added.
+    /// Returns the shift between two records, computed from the comparisons of the unpaired curves. `None` if the
+    /// records are of different systems, if too few curves were compared, or if nothing above the smallest effect must
+    /// be added.
     pub(crate) fn of(
         (base, of_base): (usize, &Analysis<'_>),
         (other, of_other): (usize, &Analysis<'_>),
@@ -77,7 +79,7 @@ impl Shift {
         })
     }
 
-    /// The shift in words, with the records' names.
+    /// Describes the shift, with the records' names.
     pub fn text(&self, names: &[String]) -> String {
         let name = |index: usize| names.get(index).map_or("?", String::as_str);
         let (what, added) = match (self.deviation, self.growth_deviation) {
@@ -98,7 +100,7 @@ impl Shift {
         )
     }
 
-    /// The shift in words, for claims about ratios to the base.
+    /// Describes the shift, for claims about ratios to the base.
     pub(crate) fn text_for_claims(&self, base: &str, other: &str) -> String {
         format!(
             "{} Landau adds a standard deviation of {} to the error of each ratio to the base. To decide claims by \
@@ -108,7 +110,7 @@ impl Shift {
         )
     }
 
-    /// What was found, and what it means.
+    /// Describes the shift and its meaning.
     fn found(&self, what: &str, base: &str, other: &str) -> String {
         let middle = if self.deviation > 0.0 {
             format!("; the median ratio of the costs is {:.2}", self.ratio)
@@ -124,16 +126,16 @@ impl Shift {
     }
 }
 
-/// A standard deviation of the log scale in words.
+/// Formats a standard deviation of the log scale.
 fn spread(deviation: f64) -> String {
     percent(deviation.exp_m1())
 }
 
-/// Whether two records name the same system, settings and version of Landau, so that no change of most curves is
-/// expected. The new side of a run has a difference that is known.
+/// Returns whether two records have the same system, settings and version of Landau, so that no change of most curves
+/// is expected. The new side of a run has a known difference.
 fn is_one_system(a: &Record, b: &Record) -> bool {
     let of = |record: &Record| {
-        // These are measured at each start.
+        // These values are measured at every start.
         let (mut host, header) = (record.host.clone(), &record.header);
         (host.memory_available_bytes, host.memory_bytes) = (0, 0);
         host.leftovers.clear();

@@ -11,9 +11,9 @@ pub(crate) struct SimulatedCase {
     pub(crate) benchmark: String,
     /// Names and values.
     pub(crate) settings: Vec<(String, String)>,
-    /// Names and calls; each with as many passes.
+    /// Names and calls; all phases have the same number of passes.
     pub(crate) phases: Vec<(String, Curve)>,
-    /// Where each pass met a limit, if it did.
+    /// The n at which each pass reached a limit, if any.
     pub(crate) limits: Vec<u64>,
 }
 

@@ -1,7 +1,7 @@
 //! Each chart as an SVG file, for an article or a slide, drawn by plotters with logarithmic axes.
 //!
-//! As on the page, passes are thin lines, the law is a thick one, annotations are dashed. No font is embedded; the
-//! viewer chooses.
+//! As on the page, passes are thin lines, the law is a thick one, and annotations are dashed. No font is embedded; the
+//! viewer chooses one.
 
 use crate::findings::subject;
 use crate::quantity::{FormatCost, Unit, count, digits};
@@ -19,8 +19,8 @@ const QUIET: RGBColor = RGBColor(0x77, 0x77, 0x77);
 
 type Failure = DrawingAreaErrorKind<std::io::Error>;
 
-/// Returns file name and content for each phase of each case. A phase without a positive cost has no logarithm, so no
-/// chart.
+/// Returns the file name and the content for each phase of each case. A phase without a positive cost has no logarithm,
+/// and therefore no chart.
 pub fn charts(analysis: &Analysis<'_>) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for study in &analysis.cases {
@@ -36,7 +36,8 @@ fn file_name(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
     name_of(study.case.case, &study.case.label, &phase.phase.name)
 }
 
-/// The longest parts of a file name: most file systems take 255 bytes. The number tells cases with equal starts apart.
+/// Maximum lengths of the parts of a file name; most file systems allow 255 bytes. The number distinguishes cases with
+/// the same beginning.
 const LABEL_MAX: usize = 120;
 const PHASE_MAX: usize = 60;
 
@@ -55,7 +56,7 @@ fn chart(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, columns: &Columns) -> Op
     if !(low > 0.0 && high > 0.0 && low.is_finite()) {
         return None;
     }
-    // A flat cost must look flat: never less than a factor of ten from bottom to top.
+    // A flat cost must look flat: the axis spans at least a factor of ten.
     let pad = (10.0 / (high / low)).max(1.69).sqrt();
     let (from, to) = (1.0, f64::from(study.largest_n()).max(2.0));
     let mut svg = String::new();
@@ -64,7 +65,7 @@ fn chart(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, columns: &Columns) -> Op
     Some(titled(&svg, &subject(study, phase), &text::sentence(&phase.verdict.all)))
 }
 
-/// Adds title and description for screen readers; the SVG standard wants them first.
+/// Adds title and description for screen readers; the SVG standard expects them first.
 fn titled(svg: &str, title: &str, words: &str) -> String {
     let Some((head, rest)) = svg.split_once('>') else { return svg.to_owned() };
     let description = maud::html! { title { (title) } "\n" desc { (words) } }.into_string();
@@ -105,7 +106,7 @@ impl Ranged for Axis {
         limit.0 + (share * f64::from(limit.1 - limit.0)).round() as i32
     }
 
-    /// Every decade; also 2 and 5 if there are few decades.
+    /// Returns every decade; also 2 and 5 if there are few decades.
     fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
         let steps: &[f64] = if self.to - self.from > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let decades = self.from.floor() as i32..=self.to.ceil() as i32;
@@ -218,7 +219,7 @@ impl Plot<'_> {
 mod tests {
     use super::name_of;
 
-    /// Guards against a label that no file system takes.
+    /// Guards against a label that is too long for a file system.
     #[test]
     fn a_long_label_is_cut() {
         let long = "n=1/".repeat(100);

@@ -33,7 +33,7 @@ pub struct Row {
     pub direction: Direction,
     /// What n counts.
     pub axis: String,
-    /// What costs count.
+    /// The unit of costs.
     pub unit: Unit,
     /// Smallest judged n with the cost there.
     pub small: Option<CostAt>,
@@ -41,23 +41,23 @@ pub struct Row {
     pub large: Option<CostAt>,
     /// The class of the outcome.
     pub class: Class,
-    /// The size of the change, as a logarithm: of the cliff's factor, or else of the growth.
+    /// The size of the change, as a logarithm of the cliff's factor, or else of the growth.
     #[serde(skip)]
     pub change: f64,
     /// Cost at the last judged n over that at the first, by the fitted law, 90%; before the cliff, if there is one.
     pub growth: Option<Estimate>,
-    /// The law, "O(log n)"; absent where none is named.
+    /// The law, "O(log n)"; absent if none is named.
     pub law: Option<String>,
-    /// Cost at ten times the largest judged n. Of a flat or small change, the upper end is the bound of a linear
+    /// The cost at ten times the largest judged n. For a flat or small change, the upper end is the bound of a linear
     /// growth.
     pub at_ten_times: Option<Estimate>,
     /// The growth of the 99th percentile; absent for counted costs and without a judged range.
     pub p99: Option<Tail>,
-    /// Where the variance comes from; absent for counted costs and for a single pass.
+    /// The components of variance; absent for counted costs and for a single pass.
     pub components: Option<Components>,
-    /// The usual standard deviation (log scale) of the level between runs of one machine; absent for counted costs.
+    /// The usual standard deviation (log scale) of the level between runs on one machine; absent for counted costs.
     pub between_runs: Option<f64>,
-    /// The same in words.
+    /// The row in words.
     pub text: RowText,
 }
 
@@ -70,7 +70,7 @@ pub struct RowText {
     pub large: String,
     /// The outcome for a cell: "flat", "cliff ×3,187 at 14,114", "not resolved (about 5 more passes)".
     pub outcome: String,
-    /// The sign of the outcome, as the page has it.
+    /// The sign of the outcome, as on the page.
     pub sign: String,
     /// Costs at both ends: "858 ns → 2.77 ms".
     pub costs: String,
@@ -80,12 +80,13 @@ pub struct RowText {
     pub growth: String,
     /// Where a call failed or the kernel stopped; empty if neither.
     pub limit: String,
-    /// What the verdict says beside its outcome, a sentence each: the factor of a doubling, the cost at ten times n,
-    /// the growth of the 99th percentile, and where the uncertainty comes from.
+    /// The details of the verdict, one sentence each: the factor of a doubling, the cost at ten times n, the growth of
+    /// the 99th percentile, and the sources of the uncertainty.
     pub details: Vec<String>,
     /// Cliffs and recurring outliers; empty if there are none.
     pub events: String,
-    /// The recurring outliers that matter: at powers of two, from 0.1 ms on, or 2% of the time.
+    /// The relevant recurring outliers: those at powers of two, those from 0.1 ms on, or all of them if they make up 2%
+    /// of the time.
     pub outliers: String,
 }
 
@@ -100,15 +101,15 @@ pub struct ComparisonRow {
     pub base: String,
     /// The other record's name.
     pub other: String,
-    /// The record that is shown to be cheaper, if one is.
+    /// The record that is provably cheaper, if there is one.
     pub winner: Option<String>,
-    /// Cost of the other over cost of the base over their common range of n, 95%.
+    /// The cost of the other over that of the base, over their common range of n, 95%.
     pub ratio: Option<Estimate>,
-    /// The ratio as tables and sentences tell it, at the largest n where possible, if a difference is proven.
+    /// The ratio as tables and sentences state it, at the largest n if possible, if a difference is proven.
     pub shown: Option<Shown>,
     /// The smallest difference that would have been detected, as a fraction.
     pub detectable: Option<f64>,
-    /// Whether the difference is a constant factor, or the law or the growth changed.
+    /// Whether the difference is a constant factor, or whether the law or the growth changed.
     pub nature: Nature,
     /// Whether passes were paired by round.
     pub paired: bool,
@@ -116,17 +117,17 @@ pub struct ComparisonRow {
     pub text: String,
 }
 
-/// How a table is laid out.
+/// The layout of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Columns of the terminal.
+    /// The width of the terminal, in columns.
     pub width: u16,
     /// Whether it shows colours.
     pub color: bool,
 }
 
 impl Row {
-    /// The row of a phase.
+    /// Returns the row of a phase.
     pub fn of(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> Self {
         let judged = &phase.verdict.all;
         let (small, large) = (ends::small(judged), ends::large(judged));
@@ -189,7 +190,7 @@ fn between_runs(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> f64 {
     crate::between_runs::of(&study.case.benchmark, &phase.phase.name)
 }
 
-/// Where the kernel stopped during a case: "panic at 2,031".
+/// Describes where the kernel stopped during a case: "panic at 2,031".
 fn crashed(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> Option<String> {
     use landau_record::schema::CrashKind;
     let crash = study.crashes.first().filter(|_| phase.phase.direction == Direction::Up)?;
@@ -209,7 +210,7 @@ pub fn rows(analysis: &Analysis<'_>) -> Vec<Row> {
     every.collect()
 }
 
-/// Returns the rows of a comparison; `names` are the records', the base first.
+/// Returns the rows of a comparison; `names` are those of the records, the base first.
 pub fn comparison_rows(comparisons: &Comparisons, names: &[String]) -> Vec<ComparisonRow> {
     let name = |index: usize| names.get(index).cloned().unwrap_or_default();
     let row = |one: &PhaseComparison| ComparisonRow {
@@ -244,13 +245,13 @@ pub fn law_short(judged: &Judgement) -> String {
     }
 }
 
-/// The size of the change, as a logarithm: of the largest cliff's factor, or else of the growth.
+/// Returns the size of the change, as a logarithm of the largest cliff's factor, or else of the growth.
 fn change_of(judged: &Judgement) -> f64 {
     let cliff = judged.cliffs.iter().map(|cliff| cliff.factor_over_start).reduce(f64::max);
     cliff.or(judged.growth.map(|growth| growth.value)).unwrap_or(1.0).max(1e-9).ln().abs()
 }
 
-/// The costs at both ends: "858 ns → 2.77 ms".
+/// Formats the costs at both ends: "858 ns → 2.77 ms".
 fn costs(unit: Unit, [small, large]: [Option<CostAt>; 2]) -> String {
     match (small, large) {
         (Some(small), Some(large)) => format!("{} → {}", unit.bare(small.cost.value), unit.bare(large.cost.value)),
@@ -259,7 +260,7 @@ fn costs(unit: Unit, [small, large]: [Option<CostAt>; 2]) -> String {
     }
 }
 
-/// The outcome for a cell; with the recurring outliers if both are short enough.
+/// Describes the outcome for a cell, with the recurring outliers if both are short enough.
 fn outcome(phase: &PhaseStudy<'_>) -> String {
     let judged = &phase.verdict.all;
     let head = match judged.cliffs.iter().max_by(|a, b| a.factor_over_start.total_cmp(&b.factor_over_start)) {
@@ -275,13 +276,13 @@ fn outcome(phase: &PhaseStudy<'_>) -> String {
 /// Outcomes longer than this leave no room for the outliers.
 const SHORT: usize = 14;
 
-/// The cost of the most expensive recurring outlier, if those of the phase matter.
+/// Returns the cost of the most expensive recurring outlier, if those of the phase are relevant.
 fn most_expensive(phase: &PhaseStudy<'_>) -> Option<f64> {
     let highest = text::highest_outlier(&phase.verdict);
     highest.filter(|_| !outliers(phase).is_empty()).map(|cost| cost as f64)
 }
 
-/// The outcome of a curve without a cliff.
+/// Describes the outcome of a curve without a cliff.
 pub(crate) fn without_cliff(judged: &Judgement) -> String {
     match &judged.outcome {
         Outcome::Flat { within } if *within == 0.0 => "flat, exactly".to_owned(),
@@ -300,13 +301,13 @@ pub(crate) fn without_cliff(judged: &Judgement) -> String {
         Outcome::Grows { law: None } => "grows, no simple law".to_owned(),
         Outcome::Falls => "falls".to_owned(),
         Outcome::Varies => "varies".to_owned(),
-        // What helps says more than the reason, and a cell is short.
+        // In a short cell, what would help is more useful than the reason.
         Outcome::Unresolved { more_passes: more @ Some(_), .. } => text::unresolved(*more),
         Outcome::Unresolved { reason, .. } => format!("{}: {}", text::unresolved(None), reason_short(*reason)),
     }
 }
 
-/// The reason for an unresolved outcome, short enough for the widest cell.
+/// Describes the reason for an unresolved outcome, short enough for the widest cell.
 fn reason_short(reason: Reason) -> &'static str {
     match reason {
         Reason::TooFewPoints => "too few points",
@@ -320,7 +321,7 @@ fn reason_short(reason: Reason) -> &'static str {
     }
 }
 
-/// The slope of a linear law for a cell: ", 337 × n", or both slopes: ", 45 to 180 × n".
+/// Formats the slope of a linear law for a cell, ", 337 × n", or both slopes, ", 45 to 180 × n".
 fn each(judged: &Judgement) -> String {
     let fit = judged.fit.as_ref().filter(|fit| ["linear", "knee", "tiers"].contains(&&*fit.law));
     let Some((fit, slope)) = fit.and_then(|fit| Some((fit, fit.slope?.value))) else { return String::new() };
@@ -335,10 +336,10 @@ fn each(judged: &Judgement) -> String {
 const OUTLIER_NS: u64 = 100_000;
 /// The share of the time from which recurring outliers are shown in the table.
 const OUTLIER_SHARE: f64 = 0.02;
-/// Patterns of counted costs shown in the table.
+/// Maximum number of patterns of counted costs shown in the table.
 const EXACT_PATTERNS: usize = 2;
 
-/// The recurring outliers that matter.
+/// Describes the relevant recurring outliers.
 fn outliers(phase: &PhaseStudy<'_>) -> String {
     let (verdict, outliers) = (&phase.verdict, &phase.verdict.outliers);
     let is_exact = verdict.all.unit == Unit::Instructions;
@@ -349,7 +350,7 @@ fn outliers(phase: &PhaseStudy<'_>) -> String {
             || outliers.recurring_time_share >= OUTLIER_SHARE
     };
     let text = if outliers.patterns.iter().all(text::is_first_calls) {
-        // The share of the time is that of all recurring outliers, the first calls included.
+        // The share of the time is that of all recurring outliers, including the first calls.
         let is_large = outliers.patterns.is_empty() && outliers.recurring_time_share >= OUTLIER_SHARE;
         let is_shown = is_large || text::highest_outlier(verdict).is_some_and(|highest| highest >= OUTLIER_NS);
         if is_shown { text::without_first_calls(verdict) } else { String::new() }
@@ -362,7 +363,7 @@ fn outliers(phase: &PhaseStudy<'_>) -> String {
     text.replace("n + ", "n+").replace("n − ", "n−")
 }
 
-/// Cliffs and recurring outliers.
+/// Lists cliffs and recurring outliers.
 fn events(phase: &PhaseStudy<'_>) -> String {
     let cliff = |cliff: &landau_stats::Cliff| {
         let annotation = cliff.annotation.as_ref().map_or(String::new(), |name| format!(" ({name})"));
@@ -374,7 +375,7 @@ fn events(phase: &PhaseStudy<'_>) -> String {
     parts.join("; ")
 }
 
-/// A text in lines of the terminal's width, which it cannot control.
+/// Wraps a text to the width of the terminal. Its control characters are replaced.
 pub(crate) fn wrapped(text: &str, layout: Layout) -> String {
     let width = usize::from(layout.width).max(20);
     let mut lines = vec![String::new()];
@@ -391,7 +392,7 @@ pub(crate) fn wrapped(text: &str, layout: Layout) -> String {
     lines.join("\n")
 }
 
-/// Lays the rows of a comparison out.
+/// Lays out the rows of a comparison.
 pub fn render_comparisons(rows: &[ComparisonRow], layout: Layout) -> String {
     let base = rows.first().map_or("base".to_owned(), |row| plain(&row.base));
     let (compared, cost) = (format!("Record compared with {base}"), format!("Cost relative to {base}"));

@@ -1,7 +1,8 @@
-//! A case that is a timeline: its rate over time, and no law.
+//! A case that is a timeline: it has a rate over time, and no law.
 //!
-//! The steps of a download follow one another in time, and no object accumulates. A law of n would describe the
-//! machine's mood. What a reader wants is the rate, how much passes differ, and what an event along the way changed.
+//! The steps of a download follow one another in time, and no object accumulates. A law of n would only describe the
+//! changing state of the machine. The relevant results are the rate, how much passes differ, and what an event along
+//! the way changed.
 
 use landau_record::Pass;
 use landau_record::schema::{Annotation, AnnotationKind, Case, Phase};
@@ -12,17 +13,18 @@ use serde::Serialize;
 pub struct TimelineStudy<'r> {
     /// The case's label.
     pub case: &'r str,
-    /// What is timed.
+    /// The timed call.
     #[serde(skip)]
     pub phase: &'r Phase,
-    /// What a step is: "mebibytes downloaded".
+    /// The meaning of a step: "mebibytes downloaded".
     pub axis: &'r str,
-    /// Bytes that a step moves.
+    /// The number of bytes that a step moves.
     pub step_bytes: u64,
     /// The passes that did not fail, in the record's order.
     #[serde(skip)]
     pub passes: Vec<TimelinePass>,
-    /// The parts of the timeline: up to the first event, from there to the next, and so on. One if there is no event.
+    /// The parts of the timeline: up to the first event, from there to the next, and so on. There is one if there is no
+    /// event.
     pub sections: Vec<Section<'r>>,
 }
 
@@ -38,7 +40,7 @@ pub struct TimelinePass {
 /// A part of a timeline between two events.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Section<'r> {
-    /// The event at which it begins: "second reader starts"; none for the first part.
+    /// The event at which it begins: "second reader starts"; `None` for the first part.
     pub event: Option<&'r str>,
     /// Its first step, from 1.
     pub first: u32,
@@ -48,7 +50,7 @@ pub struct Section<'r> {
     pub rate: Rate,
 }
 
-/// A rate in bytes per second: bytes of a section over its time, in each pass.
+/// A rate in bytes per second: the bytes of a section over its time, in each pass.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Rate {
     /// The median of the passes.
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     fn passes() -> Vec<TimelinePass> {
-        // Bytes of a step over its nanoseconds are gigabytes per second.
+        // A byte per nanosecond is a gigabyte per second.
         let pass = |round, costs_ns| TimelinePass { round, costs_ns };
         vec![pass(0, vec![1, 1, 4, 4]), pass(1, vec![2, 2, 4, 4]), pass(2, vec![4, 4, 4])]
     }

@@ -1,10 +1,11 @@
-//! What a tuning did: whether the law changed, only the constant, or nothing that is shown; and which setting did it.
+//! The effect of a tuning: whether the law changed, only the constant, or nothing provable; and which setting caused
+//! it.
 //!
-//! A trial has one comparison of the host with and without the whole profile. With an ablation each setting has two
-//! more: the profile without it against the whole, and it alone against the host. An effect is claimed at an error rate
-//! of [`LEVEL`] for the whole trial, a fifth of that of `landau compare`, because a setting that is kept stays for
-//! years. It rests on the tests of costs and growths, and on an exact test of failed passes; cliffs and outliers, which
-//! have no error rate, are left to `landau compare`.
+//! A trial has one comparison of the host with and without the whole profile. With an ablation, each setting has two
+//! more: the profile without it against the whole profile, and the setting alone against the host. An effect is claimed
+//! at an error rate of [`LEVEL`] for the whole trial. That is a fifth of the rate of `landau compare`, because a
+//! setting that is kept stays for years. Claims are based on the tests of costs and growths, and on an exact test of
+//! failed passes. Cliffs and outliers, which have no error rate, are left to `landau compare`.
 
 use crate::compared::{Compared, CurveComparison, LimitChange};
 use crate::text;
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 /// Error rate of the claims of a trial.
 pub const LEVEL: f64 = 0.01;
 
-/// What is compared.
+/// The two sides of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -30,40 +31,40 @@ pub enum Part {
     Alone,
 }
 
-/// What a tuning did to a curve.
+/// The effect of a tuning on a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Nothing is shown.
+    /// Nothing is proven.
     Nothing,
-    /// The cost changed; whether by a constant is not shown.
+    /// The cost changed; whether by a constant is not proven.
     Cost,
     /// The cost changed by a constant factor or amount.
     Constant,
     /// The law or the growth changed.
     Law,
-    /// Passes fail on one side and not, or seldom, on the other.
+    /// Passes fail on one side, but never or seldom on the other.
     Failures,
 }
 
 /// The answer of `landau tune try`; docs/tune.md describes it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Answer {
-    /// The version of these members.
+    /// The schema version of these members.
     pub schema: u32,
     /// The profile.
     pub profile: String,
-    /// What was tried.
+    /// The settings that were tried.
     pub settings: Vec<Tried>,
-    /// What the profile would change too, but was not tried.
+    /// Settings that the profile would also change, but that were not tried.
     pub not_tried: Vec<LeftOut>,
     /// The error rate of all claims together: [`LEVEL`].
     pub level: f64,
     /// The comparisons, that of the whole profile first.
     pub trials: Vec<Trial>,
-    /// What each setting did, if that was asked for.
+    /// The effect of each setting, if that was requested.
     pub attribution: Vec<Attribution>,
-    /// What was not restored, and why.
+    /// The settings that were not restored, with the reason.
     pub not_restored: Vec<String>,
     /// Whether every comparison was made, without a failed pass.
     pub complete: bool,
@@ -80,7 +81,7 @@ pub struct Tried {
     pub old: String,
     /// The value with it.
     pub new: String,
-    /// Whether it was set on the host, and not in a network namespace.
+    /// Whether it was set on the host rather than in a network namespace.
     pub on_host: bool,
 }
 
@@ -96,7 +97,7 @@ pub struct LeftOut {
 /// A comparison of a trial.
 #[derive(Debug, Clone, Serialize)]
 pub struct Trial {
-    /// What is compared.
+    /// The two sides.
     pub part: Part,
     /// The setting, unless the whole profile is compared.
     pub setting: Option<String>,
@@ -106,18 +107,18 @@ pub struct Trial {
     pub effect: Effect,
     /// Every curve.
     pub curves: Vec<CurveEffect>,
-    /// Limits that came, went or moved.
+    /// Limits that appeared, disappeared or moved.
     pub limits: Vec<LimitChange>,
-    /// The cases of which a pass failed.
+    /// The cases in which a pass failed.
     pub failures: Vec<Failures>,
     /// The p value of equal shares of failed passes in every case, corrected for the number of comparisons; absent if
-    /// none failed.
+    /// no pass failed.
     pub failures_p: Option<f64>,
     /// The result in one sentence.
     pub text: String,
 }
 
-/// What a tuning did to a curve, and how sure that is.
+/// The effect of a tuning on a curve, and its certainty.
 #[derive(Debug, Clone, Serialize)]
 pub struct CurveEffect {
     /// The label of the case.
@@ -126,26 +127,26 @@ pub struct CurveEffect {
     pub phase: String,
     /// The effect.
     pub effect: Effect,
-    /// Cost with over cost without, 95%.
+    /// The cost with the tuning over the cost without it, 95%.
     pub ratio: Option<Estimate>,
     /// The p value of equal costs, corrected for the number of curves and of comparisons.
     pub p: f64,
-    /// The smallest difference, a fraction, that would have been claimed in four cases out of five; absent from ×10 on.
+    /// The smallest difference, as a fraction, that would have been claimed in four of five cases; absent from ×10 on.
     pub detectable: Option<f64>,
-    /// The outcomes without and with in a few words: "O(n)", "falls", "not resolved".
+    /// The outcomes without and with the tuning in a few words: "O(n)", "falls", "not resolved".
     pub laws: [String; 2],
     /// The result in words.
     pub text: String,
 }
 
-/// The passes of a case that failed, of each side.
+/// The failed passes of a case, on each side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Failures {
     /// The label of the case.
     pub case: String,
-    /// The passes that failed without and with the tuning; of a repeated pass the last attempt.
+    /// The failed passes without and with the tuning; for a repeated pass, the last attempt counts.
     pub failed: [u64; 2],
-    /// All passes.
+    /// The numbers of all passes.
     pub passes: [u64; 2],
     /// The p value of equal shares, corrected for the number of cases and of comparisons.
     pub p: f64,
@@ -154,7 +155,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Returns the cases of which a pass failed, the most certain difference first.
+    /// Returns the cases in which a pass failed, the most certain difference first.
     fn of(records: [&Record; 2], count: usize) -> Vec<Self> {
         let mut all: Vec<Self> = records[0].cases.iter().filter_map(|case| Self::of_case(records, case.case)).collect();
         for one in &mut all {
@@ -180,8 +181,8 @@ impl Failures {
         Some(Self { case: label.clone(), failed, passes, p: 1.0, reason })
     }
 
-    /// Returns the p value of equal shares in every case, by the better of two tests: of all cases together, which sees
-    /// what meets several of them, and of the case with the most certain difference.
+    /// Returns the p value of equal shares in every case, from the better of two tests: one of all cases together,
+    /// which detects effects that several of them share, and one of the case with the most certain difference.
     fn p_of_all(all: &[Self], cases: usize, count: usize) -> Option<f64> {
         let most_certain = all.first()?.p;
         if cases == 1 {
@@ -192,7 +193,7 @@ impl Failures {
         Some((2.0 * together.min(most_certain)).min(1.0))
     }
 
-    /// The failed passes of all cases, in words.
+    /// Describes the failed passes of all cases.
     fn sentence(all: &[Self]) -> String {
         let [most_certain, _, ..] = all else { return all.first().map_or(String::new(), Self::text) };
         let sum = |of: fn(&Self) -> u64| all.iter().map(of).sum::<u64>();
@@ -207,7 +208,7 @@ impl Failures {
         )
     }
 
-    /// The passes that failed, in words.
+    /// Describes the failed passes.
     fn text(&self) -> String {
         let [without, with] = self.failed;
         let [all_without, all_with] = self.passes;
@@ -219,23 +220,23 @@ impl Failures {
     }
 }
 
-/// What one setting did.
+/// The effect of one setting.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Attribution {
     /// The setting.
     pub setting: String,
     /// Its effect alone.
     pub alone: Effect,
-    /// What it adds to the rest of the profile.
+    /// The effect that it adds to the rest of the profile.
     pub adds: Effect,
-    /// Whether one of the two is shown.
+    /// Whether one of the two is proven.
     pub shown: bool,
     /// The result in one sentence.
     pub text: String,
 }
 
 impl Trial {
-    /// Judges one of `count` comparisons of a trial. The file names of the records go with the records.
+    /// Judges one of `count` comparisons of a trial. The file names correspond to the records.
     pub fn of(
         part: Part,
         setting: Option<String>,
@@ -249,7 +250,7 @@ impl Trial {
         let of_curves = curves.iter().map(|curve| curve.effect).max().unwrap_or(Effect::Nothing);
         let failures_p = Failures::p_of_all(&failures, measured[0].cases.len(), count);
         let effect = if failures_p.is_some_and(|p| p < LEVEL) { Effect::Failures } else { of_curves };
-        // A curve of the passes that are left says little about those that failed.
+        // A curve of the remaining passes says little about those that failed.
         let text = match (effect, failures.is_empty()) {
             (_, true) => sentence(of_curves, &curves),
             (Effect::Failures, false) => Failures::sentence(&failures),
@@ -261,10 +262,10 @@ impl Trial {
     }
 }
 
-/// The smallest effect that is told, a fraction: a host can be changed by less, but nobody keeps a setting for that.
+/// The smallest effect that is reported, as a fraction: smaller changes are possible, but no reason to keep a setting.
 const SMALLEST: f64 = 0.02;
 
-/// An effect from which on a curve shows nothing, a fraction: it has too few passes.
+/// The detectable difference, as a fraction, from which on a curve proves nothing, because it has too few passes.
 const TOO_LARGE: f64 = 9.0;
 
 fn judge(curve: &CurveComparison, count: usize) -> CurveEffect {
@@ -296,7 +297,7 @@ fn judge(curve: &CurveComparison, count: usize) -> CurveEffect {
     }
 }
 
-/// A curve's result in words.
+/// Describes a curve's result.
 fn told(curve: &CurveComparison, effect: Effect, detectable: Option<f64>) -> String {
     let by = || curve.ratio.map_or("an unknown factor".to_owned(), |ratio| text::by(ratio.value));
     match effect {
@@ -319,7 +320,7 @@ fn told(curve: &CurveComparison, effect: Effect, detectable: Option<f64>) -> Str
     }
 }
 
-/// A comparison's result in one sentence, about the curve with the strongest effect.
+/// Describes a comparison's result in one sentence, about the curve with the strongest effect.
 fn sentence(effect: Effect, curves: &[CurveEffect]) -> String {
     if curves.is_empty() {
         return "no curve could be compared".to_owned();
@@ -340,7 +341,7 @@ fn sentence(effect: Effect, curves: &[CurveEffect]) -> String {
     format!("no effect shown on {} curves; one of {between} or more would have been", curves.len())
 }
 
-/// Returns what each setting did, those whose effect is shown first.
+/// Returns the effect of each setting, those with a proven effect first.
 pub fn attributions(trials: &[Trial]) -> Vec<Attribution> {
     let of = |part: Part| trials.iter().filter(move |one| one.part == part);
     let one = |alone: &Trial| {
@@ -365,7 +366,7 @@ mod tests {
     use crate::simulated::{SimulatedCase, record};
     use landau_stats::{Curve, Pass};
 
-    /// Two records of a case with so many passes, of which so many failed.
+    /// Two records of a case with `passes` passes, of which `failed` failed on each side.
     fn sides(passes: usize, failed: [usize; 2]) -> [Record; 2] {
         failed.map(|failed| {
             let one = || Pass { n: vec![1, 2], costs: vec![100, 100], ..Pass::default() };
@@ -384,7 +385,7 @@ mod tests {
         Failures::of([&base, &new], count)
     }
 
-    /// A queue that overflows fails passes and leaves no cost to compare: that is the effect.
+    /// An overflowing queue makes passes fail and leaves no cost to compare; the failures are the effect.
     #[test]
     fn passes_that_fail_on_one_side_are_an_effect() {
         let all = failures(5, [0, 5], 1);
@@ -392,12 +393,12 @@ mod tests {
         assert!((one.p - 2.0 / 252.0).abs() < 1e-12 && Failures::p_of_all(&all, 1, 1) == Some(one.p), "{one:?}");
         let text = "serve: 5 of 5 passes failed with it, 0 of 5 without it (no reply for 10 s)";
         assert_eq!((one.text(), Failures::sentence(&all)), (text.to_owned(), text.to_owned()));
-        // Of five comparisons one has that p in 4% of all trials.
+        // Among five comparisons, one has that p in 4% of all trials.
         assert!(failures(5, [0, 5], 5)[0].p > LEVEL);
         assert!(failures(5, [5, 0], 1)[0].p < LEVEL);
     }
 
-    /// Three of eight cases whose passes all fail: none of them alone is certain among eight.
+    /// All passes of three of eight cases fail; none of these cases is certain by itself among eight.
     #[test]
     fn failures_of_several_cases_count_together() {
         let mut all = [failures(5, [0, 5], 8), failures(5, [0, 5], 8), failures(5, [0, 5], 8)].concat();
@@ -420,7 +421,7 @@ mod tests {
         assert!(failures(40, [0, 0], 1).is_empty() && Failures::p_of_all(&[], 3, 1).is_none());
     }
 
-    /// A failed attempt that was repeated with success is no failed pass.
+    /// A failed attempt that was repeated successfully is not a failed pass.
     #[test]
     fn the_last_attempt_counts() {
         let [base, mut new] = sides(5, [0, 1]);

@@ -1,11 +1,11 @@
-//! Answers as XML in the form of `JUnit`, which build servers show.
+//! Answers as XML in the `JUnit` format, which CI servers display.
 
 use super::{Checked, word};
 use landau_stats::claim::Answer;
 use maud::{Markup, PreEscaped, html};
 
-/// Returns the answers as a report in XML. A claim is a test case of its record; an inconclusive one is skipped, with
-/// the reason.
+/// Returns the answers as an XML report. A claim is a test case of its record. An inconclusive claim is reported as
+/// skipped, with the reason.
 pub fn render(all: &[Checked]) -> String {
     let count = |answer| all.iter().filter(|one| one.answer == answer).count();
     let suite = html! {
@@ -33,7 +33,7 @@ fn test(one: &Checked) -> Markup {
     }
 }
 
-/// XML 1.0 has no control characters but three.
+/// Replaces illegal characters: XML 1.0 allows only three control characters.
 fn legal(text: &str) -> String {
     let is_legal = |c: char| matches!(c, '\t' | '\n' | '\r') || (!c.is_control() && c != '\u{fffe}' && c != '\u{ffff}');
     text.chars().map(|c| if is_legal(c) { c } else { '\u{fffd}' }).collect()
@@ -57,7 +57,7 @@ mod tests {
         }
     }
 
-    /// Guards against a report that a build server refuses: claims contain `<`, records any character.
+    /// Guards against a report that a CI server rejects: claims contain `<`, records any character.
     #[test]
     fn every_character_is_legal_and_the_counts_are_those_of_the_cases() {
         let all = [

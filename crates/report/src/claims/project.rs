@@ -1,5 +1,5 @@
-//! The claims of `.ci/claims.txt`, which `cargo xtask ci` measures. On simulated curves each passes, and each fails
-//! when what it excludes is planted.
+//! The claims of `.ci/claims.txt`, which `cargo xtask ci` measures. On simulated curves, each claim passes, and each
+//! fails when an effect that it excludes is planted.
 
 use super::{Answer, Source, check};
 use crate::Analysis;
@@ -25,7 +25,7 @@ fn key(subject: &Subject) -> Key {
     (subject.benchmark.clone(), settings.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }
 
-/// The phases that a subject names; each claim of the file names one, or all.
+/// Returns the phases that a subject names; each claim of the file names one, or all.
 fn phases(subject: &Subject) -> Vec<String> {
     let named: Vec<&String> = subject.words.iter().filter(|word| !word.contains('=')).collect();
     match named.as_slice() {
@@ -39,7 +39,7 @@ fn truth(calls: u32, is_it: impl Fn(&Truth) -> bool) -> Truth {
     truths(calls).into_iter().find(|truth| is_it(truth)).unwrap()
 }
 
-/// The cost that a claim asks for: rising in proportion, or constant.
+/// Returns a cost that satisfies a claim: proportional growth, or a constant.
 fn lawful(assertion: &Assertion, calls: u32) -> Truth {
     let rises = match assertion {
         Assertion::Growth { relation, .. } => matches!(relation, Relation::Above | Relation::AtLeast),
@@ -50,7 +50,7 @@ fn lawful(assertion: &Assertion, calls: u32) -> Truth {
     truth(calls, |one| one.group == group && one.detail == detail)
 }
 
-/// A cost that a claim excludes.
+/// Returns a cost that a claim excludes.
 fn unlawful(assertion: &Assertion, calls: u32) -> Truth {
     let of = |group: &str, detail: &str| truth(calls, |one| one.group == group && one.detail == detail);
     match assertion {
@@ -67,7 +67,7 @@ fn unlawful(assertion: &Assertion, calls: u32) -> Truth {
     }
 }
 
-/// The cases of all claims, with lawful curves but for the claim `planted`.
+/// Returns the cases of all claims. Their curves satisfy every claim except the claim `planted`.
 fn cases(all: &[Placed], planted: Option<usize>, seed: u64) -> Vec<SimulatedCase> {
     let mut calls: BTreeMap<Key, u32> = BTreeMap::new();
     for claim in all.iter().map(|one| &one.claim) {
@@ -80,7 +80,7 @@ fn cases(all: &[Placed], planted: Option<usize>, seed: u64) -> Vec<SimulatedCase
         let of_case = curves.entry(key(&claim.subject)).or_default();
         for phase in phases(&claim.subject) {
             let truth = lawful(&claim.assertion, calls[&key(&claim.subject)]);
-            // A claim that the cost rises outweighs one that it has no cliff.
+            // A claim that the cost grows takes precedence over one that it has no cliff.
             if truth.group != "constant" || !of_case.contains_key(&phase) {
                 of_case.insert(phase, truth);
             }
@@ -99,7 +99,8 @@ fn cases(all: &[Placed], planted: Option<usize>, seed: u64) -> Vec<SimulatedCase
     let case = |(key, phases): (Key, BTreeMap<String, Truth>)| {
         let simulated = |(name, truth): (String, Truth)| -> (String, Curve) {
             let own = name.bytes().chain(key.0.bytes()).map(u64::from).sum::<u64>();
-            // A multiple of four would measure on the way down, with the cold calls at the largest n.
+            // With a multiple of four, the curve would be measured on the way down, with the cold calls at the largest
+            // n.
             (name, simulate(&truth, &noise, calls[&key], PASSES, 4 * (1_000 * seed + own) + 1))
         };
         SimulatedCase {
@@ -112,7 +113,7 @@ fn cases(all: &[Placed], planted: Option<usize>, seed: u64) -> Vec<SimulatedCase
     curves.into_iter().map(case).collect()
 }
 
-/// The answers of a record to some of the claims.
+/// Returns the answers from a record to some of the claims.
 fn answers(cases: &[SimulatedCase], claims: &[Placed]) -> Vec<(Answer, String)> {
     let record = record(cases);
     let analysis = Analysis::of(&record);
@@ -133,7 +134,7 @@ fn there_are_at_least_ten_about_growth() {
     assert!(claims().iter().all(named), "there is no base in CI");
 }
 
-/// Of five simulated runs none has a false failure, and nearly all pass.
+/// In five simulated runs, no claim fails falsely, and nearly all pass.
 #[test]
 fn each_passes_where_it_holds() {
     let claims = claims();
@@ -158,7 +159,7 @@ fn each_fails_when_its_effect_is_planted() {
     for (index, one) in claims.iter().enumerate() {
         let mut failed = 0;
         for seed in SEEDS {
-            // Only the cases of this claim are judged.
+            // Judges only the cases of this claim.
             let of_claim = |case: &SimulatedCase| case.benchmark == one.claim.subject.benchmark;
             let cases: Vec<SimulatedCase> = cases(&claims, Some(index), seed).into_iter().filter(of_claim).collect();
             let (answer, text) = answers(&cases, &claims[index..=index]).remove(0);

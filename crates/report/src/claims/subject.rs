@@ -7,11 +7,11 @@ use landau_record::schema::Unit as RecordUnit;
 /// A phase of a case.
 pub(crate) type Curve<'a> = (&'a CaseStudy<'a>, &'a PhaseStudy<'a>);
 
-/// Every phase.
+/// The word for all phases.
 const ALL: &str = "*";
 
-/// Returns the curves of a record that a subject names, at least one; or why there are none. Its words are phases, `*`
-/// and `SETTING=VALUE`.
+/// Returns the curves of a record that a subject names, at least one, or why there are none. The words of the subject
+/// are phases, `*` and `SETTING=VALUE`.
 pub(crate) fn resolve<'a>(subject: &Subject, analysis: &'a Analysis<'a>) -> Result<Vec<Curve<'a>>, String> {
     let own = analysis.record.unit();
     match subject.unit {
@@ -29,8 +29,8 @@ pub(crate) fn resolve<'a>(subject: &Subject, analysis: &'a Analysis<'a>) -> Resu
     let has_phases = |study: &CaseStudy<'_>| phases.iter().all(|word| *word == ALL || has_phase(study, word));
     let has_settings = |study: &CaseStudy<'_>| settings.iter().all(|word| has_setting(study, word));
     let chosen = cases.iter().filter(|study| has_settings(study) && has_phases(study));
-    // The first case of a benchmark has its default settings, if they were measured. Of several cases the one that
-    // differs least from it is meant, and of those the first.
+    // The first case of a benchmark has its default settings, if they were measured. Of several matching cases, the one
+    // closest to it is chosen, and of these the first.
     let Some(&study) = chosen.min_by_key(|study| differing(study, cases[0])) else {
         return Err(no_such(&subject.benchmark, &subject.words, &cases));
     };
@@ -46,7 +46,7 @@ pub(crate) fn resolve<'a>(subject: &Subject, analysis: &'a Analysis<'a>) -> Resu
     }
 }
 
-/// Returns the curve of another subject that is compared with a curve of the same record: of the same phase, unless the
+/// Returns the curve of another subject to compare with a curve of the same record. It has the same phase, unless the
 /// subject names one.
 pub(super) fn resolve_like<'a>(
     subject: &Subject,
@@ -67,19 +67,19 @@ fn has_phase(study: &CaseStudy<'_>, name: &str) -> bool {
     study.case.phases.iter().any(|phase| phase.name == name)
 }
 
-/// Whether a case has a setting: `NAME=VALUE`.
+/// Returns whether a case has a setting `NAME=VALUE`.
 fn has_setting(study: &CaseStudy<'_>, word: &str) -> bool {
     let is_own = |(name, value): (&str, &str)| study.case.settings.get(name).is_some_and(|own| own == value);
     word.split_once('=').is_some_and(is_own)
 }
 
-/// The number of settings besides n in which a case differs from another.
+/// Returns the number of settings, except n, in which two cases differ.
 fn differing(study: &CaseStudy<'_>, other: &CaseStudy<'_>) -> usize {
     let settings = study.case.settings.iter().filter(|(name, _)| *name != "n");
     settings.filter(|(name, value)| other.case.settings.get(*name) != Some(value)).count()
 }
 
-/// The phase that is named like the benchmark, or else the first.
+/// Returns the phase that has the name of the benchmark, or else the first phase.
 fn main_phase<'a>(study: &'a CaseStudy<'a>) -> Option<&'a PhaseStudy<'a>> {
     let named = study.phases.iter().find(|one| one.phase.name == study.case.benchmark);
     named.or_else(|| study.phases.first())
@@ -106,7 +106,7 @@ fn no_such(benchmark: &str, words: &[String], cases: &[&CaseStudy<'_>]) -> Strin
     )
 }
 
-/// Why a case has no curve.
+/// Returns why a case has no curve.
 fn failed(study: &CaseStudy<'_>) -> String {
     match study.failures.first() {
         Some(failure) => format!("`{}`: {failure}", study.case.label),

@@ -1,4 +1,4 @@
-//! Limits that came, went or moved between two records.
+//! Limits that appeared, disappeared or moved between two records.
 
 use crate::quantity::count;
 use crate::{Analysis, CaseStudy, LimitMet};
@@ -9,9 +9,9 @@ use serde::Serialize;
 pub struct LimitChange {
     /// The label of the case.
     pub case: String,
-    /// Where the base met a limit; absent if it met none.
+    /// Where the base reached a limit; absent if it reached none.
     pub base: Option<Met>,
-    /// Where the new record met one.
+    /// Where the new record reached one.
     pub new: Option<Met>,
     /// The change in words.
     pub text: String,
@@ -24,16 +24,16 @@ pub struct Met {
     pub call: String,
     /// The error's symbolic name.
     pub error: String,
-    /// The smallest and the largest n at which passes met it.
+    /// The smallest and the largest n at which passes reached it.
     pub n: (u64, u64),
     /// The limit in words, with its value.
     pub meaning: String,
 }
 
-/// Limits within this factor of each other are the same: passes meet one a call or two apart.
+/// Limits within this factor of each other are the same: passes reach a limit a call or two apart.
 const SAME_N: f64 = 1.02;
 
-/// Returns the limits that changed, of the cases that both records have.
+/// Returns the limits that changed, for the cases that both records have.
 pub(super) fn of(base: &Analysis<'_>, new: &Analysis<'_>, names: [&str; 2]) -> Vec<LimitChange> {
     let pairs = base.cases.iter().filter_map(|study| {
         let there = new.cases.iter().find(|other| other.case.label == study.case.label)?;
@@ -49,7 +49,7 @@ fn change(base: &CaseStudy<'_>, new: &CaseStudy<'_>, [from, to]: [&str; 2]) -> O
         (Some(a), Some(b)) => {
             format!("{} at n = {} in {from}, {} at n = {} in {to}", a.limit.error, a.at(), b.limit.error, b.at())
         }
-        // A side that ends before the other's limit says nothing about it.
+        // A side that ends before the other's limit gives no evidence about it.
         (Some(a), None) if reached(new) > a.range.1 => {
             format!(
                 "{} at n = {} in {from}; none in {to} up to n = {}",
@@ -109,8 +109,8 @@ mod tests {
         of(&Analysis::of(base), &Analysis::of(new), ["old", "new"])
     }
 
-    /// A limit that became lower by 5% is found in each of twenty pairs, with both places; one that passes meet a call
-    /// or two apart has not moved in any. A limit that came, or went, is one side's alone.
+    /// A limit that became lower by 5% is found in each of twenty pairs, with both positions. A limit that passes reach
+    /// a call or two apart has not moved in any. A limit that appeared or disappeared has only one side.
     #[test]
     fn a_lower_limit_is_found() {
         for seed in 0..20 {
@@ -129,7 +129,7 @@ mod tests {
             changes(&none, &low)
         );
         assert!(changes(&low, &none)[0].new.is_none());
-        // A run that ended earlier says nothing.
+        // A run that ended earlier gives no evidence.
         none.passes.iter_mut().flat_map(|pass| pass.series.values_mut()).for_each(|lane| lane.n.truncate(900));
         none.passes.iter_mut().flat_map(|pass| pass.series.values_mut()).for_each(|lane| lane.costs.truncate(900));
         assert_eq!(changes(&low, &none), Vec::new());

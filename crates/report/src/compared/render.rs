@@ -1,4 +1,4 @@
-//! A comparison as text: what changed in detail, a line for each other curve, then what was not compared.
+//! A comparison as text: what changed, in detail; a line for each other curve; and what was not compared.
 
 use super::{CliffChange, Compared, CurveComparison, LEVEL, Quantity, Side};
 use crate::findings::curves;
@@ -10,9 +10,9 @@ use landau_record::schema::Direction;
 use landau_stats::quantile::median;
 use landau_stats::{Agreement, Cliff, Estimate, Nature, OutlierChange};
 
-/// The column of the names of details.
+/// The column width for the names of details.
 const NAME: usize = 12;
-/// The widest columns of laws and of curves.
+/// The maximum widths of the columns of laws and of curves.
 const LAW_MAX: usize = 20;
 const CURVE_MAX: usize = 44;
 
@@ -45,14 +45,14 @@ fn section(title: &str, lines: impl Iterator<Item = String>, layout: Layout) -> 
     std::iter::once(bold(title, layout)).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
-/// A text with an indent, in lines of the terminal's width.
+/// Wraps a text with an indent to the width of the terminal.
 fn line(text: &str, indent: usize, layout: Layout) -> String {
     let width = layout.width.saturating_sub(indent as u16 + 2).max(40);
     let text = wrapped(text, Layout { width, ..layout });
     format!("{}{}", " ".repeat(indent), text.replace('\n', &format!("\n{}", " ".repeat(indent + 2))))
 }
 
-/// The records, and how many curves changed.
+/// Returns the records, and how many curves changed.
 fn head(one: &Compared, layout: Layout) -> String {
     let side = |role: &str, side: &Side| {
         let Side { name, host, started, study } = side;
@@ -90,7 +90,7 @@ fn summary(one: &Compared) -> String {
         return format!("{shown} Counts are exact: differences of 2% or more are reported.");
     }
     let quiet = one.curves.iter().filter(|curve| !curve.changed);
-    // A shift of the costs tells it of all curves.
+    // A shift of the costs already states it for all curves.
     let is_told = one.shift.is_some_and(|shift| shift.deviation > 0.0);
     let seen = if is_told { None } else { median(quiet.filter_map(|curve| curve.detectable)) };
     let seen = seen.map_or(String::new(), |middle| {
@@ -109,13 +109,13 @@ fn summary(one: &Compared) -> String {
     )
 }
 
-/// The name of a curve: "bind · ↓ close".
+/// Returns the name of a curve: "bind · ↓ close".
 fn name(curve: &CurveComparison) -> String {
     let arrow = if curve.direction == Direction::Down { "↓ " } else { "" };
     format!("{} · {arrow}{}", curve.case, curve.phase)
 }
 
-/// A curve that changed: the result, then each question with its answer.
+/// Describes a curve that changed: the result, then each detail.
 fn details(curve: &CurveComparison, one: &Compared, layout: Layout) -> String {
     let names = if one.variants {
         [curve.base_case.as_str(), curve.case.as_str()]
@@ -155,7 +155,7 @@ fn details(curve: &CurveComparison, one: &Compared, layout: Layout) -> String {
     lines.join("\n")
 }
 
-/// The laws of both, and the growth.
+/// Describes the laws of both sides, and the growth.
 fn law(curve: &CurveComparison, [from, to]: [&str; 2], unit: Unit) -> String {
     let [a, b] = &curve.law.outcomes;
     let laws = match curve.law.same {
@@ -180,7 +180,7 @@ fn quantity(one: &Quantity, unit: Unit) -> Option<String> {
     let ratio = text::ratio_with_interval(one.ratio?, unit);
     Some(match one.same {
         Agreement::Same => format!("{ratio}, the same within 10%"),
-        // Not corrected for the number of curves: the interval is all that is said.
+        // The interval is not corrected for the number of curves, so nothing else is stated.
         Agreement::Different => ratio,
         Agreement::Inconclusive => format!("{ratio}, not shown to differ"),
     })
@@ -214,7 +214,7 @@ fn outliers(change: &OutlierChange, [from, to]: [&str; 2]) -> String {
     format!("recur in {has} and not in {lacks}, {place} ({with} of these calls against {without})")
 }
 
-/// The curves without a change, a line each.
+/// Lists the curves without a change, a line each.
 fn unchanged(curves: &[&CurveComparison], one: &Compared, layout: Layout) -> String {
     let is_exact = one.unit == Unit::Instructions;
     let title = if is_exact { "No relevant difference" } else { "No difference proven" };

@@ -1,4 +1,4 @@
-//! What could not be compared, with the reason.
+//! The cases and curves that could not be compared, with the reason.
 
 use super::Pair;
 use crate::quantity::count;
@@ -17,7 +17,7 @@ pub struct NotCompared {
     pub reason: String,
 }
 
-/// Returns what two records do not share, and the curves without a common range.
+/// Returns the cases and curves that only one record has, and the curves without a common range.
 pub(super) fn of(base: &Analysis<'_>, new: &Analysis<'_>, names: [&str; 2], pairs: &[Pair<'_>]) -> Vec<NotCompared> {
     let mut all = alone(base, new, names);
     all.extend(alone(new, base, [names[1], names[0]]));
@@ -40,7 +40,7 @@ fn case<'a>(analysis: &'a Analysis<'_>, study: &CaseStudy<'_>) -> Option<&'a Cas
     analysis.cases.iter().find(|other| other.case.label == study.case.label)
 }
 
-/// The cases and curves that `there` lacks.
+/// Returns the cases and curves that `there` lacks.
 fn alone(here: &Analysis<'_>, there: &Analysis<'_>, [name, other]: [&str; 2]) -> Vec<NotCompared> {
     let mut all = Vec::new();
     for study in &here.cases {
@@ -65,7 +65,7 @@ fn alone(here: &Analysis<'_>, there: &Analysis<'_>, [name, other]: [&str; 2]) ->
     all
 }
 
-/// The curves that have no ratio.
+/// Returns the curves that have no ratio.
 fn without_range(pairs: &[Pair<'_>], names: [&str; 2]) -> Vec<NotCompared> {
     let bare = pairs.iter().filter(|pair| pair.comparison.ratio.is_none());
     bare.map(|pair| NotCompared {

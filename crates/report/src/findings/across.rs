@@ -1,9 +1,9 @@
-//! Findings across several records: what changed, between which two, by how much, and whether the law changed with it;
-//! then what all records share.
+//! Findings across several records: what changed, between which two, by how much, and whether the law changed too; then
+//! what all records share.
 //!
 //! Records are taken in the order given, which is usually that of versions. A change is the step from one record to the
-//! next with the largest ratio; it is weighed like the findings of one record ([`super::weight`]). Its ratio, its proof
-//! and whether the law changed are those of the [comparison](Comparisons) of the two.
+//! next with the largest ratio. It is weighted like the findings of one record ([`super::weight`]). Its ratio, its
+//! proof and the change of the law come from the [comparison](Comparisons) of the two.
 
 use super::{Finding, Kind, Tier, merged, of, subject, told, weight};
 use crate::quantity::{FormatCost, Unit, count, digits, factor, numbered, percent};
@@ -11,9 +11,10 @@ use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, ends,
 use landau_stats::quantile::median;
 use landau_stats::{Class, Judgement, Options, Outcome};
 
-/// Changes that lead before what all records share has its turn, and how much of that leads.
+/// Number of changes that take precedence over the findings shared by all records, which get the remaining leading
+/// places.
 const CHANGES_LEADING: usize = 5;
-/// A step is larger than an earlier one if it is so by this factor.
+/// Minimum factor by which a step must exceed an earlier one to count as larger.
 const SAME_SIZE: f64 = 1.1;
 
 /// One curve in one of the records.
@@ -26,9 +27,9 @@ struct Place<'a> {
 struct Step<'a> {
     comparison: &'a PhaseComparison,
     to: Place<'a>,
-    /// The ratio of the costs, as it is told.
+    /// The ratio of the costs, as reports state it.
     ratio: f64,
-    /// The part of its logarithm that is certain, in absolute value.
+    /// The certain part of its logarithm, in absolute value.
     certain: f64,
 }
 
@@ -43,7 +44,7 @@ pub fn across(analyses: &[&Analysis<'_>], comparisons: &Comparisons, names: &[St
             let (label, name) = (&study.case.label, &phase.phase.name);
             let mut own = steps(analyses, comparisons.steps(label, name), (study, phase));
             if own.is_empty() {
-                // A drift, of which no step is large.
+                // A drift in which no single step is large.
                 let since_base = steps(analyses, comparisons.of_phase(label, name), (study, phase));
                 own.extend(since_base.into_iter().max_by(|a, b| a.certain.total_cmp(&b.certain)));
             }
@@ -74,8 +75,8 @@ pub fn across(analyses: &[&Analysis<'_>], comparisons: &Comparisons, names: &[St
     (found, leading)
 }
 
-/// Failures and crashes, with the name of their record. Their cases are those of the base, whose numbers may differ;
-/// none where the base lacks the case.
+/// Returns failures and crashes, with the name of their record. Their cases are those of the base, because case numbers
+/// may differ; `None` if the base lacks the case.
 pub(crate) fn alarms(analyses: &[&Analysis<'_>], names: &[String]) -> Vec<Finding> {
     let mut found = Vec::new();
     let Some(base) = analyses.first() else { return found };
@@ -93,13 +94,13 @@ pub(crate) fn alarms(analyses: &[&Analysis<'_>], names: &[String]) -> Vec<Findin
     found
 }
 
-/// A curve in a record, if it has it.
+/// Returns a curve of a record, if the record has it.
 fn place<'a>(analysis: &'a Analysis<'_>, label: &str, phase: &str) -> Option<Place<'a>> {
     let study = analysis.cases.iter().find(|study| study.case.label == label)?;
     Some(Place { study, phase: study.phases.iter().find(|one| one.phase.name == phase)? })
 }
 
-/// The comparisons of a curve that are proven and exceed δ, in order.
+/// Returns the comparisons of a curve that are proven and exceed δ, in order.
 fn steps<'a>(
     analyses: &[&'a Analysis<'_>],
     comparisons: impl Iterator<Item = &'a PhaseComparison>,
@@ -113,9 +114,9 @@ fn steps<'a>(
     comparisons.filter_map(step).filter(|step| step.certain > Options::default().delta.ln_1p()).collect()
 }
 
-/// The largest change of one curve, with the later and earlier ones in the same sentence.
+/// Returns the largest change of one curve, with the earlier and later ones in the same sentence.
 fn change(base: (&CaseStudy<'_>, &PhaseStudy<'_>), steps: &[Step<'_>], names: &[String]) -> Option<Finding> {
-    // Of steps that are about as large, the first leads.
+    // Of steps of similar size, the first leads.
     let step = steps.iter().reduce(|best, one| if one.certain > SAME_SIZE * best.certain { one } else { best })?;
     let name = |record: usize| names.get(record).map_or("?", String::as_str);
     let one = step.comparison;
@@ -145,8 +146,8 @@ fn in_order(other: &Step<'_>, than: &Step<'_>) -> &'static str {
     if other.comparison.other > than.comparison.other { "Later, in" } else { "Before, in" }
 }
 
-/// The costs at the largest n: ": 1,509 → 9,714 instructions at 3,922 bound sockets"; without them where the ratio is
-/// that over the common range.
+/// Returns the costs at the largest n: ": 1,509 → 9,714 instructions at 3,922 bound sockets"; without them if the ratio
+/// is that over the common range.
 fn from_to(one: &PhaseComparison, axis: &str) -> String {
     let judged = [&one.comparison.a.all, &one.comparison.b.all];
     match (one.proven().and_then(|shown| shown.n), judged.map(ends::large)) {
@@ -158,7 +159,7 @@ fn from_to(one: &PhaseComparison, axis: &str) -> String {
     }
 }
 
-/// A curve that grows beyond δ, by the same law, in every record.
+/// Returns a finding about a curve that grows beyond δ, by the same law, in every record.
 fn in_all(places: &[Place<'_>], records: usize) -> Option<Finding> {
     let first = places.first().filter(|_| places.len() == records)?;
     let verdicts = || places.iter().map(|place| &place.phase.verdict);
@@ -193,13 +194,13 @@ fn finding(kind: Kind, place: &Place<'_>, weight: f64, text: String, brief: &str
     Finding { phase: Some(place.phase.phase.name.clone()), ..one }
 }
 
-/// The finding that no curve changed beyond δ.
+/// Returns the finding that no curve changed beyond δ.
 fn unchanged(comparisons: &Comparisons) -> Finding {
     let compared = comparisons.all.iter().filter(|one| one.comparison.ratio.is_some());
     let is_smaller = |one: &&PhaseComparison| one.winner().is_some();
     let (all, smaller) = (compared.clone().count(), compared.clone().filter(is_smaller).count());
     let is_exact = comparisons.all.first().is_some_and(|one| one.comparison.a.all.unit == Unit::Instructions);
-    // A shift of the costs tells it of all curves.
+    // A shift of the costs already states it for all curves.
     let is_told = comparisons.shifts.iter().any(|shift| shift.deviation > 0.0);
     let seen = if is_exact || is_told { None } else { median(compared.filter_map(|one| one.comparison.detectable)) };
     let seen = seen.map_or(String::new(), |middle| {

@@ -1,11 +1,11 @@
-//! Findings about the functions that carry the growth of a call, from an explanation or a profile of the record.
+//! Findings about the functions that account for the growth of a call, from an explanation or a profile of the record.
 
 use super::{Finding, Kind, told, weight};
 use crate::quantity::{count, duration};
 use crate::{Analysis, CaseStudy, explained, profiled};
 use landau_record::schema::Branching;
 
-/// Adds the findings about the functions of one case: of each phase that was explained and grows.
+/// Adds the findings about the functions of one case, for each phase that was explained and grows.
 pub(super) fn of_case(analysis: &Analysis<'_>, study: &CaseStudy<'_>, found: &mut Vec<Finding>) {
     let case = study.case.case;
     for profile in analysis.record.profiles.iter().filter(|one| one.case == case) {
@@ -16,7 +16,7 @@ pub(super) fn of_case(analysis: &Analysis<'_>, study: &CaseStudy<'_>, found: &mu
             profiled::range(profile, 0)
         );
         let first = profiled::growing(profile).next().map(|one| one.name.as_str());
-        // Of a growth that samples cannot explain there may be the instructions alone.
+        // For a growth that samples cannot explain, there may be only the instructions.
         let (branching, first) = if profile.is_judged() {
             (profile.branching.as_ref(), first)
         } else {
@@ -40,7 +40,7 @@ pub(super) fn of_case(analysis: &Analysis<'_>, study: &CaseStudy<'_>, found: &mu
     }
 }
 
-/// What an explanation says of a phase.
+/// The explanation of a phase.
 struct Carried<'a> {
     phase: &'a str,
     growth: String,
@@ -50,7 +50,7 @@ struct Carried<'a> {
 }
 
 impl Carried<'_> {
-    /// Returns the finding, if there is something to say.
+    /// Returns the finding, if there is anything to report.
     fn finding(&self, study: &CaseStudy<'_>, costs: [f64; 2], mut lead: Vec<String>) -> Option<Finding> {
         if lead.is_empty() {
             return None;

@@ -6,20 +6,20 @@ use crate::text;
 use crate::{Analysis, CaseStudy, PhaseStudy, unit_of};
 use landau_stats::{Outcome, Reason};
 
-/// Curves named whose first calls are slow; the others are counted.
+/// Maximum number of curves with slow first calls that are named; the others are counted.
 const FIRST_CALLS_NAMED: usize = 4;
 
 fn every<'a, 'r>(analysis: &'a Analysis<'r>) -> impl Iterator<Item = (&'a CaseStudy<'r>, &'a PhaseStudy<'r>)> {
     analysis.cases.iter().flat_map(|study| study.phases.iter().map(move |phase| (study, phase)))
 }
 
-/// The curves without a cliff. The outcome of a curve with a cliff is that before the cliff, and the finding about the
-/// cliff tells it.
+/// Returns the curves without a cliff. For a curve with a cliff, the outcome applies before the cliff and is part of
+/// the finding about the cliff.
 fn smooth<'a, 'r>(analysis: &'a Analysis<'r>) -> impl Iterator<Item = (&'a CaseStudy<'r>, &'a PhaseStudy<'r>)> {
     every(analysis).filter(|(_, phase)| phase.verdict.all.cliffs.is_empty())
 }
 
-/// All flat curves in one finding.
+/// Adds one finding for all flat curves.
 pub(super) fn flat(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     let mut within: f64 = 0.0;
     let mut items = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn flat(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// All curves that certainly change, by about δ, in one finding.
+/// Adds one finding for all curves that certainly change by about δ.
 pub(super) fn small(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     let items = smooth(analysis).filter_map(|(study, phase)| {
         let judged = &phase.verdict.all;
@@ -50,7 +50,7 @@ pub(super) fn small(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// The curves that are not resolved, one finding for each reason.
+/// Adds the curves that are not resolved, one finding for each reason.
 pub(super) fn unresolved(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     let reasons = [
         Reason::CanaryMoved,
@@ -80,7 +80,7 @@ pub(super) fn unresolved(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Slow first calls, which every process has: one finding for the whole record.
+/// Adds one finding about the slow first calls, which every process has, for the whole record.
 pub(super) fn first_calls(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     let mut slow: Vec<(u64, String)> = every(analysis)
         .filter_map(|(study, phase)| {

@@ -1,4 +1,4 @@
-//! The periods of the instrument: what recurs where nothing is measured recurs in every other curve too.
+//! The periods of the instrument: outliers that recur when nothing is measured also recur in every other curve.
 
 use crate::Analysis;
 use crate::text;
@@ -6,13 +6,14 @@ use landau_stats::{Pattern, PatternRule};
 
 /// The benchmark that measures nothing.
 const EMPTY: &str = "nop";
-/// A pattern that adds more than this factor of what the instrument adds is not the instrument's.
+/// Maximum ratio of the cost that a pattern adds to the cost that the instrument adds. A pattern above it is not the
+/// instrument's.
 const SAME_COST: f64 = 2.0;
 
 /// The recurring outliers of the empty benchmark in the same record.
 pub(crate) struct Instrument<'a> {
     patterns: Vec<&'a Pattern>,
-    /// Counted periods start at another call in each pass, so their phases say nothing.
+    /// Counted periods start at a different call in each pass, so their phases carry no information.
     is_counted: bool,
 }
 
@@ -25,14 +26,15 @@ impl<'a> Instrument<'a> {
         Self { patterns, is_counted: phases.any(|phase| phase.verdict.exact.is_some()) }
     }
 
-    /// Whether the instrument shows the same rule at a similar additional cost.
+    /// Returns whether the instrument shows the same rule at a similar additional cost.
     pub(crate) fn explains(&self, pattern: &Pattern) -> bool {
         let is_same = |own: &Pattern| is_within(pattern.rule, own.rule, self.is_counted);
         self.patterns.iter().any(|own| is_same(own) && added(pattern) <= SAME_COST * added(own))
     }
 }
 
-/// Whether every position of a rule is one of the instrument's rule: a multiple of its period, in its phase.
+/// Returns whether every position of a rule is also one of the instrument's rule: a multiple of its period, in its
+/// phase.
 fn is_within(rule: PatternRule, own: PatternRule, is_counted: bool) -> bool {
     match (rule, own) {
         (PatternRule::Periodic { period, phase }, PatternRule::Periodic { period: own_period, phase: own_phase }) => {
@@ -42,7 +44,7 @@ fn is_within(rule: PatternRule, own: PatternRule, is_counted: bool) -> bool {
     }
 }
 
-/// What a call of the pattern costs more than the calls around it.
+/// Returns how much more a call of the pattern costs than the calls around it.
 fn added(pattern: &Pattern) -> f64 {
     let cost = f64::midpoint(pattern.cost_min as f64, pattern.cost_max as f64);
     cost * (1.0 - 1.0 / pattern.factor.max(1.0))
@@ -57,7 +59,7 @@ mod tests {
         Pattern { rule, count: 20, kept: 1.0, factor, cost_min: cost, cost_max: cost }
     }
 
-    /// Guards against the instrument's period being advertised as a discovery about every call.
+    /// Guards against reporting the instrument's period as a finding about every call.
     #[test]
     fn a_period_that_the_empty_benchmark_shows_is_the_instruments() {
         let own = every(256, 37, 400, 20.0);
@@ -69,7 +71,7 @@ mod tests {
         assert!(!instrument.explains(&every(256, 38, 900, 1.7)));
         assert!(!instrument.explains(&every(256, 37, 9_000, 5.0)));
         assert!(!Instrument { patterns: Vec::new(), is_counted: false }.explains(&own));
-        // Counted periods start at another call in each pass.
+        // Counted periods start at a different call in each pass.
         let counted = Instrument { patterns: vec![&own], is_counted: true };
         assert!(counted.explains(&every(256, 38, 900, 1.7)) && !counted.explains(&every(128, 37, 900, 1.7)));
     }

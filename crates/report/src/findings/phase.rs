@@ -1,4 +1,4 @@
-//! Findings about one curve: cliff or growth, outliers, two modes.
+//! Findings about one curve: cliff or growth, outliers, bimodal costs.
 
 use super::instrument::Instrument;
 use super::{Finding, Kind, subject, told, weight};
@@ -7,11 +7,11 @@ use crate::text;
 use crate::{CaseStudy, PhaseStudy, ends};
 use landau_stats::{BimodalityKind, Class, Cliff, Judgement, Outcome, PatternRule};
 
-/// Benchmarks of the instrument: only what moved is a finding.
+/// Benchmarks of the instrument: only a change of their cost is a finding.
 const INSTRUMENT: [&str; 2] = ["nop", "syscall"];
-/// Recurring outliers below this factor over the usual cost surprise nobody: a new page of a slab is common.
+/// Recurring outliers below this factor over the usual cost are expected: a new page of a slab is common.
 const OUTLIER_FACTOR: f64 = 10.0;
-/// A smaller share of the time is not told.
+/// Minimum share of the time that is reported.
 const SHARE_MIN: f64 = 0.01;
 
 /// Adds the findings about one phase of one case.
@@ -40,14 +40,14 @@ pub(super) fn of_phase(
         }));
         return;
     }
-    // The growth before a cliff is told with the cliff: a curve has one shape.
+    // The growth before a cliff is reported with the cliff, because a curve has one shape.
     found.extend(cliff(study, phase, &name).or(growth));
     found.extend(outlier(study, phase, &name).map(|one| beside_instrument(one, phase, instrument)));
     found.extend(bimodal(study, phase, &name));
     found.extend(tail(study, phase, &name));
 }
 
-/// A finding about a phase, merged with those of the same kind about the benchmark.
+/// Returns a finding about a phase, to be merged with those of the same kind about the benchmark.
 fn finding(
     kind: Kind,
     (study, phase): (&CaseStudy<'_>, &PhaseStudy<'_>),
@@ -60,7 +60,7 @@ fn finding(
     Finding { phase: Some(phase.phase.name.clone()), ..of_case }
 }
 
-/// The highest cliff.
+/// Returns the finding about the highest cliff.
 fn cliff(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Finding> {
     let judged = &phase.verdict.all;
     let cliff = judged.cliffs.iter().max_by(|a, b| a.factor_over_start.total_cmp(&b.factor_over_start))?;
@@ -76,8 +76,8 @@ fn cliff(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Fi
     Some(Finding { consequence, ..finding(Kind::Cliff, (study, phase), rank, text, &brief) })
 }
 
-/// A cliff in one sentence: "bind jumps from 215 µs to 2.48 ms at 14,114 bound sockets (half the port range): ×3,059
-/// the cost at small n, 811 ns".
+/// Describes a cliff in one sentence: "bind jumps from 215 µs to 2.48 ms at 14,114 bound sockets (half the port range):
+/// ×3,059 the cost at small n, 811 ns".
 fn cliff_text(study: &CaseStudy<'_>, name: &str, cliff: &Cliff, judged: &Judgement) -> String {
     let unit = judged.unit;
     let small = ends::small(judged).map_or(String::new(), |small| format!(", {}", unit.cost(small.cost.value)));
@@ -92,7 +92,8 @@ fn cliff_text(study: &CaseStudy<'_>, name: &str, cliff: &Cliff, judged: &Judgeme
     )
 }
 
-/// A finding about outliers; one that the instrument explains says so, and has no weight.
+/// Adds to a finding about outliers that the instrument explains some of them. If it explains all of them, the finding
+/// has no weight.
 fn beside_instrument(outlier: Finding, phase: &PhaseStudy<'_>, instrument: &Instrument<'_>) -> Finding {
     let patterns = || phase.verdict.outliers.patterns.iter().filter(|one| !text::is_first_calls(one));
     let explained = patterns().filter(|one| instrument.explains(one)).count();
@@ -116,7 +117,7 @@ fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
     }
     let others = || outliers.patterns.iter().filter(|one| !text::is_first_calls(one));
     let highest_median = weight::after_first_calls(outliers).iter().map(|call| call.cost_median).max();
-    // A period that starts elsewhere in each pass has no positions that recur.
+    // A period that starts at a different call in each pass has no recurring positions.
     let dearest = highest_median.or_else(|| others().map(|one| one.cost_max).max()).unwrap_or(0) as f64;
     let highest = text::highest_outlier(&phase.verdict).unwrap_or(0) as f64;
     let usual = phase.verdict.all.end.map_or(0.0, |end| end.value);
@@ -135,7 +136,7 @@ fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
     Some(Finding { theme: format!("{} {rule:?}", outlier.theme), consequence, ..outlier })
 }
 
-/// How much of the cost recurring outliers make up, in a sentence; empty if hardly any.
+/// Describes the share of the cost that recurring outliers make up, in a sentence; empty if it is negligible.
 pub(crate) fn outlier_share(phase: &PhaseStudy<'_>) -> String {
     let (share, number) = weight::of_outliers(phase);
     if share < SHARE_MIN {
@@ -164,7 +165,7 @@ fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<F
         Outcome::Grows { law: Some(_) } => text::law_text(judged),
         _ => "no simple law".to_owned(),
     };
-    // The growth is that of the law; where the costs at the two ends disagree with it, they are left out.
+    // The growth is that of the law. If the costs at the two ends contradict it, they are left out.
     let agrees = kind != Kind::Variation && (to.value > from.value) == (growth.value > 1.0);
     let text = if kind == Kind::Variation {
         let points = || judged.points.iter().filter(|point| point.judged).map(|point| point.cost.value);
@@ -184,7 +185,7 @@ fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<F
     Some(Finding { consequence, ..finding(kind, (study, phase), rank, text, &brief) })
 }
 
-/// A 99th percentile that grows where the median does not.
+/// Returns the finding about a 99th percentile that grows while the median does not.
 fn tail(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Finding> {
     let (judged, tail) = (&phase.verdict.all, phase.verdict.p99.as_ref()?);
     let (is_growing, growth) = (matches!(tail.outcome, Outcome::Grows { .. }), tail.growth?);
@@ -217,7 +218,7 @@ fn bimodal(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
     };
     let ratio = high.cost.value / low.cost.value.max(1e-9);
     let brief = format!("{low_cost} or {high_cost}");
-    // The rarer mode is what surprises.
+    // The rarer mode is the notable one.
     let share = low.share.min(high.share) * weight::of_phase(study, phase);
     Some(finding(Kind::Bimodal, (study, phase), weight::weight(ratio, share), text, &brief))
 }

@@ -5,7 +5,7 @@ use crate::quantity::count;
 use crate::{Analysis, CaseStudy, text};
 use landau_record::schema::Crash;
 
-/// Adds the findings that belong to no case.
+/// Adds the findings that concern no single case.
 pub(super) fn of_record(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     let record = analysis.record;
     if let Some(fault) = &record.fault {
@@ -45,7 +45,7 @@ pub(super) fn of_case(study: &CaseStudy<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// Variants that meet one and the same limit share the finding.
+/// Returns the finding about a limit. Variants that reach the same limit share it.
 fn limit(study: &CaseStudy<'_>) -> Option<Finding> {
     let (case, met) = (study.case, study.limit.as_ref()?);
     let (limit, at) = (met.limit, met.at());
@@ -63,14 +63,14 @@ fn limit(study: &CaseStudy<'_>) -> Option<Finding> {
     );
     let theme = format!("{} {} {} {}", case.benchmark, limit.call, limit.error, limit.meaning);
     let brief = format!("{} (at {at})", case.label);
-    // The curve of the call that fails, where it has one.
+    // The curve of the failing call, if it has one.
     let of_call = study.phases.iter().find(|phase| phase.phase.name == limit.call);
     let phase = of_call.or(study.phases.first()).map(|phase| phase.phase.name.clone());
     let of_case = Finding::of_case(Kind::Limit, study, weight::LIMIT, text, theme, brief);
     Some(Finding { consequence: raise, phase, ..of_case })
 }
 
-/// Where the kernel stopped, whether it does so in each boot, and the last line of its console.
+/// Describes where the kernel stopped, whether it does so in each boot, and the last line of its console.
 pub fn crash_text(crash: &Crash, axis: &str) -> String {
     let place = crash.last_n.map_or(String::new(), |n| format!(" after {} {axis}", count(n as f64)));
     let again = match (crash.same_place, crash.boots) {

@@ -1,12 +1,12 @@
-//! What a finding about a variant says of the default case: without it, a reader cannot tell what the setting changes.
+//! The default case in a finding about a variant: without it, a reader cannot tell what the setting changes.
 
 use super::{Finding, Kind, subject};
 use crate::quantity::{FormatCost, factor};
 use crate::{Analysis, PhaseStudy, text};
 use landau_stats::Outcome;
 
-/// Adds how the default case of the benchmark differs: the first one in the record. Findings that name it already stay
-/// as they are.
+/// Adds how the default case of the benchmark, the first one in the record, differs. Findings that already name it stay
+/// unchanged.
 pub(super) fn contrast(analysis: &Analysis<'_>, finding: &mut Finding) {
     let study = analysis.cases.iter().find(|study| Some(study.case.case) == finding.case);
     let Some(study) = study else { return };
@@ -22,7 +22,7 @@ pub(super) fn contrast(analysis: &Analysis<'_>, finding: &mut Finding) {
     }
 }
 
-/// What the default case shows instead; `None` where it shows the same.
+/// Describes what the default case shows instead; `None` if it shows the same.
 fn words(kind: Kind, phase: &PhaseStudy<'_>) -> Option<String> {
     let judged = &phase.verdict.all;
     match kind {

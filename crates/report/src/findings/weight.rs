@@ -1,24 +1,24 @@
-//! How much a finding matters: the lower bound of its effect, in logarithms, times the share of the case's measured
-//! cost that it concerns.
+//! The weight of a finding: the lower bound of its effect, in logarithms, times the share of the case's measured cost
+//! that it concerns.
 //!
-//! A cost that grows to 75 times in the only call of a case outranks a call that is a thousand times as expensive once
-//! in a million calls. Costs are those of all passes; a share is 0 to 1.
+//! A cost that grows to 75 times in the only call of a case outranks an outlier of a thousand times the cost that
+//! occurs once in a million calls. Costs are those of all passes; a share is 0 to 1.
 
 use crate::{CaseStudy, PhaseStudy};
 use landau_stats::{Outcome, Outliers, RecurringOutlier, Verdict};
 use std::collections::BTreeSet;
 
-/// A limit counts like a cost that is half as large again in every call: it ends a program, but most limits are
-/// known settings.
+/// A limit weighs as much as a cost that is higher by half in every call: it ends a program, but most limits are known
+/// settings.
 pub(super) const LIMIT: f64 = 0.4;
 
-/// Returns the weight of an effect of at least this factor on this share of the case's cost.
+/// Returns the weight of an effect that has at least this factor and concerns this share of the case's cost.
 pub(super) fn weight(factor: f64, share: f64) -> f64 {
     factor.max(1.0).ln() * share
 }
 
-/// Returns the smallest factor by which a verdict shows its cost to change from end to end, or between any two points
-/// for one that varies; 1 if it shows no change beyond δ.
+/// Returns the smallest factor by which a verdict shows its cost to change from end to end, or, for a cost that varies,
+/// between any two points; 1 if it shows no change beyond δ.
 pub(crate) fn change(verdict: &Verdict) -> f64 {
     let judged = &verdict.all;
     let factor = match (&judged.outcome, judged.growth) {
@@ -44,15 +44,15 @@ pub(super) fn from(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, n: f64) -> f64
     share(study, cost(phase, |at| f64::from(at) >= n))
 }
 
-/// Returns the recurring outliers without the first calls of a pass.
+/// Returns the recurring outliers except the first calls of a pass.
 pub(super) fn after_first_calls(outliers: &Outliers) -> Vec<&RecurringOutlier> {
     let first_calls = outliers.patterns.iter().filter(|pattern| crate::text::is_first_calls(pattern));
     let first: BTreeSet<u32> = first_calls.flat_map(|pattern| outliers.following(pattern)).collect();
     outliers.recurring.iter().filter(|one| !first.contains(&one.n)).collect()
 }
 
-/// Returns the share of the phase's own cost that recurring outliers make up, and the number of their positions;
-/// without the first calls of a pass. Zero if no position recurs.
+/// Returns the share of the phase's own cost that recurring outliers make up, and the number of their positions. The
+/// first calls of a pass are excluded. Zero if no position recurs.
 pub(super) fn of_outliers(phase: &PhaseStudy<'_>) -> (f64, usize) {
     let positions: BTreeSet<u32> = after_first_calls(&phase.verdict.outliers).iter().map(|one| one.n).collect();
     let all = cost(phase, |_| true);
@@ -72,7 +72,7 @@ pub(super) fn of_most_expensive(phase: &PhaseStudy<'_>) -> f64 {
     (*first as f64 + others.iter().map(|cost| *cost as f64).sum::<f64>()) / all
 }
 
-/// The cost of the calls of all passes at some n.
+/// Returns the cost of the calls of all passes at the selected n.
 fn cost(phase: &PhaseStudy<'_>, is_meant: impl Fn(u32) -> bool) -> f64 {
     let calls = phase.curve.passes.iter().flat_map(|pass| pass.n.iter().zip(&pass.costs));
     calls.filter(|(n, _)| is_meant(**n)).map(|(_, cost)| *cost as f64).sum()

@@ -3,12 +3,12 @@
 use super::{Kind, Line, Point, Scale, Trend, date, day};
 use maud::{Markup, html};
 
-/// Size of a drawing over dates, and the room around it: left, right, top, bottom.
+/// The size of a drawing over dates, and its margins: left, right, top, bottom.
 const SIZE: (f64, f64) = (600.0, 180.0);
 const ROOM: [f64; 4] = [84.0, 14.0, 12.0, 28.0];
 /// Height of a row for a host or a kernel.
 const ROW: f64 = 22.0;
-/// The room for the value beside a row.
+/// The width reserved for the value next to a row.
 const VALUE: f64 = 96.0;
 /// Size of a drawing in a table.
 const SPARK: (f64, f64) = (144.0, 28.0);
@@ -74,7 +74,7 @@ pub(super) fn over_names(trend: &Trend, line: &Line) -> Markup {
     }
 }
 
-/// Draws a line without axes, for a table; the text beside it says the same.
+/// Draws a line without axes, for a table; the text next to it has the same information.
 pub(super) fn spark(line: &Line, kind: Kind) -> Markup {
     let scale = Scale::of(std::slice::from_ref(line), kind);
     let (width, height) = (SPARK.0 - 8.0, SPARK.1 - 8.0);

@@ -1,7 +1,7 @@
-//! A collection of records: one quantity over its records in order of time, over hosts or over kernels, as text for a
-//! terminal and as the pages of a static site.
+//! A collection of records: one quantity over its records in order of time, over hosts or over kernels. It is rendered
+//! as text for a terminal and as the pages of a static site.
 //!
-//! `landau-history` reads the collection and decides what is comparable. This module words and draws what it is given.
+//! `landau-history` reads the collection and decides what is comparable. This module words and draws the results.
 
 mod drawing;
 mod shared;
@@ -29,9 +29,9 @@ pub struct Row {
     pub host: String,
     /// The kernel's name and release.
     pub kernel: String,
-    /// What costs count.
+    /// The unit of costs.
     pub unit: Unit,
-    /// The curves with a verdict.
+    /// The number of curves with a verdict.
     pub curve_count: usize,
     /// The number of the method that gave the verdicts; absent without verdicts.
     pub method: Option<u32>,
@@ -53,7 +53,7 @@ pub struct LeftOut {
     pub reason: String,
 }
 
-/// How values of a quantity are written and compared.
+/// How values of a quantity are formatted and compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -67,7 +67,7 @@ pub enum Kind {
     Exponent,
 }
 
-/// What is on the horizontal axis.
+/// The horizontal axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Over {
@@ -82,13 +82,13 @@ pub enum Over {
 /// A value of the quantity.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
-    /// The path of the record; of a host or a kernel, its name.
+    /// The path of the record; for a host or a kernel, its name.
     pub name: String,
     /// When the run began, RFC 3339 in UTC; empty for a host or a kernel.
     pub started: String,
-    /// The value; of a host or a kernel the median of its records.
+    /// The value; for a host or a kernel, the median of its records.
     pub value: f64,
-    /// The interval of the record; of a host or a kernel the smallest and the largest record.
+    /// The interval of the record; for a host or a kernel, the smallest and the largest record.
     pub range: (f64, f64),
     /// The number of records.
     pub record_count: usize,
@@ -118,7 +118,7 @@ pub struct Line {
     pub name: String,
     /// The values in order.
     pub points: Vec<Point>,
-    /// Whether changes were searched: over dates, if there are enough values.
+    /// Whether it was searched for changes: over dates, if there are enough values.
     pub is_searched: bool,
     /// The changes.
     pub changes: Vec<Change>,
@@ -135,7 +135,7 @@ pub struct Trend {
     pub phase: String,
     /// The quantity in words: "cost at n = 1,000".
     pub quantity: String,
-    /// How it is written.
+    /// How its values are formatted.
     pub kind: Kind,
     /// The horizontal axis.
     pub over: Over,
@@ -161,7 +161,7 @@ impl Kind {
         }
     }
 
-    /// Returns the change of a level as text: "+5% (+3.2% to +6.9%)".
+    /// Formats the change of a level: "+5% (+3.2% to +6.9%)".
     fn change_text(self, by: &Estimate) -> String {
         let one = |value: f64| if self.is_ratio() { change(value) } else { format!("{value:+.3}") };
         if by.low.to_bits() == by.high.to_bits() {
@@ -172,7 +172,8 @@ impl Kind {
 }
 
 impl Change {
-    /// Returns the change that was found at a point. `change` is on the scale of the search: logarithms of ratios.
+    /// Returns the change found at a point. The difference in `found` is on the scale of the search: logarithms for
+    /// ratios.
     pub fn new(found: &ChangePoint, kind: Kind, at: &Point, facts: Vec<String>) -> Self {
         let by = if kind.is_ratio() { found.difference.map(f64::exp) } else { found.difference };
         Self { index: found.index, path: at.name.clone(), started: at.started.clone(), change: by, p: found.p, facts }
@@ -199,7 +200,7 @@ impl Trend {
         format!("{} · {}", self.case, self.phase)
     }
 
-    /// Returns what is drawn: "cost at n = 1,000 over dates".
+    /// Returns the title: "cost at n = 1,000 over dates".
     pub fn title(&self) -> String {
         let over = match self.over {
             Over::Dates => "dates",
@@ -209,7 +210,7 @@ impl Trend {
         format!("{} over {over}", self.quantity)
     }
 
-    /// Returns the number of histories in which changes were searched.
+    /// Returns the number of histories that were searched for changes.
     pub fn searched_count(&self) -> usize {
         self.lines.iter().filter(|line| line.is_searched).count()
     }
@@ -226,7 +227,8 @@ impl Trend {
 }
 
 impl Line {
-    /// Returns the lowest and the highest value, without intervals: one wide interval would flatten the line.
+    /// Returns the lowest and the highest value. Intervals are excluded, because one wide interval would flatten the
+    /// line.
     fn extent(&self) -> (f64, f64) {
         let values = || self.points.iter().map(|point| point.value);
         (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max))
@@ -243,8 +245,8 @@ impl Line {
     }
 }
 
-/// The vertical axis: from the lowest to the highest value, never less than a tenth of the value, so that a level
-/// without a change looks like one.
+/// The vertical axis: from the lowest to the highest value, but at least a tenth of the value, so that a level without
+/// a change looks flat.
 struct Scale {
     low: f64,
     high: f64,
@@ -261,19 +263,19 @@ impl Scale {
         Self { low: middle - half, high: middle + half }
     }
 
-    /// The place of a value from 0, the bottom, to 1; values beyond the ends are at the ends.
+    /// Returns the position of a value from 0, the bottom, to 1. Values beyond the ends are clamped.
     fn place(&self, value: f64) -> f64 {
         ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 }
 
-/// The day and the minute of a time: "2026-11-23 14:57".
+/// Formats the day and the minute of a time: "2026-11-23 14:57".
 fn day(started: &str) -> String {
     let minute: String = started.chars().take(16).collect();
     minute.replace('T', " ")
 }
 
-/// The day of a time: "2026-11-23". A record from elsewhere may have any text there.
+/// Formats the day of a time: "2026-11-23". A record from elsewhere may have any text there.
 fn date(started: &str) -> String {
     started.chars().take(10).collect()
 }

@@ -1,8 +1,8 @@
-//! Changes of cost that most curves of a host have at one record: the mark of the machine's state, or of what else
-//! changed with it.
+//! Changes of cost that most curves of a host have at one record: a sign that the state of the machine changed, or
+//! something else at the same time.
 //!
-//! Changes are searched in each curve alone, and a machine in another state changes the level of most curves at once.
-//! All of these changes are shown, but none is specific to its curve.
+//! Changes are searched in each curve separately, but another state of the machine changes the level of most curves at
+//! once. All of these changes are shown, but none is specific to its curve.
 
 use super::{Change, Kind, Trend, change, day};
 use crate::quantity::Unit;
@@ -22,11 +22,11 @@ pub struct SharedChange {
     pub started: String,
     /// The number of curves whose costs change there, in one direction.
     pub changed_count: usize,
-    /// The number of curves of the host in which changes were searched.
+    /// The number of curves of the host that were searched for changes.
     pub searched_count: usize,
     /// The median of the new levels over the old ones.
     pub ratio: f64,
-    /// The range of the middle half of them.
+    /// The interquartile range of these ratios.
     pub ratio_range: (f64, f64),
     /// What else changed between the two records, in words.
     pub facts: Vec<String>,
@@ -98,7 +98,7 @@ mod tests {
     use super::super::tests::example;
     use super::*;
 
-    /// Histories of many curves, the first of which change at one record.
+    /// Histories of `count` curves, of which the first `changed` ones change at one record.
     fn many(count: usize, changed: usize) -> Vec<Trend> {
         let mut all = vec![example(); count];
         for (index, one) in all.iter_mut().enumerate() {
@@ -107,7 +107,7 @@ mod tests {
         all
     }
 
-    /// Guards against findings about every curve where the machine changed.
+    /// Guards against findings about every curve when the machine changed.
     #[test]
     fn a_change_of_most_curves_is_told_once() {
         let [shared] = &shared_changes(&many(24, 13))[..] else { panic!("none is found") };
@@ -118,9 +118,9 @@ mod tests {
         let mut without = shared.clone();
         without.facts.clear();
         assert!(without.text().contains(" was probably in another state from then on"), "{}", without.text());
-        // Half of the curves, and too few of them.
+        // Exactly half of the curves change, and then too few curves are searched.
         assert!(shared_changes(&many(24, 12)).is_empty() && shared_changes(&many(19, 19)).is_empty());
-        // Some rise and others fall.
+        // Some costs rise, and others fall.
         let mut mixed = many(24, 24);
         mixed[..12].iter_mut().for_each(|one| one.lines[0].changes[0].change.value = 0.9);
         assert!(shared_changes(&mixed).is_empty());

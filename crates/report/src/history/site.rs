@@ -1,4 +1,4 @@
-//! The pages of a static site: one of the collection, and one for each benchmark.
+//! The pages of a static site: one for the collection, and one for each benchmark.
 //!
 //! They load nothing and need no server: a browser opens them as files. Equal collections give equal pages.
 
@@ -10,16 +10,16 @@ use crate::section::scrolling;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeSet;
 
-/// Nothing may be loaded from anywhere; inline scripts and styles are the page's own.
+/// Content security policy: the page loads nothing; it has its own inline scripts and styles.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; \
                       form-action 'none'";
 const OWN_STYLE: &str = include_str!("history.css");
 const SCRIPT: &str = include_str!("filter.js");
 
-/// The most values that a table below a drawing has.
+/// Maximum number of values in a table below a drawing.
 const VALUES_MAX: usize = 400;
 
-/// A collection as its pages show it.
+/// The data of a site's pages.
 #[derive(Debug)]
 pub struct Site {
     /// The name of the folder.
@@ -32,8 +32,8 @@ pub struct Site {
     pub trends: Vec<Trend>,
 }
 
-/// Returns the path of a benchmark's page, relative to the site. Characters that a path or a link could misread are
-/// replaced, as records can come from anywhere; a checksum keeps such names apart.
+/// Returns the path of a benchmark's page, relative to the site. Records can come from anywhere, so characters that a
+/// path or a link could misinterpret are replaced; a checksum keeps such names distinct.
 pub fn subject_path(benchmark: &str) -> String {
     let name = safe(benchmark);
     if name == benchmark {
@@ -42,14 +42,14 @@ pub fn subject_path(benchmark: &str) -> String {
     format!("benchmark/{name}-{}.html", &sha256(benchmark.as_bytes())[..8])
 }
 
-/// Returns the path of a record's page, relative to the site. It names the last checksum, so a page that is there is
-/// that of the record as it is.
+/// Returns the path of a record's page, relative to the site. It contains the last checksum, so an existing page is
+/// always that of the record in its present state.
 pub fn record_path(record: &str, seal: &str) -> String {
     let name = record.trim_end_matches(".ndjson").trim_end_matches(".landau");
     format!("record/{}-{}.html", safe(name), safe(seal))
 }
 
-/// A name with letters, digits, dashes and underscores only.
+/// Returns a name with letters, digits, dashes and underscores only.
 fn safe(name: &str) -> String {
     let letter = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     name.chars().take(80).map(letter).collect()
@@ -118,7 +118,7 @@ fn section(id: &str, title: &str, content: &Markup) -> Markup {
     html! { section id=(id) { h2 { (title) } (content) } "\n" }
 }
 
-/// A whole page.
+/// Returns a complete page.
 fn document(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE) "\n"
@@ -143,7 +143,7 @@ fn lead(site: &Site) -> String {
     )
 }
 
-/// Every change of the collection, newest first.
+/// Lists every change of the collection, newest first.
 fn changes(site: &Site) -> Markup {
     let mut all: Vec<(&Trend, &super::Change)> = Vec::new();
     for trend in site.trends.iter().filter(|trend| trend.over == Over::Dates) {
@@ -174,7 +174,7 @@ fn changes(site: &Site) -> Markup {
     }
 }
 
-/// The curves over dates, a row for each line.
+/// Lists the curves over dates, a row for each line.
 fn curves(site: &Site) -> Markup {
     let rows = site.trends.iter().filter(|trend| trend.over == Over::Dates);
     let rows: Vec<(&Trend, &Line)> = rows.flat_map(|one| one.lines.iter().map(move |line| (one, line))).collect();
@@ -205,7 +205,7 @@ fn curves(site: &Site) -> Markup {
     )
 }
 
-/// The last change of a line.
+/// Shows the last change of a line.
 fn latest(trend: &Trend, line: &Line) -> Markup {
     html! {
         @match line.changes.last() {
@@ -255,7 +255,7 @@ fn left_out(all: &[LeftOut]) -> Markup {
     html! { ul { @for one in all { li { code { (one.path) } ": " (one.reason) } } } }
 }
 
-/// A drawing of a trend with its changes, its values, and what is not comparable.
+/// Shows a drawing of a trend, its changes, its values, and what is not comparable.
 fn figure(site: &Site, trend: &Trend) -> Markup {
     html! {
         h3 { (trend.title()) }
@@ -277,7 +277,7 @@ fn figure(site: &Site, trend: &Trend) -> Markup {
     }
 }
 
-/// The values of a line as a table.
+/// Shows the values of a line as a table.
 fn values(site: &Site, trend: &Trend, line: &Line) -> Markup {
     let hidden = line.points.len().saturating_sub(VALUES_MAX);
     let page = |name: &str| site.rows.iter().find(|row| row.path == name).and_then(|row| row.page.clone());
@@ -335,7 +335,7 @@ mod tests {
         assert!(page.contains("x.ndjson") && page.contains("not comparable"));
     }
 
-    /// Guards against "None in 1 history" where none has enough records.
+    /// Guards against "None in 1 history" if no history has enough records.
     #[test]
     fn histories_that_are_too_short_are_not_counted_as_searched() {
         let mut site = site();
@@ -348,7 +348,7 @@ mod tests {
         assert!(page.contains(told) && !page.contains("None in"), "{page}");
     }
 
-    /// Guards against a record from elsewhere that names a file outside the site.
+    /// Guards against a record from elsewhere that makes a page outside the site.
     #[test]
     fn a_benchmark_cannot_leave_its_folder() {
         let paths = ["../../etc/x", "../../etc_x", "______etc_x"].map(subject_path);

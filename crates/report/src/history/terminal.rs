@@ -5,15 +5,15 @@ use crate::table::grid::{self, bold, colored, line, needed, rule};
 use crate::table::{Layout, plain, wrapped};
 use landau_stats::Estimate;
 
-/// Rows of a chart.
+/// The height of a chart, in rows.
 const ROWS: usize = 8;
-/// Columns beside a chart, for the values of its axis.
+/// The width of the axis labels next to a chart, in columns.
 const VALUES: usize = 20;
-/// Columns of a chart at least: two times fit below it. Layouts are at least 60 columns wide.
+/// Minimum width of a chart, in columns: two times fit below it. Layouts are at least 60 columns wide.
 const WIDTH_MIN: usize = 36;
-/// Steps of a line of one row.
+/// The levels of a sparkline.
 const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Columns of such a line at most.
+/// Maximum width of a sparkline, in columns.
 const SPARK: usize = 32;
 
 /// Lays out the records of a collection, the hosts below them, and what was left out.
@@ -57,7 +57,7 @@ pub fn grouped(groups: &[(String, usize, [String; 2])], layout: Layout) -> Strin
     table(&head, &groups.iter().map(cells).collect::<Vec<_>>(), layout)
 }
 
-/// A table whose widest column is narrowed until it fits.
+/// Lays out a table whose widest column is narrowed until the table fits.
 fn table(head: &[String], body: &[Vec<String>], layout: Layout) -> String {
     let mut widths = needed(std::iter::once(head).chain(body.iter().map(Vec::as_slice)));
     while grid::used(&widths) > usize::from(layout.width) {
@@ -69,7 +69,7 @@ fn table(head: &[String], body: &[Vec<String>], layout: Layout) -> String {
     head.into_iter().chain(body).collect::<Vec<_>>().join("\n")
 }
 
-/// What was left out; files with the same reason share a line.
+/// Lists what was left out; files with the same reason share a line.
 fn excluded(title: &str, left_out: &[LeftOut], layout: Layout) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for one in left_out {
@@ -86,7 +86,7 @@ fn excluded(title: &str, left_out: &[LeftOut], layout: Layout) -> String {
     std::iter::once(title.to_owned()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
-/// A text from a record in lines that fit, the later ones indented by four columns.
+/// Wraps a text from a record; all lines but the first are indented by four columns.
 fn indented(text: &str, layout: Layout) -> String {
     let narrower = Layout { width: layout.width.saturating_sub(4), ..layout };
     wrapped(text, narrower).replace('\n', "\n    ")
@@ -108,7 +108,7 @@ pub fn trend(one: &Trend, layout: Layout) -> String {
     parts.join("\n")
 }
 
-/// A chart over the records in order of time, equally spaced, with its changes below.
+/// Draws a chart over the records in order of time, equally spaced, with its changes below.
 fn chart(one: &Line, kind: Kind, layout: Layout) -> String {
     let width = (usize::from(layout.width) - VALUES - 4).min(one.points.len().saturating_mul(4).max(WIDTH_MIN));
     let scale = Scale::of(std::slice::from_ref(one), kind);
@@ -142,12 +142,12 @@ fn chart(one: &Line, kind: Kind, layout: Layout) -> String {
     lines.join("\n")
 }
 
-/// The column of a point.
+/// Returns the column of a point.
 fn place_of(index: usize, count: usize, width: usize) -> usize {
     if count < 2 { 0 } else { index * (width - 1) / (count - 1) }
 }
 
-/// The first and the last date below a chart.
+/// Returns the first and the last date, for the line below a chart.
 fn dates(one: &Line, width: usize) -> String {
     let (Some(first), Some(last)) = (one.points.first(), one.points.last()) else { return String::new() };
     let (head, tail) = (plain(&day(&first.started)), plain(&day(&last.started)));
@@ -158,7 +158,7 @@ fn dates(one: &Line, width: usize) -> String {
     format!("{head}{}{tail}", " ".repeat(room))
 }
 
-/// The changes of a line, or that there is none.
+/// Describes the changes of a line, or states that there are none.
 fn told(one: &Line, kind: Kind, layout: Layout) -> Vec<String> {
     let count = one.points.len();
     if one.changes.is_empty() {
@@ -175,7 +175,7 @@ fn told(one: &Line, kind: Kind, layout: Layout) -> Vec<String> {
     one.changes.iter().map(sentence).collect()
 }
 
-/// A value for each host or kernel, on a common axis.
+/// Draws the value of each host or kernel on a common axis.
 fn values(one: &Line, kind: Kind, layout: Layout) -> String {
     let names = one.points.iter().map(|point| point.name.chars().count()).max().unwrap_or(0);
     let names = names.min(usize::from(layout.width) / 2);
@@ -208,7 +208,7 @@ pub fn overview(trends: &[Trend], layout: Layout) -> String {
         let change = line.changes.last().map_or("–".to_owned(), |last| {
             let more = line.changes.len() - 1;
             let more = if more > 0 { format!(" and {more} before") } else { String::new() };
-            // The chart of the curve has the interval.
+            // The interval is shown in the chart of the curve.
             let by = one.kind.change_text(&Estimate::bare(last.change.value));
             format!("{by} from {} on{more}", plain(&date(&last.started)))
         });
@@ -225,7 +225,7 @@ pub fn overview(trends: &[Trend], layout: Layout) -> String {
     format!("{}{}{note}", table(&head, &body, layout), shared.collect::<String>())
 }
 
-/// A line of one row: each column is the mean of its points.
+/// Returns a sparkline; each column is the mean of its points.
 fn spark(one: &Line, kind: Kind) -> String {
     let scale = Scale::of(std::slice::from_ref(one), kind);
     let size = one.points.len().div_ceil(SPARK).max(1);
@@ -259,7 +259,7 @@ mod tests {
         assert!(text.contains("▇") || text.contains('█'), "{text}");
     }
 
-    /// Guards against a list of a thousand files with one reason.
+    /// Guards against a thousand lines for files with the same reason.
     #[test]
     fn files_with_one_reason_share_a_line() {
         let one = |i: usize| LeftOut { path: format!("{i}.ndjson"), reason: "torn".to_owned() };

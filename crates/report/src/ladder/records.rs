@@ -1,6 +1,7 @@
 //! The ladders of several records side by side: a row for each step, a column for each record.
 //!
-//! All are among the same number of sleepers, the largest that every record reached: what a step removes depends on it.
+//! All ladders are for the same number of sleepers, the largest that every record reached, because what a step removes
+//! depends on it.
 
 use super::{Cases, Ladder, cell, difference, has_interval};
 use crate::Analysis;
@@ -10,17 +11,17 @@ use crate::table::{Layout, plain, wrapped};
 use landau_stats::Estimate;
 use serde::Serialize;
 
-/// The narrowest column of names in a terminal.
+/// The minimum width of the column of names in a terminal.
 const NAME_MIN: usize = 24;
 
 /// The ladders of several records of one unit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ladders {
-    /// What costs count.
+    /// The unit of costs.
     pub unit: Unit,
     /// The number of sleepers at which the records are compared.
     pub sleepers: u32,
-    /// The records that have a ladder, two at least.
+    /// The records that have a ladder, at least two.
     pub records: Vec<OfRecord>,
 }
 
@@ -29,20 +30,20 @@ pub struct Ladders {
 pub struct OfRecord {
     /// The record's name, with the settings in which all its steps differ from those of the first record.
     pub name: String,
-    /// Its place among the records.
+    /// Its index among the records.
     #[serde(skip)]
     pub index: usize,
     /// Its ladder up to the number of sleepers that all records reached.
     pub ladder: Ladder,
 }
 
-/// Rows of one quantity: its name, and a name and a cell for each record in every row.
+/// The rows of one quantity: its name, and for every row a name and a cell for each record.
 pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) rows: Vec<(String, Vec<String>)>,
 }
 
-/// Returns the ladders of the records that have one; none if fewer than two have one. `names` has a name for each
+/// Returns the ladders of the records that have one; `None` if fewer than two have one. `names` has a name for each
 /// record.
 pub fn of(analyses: &[&Analysis<'_>], names: &[String]) -> Option<Ladders> {
     let found = analyses.iter().enumerate();
@@ -59,8 +60,8 @@ pub fn of(analyses: &[&Analysis<'_>], names: &[String]) -> Option<Ladders> {
 }
 
 impl Ladders {
-    /// The table: costs among the sleepers, what each step removes, the factor between the ends, and costs without
-    /// sleepers.
+    /// Returns the table: costs among the sleepers, what each step removes, the factor between the ends, and costs
+    /// without sleepers.
     pub(crate) fn groups(&self) -> Vec<Group> {
         let steps = self.records.first().map_or(&[][..], |one| &one.ladder.steps);
         let write = |value: f64| self.unit.bare(value);
@@ -84,8 +85,8 @@ impl Ladders {
         ]
     }
 
-    /// Whether the same step removes most in every record, and which one does in each. The first is said only of
-    /// records whose intervals show it.
+    /// Describes whether the same step removes most in every record, and which step does so in each. The former is
+    /// based only on records whose intervals prove it.
     pub fn sentences(&self) -> Vec<String> {
         let steps: Vec<Option<&str>> =
             self.records.iter().map(|one| one.ladder.clearly_largest().map(|step| step.name.as_str())).collect();
@@ -106,7 +107,7 @@ impl Ladders {
         across.into_iter().chain(self.records.iter().flat_map(of_record)).collect()
     }
 
-    /// What the step that removes most removes in a record.
+    /// Describes the step that removes most in a record, and how much it removes.
     fn sentence(&self, one: &OfRecord) -> String {
         let found = one.ladder.largest_removal().filter(|(_, removed)| !has_interval(*removed) || removed.low > 0.0);
         let Some((step, removed)) = found else {
@@ -124,7 +125,7 @@ impl Ladders {
     }
 }
 
-/// Lays the ladders out for a terminal. Records that do not fit side by side follow below.
+/// Lays out the ladders for a terminal. Records that do not fit side by side follow below.
 pub fn render(ladders: &Ladders, layout: Layout) -> String {
     let groups = ladders.groups();
     let mut text = bold("Confounder ladder (cycle)", layout);
@@ -139,12 +140,12 @@ pub fn render(ladders: &Ladders, layout: Layout) -> String {
     format!("{text}\n\n{}", wrapped(&ladders.sentences().join(" "), layout))
 }
 
-/// The widths of the names and of some records.
+/// Returns the widths of the columns of names and of some records.
 fn widths(ladders: &Ladders, groups: &[Group], some: std::ops::Range<usize>) -> Vec<usize> {
     needed(lines(ladders, groups, some).iter().map(|(cells, _)| &cells[..]))
 }
 
-/// The head and the rows of some records; true for the name of a group.
+/// Returns the head and the rows of some records; `true` marks the name of a group.
 fn lines(ladders: &Ladders, groups: &[Group], some: std::ops::Range<usize>) -> Vec<(Vec<String>, bool)> {
     let row = |name: &str, cells: &[String]| {
         let cells = cells.iter().map(|cell| plain(cell));
@@ -188,7 +189,7 @@ mod tests {
         ladders.groups().into_iter().find(|one| one.name == group).unwrap().rows
     }
 
-    /// In the first record the second step removes the growth, in the other one the first: another kernel.
+    /// In the first record the second step removes the growth, in the other one the first step does: another kernel.
     #[test]
     fn the_step_that_removes_most_is_told_for_each_record() {
         let (old, new) = (record(2, 0.01), record(1, 0.01));
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(same.sentences()[0], format!("In every record the step \"{}\" removes most.", STEPS[2].0));
     }
 
-    /// Guards against columns of different numbers of sleepers: the step removes what it does among as many.
+    /// Guards against columns of different numbers of sleepers: what a step removes depends on the number.
     #[test]
     fn records_are_compared_among_the_sleepers_that_all_reached() {
         let (long, mut short) = (record(1, 0.01), record(1, 0.01));
@@ -241,7 +242,7 @@ mod tests {
         assert_eq!(shown, ["a", "c creation=vfork"]);
     }
 
-    /// Guards against a certain step made of one pass, and against one that may be zero.
+    /// Guards against a step that is presented as certain after one pass, and against one that may be zero.
     #[test]
     fn what_is_not_certain_is_not_told_as_if_it_were() {
         let mut one_pass = record(1, 0.01);
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(text[1], "new: no step is shown to remove anything.");
     }
 
-    /// Guards against a step that "removes" what the steps differ by without sleepers.
+    /// Guards against a step that "removes" a difference that the steps have without sleepers.
     #[test]
     fn steps_that_differ_without_sleepers_are_told_for_their_record() {
         let (alike, apart) = (record(1, 0.01), record(1, 0.1));

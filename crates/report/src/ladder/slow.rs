@@ -1,8 +1,8 @@
 //! The slow calls among many sleepers, and what explains them.
 //!
-//! The study of 2004 saw that its costs spread more among more sleepers, and could not say why. Beside each call the
-//! record has the RCU softirqs that began on its processor, and the canary; its window has the context switches, major
-//! page faults and stolen time of some milliseconds.
+//! The study of 2004 observed that its costs spread more among more sleepers, but could not explain it. For each call,
+//! the record has the canary and the RCU softirqs that began on its processor. Its window, which covers some
+//! milliseconds, has the context switches, major page faults and stolen time.
 
 use super::{Ladder, PHASE, Passes, at_share, median};
 use crate::Analysis;
@@ -14,15 +14,15 @@ use landau_stats::Estimate;
 use landau_stats::attribution::{Block, attribute};
 use serde::Serialize;
 
-/// A call is slow that costs this many times the median of its place.
+/// A call is slow if it costs this many times the median of its block.
 const SLOW: f64 = 1.5;
-/// The canary is slow from this factor over its median in the place: everything is, as when another guest uses the
-/// sibling of the processor's core.
+/// The canary is slow from this factor over its median in the block. Then everything is slow, as when another guest
+/// uses the sibling thread of the core.
 const SLOW_CANARY: f64 = 1.1;
-/// Consecutive calls that make a place, and a block of the jackknife.
+/// Consecutive calls that make a block, both for medians and for the jackknife.
 const PLACE: usize = 256;
 
-/// What may have been seen beside a call. The first is left out if the record does not have it.
+/// The tags that a call may have. The first is left out if the record lacks it.
 const TAGS: [&str; 5] = [
     "an RCU softirq in the call",
     "a canary slower by a tenth",
@@ -30,9 +30,10 @@ const TAGS: [&str; 5] = [
     "a major page fault",
     "time stolen by the hypervisor",
 ];
-/// The tags of the window, which are looked at together: few of its calls are those that were interfered with.
+/// The index of the first tag of the window. These tags are evaluated together: few of the window's calls were
+/// interfered with.
 const OF_WINDOW: usize = 2;
-/// What may explain a slow call, by the first tag that it has.
+/// The possible causes of a slow call, by the first tag that it has.
 const CAUSES: [&str; 4] = ["RCU softirqs", "a slower processor", "interference in the window", "nothing that was seen"];
 
 /// The slow calls of a case among the last fifth of the sleepers.
@@ -42,11 +43,11 @@ pub struct Slow {
     pub name: String,
     /// The spread: the 90th percentile over the median, of the first fifth and of the last.
     pub spread: [f64; 2],
-    /// The slow calls of the last fifth, and all of them.
+    /// The number of slow calls in the last fifth, and of all calls in it.
     pub calls: [usize; 2],
-    /// What was seen beside them: the tag, its share of the slow calls, and its share of the others.
+    /// The tags: the name, its share of the slow calls, and its share of the others.
     pub tags: Vec<(&'static str, f64, f64)>,
-    /// The share of the slow calls that each cause explains beyond coincidence, 95%; the last is what none explains.
+    /// The share of the slow calls that each cause explains beyond coincidence, 95%; the last is the unexplained share.
     pub explained: Vec<(&'static str, Estimate)>,
 }
 
@@ -57,14 +58,15 @@ struct Call {
 }
 
 impl Call {
-    /// Where it is among [`CAUSES`].
+    /// Returns the index of the call's cause in [`CAUSES`].
     fn cause(&self) -> usize {
         self.tags.iter().position(|has| *has).map_or(CAUSES.len() - 1, |tag| tag.min(OF_WINDOW))
     }
 }
 
 impl Slow {
-    /// Returns what the slow calls among the most sleepers have in common; none if there is no slow call.
+    /// Returns what the slow calls among the largest number of sleepers have in common; `None` if there are no slow
+    /// calls.
     pub(super) fn of(case: &Passes<'_>, analysis: &Analysis<'_>, name: &str) -> Option<Self> {
         let largest = case.study.largest_n();
         let (few, many) = (largest / 5, largest - largest / 5);
@@ -116,12 +118,12 @@ impl Slow {
         })
     }
 
-    /// Returns whether RCU softirqs were counted beside the calls.
+    /// Returns whether RCU softirqs were counted with the calls.
     pub(crate) fn has_softirqs(&self) -> bool {
         self.tags.first().is_some_and(|tag| tag.0 == TAGS[0])
     }
 
-    /// What explains the slow calls, in a sentence.
+    /// Describes what explains the slow calls, in a sentence.
     pub(crate) fn sentence(&self) -> String {
         let percent = |value: f64| format!("{:.0}", 100.0 * value);
         let causes: Vec<String> = self
@@ -141,7 +143,7 @@ impl Slow {
     }
 }
 
-/// Counts the calls of a block by cause, without the first causes.
+/// Counts the calls of a block by cause, except the first `left_out` causes.
 fn block(calls: &[Call], left_out: usize) -> Block {
     let mut block = Block { slow: vec![0; CAUSES.len() - left_out], others: vec![0; CAUSES.len() - left_out] };
     for call in calls {
@@ -155,16 +157,17 @@ fn up(windows: &[Window]) -> impl Iterator<Item = &Window> {
     windows.iter().filter(|window| window.direction == Direction::Up)
 }
 
-/// The softirqs of each call of a window.
+/// Returns the softirqs of each call of a window.
 fn softirqs(window: &Window) -> Option<&[u32]> {
     window.calls.as_ref()?.rcu_softirqs.as_deref()
 }
 
-/// Which of [`TAGS`] each call of a pass has. A call whose window is not in the record has none.
+/// Returns which of [`TAGS`] each call of a pass has. A call whose window is not in the record has none.
 fn tags(pass: &Pass, lane: &Series) -> Vec<[bool; TAGS.len()]> {
     let mut tags = vec![[false; TAGS.len()]; lane.n.len()];
     let canaries = canaries(&pass.windows, lane.n.len());
-    // Few windows have many calls of the canary, so that they are compared with the whole pass.
+    // If calls have no separate canary, few windows contain many canary calls, so these are compared with the whole
+    // pass.
     let has_own = up(&pass.windows).all(|window| window.calls.is_some());
     let compared = if has_own { PLACE } else { canaries.len().max(1) };
     for (place, costs) in canaries.chunks(compared).enumerate() {
@@ -184,8 +187,8 @@ fn tags(pass: &Pass, lane: &Series) -> Vec<[bool; TAGS.len()]> {
     tags
 }
 
-/// The canary beside each call: its own, or that of the window in a record without; a window without a call of the
-/// canary has the one before it.
+/// Returns the canary of each call: its own, or, in a record without these, that of its window. A window without a
+/// canary call uses the one before it.
 fn canaries(windows: &[Window], count: usize) -> Vec<f64> {
     let costs = |values: &[u64]| values.iter().map(|cost| *cost as f64).collect::<Vec<f64>>();
     let all: Vec<f64> = up(windows).flat_map(|window| costs(window.canary.values())).collect();
@@ -215,14 +218,14 @@ mod tests {
         of(&Analysis::of(record)).unwrap()
     }
 
-    /// Returns whether the numbers are near those expected.
+    /// Returns whether the numbers are close to the expected ones.
     fn are(numbers: impl IntoIterator<Item = f64>, expected: &[f64]) -> bool {
         let numbers: Vec<f64> = numbers.into_iter().collect();
         numbers.len() == expected.len() && numbers.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9)
     }
 
-    /// A record whose calls have no tags: the slow ones are in a window with stolen time, which was read in the next
-    /// one, and with a slow canary.
+    /// A record whose calls have no tags. The slow calls are in a window with a slow canary and with stolen time, which
+    /// was read in the next window.
     #[test]
     fn what_the_windows_of_slow_calls_saw_is_told_apart_from_the_others() {
         let ladder = ladder(&record(1, 0.01));
@@ -240,9 +243,9 @@ mod tests {
         }
     }
 
-    /// Every tenth of the last 400 calls is slow. Of these 40 calls 12 have a softirq, 9 a slow canary and 10 a page
-    /// fault in their window, which 90 others have too; 9 have nothing. (10/19 - 90/360) / (1 - 90/360) of the 19 that
-    /// have neither of the first two are explained by the fault.
+    /// Every tenth of the last 400 calls is slow. Of these 40 calls, 12 have a softirq, 9 have a slow canary, and 10
+    /// have a page fault in their window, which 90 others have, too; 9 have nothing. The fault explains (10/19 -
+    /// 90/360) / (1 - 90/360) of the 19 that have neither of the first two.
     fn tagged() -> Record {
         let mut record = record(1, 0.01);
         for pass in &mut record.passes {
@@ -286,7 +289,7 @@ mod tests {
         assert!(text.contains("RCU softirqs 30% (") && text.contains("nothing that was seen"), "{text}");
     }
 
-    /// Guards against "no softirq" where none could be seen.
+    /// Guards against reporting "no softirq" if none could be observed.
     #[test]
     fn softirqs_that_were_not_counted_are_no_tag() {
         let mut record = tagged();

@@ -21,7 +21,7 @@ pub struct Made {
     pub names: Vec<String>,
 }
 
-/// Characters of a difference that are reported.
+/// Maximum number of characters of a difference that are reported.
 const EXCERPT: usize = 40;
 
 impl Made {
@@ -40,14 +40,14 @@ impl Made {
         self.landau == env!("CARGO_PKG_VERSION")
     }
 
-    /// The element that holds it. Escaping `<` ensures that its content cannot end the element.
+    /// Returns the element that holds it. Escaping `<` ensures that its content cannot end the element.
     pub(crate) fn block(&self) -> Markup {
         let json = serde_json::to_string(self).unwrap_or_default().replace('<', "\\u003c");
         html! { script type="application/json" id="made" { (PreEscaped(json)) } "\n" }
     }
 }
 
-/// Renders the page of the same sources again and describes the first difference from `html`; none if they are equal.
+/// Renders the page of the same sources again and describes the first difference from `html`; `None` if they are equal.
 pub fn difference(html: &str, made: &Made, sources: &[Source<'_>]) -> Option<String> {
     let options = Options { title: made.title.clone(), size_limit_bytes: made.size_limit_bytes };
     let drawn = Page::render(sources, &options).html;
@@ -57,7 +57,7 @@ pub fn difference(html: &str, made: &Made, sources: &[Source<'_>]) -> Option<Str
     let pairs = drawn.char_indices().zip(html.chars());
     let at = pairs.clone().find(|((_, a), b)| a != b).map_or(drawn.len().min(html.len()), |((at, _), _)| at);
     let (before, rest) = drawn.split_at(at);
-    // Both are equal up to there, so the index is a character boundary in both.
+    // Both are equal up to this index, so it is a character boundary in both.
     let shown = html.get(at..).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
     Some(format!(

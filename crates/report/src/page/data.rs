@@ -1,7 +1,7 @@
 //! The data of a chart in the browser.
 //!
 //! Everything is reduced and computed here (laws evaluated, intervals laid out); the scripts only draw. A case has one
-//! block, the source of all its charts and tables; the chart of all variants uses the blocks of each. Arrays over
+//! block, the source of all its charts and tables. The chart of all variants uses the block of each. Arrays over
 //! columns are parallel to the columns that `edges` delimits.
 
 use crate::loops::Loop;
@@ -11,14 +11,14 @@ use crate::{CaseStudy, PhaseStudy};
 use landau_record::schema::{AnnotationKind, Case, Direction};
 use serde::Serialize;
 
-/// The most recurring outliers that are drawn; a period is visible with far fewer.
+/// Maximum number of recurring outliers that are drawn; a period is visible with far fewer.
 const DRAWN_OUTLIERS: usize = 400;
 /// The timer overhead is drawn in charts with a cost below this multiple of it.
 const FLOOR_SHOWN: f64 = 20.0;
 
 /// Steps per factor of e in which medians and laws are encoded: one step is 0.05%.
 const FINE: f64 = 2000.0;
-/// The steps are finer by this factor for counted instructions: a difference of one must be visible.
+/// The factor by which the steps are finer for counted instructions, so that a difference of one is visible.
 const EXACT: f64 = 100.0;
 /// Steps per factor of e for the minimum and the maximum of a column, relative to its median.
 const COARSE: f64 = 1000.0;
@@ -33,7 +33,7 @@ pub(crate) struct Chart {
     /// The first n of each column, and the end of the last one; a column is drawn at the geometric mean of its n.
     edges: Vec<u32>,
     annotations: Vec<AnnotationLine>,
-    /// The timer overhead, in the unit of the samples, if it is worth showing.
+    /// The timer overhead, in the unit of the samples, if a cost is near it.
     floor: Option<f64>,
     groups: Vec<Group>,
     /// The single calls of each group, in the order of the groups; absent if the block has none.
@@ -48,10 +48,10 @@ struct Group {
     /// Index of the colour.
     tone: usize,
     is_down: bool,
-    /// The group of the way down that closes a loop with this one.
+    /// The group of the destruction that closes a loop with this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     back: Option<usize>,
-    /// The law's symbol, shown beside the curve.
+    /// The law's symbol, shown next to the curve.
     symbol: String,
     passes: Vec<PassData>,
     /// The law at each column, encoded like the medians of a pass.
@@ -59,9 +59,10 @@ struct Group {
     /// Every point: n, cost, low and high at 95%, passes.
     points: Vec<(f64, f64, f64, f64, usize)>,
     cliffs: Vec<Note>,
-    /// Recurring outliers: n; lowest, median and highest cost; in how many of how many passes.
+    /// Recurring outliers: n; lowest, median and highest cost; the number of passes with the outlier, and of all
+    /// passes.
     outliers: Vec<(u32, u64, u64, u64, usize, usize)>,
-    /// Their number, in case the list was cut.
+    /// Their number, which is larger than the list if that was truncated.
     outlier_count: usize,
     limit: Option<Note>,
 }
@@ -99,17 +100,17 @@ struct AnnotationLine {
 struct Singles {
     /// Lower edge of the first row.
     floor: f64,
-    /// For each pair of columns: row and count, alternating.
+    /// For each pair of columns: rows and counts, alternating.
     cells: Vec<Vec<u32>>,
     /// The cost at each of [`SHARES`], in the unit of the samples.
     quantiles: [u64; 6],
 }
 
-/// The quantiles in the table of single calls; `tables.js` names them.
+/// The quantiles in the table of single calls; `tables.js` has their names.
 const SHARES: [f64; 6] = [0.0, 0.5, 0.9, 0.99, 0.999, 1.0];
 
 impl Chart {
-    /// An empty chart over the axis of a case.
+    /// Creates an empty chart over the axis of a case.
     pub(crate) fn new(id: String, case: &Case, columns: &Columns) -> Self {
         let annotations =
             case.annotations.iter().map(|one| AnnotationLine { n: one.n, name: one.name.clone(), kind: one.kind });
@@ -143,7 +144,7 @@ impl Chart {
         let point = |point: &landau_stats::Point| {
             (drawn(point.n), drawn(point.cost.value), drawn(point.cost.low), drawn(point.cost.high), point.passes)
         };
-        // The phases of a case end at the same limit; another record may end at another one.
+        // The phases of a case end at the same limit, but another record may end at another one.
         let is_new = |note: &Note| self.groups.iter().flat_map(|group| &group.limit).all(|one| one.text != note.text);
         let limit = limit(study, phase).filter(is_new);
         self.groups.push(Group {
@@ -163,7 +164,7 @@ impl Chart {
         }
     }
 
-    /// Adds only what the single calls of a phase need.
+    /// Adds only the parts of a phase that the single calls need.
     pub(crate) fn add_bare(&mut self, name: String, tone: usize, phase: &PhaseStudy<'_>) {
         self.groups.push(Group::bare(name, tone, phase));
     }
@@ -188,7 +189,7 @@ impl Chart {
 }
 
 impl Group {
-    /// A phase without its curves.
+    /// Returns a phase without its curves.
     fn bare(name: String, tone: usize, phase: &PhaseStudy<'_>) -> Self {
         let recurring = &phase.verdict.outliers.recurring;
         let tell = |call: &landau_stats::RecurringOutlier| {
@@ -230,12 +231,12 @@ impl PassData {
     }
 }
 
-/// The logarithm of a cost in whole steps; costs below 1 count as 1.
+/// Returns the logarithm of a cost in whole steps; costs below 1 count as 1.
 fn steps(ns: f64, fineness: f64) -> i64 {
     (ns.max(1.0).ln() * fineness).round() as i64
 }
 
-/// Costs encoded as differences from one to the next.
+/// Encodes costs as differences from one to the next.
 fn encoded(costs: impl Iterator<Item = Option<f64>>, fineness: f64) -> Vec<Option<i64>> {
     let mut before = 0;
     let next = |ns: f64| {
@@ -248,7 +249,7 @@ fn encoded(costs: impl Iterator<Item = Option<f64>>, fineness: f64) -> Vec<Optio
     costs.map(|cost| cost.map(&mut next)).collect()
 }
 
-/// Rounds to five significant digits, more than a screen shows; this halves the size of the page.
+/// Rounds to five significant digits, more than a screen resolves; this halves the size of the page.
 fn drawn(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;

@@ -14,7 +14,7 @@ pub struct Extract {
     pub made: Made,
     /// The records, in the page's order.
     pub records: Vec<Packed>,
-    /// The results that the page shows of each record, in the same order; none if they are those in the record.
+    /// The results that the page shows for each record, in the same order; `None` if they are those in the record.
     pub results: Vec<Option<Vec<PhaseResult>>>,
 }
 
@@ -23,9 +23,9 @@ pub struct Extract {
 pub struct Packed {
     /// The file's name.
     pub file_name: String,
-    /// Its SHA-256 as the page states it. [`extract`] has verified the bytes against it.
+    /// Its SHA-256 as stated by the page. [`extract`] has verified the bytes against it.
     pub sha256: String,
-    /// The file; none if it is beside the page.
+    /// The file; `None` if it is stored next to the page.
     pub bytes: Option<Vec<u8>>,
 }
 
@@ -56,7 +56,7 @@ pub enum ExtractError {
 ///
 /// # Errors
 ///
-/// If the file is not a page, or an embedded record does not match its checksum.
+/// Fails if the file is not a page, or if an embedded record does not match its checksum.
 pub fn extract(html: &str) -> Result<Extract, ExtractError> {
     let made = html.split_once("<script type=\"application/json\" id=\"made\">");
     let made = made.and_then(|(_, rest)| rest.split_once("</script>"));
@@ -105,7 +105,7 @@ fn altered(part: &str, reason: &impl ToString) -> ExtractError {
 }
 
 /// Returns the attributes and the content of the script element with that attribute. Text from a record cannot imitate
-/// one, because it is always escaped.
+/// such an element, because it is always escaped.
 fn element<'h>(html: &'h str, attribute: &str) -> Option<(&'h str, &'h str)> {
     let at = html.find(&format!("<script type=\"application/octet-stream\" {attribute}"))?;
     let (tag, rest) = html[at..].split_once('>')?;

@@ -25,7 +25,7 @@ pub use check::{Made, difference};
 pub(crate) use data::Chart;
 pub use extract::{Extract, ExtractError, Packed, extract};
 
-/// The default size limit of a page: records that would exceed it are written beside the page.
+/// The default size limit of a page. Records that would exceed it are written next to the page.
 pub const SIZE_LIMIT_BYTES: usize = 6_000_000;
 
 const UPLOT_JS: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
@@ -60,7 +60,7 @@ pub struct Source<'a> {
 /// Options of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The title; if none, one that fits the records.
+    /// The title; if absent, it is derived from the records.
     pub title: Option<String>,
     /// Size of the page, in bytes, up to which records are embedded.
     pub size_limit_bytes: usize,
@@ -81,7 +81,7 @@ pub struct Page {
     pub beside: Vec<Beside>,
 }
 
-/// A file that belongs beside a page.
+/// A file that belongs next to a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Beside {
     /// Its name, without a folder.
@@ -92,7 +92,7 @@ pub struct Beside {
     pub sha256: String,
 }
 
-/// What the sections read.
+/// The input of the sections.
 pub(crate) struct View<'a> {
     pub(crate) sources: &'a [Source<'a>],
     pub(crate) comparisons: Option<&'a Comparisons>,
@@ -119,12 +119,12 @@ pub(crate) struct EmbeddedRecord {
     pub(crate) sha256: String,
     /// In bytes, uncompressed.
     pub(crate) size: usize,
-    /// The compressed record in base64; none if it is written beside the page.
+    /// The compressed record in base64; `None` if it is written next to the page.
     pub(crate) content: Option<String>,
 }
 
 impl Page {
-    /// Draws one record, or several on common axes; the first is the base of every comparison.
+    /// Renders one record, or several on common axes. The first is the base of every comparison.
     pub fn render(sources: &[Source<'_>], options: &Options) -> Self {
         let analyses: Vec<&Analysis<'_>> = sources.iter().map(|source| &source.analysis).collect();
         let comparisons = (sources.len() > 1).then(|| Comparisons::of(&analyses));
@@ -145,8 +145,8 @@ impl Page {
     }
 }
 
-/// Compresses bytes and encodes them in base64, which HTML leaves alone. Writing to memory cannot fail; if it did, the
-/// block would be empty.
+/// Compresses bytes and encodes them in base64, which needs no escaping in HTML. Writing to memory cannot fail; if it
+/// did, the block would be empty.
 fn compress(bytes: &[u8]) -> String {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
@@ -169,7 +169,7 @@ fn chart_block(chart: &Chart) -> Markup {
     }
 }
 
-/// The results of every record, for `verify`; null if the record itself holds the same ones.
+/// Returns the results of every record, for `verify`; null if the record itself has the same ones.
 fn results_block(sources: &[Source<'_>]) -> Markup {
     let of = |source: &Source<'_>| {
         let analysis = &source.analysis;
@@ -182,12 +182,12 @@ fn results_block(sources: &[Source<'_>]) -> Markup {
     html! { script type="application/octet-stream" id="results" { (PreEscaped(compress(&json))) } "\n" }
 }
 
-/// Embeds the records if all of them fit in `room` bytes; otherwise all of them go beside the page.
+/// Embeds the records if all of them fit in `room` bytes; otherwise all of them are written next to the page.
 fn embed(sources: &[Source<'_>], room: usize) -> (Vec<EmbeddedRecord>, Vec<Beside>) {
     let mut records: Vec<EmbeddedRecord> = Vec::new();
     let mut left = room;
     for source in sources {
-        // Samples compress to a fortieth at best, so a larger record is not worth the seconds.
+        // Samples compress to a fortieth at best, so compressing a larger record would waste seconds.
         let content =
             (source.bytes.len() / 40 < left).then(|| compress(source.bytes)).filter(|text| text.len() <= left);
         left = content.as_ref().map_or(0, |text| left - text.len());
@@ -213,11 +213,11 @@ fn embed(sources: &[Source<'_>], room: usize) -> (Vec<EmbeddedRecord>, Vec<Besid
     (records, beside)
 }
 
-/// Nothing may be loaded from anywhere; inline scripts and styles are the page's own.
+/// Content security policy: the page loads nothing; it has its own inline scripts and styles.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; \
                       base-uri 'none'; form-action 'none'";
 
-/// The head of a page, with what it may load and execute, and its styles.
+/// Returns the head of a page, with its content security policy and its styles.
 pub(crate) fn head(title: &str, policy: &str, styles: &[&str]) -> Markup {
     html! {
         head {

@@ -1,7 +1,7 @@
-//! The sum of a server's calls against the processor time that it used.
+//! The sum of a server's calls, compared with the processor time that it used.
 //!
-//! `connect` and `request` start a server and read its processor time at both ends of a pass. What it makes for each
-//! step is known from its system calls; their sum over the n of a pass should be what it used.
+//! `connect` and `request` start a server and read its processor time at both ends of a pass. The system calls that it
+//! makes for each step are known. Their sum over the n of a pass should equal the time that it used.
 
 use super::{CALLS, curve, sum::parse};
 use crate::divided::listed;
@@ -10,7 +10,7 @@ use landau_record::schema::{Case, Fact};
 use landau_stats::Estimate;
 use serde::Serialize;
 
-/// A server beside the sum of its calls.
+/// A server, compared with the sum of its calls.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checked {
     /// The record, from 0.
@@ -23,30 +23,30 @@ pub struct Checked {
     pub sum: String,
     /// The sum of their costs, averaged over the n of a pass, ns.
     pub predicted_ns: f64,
-    /// The processor time of the server for a step: the mean over the passes with its range, ns.
+    /// The processor time of the server per step: the mean over the passes with its range, ns.
     pub used_ns: Estimate,
     /// `used_ns` over `predicted_ns`.
     pub ratio: f64,
-    /// Whether they differ by more than a fifth of what was used.
+    /// Whether they differ by more than a fifth of the time used.
     pub misses: bool,
 }
 
-/// A prediction that differs by more than this share of what was used misses.
+/// A prediction misses if it differs from the time used by more than this share of it.
 const TOLERATED: f64 = 0.2;
 
 /// The calls of a server that accepts a connection.
 const ACCEPTS: &str = "accept+epoll_ctl+epoll_wait";
 
-/// The calls for a request, as strace shows them of `landau serve` (a small file, from its cache), and of nginx 1.22
-/// with `sendfile on`. Its fstat is left out, as no benchmark measures it.
+/// The calls for a request, as strace shows them for `landau serve` (a small file, from its cache), and for nginx 1.22
+/// with `sendfile on`. nginx's fstat is left out, because no benchmark measures it.
 const REQUESTS: &[(&str, &str)] =
     &[("landau", "epoll_wait+recv+send"), ("nginx", "epoll_wait+recv+open+send_header+sendfile+open.close")];
 
-/// Those of these calls that send the file, so that they cost what its size says.
+/// The calls among these that send the file, so that their cost depends on its size.
 const SENDS: &[&str] = &["send", "sendfile"];
 
-/// Returns the servers whose calls are known and measured, and sentences that say which others are not compared, and
-/// why.
+/// Returns the servers whose calls are known and measured, and sentences about the others, with the reason why they are
+/// not compared.
 pub(super) fn servers(analyses: &[Analysis<'_>]) -> (Vec<Checked>, Vec<String>) {
     let mut servers = Vec::new();
     // Reasons, and the labels of their cases.
@@ -74,7 +74,7 @@ pub(super) fn servers(analyses: &[Analysis<'_>]) -> (Vec<Checked>, Vec<String>) 
     (servers, left_out.into_iter().map(sentence).collect())
 }
 
-/// Returns nothing for a case of no server, or why its server is not compared.
+/// Returns `None` for a case without a server, or the reason why its server is not compared.
 fn server(record: usize, study: &CaseStudy<'_>, analyses: &[Analysis<'_>]) -> Option<Result<Checked, String>> {
     match study.case.benchmark.as_str() {
         "connect" => Some(compared(record, study, 1, analyses)),
@@ -84,7 +84,7 @@ fn server(record: usize, study: &CaseStudy<'_>, analyses: &[Analysis<'_>]) -> Op
     }
 }
 
-/// Compares the server of a case, which answers so many requests in a step, or returns why it cannot be compared.
+/// Compares the server of a case, which answers `requests` requests per step, or returns why it cannot be compared.
 fn compared(record: usize, study: &CaseStudy<'_>, requests: u32, analyses: &[Analysis<'_>]) -> Result<Checked, String> {
     let case = study.case;
     let (server, calls) = known(case)?;
@@ -109,7 +109,7 @@ fn compared(record: usize, study: &CaseStudy<'_>, requests: u32, analyses: &[Ana
     })
 }
 
-/// Returns the server of a case and its calls for a request, or why they are not known.
+/// Returns the server of a case and its calls per request, or why they are not known.
 fn known(case: &Case) -> Result<(&'static str, &'static str), String> {
     let setting = |name: &str| case.settings.get(name).map_or("none", String::as_str);
     if setting("url") != "none" || setting("command") != "none" {
@@ -125,7 +125,7 @@ fn known(case: &Case) -> Result<(&'static str, &'static str), String> {
     Ok((server, calls))
 }
 
-/// Returns the sum of the calls of a step, or why none is known.
+/// Returns the sum of the calls per step, or why it is not known.
 fn sum_of(case: &Case, calls: &str, requests: u32, analyses: &[Analysis<'_>]) -> Result<String, String> {
     if case.settings.get("connections").is_some_and(|kept| kept == "silent") {
         return Err(
@@ -142,8 +142,8 @@ fn sum_of(case: &Case, calls: &str, requests: u32, analyses: &[Analysis<'_>]) ->
     Ok(format!("{ACCEPTS}+{}", of_requests.join("+")).replace("+1*", "+"))
 }
 
-/// Returns the name of the curve of a call that sends as much as the file of a case has: that which the call means, or
-/// that of a case with such a response.
+/// Returns the name of the curve of a call that sends as many bytes as the file of a case has: the curve that the
+/// call's name selects, or that of a case with such a response.
 fn of_size(call: &str, case: &Case, analyses: &[Analysis<'_>]) -> Result<String, String> {
     let file = case.settings.get("file");
     let (_, (study, _)) = curve(call, analyses)?;
@@ -169,7 +169,7 @@ fn ns(fact: &Fact) -> Option<f64> {
     }
 }
 
-/// The number of n at which a sum is evaluated for its average.
+/// The number of values of n over which a sum is averaged.
 const PLACES: usize = 32;
 
 /// Returns the mean cost of a sum from 1 to `last` objects.

@@ -5,7 +5,7 @@ use crate::quantity::{FormatCost, count, digits, duration, factor, percent};
 use crate::table::{Layout, plain, wrapped};
 
 impl Predicted {
-    /// Renders the prediction: a sentence, its terms, the servers beside it.
+    /// Renders the prediction: a sentence, its terms, and the servers.
     pub fn render(&self, layout: Layout) -> String {
         let range = self.unit.costs(self.cost.low, self.cost.high);
         let head = format!(
@@ -58,7 +58,7 @@ impl Predicted {
         self.terms.iter().map(line).collect()
     }
 
-    /// Says so if n does not count the same in all terms.
+    /// Returns a note if n does not count the same in all terms.
     fn axes(&self, layout: Layout) -> Option<String> {
         let mut axes: Vec<&str> = self.terms.iter().map(|part| part.axis.as_str()).collect();
         axes.sort_unstable();
@@ -69,7 +69,7 @@ impl Predicted {
 }
 
 impl Checked {
-    /// The comparison as a sentence.
+    /// Returns the comparison as a sentence.
     pub fn sentence(&self) -> String {
         let Self { server, case, sum, .. } = self;
         let used = duration(self.used_ns.value);

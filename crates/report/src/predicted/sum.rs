@@ -1,9 +1,9 @@
-//! The sum of calls that is asked for: `accept + 2*read + write + close`.
+//! The requested sum of calls: `accept + 2*read + write + close`.
 
 /// A term of a sum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {
-    /// How often the call is made; positive.
+    /// The number of times that the call is made; positive.
     pub times: f64,
     /// A call of a server (`accept`), or the phase of a benchmark (`open.close`).
     pub name: String,
@@ -13,7 +13,7 @@ pub struct Term {
 ///
 /// # Errors
 ///
-/// A sentence that names the term.
+/// Returns a sentence that names the term.
 pub fn parse(text: &str) -> Result<Vec<Term>, String> {
     if text.trim().is_empty() {
         return Err("the sum has no calls: write, for example, accept+read+write+close".to_owned());

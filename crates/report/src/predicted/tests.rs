@@ -1,4 +1,4 @@
-//! Predictions by curves whose costs are known.
+//! Predictions from curves with known costs.
 
 use super::*;
 use crate::simulated::{SimulatedCase, record};
@@ -44,7 +44,7 @@ fn a_cost_within_the_range_is_that_of_the_curve() {
     }
 }
 
-/// Guards against an extrapolation that is not marked, or does not follow its law.
+/// Guards against an extrapolation that is not marked, or that does not follow its law.
 #[test]
 fn beyond_the_range_the_law_is_continued() {
     let linear = judged(4_000, |n| 1_000.0 + f64::from(n));
@@ -53,7 +53,7 @@ fn beyond_the_range_the_law_is_continued() {
     assert_eq!(found.law.as_deref(), Some("linear"));
     let near = at(&linear, 4_000.0, 8_000.0).unwrap().cost;
     let width = |cost: Estimate| (cost.high - cost.low) / cost.value;
-    // The passes differ by a factor each, so that no n is known better than another.
+    // Each pass differs by a constant factor, so no n is known better than another.
     let far = at(&linear, 4_000.0, 10_000_000.0).unwrap().cost;
     let is_wider = |a: Estimate, b: Estimate| width(a) > width(b) * (1.0 - 1e-9);
     assert!(is_wider(found.cost, near) && is_wider(far, found.cost), "{near:?} {found:?} {far:?}");
@@ -66,7 +66,7 @@ fn beyond_the_range_the_law_is_continued() {
     assert!(at(&Judgement::empty(Unit::Time), 4_000.0, 10.0).is_err());
 }
 
-/// Guards against errors of one case that are added as if they were independent.
+/// Guards against adding the errors of one case as if they were independent.
 #[test]
 fn half_widths_of_one_case_add_up() {
     let part = |case: &str, value: f64, half: f64| Part {
@@ -87,7 +87,7 @@ fn half_widths_of_one_case_add_up() {
     assert_eq!((different.value, different.low, different.high), (300.0, 295.0, 305.0));
 }
 
-/// A record of these cases, with calls of 1 µs and servers that used 100 µs a step.
+/// A record of these cases, with calls of 1 µs and servers that used 100 µs per step.
 fn served(cases: &[(&str, &[(&str, &str)])]) -> Record {
     let calls = || {
         let pass = || Pass { n: (1..=400).collect(), costs: vec![1_000; 400], ..Pass::default() };
@@ -120,8 +120,8 @@ fn connected<'a>(server: &'a str, connections: &'a str, file: &'a str) -> [(&'a 
     [a, b, c, ("backend", "epoll"), ("url", "none"), ("command", "none")]
 }
 
-/// Guards against a server that is said to use more than its calls, by the sum of other calls: with silent connections
-/// a step has a second one and ends the first, and a large file is not sent by the call of a small one.
+/// Guards against reporting that a server uses more than its calls because the sum has the wrong calls. With silent
+/// connections, a step has a second connection and ends the first. A large file is not sent by the call of a small one.
 #[test]
 fn a_server_is_compared_with_the_calls_that_it_makes() {
     let small = [("response", "8KiB")];
@@ -150,7 +150,7 @@ fn a_server_is_compared_with_the_calls_that_it_makes() {
         let why = format!("the file is 4MiB, and {call} was measured with 8KiB only");
         assert!(not_compared[0].contains("file=4MiB") && not_compared[0].contains(&why), "{not_compared:?}");
 
-        // A case of `tcp` with as large a response has the curve.
+        // A case of `tcp` with a response of the same size has the curve.
         let larger = [("response", "32KiB")];
         let case = connected(server, "keep-alive", "32KiB");
         let (sums, _) = of(&[tcp, ("tcp", &larger), open, ("connect", &case)]);
@@ -159,7 +159,7 @@ fn a_server_is_compared_with_the_calls_that_it_makes() {
     }
 }
 
-/// Guards against servers that are left out without a word: a reader would take those that remain for all.
+/// Guards against leaving out servers silently: a reader would take the remaining ones for all.
 #[test]
 fn servers_that_are_not_compared_are_named_with_the_reason() {
     let small = [("response", "8KiB")];
@@ -195,7 +195,7 @@ fn servers_that_are_not_compared_are_named_with_the_reason() {
     record.passes.iter_mut().filter_map(|pass| pass.end.as_mut()).for_each(|end| end.facts = Facts::new());
     let (_, left_out) = beside_calls(&Analysis::of(&record));
     assert!(left_out[0].ends_with(" is not compared: the record has no processor time of the server."), "{left_out:?}");
-    // Without calls there is nothing to compare any server with, and a page has no such section.
+    // Without calls there is nothing to compare a server with, and a page has no such section.
     let record = served(&[("connect", &lighttpd)]);
     assert_eq!(beside_calls(&Analysis::of(&record)).1, [""; 0]);
 }

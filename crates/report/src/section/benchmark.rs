@@ -14,18 +14,18 @@ use crate::{CaseStudy, Comparisons, PhaseStudy};
 use landau_record::schema::Direction;
 use maud::{Markup, html};
 
-/// Colours of the palette.
+/// The number of colours of the palette.
 pub(crate) const TONES: usize = 6;
-/// The most cases that one overview chart shows.
+/// Maximum number of cases that one overview chart shows.
 const OVERVIEW_CASES_MAX: usize = 6;
 
-/// The anchor of a benchmark.
+/// Returns the anchor of a benchmark.
 pub(crate) fn anchor(benchmark: &str) -> String {
     let plain: String = benchmark.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     format!("benchmark-{plain}")
 }
 
-/// The settings of a case that differ from the defaults.
+/// Returns the settings of a case that differ from the defaults.
 pub(crate) fn settings<'a>(study: &'a CaseStudy<'_>) -> &'a str {
     match own_settings(study) {
         "" => "default settings",
@@ -33,7 +33,7 @@ pub(crate) fn settings<'a>(study: &'a CaseStudy<'_>) -> &'a str {
     }
 }
 
-/// Whether a case has the default settings.
+/// Returns whether a case has the default settings.
 pub(crate) fn is_default(study: &CaseStudy<'_>) -> bool {
     own_settings(study).is_empty()
 }
@@ -42,7 +42,8 @@ fn own_settings<'a>(study: &'a CaseStudy<'_>) -> &'a str {
     study.case.label.strip_prefix(&study.case.benchmark).unwrap_or(&study.case.label).trim()
 }
 
-/// The details: every benchmark in the record's order, closed at first. Appends the data of its charts to `charts`.
+/// Renders the details: every benchmark in the record's order, closed at first. Appends the data of its charts to
+/// `charts`.
 pub(crate) fn details(view: &View<'_>, charts: &mut Vec<Chart>) -> Markup {
     let Some(base) = view.base() else { return html! {} };
     let mut names: Vec<&str> = Vec::new();
@@ -104,7 +105,7 @@ fn benchmark(view: &View<'_>, name: &str, cases: &[&CaseStudy<'_>], charts: &mut
     }
 }
 
-/// The charts of the variants: cases whose n counts the same share them.
+/// Renders the charts of the variants. Cases with the same axis share them.
 fn charts_by_axis(benchmark: &str, cases: &[&CaseStudy<'_>]) -> Markup {
     let mut axes: Vec<&str> = Vec::new();
     for study in cases {
@@ -121,7 +122,7 @@ fn charts_by_axis(benchmark: &str, cases: &[&CaseStudy<'_>]) -> Markup {
     }
 }
 
-/// One small chart for each phase that the cases share, a line per case, drawn from the data of the cases.
+/// Renders one small chart for each phase that the cases share, a line per case, drawn from the data of the cases.
 fn charts_of_variants(benchmark: &str, by: &str, cases: &[&CaseStudy<'_>]) -> Markup {
     let Some(first) = cases.first() else { return html! {} };
     let shown = &cases[..cases.len().min(OVERVIEW_CASES_MAX)];
@@ -154,7 +155,7 @@ fn charts_of_variants(benchmark: &str, by: &str, cases: &[&CaseStudy<'_>]) -> Ma
     }
 }
 
-/// One case: closed at first, unless it is the only one of its benchmark.
+/// Renders one case. It is closed at first, unless it is the only one of its benchmark.
 fn case(view: &View<'_>, study: &CaseStudy<'_>, is_open: bool, charts: &mut Vec<Chart>) -> Markup {
     let columns = Columns::up_to(study.largest_n());
     html! {
@@ -174,7 +175,7 @@ fn case(view: &View<'_>, study: &CaseStudy<'_>, is_open: bool, charts: &mut Vec<
     }
 }
 
-/// The timelines of a case in every record that has it.
+/// Returns the timelines of a case in every record that has it.
 pub(crate) fn timelines<'a>(view: &'a View<'_>, study: &CaseStudy<'_>) -> Vec<timeline::Timeline<'a>> {
     let is_one = view.sources.len() == 1;
     let of_source = |(tone, source): (usize, &'a crate::page::Source<'_>)| {
@@ -185,7 +186,7 @@ pub(crate) fn timelines<'a>(view: &'a View<'_>, study: &CaseStudy<'_>) -> Vec<ti
     view.sources.iter().enumerate().filter_map(of_source).collect()
 }
 
-/// The outcome of each phase in a word: "socket flat, bind cliff"; the rate of a timeline.
+/// Returns the outcome of each phase in a word, "socket flat, bind cliff"; for a timeline, the rate.
 fn outcomes(study: &CaseStudy<'_>) -> String {
     if let Some(rate) = study.timeline.as_ref().and_then(TimelineStudy::rate) {
         return text::rate(rate);
@@ -197,7 +198,7 @@ fn outcomes(study: &CaseStudy<'_>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Every parameter with its value and its meaning, n first. Older records have no meanings.
+/// Renders every parameter with its value and its meaning, n first. Older records have no meanings.
 fn settings_table(study: &CaseStudy<'_>) -> Markup {
     let case = study.case;
     let n = ("n", count(case.n as f64));
@@ -224,7 +225,7 @@ fn settings_table(study: &CaseStudy<'_>) -> Markup {
     }
 }
 
-/// Creation and destruction of a case in one chart.
+/// Renders creation and destruction of a case in one chart.
 fn curves(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mut Vec<Chart>) -> Markup {
     let id = format!("case-{}", study.case.case);
     let mut chart = Chart::new(id.clone(), study.case, columns);
@@ -245,7 +246,7 @@ fn curves(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mu
     figure(&Figure { source: &id, names: &[], kind: "curve", title: &title, text: &text, is_small: false })
 }
 
-/// One chart for each phase, a colour for each record.
+/// Renders one chart for each phase, with a colour for each record.
 fn compared(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Markup {
     html! {
         @for (number, phase) in study.phases.iter().enumerate() {
@@ -255,7 +256,7 @@ fn compared(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> 
     }
 }
 
-/// One phase, as every record of the same unit has it.
+/// Renders one phase from every record of the same unit.
 fn overlay(
     view: &View<'_>,
     study: &CaseStudy<'_>,
@@ -284,7 +285,7 @@ fn overlay(
     })
 }
 
-/// The comparisons of a phase in words: with the base, then from each later record to the next where a difference is
+/// Describes the comparisons of a phase: with the base, then from each later record to the next if a difference is
 /// proven.
 fn told(all: &Comparisons, view: &View<'_>, label: &str, phase: &str) -> Vec<String> {
     let later = all.steps(label, phase).filter(|one| one.base > 0 && one.winner().is_some());
@@ -295,8 +296,8 @@ fn timer_overhead(view: &View<'_>) -> f64 {
     view.sources.first().map_or(0.0, |source| *source.analysis.record.host.clock.timer_overhead.values())
 }
 
-/// The density of single calls, a small chart for each phase: those of the base. With one record they share the data
-/// of its curves.
+/// Renders the density of single calls of the base, a small chart for each phase. With one record, the charts share the
+/// data of its curves.
 fn single_calls(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mut Vec<Chart>) -> Markup {
     let id = match view.comparisons {
         Some(_) => format!("singles-{}", study.case.case),
@@ -328,13 +329,13 @@ fn single_calls(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, chart
     }
 }
 
-/// One n, or a range: "1,999–2,003".
+/// Formats one n, or a range: "1,999–2,003".
 fn range((first, last): (u64, u64)) -> String {
     let (first, last) = (count(first as f64), count(last as f64));
     if first == last { first } else { format!("{first}–{last}") }
 }
 
-/// What a reader must know beside the verdicts: failures, the limit, crashes, a reduced size, facts.
+/// Renders notes to be read with the verdicts: failures, the limit, crashes, a reduced size, facts.
 fn notes(study: &CaseStudy<'_>) -> Markup {
     html! {
         @for failure in &study.failures { p.warning { (failure) } }
@@ -380,7 +381,7 @@ fn limit(study: &CaseStudy<'_>, met: &crate::LimitMet<'_>) -> Markup {
     }
 }
 
-/// The verdicts of a case: a row for each phase in each record that has it, with its colour in the chart.
+/// Renders the verdicts of a case: a row for each phase in each record that has it, with its colour in the chart.
 fn verdicts(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
     let is_one = view.comparisons.is_none();
     let table = html! {
@@ -411,7 +412,7 @@ fn verdicts(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
     }
 }
 
-/// What the verdicts of the base say beside their outcomes; closed at first.
+/// Renders the details of the verdicts of the base, closed at first.
 fn beside(study: &CaseStudy<'_>) -> Markup {
     let rows = study.phases.iter().map(|phase| table::Row::of(study, phase));
     let told: Vec<table::Row> = rows.filter(|row| !row.text.details.is_empty()).collect();
@@ -446,7 +447,7 @@ fn verdict(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, tone: usize, record: O
     }
 }
 
-/// A phase in every record of the base's unit that has it, with the record's index.
+/// Returns a phase in every record of the base's unit that has it, with the record's index.
 fn everywhere<'a>(
     view: &'a View<'_>,
     study: &'a CaseStudy<'_>,
@@ -468,7 +469,7 @@ fn everywhere<'a>(
 struct Figure<'a> {
     /// The data blocks that it is drawn from; `block/number` for one group of a block.
     source: &'a str,
-    /// The names of the curves, if other than in the data.
+    /// The names of the curves, if they differ from those in the data.
     names: &'a [String],
     kind: &'a str,
     title: &'a str,
@@ -476,7 +477,8 @@ struct Figure<'a> {
     is_small: bool,
 }
 
-/// The frame of a chart: caption, controls, plot, and the table of its points, which a script fills when it is opened.
+/// Renders the frame of a chart: caption, controls, plot, and the table of its points, which a script fills when it is
+/// opened.
 fn figure(one: &Figure<'_>) -> Markup {
     let names = (!one.names.is_empty()).then(|| serde_json::to_string(one.names).unwrap_or_default());
     html! {

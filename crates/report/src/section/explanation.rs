@@ -1,5 +1,5 @@
-//! Which kernel functions a case's calls spend their instructions or their time in: a table, and a flame graph of the
-//! call chains.
+//! The kernel functions in which a case's calls spend their instructions or their time: a table, and a flame graph of
+//! the call chains.
 
 use super::scrolling;
 use crate::explained::{self, Shown, head, inclusive_share, line, link, source_of, sum, words};
@@ -9,7 +9,7 @@ use crate::{CaseStudy, flame, profiled};
 use landau_record::schema::{Explanation, Profile};
 use maud::{Markup, html};
 
-/// Every explanation of a case; nothing if the record has none.
+/// Renders every explanation of a case; nothing if the record has none.
 pub(crate) fn of_case(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
     let explanations = view.base().into_iter().flat_map(|base| &base.record.explanations);
     let profiles = view.base().into_iter().flat_map(|base| &base.record.profiles);

@@ -1,4 +1,4 @@
-//! The findings: those that lead, each with its picture and what it means; the others folded.
+//! The findings: the leading ones, each with its picture and its meaning; the others folded.
 
 use super::histogram::Histogram;
 use super::thumbnail;
@@ -8,10 +8,10 @@ use crate::quantity::numbered;
 use crate::{Analysis, CaseStudy, PhaseStudy};
 use maud::{Markup, html};
 
-/// Curves named under a finding that leads; the others are counted.
+/// Maximum number of curves named under a leading finding; the others are counted.
 const ITEMS_MAX: usize = 3;
 
-/// The findings of one record, or those across several.
+/// Renders the findings of one record, or those across several.
 pub(crate) fn render(view: &View<'_>) -> Markup {
     let analyses: Vec<&Analysis<'_>> = view.sources.iter().map(|source| &source.analysis).collect();
     let (found, led) = match (view.comparisons, analyses.as_slice()) {
@@ -40,7 +40,7 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
     }
 }
 
-/// Findings that are folded at first, below their summary; nothing if there are none.
+/// Renders findings that are folded at first, below their summary; nothing if there are none.
 fn more(view: &View<'_>, analysis: Option<&Analysis<'_>>, summary: &str, found: &[Finding]) -> Markup {
     html! {
         @if !found.is_empty() {
@@ -52,7 +52,7 @@ fn more(view: &View<'_>, analysis: Option<&Analysis<'_>>, summary: &str, found: 
     }
 }
 
-/// The curve that a finding is about.
+/// Returns the curve that a finding is about.
 fn place<'a>(
     analysis: Option<&'a Analysis<'_>>,
     finding: &Finding,
@@ -89,7 +89,7 @@ fn leader(view: &View<'_>, finding: &Finding) -> Markup {
     }
 }
 
-/// A text in which commands are between backticks.
+/// Renders a text in which commands are between backticks.
 fn with_code(text: &str) -> Markup {
     html! {
         @for (index, part) in text.split('`').enumerate() {
@@ -99,7 +99,7 @@ fn with_code(text: &str) -> Markup {
 }
 
 fn follower(view: &View<'_>, analysis: Option<&Analysis<'_>>, finding: &Finding) -> Markup {
-    // The details are those of the base, whose numbers of cases may differ.
+    // The details are those of the base, whose case numbers may differ.
     let label = place(analysis, finding).map(|(study, _)| study.case.label.as_str());
     let study = view.base().and_then(|base| base.cases.iter().find(|study| Some(study.case.label.as_str()) == label));
     html! {
@@ -117,7 +117,7 @@ fn link(name: &str, study: &CaseStudy<'_>) -> Markup {
     html! { a.more-link href={ "#case-" (study.case.case) } { "Details of " (name) } }
 }
 
-/// The curve of a finding; of a change both curves, with those of the other records thin.
+/// Renders the curve of a finding. For a change, it shows both curves, with those of the other records as thin lines.
 fn picture(view: &View<'_>, finding: &Finding, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> Markup {
     let axis = &study.case.axis;
     if let Some(histogram) = Histogram::of(phase).filter(|_| finding.kind == Kind::Bimodal) {

@@ -1,22 +1,22 @@
-//! The density of the costs where there are two of them: how many calls cost how much, in a small histogram.
+//! A small histogram of the costs of a bimodal curve: how many calls cost how much.
 //!
-//! A curve of medians shows one of two branches, or neither. The histogram is of the calls at large n, from half of the
-//! largest n on, so that growth smears it little. Its axis of cost is logarithmic.
+//! A curve of medians shows one of the two modes, or neither. The histogram has the calls at large n, from half of the
+//! largest n on, so that growth blurs it little. Its axis of cost is logarithmic.
 
 use super::scrolling;
 use crate::PhaseStudy;
 use crate::quantity::{FormatCost, Unit, count, percent};
 use maud::{Markup, html};
 
-/// Bars of a histogram.
+/// The number of bars of a histogram.
 const BARS: usize = 60;
-/// Calls at either end that are beyond the histogram: outliers would squeeze the rest.
+/// The share of calls at either end that is cut off, because outliers would compress the rest.
 const BEYOND: f64 = 0.002;
-/// The costs that a histogram spans at least, as a factor.
+/// Minimum factor between the ends of the axis of cost.
 const SPAN_MIN: f64 = 2.0;
-/// Fewer calls have no density.
+/// Minimum number of calls of a histogram.
 const CALLS_MIN: usize = 40;
-/// Size of the drawing, and its room: left, right, top, bottom.
+/// The size of the drawing, and its margins: left, right, top, bottom.
 const SIZE: (f64, f64) = (300.0, 108.0);
 const ROOM: [f64; 4] = [6.0, 20.0, 18.0, 20.0];
 
@@ -27,14 +27,14 @@ pub(crate) struct Histogram {
     pub(crate) first: u32,
     /// Logarithms of the lowest and the highest cost.
     ends: (f64, f64),
-    /// The calls of each bar.
+    /// The number of calls of each bar.
     counts: Vec<usize>,
     /// The costs of the two modes.
     modes: [f64; 2],
 }
 
 impl Histogram {
-    /// The histogram of a phase with two modes; `None` if it has one.
+    /// Returns the histogram of a phase with two modes; `None` if it has one.
     pub(crate) fn of(phase: &PhaseStudy<'_>) -> Option<Self> {
         let found = phase.verdict.bimodality.as_ref()?;
         let calls = || phase.curve.passes.iter().flat_map(|pass| pass.n.iter().zip(&pass.costs));
@@ -61,13 +61,13 @@ impl Histogram {
         Some(Self { unit: phase.verdict.all.unit, first, ends, counts, modes })
     }
 
-    /// The costs at the two edges of a bar.
+    /// Returns the costs at the two edges of a bar.
     fn edges(&self, bar: usize) -> (f64, f64) {
         let edge = |bar: usize| (self.ends.0 + (self.ends.1 - self.ends.0) * bar as f64 / BARS as f64).exp();
         (edge(bar), edge(bar + 1))
     }
 
-    /// The drawing: bars, the costs at both ends, and both modes.
+    /// Returns the drawing: bars, the costs at both ends, and both modes.
     pub(crate) fn drawing(&self) -> Markup {
         let [left, right, above, below] = ROOM;
         let (width, height) = (SIZE.0 - left - right, SIZE.1 - above - below);
@@ -75,7 +75,7 @@ impl Histogram {
         let x = |log: f64| left + (log - self.ends.0) / (self.ends.1 - self.ends.0) * width;
         let bar = width / BARS as f64;
         let marks = self.modes.map(|mode| (x(mode.max(1.0).ln()), self.unit.bare(mode)));
-        // Labels of close modes would overlap, and those at the edges would be cut.
+        // Labels of modes close to each other would overlap, and labels at the edges would be cut off.
         let is_close = marks[1].0 - marks[0].0 < 70.0;
         let anchor = |at: f64, inner: &'static str| match at {
             at if at < 40.0 => "start",
@@ -88,7 +88,7 @@ impl Histogram {
             svg.picture.histogram viewBox="0 0 300 108" aria-hidden="true" focusable="false" {
                 line.axis x1=(left) x2=(left + width) y1=(above + height) y2=(above + height) {}
                 @for (index, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-                    // A bar of few calls must be seen.
+                    // Even a bar with few calls must be visible.
                     @let tall = (*count as f64 / top * height).max(1.0);
                     rect x=(format!("{:.1}", left + index as f64 * bar)) y=(format!("{:.1}", above + height - tall))
                         width=(format!("{:.1}", bar - 0.5)) height=(format!("{tall:.1}")) {}
@@ -104,7 +104,7 @@ impl Histogram {
         }
     }
 
-    /// Every bar with calls as a row.
+    /// Returns every bar with calls as a row.
     fn table(&self, id: &str) -> Markup {
         let all = self.counts.iter().sum::<usize>().max(1) as f64;
         html! {
@@ -128,7 +128,7 @@ impl Histogram {
     }
 }
 
-/// The histogram of a phase with its table; nothing if its costs have one mode.
+/// Renders the histogram of a phase with its table; nothing if its costs have one mode.
 pub(crate) fn render(id: &str, phase: &PhaseStudy<'_>) -> Markup {
     let Some(histogram) = Histogram::of(phase) else { return html! {} };
     let (name, table) = (&phase.phase.name, format!("{id}-costs"));

@@ -8,7 +8,7 @@ use landau_record::schema::{Host, Lab, Unit};
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 
-/// The closing sections.
+/// Renders the closing sections.
 pub(crate) fn render(view: &View<'_>, embedded: &[EmbeddedRecord]) -> Markup {
     let are_named = view.sources.len() > 1;
     html! {
@@ -87,7 +87,7 @@ fn clock(record: &Record) -> String {
     )
 }
 
-/// The platform of the lab.
+/// Returns the rows about the platform of the lab.
 fn lab_rows(lab: &Lab) -> Vec<(&'static str, String)> {
     let kernel = lab.kernel.as_ref().map_or(String::new(), |kernel| {
         format!("{}: {} (SHA-256 {}), from {}", kernel.name, kernel.file, kernel.sha256, kernel.origin)
@@ -106,7 +106,7 @@ fn lab_rows(lab: &Lab) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A table that is closed at first; nothing without rows.
+/// Renders a table that is closed at first; nothing without rows.
 fn fold<'a>(title: &str, rows: impl Iterator<Item = (&'a String, String)>) -> Markup {
     let mut rows = rows.peekable();
     html! {
@@ -121,11 +121,11 @@ fn fold<'a>(title: &str, rows: impl Iterator<Item = (&'a String, String)>) -> Ma
     }
 }
 
-/// The command that repeats a run, with its seed if the command takes one, on any host.
+/// Returns the command that repeats a run on any host, with its seed if the command takes one.
 fn repeating(command: &[String], seed: u64) -> String {
     let mut words: Vec<String> = command.iter().map(|word| quote(word)).collect();
     if words.len() == 1 {
-        // Without a command it is the quick study. So is `run`, which also takes a seed.
+        // The default command is the quick study. `run` is the same, but also takes a seed.
         words.push("run".to_owned());
     }
     if takes_seed(command) && !command.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
@@ -134,7 +134,8 @@ fn repeating(command: &[String], seed: u64) -> String {
     words.join(" ")
 }
 
-/// Whether a command takes a seed, at its end: the run of `tune try` follows `--`. Others decide their own.
+/// Returns whether a command takes a seed at its end. The run of `tune try` follows `--`. Other commands choose their
+/// own seed.
 fn takes_seed(command: &[String]) -> bool {
     let word = |index: usize| command.get(index).map(String::as_str);
     match (word(1), word(2)) {
@@ -177,7 +178,7 @@ fn record(record: &Record, index: usize, file: &EmbeddedRecord) -> Markup {
     }
 }
 
-/// A word, quoted for a shell where needed.
+/// Quotes a word for a shell if necessary.
 fn quote(word: &str) -> String {
     let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c));
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }

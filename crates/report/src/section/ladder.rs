@@ -1,8 +1,8 @@
 //! The confounder ladder of `spawn`, and the graphs of the study of 2004 redrawn with it.
 //!
-//! The values of the study's graphs are lost: they were images. So the graphs are redrawn from what is measured now:
-//! the naive and the sound test of this machine, to which the models of three allocators (`pids`, if the record has
-//! it) add what their search takes.
+//! The values of the study's graphs are lost, because they were images. So the graphs are redrawn from new
+//! measurements: the naive and the sound test of this machine, plus the search time of the models of three allocators
+//! (`pids`, if the record has it).
 
 use super::scrolling;
 use super::study_2001::drawing::{Across, Curve, Scale, legend, lines};
@@ -55,14 +55,14 @@ const PUBLISHED: [Published; 4] = [
     },
 ];
 
-/// The allocators of the study: the model's name, and what the study called it.
+/// The allocators of the study: the name of the model, and the name in the study.
 const ALLOCATORS: [(&str, &str); 3] = [
     ("freebsd-scan", "old allocator"),
     ("netbsd-table", "NetBSD's table"),
     ("hash-probe", "\"Tim's\" (reconstructed)"),
 ];
 
-/// The ladder, if the benchmark has one in the first record; otherwise nothing.
+/// Renders the ladder, if the benchmark has one in the first record; otherwise nothing.
 pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
     let found = (benchmark == BENCHMARK).then(|| view.base()).flatten();
     let Some((analysis, ladder)) = found.and_then(|base| Some((base, ladder::of(base)?))) else { return html! {} };
@@ -118,7 +118,7 @@ fn table(ladder: &Ladder) -> Markup {
     }
 }
 
-/// What the study could not see, by what was measured.
+/// Describes effects that the study could not observe, from the measurements.
 fn unseen(ladder: &Ladder) -> Option<String> {
     let (step, removed) = ladder.largest_step()?;
     let added = ladder.added()?;
@@ -138,7 +138,7 @@ fn percent(share: f64) -> String {
     format!("{}%", digits(100.0 * share))
 }
 
-/// What the windows of slow calls saw.
+/// Renders the tags of the slow calls.
 fn slow_calls(ladder: &Ladder) -> Markup {
     if ladder.slow.is_empty() {
         return html! {};
@@ -195,7 +195,7 @@ fn slow_calls(ladder: &Ladder) -> Markup {
     }
 }
 
-/// How many of the slow calls each cause explains.
+/// Renders how many of the slow calls each cause explains.
 fn explained(ladder: &Ladder) -> Markup {
     html! {
         table {
@@ -218,12 +218,12 @@ fn explained(ladder: &Ladder) -> Markup {
     }
 }
 
-/// The longest list of causes: a step may lack one.
+/// Returns the longest list of causes, because a step may lack one.
 fn causes(ladder: &Ladder) -> &[(&'static str, Estimate)] {
     ladder.slow.iter().map(|slow| &slow.explained[..]).max_by_key(|causes| causes.len()).unwrap_or_default()
 }
 
-/// A share with its interval, if it has one.
+/// Formats a share with its interval, if it has one.
 fn share(share: Estimate) -> String {
     let percent = |value: f64| format!("{:.0}", 100.0 * value);
     let has_interval = share.low.is_finite() && share.low < share.high;
@@ -245,7 +245,8 @@ fn how_explained(ladder: &Ladder) -> String {
     )
 }
 
-/// The study's graphs: the naive test with each allocator, the searches that it hides, the steps, and the spread.
+/// Renders the study's graphs: the naive test with each allocator, the searches that it hides, the steps, and the
+/// spread.
 fn graphs(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
     let curve = |step: &Step| {
         let phase = phase(analysis, &step.case, PHASE)?;
@@ -256,7 +257,7 @@ fn graphs(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
     let searches = searches(analysis);
     let hidden = with_searches(naive, &searches);
     let write = axis(ladder.unit);
-    // As the author drew them; a search as n² is straight only if both axes are logarithmic.
+    // The axes are those of the author. A search that grows as n² is straight only if both axes are logarithmic.
     let drawn = |title: &str, curves: &[Curve], scale: Scale| match scale {
         Scale::Linear(_) => lines(title, Across::linear("sleeping processes"), curves, &scale, &[]),
         Scale::Logarithmic(_) => lines(title, "sleeping processes", curves, &scale, &[]),
@@ -293,7 +294,7 @@ fn graphs(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
     }
 }
 
-/// Returns how a cost is written at an axis.
+/// Returns the format of costs on an axis.
 pub(super) fn axis(unit: Unit) -> fn(f64) -> String {
     match unit {
         Unit::Instructions => count,
@@ -310,7 +311,7 @@ pub(super) fn points(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
     phase.verdict.all.points.iter().map(|point| (point.n, point.cost.value)).collect()
 }
 
-/// What a fork's search takes with the model of each allocator.
+/// Returns the search time of a fork with the model of each allocator.
 fn searches(analysis: &Analysis<'_>) -> Vec<Curve> {
     let mut curves = Vec::new();
     for (allocator, name) in ALLOCATORS {
@@ -330,7 +331,7 @@ fn searches(analysis: &Analysis<'_>) -> Vec<Curve> {
     curves
 }
 
-/// The test with each search added, as far as both were measured.
+/// Returns the test with each search added, as far as both were measured.
 fn with_searches(test: &Curve, searches: &[Curve]) -> Vec<Curve> {
     let with = |search: &Curve| {
         let added = |(n, cost): &(f64, f64)| Some((*n, cost + between(&search.points, *n)?));
@@ -339,7 +340,7 @@ fn with_searches(test: &Curve, searches: &[Curve]) -> Vec<Curve> {
     searches.iter().map(with).filter(|curve| curve.points.len() > 1).collect()
 }
 
-/// The most that a search adds to the test where both end, in words.
+/// Describes the largest share that a search adds to the test where both end.
 fn share_of(test: &Curve, searches: &[Curve]) -> String {
     let end = |search: &Curve| {
         let (n, cost) = *test.points.iter().rev().find(|(n, _)| between(&search.points, *n).is_some())?;
@@ -351,7 +352,7 @@ fn share_of(test: &Curve, searches: &[Curve]) -> String {
     })
 }
 
-/// The value at an n between points, linearly.
+/// Interpolates linearly at an n between points.
 fn between(points: &[(f64, f64)], n: f64) -> Option<f64> {
     let (before, after) = (points.iter().rfind(|point| point.0 <= n)?, points.iter().find(|point| point.0 >= n)?);
     let span = after.0 - before.0;
@@ -359,7 +360,7 @@ fn between(points: &[(f64, f64)], n: f64) -> Option<f64> {
     Some(before.1 + share * (after.1 - before.1))
 }
 
-/// The spread of the steps: the 90th percentile over the median, in bins of the sleepers.
+/// Renders the spread of the steps: the 90th percentile over the median, in bins of the sleepers.
 fn spreads(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
     let curve = |step: &Step| {
         let phase = phase(analysis, &step.case, PHASE)?;
@@ -370,7 +371,7 @@ fn spreads(analysis: &Analysis<'_>, ladder: &Ladder) -> Markup {
     lines("90th percentile over the median", across, &curves, &Scale::Linear(digits), &[])
 }
 
-/// What others published about the same question.
+/// Renders results that others published about the same question.
 fn published(unit: Unit) -> Markup {
     let rows = html! {
         table.published-2001 {

@@ -1,4 +1,4 @@
-//! The confounder ladders of several records side by side: which step removes most can depend on the kernel.
+//! The confounder ladders of several records side by side; which step removes most can depend on the kernel.
 
 use super::ladder::{axis, phase, points};
 use super::scrolling;
@@ -10,7 +10,7 @@ use crate::page::View;
 use crate::quantity::count;
 use maud::{Markup, html};
 
-/// The ladders, if two records at least have one; otherwise nothing.
+/// Renders the ladders, if at least two records have one; otherwise nothing.
 pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
     let analyses: Vec<&Analysis<'_>> = view.sources.iter().map(|source| &source.analysis).collect();
     let found = (benchmark == BENCHMARK).then(|| records::of(&analyses, &view.names)).flatten();
@@ -54,7 +54,7 @@ fn table(ladders: &Ladders) -> Markup {
     }
 }
 
-/// A chart for each step, a curve for each record.
+/// Renders a chart for each step, with a curve for each record.
 fn charts(view: &View<'_>, ladders: &Ladders) -> Markup {
     let curve = |one: &OfRecord, step: usize| {
         let source = view.sources.get(one.index)?;

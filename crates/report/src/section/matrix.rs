@@ -1,4 +1,4 @@
-//! Several records: a row for each curve, a column for each record, a cell with cost, ratio to the base and outcome.
+//! Several records: a row for each curve, a column for each record, and cells with cost, ratio to the base and outcome.
 
 use super::scrolling;
 use crate::findings::subject;
@@ -21,22 +21,22 @@ struct Row<'a> {
 /// The curve in one record; without a phase if the record lacks it.
 struct Cell<'a> {
     phase: Option<&'a PhaseStudy<'a>>,
-    /// Whether it is that of the base.
+    /// Whether it is the cell of the base.
     is_base: bool,
     limit: Option<String>,
-    /// The cost relative to the base where the difference is proven; absent for the base.
+    /// The cost relative to the base if the difference is proven; absent for the base.
     proven: Option<Shown>,
     /// The result in words.
     words: String,
 }
 
-/// The matrix; nothing for one record.
+/// Renders the matrix; nothing for one record.
 pub(crate) fn render(view: &View<'_>) -> Markup {
     if view.comparisons.is_none() {
         return html! {};
     }
     let mut rows = rows(view);
-    // The largest change first; rows without a proven difference last, in the record's order.
+    // The largest change is first. Rows without a proven difference are last, in the record's order.
     rows.sort_by(|a, b| b.change().total_cmp(&a.change()));
     let same = rows.iter().filter(|row| row.change() == 0.0).count();
     let table = html! {
@@ -116,12 +116,12 @@ fn cell<'a>(view: &'a View<'_>, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, i
 }
 
 impl Row<'_> {
-    /// The largest proven change relative to the base, in logarithms; zero if there is none.
+    /// Returns the largest proven change relative to the base, in logarithms; zero if there is none.
     fn change(&self) -> f64 {
         self.ratios().map(|ratio| ratio.max(1e-9).ln().abs()).fold(0.0, f64::max)
     }
 
-    /// The proven ratios to the base.
+    /// Returns the proven ratios to the base.
     fn ratios(&self) -> impl Iterator<Item = f64> {
         self.cells.iter().filter_map(|cell| cell.proven).map(|shown| shown.ratio.value)
     }
@@ -148,7 +148,7 @@ impl Row<'_> {
     }
 }
 
-/// The row of a timeline, which has rates and is not compared.
+/// Renders the row of a timeline, which has rates and is not compared.
 fn of_timeline(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
     let timelines = super::benchmark::timelines(view, study);
     if study.timeline.is_none() {
@@ -177,8 +177,8 @@ impl Cell<'_> {
         let cost = ends::large(&verdict.all).map(|large| large.cost.value);
         let ratio = self.proven.map(|shown| shown.ratio.value);
         let shade = self.proven.filter(|shown| !shown.is_opposite).map(|shown| shade(shown.ratio.value));
-        // A column is sorted by its values: that of the base by costs, the others by ratios. What is not shown to
-        // differ is as the base.
+        // A column is sorted by its values: costs for the base, ratios for the others. Costs without a proven
+        // difference sort like the base.
         let value = cost.map_or(-1.0, |cost| if self.is_base { cost } else { ratio.unwrap_or(1.0) });
         html! {
             td.number.shade[shade.is_some()].(shade.as_deref().unwrap_or_default()) data-value=(format!("{value:.4}"))
@@ -194,7 +194,7 @@ impl Cell<'_> {
     }
 }
 
-/// The class of a shade: "more-2" for a cost of 1.5 to 3 times the base's.
+/// Returns the class of a shade: "more-2" for a cost of 1.5 to 3 times the base's.
 fn shade(ratio: f64) -> String {
     let size = ratio.max(1e-9).ln().abs();
     let step = SHADES.iter().filter(|bound| size >= bound.ln()).count();
@@ -205,7 +205,7 @@ fn shade(ratio: f64) -> String {
     }
 }
 
-/// The cases that only the base has, and those that it lacks, which have no row.
+/// Renders the cases that only the base has, and those that it lacks, which have no row.
 fn unmatched(view: &View<'_>) -> Markup {
     let labels = |index: usize| view.sources[index].analysis.cases.iter().map(|study| study.case.label.as_str());
     html! {

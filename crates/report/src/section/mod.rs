@@ -24,7 +24,7 @@ pub(crate) mod timeline;
 pub(crate) mod variants;
 pub(crate) mod words;
 
-/// A wide element that scrolls sideways by itself, by keyboard too.
+/// Returns a wide element that scrolls sideways separately from the page, also by keyboard.
 pub(crate) fn scrolling(label: &str, content: &Markup) -> Markup {
     html! { div.scroll tabindex="0" role="region" aria-label=(label) { (content) } "\n" }
 }

@@ -3,7 +3,7 @@
 use crate::quantity::{digits, duration};
 use maud::{Markup, html};
 
-/// Size of the drawing, and its room: left, right, top, bottom.
+/// The size of the drawing, and its margins: left, right, top, bottom.
 const SIZE: (f64, f64) = (600.0, 220.0);
 const ROOM: [f64; 4] = [64.0, 64.0, 24.0, 36.0];
 
@@ -15,7 +15,7 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Draws lines. `name` says what the values are.
+/// Draws lines. `name` describes the values.
 pub(crate) fn drawing(name: &str, lines: &[Line]) -> Markup {
     let [left, right, above, below] = ROOM;
     let (width, height) = (SIZE.0 - left - right, SIZE.1 - above - below);
@@ -54,7 +54,7 @@ pub(crate) fn drawing(name: &str, lines: &[Line]) -> Markup {
 mod tests {
     use super::*;
 
-    /// The labels of the vertical axis for values up to `highest`.
+    /// Returns the labels of the vertical axis for values up to `highest`.
     fn labels(highest: f64) -> Vec<String> {
         let line = Line { name: "a".to_owned(), tone: 0, points: vec![(0.5, 0.0), (1.0, highest)] };
         let drawn = drawing("mails a second", &[line]).into_string();
@@ -62,7 +62,7 @@ mod tests {
         labels.map(|rest| rest.split('<').next().unwrap_or_default().to_owned()).collect()
     }
 
-    /// Guards against "0, 1, 1" beside an axis, and against a label for the height of an empty drawing.
+    /// Guards against the labels "0, 1, 1" on an axis, and against a label for the height of an empty drawing.
     #[test]
     fn small_values_keep_their_fractions_on_the_axis() {
         assert_eq!(labels(1.0), ["0", "0.5", "1"]);

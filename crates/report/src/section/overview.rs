@@ -1,4 +1,4 @@
-//! Every curve small, in one grid: coloured and signed by its outcome, sortable, each a link to its details.
+//! Small pictures of all curves in one grid: coloured and signed by outcome, sortable, each with a link to its details.
 
 use super::thumbnail;
 use crate::findings::subject;
@@ -9,7 +9,7 @@ use crate::{CaseStudy, PhaseStudy, ends};
 use landau_record::schema::Direction;
 use maud::{Markup, html};
 
-/// Longer symbols of laws do not fit in a cell.
+/// Maximum length of a law's symbol that fits in a cell.
 const SYMBOL_MAX: usize = 8;
 
 /// A curve of the grid.
@@ -18,7 +18,7 @@ struct Cell<'a> {
     phase: &'a PhaseStudy<'a>,
 }
 
-/// The overview of one record; nothing for several, which have a matrix.
+/// Renders the overview of one record; nothing for several, which have a matrix.
 pub(crate) fn render(view: &View<'_>) -> Markup {
     let Some(base) = view.base().filter(|_| view.sources.len() == 1) else { return html! {} };
     let every = base.cases.iter().flat_map(|study| study.phases.iter().map(move |phase| Cell { study, phase }));
@@ -41,7 +41,7 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
     }
 }
 
-/// The classes with their numbers, which scripts turn into filters, and the sort order.
+/// Renders the classes with their numbers, which scripts turn into filters, and the sort order.
 fn legend(cells: &[Cell<'_>]) -> Markup {
     html! {
         div.bar {
@@ -69,7 +69,7 @@ fn legend(cells: &[Cell<'_>]) -> Markup {
     }
 }
 
-/// The cell of a timeline, which has a rate and no outcome.
+/// Renders the cell of a timeline, which has a rate and no outcome.
 fn of_timeline(index: usize, study: &CaseStudy<'_>) -> Markup {
     let Some(timeline) = &study.timeline else { return html! {} };
     let rate = timeline.rate().map_or("no samples".to_owned(), text::rate);
@@ -120,14 +120,14 @@ impl Cell<'_> {
         }
     }
 
-    /// The logarithm of the change from small to large n: the cliff's factor where there is one.
+    /// Returns the logarithm of the change from small to large n; if there is a cliff, of its factor.
     fn growth(&self) -> f64 {
         let judged = &self.phase.verdict.all;
         let cliff = judged.cliffs.iter().map(|cliff| cliff.factor_over_start).reduce(f64::max);
         cliff.or(judged.growth.map(|growth| growth.value)).unwrap_or(1.0).max(1e-9).ln()
     }
 
-    /// The outcome in a few words: "cliff ×3,187", "×75.4 O(n)", "flat".
+    /// Describes the outcome in a few words: "cliff ×3,187", "×75.4 O(n)", "flat".
     fn words(&self, growth: f64) -> String {
         let judged = &self.phase.verdict.all;
         if judged.cliffs.is_empty() && text::known_growth(judged).is_none() {

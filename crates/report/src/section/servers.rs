@@ -1,4 +1,4 @@
-//! Servers beside the sum of their calls: for each record that has both, what `landau predict` compares.
+//! Servers compared with the sum of their calls, as in `landau predict`, for each record that has both.
 
 use super::scrolling;
 use crate::page::View;
@@ -6,8 +6,8 @@ use crate::predicted::{Checked, beside_calls};
 use crate::quantity::{duration, percent};
 use maud::{Markup, html};
 
-/// The servers of each record in which calls were measured, and which servers are not compared; nothing if there are
-/// none.
+/// Renders the servers of each record in which calls were measured, and which servers are not compared; nothing if
+/// there are none.
 pub(crate) fn render(view: &View<'_>) -> Markup {
     let of_record = |(index, source): (usize, &crate::page::Source<'_>)| {
         let (servers, left_out) = beside_calls(&source.analysis);
@@ -36,7 +36,7 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
     }
 }
 
-/// A table, a sentence for each server, and those about the servers that are not compared.
+/// Renders a table, a sentence for each server, and sentences about the servers that are not compared.
 fn of(servers: &[Checked], left_out: &[String], of_record: &str) -> Markup {
     let table = html! {
         table {
@@ -65,7 +65,7 @@ fn of(servers: &[Checked], left_out: &[String], of_record: &str) -> Markup {
     }
 }
 
-/// Whether the sum misses what was used, and by how much.
+/// Renders whether the sum misses the time used, and by how much.
 fn outcome(one: &Checked) -> Markup {
     let share = percent((1.0 - one.predicted_ns / one.used_ns.value).abs());
     let side = if one.ratio > 1.0 { "below" } else { "above" };
@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// Guards against a page that shows a sum without saying that the server used three times as much.
+    /// Guards against a page that shows a sum without stating that the server used three times as much.
     #[test]
     fn a_sum_that_misses_by_more_than_a_fifth_is_marked() {
         let servers = [checked("a<b", 25_000.0, 100_000.0), checked("near", 90_000.0, 100_000.0)];
@@ -107,7 +107,7 @@ mod tests {
         assert!(above.contains("misses: 100% above"), "{above}");
     }
 
-    /// Guards against servers that are left out without a word, as the page once did with all that it did not compare.
+    /// Guards against leaving out servers silently, as the page once did with all servers that it did not compare.
     #[test]
     fn servers_that_are_not_compared_are_named() {
         let left_out = ["connect server=h2o is not compared: why.".to_owned()];

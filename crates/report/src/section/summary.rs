@@ -1,4 +1,4 @@
-//! The head of the page: what was measured and where.
+//! The head of the page: what was measured, and where.
 
 use super::words;
 use crate::page::{Source, View};
@@ -8,7 +8,7 @@ use landau_record::schema::Unit;
 use landau_stats::{Class, Options};
 use maud::{Markup, html};
 
-/// The title, unless the user gave one.
+/// Returns the title, unless the user gave one.
 pub(crate) fn title(view: &View<'_>) -> String {
     match (view.sources.len(), view.base()) {
         (1, Some(analysis)) => {
@@ -20,7 +20,7 @@ pub(crate) fn title(view: &View<'_>) -> String {
     }
 }
 
-/// Names in a sentence: "5.10, 6.1 and 6.12".
+/// Joins names in a sentence: "5.10, 6.1 and 6.12".
 fn listed(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -29,7 +29,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// The head.
+/// Renders the head.
 pub(crate) fn render(view: &View<'_>, title: &str) -> Markup {
     html! {
         header.head {
@@ -61,7 +61,7 @@ pub(crate) fn render(view: &View<'_>, title: &str) -> Markup {
     }
 }
 
-/// The whole result in a sentence or two: how many curves do what.
+/// Returns the whole result in a sentence or two: the number of curves with each outcome.
 fn answer(view: &View<'_>) -> String {
     let Some(base) = view.base() else { return String::new() };
     match view.comparisons {
@@ -70,7 +70,7 @@ fn answer(view: &View<'_>) -> String {
     }
 }
 
-/// How many curves of a record stay as they are, and what the others do.
+/// Describes how many curves of a record do not change, and how the others change.
 fn outcomes(analysis: &Analysis<'_>) -> String {
     let phases = || analysis.cases.iter().flat_map(|study| &study.phases);
     let number = |class: Class| phases().filter(|phase| phase.verdict.class() == class).count();
@@ -97,7 +97,7 @@ fn outcomes(analysis: &Analysis<'_>) -> String {
     format!("{same} of {all} measured calls cost the same at every n, within {delta}.{others}{open}")
 }
 
-/// How many curves cost more and less in each record than in the first.
+/// Describes how many curves cost more and less in each record than in the first.
 fn changes(comparisons: &Comparisons, names: &[String]) -> String {
     let delta = Options::default().delta;
     let beyond = |one: &PhaseComparison| {
@@ -120,7 +120,7 @@ fn changes(comparisons: &Comparisons, names: &[String]) -> String {
     format!("Compared with {base}, beyond {}: {}.", percent(delta), parts.join("; "))
 }
 
-/// Where it was measured: one sentence for all records that share their machine.
+/// Describes where the records were measured, in one sentence for all records that share their machine.
 fn lead(view: &View<'_>) -> Markup {
     let machines: Vec<String> = view.sources.iter().map(machine).collect();
     let memory: Vec<u64> = view.sources.iter().map(|source| source.analysis.record.host.memory_bytes).collect();

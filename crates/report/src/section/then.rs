@@ -10,7 +10,7 @@ use landau_stats::quantile::quantile;
 use maud::{Markup, html};
 use std::fmt::Write as _;
 
-/// The drawing of the samples: its size and margins.
+/// The size and the margins of the drawing of the samples.
 const WIDTH: f64 = 500.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 64.0;
@@ -18,13 +18,13 @@ const RIGHT: f64 = 16.0;
 const ABOVE: f64 = 30.0;
 const BELOW: f64 = 40.0;
 
-/// The vertical axis ends at this many times the value that all but one sample in 200 are below.
+/// The vertical axis ends at this multiple of the quantile below which all but one in 200 samples are.
 const HEADROOM: f64 = 1.3;
 
-/// Costs that differ by more than this need a logarithmic axis.
+/// Costs that differ by more than this factor need a logarithmic axis.
 const LINEAR_MAX: f64 = 20.0;
 
-/// The articles of a record of the study `then`; otherwise nothing.
+/// Renders the articles of a record of the study `then`; otherwise nothing.
 pub(crate) fn render(view: &View<'_>) -> Markup {
     let ([_], Some(base)) = (view.sources, view.base()) else { return html! {} };
     let articles = then::of(base);
@@ -39,7 +39,7 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
     }
 }
 
-/// Each test with its conclusion.
+/// Renders each test with its conclusion.
 fn summary(articles: &[Article]) -> Markup {
     let table = html! {
         table.then {
@@ -126,7 +126,7 @@ fn contradictions(article: &Article) -> Markup {
     }
 }
 
-/// The samples as the author would plot them, beside the points of the corrected method.
+/// Renders the samples as the author would plot them, next to the points of the corrected method.
 fn drawn(figure: &Figure, test: &Test, unit: Unit) -> Markup {
     let curve = |(name, points): &(String, Vec<(f64, f64)>)| Curve { name: name.clone(), points: points.clone() };
     let curves: Vec<Curve> = figure.curves.iter().map(curve).collect();
@@ -151,7 +151,7 @@ fn drawn(figure: &Figure, test: &Test, unit: Unit) -> Markup {
     }
 }
 
-/// A dot for each sample on linear axes from zero.
+/// Draws a dot for each sample on linear axes from zero.
 fn scatter(figure: &Figure, unit: Unit) -> Markup {
     let mut costs: Vec<f64> = figure.samples.iter().map(|sample| sample.1).collect();
     costs.sort_by(f64::total_cmp);
@@ -178,7 +178,7 @@ fn scatter(figure: &Figure, unit: Unit) -> Markup {
                 text x=(LEFT - 6.0) y=(format!("{up:.1}")) text-anchor="end" {
                     @if part > 0.0 { (write(part * top)) } @else { "0" }
                 }
-                // The last one would be cut off around its middle.
+                // The last label would be cut off if it were centred.
                 @let (at, anchor) = if part < 1.0 { (at, "middle") } else { (WIDTH, "end") };
                 text x=(format!("{at:.1}")) y=(base + 16.0) text-anchor=(anchor) { (count(part * right)) }
             }

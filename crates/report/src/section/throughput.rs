@@ -1,6 +1,6 @@
-//! Throughput of the mail engine over time: recipients a second in every pass that goes down a list.
+//! Throughput of the mail engine over time: recipients per second in every pass that goes down a list.
 //!
-//! The steps of such a pass follow one another without a gap, so that their costs added up are the time.
+//! The steps of such a pass follow one another without a gap, so the sum of their costs is the time.
 
 use super::benchmark::TONES;
 use super::over_time::{Line, drawing};
@@ -15,10 +15,10 @@ const BENCHMARK: &str = "mail";
 const PHASE: &str = "recipient";
 const AXIS: &str = "recipients";
 
-/// The points of a pass.
+/// The number of points of a pass.
 const POINTS: usize = 60;
 
-/// The drawings of all cases of the benchmark that go down a list; nothing if there is none.
+/// Renders the drawings of all cases of the benchmark that go down a list; nothing if there are none.
 pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
     let mut figures = Vec::new();
     for (index, source) in view.sources.iter().enumerate() {
@@ -51,7 +51,7 @@ fn figure(id: &str, record: &str, study: &CaseStudy<'_>, lines: &[Line]) -> Mark
     }
 }
 
-/// A line for each pass.
+/// Returns a line for each pass.
 fn lines(study: &CaseStudy<'_>) -> Vec<Line> {
     let phase = study.phases.iter().find(|one| one.phase.name == PHASE);
     let line = |(number, costs): (usize, &[u64])| {
@@ -65,7 +65,7 @@ fn passes<'a>(phase: &'a PhaseStudy<'_>) -> impl Iterator<Item = &'a [u64]> {
     phase.curve.passes.iter().map(|pass| pass.costs.as_slice())
 }
 
-/// Returns seconds and recipients a second, from the nanoseconds that each recipient cost.
+/// Returns seconds and recipients per second, from the cost of each recipient in nanoseconds.
 fn rates(costs: &[u64]) -> Vec<(f64, f64)> {
     let mut elapsed_ns = 0;
     let point = |some: &[u64]| {
@@ -76,7 +76,7 @@ fn rates(costs: &[u64]) -> Vec<(f64, f64)> {
     costs.chunks(costs.len().div_ceil(POINTS).max(1)).map(point).collect()
 }
 
-/// Every point that is drawn, which scripts offer as CSV.
+/// Renders a table of every point that is drawn, which scripts offer as CSV.
 fn table(id: &str, lines: &[Line]) -> Markup {
     html! {
         table id=(id) {

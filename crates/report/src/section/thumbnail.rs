@@ -1,7 +1,7 @@
 //! Small static pictures of curves: for a cell of the overview, and with labelled ends for a finding.
 //!
-//! Both axes are logarithmic, except along a timeline. They repeat what the text beside them says, so screen readers
-//! skip them.
+//! Both axes are logarithmic, except along a timeline. The pictures repeat information of the adjacent text, so screen
+//! readers skip them.
 
 use crate::quantity::{FormatCost, count};
 use crate::reduce::Columns;
@@ -9,27 +9,27 @@ use crate::text;
 use crate::{PhaseStudy, ends};
 use maud::{Markup, html};
 
-/// The most points of a curve in a cell.
+/// Maximum number of points of a curve in a cell.
 const POINTS_MAX: usize = 24;
-/// The most points of a curve beside a finding.
+/// Maximum number of points of a curve in a picture of a finding.
 const PICTURE_POINTS_MAX: usize = 60;
-/// A cost that changes by less than this factor uses only its share of the height: a flat cost must look flat.
+/// A cost that changes by less than this factor uses only its share of the height, so that a flat cost looks flat.
 const RANGE_MIN: f64 = 4.0;
-/// Recurring outliers drawn beside a finding.
+/// Maximum number of recurring outliers drawn in a picture of a finding.
 const OUTLIERS_MAX: usize = 24;
 
-/// Where a picture's points are, in its own units.
+/// The mapping of a picture's points to its own units.
 struct Scale {
     x: (f64, f64),
     y: (f64, f64),
     width: f64,
     height: f64,
-    /// Room around the curve: left, right, top, bottom.
+    /// The margins of the curve: left, right, top, bottom.
     room: [f64; 4],
 }
 
 impl Scale {
-    /// The position of a point given in logarithms.
+    /// Returns the position of a point given in logarithms.
     fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
         let [left, right, top, bottom] = self.room;
         let across = left + (x - self.x.0) / (self.x.1 - self.x.0) * (self.width - left - right);
@@ -49,8 +49,8 @@ impl Scale {
     }
 }
 
-/// The curve in logarithms of n and cost, at most `most` points: between the two ends that are told, or the medians of
-/// the calls where there are none.
+/// Returns the curve in logarithms of n and cost, with at most `most` points: between the two ends whose costs are
+/// stated, or, if there are none, the medians of the calls.
 fn curve(phase: &PhaseStudy<'_>, most: usize) -> Vec<(f64, f64)> {
     let judged = &phase.verdict.all;
     let from = ends::small(judged).map_or(1.0, |small| small.n.max(1.0));
@@ -64,7 +64,7 @@ fn curve(phase: &PhaseStudy<'_>, most: usize) -> Vec<(f64, f64)> {
     kept.map(|(_, (n, cost))| (n.ln(), cost.ln())).collect()
 }
 
-/// The median over the passes of the median of each column.
+/// Returns the median over the passes of the median of each column.
 fn medians(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
     let passes = || phase.curve.passes.iter();
     let columns = Columns::up_to(passes().flat_map(|pass| pass.n.iter().copied()).max().unwrap_or(1));
@@ -81,7 +81,7 @@ fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
-/// The picture of a cell: the curve, and a vertical line at each cliff.
+/// Renders the picture of a cell: the curve, and a vertical line at each cliff.
 pub(crate) fn cell(phase: &PhaseStudy<'_>) -> Markup {
     let points = curve(phase, POINTS_MAX);
     let (x, y) = (ends(points.iter().map(|point| point.0)), ends(points.iter().map(|point| point.1)));
@@ -101,22 +101,22 @@ pub(crate) fn cell(phase: &PhaseStudy<'_>) -> Markup {
     }
 }
 
-/// Size of a picture beside a finding, and of its room to the right for labels.
+/// The size of a picture of a finding, and of its right margin for labels.
 const PICTURE: (f64, f64, f64) = (300.0, 108.0, 78.0);
 
-/// Width of a character of a label and height of its digits, in the units of a picture.
+/// The width of a character of a label and the height of its digits, in the units of a picture.
 const LABEL: (f64, f64) = (6.5, 9.0);
-/// Between a curve and its label.
+/// The gap between a curve and its label.
 const LABEL_GAP: f64 = 5.0;
 
-/// The scale of a picture; none without two different n.
+/// Returns the scale of a picture; `None` without two different n.
 fn scale<'a>(points: impl Iterator<Item = &'a (f64, f64)> + Clone) -> Option<Scale> {
     let (x, y) = (ends(points.clone().map(|point| point.0)), ends(points.map(|point| point.1)));
     let (width, height, labels) = PICTURE;
     (x.1 > x.0).then_some(Scale { x, y, width, height, room: [6.0, labels, 12.0, 20.0] })
 }
 
-/// The axis of n with its ends.
+/// Renders the axis of n with its ends.
 fn frame(scale: &Scale, axis: &str) -> Markup {
     let (right, bottom) = (scale.width - scale.room[1], scale.height - 18.0);
     html! {
@@ -126,13 +126,14 @@ fn frame(scale: &Scale, axis: &str) -> Markup {
     }
 }
 
-/// The picture beside a finding: the curve with the cost at both ends, n at both ends, cliffs and recurring outliers.
+/// Renders the picture of a finding: the curve with the cost at both ends, n at both ends, cliffs and recurring
+/// outliers.
 pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
     let (points, outliers) = (curve(phase, PICTURE_POINTS_MAX), outliers(phase));
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return html! {} };
     let Some(scale) = scale(points.iter().chain(&outliers)) else { return html! {} };
     let judged = &phase.verdict.all;
-    // Where nothing is judged, the label is that of the point that is drawn.
+    // If nothing is judged, the label is that of the point that is drawn.
     let label = |end: Option<ends::CostAt>, point: (f64, f64)| {
         judged.unit.bare(end.map_or(point.1.exp().round(), |end| end.cost.value))
     };
@@ -159,14 +160,14 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
     }
 }
 
-/// The place of the label of the curve's start, such that the curve does not cross it: above the curve, or between it
-/// and the axis, whichever has room and no outlier; where neither has room, at the height of the start, to the right of
-/// where the curve leaves it, or to the left of the curve if the label of its end is there. The curve may start later
-/// than the first outlier.
+/// Returns the position of the label of the curve's start, so that the curve does not cross it. It is above the curve,
+/// or between it and the axis, whichever has room and no outlier. If neither has room, it is at the height of the
+/// start, to the right of where the curve leaves that height, or to the left of the curve if the label of its end is
+/// there. The curve may start later than the first outlier.
 fn clear_of(scale: &Scale, points: &[(f64, f64)], outliers: &[(f64, f64)], label: &str) -> (f64, f64) {
     let width = label.chars().count() as f64 * LABEL.0;
     let drawn: Vec<(f64, f64)> = points.iter().map(|point| scale.at(*point)).collect();
-    // To the right of the curve is the label of its end.
+    // The label of the end is to the right of the curve.
     let most = scale.width - scale.room[1] - width;
     let left = drawn.first().map_or(scale.room[0], |(x, _)| x.min(most));
     let beside = |x: f64, y: f64| (left..=left + width).contains(&x).then_some(y);
@@ -190,7 +191,7 @@ fn clear_of(scale: &Scale, points: &[(f64, f64)], outliers: &[(f64, f64)], label
     (if beyond > most && before >= 0.0 { before } else { beyond }, baseline)
 }
 
-/// The height of a line between two points at a place between them.
+/// Returns the height of a line between two points at an x between them.
 fn at(pair: &[(f64, f64)], x: f64) -> Option<f64> {
     let ((from, low), (to, high)) = (pair[0], pair[1]);
     ((from..to).contains(&x)).then(|| low + (high - low) * (x - from) / (to - from))
@@ -201,11 +202,11 @@ pub(crate) struct Line<'a> {
     /// The record's name.
     pub(crate) name: &'a str,
     pub(crate) phase: &'a PhaseStudy<'a>,
-    /// Whether the finding is about it; the others are thin.
+    /// Whether the finding is about it; other lines are thin.
     pub(crate) is_strong: bool,
 }
 
-/// The picture of a curve in several records, with the names of those that the finding is about.
+/// Renders the picture of a curve in several records, with the names of those that the finding is about.
 pub(crate) fn compared(lines: &[Line<'_>], axis: &str) -> Markup {
     let drawn: Vec<(&Line<'_>, Vec<(f64, f64)>)> =
         lines.iter().map(|line| (line, curve(line.phase, PICTURE_POINTS_MAX))).collect();
@@ -216,7 +217,7 @@ pub(crate) fn compared(lines: &[Line<'_>], axis: &str) -> Markup {
         .filter_map(|(line, points)| Some((scale.at(*points.last()?).1 + 4.0, line.name)))
         .collect();
     labels.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // Labels that would overlap move down.
+    // Labels that would overlap are moved down.
     for i in 1..labels.len() {
         labels[i].0 = labels[i].0.max(labels[i - 1].0 + 12.0);
     }
@@ -234,7 +235,7 @@ pub(crate) fn compared(lines: &[Line<'_>], axis: &str) -> Markup {
     }
 }
 
-/// The most expensive recurring outliers in logarithms, without the first calls.
+/// Returns the most expensive recurring outliers in logarithms, except the first calls.
 fn outliers(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
     let first = phase.verdict.outliers.patterns.iter().filter(|pattern| text::is_first_calls(pattern));
     let first: Vec<u32> = first.flat_map(|pattern| phase.verdict.outliers.following(pattern)).collect();
@@ -248,7 +249,7 @@ fn outliers(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
 mod tests {
     use super::*;
 
-    /// Guards against a number that its own curve strikes through.
+    /// Guards against a label that is crossed by its own curve.
     #[test]
     fn the_label_of_the_start_is_clear_of_the_curve() {
         let curves = [
@@ -268,12 +269,12 @@ mod tests {
                     assert!(!label.contains(&y), "{points:?}: {y} in {label:?}");
                 }
             }
-            // Below the axis are the numbers of n.
+            // The labels of n are below the axis.
             assert!(*label.start() >= 0.0 && *label.end() <= 90.0, "{points:?}: {label:?}");
         }
     }
 
-    /// Guards against a number under the dots of recurring outliers.
+    /// Guards against a label under the dots of recurring outliers.
     #[test]
     fn the_label_of_the_start_is_clear_of_outliers() {
         let (curve, outliers) = ([(0.0, 1.0), (1.0, 1.0)], [(0.0, 1.2), (0.1, 1.2), (0.5, 2.0), (1.0, 0.0)]);
@@ -283,7 +284,7 @@ mod tests {
         assert!(clear_of(&scale, &curve, &outliers, "811 ns").1 > height);
     }
 
-    /// Guards against a label at y="inf" beside a curve of which all points are to the right of the outliers.
+    /// Guards against a label at y="inf" for a curve whose points are all to the right of the outliers.
     #[test]
     fn the_label_of_a_late_start_is_beside_it() {
         for (start, end) in [(0.5, 1.0), (0.9, 1.0), (0.99, 1.0)] {
@@ -296,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Guards against two labels on one another where a curve is steep, and so short that both are at its end.
+    /// Guards against overlapping labels of a curve that is steep, and so short that both are at its end.
     #[test]
     fn the_label_of_a_late_steep_start_is_not_on_that_of_the_end() {
         for (from, to) in [(0.0, 9.0), (9.0, 0.0)] {

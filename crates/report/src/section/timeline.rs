@@ -1,5 +1,5 @@
-//! A timeline: the rate of every pass along the transfer, both axes linear, with its events; of several records all in
-//! one drawing, a colour for each; and every number as a table.
+//! A timeline: the rate of every pass along the transfer, on linear axes, with its events. Several records share one
+//! drawing, with a colour for each. Every number is also in a table.
 
 use super::benchmark::TONES;
 use super::scrolling;
@@ -8,10 +8,10 @@ use crate::text;
 use crate::timeline::TimelineStudy;
 use maud::{Markup, html};
 
-/// Size of the drawing, and its room: left, right, top, bottom.
+/// The size of the drawing, and its margins: left, right, top, bottom.
 const SIZE: (f64, f64) = (900.0, 260.0);
 const ROOM: [f64; 4] = [88.0, 12.0, 22.0, 34.0];
-/// The most points of a pass that are drawn; a point is the rate over its steps.
+/// Maximum number of points of a pass that are drawn; a point is the rate over its steps.
 const POINTS_MAX: usize = 120;
 
 /// The timeline of one record, with the record's name if there are several.
@@ -22,14 +22,15 @@ pub(crate) struct Timeline<'a> {
     pub(crate) tone: usize,
 }
 
-/// A pass that is drawn: its name in the table, its colour, and its points: the last step and the rate in MB/s.
+/// A pass that is drawn: its name in the table, its colour, and its points, which are the last step and the rate in
+/// MB/s.
 struct Line {
     name: String,
     tone: usize,
     points: Vec<(f64, f64)>,
 }
 
-/// The rates of the passes in points of `stride` steps.
+/// Returns the rates of the passes, with points of `stride` steps.
 fn rates(study: &TimelineStudy<'_>, stride: usize) -> Vec<Vec<(f64, f64)>> {
     let rate =
         |steps: &[u64]| steps.len() as f64 * study.step_bytes as f64 * 1e3 / steps.iter().sum::<u64>().max(1) as f64;
@@ -45,7 +46,7 @@ fn stride(study: &TimelineStudy<'_>) -> usize {
     longest.div_ceil(POINTS_MAX).max(1)
 }
 
-/// The lines of every pass of every record, all with points of equally many steps.
+/// Returns the lines of every pass of every record, all with the same number of steps per point.
 fn lines(timelines: &[Timeline<'_>]) -> Vec<Line> {
     let stride = timelines.iter().map(|one| stride(one.study)).max().unwrap_or(1);
     let of_record = |one: &Timeline<'_>| {
@@ -60,7 +61,8 @@ fn lines(timelines: &[Timeline<'_>]) -> Vec<Line> {
     timelines.iter().flat_map(of_record).collect()
 }
 
-/// The timeline of a case in every record that has it, in words, drawn, and as a table; nothing without a record.
+/// Renders the timeline of a case in every record that has it, in words, as a drawing, and as a table; nothing without
+/// a record.
 pub(crate) fn render(id: &str, timelines: &[Timeline<'_>]) -> Markup {
     let Some(first) = timelines.first() else { return html! {} };
     let lines = lines(timelines);
@@ -85,7 +87,7 @@ pub(crate) fn render(id: &str, timelines: &[Timeline<'_>]) -> Markup {
     }
 }
 
-/// The picture of a cell of the overview: the rate of the first pass.
+/// Renders the picture of a cell of the overview: the rate of the first pass.
 pub(crate) fn cell(study: &TimelineStudy<'_>) -> Markup {
     let passes = rates(study, stride(study) * 4);
     let points = passes.first().map_or(&[][..], Vec::as_slice);
@@ -138,7 +140,7 @@ fn drawing(timelines: &[Timeline<'_>], lines: &[Line]) -> Markup {
     }
 }
 
-/// At most six round values from zero to `top`.
+/// Returns at most six round values from zero to `top`.
 fn ticks(top: f64) -> Vec<f64> {
     let raw = top / 5.0;
     let power = 10f64.powf(raw.log10().floor());
@@ -146,7 +148,7 @@ fn ticks(top: f64) -> Vec<f64> {
     (0..=10).map(|i| f64::from(i) * step).take_while(|tick| *tick <= top).collect()
 }
 
-/// Every number that is drawn, which scripts offer as CSV.
+/// Renders a table of every number that is drawn, which scripts offer as CSV.
 fn table(id: &str, study: &TimelineStudy<'_>, lines: &[Line]) -> Markup {
     let rows = lines.iter().map(|line| line.points.len()).max().unwrap_or(0);
     let table = html! {

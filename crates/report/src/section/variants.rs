@@ -1,4 +1,4 @@
-//! The variants of a benchmark in one record: each curve beside the same curve of the default case.
+//! The variants of a benchmark in one record: each curve next to the same curve of the default case.
 
 use super::scrolling;
 use crate::page::View;
@@ -11,11 +11,11 @@ use maud::{Markup, html};
 
 const HEAD: [&str; 6] = ["Phase", "Settings", "Cost at large n", "Ratio to the default", "Outcome", "Law or constant"];
 
-/// The table of a benchmark's variants; nothing if it has none.
+/// Renders the table of a benchmark's variants; nothing if it has none.
 pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
     let rows: Vec<&VariantRow> = view.variants.iter().filter(|row| row.benchmark == benchmark).collect();
     let Some(first) = rows.first() else { return html! {} };
-    // The default case of a phase is above its variants.
+    // The default case of a phase is listed above its variants.
     let is_first = |index: usize| index == 0 || rows[index - 1].comparison.phase != rows[index].comparison.phase;
     let table = html! {
         table.variants {

@@ -1,4 +1,4 @@
-//! What the words of the page mean, folded: each term once.
+//! The terms of the page with their meanings, folded; each term is explained once.
 
 use crate::page::View;
 use crate::text::{self, CLASSES};
@@ -38,7 +38,7 @@ const TERMS: [(&str, &str); 11] = [
     ("bimodal", "the cost has two separate values"),
 ];
 
-/// The list of words, closed at first.
+/// Renders the list of terms, closed at first.
 pub(crate) fn render(view: &View<'_>) -> Markup {
     let is_exact = view.unit() == crate::quantity::Unit::Instructions;
     // Counted costs have no intervals.
@@ -58,7 +58,7 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
     }
 }
 
-/// What the costs are where they are not time.
+/// Renders a note about the unit of costs that are not times.
 fn unit_note(view: &View<'_>) -> Markup {
     match view.base().map(|base| base.record.unit()) {
         Some(Unit::Instructions) => html! {

@@ -1,11 +1,11 @@
-//! Columns of a terminal: texts are cut to a width, in their middle, and laid out side by side.
+//! Columns of a terminal: texts are shortened to a width, in their middle, and laid out side by side.
 
 use super::Layout;
 
 /// The indent, and the space between two columns.
 pub(crate) const GAP: usize = 2;
 
-/// A text of at most `width` characters; its middle is left out, as the end of a name is its phase.
+/// Shortens a text to at most `width` characters. Its middle is left out, because the end of a name is its phase.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     let count = text.chars().count();
     if count <= width {
@@ -17,7 +17,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     format!("{head}…{rest}")
 }
 
-/// The widths that the cells of each column need.
+/// Returns the widths that the cells of each column need.
 pub(crate) fn needed<'a>(lines: impl Iterator<Item = &'a [String]>) -> Vec<usize> {
     let mut widths: Vec<usize> = Vec::new();
     for cells in lines {
@@ -29,12 +29,12 @@ pub(crate) fn needed<'a>(lines: impl Iterator<Item = &'a [String]>) -> Vec<usize
     widths
 }
 
-/// The width of a line with these columns.
+/// Returns the width of a line with these columns.
 pub(crate) fn used(widths: &[usize]) -> usize {
     widths.iter().map(|width| width + GAP).sum()
 }
 
-/// Cells side by side, each cut to its width.
+/// Lays out cells side by side, each shortened to its width.
 pub(crate) fn line(cells: &[String], widths: &[usize]) -> String {
     let mut text = String::new();
     for (cell, &width) in cells.iter().zip(widths) {
@@ -43,17 +43,17 @@ pub(crate) fn line(cells: &[String], widths: &[usize]) -> String {
     text.trim_end().to_owned()
 }
 
-/// A line below a head.
+/// Returns a horizontal line below a head.
 pub(crate) fn rule(widths: &[usize], layout: Layout) -> String {
     "─".repeat(used(widths).min(usize::from(layout.width)))
 }
 
-/// A text in bold.
+/// Returns a text in bold.
 pub(crate) fn bold(text: &str, layout: Layout) -> String {
     colored(text, "1", layout)
 }
 
-/// A text with a terminal's colour code.
+/// Returns a text with a terminal's colour code.
 pub(crate) fn colored(text: &str, code: &str, layout: Layout) -> String {
     if layout.color && !code.is_empty() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
 }

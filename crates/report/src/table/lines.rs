@@ -17,13 +17,13 @@ pub enum Sort {
     Growth,
     /// The most expensive first, at the largest n.
     Cost,
-    /// Cliffs, growth, what is not resolved, small changes, flat curves.
+    /// Cliffs, growth, unresolved curves, small changes, flat curves.
     Outcome,
     /// Alphabetically.
     Name,
 }
 
-/// Which curves are shown.
+/// Selects the curves to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Only {
     /// Those that grow, fall or vary by more than δ.
@@ -44,7 +44,7 @@ impl Only {
     }
 }
 
-/// Returns the rows of which any of `only` holds, or all rows if it is empty, in the order of `sort`.
+/// Returns the rows that match any of `only`, or all rows if it is empty, in the order of `sort`.
 pub fn arranged(mut rows: Vec<Row>, only: &[Only], sort: Sort) -> Vec<Row> {
     rows.retain(|row| only.is_empty() || only.iter().any(|only| only.holds(row)));
     let cost = |row: &Row| row.large.map_or(0.0, |large| large.cost.value);
@@ -58,7 +58,7 @@ pub fn arranged(mut rows: Vec<Row>, only: &[Only], sort: Sort) -> Vec<Row> {
     rows
 }
 
-/// The widest column of outcomes and the narrowest of names.
+/// The maximum width of the column of outcomes and the minimum width of the names.
 pub(super) const OUTCOME_MAX: usize = 36;
 const NAME_MIN: usize = 14;
 
@@ -67,8 +67,8 @@ const COLUMNS: &str = " Cost: at small n → at large n. With a cliff, growth is
 /// Explains the arrow, after the legend.
 const REMOVED: &str = " ↓: measured while the objects are removed.";
 
-/// Lays rows out, a line each, and adds the legend. Grouped rows have their case in a line above them; sorted ones in
-/// their own.
+/// Lays out rows, a line each, and adds the legend. Grouped rows have their case in a line above them; sorted rows have
+/// it in their own line.
 pub fn render(rows: &[Row], unit: Unit, sort: Sort, layout: Layout) -> String {
     let is_grouped = sort == Sort::Case;
     let lines: Vec<[String; 4]> = rows.iter().map(|row| cells(row, is_grouped)).collect();
@@ -90,7 +90,7 @@ pub fn render(rows: &[Row], unit: Unit, sort: Sort, layout: Layout) -> String {
     format!("{}\n\n{}", text.join("\n"), wrapped(&format!("{}{COLUMNS}{removed}", text::LEGEND), layout))
 }
 
-/// Outcome, name, costs and growth of a row.
+/// Returns the outcome, name, costs and growth of a row.
 fn cells(row: &Row, is_grouped: bool) -> [String; 4] {
     let arrow = if row.direction == Direction::Down { "↓ " } else { "" };
     let name =
@@ -98,18 +98,18 @@ fn cells(row: &Row, is_grouped: bool) -> [String; 4] {
     [row.text.outcome.clone(), name, row.text.costs.clone(), row.text.growth.clone()].map(|text| plain(&text))
 }
 
-/// Widths of the columns: outcome, name, costs, growth. The name has what the others leave.
+/// Returns the widths of the columns outcome, name, costs and growth. The name gets what the others leave.
 fn widths<'a>(lines: impl Iterator<Item = &'a [String]>, most: usize) -> Vec<usize> {
     let mut widths = grid::needed(lines);
     widths[0] = widths[0].min(OUTCOME_MAX);
     let room = |widths: &[usize], own: usize| most.saturating_sub(grid::used(widths) - widths[own]);
     widths[1] = widths[1].min(room(&widths, 1)).max(NAME_MIN);
-    // A terminal that is narrower still cuts the outcome.
+    // In an even narrower terminal, the outcome is shortened, too.
     widths[0] = widths[0].min(room(&widths, 0)).max(NAME_MIN);
     widths
 }
 
-/// A case's name with its limit.
+/// Returns a case's name with its limit.
 fn case_line(case: &str, limit: Option<&str>, layout: Layout) -> String {
     let limit = limit.map_or(String::new(), |limit| format!("  limit: {}", plain(limit)));
     let room = usize::from(layout.width).saturating_sub(limit.chars().count() + 1);
@@ -117,7 +117,7 @@ fn case_line(case: &str, limit: Option<&str>, layout: Layout) -> String {
     format!("{}{}", bold(&name, layout), if limit.is_empty() { limit } else { colored(&limit, "31", layout) })
 }
 
-/// The colour of an outcome; flat and small stay plain, so that the others are seen.
+/// Returns the colour of an outcome. Flat and small stay plain, so that the others stand out.
 pub(super) fn code(class: Class) -> &'static str {
     match class {
         Class::Limit => "31",

@@ -1,4 +1,4 @@
-//! The table of several records: a line for each curve, a column for each record, as the page's matrix has it.
+//! The table of several records: a line for each curve, a column for each record, as in the matrix of the page.
 
 use super::grid::{self, bold, colored, line, rule};
 use super::{ComparisonRow, Layout, Row, plain, wrapped};
@@ -6,11 +6,12 @@ use crate::quantity::{FormatCost, Unit};
 use crate::text;
 use landau_record::schema::Direction;
 
-/// The narrowest column of names; a record's name is cut to the width of its cells, or to this.
+/// The minimum widths of the column of names and of a record's column. A record's name is shortened to the width of its
+/// cells, or to this.
 const NAME_MIN: usize = 24;
 const RECORD_MIN: usize = 12;
 
-/// A record with its rows and its place in the table.
+/// A record with its rows and its index in the table.
 struct Column<'a> {
     name: &'a str,
     rows: &'a [Row],
@@ -18,7 +19,7 @@ struct Column<'a> {
 
 /// Lays out the rows of several records, the first of which is the base. `rows` are all rows of each record; `shown`
 /// are those of the base that have a line, in this order. `comparisons` are those of the same records; a difference
-/// that they do not prove is not stated. Records that do not fit side by side follow below, each time beside the base.
+/// that they do not prove is not stated. Records that do not fit side by side follow below, each time next to the base.
 pub fn render_records(
     rows: &[Vec<Row>],
     shown: &[Row],
@@ -33,7 +34,7 @@ pub fn render_records(
     let mut texts = Vec::new();
     let mut from = 0;
     while from < others.len() || texts.is_empty() {
-        // As many records as fit, at least one.
+        // As many records as fit, but at least one.
         let with = |count: usize| std::iter::once(base).chain(&others[from..from + count]).collect::<Vec<_>>();
         let fits = |count: &usize| grid::used(&widths(&lines(&with(*count)), layout)) <= usize::from(layout.width);
         let left = others.len() - from;
@@ -54,7 +55,7 @@ pub fn render_records(
     format!("{}\n\n{}", texts.join("\n\n"), wrapped(&legend, layout))
 }
 
-/// The head, and a line for each row to show with its code of colour.
+/// Returns the head, and a line for each row to show, with its colour code.
 fn lines(
     base: &Column<'_>,
     shown: &[Row],
@@ -89,7 +90,7 @@ fn lines(
     lines
 }
 
-/// Widths of the columns: the records have what their cells need, the names what is left.
+/// Returns the widths of the columns: the records get what their cells need, and the names get the rest.
 fn widths(lines: &[(Vec<String>, &str)], layout: Layout) -> Vec<usize> {
     let heads = lines.first().map_or(&[][..], |(head, _)| head);
     let mut widths = grid::needed(lines.iter().skip(1).map(|(cells, _)| cells.as_slice()));
@@ -108,7 +109,7 @@ fn table(lines: &[(Vec<String>, &str)], widths: &[usize], layout: Layout) -> Str
     [bold(&line(head, widths), layout), rule(widths, layout)].into_iter().chain(body).collect::<Vec<_>>().join("\n")
 }
 
-/// The cases that other records have and the base lacks, which have no line. Empty if there are none.
+/// Lists the cases that other records have and the base lacks, which have no line. Empty if there are none.
 fn lacking(base: &Column<'_>, others: &[Column<'_>]) -> String {
     let of_column = |column: &Column<'_>| {
         let is_new = |row: &&Row| !base.rows.iter().any(|own| own.case == row.case);
@@ -120,7 +121,8 @@ fn lacking(base: &Column<'_>, others: &[Column<'_>]) -> String {
     others.iter().filter_map(of_column).collect()
 }
 
-/// Where calls failed, with the records: "Limits: bind: EADDRINUSE at 28,232 (old, new). ". Empty if nowhere.
+/// Lists where calls failed, with the records: "Limits: bind: EADDRINUSE at 28,232 (old, new). ". Empty if no calls
+/// failed.
 fn limits(columns: &[Column<'_>]) -> String {
     let mut found: Vec<(String, Vec<&str>)> = Vec::new();
     for column in columns {

@@ -1,4 +1,4 @@
-//! The variants of one record: each curve of a variant beside the same curve of its benchmark's default case.
+//! The variants of one record: each curve of a variant next to the same curve of its benchmark's default case.
 
 use super::grid::{self, bold, colored, line, rule};
 use super::lines::code;
@@ -16,11 +16,11 @@ pub struct VariantRow {
     pub benchmark: String,
     /// The settings of the variant: "linkage=static".
     pub settings: String,
-    /// The settings of the default case: "default settings" if it has none of its own.
+    /// The settings of the default case: "default settings" if it has no other ones.
     pub base_settings: String,
     /// Whether objects are created or destroyed.
     pub direction: Direction,
-    /// What costs count.
+    /// The unit of costs.
     pub unit: Unit,
     /// The variant's cost at large n.
     pub cost: Option<CostAt>,
@@ -30,12 +30,12 @@ pub struct VariantRow {
     pub class: Class,
     /// The variant's outcome in words.
     pub outcome: String,
-    /// The same in one or two words.
+    /// The outcome in one or two words.
     #[serde(skip)]
     pub outcome_word: &'static str,
     /// The default case's outcome in words.
     pub base_outcome: String,
-    /// Law or constant in words: "constant factor", "O(1) → O(n)", "not shown".
+    /// The kind of difference: "constant factor", "O(1) → O(n)", "not shown".
     pub difference: String,
     /// The comparison; `case` and `other` are the variant's label, `base` the default case's.
     #[serde(flatten)]
@@ -52,7 +52,7 @@ pub fn variant_rows(analysis: &Analysis<'_>) -> Vec<VariantRow> {
         let is_base = |curve: &&Row| (&curve.case, &curve.phase) == (&row.comparison.base, &row.comparison.phase);
         curves.iter().position(|curve| is_base(&curve))
     };
-    // A stable sort: the variants stay in the record's order.
+    // The sort is stable, so the variants stay in the record's order.
     rows.sort_by_key(place);
     rows
 }
@@ -94,7 +94,7 @@ fn row(one: VariantComparison, curves: &[Row]) -> Option<VariantRow> {
 }
 
 impl VariantRow {
-    /// The cost at large n: "210 µs"; "210 µs at 2,001" where the default case ends at another n.
+    /// Formats the cost at large n: "210 µs"; "210 µs at 2,001" if the default case ends at another n.
     pub fn cost(&self) -> String {
         let Some(cost) = self.cost else { return "–".to_owned() };
         let is_same = self.base_cost.is_some_and(|base| ends::is_same_n(base.n, cost.n));
@@ -102,7 +102,7 @@ impl VariantRow {
         format!("{}{place}", self.unit.bare(cost.cost.value))
     }
 
-    /// The ratio of the costs with its interval: "×0.736 (0.72–0.75)"; "no difference shown" if none is proven.
+    /// Formats the ratio of the costs with its interval: "×0.736 (0.72–0.75)"; "no difference shown" if none is proven.
     pub fn ratio(&self) -> String {
         let Some(Shown { ratio, n, .. }) = self.comparison.shown else { return "no difference shown".to_owned() };
         let mean = if n.is_some() { "" } else { "ø " };
@@ -112,19 +112,19 @@ impl VariantRow {
         format!("{mean}{} ({}–{})", factor(ratio.value), digits(ratio.low), digits(ratio.high))
     }
 
-    /// Law or constant, if a difference is proven.
+    /// Returns the kind of difference, if a difference is proven.
     pub fn difference(&self) -> &str {
         if self.comparison.shown.is_some() { &self.difference } else { "" }
     }
 }
 
-/// The widest columns of ratios and differences, and the narrowest of names and of differences.
+/// The maximum widths of the columns of ratios and differences, and the minimum widths of names and of differences.
 const RATIO_MAX: usize = 28;
 const DIFFERENCE_MAX: usize = 28;
 const NAME_MIN: usize = 22;
 const DIFFERENCE_MIN: usize = 12;
 
-/// Lays the variants out, a line each below a line for the default case; nothing if there are none. Without `all` only
+/// Lays out the variants, a line each below a line for the default case; nothing if there are none. Without `all`, only
 /// proven differences have lines, and the others are counted.
 pub fn render_variants(rows: &[VariantRow], all: bool, layout: Layout) -> String {
     let is_shown = |row: &&VariantRow| all || row.comparison.shown.is_some();
@@ -144,7 +144,7 @@ pub fn render_variants(rows: &[VariantRow], all: bool, layout: Layout) -> String
     let lines: Vec<[String; 5]> = shown.iter().map(|row| cells(row)).collect();
     let mut widths = grid::needed(lines.iter().chain([&head]).map(|cells| &cells[..]));
     (widths[2], widths[4]) = (widths[2].min(RATIO_MAX), widths[4].min(DIFFERENCE_MAX));
-    // The names have what the others leave; if that is too little, differences are cut.
+    // The names get what the others leave; if that is too little, differences are shortened.
     let room =
         |widths: &[usize], own: usize| usize::from(layout.width).saturating_sub(grid::used(widths) - widths[own]);
     widths[0] = widths[0].min(room(&widths, 0).max(NAME_MIN));
@@ -171,7 +171,7 @@ fn cells(row: &VariantRow) -> [String; 5] {
     cells.map(|text| plain(&text))
 }
 
-/// The default case of the variants below: "fork · ↓ kill, default settings: 3.1 µs, flat".
+/// Describes the default case of the variants below: "fork · ↓ kill, default settings: 3.1 µs, flat".
 fn base_line(row: &VariantRow, layout: Layout) -> String {
     let arrow = if row.direction == Direction::Down { "↓ " } else { "" };
     let cost = row.base_cost.map_or("–".to_owned(), |cost| row.unit.bare(cost.cost.value));

@@ -8,7 +8,8 @@ use landau_claims::{Assertion, Claim};
 use landau_stats::claim::{Answer, Decision, Evidence};
 use landau_stats::{Estimate, Outcome, PatternRule, Reason};
 
-/// What decided a claim, with its value and interval: "growth ×1.02 (90% CI 0.98–1.05), within 10%".
+/// Describes the evidence that decided a claim, with its value and interval: "growth ×1.02 (90% CI 0.98–1.05), within
+/// 10%".
 pub(crate) fn evidence(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
     let unit = phase.verdict.all.unit;
     let name = format!("{} · {}", study.case.label, phase.phase.name);
@@ -20,7 +21,7 @@ pub(crate) fn evidence(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>
         Evidence::Outliers { first_n, count: many, rule, factor: by } => {
             let place = match (rule, many) {
                 (Some(PatternRule::Periodic { period, .. }), _) if phase.verdict.exact.is_some() => {
-                    // Counted periods start at another call in each pass.
+                    // Counted periods start at a different call in each pass.
                     format!("every {} calls", count(f64::from(*period)))
                 }
                 (Some(rule), _) => outliers::rule(*rule, *first_n),
@@ -49,8 +50,8 @@ pub(crate) fn evidence(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>
     format!("{name}: {text}")
 }
 
-/// What would settle an inconclusive claim. `is_shifted` says that a shift of two records was added to its error, which
-/// further passes leave as it is.
+/// Describes what would settle an inconclusive claim. `is_shifted` is set if a shift between two records was added to
+/// its error, which further passes do not reduce.
 pub(crate) fn settle(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>, is_shifted: bool) -> Option<String> {
     if decision.answer != Answer::Inconclusive {
         return None;
@@ -71,11 +72,11 @@ pub(crate) fn settle(claim: &Claim, decision: &Decision, study: &CaseStudy<'_>, 
     (!more.is_empty()).then(|| more.trim_matches([' ', '(', ')']).to_owned())
 }
 
-/// The flag that measures up to the n of a claim.
+/// Returns the flag for measuring up to the n of a claim.
 pub(crate) fn measure_further(claim: &Claim) -> String {
     let benchmark = &claim.subject.benchmark;
     let n = match claim.assertion {
-        // A jump shows in the calls beyond it.
+        // A jump is visible in the calls beyond it.
         Assertion::NoCliff { .. } => claim.steps(),
         _ => claim.n(),
     };
@@ -86,7 +87,7 @@ pub(crate) fn ends_at(n: f64) -> String {
     format!("measured up to n = {} only", count(n))
 }
 
-/// A limit that a claim excludes, with what raises it.
+/// Describes a limit that a claim excludes, with the command that raises it.
 pub(crate) fn limit(met: &LimitMet<'_>, study: &CaseStudy<'_>) -> String {
     let one = met.limit;
     let (command, remark) = limit::command_and_remark(&one.raise);
@@ -102,7 +103,7 @@ fn passes_text(passes: usize) -> String {
     if passes == 1 { "1 pass".to_owned() } else { format!("{passes} passes") }
 }
 
-/// The bounded quantity with its interval.
+/// Formats the bounded quantity with its interval.
 fn value(claim: &Claim, decision: &Decision, unit: Unit) -> String {
     let Some(value) = decision.value else { return "no value".to_owned() };
     let is_exact = unit == Unit::Instructions;
@@ -135,14 +136,14 @@ fn value(claim: &Claim, decision: &Decision, unit: Unit) -> String {
     }
 }
 
-/// A cliff, with the growth across it if the claim bounds that.
+/// Describes a cliff, with the growth across it if the claim bounds that.
 fn cliff(claim: &Claim, decision: &Decision, (n, jump): (f64, f64), unit: Unit) -> String {
     let growth = decision.value.filter(|_| matches!(claim.assertion, Assertion::Growth { .. }));
     let growth = growth.map_or(String::new(), |growth| format!("; growth {}", ratio_with_interval(growth, unit)));
     format!("cliff at n = {}: {} across the jump{growth}", count(n), factor(jump))
 }
 
-/// The outcome with the laws that it names: "O(n) or O(n log n); growth ×7 (90% CI 6.8–7.1)".
+/// Describes the outcome with the laws that it names: "O(n) or O(n log n); growth ×7 (90% CI 6.8–7.1)".
 fn laws(outcome: &Outcome, rivals: &[String], growth: Option<Estimate>, unit: Unit) -> String {
     let growth =
         growth.map_or(String::new(), |growth| format!("; growth {}", growth_text(growth, unit == Unit::Instructions)));

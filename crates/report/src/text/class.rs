@@ -1,4 +1,4 @@
-//! The five classes of outcomes that a reader sees: name, meaning and sign.
+//! The five classes of outcomes shown to a reader: name, meaning and sign.
 
 use landau_stats::{Class, Judgement, Outcome, Verdict};
 

@@ -6,8 +6,8 @@ use crate::Shown;
 use crate::quantity::{change, count, digits, factor, percent, saved};
 use landau_stats::{Agreement, Comparison, Estimate, Nature, Unit};
 
-/// The result with the names of both sides: "new costs 12% less than old at n = 980 (95% CI 10%–14%), by a constant
-/// factor". `proven` is the ratio of `other` to `base` if a difference is proven.
+/// Describes the result with the names of both sides: "new costs 12% less than old at n = 980 (95% CI 10%–14%), by a
+/// constant factor". `proven` is the ratio of `other` to `base` if a difference is proven.
 pub(crate) fn comparison(comparison: &Comparison, proven: Option<Shown>, base: &str, other: &str) -> String {
     let Some(shown) = proven else { return no_difference(comparison) };
     let place =
@@ -21,7 +21,7 @@ pub(crate) fn comparison(comparison: &Comparison, proven: Option<Shown>, base: &
     format!("{other} costs {} {base}{place} (95% CI {}){clause}", relative(shown.ratio.value), interval(shown.ratio))
 }
 
-/// A ratio of costs in words: "6.5 times as much as", "23% more than", "98% less than".
+/// Formats a ratio of costs in words: "6.5 times as much as", "23% more than", "98% less than".
 fn relative(ratio: f64) -> String {
     match ratio {
         ratio if ratio >= 2.0 => format!("{} times as much as", digits(ratio)),
@@ -30,23 +30,23 @@ fn relative(ratio: f64) -> String {
     }
 }
 
-/// A ratio of costs in words where the other side is named elsewhere: "6.5 times as much", "23% more".
+/// Formats a ratio of costs in words if the other side is named elsewhere: "6.5 times as much", "23% more".
 pub(crate) fn by(ratio: f64) -> String {
     let text = relative(ratio);
     text.trim_end_matches(" than").trim_end_matches(" as").to_owned()
 }
 
-/// The ratio for a cell: "×6.5", "+23%"; "ø +23%" if it is the mean over the common range of n.
+/// Formats the ratio for a cell: "×6.5", "+23%"; "ø +23%" if it is the mean over the common range of n.
 pub(crate) fn ratio(shown: Shown) -> String {
     format!("{}{}", if shown.n.is_some() { "" } else { "ø " }, change(shown.ratio.value))
 }
 
-/// The smallest difference that would have been seen: "5%", "×3.1" from 100% on.
+/// Formats the smallest difference that would have been detected: "5%", "×3.1" from 100% on.
 pub(crate) fn detectable(fraction: f64) -> String {
     if fraction < 1.0 { percent(fraction) } else { factor(1.0 + fraction) }
 }
 
-/// A ratio with its interval: "×1.23 (1.1–1.3)"; counted costs have none.
+/// Formats a ratio with its interval: "×1.23 (1.1–1.3)"; counted costs have none.
 pub(crate) fn ratio_with_interval(ratio: Estimate, unit: Unit) -> String {
     match unit {
         Unit::Instructions => factor(ratio.value),
@@ -54,7 +54,7 @@ pub(crate) fn ratio_with_interval(ratio: Estimate, unit: Unit) -> String {
     }
 }
 
-/// The interval of a ratio in the form of its value: "10%–14%", "6.1–6.8".
+/// Formats the interval of a ratio in the form of its value: "10%–14%", "6.1–6.8".
 fn interval(ratio: Estimate) -> String {
     let (low, high) = match ratio.value {
         value if value >= 2.0 => (digits(ratio.low), digits(ratio.high)),
@@ -64,7 +64,7 @@ fn interval(ratio: Estimate) -> String {
     format!("{low}–{high}")
 }
 
-/// What a difference does over n, from [`Comparison::nature`]: the one place that turns it into words.
+/// How a difference depends on n, from [`Comparison::nature`]; it is put into words only here.
 enum Difference {
     /// One costs the same multiple of the other at every n.
     Factor,
@@ -76,7 +76,7 @@ enum Difference {
     Growth(f64),
     /// The law or the growth differs, without a name or a number.
     Unnamed,
-    /// Not shown.
+    /// Not proven.
     NotShown,
 }
 
@@ -93,13 +93,13 @@ fn difference(comparison: &Comparison) -> Difference {
     }
 }
 
-/// The law of the base or of the other.
+/// Returns the law of the base or of the other.
 fn named(comparison: &Comparison, is_other: bool) -> Option<&'static str> {
     symbol_of(if is_other { &comparison.b.all } else { &comparison.a.all })
 }
 
-/// Law or constant, after the result: ", by a constant factor", "; the law differs: O(1) in old, O(n) in new". Empty if
-/// that is not shown.
+/// Describes whether the law or a constant differs, to follow the result: ", by a constant factor", "; the law differs:
+/// O(1) in old, O(n) in new". Empty if that is not proven.
 fn clause(comparison: &Comparison, base: &str, other: &str) -> String {
     match difference(comparison) {
         Difference::Factor => ", by a constant factor".to_owned(),
@@ -111,7 +111,7 @@ fn clause(comparison: &Comparison, base: &str, other: &str) -> String {
     }
 }
 
-/// Law or constant as a sentence of a finding.
+/// Describes whether the law or a constant differs, as a sentence of a finding.
 pub(crate) fn law_or_constant(comparison: &Comparison, base: &str, other: &str) -> String {
     let same = named(comparison, true).filter(|symbol| named(comparison, false) == Some(*symbol));
     let same = same.map_or(String::new(), |symbol| format!(" ({symbol})"));
@@ -125,7 +125,7 @@ pub(crate) fn law_or_constant(comparison: &Comparison, base: &str, other: &str) 
     }
 }
 
-/// Law or constant for a cell: "constant factor", "O(1) → O(n)", "growth ×1.3".
+/// Describes whether the law or a constant differs, for a cell: "constant factor", "O(1) → O(n)", "growth ×1.3".
 pub(crate) fn law_or_constant_short(comparison: &Comparison) -> String {
     match difference(comparison) {
         Difference::Factor => "constant factor".to_owned(),
@@ -137,7 +137,7 @@ pub(crate) fn law_or_constant_short(comparison: &Comparison) -> String {
     }
 }
 
-/// The result where neither record is shown to be cheaper.
+/// Describes the result if neither record is provably cheaper.
 fn no_difference(comparison: &Comparison) -> String {
     let is_exact = comparison.a.all.unit == Unit::Instructions;
     match (comparison.ratio, comparison.detectable) {
@@ -192,7 +192,7 @@ mod tests {
         );
     }
 
-    /// Guards against a sentence, a cell and a finding that say different things of one difference.
+    /// Guards against a sentence, a cell and a finding that describe one difference differently.
     #[test]
     fn law_or_constant_is_the_same_in_sentences_cells_and_findings() {
         let base = "new costs 12% less than old at n = 980 (95% CI 10%–14%)";

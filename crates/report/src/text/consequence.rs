@@ -1,11 +1,12 @@
-//! What a cost at the largest n means for a program: "A program that watches 1,961 descriptors pays 280 µs for each
+//! The meaning of a cost at the largest n for a program: "A program that watches 1,961 descriptors pays 280 µs for each
 //! wait, so it waits at most 3,570 times a second."
 
 use crate::quantity::{FormatCost, Unit, count, digits};
 use crate::{CaseStudy, PhaseStudy, ends};
 
-/// Who pays, by benchmark and phase; `{n}` and `{cost}` are replaced. A curve that is not listed has its axis: "With
-/// 980 open files, a call takes 1.2 µs". An empty text: no program pays for a model.
+/// The sentences, by benchmark and phase; `{n}` and `{cost}` are replaced. The sentence for a curve that is not listed
+/// uses its axis: "With 980 open files, a call takes 1.2 µs". An empty text means no sentence, because no program pays
+/// for a model.
 const WHO: [(&str, &str, &str); 16] = [
     ("architecture", "latency", "With {n} simultaneous connections, a request waits {cost} for the end of its reply"),
     ("bind", "bind", "A program that has bound {n} ports pays {cost} for the next one"),
@@ -24,7 +25,8 @@ const WHO: [(&str, &str, &str); 16] = [
     ("waitpid", "reap", "A server with {n} child processes pays {cost} to reap one"),
     ("waitpid", "wnohang", "A server with {n} child processes pays {cost} for each look at whether one has ended"),
 ];
-/// Latencies of requests, by benchmark and phase: a server answers several in that time, so they limit no rate.
+/// Latencies of requests, by benchmark and phase. A server answers several requests in that time, so latencies limit no
+/// rate.
 const LATENCIES: [(&str, &str); 5] = [
     ("architecture", "latency"),
     ("connect", "first_byte"),
@@ -32,10 +34,10 @@ const LATENCIES: [(&str, &str); 5] = [
     ("request", "first_byte"),
     ("request", "last_byte"),
 ];
-/// A rate above this is no limit that a program meets.
+/// Rates above this are not stated as a limit, because programs do not reach them.
 const RATE_MAX: f64 = 100_000.0;
 
-/// Returns the benchmarks and phases that have words of their own, for the test that they exist.
+/// Returns the benchmarks and phases that have their own sentence, for the test that they exist.
 pub fn subjects() -> impl Iterator<Item = (&'static str, &'static str)> {
     WHO.iter().map(|(benchmark, phase, _)| (*benchmark, *phase))
 }
@@ -64,7 +66,7 @@ fn words(benchmark: &str, phase: &str, axis: &str, unit: Unit, (n, cost): (f64, 
     }
 }
 
-/// Three significant digits.
+/// Rounds to three significant digits.
 fn rounded(x: f64) -> f64 {
     let unit = 10f64.powf(x.abs().max(f64::MIN_POSITIVE).log10().floor() - 2.0);
     (x / unit).round() * unit
@@ -89,7 +91,7 @@ mod tests {
         assert_eq!(counted, "With 980 open files, a call executes 4,016 instructions.");
     }
 
-    /// Guards against "at most 11.4 a second" of a latency, while the server answers others too.
+    /// Guards against "at most 11.4 a second" for a latency, in which the server answers other requests, too.
     #[test]
     fn a_latency_limits_no_rate() {
         for (benchmark, phase) in LATENCIES {

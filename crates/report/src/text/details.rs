@@ -1,13 +1,13 @@
-//! What a verdict says beside its outcome: the factor of a doubling, the cost at ten times n, the growth of the 99th
-//! percentile, and where the uncertainty comes from.
+//! The details of a verdict apart from its outcome: the factor of a doubling, the cost at ten times n, the growth of
+//! the 99th percentile, and the sources of the uncertainty.
 
 use super::class::word_of;
 use super::verdict::{growth_text, growth_words, is_known, reason_text, small};
 use crate::quantity::{FormatCost, Unit, count, percent};
 use landau_stats::{Class, Components, Estimate, Judgement, Outcome, Reason, Tail, Verdict};
 
-/// Returns the details of a verdict, a sentence each; none of a curve without points. `between_runs` is the usual
-/// standard deviation (log scale) of the curve's level between runs of one machine.
+/// Returns the details of a verdict, one sentence each; empty for a curve without points. `between_runs` is the usual
+/// standard deviation (log scale) of the curve's level between runs on one machine.
 pub fn details(verdict: &Verdict, between_runs: f64) -> Vec<String> {
     let (judged, mut told) = (&verdict.all, Vec::new());
     let elasticity = judged.elasticity.filter(|_| judged.growth.is_none_or(is_known));
@@ -18,12 +18,12 @@ pub fn details(verdict: &Verdict, between_runs: f64) -> Vec<String> {
     told
 }
 
-/// The growth shared among the doublings of n.
+/// Describes the growth, divided equally among the doublings of n.
 fn doubling(elasticity: Estimate, is_exact: bool) -> String {
     format!("On average, a doubling of n changes the cost {}.", growth_text(elasticity, is_exact))
 }
 
-/// The extrapolation: by the law, or a bound for a cost that hardly changes.
+/// Describes the extrapolation: by the law, or a bound for a cost that hardly changes.
 fn at_ten_times(judged: &Judgement) -> Option<String> {
     let (at, (_, last)) = (judged.at_ten_times?, judged.range?);
     let n = count(10.0 * last);
@@ -43,7 +43,7 @@ fn at_ten_times(judged: &Judgement) -> Option<String> {
     })
 }
 
-/// The growth of the 99th percentile beside that of the median.
+/// Describes the growth of the 99th percentile, compared with that of the median.
 fn tail_text(tail: &Tail, judged: &Judgement) -> String {
     let Outcome::Unresolved { reason, .. } = tail.outcome else {
         let change = tail_change(tail, judged).unwrap_or_default();
@@ -62,8 +62,8 @@ fn tail_text(tail: &Tail, judged: &Judgement) -> String {
     format!("The growth of the 99th percentile is not resolved: {why}.")
 }
 
-/// How the 99th percentile changes: "grows ×1.8 (90% CI 1.3–2.4) from the first third of n to the last, from 1.2 to
-/// 2.2 µs". `None` without a growth.
+/// Describes how the 99th percentile changes: "grows ×1.8 (90% CI 1.3–2.4) from the first third of n to the last, from
+/// 1.2 to 2.2 µs". `None` without a growth.
 pub(crate) fn tail_change(tail: &Tail, judged: &Judgement) -> Option<String> {
     let (growth, (first, last)) = (tail.growth?, tail.costs?);
     let verb = match tail.outcome.class() {
@@ -76,7 +76,7 @@ pub(crate) fn tail_change(tail: &Tail, judged: &Judgement) -> Option<String> {
     Some(format!("{verb} {growth} from the first third of n to the last, from {first} to {last}"))
 }
 
-/// The components of variance, and where repetitions pay.
+/// Describes the components of variance, and which repetitions would reduce them.
 fn variation(components: &Components, between_runs: f64) -> String {
     let Components { call, window, pass, drift, walk, share_of_calls } = *components;
     let advice = if share_of_calls > 0.5 {
@@ -95,7 +95,7 @@ fn variation(components: &Components, between_runs: f64) -> String {
     )
 }
 
-/// A deviation in percent with two digits: more are not known of it.
+/// Formats a deviation in percent with two digits; it is not known more precisely.
 fn rounded(deviation: f64) -> String {
     if deviation < 0.0005 {
         return "below 0.1%".to_owned();
@@ -117,7 +117,7 @@ mod tests {
         Judgement { at_ten_times: Some(at_ten_times), ..judgement(Unit::Time, outcome) }
     }
 
-    /// Guards against a flat cost that is continued as flat: only its upper bound may be told.
+    /// Guards against extrapolating a flat cost as flat: only its upper bound may be stated.
     #[test]
     fn a_flat_cost_is_extrapolated_by_its_bound_only() {
         let flat = with(Outcome::Flat { within: 0.1 }, interval(1000.0, 4122.0, 7200.0));
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(told(counted), ["At ten times n, 40,960: 40,000 instructions by the law (extrapolated)."]);
     }
 
-    /// Guards against a number for a tail that too few calls show, and against one that is told as certain.
+    /// Guards against a number for a tail with too few calls, and against an uncertain one that is stated as certain.
     #[test]
     fn the_99th_percentile_is_told_beside_the_median() {
         let of = |outcome: Outcome, growth: Option<Estimate>| {

@@ -1,4 +1,4 @@
-//! Values of `landau-stats` for the tests of the words.
+//! Values of `landau-stats` for the tests of the texts.
 
 use crate::quantity::Unit;
 use landau_stats::{Estimate, Fit, Judgement, Outcome, Outliers, Point, RecurringOutlier, Verdict};

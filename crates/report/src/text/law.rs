@@ -3,7 +3,7 @@
 use crate::quantity::{FormatCost, Unit, count};
 use landau_stats::{Fit, Judgement, Outcome};
 
-/// How a law is written: "O(log n)". `law` is its name in `landau-stats`.
+/// Returns the symbol of a law: "O(log n)". `law` is its name in `landau-stats`.
 pub fn symbol(law: &str) -> &'static str {
     match law {
         "constant" => "O(1)",
@@ -22,7 +22,7 @@ pub fn symbol(law: &str) -> &'static str {
     }
 }
 
-/// What the slope of a smooth law is multiplied by.
+/// Returns the term by which the slope of a smooth law is multiplied.
 fn term(law: &str) -> &'static str {
     match law {
         "logarithmic" => "log₂ n",
@@ -34,7 +34,7 @@ fn term(law: &str) -> &'static str {
     }
 }
 
-/// The symbol of a judgement's law; `None` where no law is named.
+/// Returns the symbol of a judgement's law; `None` if no law is named.
 pub(crate) fn symbol_of(judged: &Judgement) -> Option<&'static str> {
     match judged.outcome {
         Outcome::Flat { .. } => Some(symbol("constant")),
@@ -43,7 +43,7 @@ pub(crate) fn symbol_of(judged: &Judgement) -> Option<&'static str> {
     }
 }
 
-/// A fitted law with its coefficients: "1.02 µs + 0.31 ns × n", "1,410 instructions + 337 × n".
+/// Formats a fitted law with its coefficients: "1.02 µs + 0.31 ns × n", "1,410 instructions + 337 × n".
 pub fn formula(fit: &Fit, unit: Unit) -> String {
     let fixed = unit.cost(fit.fixed.value);
     let Some(slope) = fit.slope.map(|slope| slope.value) else { return fixed };

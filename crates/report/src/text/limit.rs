@@ -1,9 +1,10 @@
 //! The command that raises a limit.
 
-/// What ends a command and starts a remark on it.
+/// Separators between a command and a remark on it.
 const REMARKS: [&str; 4] = [", ", " on ", " or ", " with "];
 
-/// The command that raises a limit and the remark after it, which is not code: ("--dir FOLDER", " on ext4 or xfs").
+/// Splits the command that raises a limit from the remark after it, which is not code: ("--dir FOLDER", " on ext4 or
+/// xfs").
 pub(crate) fn command_and_remark(raise: &str) -> (&str, &str) {
     let raise = raise.trim_end_matches('.');
     let end = REMARKS.iter().filter_map(|word| raise.find(word)).min();
@@ -14,7 +15,7 @@ pub(crate) fn command_and_remark(raise: &str) -> (&str, &str) {
 mod tests {
     use super::*;
 
-    /// Guards against code marks around a remark, for every form that `landau-engine` and `landau-bench` write.
+    /// Guards against code marks around a remark, for every form that `landau-engine` and `landau-bench` produce.
     #[test]
     fn only_the_command_is_code() {
         let ports = "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"";

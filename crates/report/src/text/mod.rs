@@ -1,7 +1,7 @@
-//! The words for the values of `landau-stats`: verdicts, laws, outliers, comparisons.
+//! Texts for the values of `landau-stats`: verdicts, laws, outliers, comparisons.
 //!
-//! `landau-stats` returns values and no text. Every sentence about them is written here and nowhere else, so that the
-//! terminal, the page and the charts say the same.
+//! `landau-stats` returns values and no text. All sentences about them are written here, so that the terminal, the page
+//! and the charts agree.
 
 pub(crate) mod claim;
 mod class;
@@ -40,7 +40,7 @@ pub(crate) use outliers::{costly_positions, highest_outlier, is_first_calls, pat
 pub(crate) use variant::variant;
 pub use variant::variants;
 
-/// Returns a sentence about a record in which no pass began; `None` of any other.
+/// Returns a sentence about a record in which no pass began; `None` for any other record.
 pub fn nothing_measured(record: &landau_record::Record) -> Option<&'static str> {
     record.passes.is_empty().then_some("The record has no pass; nothing was measured.")
 }

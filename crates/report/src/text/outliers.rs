@@ -3,35 +3,36 @@
 use crate::quantity::{FormatCost, Unit, count, digits, numbered};
 use landau_stats::{Exact, Pattern, PatternRule, RecurringOutlier, Verdict};
 
-/// Positions named of a group.
+/// Maximum number of positions named for a group.
 const POSITIONS: usize = 3;
-/// Patterns named of timed costs.
+/// Maximum number of patterns named for timed costs.
 const PATTERNS: usize = 2;
-/// Periods named of counted costs, and patterns of other kinds.
+/// Maximum numbers of periods, and of other patterns, named for counted costs.
 const EXACT_PATTERNS: (usize, usize) = (3, 1);
 
 pub(crate) fn is_first_calls(pattern: &Pattern) -> bool {
     pattern.rule == PatternRule::FirstCalls
 }
 
-/// The recurring outliers: "1.3–20 ms at n + 3 = 256, 512, 1,024 …; first calls, 11–14 µs". Empty if none recur.
+/// Describes the recurring outliers: "1.3–20 ms at n + 3 = 256, 512, 1,024 …; first calls, 11–14 µs". Empty if none
+/// recur.
 pub fn recurring(verdict: &Verdict) -> String {
     of(verdict, |_| true)
 }
 
-/// The same without the first calls, which are slower in every process.
+/// Describes the recurring outliers except the first calls, which are slower in every process.
 pub(crate) fn without_first_calls(verdict: &Verdict) -> String {
     of(verdict, |pattern| !is_first_calls(pattern))
 }
 
-/// The recurring outliers that follow no rule, if one costs at least so much.
+/// Describes the recurring outliers that follow no rule, if one of them costs at least `least`.
 pub(crate) fn costly_positions(verdict: &Verdict, least: u64) -> Option<String> {
     let rest = verdict.outliers.without_pattern();
     let is_costly = rest.iter().any(|call| call.cost_max >= least);
     positions(&rest, verdict.all.unit).filter(|_| is_costly)
 }
 
-/// The highest cost of a recurring outlier, without the first calls; `None` if there is none.
+/// Returns the highest cost of a recurring outlier, except the first calls; `None` if there is none.
 pub(crate) fn highest_outlier(verdict: &Verdict) -> Option<u64> {
     let outliers = &verdict.outliers;
     let others = outliers.patterns.iter().filter(|one| !is_first_calls(one));
@@ -52,7 +53,7 @@ fn of(verdict: &Verdict, is_told: impl Fn(&Pattern) -> bool) -> String {
     texts.join("; ")
 }
 
-/// One pattern: "1.3–20 ms at n + 3 = 256, 512, 1,024 …", "2.2 µs every 512 calls, first at n = 37".
+/// Describes one pattern: "1.3–20 ms at n + 3 = 256, 512, 1,024 …", "2.2 µs every 512 calls, first at n = 37".
 pub(crate) fn pattern(verdict: &Verdict, pattern: &Pattern) -> String {
     let outliers = &verdict.outliers;
     let costs = verdict.all.unit.costs(pattern.cost_min as f64, pattern.cost_max as f64);
@@ -69,10 +70,10 @@ pub(crate) fn pattern(verdict: &Verdict, pattern: &Pattern) -> String {
         PatternRule::Periodic { period, phase } => {
             let every = format!("{costs} every {} calls", count(f64::from(period)));
             if verdict.exact.is_some() {
-                // Counted periods start at another call in each pass.
+                // Counted periods start at a different call in each pass.
                 return every;
             }
-            // A phase of zero is no position; the first outlier that follows the rule is.
+            // A phase of zero is not a position, so the first outlier that follows the rule is named.
             let first = outliers.following(pattern).next().unwrap_or(phase);
             format!("{every}, first at n = {}", count(f64::from(first)))
         }
@@ -80,7 +81,7 @@ pub(crate) fn pattern(verdict: &Verdict, pattern: &Pattern) -> String {
     }
 }
 
-/// Where the outliers of a rule are, without their costs: "every 512 calls, first at n = 37".
+/// Describes the positions of the outliers of a rule, without their costs: "every 512 calls, first at n = 37".
 pub(crate) fn rule(rule: PatternRule, first_n: u32) -> String {
     let first = count(f64::from(first_n));
     match rule {
@@ -96,7 +97,7 @@ pub(crate) fn rule(rule: PatternRule, first_n: u32) -> String {
     }
 }
 
-/// Recurring outliers that follow no pattern: their range and the first positions. `None` without any.
+/// Describes recurring outliers that follow no pattern: their range and the first positions. `None` if there are none.
 fn positions(recurring: &[&RecurringOutlier], unit: Unit) -> Option<String> {
     let low = recurring.iter().map(|one| one.cost_min).min()?;
     let high = recurring.iter().map(|one| one.cost_max).max()?;
@@ -110,7 +111,7 @@ fn listed(n: impl Iterator<Item = f64>, all: usize) -> String {
     format!("{}{more}", named.join(", "))
 }
 
-/// The caption of a chart of single calls.
+/// Returns the caption of a chart of single calls.
 pub fn caption(verdict: &Verdict) -> String {
     let recurring = recurring(verdict);
     let isolated = verdict.outliers.isolated;
@@ -135,18 +136,18 @@ pub fn caption(verdict: &Verdict) -> String {
     }
 }
 
-/// Whether the constant law was fitted.
+/// Returns whether the constant law was fitted.
 fn is_flat(verdict: &Verdict) -> bool {
     verdict.all.fit.as_ref().is_some_and(|fit| fit.slope.is_none())
 }
 
-/// "4,122 instructions in 67% of the calls, 4,157 in 8%; mean 6,904".
+/// Formats "4,122 instructions in 67% of the calls, 4,157 in 8%; mean 6,904".
 fn exact_costs(exact: &Exact, is_flat: bool) -> String {
     let Some((cost, share)) = exact.common.first() else { return String::new() };
     if exact.distinct == 1 {
         return format!("every call costs {} instructions", count(*cost as f64));
     }
-    // Where hardly two calls cost the same, no cost is common.
+    // If hardly two calls cost the same, no cost is common.
     let head = if *share >= 0.1 && is_flat {
         let others = exact.common.iter().skip(1).take(2).filter(|(_, share)| *share >= 0.01);
         let mut text = format!("{} instructions in {}% of the calls", count(*cost as f64), digits(share * 100.0));
@@ -165,7 +166,7 @@ mod tests {
     use super::super::fixture::{fit, verdict};
     use super::*;
 
-    /// Unit, recurring outliers as (n, cost), patterns, and the words for them.
+    /// The unit, recurring outliers as (n, cost), patterns, and the expected text.
     type Case<'a> = (Unit, &'a [(u32, u64)], Vec<Pattern>, &'static str);
 
     fn rule(rule: PatternRule, cost_min: u64, cost_max: u64, count: usize) -> Pattern {
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(without_first_calls(&counted), both);
     }
 
-    /// Guards against positions without a rule that vanish beside patterns.
+    /// Guards against losing positions without a rule if there are also patterns.
     #[test]
     fn positions_beside_patterns_are_named() {
         let first = || rule(PatternRule::FirstCalls, 9_000, 9_000, 2);

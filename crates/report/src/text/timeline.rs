@@ -1,4 +1,4 @@
-//! Words for a timeline: its rate, and what an event changed.
+//! Texts for a timeline: its rate, and the effect of an event.
 
 use crate::quantity::{count, digits};
 use crate::timeline::{Rate, TimelineStudy};

@@ -1,9 +1,9 @@
-//! What a variant changes, in words: "a second thread" for `threads=1` of `socket`.
+//! The change that a variant makes, in words: "a second thread" for `threads=1` of `socket`.
 
 use crate::quantity::count;
 
-/// Benchmark, setting, value and words; an empty value stands for every other one, which replaces `{value}`. A setting
-/// that is not listed is told as it is typed.
+/// Benchmark, setting, value and words. An empty value matches every other one, which replaces `{value}`. A setting
+/// that is not listed is shown as typed.
 const WORDS: [(&str, &str, &str, &str); 36] = [
     ("bind", "family", "v6", "IPv6"),
     ("bind", "range", "", "the port range {value}"),
@@ -48,7 +48,7 @@ pub fn variants() -> impl Iterator<Item = (&'static str, &'static str)> {
     WORDS.iter().map(|(benchmark, setting, ..)| (*benchmark, *setting))
 }
 
-/// The case in words: "socket with a second thread" for the label `socket threads=1`.
+/// Describes the case: "socket with a second thread" for the label `socket threads=1`.
 pub(crate) fn variant(benchmark: &str, label: &str) -> String {
     let settings = label.strip_prefix(benchmark).unwrap_or_default();
     let words: Option<Vec<String>> = settings.split_whitespace().map(|one| words(benchmark, one)).collect();
@@ -59,7 +59,7 @@ pub(crate) fn variant(benchmark: &str, label: &str) -> String {
     }
 }
 
-/// One setting in words; `None` if it is not listed.
+/// Describes one setting; `None` if it is not listed.
 fn words(benchmark: &str, setting: &str) -> Option<String> {
     let (name, value) = setting.split_once('=')?;
     let is_it =

@@ -4,10 +4,10 @@ use super::law;
 use crate::quantity::{FormatCost, Unit, count, counts, digits, factor, percent};
 use landau_stats::{Cliff, Estimate, Judgement, Options, Outcome, Reason};
 
-/// More rivals than this are counted and not listed: the law is then not identified.
+/// Maximum number of rivals that are listed. If there are more, they are counted: the law is then not identified.
 const RIVALS_MAX: usize = 3;
 
-/// The judgement in one sentence, for a table cell or a chart's description.
+/// Returns the judgement in one sentence, for a table cell or a chart's description.
 pub fn sentence(judged: &Judgement) -> String {
     let head = head(judged);
     match judged.cliffs.as_slice() {
@@ -47,7 +47,7 @@ fn head(judged: &Judgement) -> String {
     }
 }
 
-/// The law with its formula and its rivals: "O(n) (or O(n log n)): 656 ns + 140 ns × n".
+/// Formats the law with its formula and its rivals: "O(n) (or O(n log n)): 656 ns + 140 ns × n".
 pub(crate) fn law_text(judged: &Judgement) -> String {
     let Some(fit) = &judged.fit else { return String::new() };
     let (symbol, formula) = (law::symbol(&fit.law), law::formula(fit, judged.unit));
@@ -59,7 +59,7 @@ pub(crate) fn law_text(judged: &Judgement) -> String {
     }
 }
 
-/// The outcome of a cost that certainly changes, by about δ: "changes by 5% to 15%".
+/// Describes the outcome of a cost that certainly changes by about δ: "changes by 5% to 15%".
 pub(crate) fn small() -> String {
     let (least, most) = Options::default().small_change();
     format!("changes by {} to {}", percent(least), percent(most))
@@ -69,7 +69,7 @@ fn local(judged: &Judgement, is_exact: bool) -> String {
     judged.exponent.map_or(String::new(), |exponent| exponent_text(exponent, is_exact))
 }
 
-/// A counted constant: to the instruction, or the range of its costs.
+/// Describes a counted constant: exact to the instruction, or the range of its costs.
 fn exact_constant(judged: &Judgement, within: f64, range: &str) -> String {
     let points = || judged.points.iter().filter(|point| point.judged).map(|point| point.cost.value);
     let (low, high) = (points().fold(f64::MAX, f64::min), points().fold(0.0, f64::max));
@@ -77,27 +77,28 @@ fn exact_constant(judged: &Judgement, within: f64, range: &str) -> String {
     if within == 0.0 { format!("O(1), exactly {costs}{range}") } else { format!("O(1): {costs}{range}") }
 }
 
-/// An interval of a growth that contains 1 and whose ends differ by more than this says nothing: the cost may as well
-/// have fallen to a tenth as grown tenfold.
+/// If the interval of a growth contains 1 and its ends differ by more than this factor, it is uninformative: the cost
+/// may have fallen to a tenth as well as grown tenfold.
 const SPAN_MAX: f64 = 100.0;
 
-/// Returns whether the interval of a growth says anything. Two passes of a curve with a cliff can give ×13
+/// Returns whether the interval of a growth is informative. Two passes of a curve with a cliff can give ×13
 /// (0.06–2,800).
 pub(crate) fn is_known(growth: Estimate) -> bool {
     !growth.holds(1.0) || growth.high <= SPAN_MAX * growth.low
 }
 
-/// The growth of a judgement, if its interval says anything.
+/// Returns the growth of a judgement, if its interval is informative.
 pub(crate) fn known_growth(judged: &Judgement) -> Option<Estimate> {
     judged.growth.filter(|growth| is_known(*growth))
 }
 
-/// The growth as the complement of a verb: "grows ×28.9 (90% CI 23.2–36.1)", "grows by a factor that is not known".
+/// Formats the growth as the complement of a verb: "grows ×28.9 (90% CI 23.2–36.1)", "grows by a factor that is not
+/// known".
 pub(crate) fn growth_words(growth: Estimate, is_exact: bool) -> String {
     if is_known(growth) { growth_text(growth, is_exact) } else { "by a factor that is not known".to_owned() }
 }
 
-/// The growth with its interval: "×28.9 (90% CI 23.2–36.1)". Counted costs have the range of the passes.
+/// Formats the growth with its interval: "×28.9 (90% CI 23.2–36.1)". Counted costs have the range of the passes.
 pub(crate) fn growth_text(growth: Estimate, is_exact: bool) -> String {
     if !is_known(growth) {
         return "not known".to_owned();
@@ -119,12 +120,12 @@ fn exponent_text(exponent: Estimate, is_exact: bool) -> String {
     format!("; n^{value} over the last decade of n (95% CI {}–{})", digits(exponent.low), digits(exponent.high))
 }
 
-/// The outcome that shows nothing, with what would help: "not resolved (about 7 more passes)".
+/// Describes an unresolved outcome, with what would help: "not resolved (about 7 more passes)".
 pub(crate) fn unresolved(more_passes: Option<u32>) -> String {
     format!("not resolved{}", more_passes_text(more_passes))
 }
 
-/// What would settle the outcome: " (about 7 more passes)"; empty if passes do not help.
+/// Describes what would settle the outcome: " (about 7 more passes)"; empty if passes do not help.
 pub(crate) fn more_passes_text(more_passes: Option<u32>) -> String {
     match more_passes {
         None => String::new(),
@@ -133,7 +134,7 @@ pub(crate) fn more_passes_text(more_passes: Option<u32>) -> String {
     }
 }
 
-/// The reason for an unresolved outcome.
+/// Describes the reason for an unresolved outcome.
 pub(crate) fn reason_text(reason: Reason) -> String {
     match reason {
         Reason::TooFewPoints => "too few points".to_owned(),
@@ -162,7 +163,7 @@ fn cliff_text(cliff: &Cliff, unit: Unit) -> String {
     )
 }
 
-/// The cost just before a cliff.
+/// Returns the cost just before a cliff.
 pub(crate) fn cliff_before(cliff: &Cliff, unit: Unit) -> f64 {
     let before = cliff.cost_after / cliff.factor.max(f64::MIN_POSITIVE);
     if unit == Unit::Instructions { before.round() } else { before }
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(growth_words(nothing, false), "by a factor that is not known");
         let judged = Judgement { growth: Some(nothing), ..judgement(Unit::Time, Outcome::Grows { law: None }) };
         assert_eq!(sentence(&judged), "grows, no simple law: growth not known for n = 16–4,096");
-        // One that certainly grows, or one that is about constant, says something.
+        // An interval that certainly grows, or that is about constant, is informative.
         for told in [interval(2.0, 70.0, 2_000.0), interval(0.4, 1.0, 2.5), interval(0.2, 3.0, 19.0)] {
             assert!(growth_words(told, false).starts_with('×'), "{told:?}");
         }
@@ -274,7 +275,7 @@ mod tests {
         }
     }
 
-    /// Guards against empty cells and dangling separators where a judgement has nothing but its outcome.
+    /// Guards against empty cells and dangling separators if a judgement has nothing but its outcome.
     #[test]
     fn no_sentence_is_empty() {
         let unresolved = REASONS.map(|reason| Outcome::Unresolved { reason, more_passes: None });

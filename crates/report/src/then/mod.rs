@@ -1,10 +1,10 @@
-//! The studies of 2001, 2003 and 2004, replayed: each test by its authors' method and by this program's, and where the
+//! The studies of 2001, 2003 and 2004, replayed: each test by its authors' method and by Landau's, and whether the
 //! conclusion changes.
 //!
 //! A record of the study `then` has two kinds of cases. Those with a [`Replay`](landau_record::schema::Replay) have an
-//! earlier study's parameters and number of runs; their samples are read here by that study's method, and nowhere else.
-//! The others are judged like any. Every sentence is computed: the conclusion by an author's method follows from his
-//! samples by a rule, which METHODOLOGY.md states, and no sentence says more than the two results.
+//! earlier study's parameters and number of runs. Their samples are read only here, by that study's method. The others
+//! are judged like any case. Every sentence is computed: the conclusion by an author's method follows from his samples
+//! by a rule, which METHODOLOGY.md states. No sentence says more than the two results.
 
 mod published;
 mod reading;
@@ -22,11 +22,11 @@ use serde::Serialize;
 /// An earlier study, replayed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Article {
-    /// The year by which it is called.
+    /// The year by which it is known.
     pub year: &'static str,
-    /// Authors, title, where and when.
+    /// Authors, title, place and date of publication.
     pub citation: &'static str,
-    /// What the authors asked.
+    /// The authors' question.
     pub asked: &'static str,
     /// Their method in general.
     pub method: &'static str,
@@ -41,23 +41,23 @@ pub struct Article {
 pub struct Test {
     /// Its name.
     pub name: &'static str,
-    /// What it asks.
+    /// The question that it asks.
     pub asked: &'static str,
     /// What the authors published.
     pub published: Vec<Published>,
     /// How they measured it.
     pub method: &'static str,
-    /// What their method gives here, in sentences.
+    /// The result of their method here, in sentences.
     pub then: Vec<String>,
-    /// What the corrected method gives here, in sentences.
+    /// The result of the corrected method here, in sentences.
     pub now: Vec<String>,
     /// Whether the method changes the conclusion.
     pub change: Change,
-    /// The conclusion: by which method what, and what was published.
+    /// The conclusion: the result of each method, and what was published.
     pub conclusion: String,
     /// Why it changes or stays.
     pub why: Vec<String>,
-    /// What the figures show.
+    /// The content of the figures.
     #[serde(skip)]
     pub(crate) figure: Option<Figure>,
 }
@@ -66,11 +66,11 @@ pub struct Test {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// They do not.
+    /// The conclusions differ.
     Changes,
-    /// They do.
+    /// The conclusions are the same.
     Stays,
-    /// One of them gives no answer.
+    /// One of the methods gives no answer.
     Open,
 }
 
@@ -92,31 +92,31 @@ pub(crate) struct Figure {
     pub(crate) axis: String,
     /// Samples as the author would plot them: n, cost in nanoseconds.
     pub(crate) samples: Vec<(f64, f64)>,
-    /// Of what these samples are.
+    /// A description of these samples.
     pub(crate) sampled: &'static str,
     /// The points of the corrected method, by name.
     pub(crate) curves: Vec<(String, Vec<(f64, f64)>)>,
 }
 
-/// A curve that an article reads.
+/// A curve that an article uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subject {
-    /// The study whose method it has; none for the corrected method.
+    /// The study whose method it has; `None` for the corrected method.
     pub study: Option<&'static str>,
     /// The benchmark.
     pub benchmark: &'static str,
-    /// Settings that its case has.
+    /// Settings that its case must have.
     pub settings: &'static [(&'static str, &'static str)],
     /// The phase.
     pub phase: &'static str,
 }
 
-/// Returns every curve that the articles read, so that a test can find those that no record has.
+/// Returns every curve that the articles use, so that a test can find those that no record has.
 pub fn subjects() -> Vec<Subject> {
     [study_2001::subjects(), study_2003::subjects(), study_2004::subjects()].concat()
 }
 
-/// Returns the studies that a record replays, in the order of their years; none for any other record.
+/// Returns the studies that a record replays, in the order of their years; empty for any other record.
 pub fn of(analysis: &Analysis<'_>) -> Vec<Article> {
     if !analysis.record.cases.iter().any(|case| case.replay.is_some()) {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What the studies published, with its source, and which of the published figures contradict one another.
+//! The published results of the studies, with their sources, and published figures that contradict one another.
 
 use crate::quantity::{digits, factor};
 use serde::Serialize;
@@ -8,9 +8,9 @@ use serde::Serialize;
 pub struct Published {
     /// What was measured.
     pub what: &'static str,
-    /// The figure, or the words where no figure was published.
+    /// The figure, or the words if no figure was published.
     pub value: &'static str,
-    /// Where it was published.
+    /// The source.
     pub source: &'static str,
 }
 
@@ -23,14 +23,14 @@ pub struct Contradiction {
     pub statements: Vec<(&'static str, f64)>,
     /// The largest of these ratios over the smallest.
     pub apart: f64,
-    /// Whether rounding explains that.
+    /// Whether rounding explains the difference.
     pub agree: bool,
 }
 
 /// Statements that were rounded to two digits differ by less than this factor.
 const ROUNDED: f64 = 1.1;
 
-/// The published times of the file test, in seconds for all files: the follow-up of 2001.
+/// The published times of the file test, in seconds for all files, from the follow-up of 2001.
 pub(super) const LINUX_S: f64 = 542.0;
 pub(super) const FREEBSD_ASYNC_S: f64 = 630.0;
 pub(super) const FREEBSD_S: f64 = 2_398.0;
@@ -104,7 +104,7 @@ pub(super) fn of_2001() -> Vec<Contradiction> {
     ]
 }
 
-/// Returns what the ratios of the file test have in common: the time of Linux that each of them implies.
+/// Describes what the ratios of the file test have in common: the time of Linux that each of them implies.
 pub(crate) fn implied_linux() -> String {
     let (freebsd, solaris) = (FREEBSD_S / FREEBSD_TIMES, SOLARIS_S / SOLARIS_TIMES);
     format!(
@@ -121,8 +121,8 @@ pub(crate) fn implied_linux() -> String {
 mod tests {
     use super::*;
 
-    /// By hand: 1/0.05 = 20; 2398/542 = 4.424; 3990/542 = 7.362; 10/6 = 1.667, 3990/2398 = 1.664; 2398/630 = 3.806;
-    /// 1.75/1.27 = 1.378; 2398/6 = 399.7, 3990/10 = 399.
+    /// Computed by hand: 1/0.05 = 20; 2398/542 = 4.424; 3990/542 = 7.362; 10/6 = 1.667, 3990/2398 = 1.664; 2398/630 =
+    /// 3.806; 1.75/1.27 = 1.378; 2398/6 = 399.7, 3990/10 = 399.
     #[test]
     fn the_ratios_of_2001_are_those_of_its_figures() {
         let every = of_2001();

@@ -1,4 +1,4 @@
-//! The curves of a replayed test: an author's samples and the corrected method's verdict, and what follows from them.
+//! The curves of a replayed test: an author's samples, the corrected method's verdict, and the conclusions from both.
 
 use super::Change;
 use crate::analysis::curve_of;
@@ -13,13 +13,14 @@ use std::collections::BTreeMap;
 /// Settings that a case must have.
 pub(super) type Settings = &'static [(&'static str, &'static str)];
 
-/// Settings that say how far a case goes.
+/// Settings that determine the size of a case.
 const SIZES: [&str; 2] = ["n", "until"];
 
-/// Calls within this factor of an n count there.
+/// Calls within this factor of an n are counted there.
 const NEAR: f64 = 1.05;
 
-/// Samples that a figure shows of each author's case; more make a page large and a plot no clearer.
+/// Number of samples that a figure shows of each author's case. More would enlarge the page without making the plot
+/// clearer.
 const SHOWN: usize = 1_500;
 
 fn has(case: &Case, benchmark: &str, settings: Settings) -> bool {
@@ -27,7 +28,7 @@ fn has(case: &Case, benchmark: &str, settings: Settings) -> bool {
     case.benchmark == benchmark && settings.iter().all(is_set)
 }
 
-/// An author's case: a phase of it with its samples.
+/// A phase of an author's case, with its samples.
 pub(super) struct Author<'r> {
     pub(super) case: &'r Case,
     pub(super) curve: Curve,
@@ -51,7 +52,7 @@ impl<'r> Author<'r> {
         (!curve.passes.is_empty()).then_some(Self { case, curve, record })
     }
 
-    /// Returns a fact of each run that is a number.
+    /// Returns a numeric fact of each run.
     pub(super) fn facts(&self, name: &str) -> Vec<f64> {
         facts_of(self.record, self.case, name).into_values().collect()
     }
@@ -61,12 +62,12 @@ impl<'r> Author<'r> {
         self.curve.passes.iter().filter_map(largest_n).max_by(f64::total_cmp)
     }
 
-    /// Returns the samples that a figure shows: as many of each run.
+    /// Returns the samples that a figure shows, the same number from each run.
     pub(super) fn samples(&self) -> Vec<(f64, f64)> {
         let of_each = SHOWN / self.curve.passes.len().max(1);
         let of = |pass: &Pass| {
             let stride = (pass.costs.len() / of_each.max(1)).max(1);
-            // The last call too: an axis ends where its run did.
+            // The last call is included, because an axis ends where its run did.
             let calls = || pass.n.iter().zip(&pass.costs);
             let last = calls().next_back().filter(|_| stride > 1);
             calls().step_by(stride).chain(last).map(|(n, cost)| (f64::from(*n), *cost as f64)).collect::<Vec<_>>()
@@ -75,7 +76,7 @@ impl<'r> Author<'r> {
     }
 }
 
-/// Returns a fact of each pass of a case that is a number, by round.
+/// Returns a numeric fact of each pass of a case, by round.
 pub(super) fn facts_of(record: &landau_record::Record, case: &Case, name: &str) -> BTreeMap<u32, f64> {
     let fact = |pass: &&landau_record::Pass| match pass.end.as_ref()?.facts.get(name)? {
         Fact::Number { value, .. } => Some((pass.start.round, *value)),
@@ -92,13 +93,13 @@ pub(super) fn judged<'a>(
     analysis.cases.iter().find(|study| has(study.case, benchmark, settings))
 }
 
-/// Returns a phase of it.
+/// Returns a phase of a case.
 pub(super) fn phase<'a>(study: &'a CaseStudy<'a>, name: &str) -> Option<&'a PhaseStudy<'a>> {
     study.phases.iter().find(|one| one.phase.name == name)
 }
 
 /// Returns why an author's case and one of the corrected method cannot be compared: they differ in a setting that both
-/// have, or the corrected case ends before the author's plot. The sizes may differ otherwise, and so may the settings
+/// have, or the corrected case ends before the author's plot. The sizes may otherwise differ, and so may the settings
 /// that are the correction.
 pub(super) fn mismatch(
     author: &Author<'_>,
@@ -125,12 +126,12 @@ fn largest_n(pass: &Pass) -> Option<f64> {
     pass.n.iter().copied().max().map(f64::from)
 }
 
-/// What the corrected method answers to "does it scale?".
+/// The answer of the corrected method to "does it scale?".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Constant,
     Grows,
-    /// Growth of no more than δ on the study's axis, and more beyond it.
+    /// Growth by at most δ on the study's axis, and by more beyond it.
     Beyond,
     /// A cliff on the study's axis.
     Cliff,
@@ -140,7 +141,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Returns the answer, for an axis that ends at `own_n`; with a cliff beyond it, that below the cliff.
+    /// Returns the answer for an axis that ends at `own_n`. With a cliff beyond it, this is the answer below the cliff.
     pub(super) fn of(phase: &PhaseStudy<'_>, own_n: f64) -> Self {
         match (phase.verdict.class(), &phase.verdict.all.outcome) {
             (Class::Limit, _) if cliff_beyond(phase, own_n).is_none() => Self::Cliff,
@@ -153,7 +154,7 @@ impl Answer {
         }
     }
 
-    /// Returns whether the eye's answer is the same one.
+    /// Returns whether the reading by eye gives the same answer.
     pub(super) fn agrees(self, reading: Reading) -> bool {
         matches!(
             (self, reading),
@@ -181,7 +182,7 @@ pub(super) fn cliff_beyond<'a>(phase: &'a PhaseStudy<'_>, own_n: f64) -> Option<
     phase.verdict.all.cliffs.first().filter(|cliff| cliff.n.value > own_n)
 }
 
-/// Returns what was seen, in words.
+/// Returns the reading by eye, in words.
 pub(super) fn seen(reading: Reading) -> &'static str {
     match reading {
         Reading::Constant => "O(1)",
@@ -190,7 +191,7 @@ pub(super) fn seen(reading: Reading) -> &'static str {
     }
 }
 
-/// Returns the change between what is seen and what is judged.
+/// Returns the change between the reading by eye and the verdict.
 pub(super) fn change(seen: Reading, answer: Answer) -> Change {
     match answer {
         Answer::Open => Change::Open,
@@ -199,7 +200,7 @@ pub(super) fn change(seen: Reading, answer: Answer) -> Change {
     }
 }
 
-/// Returns what the plot shows.
+/// Describes the plot.
 pub(super) fn plot(name: &str, by_eye: &ByEye, unit: Unit, clock: &str) -> String {
     format!(
         "{name}: {}, every sample plotted to n = {}{clock}. The band is at {} at the left end of the axis and at {} at \
@@ -212,7 +213,7 @@ pub(super) fn plot(name: &str, by_eye: &ByEye, unit: Unit, clock: &str) -> Strin
     )
 }
 
-/// Returns the verdict on a phase.
+/// Describes the verdict on a phase.
 pub(super) fn verdict(name: &str, phase: &PhaseStudy<'_>) -> String {
     let passes = phase.verdict.passes;
     let outliers = match text::recurring(&phase.verdict) {
@@ -232,7 +233,7 @@ fn capitalized(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Returns why what is seen and what is judged agree or not.
+/// Returns the reasons why the reading by eye and the verdict agree or not.
 pub(super) fn reasons(by_eye: &ByEye, phase: &PhaseStudy<'_>) -> Vec<String> {
     let judged = &phase.verdict.all;
     let own_n = f64::from(by_eye.largest_n);
@@ -279,18 +280,18 @@ pub(super) fn reasons(by_eye: &ByEye, phase: &PhaseStudy<'_>) -> Vec<String> {
     why
 }
 
-/// Returns how much of the growth lies within the axis of the study, if the corrected method went further.
+/// Describes how much of the growth is within the axis of the study, if the corrected method went further.
 fn at_own_n(own_n: f64, phase: &PhaseStudy<'_>) -> Option<String> {
     let (n, ratio) = within(own_n, phase)?;
     Some(format!("To the end of his axis, n = {}, it is {}; the rest is beyond it.", count(n), factor(ratio)))
 }
 
-/// Returns whether growth within the axis of the study is no more than δ, by the cost at its last point.
+/// Returns whether growth within the axis of the study is at most δ, by the cost at its last point.
 fn is_beyond(phase: &PhaseStudy<'_>, own_n: f64) -> bool {
     within(own_n, phase).is_some_and(|(_, ratio)| ratio <= 1.0 + Options::default().delta)
 }
 
-/// Returns the last judged n on the axis of the study and its cost relative to the start, if the corrected method went
+/// Returns the last judged n on the axis of the study, and its cost relative to the start, if the corrected method went
 /// further.
 fn within(own_n: f64, phase: &PhaseStudy<'_>) -> Option<(f64, f64)> {
     let judged = &phase.verdict.all;
@@ -310,7 +311,7 @@ pub(super) fn median_near(pass: &Pass, n: f64) -> Option<f64> {
     median_in(pass, n / NEAR, n * NEAR)
 }
 
-/// Returns the mean cost of a pass's calls within 5% of an n: what a program reports that times many calls at once.
+/// Returns the mean cost of a pass's calls within 5% of an n, as reported by a program that times many calls at once.
 pub(super) fn mean_near(pass: &Pass, n: f64) -> Option<f64> {
     let is_near = |own: u32| (n / NEAR..=n * NEAR).contains(&f64::from(own));
     let costs = pass.n.iter().zip(&pass.costs).filter(|(own, _)| is_near(**own)).map(|(_, cost)| *cost as f64);
@@ -318,26 +319,26 @@ pub(super) fn mean_near(pass: &Pass, n: f64) -> Option<f64> {
     (!costs.is_empty()).then(|| costs.iter().sum::<f64>() / costs.len() as f64)
 }
 
-/// Returns the median cost of the calls at the largest tenth of n, by round.
+/// Returns the median cost of the calls in the last tenth of the axis, by round.
 pub(super) fn at_end(phase: &PhaseStudy<'_>) -> BTreeMap<u32, f64> {
     let passes = phase.rounds.iter().zip(&phase.curve.passes);
     let end = |(round, pass): (&u32, &Pass)| Some((*round, last_tenth(pass)?));
     passes.filter_map(end).collect()
 }
 
-/// Returns the median cost of a pass's calls at the largest tenth of n.
+/// Returns the median cost of a pass's calls in the last tenth of the axis.
 pub(super) fn last_tenth(pass: &Pass) -> Option<f64> {
     let largest = largest_n(pass)?;
     median_in(pass, 0.9 * largest, largest)
 }
 
-/// Returns the ratio of two costs that were taken in the same rounds, the geometric mean with its 95% interval.
+/// Returns the ratio of two costs from the same rounds, as the geometric mean with its 95% interval.
 pub(super) fn ratio(a: &BTreeMap<u32, f64>, b: &BTreeMap<u32, f64>) -> Option<Estimate> {
     let ratios: Vec<f64> = a.iter().filter_map(|(round, cost)| Some(cost / b.get(round)?)).collect();
     paired::geometric_mean(&ratios)
 }
 
-/// Returns a ratio with its interval, if it has one: "×0.62 (0.60–0.64)".
+/// Formats a ratio with its interval, if it has one: "×0.62 (0.60–0.64)".
 pub(super) fn ratio_text(ratio: Estimate) -> String {
     let value = factor(ratio.value);
     if ratio.low > 0.0 && ratio.high.is_finite() {
@@ -352,7 +353,7 @@ pub(super) fn points(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
     phase.verdict.all.points.iter().map(|point| (point.n, point.cost.value)).collect()
 }
 
-/// Returns that a part of a record is absent, with the reason that it has.
+/// Returns a sentence that a part of a record is absent, with the record's reason.
 pub(super) fn absent(analysis: &Analysis<'_>, benchmark: &str) -> String {
     let record = analysis.record;
     let is_of = |label: &str| label.split(' ').next() == Some(benchmark);

@@ -4,7 +4,7 @@ use super::{Article, Test, published};
 use crate::table::grid::bold;
 use crate::table::{Layout, wrapped};
 
-/// Lays the studies out for a terminal: what was asked and published, both methods, and the conclusions.
+/// Lays out the studies for a terminal: what was asked and published, both methods, and the conclusions.
 pub fn render(articles: &[Article], layout: Layout) -> String {
     articles.iter().map(|article| one(article, layout)).collect::<Vec<_>>().join("\n\n")
 }
@@ -41,12 +41,12 @@ fn of_test(test: &Test, layout: Layout) -> String {
     lines.join("\n")
 }
 
-/// A heading of one or more lines.
+/// Returns a heading of one or more lines.
 fn headed(text: &str, layout: Layout) -> String {
     wrapped(text, layout).lines().map(|line| bold(line, layout)).collect::<Vec<_>>().join("\n")
 }
 
-/// A paragraph that is indented by two, its further lines by four.
+/// Returns a paragraph that is indented by two columns, and its further lines by four.
 fn indented(text: &str, layout: Layout) -> String {
     let narrow = Layout { width: layout.width.saturating_sub(4), ..layout };
     format!("  {}", wrapped(text, narrow).replace('\n', "\n    "))

@@ -24,7 +24,7 @@ const fn row(what: &'static str, value: &'static str, source: &'static str) -> P
     Published { what, value, source }
 }
 
-/// The curves that this article reads.
+/// Returns the curves that this article uses.
 pub(super) fn subjects() -> Vec<Subject> {
     let one = |study, benchmark, settings, phase| Subject { study, benchmark, settings, phase };
     let server = |study, phase| [LOOP, THREAD, EXEC].map(|settings| one(study, SERVER, settings, phase));
@@ -46,7 +46,7 @@ pub(super) fn replay(analysis: &Analysis<'_>) -> Article {
     }
 }
 
-/// Returns the sentences, or that nothing was measured.
+/// Returns the sentences, or a sentence that nothing was measured.
 fn or_absent(sentences: Vec<String>, analysis: &Analysis<'_>, benchmark: &str) -> Vec<String> {
     if sentences.is_empty() { vec![absent(analysis, benchmark)] } else { sentences }
 }
@@ -56,7 +56,7 @@ const LOOP: Settings = &[("architecture", "event-loop"), ("workload", "busy")];
 const THREAD: Settings = &[("architecture", "thread"), ("workload", "busy")];
 const EXEC: Settings = &[("architecture", "exec"), ("workload", "busy")];
 
-/// The architectures beside the event loop: the name, the settings, and the published ratios.
+/// The architectures other than the event loop: the name, the settings, and the published ratios.
 const ARCHITECTURES: [(&str, Settings, &[f64]); 2] = [
     ("a process executed for each connection", EXEC, &[EXEC_TIMES, 1.0 / EXEC_SHARE]),
     ("a thread for each connection", THREAD, &[THREAD_TIMES]),
@@ -72,15 +72,15 @@ const PUBLISHED_SERVERS: [Published; 4] = [
 /// The two ratios of an architecture to the event loop.
 struct Factor {
     name: &'static str,
-    /// One run of throughput: replies a second, and the event loop's over them.
+    /// Throughput in one run: replies per second, and the ratio of the event loop's to this.
     run: Option<(f64, f64)>,
-    /// The server's processor time for a reply over the event loop's.
+    /// The server's processor time per reply over the event loop's.
     cost: Option<Estimate>,
     published: &'static [f64],
 }
 
 impl Factor {
-    /// Returns whether one run gives another factor than the passes; none if one of the two is not known.
+    /// Returns whether one run gives a different factor than the passes; `None` if one of the two is not known.
     fn changes(&self) -> Option<bool> {
         let (_, times) = self.run?;
         self.cost.filter(|cost| cost.high.is_finite()).map(|cost| !cost.holds(times))
@@ -120,7 +120,7 @@ fn processor<'a>(analysis: &'a Analysis<'_>, settings: Settings) -> Option<&'a P
     phase(judged(analysis, (SERVER, settings))?, "processor")
 }
 
-/// The architecture test: replies a second in 2001, processor time of the server today.
+/// Returns the architecture test: replies per second in 2001, processor time of the server today.
 fn architecture(analysis: &Analysis<'_>) -> Option<Test> {
     let author = |settings| Author::find(analysis, STUDY, (SERVER, settings), "reply");
     let reply = |settings| last_tenth(author(settings)?.curve.passes.first()?);
@@ -186,8 +186,8 @@ fn server_conclusion(analysis: &Analysis<'_>, factors: &[Factor]) -> (Change, St
     (Change::Changes, format!("{text}{order}."))
 }
 
-/// Returns whether the server's processor time has the order of 2001: event loop, thread, process. None if an interval
-/// leaves it open.
+/// Returns whether the server's processor time has the order of 2001: event loop, thread, process. `None` if an
+/// interval leaves it open.
 fn has_order_of_2001(analysis: &Analysis<'_>) -> Option<bool> {
     let end = |settings| Some(at_end(processor(analysis, settings)?));
     let (base, thread, exec) = (end(LOOP)?, end(THREAD)?, end(EXEC)?);
@@ -202,14 +202,14 @@ fn has_order_of_2001(analysis: &Analysis<'_>) -> Option<bool> {
 const FILES: &str = "files";
 const TIME: &str = "time_per_file";
 
-/// The sizes of the study that are repeated, and the durabilities of the corrected method beside none.
+/// The sizes of the study that are repeated, and the durabilities of the corrected method other than none.
 const SIZES: [(&str, Settings); 2] = [("4 KiB", &[("size", "4KiB")]), ("128 KiB", &[("size", "128KiB")])];
 const PROMISES: [(&str, Settings); 2] = [
     ("fsync() of each file", &[("durability", "fsync")]),
     ("fsync() of each file and of the directory", &[("durability", "fsync-directory")]),
 ];
 
-/// From this ratio on, what a durability promises explains a difference between file systems.
+/// From this ratio on, durability explains a difference between file systems.
 const OTHER_PROMISE: f64 = 1.5;
 
 const PUBLISHED_FILES: [Published; 6] = [
@@ -221,8 +221,8 @@ const PUBLISHED_FILES: [Published; 6] = [
     row("Linux and Windows", "\"6x faster than FreeBSD, 10x faster than Solaris\"", ARTICLE),
 ];
 
-/// The file test: seconds for 10,000 files in 2001, the same files with declared durability today. The conclusion is
-/// from the corrected cases alone, which may thus be shorter than the authors'.
+/// Returns the file test: seconds for 10,000 files in 2001, and the same files with declared durability today. Only the
+/// corrected cases decide the conclusion, so they may be shorter than the authors'.
 fn files(analysis: &Analysis<'_>) -> Option<Test> {
     let run = |(name, settings): (&str, Settings)| {
         let author = Author::find(analysis, STUDY, (FILES, settings), "create")?;
@@ -287,7 +287,7 @@ fn files_conclusion(ratios: &[(&str, Estimate)]) -> (Change, &'static str, Vec<S
 const MAIL: &str = "mail";
 const GROWS: Settings = &[("grows", "connections"), ("mode", "rset")];
 
-/// More connections than this gained little in 2001.
+/// Connections beyond this number gained little in 2001.
 const ENOUGH: f64 = 1_500.0;
 
 /// A gain below this factor is little.
@@ -300,7 +300,7 @@ const PUBLISHED_MAIL: [Published; 4] = [
     row("FreeBSD, tuned", "\"27% faster\"; falls beyond 1,500; bind() fails at about 3,000", FOLLOW_UP),
 ];
 
-/// The mail engine: recipients a second by simultaneous connections.
+/// Returns the test of the mail engine: recipients per second by simultaneous connections.
 fn mail(analysis: &Analysis<'_>) -> Option<Test> {
     let author = Author::find(analysis, STUDY, (MAIL, GROWS), "recipient");
     let study = judged(analysis, (MAIL, GROWS));

@@ -1,4 +1,4 @@
-//! The study of 2003: system calls and a web server of five kernels, plotted sample by sample.
+//! The study of 2003: system calls and a web server on five kernels, plotted sample by sample.
 
 use super::reading::{
     Answer, Author, Settings, absent, at_end, change, cliff_beyond, judged, mismatch, phase, plot, points, ratio,
@@ -22,12 +22,12 @@ const METHOD: &str = "Each program ran five times and every sample was plotted; 
                       programs did not check whether a call had succeeded until 6 November 2003, and destruction was \
                       not timed until 23 October.";
 
-/// A question that is answered by one curve.
+/// A question that one curve answers.
 struct Question {
     name: &'static str,
     asked: &'static str,
     published: &'static [Published],
-    /// What was published about Linux 2.6.
+    /// The published result for Linux 2.6.
     answer: Reading,
     method: &'static str,
     author: (&'static str, Settings),
@@ -199,7 +199,7 @@ const QUESTIONS: [Question; 9] = [
     },
 ];
 
-/// The curves that this article reads.
+/// Returns the curves that this article uses.
 pub(super) fn subjects() -> Vec<Subject> {
     let of = |question: &Question| {
         let subject = |study, (benchmark, settings), phase| Subject { study, benchmark, settings, phase };
@@ -319,7 +319,7 @@ impl Question {
         (change, format!("{method} {time}"))
     }
 
-    /// Says where a curve beside the answer has recurring outliers that the answer's own curve lacks.
+    /// Describes where one of the `beside` curves has recurring outliers that the answer's own curve lacks.
     fn outliers(&self, analysis: &Analysis<'_>) -> Vec<String> {
         let count = |phase: &PhaseStudy<'_>| phase.verdict.outliers.recurring_count;
         let own = judged(analysis, self.corrected).and_then(|study| phase(study, self.phase)).map_or(0, count);
@@ -345,10 +345,10 @@ fn figure(axis: &str, author: Option<&Author<'_>>, own: Option<&PhaseStudy<'_>>,
     })
 }
 
-/// A static fork costs "almost half": at most this much of a dynamic one.
+/// A static fork costs "almost half" if it costs at most this share of a dynamic one.
 const ALMOST_HALF: f64 = 0.6;
 
-/// The static fork test: the ratio of two programs.
+/// Returns the static fork test: the ratio of two programs.
 fn static_fork(analysis: &Analysis<'_>) -> Option<Test> {
     let authors = [FORK, STATIC].map(|settings| Author::find(analysis, STUDY, ("fork", settings), "byte"));
     let plots = authors.each_ref().map(|author| by_eye(&author.as_ref()?.curve, MICROSECOND));
@@ -392,7 +392,7 @@ fn static_fork(analysis: &Analysis<'_>) -> Option<Test> {
     })
 }
 
-/// Returns whether two plots and the corrected ratio agree that a static fork costs almost half.
+/// Returns whether two plots and the corrected ratio agree that a static fork costs almost half, and the conclusion.
 fn static_fork_conclusion(by_plot: f64, corrected: Estimate) -> (Change, String) {
     let is_half = by_plot <= ALMOST_HALF;
     let verdict = match corrected {

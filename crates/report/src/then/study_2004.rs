@@ -1,4 +1,4 @@
-//! The study of 2004: creating and reaping a process among thousands that sleep.
+//! The study of 2004: creating and reaping a process among thousands of sleeping ones.
 
 use super::reading::{Answer, Author, Settings, absent, judged, mean_near, mismatch, phase, points, verdict};
 use super::{Article, Change, Figure, Published, Subject, Test};
@@ -25,7 +25,7 @@ const SECOND: Settings = &[("wait", "pid"), ("parent", "helper"), ("image", "exe
 /// The settings in which the second test corrects the first.
 const CORRECTION: [&str; 3] = ["wait", "parent", "image"];
 
-/// "The common case of only several hundred processes", and thousands.
+/// "The common case of only several hundred processes"; the other end is thousands.
 const FEW: f64 = 300.0;
 
 const PUBLISHED: [Published; 4] = [
@@ -52,7 +52,7 @@ const PUBLISHED: [Published; 4] = [
     },
 ];
 
-/// The curves that this article reads.
+/// Returns the curves that this article uses.
 pub(super) fn subjects() -> Vec<Subject> {
     let cases = [FIRST, SECOND].into_iter().flat_map(|settings| [(Some(STUDY), settings), (None, settings)]);
     cases.map(|(study, settings)| Subject { study, benchmark: BENCHMARK, settings, phase: PHASE }).collect()
@@ -70,7 +70,7 @@ pub(super) fn replay(analysis: &Analysis<'_>) -> Article {
     }
 }
 
-/// The mean of the repeats at a few and at the most sleepers, with error bars.
+/// The mean of the repeats at few sleepers and at the largest number, with error bars.
 struct Bars {
     few: Estimate,
     many: Estimate,
@@ -86,8 +86,8 @@ impl Bars {
         Some(Self { few: at(FEW)?, many: at(largest_n)?, largest_n, repeats: passes.len() })
     }
 
-    /// Returns whether the forks among the most sleepers cost more than those among a few, by the error bars; none if
-    /// there are no error bars.
+    /// Returns whether the forks among the largest number of sleepers cost more than those among few, by the error
+    /// bars; `None` if there are no error bars.
     fn grows(&self) -> Option<bool> {
         (self.repeats > 1).then_some(self.many.low > self.few.high)
     }
@@ -171,7 +171,7 @@ fn test(analysis: &Analysis<'_>) -> Option<Test> {
     })
 }
 
-/// Returns whether the first test and the corrected method differ, and what each test says.
+/// Returns whether the first test and the corrected method differ, and the result of each test.
 fn conclusion([first, second]: [Option<bool>; 2], [naive, sound]: [Option<Answer>; 2]) -> (Change, String) {
     let word = |grows: bool| if grows { "sleepers cost time" } else { "no significant impact" };
     let (Some(first), Some(answer)) = (first, sound) else {
@@ -213,8 +213,8 @@ fn conclusion([first, second]: [Option<bool>; 2], [naive, sound]: [Option<Answer
 mod tests {
     use super::*;
 
-    /// By hand: sleepers cost time where the sound test grows or has a cliff. A falling cost is no such cost, and one
-    /// that varies or is not resolved answers nothing.
+    /// By hand: sleepers cost time if the sound test grows or has a cliff. A falling cost does not count as such, and
+    /// one that varies or is not resolved gives no answer.
     #[test]
     fn only_growth_says_that_sleepers_cost_time() {
         let rows = [
@@ -235,7 +235,7 @@ mod tests {
             let said = conclusion([Some(first), None], [None, Some(sound)]);
             assert!(said.0 == change && said.1.contains(text), "{first} {sound:?}: {said:?}");
         }
-        // The same first test: no error bars' difference, but growth, a cliff.
+        // The same first test: its error bars show no difference, but it grows or has a cliff.
         for naive in [Answer::Grows, Answer::Cliff] {
             let said = conclusion([Some(false), None], [Some(naive), Some(Answer::Constant)]);
             assert!(said.0 == Change::Changes && said.1.contains("the same test grows"), "{said:?}");

@@ -15,7 +15,7 @@ type Cost = fn(f64) -> f64;
 struct Sketch {
     benchmark: &'static str,
     settings: &'static [(&'static str, &'static str)],
-    /// The study and its runs; none for the corrected method.
+    /// The study and its number of runs; `None` for the corrected method.
     author: Option<(&'static str, u32)>,
     n: u32,
     phases: &'static [(&'static str, Direction, Cost)],
@@ -120,7 +120,7 @@ fn pass(case: u32, round: u32, pass: u32, sketch: &Sketch) -> Pass {
     }
 }
 
-/// Returns the test of that name of a record.
+/// Returns the test of that name from a record.
 fn test_of(sketches: &[Sketch], name: &str) -> Test {
     let record = record(sketches);
     let articles = of(&Analysis::of(&record));
@@ -129,7 +129,7 @@ fn test_of(sketches: &[Sketch], name: &str) -> Test {
 }
 
 fn bind(author: Cost, corrected: &'static [(&'static str, Direction, Cost)], n: u32) -> Vec<Sketch> {
-    // One function for each phase; the author's has no destruction.
+    // There is one function for each phase; the author's case has no destruction.
     let phases: &'static [(&'static str, Direction, Cost)] = Box::leak(Box::new([("bind", UP, author)]));
     let own = Sketch { benchmark: "bind", settings: &[], author: Some(("2003", 5)), n: 2_000, phases, fact: None };
     vec![own, Sketch { benchmark: "bind", settings: &[], author: None, n, phases: corrected, fact: None }]
@@ -137,7 +137,7 @@ fn bind(author: Cost, corrected: &'static [(&'static str, Direction, Cost)], n: 
 
 const FLAT: Cost = |_| 1_000.0;
 
-/// The cliff of `bind()` is beyond the author's axis: to its end both methods say the same, and the cliff is added.
+/// The cliff of `bind()` is beyond the author's axis. Up to its end both methods agree, and the cliff is an addition.
 #[test]
 fn a_cliff_beyond_the_authors_axis_is_an_addition() {
     let test = test_of(&bind(FLAT, &[("bind", UP, |n| if n < 3_000.0 { 1_000.0 } else { 50_000.0 })], 3_600), "bind");
@@ -150,7 +150,7 @@ fn a_cliff_beyond_the_authors_axis_is_an_addition() {
     assert!(test.conclusion.contains("That is what was published"), "{}", test.conclusion);
 }
 
-/// A rise that both see stays one, whatever is beyond the axis.
+/// A rise that both methods find stays one, regardless of what is beyond the axis.
 #[test]
 fn growth_below_a_cliff_beyond_the_axis_stays() {
     let rise: Cost = |n| 1_000.0 + n;
@@ -161,7 +161,7 @@ fn growth_below_a_cliff_beyond_the_axis_stays() {
     assert!(test.conclusion.contains("Beyond his axis there is a cliff at n = 3,0"), "{}", test.conclusion);
 }
 
-/// On a host without that cliff no sentence mentions one.
+/// On a host without that cliff, no sentence mentions one.
 #[test]
 fn without_a_cliff_the_conclusion_stays() {
     let test = test_of(&bind(FLAT, &[("bind", UP, FLAT), ("close", DOWN, FLAT)], 3_600), "bind");
@@ -171,7 +171,7 @@ fn without_a_cliff_the_conclusion_stays() {
     assert!(test.now.iter().any(|sentence| sentence.starts_with("close, not timed in 2003: 5 passes.")), "{test:#?}");
 }
 
-/// Growth that doubles no plot's band, and that the corrected method proves.
+/// Growth that is too small to double the band of a plot, but that the corrected method proves.
 #[test]
 fn growth_too_small_for_the_eye_changes_the_conclusion() {
     let rise: Cost = |n| 1_000.0 + 0.1 * n;
@@ -190,7 +190,7 @@ fn growth_that_both_see_stays() {
     assert!(test.why.join(" ").contains("To the end of his axis, n = "), "{test:#?}");
 }
 
-/// Growth that no plot of the author could show contradicts nothing that he saw.
+/// Growth that no plot of the author could show does not contradict what he saw.
 #[test]
 fn growth_beyond_the_axis_stays() {
     let beyond: &[(&str, Direction, Cost)] = &[("bind", UP, |n| if n < 2_200.0 { 1_000.0 } else { n - 1_200.0 })];
@@ -201,7 +201,7 @@ fn growth_beyond_the_axis_stays() {
     assert!(why.contains("is beyond his axis") && why.contains("To the end of his axis, n = "), "{why}");
 }
 
-/// One of the methods alone decides nothing.
+/// One method alone decides nothing.
 #[test]
 fn half_a_record_leaves_the_conclusion_open() {
     let mut sketches = bind(FLAT, &[("bind", UP, FLAT)], 3_600);
@@ -247,7 +247,7 @@ fn a_setting_of_one_case_leaves_the_conclusion_open() {
     let test = test_of(&sketches, "bind");
     assert_eq!((test.change, test.why.as_slice()), (Change::Open, &[][..]), "{test:#?}");
     assert_eq!(test.conclusion, "Open: the author's case has family=v4, the corrected case family=v6.");
-    // Sizes differ by design, and a setting that only one has is no difference.
+    // Sizes differ by design, and a setting that only one of them has is not a difference.
     sketches[0].settings = &[("family", "v6"), ("n", "10000"), ("until", "n")];
     sketches[1].settings = &[("family", "v6"), ("n", "28000"), ("until", "limit"), ("threads", "0")];
     assert_eq!(test_of(&sketches, "bind").change, Change::Changes);
@@ -287,7 +287,7 @@ fn the_static_fork_is_almost_half_only_where_it_is() {
     assert_eq!(changes.change, Change::Changes, "{changes:#?}");
 }
 
-/// The cleanup was published as growing: a kernel on which it does not is said to differ.
+/// The cleanup was published as growing. A kernel on which it does not grow is reported to differ.
 #[test]
 fn the_cleanup_is_compared_with_what_was_published() {
     const FLAT_REAP: &[(&str, Direction, Cost)] = &[("byte", UP, |_| 100_000.0), ("reap", DOWN, |_| 50_000.0)];
@@ -346,12 +346,12 @@ fn servers(replies: [Cost; 2], processor: [Cost; 2]) -> Vec<Sketch> {
 
 #[test]
 fn the_architectures_factor_depends_on_what_is_counted() {
-    // The client takes 30 µs for a reply, and the event loop 15.
+    // The client takes 30 µs for a reply, and the event loop 15 µs.
     let changes = test_of(&servers([|_| 30_000.0, |_| 600_000.0], [|_| 15_000.0, |_| 600_000.0]), "architecture");
     assert_eq!(changes.change, Change::Changes, "{changes:#?}");
     assert!(changes.then.join(" ").contains("the event loop is ×20") || changes.then.join(" ").contains("×19"));
     assert!(changes.now.join(" ").contains("Published: ×12 and ×20"), "{:#?}", changes.now);
-    // The order of 2001 is not told without a thread.
+    // The order of 2001 is not stated without a thread.
     assert!(!changes.conclusion.contains("order"), "{}", changes.conclusion);
     let stays = test_of(&servers([FLAT, |_| 20_000.0], [FLAT, |_| 20_000.0]), "architecture");
     assert_eq!(stays.change, Change::Stays, "{stays:#?}");
@@ -381,7 +381,7 @@ fn the_promise_explains_the_file_test_only_where_it_costs() {
     assert_eq!(test_of(&durability(31_000.0), "files").change, Change::Stays);
 }
 
-/// The samples of an author's case are in no verdict, so they are in no result either.
+/// The samples of an author's case are in no verdict, so they are also in no result.
 #[test]
 fn an_authors_case_has_no_result() {
     let record = record(&bind(FLAT, &[("bind", UP, FLAT)], 3_600));
@@ -397,7 +397,7 @@ fn a_record_of_another_study_has_no_article() {
     assert_eq!(of(&Analysis::of(&record)), Vec::new());
 }
 
-/// Guards against a question about a phase or a setting that the article forgets when a record lacks it.
+/// Guards against an article that forgets a question about a phase or a setting if a record lacks it.
 #[test]
 fn the_contradictions_of_2001_come_with_its_tests_only() {
     let articles = of(&Analysis::of(&record(&durability(31_000.0))));
@@ -407,8 +407,8 @@ fn the_contradictions_of_2001_come_with_its_tests_only() {
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }
 
-/// The section of a page about a record that replays all three studies, letter for letter, but for the dots of the
-/// plots. `LANDAU_SNAPSHOTS=write` writes what is said now; look at the difference.
+/// The section of a page about a record that replays all three studies, character for character, except the dots of the
+/// plots. `LANDAU_SNAPSHOTS=write` writes the present text; review the difference.
 #[test]
 fn the_section_of_the_page_reads_as_it_did() {
     let cliff: &[(&str, Direction, Cost)] = &[("bind", UP, |n| if n < 3_000.0 { 1_000.0 } else { 50_000.0 })];

@@ -1,4 +1,4 @@
-//! Records in instructions: no figure of theirs is ever worded as time, and none meets one that is.
+//! Records in instructions: none of their figures is worded as time, and none is combined with one that is.
 
 use crate::support::{Bend, record};
 use landau_record::schema::{
@@ -9,7 +9,7 @@ use landau_report::page::{Options, Page, Source, difference, extract};
 use landau_report::table::{self, Layout};
 use landau_report::{Analysis, Comparisons, findings, svg, unit_of, unlike};
 
-/// A synthetic record with its nanoseconds taken as another unit.
+/// A synthetic record whose nanoseconds are interpreted as another unit.
 fn counted(unit: Unit, crash: bool) -> (Record, Vec<u8>) {
     let (_, timed) = record(3, &Bend::default());
     let timed = String::from_utf8(timed).unwrap();
@@ -60,7 +60,7 @@ pub(super) fn stopped(pass: u32) -> Crash {
     }
 }
 
-/// A line in another unit; figures are left to be computed.
+/// Converts a line to another unit; results are left out, to be computed.
 fn converted(line: Line, unit: Unit) -> Option<Line> {
     Some(match line {
         Line::Host(mut host) => {
@@ -87,7 +87,7 @@ fn source<'a>(name: &str, record: &'a Record, bytes: &'a [u8]) -> Source<'a> {
     Source { name: name.into(), file_name: format!("{name}.landau.ndjson"), bytes, analysis: Analysis::of(record) }
 }
 
-/// Whether a text words a duration: a number, a space, and a unit of time that ends a word.
+/// Finds a duration in a text: a number, a space, and a unit of time that ends a word.
 fn words_time(text: &str) -> Option<String> {
     let words: Vec<&str> = text.split([' ', '\u{a0}', '\n', '<', '>', '(', ')', ',', ';', '–']).collect();
     let is_number = |word: &str| word.chars().next_back().is_some_and(|letter| letter.is_ascii_digit());
@@ -111,7 +111,7 @@ fn not_one_figure_of_a_counted_record_is_worded_as_time() {
     }
     let html = Page::render(&[source("counted", &record, &bytes)], &Options::default()).html;
     let text = html.split("<script type=\"application/octet-stream\"").next().unwrap();
-    // What the host was by its own account, notes among it, stays as the record has it.
+    // The description of the host, including its notes, stays as in the record.
     let own = text.split("<section id=\"host\"").next().unwrap();
     assert_eq!(words_time(own), None);
     assert!(own.contains("not time") && html.contains("data-unit=\"instructions\""));

@@ -1,4 +1,4 @@
-//! Pages, tables and charts out of synthetic records.
+//! Pages, tables and charts from synthetic records.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 mod counted;
@@ -17,7 +17,7 @@ use landau_stats::{Class, Nature};
 use std::sync::OnceLock;
 use support::{Bend, record};
 
-/// The study that most tests look at; judged once, because that takes a second.
+/// The study that most tests use; it is judged once, because that takes a second.
 fn study() -> &'static (Record, Vec<u8>) {
     static STUDY: OnceLock<(Record, Vec<u8>)> = OnceLock::new();
     STUDY.get_or_init(|| record(5, &Bend::default()))
@@ -83,7 +83,7 @@ fn the_cliff_leads_and_its_numbers_are_the_verdicts() {
     assert!(found[0].text.contains("half the ephemeral port range"));
 }
 
-/// What an explanation was made for is the first that a reader sees, in the findings and on the page.
+/// The purpose of an explanation comes first for a reader, in the findings and on the page.
 #[test]
 fn the_functions_that_carry_a_growth_lead() {
     let (mut record, bytes) = record(5, &Bend::default());
@@ -192,7 +192,7 @@ fn a_figure_that_was_altered_is_found() {
     assert_eq!(analysis().mismatches(&figures).len(), 2, "a missing figure counts too");
 }
 
-/// A verdict that is known is not computed again, unless the record has gained passes since.
+/// A known verdict is not computed again, unless the record has gained passes since.
 #[test]
 fn known_verdicts_are_used_for_the_same_passes() {
     let (bent, _) = record(5, &Bend { factor: 1.5, ..Bend::default() });
@@ -228,7 +228,7 @@ fn a_record_too_large_for_the_page_lies_beside_it() {
     assert!(self::page().beside.is_empty() && self::page().html.len() < 6_000_000);
 }
 
-/// Puts another digit for the first one after `mark`.
+/// Replaces the first digit after `mark` by another one.
 fn bent(html: &str, mark: &str) -> String {
     let from = html.find(mark).unwrap_or_else(|| panic!("{mark} is not on the page")) + mark.len();
     let digit = html[from..].find(|letter: char| letter.is_ascii_digit());
@@ -237,7 +237,7 @@ fn bent(html: &str, mark: &str) -> String {
     format!("{}{other}{}", &html[..at], &html[at + 1..])
 }
 
-/// Guards against a verification that passes over what a reader reads: sentences, cells, charts, head and script.
+/// Guards against a verification that skips parts that a reader sees: sentences, cells, charts, head and script.
 #[test]
 fn one_digit_altered_anywhere_is_found_and_its_place_named() {
     let html = &page().html;
@@ -265,7 +265,8 @@ fn one_digit_altered_anywhere_is_found_and_its_place_named() {
     assert!(error.contains("record 1"), "{error}");
 }
 
-/// What a newcomer reads, letter for letter. `LANDAU_SNAPSHOTS=write` writes what is said now; look at the difference.
+/// The text for new users, character for character. `LANDAU_SNAPSHOTS=write` writes the present text; review the
+/// difference.
 #[test]
 fn the_table_and_the_findings_read_as_they_did() {
     let mut text = table::render(&table::rows(analysis()), Unit::Time, Sort::Case, Layout { width: 100, color: false });
@@ -365,7 +366,7 @@ fn a_slower_record_loses_and_an_equal_one_is_not_told_apart() {
     assert!(text.lines().all(|line| line.chars().count() <= 120));
 }
 
-/// Twenty-four curves of one benchmark, and the records of them.
+/// Twenty-four curves of one benchmark, and the records of these.
 const CURVES: [&str; 24] = [
     "dup", "dup a", "dup b", "dup c", "dup d", "dup e", "dup f", "dup g", "dup h", "dup i", "dup j", "dup k", "dup l",
     "dup m", "dup n", "dup o", "dup p", "dup q", "dup r", "dup s", "dup t", "dup u", "dup v", "dup w",
@@ -379,7 +380,7 @@ fn curves(passes: u32, seed: u64, count: usize, shape: fn(usize) -> support::Sha
     support::record_of(&cases, passes, &Bend { seed, ..Bend::default() }).0
 }
 
-/// The labels of the curves whose costs are shown to differ, and the shifts.
+/// Returns the labels of the curves whose costs provably differ, and the shifts.
 fn differing(base: &Record, other: &Record) -> (Vec<String>, Vec<Shift>) {
     let (base, other) = (Analysis::of(base), Analysis::of(other));
     let comparisons = Comparisons::of(&[&base, &other]);
@@ -387,8 +388,8 @@ fn differing(base: &Record, other: &Record) -> (Vec<String>, Vec<Shift>) {
     (found.collect(), comparisons.shifts)
 }
 
-/// Guards against winners that are the machine's: a difference that most curves of two records of one system show is
-/// one of the runs, and one that a few show is theirs.
+/// Guards against winners that are due to the machine: a difference in most curves of two records of one system belongs
+/// to the runs, and one in a few curves belongs to these curves.
 #[test]
 fn a_difference_of_most_curves_is_one_of_the_runs() {
     let base = curves(5, 1, 24, |_| USUAL);
@@ -406,14 +407,14 @@ fn a_difference_of_most_curves_is_one_of_the_runs() {
     assert_eq!(found, ["dup"]);
     let [shift] = shifts.as_slice() else { panic!("{shifts:?}") };
     assert!(shift.curves == 24 && (shift.ratio - 1.2).abs() < 0.02, "{shift:?}");
-    // The median of the differences, ln 1.2, over that of chance.
+    // The median of the differences, ln 1.2, divided by the median that chance gives.
     assert!((0.25..0.29).contains(&shift.deviation) && shift.growth_deviation.abs() < 1e-12, "{shift:?}");
     let detectable = shift.detectable.expect("what could be seen");
     let text = shift.text(&["old", "new"].map(str::to_owned));
     let expected = "From old to new the costs of the 24 curves differ by more than their benchmarks usually do";
     assert!(text.starts_with(expected) && text.contains("the median ratio of the costs is 1.2"), "{text}");
     assert!((0.2..9.0).contains(&detectable) && text.contains("would have been seen in half of them"), "{text}");
-    // Every place that compares the records says so, and says it once.
+    // Every report that compares the records states the shift, and states it once.
     let other = curves(5, 2, 24, moved);
     let (one, two) = (Analysis::of(&base), Analysis::of(&other));
     let compared = Compared::of(&one, &two, ["old", "new"]).render(false, Layout { width: 1000, color: false });
@@ -422,7 +423,7 @@ fn a_difference_of_most_curves_is_one_of_the_runs() {
     assert!(Page::render(&sources, &Options::default()).html.contains(expected));
 }
 
-/// Guards against a growth that is reported of one curve although most curves show it.
+/// Guards against reporting a growth of one curve that most curves show.
 #[test]
 fn a_growth_of_most_curves_is_one_of_the_runs() {
     let steeper = |_| -> support::Shape { ("dup", Direction::Up, |n, _| 2800.0 + 1.2 * f64::from(n)) };
@@ -438,7 +439,7 @@ fn a_growth_of_most_curves_is_one_of_the_runs() {
     assert!(shift.growth_deviation > 0.1 && shift.text(&[]).contains(" growths of the 24 curves"), "{shift:?}");
 }
 
-/// Guards against a known difference that is taken for the state of the machine.
+/// Guards against mistaking a known difference for the state of the machine.
 #[test]
 fn a_difference_that_the_records_name_is_no_shift() {
     let (base, slow) = (curves(5, 1, 24, |_| USUAL), curves(5, 2, 24, |_| SLOW));
@@ -454,7 +455,7 @@ fn a_difference_that_the_records_name_is_no_shift() {
     changed(|other| drop(other.host.sysctls.insert("net.core.somaxconn".into(), "16".into())));
     changed(|other| other.host.memory_bytes *= 2);
     changed(|other| drop(other.header.environment.insert("LD_PRELOAD".into(), "x".into())));
-    // Too few curves show what most do.
+    // There are too few curves to show what most do.
     let (found, shifts) = differing(&curves(5, 1, 19, |_| USUAL), &curves(5, 2, 19, |_| SLOW));
     assert!(found.len() == 19 && shifts.is_empty(), "{found:?} {shifts:?}");
     // Two sides of one run, with too few rounds to be paired.
@@ -473,7 +474,7 @@ fn a_difference_that_the_records_name_is_no_shift() {
     assert!(differing(&one, &two).1.is_empty());
 }
 
-/// Guards against records that are reported one after another: what changed comes first, then what they share.
+/// Guards against reporting records one after another: changes come first, then what the records share.
 #[test]
 fn findings_across_records_say_what_changed_by_how_much_and_whether_the_law_did() {
     let (slow, _) = record(5, &Bend { factor: 1.5, seed: 2, ..Bend::default() });
@@ -491,7 +492,7 @@ fn findings_across_records_say_what_changed_by_how_much_and_whether_the_law_did(
     let mmap = changed.iter().find(|text| text.starts_with("mmap")).unwrap();
     assert!(mmap.contains("The law is the same (O(log n)); a constant factor differs."), "{mmap}");
     assert!(found.iter().any(|one| one.text.contains("grows in every record")), "{found:#?}");
-    // The change is between the first and the second of three, and undone by the third.
+    // The change is between the first and the second of three records, and the third one undoes it.
     let (found, _) = across(&[&slow, &like], &["old", "new", "newer"]);
     let text = &found.iter().find(|one| one.text.starts_with("mmap")).unwrap().text;
     assert!(text.contains("since new:") && text.contains("Later, in newer:"), "{text}");
@@ -546,7 +547,7 @@ fn variants_are_compared_with_their_default_case() {
     }
 }
 
-/// The text of a part of the page: from `from` up to `to`, without its tags.
+/// Returns the text of a part of the page, from `from` up to `to`, without its tags.
 fn text_of<'h>(html: &'h str, from: &str, to: &str) -> String {
     let part = html.split_once(from).unwrap_or_else(|| panic!("{from} is not on the page")).1;
     let part = part.split_once(to).map_or(part, |(part, _)| part);
@@ -554,15 +555,15 @@ fn text_of<'h>(html: &'h str, from: &str, to: &str) -> String {
     part.split('<').map(words).collect::<Vec<_>>().join(" ")
 }
 
-/// The numbers of a text, as they are written: "1,400", "0.31".
+/// Returns the numbers of a text, as written: "1,400", "0.31".
 fn numbers(text: &str) -> Vec<String> {
     let words = text.split(|letter: char| !letter.is_ascii_digit() && letter != ',' && letter != '.');
     let words = words.map(|word| word.trim_matches([',', '.']).to_owned());
     words.filter(|word| word.starts_with(|letter: char| letter.is_ascii_digit())).collect()
 }
 
-/// Guards against a finding whose numbers a reader finds nowhere else on the page: a `bind` of 841 ns beside a table
-/// with 858 ns. Only a rate, which follows from a cost beside it, has no place of its own.
+/// Guards against a finding whose numbers are nowhere else on the page: a `bind` of 841 ns next to a table with 858 ns.
+/// Only a rate, which follows from a cost next to it, needs no other place.
 #[test]
 fn every_number_of_a_finding_is_in_the_details() {
     let (slow, slow_bytes) = record(5, &Bend { factor: 1.5, seed: 2, ..Bend::default() });
@@ -594,7 +595,7 @@ fn every_number_of_a_finding_is_in_the_details() {
     assert!(told > 60, "only {told} numbers were looked for");
 }
 
-/// Guards against the picture of another curve beside a limit: `socket` of the benchmark `bind`.
+/// Guards against the picture of another curve next to a limit: `socket` of the benchmark `bind`.
 #[test]
 fn the_picture_of_a_limit_is_that_of_the_call_that_fails() {
     let mut cases = support::sketches();
@@ -606,11 +607,11 @@ fn the_picture_of_a_limit_is_that_of_the_call_that_fails() {
     assert_eq!(limit.phase.as_deref(), Some("mmap"));
 }
 
-/// Guards against a ratio that contradicts the costs beside it.
+/// Guards against a ratio that contradicts the costs next to it.
 #[test]
 fn a_ratio_is_that_of_the_costs_beside_it() {
     let mut cases = support::sketches();
-    // A constant amount: the ratio is another one at every n.
+    // The difference is a constant amount, so the ratio varies with n.
     cases[2].phases[0].2 = |n, _| 30_000.0 + 90.0 * f64::from(n);
     let (slow, slow_bytes) = support::record_of(&cases, 5, &Bend { factor: 1.5, seed: 2, ..Bend::default() });
     let sources = [source("old", &study().0, &study().1), source("new", &slow, &slow_bytes)];
@@ -638,7 +639,7 @@ fn a_ratio_is_that_of_the_costs_beside_it() {
     assert!(seen >= 6, "{compared:#?}");
 }
 
-/// Guards against lines that wrap: four records with long names, in 100 and in 80 columns, each curve once.
+/// Guards against wrapped lines: four records with long names, in 100 and in 80 columns, each curve once.
 #[test]
 fn four_records_fit_the_terminal() {
     let rows = vec![table::rows(analysis()); 4];
@@ -655,7 +656,7 @@ fn four_records_fit_the_terminal() {
     assert!(narrow.lines().filter(|line| line.contains("fork")).count() >= 4, "{narrow}");
 }
 
-/// Guards against cases that are told to be missing from the base because `--only` does not show them.
+/// Guards against reporting cases as missing from the base because `--only` does not show them.
 #[test]
 fn rows_that_are_not_shown_are_not_missing() {
     let rows = vec![table::rows(analysis()); 2];
@@ -685,8 +686,8 @@ fn sketch(benchmark: &'static str, label: &'static str, n: u32, phase: support::
     support::Sketch { benchmark, label, n, phases: vec![phase], marks: vec![], limit: false }
 }
 
-/// Guards against a curve with a cliff that is told to be O(1), to change a little or not to be resolved, which is its
-/// outcome before the cliff.
+/// Guards against reporting a curve with a cliff as O(1), a small change or unresolved, which is its outcome before the
+/// cliff.
 #[test]
 fn a_curve_with_a_cliff_is_not_gathered_by_its_outcome_before_it() {
     let up = landau_record::schema::Direction::Up;
@@ -712,7 +713,7 @@ fn a_curve_with_a_cliff_is_not_gathered_by_its_outcome_before_it() {
     assert!(!found.iter().any(|one| one.kind.is_gathered()), "{found:#?}");
 }
 
-/// Guards against a crash in a later record that leads to another benchmark of the base.
+/// Guards against a crash in a later record that links to another benchmark of the base.
 #[test]
 fn an_alarm_of_a_later_record_leads_to_its_case_in_the_base() {
     let flat: support::Shape = ("call", Direction::Up, |_, _| 3000.0);
@@ -722,7 +723,7 @@ fn an_alarm_of_a_later_record_leads_to_its_case_in_the_base() {
     };
     let (base, base_bytes) = record_of(&["open", "bind"]);
     let (mut other, bytes) = record_of(&["bind", "open", "mmap"]);
-    // In the first passes of bind and mmap, the cases 0 and 2.
+    // The crashes are in the first passes of bind and mmap, cases 0 and 2.
     other.crashes = vec![counted::stopped(0), counted::stopped(2)];
     let sources = [source("old", &base, &base_bytes), source("new", &other, &bytes)];
     let analyses: Vec<&Analysis<'_>> = sources.iter().map(|one| &one.analysis).collect();
@@ -737,7 +738,7 @@ fn an_alarm_of_a_later_record_leads_to_its_case_in_the_base() {
     assert!(lead.contains("href=\"#case-1\">Details of bind<") && !lead.contains("Details of open"), "{lead}");
 }
 
-/// Guards against the memory of the first record being stated for all.
+/// Guards against stating the memory of the first record for all.
 #[test]
 fn the_head_states_the_memory_of_each_record_where_it_differs() {
     let (old, old_bytes) = record(2, &Bend::default());
@@ -750,7 +751,7 @@ fn the_head_states_the_memory_of_each_record_where_it_differs() {
     };
     let unlike = lead(16 << 30);
     assert!(unlike.contains("8 GiB of memory") && unlike.contains("16 GiB of memory"), "{unlike}");
-    // Another kernel keeps 50 MiB more for itself.
+    // The other kernel reserves 50 MiB more.
     let alike = lead((8 << 30) - (50 << 20));
     assert_eq!(alike.matches(" of memory").count(), 1, "{alike}");
     assert!(alike.contains("8 GiB of memory"), "{alike}");
@@ -778,7 +779,7 @@ fn a_single_finding_and_a_single_comparison_are_singular() {
     assert!(html.contains("<summary>1 finding of new alone</summary>"), "{:#?}", findings::of(analyses[1]));
 }
 
-/// Guards against the timelines of all records but the first being left out.
+/// Guards against leaving out the timelines of all records but the first.
 #[test]
 fn the_timelines_of_all_records_are_in_one_drawing() {
     let up = landau_record::schema::Direction::Up;
@@ -796,7 +797,7 @@ fn the_timelines_of_all_records_are_in_one_drawing() {
     assert!(single.contains("<th scope=\"col\">pass 3, MB/s"));
 }
 
-/// Guards against two costs that a reader sees nowhere: a curve of medians shows one of them.
+/// Guards against hiding that there are two costs: a curve of medians shows one of them.
 #[test]
 fn two_costs_have_a_histogram() {
     let up = landau_record::schema::Direction::Up;
@@ -809,7 +810,7 @@ fn two_costs_have_a_histogram() {
     assert!(!page().html.contains("picture histogram"), "one cost needs no histogram");
 }
 
-/// Guards against a finding about a variant that does not say what the setting changes.
+/// Guards against a finding about a variant that does not state what the setting changes.
 #[test]
 fn a_finding_about_a_variant_is_told_beside_the_default_case() {
     let up = landau_record::schema::Direction::Up;
@@ -836,7 +837,7 @@ fn charts_are_well_formed_and_described() {
     }
 }
 
-/// Every element that opens closes again, in order, and attributes are quoted.
+/// Checks that every element that opens is closed, in order, and that attributes are quoted.
 fn well_formed(name: &str, xml: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = xml;
@@ -854,7 +855,7 @@ fn well_formed(name: &str, xml: &str) {
     assert!(open.is_empty(), "{name}: {open:?} never close");
 }
 
-/// Guards against lines that wrap: one for each curve, in 100 columns, the outcome first.
+/// Guards against wrapped lines: one for each curve, in 100 columns, the outcome first.
 #[test]
 fn the_table_has_a_line_for_each_curve_in_100_columns() {
     let rows = table::rows(analysis());

@@ -1,4 +1,4 @@
-//! Claims over a base whose curves differ from those of the record by more than is known of their benchmarks.
+//! Claims over a base whose curves differ from those of the record beyond the known variation of their benchmarks.
 
 use crate::support::Shape;
 use crate::{SLOW, USUAL, curves};
@@ -7,7 +7,7 @@ use landau_record::schema::Direction;
 use landau_report::claims::{Answer, Base, Checked, Shifted, Source, check};
 use landau_report::{Analysis, Comparisons};
 
-/// The answer to a claim about a record over a base, and the shift that was added.
+/// Returns the answer to a claim about a record over a base, and the shift that was added.
 fn over(text: &str, base: &Analysis<'_>, other: &Analysis<'_>) -> (Checked, Option<Shifted>) {
     let placed = landau_claims::parse_lines(text).unwrap().remove(0);
     let source = Source { analysis: other, name: "new" };
@@ -15,7 +15,7 @@ fn over(text: &str, base: &Analysis<'_>, other: &Analysis<'_>) -> (Checked, Opti
     (check(&placed, source, Some(&base)), base.shifted("new"))
 }
 
-/// The record of another kernel, which may change every curve.
+/// Returns the record as if from another kernel, which may change every curve.
 fn of_another_kernel(record: &Record) -> Record {
     let mut record = record.clone();
     record.host.release = "6.19.0".into();
@@ -24,8 +24,8 @@ fn of_another_kernel(record: &Record) -> Record {
 
 const BELOW: &str = "dup: < 1.1x base at 300";
 
-/// Guards against a claim that the state of the machine refutes or proves: what most curves show is no evidence about
-/// one of them.
+/// Guards against a claim that the state of the machine refutes or proves: a difference in most curves is no evidence
+/// about one of them.
 #[test]
 fn a_claim_over_the_base_allows_for_a_shift() {
     let (base, slow) = (curves(5, 1, 24, |_| USUAL), curves(5, 2, 24, |_| SLOW));
@@ -41,14 +41,15 @@ fn a_claim_over_the_base_allows_for_a_shift() {
         assert_eq!((shifted.curves, found), (24, [shift.ratio, shift.deviation].map(f64::to_bits)), "{shifted:?}");
         let expected = "From old to new the costs of the 24 curves differ by more than their benchmarks usually do";
         assert!(shifted.text.starts_with(expected) && shifted.text.contains(" ratio to the base. "), "{shifted:?}");
-        // Where the records say why they differ, the ratio decides.
+        // If the records state why they differ, the ratio decides.
         let (checked, shifted) = over(claim, &base, &changed);
         assert_eq!((checked.answer, checked.settle, shifted), (without, None, None));
     }
     assert_eq!(over("dup: < 1us at 300", &base, &slow).0.answer, Answer::Fail, "it needs no base");
 }
 
-/// Guards against a shift that hides what it does not explain, or that is added where too few curves can show one.
+/// Guards against a shift that hides a difference that it does not explain, or that is added if too few curves can show
+/// one.
 #[test]
 fn a_claim_fails_by_what_a_shift_does_not_explain() {
     let moved = |i: usize| if i == 0 { ("dup", Direction::Up, (|_, _| 60_000.0) as fn(u32, u32) -> f64) } else { SLOW };
@@ -59,7 +60,8 @@ fn a_claim_fails_by_what_a_shift_does_not_explain() {
     }
 }
 
-/// Guards against a decision that becomes surer because a known variance has more degrees of freedom than two passes.
+/// Guards against a decision that becomes more certain because a known variance has more degrees of freedom than two
+/// passes.
 #[test]
 fn a_shift_makes_no_claim_surer() {
     const SPREAD: Shape = ("dup", Direction::Up, |_, round| if round == 0 { 3000.0 } else { 3900.0 });

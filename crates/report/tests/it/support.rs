@@ -10,16 +10,16 @@ use landau_record::{Line, Record, Writer};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A small deterministic source of noise: no test may depend on luck.
+/// A small deterministic source of noise: no test may depend on chance.
 pub(crate) struct Noise(u64);
 
 impl Noise {
-    /// From a seed.
+    /// Creates the source from a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Between 0 and 1.
+    /// Returns a number between 0 and 1.
     pub(crate) fn unit(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -53,7 +53,7 @@ fn bind(n: u32, _: u32) -> f64 {
     if n >= 1400 { 1.75e6 } else { 1000.0 + 20.0 / (1.0 - f64::from(n) / 1420.0) }
 }
 
-/// A study in small: flat with doublings, a cliff, a line, a logarithm, a limit.
+/// A small study: flat with doublings, a cliff, a line, a logarithm, a limit.
 pub(crate) fn sketches() -> Vec<Sketch> {
     let (up, down) = (Direction::Up, Direction::Down);
     let flat: fn(u32, u32) -> f64 = |_, _| 3000.0;
@@ -122,15 +122,15 @@ fn host() -> Host {
     }
 }
 
-/// What a test may bend.
+/// The parameters of a synthetic record that a test may change.
 pub(crate) struct Bend {
-    /// Every cost times this.
+    /// Factor applied to every cost.
     pub(crate) factor: f64,
-    /// Put into label, notes, skip and facts.
+    /// Text inserted into label, notes, skip and facts.
     pub(crate) poison: &'static str,
     /// Seed of the noise.
     pub(crate) seed: u64,
-    /// Ends the file in the middle of a line.
+    /// Whether the file ends in the middle of a line.
     pub(crate) torn: bool,
 }
 
@@ -272,12 +272,12 @@ fn end(pass: u32, sketch: &Sketch, poison: &str) -> PassEnd {
     }
 }
 
-/// A record in a folder of its own, and its bytes.
+/// Returns a record from a separate folder, and its bytes.
 pub(crate) fn record(passes: u32, bend: &Bend) -> (Record, Vec<u8>) {
     record_of(&sketches(), passes, bend)
 }
 
-/// The same of other cases.
+/// Like `record`, for other cases.
 pub(crate) fn record_of(sketches: &[Sketch], passes: u32, bend: &Bend) -> (Record, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("study.landau.ndjson");

@@ -1,4 +1,4 @@
-//! The drawings of the study of 2001: published figures as bars, today's as curves or as a dot for each pass.
+//! The drawings of the study of 2001: published figures as bars, new ones as curves or as a dot for each pass.
 
 use crate::quantity::{count, digits, duration};
 use maud::{Markup, html};
@@ -13,27 +13,27 @@ const BELOW: f64 = 40.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 
-/// Height of a row of dots, and the room for its name.
+/// The height of a row of dots, and the width reserved for its name.
 const ROW: f64 = 20.0;
 const NAMES: f64 = 210.0;
 
-/// Colours of the palette; further curves are dashed.
+/// The number of colours of the palette; further curves are dashed.
 const TONES: usize = super::TONES;
 
-/// A published figure: name, value, and how the value follows from what was published.
+/// A published figure: name, value, and how the value follows from the publication.
 pub(super) struct Bar {
     pub(super) name: &'static str,
     pub(super) value: f64,
     pub(super) basis: &'static str,
 }
 
-/// A published remark about a number of connections: the number, a few words, the words of the source.
+/// A published remark about a number of connections: the number, a few words, and a quotation of the source.
 pub(in crate::section) type Mark = (f64, &'static str, &'static str);
 
-/// What the marks are called in the drawing.
+/// The labels of the marks in the drawing.
 pub(super) const LETTERS: [&str; 3] = ["a", "b", "c"];
 
-/// Today's figures: n, value.
+/// New figures: n, value.
 pub(in crate::section) struct Curve {
     pub(in crate::section) name: String,
     pub(in crate::section) points: Vec<(f64, f64)>,
@@ -49,7 +49,7 @@ pub(in crate::section) fn legend(curves: &[Curve]) -> Markup {
     }
 }
 
-/// The published figures; the names in two rows.
+/// Renders the published figures; the names are in two rows.
 pub(super) fn bars(title: &str, bars: &[Bar]) -> Markup {
     let (height, base) = (HEIGHT - ABOVE - BELOW, HEIGHT - BELOW);
     let slot = BARS_WIDTH / bars.len() as f64;
@@ -77,7 +77,7 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> Markup {
     }
 }
 
-/// The vertical axis of a drawing: from zero, or logarithmic, with values as this function writes them.
+/// The vertical axis of a drawing: from zero, or logarithmic, with values formatted by this function.
 pub(in crate::section) enum Scale {
     Linear(fn(f64) -> String),
     Logarithmic(fn(f64) -> String),
@@ -100,7 +100,7 @@ impl Scale {
         }
     }
 
-    /// Returns the place of a value between the lowest, 0, and the highest, 1.
+    /// Returns the position of a value between the lowest, 0, and the highest, 1.
     fn place(&self, value: f64, low: f64, high: f64) -> f64 {
         match self {
             Self::Linear(_) => value / high,
@@ -109,7 +109,7 @@ impl Scale {
     }
 }
 
-/// The horizontal axis of a drawing and what it counts: logarithmic, or from zero, where a linear law is straight.
+/// The horizontal axis of a drawing and what it counts: logarithmic, or from zero, so that a linear law is straight.
 pub(in crate::section) struct Across {
     name: String,
     is_linear: bool,
@@ -127,7 +127,7 @@ impl Across {
         Self { name: name.to_owned(), is_linear: true }
     }
 
-    /// Returns the place of n, from 0 to 1.
+    /// Returns the position of n, from 0 to 1.
     fn place(&self, n: f64, low: f64, high: f64) -> f64 {
         if self.is_linear { n / high } else { (n.max(low) / low).ln() / (high / low).ln() }
     }
@@ -137,7 +137,7 @@ impl Across {
     }
 }
 
-/// What was measured, over n, with the numbers that were published marked.
+/// Renders measured values over n, with marks at the published numbers.
 pub(in crate::section) fn lines(
     title: &str,
     axis: impl Into<Across>,
@@ -185,7 +185,7 @@ pub(in crate::section) fn lines(
     }
 }
 
-/// A row of dots for each name, a dot for each pass, over a logarithmic axis of nanoseconds.
+/// Renders a row of dots for each name, one for each pass, over a logarithmic axis of nanoseconds.
 pub(super) fn dots(title: &str, rows: &[(String, Vec<f64>)]) -> Markup {
     let every = || rows.iter().flat_map(|(_, values)| values).copied().filter(|value| *value > 0.0);
     let low = every().fold(f64::INFINITY, f64::min) / 1.3;
@@ -213,12 +213,12 @@ pub(super) fn dots(title: &str, rows: &[(String, Vec<f64>)]) -> Markup {
     }
 }
 
-/// Returns a name in two rows.
+/// Splits a name into two rows.
 fn rows(name: &str) -> Vec<&str> {
     name.split_once(' ').map_or(vec![name], |(first, rest)| vec![first, rest])
 }
 
-/// At most six round values from zero to `top`.
+/// Returns at most six round values from zero to `top`.
 fn ticks(top: f64) -> Vec<f64> {
     let power = 10f64.powf((top / 5.0).log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|one| one * power).find(|step| *step >= top / 5.0);
@@ -226,7 +226,7 @@ fn ticks(top: f64) -> Vec<f64> {
     (0..=5).map(|index| f64::from(index) * step).take_while(|tick| *tick <= top).collect()
 }
 
-/// Round values of a logarithmic axis: powers of ten, and between them 2 and 5 where there are fewer than three.
+/// Returns round values of a logarithmic axis: powers of ten, and 2 and 5 times these if there are fewer than three.
 fn decimal_ticks(low: f64, high: f64) -> Vec<f64> {
     let times = |digits: &'static [f64]| {
         let every = (0..=13).flat_map(move |power| digits.iter().map(move |digit| digit * 10f64.powi(power)));
@@ -240,7 +240,7 @@ fn decimal_ticks(low: f64, high: f64) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Guards against a linear law that looks as if it were exponential.
+    /// Guards against a linear law that looks exponential.
     #[test]
     fn a_linear_law_is_straight_over_an_axis_from_zero() {
         let curve = Curve { name: String::new(), points: [10.0, 505.0, 1_000.0].map(|n| (n, 50.0 + n)).to_vec() };
@@ -259,7 +259,7 @@ mod tests {
         assert!(ticks(1e-9).len() <= 6 && decimal_ticks(2.0, 2_000.0) == [10.0, 100.0, 1_000.0]);
     }
 
-    /// An axis from 90 to 900 would otherwise have one number.
+    /// An axis from 90 to 900 would otherwise have one label.
     #[test]
     fn a_short_logarithmic_axis_has_ticks_between_the_powers_of_ten() {
         assert_eq!(decimal_ticks(90.0, 900.0), [100.0, 200.0, 500.0]);

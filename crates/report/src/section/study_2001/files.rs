@@ -1,4 +1,4 @@
-//! The file test of 2001 redrawn: its published times as bars, beside the time of a file measured now, pass by pass.
+//! The file test of 2001 redrawn: its published times as bars, next to the time per file measured now, pass by pass.
 
 use super::drawing::{Bar, Curve, bars, dots};
 use super::{Figure, Measured, published_table};
@@ -20,8 +20,8 @@ const SYSTEMS: [Bar; 5] = [
     Bar { name: "Solaris UFS", value: 3_990.0, basis: "\"Solaris: 3990 seconds\"; metadata at once" },
 ];
 
-/// Files of the study, if the sizes were 4, 8, 16, 32, 64 and 128 KB: the article names the smallest and the largest,
-/// the follow-up 8, 16 and 128 KB.
+/// The number of files of the study, if the sizes were 4, 8, 16, 32, 64 and 128 KB. The article names the smallest and
+/// the largest size, the follow-up names 8, 16 and 128 KB.
 const FILES: f64 = 60_000.0;
 
 const DOUBTS: [&str; 4] = [
@@ -35,7 +35,7 @@ const DOUBTS: [&str; 4] = [
      that others use, passes differ by up to thirty times.",
 ];
 
-/// The figure, if the page has the benchmark; otherwise nothing.
+/// Returns the figure, if the page has the benchmark.
 pub(super) fn render(view: &View<'_>) -> Option<Figure> {
     let rows = passes(view);
     let drawings = html! {
@@ -103,7 +103,7 @@ fn published() -> Markup {
 mod tests {
     use super::*;
 
-    /// The ratios that the follow-up itself states.
+    /// Checks the ratios that the follow-up itself states.
     #[test]
     fn the_times_agree_with_the_published_ratio() {
         let seconds = |name: &str| SYSTEMS.iter().find(|one| one.name == name).unwrap().value;

@@ -1,8 +1,8 @@
-//! The mail engine of 2001 redrawn: its published figures as bars, beside the throughput measured now.
+//! The mail engine of 2001 redrawn: its published figures as bars, next to the throughput measured now.
 //!
-//! Rothman and Buckman published their chart as an image without values that could be read as text; only the ratios in
-//! the article are known. So the bars are relative to the fastest system of 2001, and today's curve has its own axis:
-//! nothing says how many recipients a second either axis would be in the other's terms.
+//! Rothman and Buckman published their chart as an image, without values in the text; only the ratios in the article
+//! are known. So the bars are relative to the fastest system of 2001, and the new curve has a separate axis. Nothing
+//! relates the two axes in recipients per second.
 
 use super::drawing::{Bar, LETTERS, Mark, Scale, bars, legend, lines};
 use super::{Figure, Measured, curves, others, published_table, rates};
@@ -31,7 +31,7 @@ const SYSTEMS: [Bar; 4] = [
     },
 ];
 
-/// What else was published: the number of connections, and the words.
+/// Other published statements: the number of connections, and the words.
 const MARKS: [Mark; 3] = [
     (1_500.0, "little gain beyond", "\"marginal additional speed with more than 1500\"; FreeBSD became slower beyond"),
     (2_500.0, "FreeBSD failed", "FreeBSD \"failed to run when loaded with more than 2500 connections\""),
@@ -42,7 +42,7 @@ const MARKS: [Mark; 3] = [
     ),
 ];
 
-/// What is wrong or unknown in the published figures.
+/// Errors and gaps in the published figures.
 const DOUBTS: [&str; 4] = [
     "The article and its follow-up print no values of this chart. The throughput of Windows 2000 is only said to be \
      between that of Solaris and of FreeBSD, so it has no bar.",
@@ -54,7 +54,7 @@ const DOUBTS: [&str; 4] = [
      There more connections hid the servers' delays; here there are none to hide.",
 ];
 
-/// The figure, if the page has the benchmark by connections; otherwise nothing.
+/// Returns the figure, if the page has the benchmark by connections.
 pub(super) fn render(view: &View<'_>) -> Option<Figure> {
     let name = |study: &CaseStudy<'_>| {
         let mode = study.case.settings.get("mode").map_or("", String::as_str);

@@ -1,4 +1,4 @@
-//! The study of 2001 redrawn: its published figures as bars, beside what was measured now. Each of its three tests is a
+//! The study of 2001 redrawn: its published figures as bars, next to new measurements. Each of its three tests has a
 //! file.
 
 mod architecture;
@@ -18,16 +18,16 @@ const SOURCE: &str = "J. Rothman and J. Buckman, \"Which OS is Fastest for High-
                       Sys Admin 10 (7), July 2001, and the follow-up in 10 (8), August 2001. Published by others; not \
                       measured by Landau.";
 
-/// What a test of the study becomes on the page.
+/// The figure of a test of the study on the page.
 struct Figure {
-    /// What is to the left and to the right.
+    /// Describes the left and the right part.
     words: &'static str,
     drawings: Markup,
-    /// What is wrong or unknown in the published figures.
+    /// Errors and gaps in the published figures.
     doubts: &'static [&'static str],
     /// The published figures as a table.
     published: Markup,
-    /// What was measured, for the table, and what its curves are over.
+    /// The measurements, for the table, and the axis of their curves.
     measured: Vec<Measured>,
     axis: &'static str,
 }
@@ -39,7 +39,7 @@ struct Measured {
     curves: Vec<Curve>,
 }
 
-/// The figure of a benchmark that repeats a test of the study and was measured; otherwise nothing.
+/// Renders the figure of a benchmark that repeats a test of the study and was measured; otherwise nothing.
 pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
     let figure = match benchmark {
         "architecture" => architecture::render(view),
@@ -66,7 +66,7 @@ pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
     }
 }
 
-/// Today's values by n, a curve for each case that has a name; of several records a curve for each.
+/// Returns new values by n, a curve for each case that has a name; with several records, a curve for each.
 fn curves(
     view: &View<'_>,
     benchmark: &str,
@@ -93,7 +93,7 @@ fn curves(
     curves
 }
 
-/// Returns the settings of a case that differ from the default, but for those that begin with `except`.
+/// Returns the settings of a case that differ from the default, except those that begin with `except`.
 fn others(study: &CaseStudy<'_>, except: &str) -> String {
     let words = study.case.label.split(' ').skip(1).filter(|word| !word.starts_with(except));
     words.fold(String::new(), |text, word| format!("{text}, {word}"))
@@ -104,19 +104,19 @@ fn phase<'a>(study: &'a CaseStudy<'a>, name: &str) -> Option<&'a PhaseStudy<'a>>
     study.phases.iter().find(|one| one.phase.name == name)
 }
 
-/// Returns n, and how often a second a call of that phase can be made.
+/// Returns n, and the number of calls per second that are possible in that phase.
 fn rates(study: &CaseStudy<'_>, name: &str) -> Vec<(f64, f64)> {
     costs(study, name).into_iter().map(|(n, ns)| (n, 1e9 / ns)).collect()
 }
 
-/// Returns n, and the cost of that phase there in nanoseconds. The fit of passes that differ widely can end at its
-/// floor of 1 ns, which is the cost of nothing that is drawn here.
+/// Returns n, and the cost of that phase there in nanoseconds. If passes differ widely, the fit can end at its floor of
+/// 1 ns. Nothing drawn here costs that little, so such points are excluded.
 fn costs(study: &CaseStudy<'_>, name: &str) -> Vec<(f64, f64)> {
     let points = phase(study, name).into_iter().flat_map(|phase| &phase.verdict.all.points);
     points.filter(|point| point.cost.value > 1.0).map(|point| (point.n, point.cost.value)).collect()
 }
 
-/// The published figures of a test as a table; `rows` have a cell for each name.
+/// Renders the published figures of a test as a table; `rows` have a cell for each name.
 fn published_table(test: &str, names: &[&str], rows: &Markup) -> Markup {
     let table = html! {
         table.published-2001 {
@@ -127,7 +127,7 @@ fn published_table(test: &str, names: &[&str], rows: &Markup) -> Markup {
     scrolling(&format!("Published figures of 2001, {test}"), &table)
 }
 
-/// Every point that is drawn, which scripts offer as CSV.
+/// Renders a table of every point that is drawn, which scripts offer as CSV.
 fn measured_table(benchmark: &str, measured: &[Measured], axis: &str) -> Markup {
     let id = format!("study-2001-{benchmark}");
     let table = html! {

@@ -1,4 +1,4 @@
-//! The architecture test of 2001 redrawn: its published ratios as bars, beside what was measured now.
+//! The architecture test of 2001 redrawn: its published ratios as bars, next to new measurements.
 
 mod ratios;
 mod series;
@@ -15,12 +15,12 @@ const REPLY: &str = "reply";
 const LATENCY: &str = "latency";
 const AXIS: &str = "simultaneous connections";
 
-/// The ratios that the article names.
+/// The ratios that the article states.
 const PROGRAM_TIMES: f64 = 12.0;
 const PROGRAM_SHARE: f64 = 0.05;
 const THREAD_TIMES: f64 = 1.35;
 
-/// The throughput of an architecture relative to the asynchronous one, by each of the claims.
+/// The throughput of an architecture relative to the asynchronous one, according to each claim.
 const CLAIMS: [Bar; 4] = [
     Bar { name: "nonblocking calls", value: 1.0, basis: "the asynchronous architecture; the base of the bars" },
     Bar {
@@ -52,7 +52,7 @@ const DOUBTS: [&str; 5] = [
     "The article names pools of processes and several event threads, too, but did not test them.",
 ];
 
-/// The figure, if the page has the architectures; otherwise nothing.
+/// Returns the figure, if the page has the architectures.
 pub(super) fn render(view: &View<'_>) -> Option<Figure> {
     let replies = curves(view, "architecture", AXIS, name_of("busy"), |study| rates(study, REPLY));
     if replies.is_empty() {
@@ -94,7 +94,7 @@ struct Panel {
     curves: Vec<Curve>,
 }
 
-/// The quantities of a workload by connections, without those that no case has.
+/// Returns the quantities of a workload by connections, except those that no case has.
 fn panels(view: &View<'_>, workload: &str) -> Vec<Panel> {
     let of = |points: &dyn Fn(&CaseStudy<'_>) -> Vec<(f64, f64)>| {
         curves(view, "architecture", AXIS, name_of(workload), points)
@@ -136,7 +136,7 @@ fn panels(view: &View<'_>, workload: &str) -> Vec<Panel> {
     panels.into_iter().filter(|panel| !panel.curves.is_empty()).collect()
 }
 
-/// Writes the bytes at a tick, a power of ten or 2 or 5 times one: 200 kB.
+/// Formats the bytes of a tick, which is a power of ten times 1, 2 or 5: 200 kB.
 fn decimal_bytes(value: f64) -> String {
     let (value, unit) = match value {
         1e6.. => (value / 1e6, "MB"),
@@ -146,7 +146,7 @@ fn decimal_bytes(value: f64) -> String {
     format!("{} {unit}", digits(value))
 }
 
-/// The drawings of a workload, two beside each other.
+/// Renders the drawings of a workload, two side by side.
 fn drawn(heading: &str, panels: &[Panel]) -> Markup {
     let Some(first) = panels.first() else { return html! {} };
     html! {
@@ -158,7 +158,7 @@ fn drawn(heading: &str, panels: &[Panel]) -> Markup {
     }
 }
 
-/// Returns the name of a case of a workload: its architecture, and what else differs from the default.
+/// Returns the name of a case of a workload: its architecture, and its other settings that differ from the default.
 fn name_of(workload: &str) -> impl Fn(&CaseStudy<'_>) -> Option<String> {
     move |study| is_of(study, workload).then(|| label(study))
 }

@@ -1,4 +1,5 @@
-//! The claims of 2001 beside ours: what each architecture costs relative to the event loop of the same record.
+//! The claims of 2001 next to new measurements: the cost of each architecture relative to the event loop of the same
+//! record.
 
 use super::{PROGRAM_SHARE, PROGRAM_TIMES, REPLY, THREAD_TIMES, architecture, is_of, label, series};
 use crate::page::View;
@@ -10,10 +11,10 @@ use landau_record::schema::Fact;
 use landau_stats::{Estimate, Point};
 use maud::{Markup, html};
 
-/// The number of connections at which costs are compared: the one that the article names.
+/// The number of connections at which costs are compared, as in the article.
 const N: f64 = 1_000.0;
 
-/// Points of two curves belong together if their n differ by this ratio at most.
+/// Points of two curves belong together if their n differ by at most this ratio.
 const SAME_N: f64 = 1.02;
 
 /// A cost relative to the event loop's.
@@ -26,8 +27,8 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// The ratio of the means of two cases' passes, and the range of the ratios of every pair of passes; none without
-    /// passes.
+    /// Returns the ratio of the means of two cases' passes, and the range of the ratios of every pair of passes; `None`
+    /// without passes.
     fn of_passes(n: u64, own: &[f64], base: &[f64]) -> Option<Self> {
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let pairs = || own.iter().flat_map(|one| base.iter().map(move |other| one / other));
@@ -36,7 +37,7 @@ impl Ratio {
         is_known.then(|| Self { n: n as f64, value: mean(own) / mean(base), low, high })
     }
 
-    /// The ratio of two estimates: its interval holds every ratio of values in theirs.
+    /// Returns the ratio of two estimates. Its interval contains every ratio of values in theirs.
     fn of(n: f64, one: Estimate, other: Estimate) -> Self {
         let (low, high) = (one.low / other.high.max(1e-9), one.high / other.low.max(1e-9));
         Self { n, value: one.value / other.value, low, high }
@@ -46,7 +47,7 @@ impl Ratio {
 /// A row of the table.
 struct Row {
     label: String,
-    /// The server's processor time per reply, relative, from each n to the next.
+    /// The server's processor time per reply, relative to the event loop, from each n to the next.
     processor: Vec<Ratio>,
     /// The time of a reply at [`N`].
     time: Option<Ratio>,
@@ -54,7 +55,7 @@ struct Row {
     claims: &'static [f64],
 }
 
-/// The table, if the page has an event loop and another architecture.
+/// Renders the table, if the page has an event loop and another architecture.
 pub(super) fn render(view: &View<'_>) -> Markup {
     let mut rows: Vec<Row> = view.sources.iter().flat_map(|source| rows(&source.analysis.cases)).collect();
     rows.sort_by(|a, b| at_n(&a.processor).total_cmp(&at_n(&b.processor)));
@@ -112,7 +113,7 @@ fn published(claims: &[f64]) -> String {
     claims.join(" and ")
 }
 
-/// Returns what the article says about an architecture.
+/// Returns the article's claims about an architecture.
 fn claims(architecture: &str) -> &'static [f64] {
     match architecture {
         "exec" => &[PROGRAM_TIMES, 1.0 / PROGRAM_SHARE],
@@ -121,7 +122,7 @@ fn claims(architecture: &str) -> &'static [f64] {
     }
 }
 
-/// Returns where the architecture is cheaper than the event loop, and where it costs less than was claimed, in every
+/// Describes where the architecture is cheaper than the event loop, and where it costs less than was claimed, in every
 /// pair of passes.
 fn turns(ratios: &[Ratio], claims: &[f64]) -> String {
     if ratios.is_empty() {
@@ -158,7 +159,7 @@ fn range(numbers: impl Iterator<Item = f64>) -> Option<String> {
 
 fn rows(cases: &[CaseStudy<'_>]) -> Vec<Row> {
     let busy: Vec<&CaseStudy<'_>> = cases.iter().filter(|study| is_of(study, "busy")).collect();
-    // Of several event loops, the one with the fewest other settings.
+    // If there are several event loops, the base is the one with the fewest other settings.
     let loops = busy.iter().filter(|study| architecture(study) == "event-loop");
     let Some(base) = loops.min_by_key(|study| study.case.label.len()) else { return Vec::new() };
     let row = |study: &CaseStudy<'_>| Row {
@@ -171,8 +172,8 @@ fn rows(cases: &[CaseStudy<'_>]) -> Vec<Row> {
     busy.iter().filter(|study| study.case.case != base.case.case).map(|study| row(study)).collect()
 }
 
-/// Returns the ratios of the server's processor time at the n that both cases have. At fewer than 16 connections a
-/// reading covers a few replies.
+/// Returns the ratios of the server's processor time at the n that both cases have. Below 16 connections, a reading
+/// covers only a few replies.
 fn by_n(study: &CaseStudy<'_>, base: &CaseStudy<'_>) -> Vec<Ratio> {
     let (own, based) = (facts::by_n(study, series::TIME), facts::by_n(base, series::TIME));
     let ratio = |(n, values): (&u64, &Vec<f64>)| Ratio::of_passes(*n, values, based.get(n)?);

@@ -1,4 +1,4 @@
-//! Quantities by connections that are no phase of their own: percentiles of the latency, memory and failures.
+//! Quantities by connections that are not phases: percentiles of the latency, memory and failures.
 
 use super::{LATENCY, is_of, label};
 use crate::page::View;
@@ -8,14 +8,14 @@ use crate::section::study_2001::phase;
 use crate::{CaseStudy, facts};
 use maud::{Markup, html};
 
-/// The fact that has the server's processor time for each reply, at some n.
+/// The fact with the server's processor time per reply at one n.
 pub(super) const TIME: &str = "server_processor_time_per_reply";
 
-/// Samples that a percentile needs beyond it.
+/// Minimum number of samples beyond a percentile.
 const BEYOND: f64 = 2.0;
 
-/// Returns the latency by n: of all samples of all passes from each power of two to the next, this quantile at their
-/// geometric mean; none where fewer than two samples are beyond it.
+/// Returns a quantile of the latency by n, over all samples of all passes from each power of two to the next, at the
+/// geometric mean of the two. A bin with fewer than two samples beyond the quantile has no point.
 pub(super) fn latency(study: &CaseStudy<'_>, share: f64) -> Vec<(f64, f64)> {
     let passes = phase(study, LATENCY).map_or(&[][..], |phase| &phase.curve.passes);
     let mut bins: Vec<Vec<u64>> = Vec::new();
@@ -40,12 +40,12 @@ pub(super) fn latency(study: &CaseStudy<'_>, share: f64) -> Vec<(f64, f64)> {
     bins.into_iter().enumerate().filter_map(of_bin).filter(|(_, cost)| *cost > 0.0).collect()
 }
 
-/// Returns the server's processor time for each reply from the n before, the mean of the passes, in nanoseconds.
+/// Returns the server's processor time per reply since the n before, as the mean of the passes, in nanoseconds.
 pub(super) fn processor_time(study: &CaseStudy<'_>) -> Vec<(f64, f64)> {
     means(study, TIME)
 }
 
-/// Returns the server's private memory for each connection by n, the mean of the passes, in bytes.
+/// Returns the server's private memory per connection by n, as the mean of the passes, in bytes.
 pub(super) fn memory(study: &CaseStudy<'_>) -> Vec<(f64, f64)> {
     means(study, "server_memory_per_connection")
 }
@@ -57,7 +57,7 @@ fn means(study: &CaseStudy<'_>, name: &str) -> Vec<(f64, f64)> {
     series.iter().map(|(n, values)| (*n as f64, mean(values))).filter(|(_, value)| *value > 0.0).collect()
 }
 
-/// Connections without a whole reply: how many, by architecture, reason and n.
+/// Renders the number of connections without a whole reply, by architecture, reason and n.
 pub(super) fn failures(view: &View<'_>) -> Markup {
     let mut rows: Vec<(String, String, u64, f64)> = Vec::new();
     for source in view.sources {
