@@ -14,30 +14,30 @@ use landau_wire::http::{Reject, Scan, Status};
 /// The state of a connection while something is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Active {
-    /// What was received and is not answered yet.
+    /// The received bytes that are not answered yet.
     pub(crate) input: Vec<u8>,
-    /// How far the head in it was scanned.
+    /// The progress of the scan for the end of the head in `input`.
     scan: Scan,
-    /// What is still to be sent.
+    /// The bytes and files still to be sent.
     pub(crate) batch: Batch,
-    /// Whether the connection ends after that.
+    /// Whether the connection ends after they are sent.
     pub(crate) close: bool,
-    /// A request's body that has not ended; the request's head is the input.
+    /// A request body that has not ended; `input` then holds the head of that request.
     body: Option<Unwanted>,
-    /// Whether `rate` has counted the request with which the input begins.
+    /// Whether the request at the start of `input` has already been counted against `rate`.
     is_counted: bool,
-    /// A request that was passed on to an upstream server; the input follows it.
+    /// A request that was forwarded to an upstream server; `input` holds what follows that request.
     exchange: Option<Box<Exchange>>,
-    /// Which fetch or look-up the connection waits for; if it lingers, when it ended, in milliseconds of the
-    /// transport's clock.
+    /// The ticket of the fetch or look-up that the connection waits for. For a lingering connection, the time at which
+    /// it ended, in milliseconds of the transport's clock.
     pub(crate) ticket: u32,
-    /// The state of HTTP/2, and then nothing else of this is used but what follows.
+    /// The state of HTTP/2. If it is set, only the fields below it are used.
     pub(crate) http2: Option<Box<http2::Session>>,
-    /// The bytes given to the kernel since the send deadline was set.
+    /// The bytes passed to the kernel since the send deadline was set.
     pub(crate) sent: u64,
-    /// The bytes that the client had acknowledged when that deadline passed last.
+    /// The bytes that the client had acknowledged when that deadline last passed.
     acknowledged: Option<u64>,
-    /// What this takes.
+    /// The memory that this state is charged for.
     share: Share,
 }
 
@@ -47,7 +47,8 @@ impl Active {
         Self { ticket: now_ms, share: Share::new(memory, size_of::<Self>()), ..Self::default() }
     }
 
-    /// Answers a request that has begun, with the bytes that arrived now; `None` if they only continue its body.
+    /// Answers a request that arrives in parts, given the bytes that arrived now. Returns `None` if they only continue
+    /// its body.
     pub(crate) fn go_on(
         &mut self,
         mut new: &[u8],
@@ -71,7 +72,8 @@ impl Active {
             let behind = unwanted.split(&mut head);
             if !answer_head(site, &config.limits, &head, send_buffers) {
                 if site.forward.take().is_some() {
-                    // The rules were replaced since the request began, and what is behind it here is the next one.
+                    // The rules were replaced after the request began, and the bytes after its body belong to the next
+                    // request.
                     let reason = "it is to be passed on now, and its content was discarded";
                     site.reject_head(Reject { status: Status::SERVICE_UNAVAILABLE, reason }, &head, send_buffers);
                     return Some(Remainder::end());
@@ -92,7 +94,7 @@ impl Active {
         Some(Remainder::new(input, scan, after))
     }
 
-    /// Keeps what has arrived of a request.
+    /// Keeps the part of a request that has arrived.
     pub(crate) fn wait(&mut self, rest: Remainder, memory: &Memory) {
         self.body = match rest.after {
             After::Body(unwanted) | After::LookUp { body: Some(unwanted), .. } => Some(unwanted),
@@ -104,34 +106,34 @@ impl Active {
         self.share = Share::new(memory, self.bytes());
     }
 
-    /// Returns how much memory it takes.
+    /// Returns the memory in use, in bytes.
     fn bytes(&self) -> usize {
         let exchange = self.exchange.as_ref().map_or(0, |exchange| exchange.bytes());
         size_of::<Self>() + self.input.capacity() + self.batch.memory_bytes() + exchange
     }
 
-    /// Returns the request that was passed on.
+    /// Returns the forwarded request.
     pub(crate) fn exchange(&self) -> Option<&Exchange> {
         self.exchange.as_deref()
     }
 
-    /// Takes the request that was passed on, to go on with it.
+    /// Takes the forwarded request, to continue it.
     pub(crate) fn take_exchange(&mut self) -> Option<Box<Exchange>> {
         self.exchange.take()
     }
 
-    /// Puts the request back that was passed on.
+    /// Puts the forwarded request back.
     pub(crate) fn put_exchange(&mut self, exchange: Box<Exchange>) {
         self.exchange = Some(exchange);
         self.share.resize(self.bytes());
     }
 
-    /// Returns how much memory it had when it last kept something.
+    /// Returns the memory, in bytes, at the time when something was last kept.
     pub(crate) fn held_bytes(&self) -> usize {
         self.share.bytes() + self.http2.as_ref().map_or(0, |session| session.held_bytes())
     }
 
-    /// Keeps what is still to be sent, and what happens then.
+    /// Keeps what is still to be sent, and what to do after it is sent.
     pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Remainder, memory: &Memory) {
         self.batch.clear();
         self.batch.append(batch);
@@ -139,9 +141,10 @@ impl Active {
         self.wait(rest, memory);
     }
 
-    /// Returns whether the client has taken enough since the send deadline passed last to get as much time again. What
-    /// it has acknowledged decides; to save a call in each turn, that is known from the first such deadline on. What
-    /// the kernel took says nothing about a slow client, because its buffer holds megabytes.
+    /// Returns whether the client has read enough since the send deadline last passed to be given the same time again.
+    /// The acknowledged bytes decide. To save a system call in each turn, they are known only from the first such
+    /// deadline on. The bytes that the kernel accepted say nothing about a slow client, because the send buffer holds
+    /// megabytes.
     pub(crate) fn made_progress(&mut self, acknowledged: Option<u64>) -> bool {
         let sent = std::mem::take(&mut self.sent);
         match (std::mem::replace(&mut self.acknowledged, acknowledged), acknowledged) {
@@ -151,7 +154,7 @@ impl Active {
         }
     }
 
-    /// Returns what was kept, after everything has been sent.
+    /// Returns the remainder that was kept, after everything has been sent.
     pub(crate) fn take_remainder(&mut self) -> Remainder {
         let (close, body) = (self.close, self.body.take());
         let (input, scan) = (std::mem::take(&mut self.input), self.scan);
@@ -170,7 +173,7 @@ impl Active {
 mod tests {
     use super::*;
 
-    /// A head that was begun behind the response is scanned again, and an end stays one.
+    /// A partial head after the response is scanned again, and `Close` stays `Close`.
     #[test]
     fn the_rest_is_restored_after_sending() {
         let cases = [
@@ -191,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Where the acknowledged bytes are unknown, what the kernel took decides.
+    /// If the number of acknowledged bytes is unknown, the number that the kernel accepted decides.
     #[test]
     fn acknowledged_bytes_decide_whether_a_client_is_slow() {
         let mut active = Active { sent: 9 << 20, ..Active::default() };

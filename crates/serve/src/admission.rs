@@ -1,5 +1,5 @@
-//! Admission of connections: as many as a worker has descriptors for, and as many as the server allows in total and
-//! from each address.
+//! Admission of connections. Limits are the descriptors of each worker, and the maximum that the server allows in total
+//! and from each address.
 
 use crate::config::{Accepting, Config};
 use crate::connection::say_end;
@@ -16,22 +16,22 @@ use std::net::IpAddr;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// The fraction of the free descriptors that is reserved for files: one in so many.
+/// The reserve for files is one in this many of the free descriptors.
 const SPARE_SHARE: u64 = 4;
 
-/// The most descriptors reserved for files: large files are few, and small ones are in the cache.
+/// The maximum number of descriptors reserved for files. Large files are few, and small ones are in the cache.
 const SPARE_MOST: u64 = 80;
 
-/// So many refused connections stay open at most.
+/// The maximum number of refused connections that stay open.
 const MANY_REFUSED: usize = 1024;
 
-/// At most so many stay open with descriptors of the reserve.
+/// The maximum number of refused connections that stay open with descriptors of the reserve.
 const FEW_REFUSED: u64 = 16;
 
 /// The server's own descriptors are below this number, because they were opened first.
 const OWN_MOST: u64 = 1024;
 
-/// A capacity below this is reported, even if no other was requested.
+/// A capacity below this is reported even if the operator requested no number of connections.
 const FEW: usize = 500;
 
 /// Admits connections, and counts those that have ended.
@@ -39,7 +39,7 @@ const FEW: usize = 500;
 pub(crate) struct Admission {
     /// The number of connections that this worker has descriptors for.
     most: usize,
-    /// So many refused connections may stay open in any case.
+    /// The number of refused connections that may stay open in any case.
     few_refused: usize,
     /// Shared by all workers.
     limiter: Arc<ConnectionLimiter>,
@@ -62,8 +62,8 @@ impl Admission {
         Ok(Self { most: room(free), few_refused, limiter, counters })
     }
 
-    /// Returns how many refused connections may stay open beside `open` ones: as many as the worker has descriptors
-    /// for, and in any case a few of those in reserve.
+    /// Returns the maximum number of refused connections that may stay open in addition to `open` admitted ones. This
+    /// is the number that the worker still has descriptors for, but at least a few, with descriptors of the reserve.
     #[inline]
     pub(crate) fn most_refused(&self, open: usize) -> usize {
         self.most.saturating_sub(open).clamp(self.few_refused, MANY_REFUSED)
@@ -74,7 +74,8 @@ impl Admission {
         self.most
     }
 
-    /// Counts an accepted connection, and admits it unless a limit is reached; `others` is the number of open ones.
+    /// Counts an accepted connection, and admits it unless a limit is reached. `others` is the number of open
+    /// connections.
     #[inline]
     pub(crate) fn enter(&mut self, others: usize, peer: Option<IpAddr>) -> Result<(), Refusal> {
         self.counters.accepted().add(1);
@@ -90,7 +91,8 @@ impl Admission {
         })
     }
 
-    /// Counts a connection of a proxy for its client; says why that is not admitted.
+    /// Counts a connection from a proxy against the limit of its client's address; returns the reason if the limit is
+    /// reached.
     pub(crate) fn enter_client(&mut self, client: Option<IpAddr>) -> Result<(), Refusal> {
         if self.limiter.enter_address(client) {
             return Ok(());
@@ -107,12 +109,12 @@ impl Admission {
     }
 }
 
-/// Returns how many of so many free descriptors are reserved for files.
+/// Returns how many of `free` descriptors are reserved for files.
 fn reserve(free: u64) -> u64 {
     (free / SPARE_SHARE).min(SPARE_MOST)
 }
 
-/// Returns the number of connections that so many free descriptors allow.
+/// Returns the number of connections that `free` descriptors allow.
 fn room(free: u64) -> usize {
     usize::try_from(free - reserve(free)).unwrap_or(usize::MAX).max(1)
 }
@@ -126,7 +128,7 @@ pub(crate) fn note(most: usize, config: &Config) -> Option<String> {
 }
 
 impl Refusal {
-    /// Answers the client, in one attempt: a refused client is not waited for.
+    /// Answers the client with a single attempt to send: the server does not wait for a refused client.
     #[cold]
     pub(crate) fn tell(&self, fd: &OwnedFd, is_tls: bool, site: &mut Site, send_buffers: &mut SendBuffers) {
         if is_tls {
@@ -142,7 +144,7 @@ impl Refusal {
 mod tests {
     use super::*;
 
-    /// A fixed reserve of 96 descriptors once left a table of 64 with room for one connection.
+    /// A reserve of 96 descriptors, independent of the limit, once left a table of 64 with room for one connection.
     #[test]
     fn most_free_descriptors_of_a_small_table_are_for_connections() {
         assert_eq!([0, 1, 4, 52, 1012, 20_000].map(room), [1, 1, 3, 39, 932, 19_920]);

@@ -20,11 +20,11 @@ use std::rc::Rc;
 /// The methods of a file server.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
-/// Content up to this size is copied behind its head, and both leave in one send; larger content is sent from where it
-/// is.
+/// Content up to this size is copied after its head, and both are sent together. Larger content is sent from its own
+/// buffer or file.
 const COPIED_BYTES: usize = 2 << 10;
 
-/// A file modified this recently may change again within the same second, so that its date is no strong validator.
+/// A file modified within this time may change again within the same second, so its date is not a strong validator.
 const SETTLED_S: u64 = 2;
 
 /// A response that is being written.
@@ -32,10 +32,10 @@ const SETTLED_S: u64 = 2;
 pub(crate) struct Answer<'a> {
     send_buffers: &'a mut SendBuffers,
     date: [u8; date::DATE_BYTES],
-    /// For HTTP/1.0, where a persistent connection must be announced.
+    /// Whether the client speaks HTTP/1.0, where a persistent connection must be announced.
     is_old: bool,
     has_content: bool,
-    /// What the rules add.
+    /// The field lines that the rules add.
     extra: Option<&'a Extra>,
 }
 
@@ -43,9 +43,9 @@ pub(crate) struct Answer<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RuledFailure<'a> {
     pub(crate) status: Status,
-    /// What the client is asked to log in to.
+    /// The realm that the client is asked to log in to.
     pub(crate) realm: Option<&'a str>,
-    /// After how many seconds it may ask again, if that is known.
+    /// The number of seconds after which the client may ask again, if known.
     pub(crate) wait_s: Option<u64>,
 }
 
@@ -55,31 +55,32 @@ impl From<Status> for RuledFailure<'_> {
     }
 }
 
-/// `Retry-After` where it is not known how long an overload lasts: a client that retries at once finds the same load.
+/// The value of `Retry-After` if the duration of an overload is unknown. A client that retries at once finds the same
+/// load.
 const RETRY_S: u64 = 5;
 
 /// The field lines that the rules add.
 #[derive(Debug, Default)]
 struct Extra {
-    /// To every response.
+    /// Lines of every response.
     always: Vec<u8>,
-    /// To responses that are no error.
+    /// Lines of responses that are not errors.
     freshness: Vec<u8>,
     /// `Retry-After`, in seconds.
     wait_s: Option<u64>,
     pages: ConditionPages,
 }
 
-/// The pages of the errors that only the conditions of a request tell.
+/// The pages of the errors that depend on the conditions of a request.
 #[derive(Debug, Default)]
 pub(crate) struct ConditionPages {
-    /// That of 412.
+    /// The page of 412.
     pub(crate) failed: Option<Rc<Entry>>,
-    /// That of 416.
+    /// The page of 416.
     pub(crate) unsatisfiable: Option<Rc<Entry>>,
 }
 
-/// Returns the file of a page.
+/// Returns the uncompressed file of an error page.
 fn page_form(page: &Entry) -> Option<&Form> {
     match page.without_rules() {
         Entry::File { forms, .. } => forms[Coding::Identity as usize].as_ref(),
@@ -111,7 +112,7 @@ impl<'a> Answer<'a> {
         Self { send_buffers, date, is_old, has_content, extra: None }
     }
 
-    /// The response to an invalid request; the connection ends with it.
+    /// Returns the response to an invalid request; the connection ends with it.
     pub(crate) fn without_request(
         date: [u8; date::DATE_BYTES],
         has_content: bool,
@@ -132,7 +133,7 @@ impl<'a> Answer<'a> {
         self.send_buffers.bytes.extend_from_slice(last);
     }
 
-    /// Begins a head with the fields that all have.
+    /// Begins a head with the fields that all responses have.
     fn head(&mut self, status: Status) -> Head<'_> {
         let head = Head::new(&mut self.send_buffers.bytes, status).field("Date", &self.date);
         let head = match (self.send_buffers.close, self.is_old) {
@@ -179,7 +180,7 @@ impl<'a> Answer<'a> {
         Status::NO_CONTENT
     }
 
-    /// Answers with what a path stands for.
+    /// Answers with the entry of a path.
     #[inline]
     pub(crate) fn entry(&mut self, entry: &Entry, request: &Request<'_>, client: Client, now_s: u64) -> Status {
         match entry {
@@ -187,8 +188,8 @@ impl<'a> Answer<'a> {
                 let coding = if *codings == Codings::NONE.with(Coding::Identity) {
                     Coding::Identity
                 } else {
-                    // A client that refuses all codings gets the plain file: better than an error (RFC 9110 section
-                    // 12.5.3).
+                    // A client that refuses all codings gets the plain file, which is better than an error (RFC 9110
+                    // section 12.5.3).
                     encoding::choose(request.lines(Field::AcceptEncoding), *codings).unwrap_or(Coding::Identity)
                 };
                 match &forms[coding as usize] {
@@ -200,9 +201,9 @@ impl<'a> Answer<'a> {
             Entry::Redirect { location, status } => self.redirect(location, *status, request),
             Entry::Listing(listing) => self.listing(listing, request),
             Entry::Failure(status) => self.failure(*status),
-            // Unreachable: it is listed first.
+            // Unreachable: a directory is listed first.
             Entry::Directory => self.failure(Status::INTERNAL_SERVER_ERROR),
-            // Unreachable: such requests are passed on.
+            // Unreachable: such requests are forwarded.
             Entry::Forward => self.failure(Status::BAD_GATEWAY),
             Entry::Ruled(ruled) => {
                 self.ruled((&ruled.entry, ConditionPages::default()), &ruled.policy, request, client, now_s)
@@ -210,7 +211,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Answers with what a path stands for, with the fields that the rules add.
+    /// Answers with the entry of a path, with the fields that the rules add.
     #[cold]
     #[inline(never)]
     pub(crate) fn ruled(
@@ -225,7 +226,7 @@ impl<'a> Answer<'a> {
         self.with(&extra, |answer| answer.entry(entry, request, client, now_s))
     }
 
-    /// Answers with an error: its page, if it has one.
+    /// Answers with an error; the content is the error page, if there is one.
     #[cold]
     pub(crate) fn ruled_failure(
         &mut self,
@@ -244,7 +245,7 @@ impl<'a> Answer<'a> {
         self.with(&extra, |answer| answer.failure_with(status, form))
     }
 
-    /// Redirects as the rules say.
+    /// Redirects as the rules require.
     #[cold]
     pub(crate) fn ruled_redirect(
         &mut self,
@@ -257,7 +258,8 @@ impl<'a> Answer<'a> {
         self.with(&extra, |answer| answer.redirect(location, Status::PERMANENT_REDIRECT, request))
     }
 
-    /// Answers a method other than GET and HEAD as the rules say: OPTIONS may ask for another site what it may do.
+    /// Answers a method other than GET and HEAD according to the rules. OPTIONS may be the preflight request of another
+    /// site.
     #[cold]
     pub(crate) fn ruled_other_method(&mut self, policy: &Policy, request: &Request<'_>, client: Client) -> Status {
         let mut extra = Extra::new(policy, request, client);
@@ -304,14 +306,14 @@ impl<'a> Answer<'a> {
         Status::OK
     }
 
-    /// Adds a part of a file behind the head.
+    /// Adds a range of a file after the head.
     #[inline]
     fn content(&mut self, form: &Form, range: ByteRange) {
         self.send_buffers.content += range.len;
         match &form.body {
             Body::Memory(bytes) => {
                 let part = &bytes[range.start as usize..range.end() as usize];
-                // With a limit of bandwidth the content leaves as a batch does.
+                // With a bandwidth limit, the content is sent as part of the batch.
                 let is_paced = self.extra.is_some() && self.send_buffers.pacing.is_some();
                 if part.len() <= COPIED_BYTES && self.send_buffers.batch.is_empty() && !is_paced {
                     self.send_buffers.bytes.extend_from_slice(part);
@@ -325,7 +327,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Writes an error: its page, if it has one.
+    /// Writes an error; the content is the error page, if there is one.
     fn failure_with(&mut self, status: Status, page: Option<&Form>) -> Status {
         match page {
             Some(page) => self.page(status, page),
@@ -368,7 +370,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Answers that a file of this length has no such range.
+    /// Answers that a file of this length does not contain the requested ranges.
     fn unsatisfiable(&mut self, length: u64) -> Status {
         let page = self.extra.and_then(|extra| extra.pages.unsatisfiable.as_deref()).and_then(page_form);
         let status = Status::RANGE_NOT_SATISFIABLE;
@@ -387,7 +389,7 @@ impl<'a> Answer<'a> {
 
     /// Answers with several parts of a file, each with its own head.
     fn several(&mut self, form: &Form, parts: &Ranges) -> Status {
-        // A boundary that the authors of files cannot predict.
+        // The authors of files cannot predict the boundary.
         let random = || foldhash::quality::RandomState::default().hash_one(self.date);
         let seed = u128::from(random()) << 64 | u128::from(random());
         let multipart = Multipart::new(parts, form.status.size, form.content_type.as_bytes(), seed);
@@ -409,7 +411,7 @@ impl<'a> Answer<'a> {
         Status::PARTIAL_CONTENT
     }
 
-    /// Redirects to a path or URL, with the query of the request if it has none.
+    /// Redirects to a path or URL, and appends the query of the request if the location has none.
     fn redirect(&mut self, location: &[u8], status: Status, request: &Request<'_>) -> Status {
         let path = request.path();
         let query = path.iter().position(|&byte| byte == b'?').map_or(&[][..], |at| &path[at..]);
@@ -437,7 +439,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Returns the value of a field that the parser does not pick out, if it is in exactly one line.
+/// Returns the value of a field that the parser does not extract, if the field occurs in exactly one line.
 pub(crate) fn value_of<'a>(request: &Request<'a>, name: &str) -> Option<&'a [u8]> {
     let mut values = request.fields().filter(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes()));
     values.next().filter(|_| values.next().is_none()).map(|(_, value)| value)
@@ -448,6 +450,6 @@ pub(crate) fn value_of<'a>(request: &Request<'a>, name: &str) -> Option<&'a [u8]
 pub(crate) fn is_plain(request: &Request<'_>) -> bool {
     const OTHERS: [Field; 5] =
         [Field::Range, Field::IfNoneMatch, Field::IfModifiedSince, Field::IfMatch, Field::IfUnmodifiedSince];
-    // A repeated field has no single value, and is there nonetheless.
+    // A repeated field has no single value but is present nonetheless.
     !OTHERS.iter().any(|&field| request.has(field))
 }

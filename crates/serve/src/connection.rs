@@ -1,7 +1,7 @@
 //! The table of connections.
 //!
-//! An idle connection is one entry of the table and owns only its descriptor. What it needs beyond that while a request
-//! arrives in parts or a response leaves in parts is an [`Active`], which exists only for that time.
+//! An idle connection is one entry of the table and owns only its descriptor. While a request arrives in parts or a
+//! response leaves in parts, the connection also has an [`Active`].
 
 use crate::active::Active;
 use crate::exchange::{After, Remainder};
@@ -16,7 +16,8 @@ use std::time::Duration;
 /// How long the client may be silent after the end of a connection, if it has more to send.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
-/// How long it may go on sending in all. A client that uploads what was refused reads the answer only then.
+/// The total time for which the client may continue to send. A client that uploads a refused body reads the response
+/// only after that.
 const LINGER_IN_ALL_MS: u32 = 30_000;
 
 /// The state of a connection.
@@ -24,7 +25,7 @@ const LINGER_IN_ALL_MS: u32 = 30_000;
 pub(crate) enum State {
     /// An unused entry of the table.
     Free,
-    /// The header of the PROXY protocol has not ended.
+    /// The PROXY protocol header has not ended.
     Preface,
     /// Nothing has been received yet.
     Fresh,
@@ -32,45 +33,45 @@ pub(crate) enum State {
     Idle,
     /// A part of a request's head has been received.
     Head,
-    /// A part of a request's body has been received, which is discarded.
+    /// A part of a request's body has been received; the body is discarded.
     Body,
-    /// A response is being sent as fast as the client takes it.
+    /// A response is being sent, as fast as the client reads it.
     Sending,
     /// The next part of a file is being read from the device.
     Fetching,
-    /// Another thread looks up what the request asks for, or makes the listing.
+    /// Another thread looks up the requested entry, or makes the listing.
     LookingUp,
-    /// A request was passed on to an upstream server, and more of it or of its response is to come.
+    /// A request was forwarded to an upstream server; more of it or of its response is expected.
     Relaying,
-    /// It is not a client's, but a connection to an upstream server.
+    /// A connection to an upstream server, not from a client.
     Upstream,
-    /// HTTP/2 is spoken: requests are received and responses sent at the same time.
+    /// The connection uses HTTP/2: requests are received and responses sent at the same time.
     Http2,
-    /// The connection was shut down after the response, and what the client still sends is discarded: closing would
-    /// send a reset, which can destroy the response on its way (RFC 9112 section 9.6).
+    /// The connection was shut down after the response, and what the client still sends is discarded. Closing it would
+    /// send a reset, which can destroy the response in transit (RFC 9112 section 9.6).
     Lingering,
 }
 
-/// What a connection does after a response has been sent.
+/// The next step of a connection after a response has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Waits for the next request.
     Idle,
-    /// Waits for the rest of a request; its time begins now.
+    /// Waits for the rest of a request; its timeout starts now.
     Begun,
-    /// Waits for a body whose head has arrived in parts; its time begins now.
+    /// Waits for a body whose head arrived in parts; its timeout starts now.
     Body,
-    /// Waits on for the rest of a head.
+    /// Continues to wait for the rest of a head.
     Waiting,
-    /// Answers what has been received already.
+    /// Answers the requests that have been received already.
     More,
-    /// Waits for what another thread finds.
+    /// Waits for the result of another thread.
     LookUp,
-    /// Passes the request on.
+    /// Forwards the request.
     Forward,
-    /// Goes on with a request that was passed on.
+    /// Continues a forwarded request.
     Relay,
-    /// Ends; `true` if the client may still be sending.
+    /// Closes the connection; `true` if the client may still be sending.
     Close(bool),
 }
 
@@ -79,11 +80,11 @@ pub(crate) enum Next {
 pub(crate) struct Connection {
     pub(crate) fd: Option<OwnedFd>,
     pub(crate) state: State,
-    /// Whether it was accepted while the server was ending.
+    /// Whether the connection was accepted while the server was stopping.
     is_late: bool,
-    /// Whether the head that is arriving in parts is the connection's first.
+    /// Whether the head that arrives in parts is the first of the connection.
     is_first: bool,
-    /// Whether there is a TLS session under its number.
+    /// Whether a TLS session exists under the number of the connection.
     pub(crate) is_tls: bool,
     /// The client's address; IPv4 as an IPv4-mapped address.
     peer: [u8; 16],
@@ -104,46 +105,46 @@ impl Connection {
         self.peer = octets(peer);
     }
 
-    /// Returns what the connection has while something is under way.
+    /// Returns the state of the connection while something is under way.
     pub(crate) fn active(&mut self) -> &mut Active {
         self.active.get_or_insert_default()
     }
 
-    /// Returns whether its request was passed on to an upstream server, and there is more to come.
+    /// Returns whether a request of this connection was forwarded to an upstream server and has not ended.
     pub(crate) fn is_relaying(&self) -> bool {
         self.active.as_ref().is_some_and(|active| active.exchange().is_some())
     }
 
-    /// Returns whether the client has taken enough since the last check to get as much time again.
+    /// Returns whether the client has read enough since the last check to be given the same time again.
     #[cold]
     pub(crate) fn made_progress(&mut self) -> bool {
         let acknowledged = self.fd.as_ref().and_then(stream::acknowledged_bytes);
         self.active().made_progress(acknowledged)
     }
 
-    /// Returns whether nothing but a part of the first head has been received.
+    /// Returns whether at most a part of the first head has been received.
     pub(crate) fn is_new(&self) -> bool {
         self.state == State::Fresh || (self.state == State::Head && self.is_first)
     }
 
-    /// Returns the state of HTTP/2, if that is spoken.
+    /// Returns the state of HTTP/2, if the connection uses it.
     pub(crate) fn http2(&mut self) -> Option<&mut Session> {
         self.active.as_mut()?.http2.as_deref_mut()
     }
 
-    /// Returns the ticket of the fetch that the connection waits for, or `None` if it waits for none.
+    /// Returns the ticket of the fetch that the connection waits for, if any.
     pub(crate) fn pending_fetch(&mut self) -> Option<u32> {
         (self.state == State::Fetching).then(|| self.active().ticket)
     }
 
-    /// Keeps what is still to be sent, and what happens then.
+    /// Keeps what is still to be sent, and what to do after it is sent.
     #[inline]
     pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Remainder, memory: &Memory) {
         self.active().keep(batch, rest, memory);
         self.state = State::Sending;
     }
 
-    /// Decides what happens after a response has been sent.
+    /// Decides the next step after a response has been sent.
     #[inline]
     pub(crate) fn settle(&mut self, rest: Remainder, memory: &Memory) -> Next {
         let (state, next) = match rest.after {
@@ -154,13 +155,13 @@ impl Connection {
             After::Close(is_sending) => return Next::Close(is_sending),
             // Unreachable: the worker has begun HTTP/2 instead.
             After::Http2 => return Next::Close(true),
-            // The time for a head runs from its first byte; further bytes must not extend it.
+            // The timeout of a head runs from its first byte; further bytes must not extend it.
             After::Head if self.state == State::Head => (State::Head, Next::Waiting),
             After::Head => {
                 self.is_first = self.state == State::Fresh;
                 (State::Head, Next::Begun)
             }
-            // The request waited for another thread behind responses that have left now.
+            // The request waited for another thread, after responses that have been sent now.
             After::Body(unwanted) if unwanted.has_ended => (self.state, Next::More),
             After::Body(_) if self.state == State::Head => (State::Body, Next::Body),
             After::Body(_) => (State::Body, Next::Begun),
@@ -174,8 +175,8 @@ impl Connection {
         next
     }
 
-    /// Shuts the connection down for writing, and gives back what it holds. Returns whether the client is still there
-    /// and may go on sending.
+    /// Shuts the connection down for writing and releases its state. Returns whether the client is still connected and
+    /// may continue to send.
     pub(crate) fn linger(&mut self, now_ms: u32, memory: &Memory) -> bool {
         self.active = None;
         let is_there = self.fd.as_ref().is_some_and(say_end) && !memory.is_exceeded();
@@ -185,7 +186,7 @@ impl Connection {
         is_there
     }
 
-    /// Returns how long the client may be silent now, after the end of the connection; `None` if it has had its time.
+    /// Returns how long the client may be silent after the end of the connection; `None` if its total time is over.
     pub(crate) fn linger_time(&mut self, now_ms: u32) -> Option<Duration> {
         let left_ms =
             LINGER_IN_ALL_MS.checked_sub(now_ms.wrapping_sub(self.active().ticket)).filter(|&left| left > 0)?;
@@ -232,7 +233,7 @@ impl Table {
         number
     }
 
-    /// Removes a connection and returns its descriptor, if the entry was in use.
+    /// Removes a connection; returns its descriptor and the client's address if the entry was in use.
     pub(crate) fn remove(&mut self, number: u32) -> Option<(OwnedFd, Option<IpAddr>)> {
         let free = self.free;
         let entry = self.entries.get_mut(number as usize)?;
@@ -255,14 +256,14 @@ impl Table {
         self.entries.get(number as usize)?.fd.as_ref()
     }
 
-    /// Returns the numbers of all connections that speak HTTP/2.
+    /// Returns the numbers of all HTTP/2 connections.
     pub(crate) fn http2(&self) -> Vec<u32> {
         let is_it = |number: &u32| self.entries[*number as usize].state == State::Http2;
         (0..self.entries.len() as u32).filter(is_it).collect()
     }
 
-    /// Returns the numbers of all connections with nothing under way. A TLS connection that was accepted while the
-    /// server was ending is not one of them: its client has had no time to ask.
+    /// Returns the numbers of all idle connections. A TLS connection that was accepted while the server was stopping is
+    /// not one of them, because its client has had no time to send a request.
     pub(crate) fn idle(&self) -> Vec<u32> {
         let is_idle = |entry: &Connection| {
             matches!(entry.state, State::Idle | State::Fresh | State::Preface) && !(entry.is_tls && entry.is_late)
@@ -271,7 +272,7 @@ impl Table {
     }
 }
 
-/// Returns an address as the table has it; zeroes if there is none.
+/// Returns an address in the form of the table; zeroes if there is none.
 fn octets(peer: Option<IpAddr>) -> [u8; 16] {
     match peer {
         None => [0; 16],
@@ -280,7 +281,7 @@ fn octets(peer: Option<IpAddr>) -> [u8; 16] {
     }
 }
 
-/// Shuts a connection down for writing; returns whether the client is still there.
+/// Shuts a connection down for writing; returns whether the client is still connected.
 pub(crate) fn say_end(fd: &OwnedFd) -> bool {
     stream::shutdown_write(fd).is_ok()
 }
@@ -289,7 +290,7 @@ pub(crate) fn say_end(fd: &OwnedFd) -> bool {
 mod tests {
     use super::*;
 
-    /// With the event loop's 16 bytes and the timer's 16, an idle connection stays below 128.
+    /// With 16 bytes of the event loop and 16 of the timer, an idle connection takes less than 128 bytes.
     #[test]
     fn an_idle_connection_is_a_small_entry() {
         assert!(size_of::<Connection>() <= 40, "{}", size_of::<Connection>());

@@ -1,4 +1,4 @@
-//! How the server ends its workers.
+//! Flags by which the server stops its workers, and the drain of a worker.
 
 use crate::config::Timeouts;
 use crate::log::Feed;
@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How soon to retry when log lines could not be handed to the writer.
+/// The interval of retries after log lines could not be passed to the writer.
 const LOG_RETRY: Duration = Duration::from_millis(10);
 
 /// The flags that all workers read.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     pub(crate) drain: AtomicBool,
-    /// Whether busy connections have all the time they need: set before `drain`.
+    /// Whether busy connections have unlimited time; set before `drain`.
     pub(crate) is_patient: AtomicBool,
     pub(crate) end: AtomicBool,
     pub(crate) is_released: Gate,
 }
 
-/// An event that threads wait for, set once.
+/// An event that threads wait for; it is set once.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(Mutex<bool>, Condvar);
 
@@ -37,8 +37,8 @@ impl Gate {
     }
 }
 
-/// The end of a worker: it stops accepting, closes idle connections, and waits for busy ones, within a limit unless the
-/// server is patient.
+/// The drain of a worker: it stops accepting, closes idle connections, and waits for busy ones. The wait is limited
+/// unless the server is patient.
 #[derive(Debug)]
 pub(crate) struct Drain {
     control: Arc<Control>,
@@ -51,7 +51,7 @@ impl Drain {
         Self { control, limit: timeouts.drain, since: None }
     }
 
-    /// Returns whether the worker must end at once.
+    /// Returns whether the worker must stop at once.
     pub(crate) fn must_end(&self) -> bool {
         self.control.end.load(Ordering::Acquire)
     }
@@ -61,7 +61,7 @@ impl Drain {
         self.control.drain.load(Ordering::Acquire)
     }
 
-    /// Begins the end; returns false if it has begun already.
+    /// Begins the drain; returns false if it has begun already.
     pub(crate) fn begin(&mut self) -> bool {
         let is_first = self.since.is_none();
         if is_first {
@@ -74,18 +74,18 @@ impl Drain {
         self.since.is_some()
     }
 
-    /// Returns whether the worker can end, with so many connections left.
+    /// Returns whether the worker can stop, given the number of connections left.
     pub(crate) fn is_over(&self, left: usize) -> bool {
         left == 0 || self.left().is_some_and(|left| left.is_zero())
     }
 
-    /// Returns how much time busy connections have left, if the end has begun and has a limit.
+    /// Returns the time left to busy connections, if the drain has begun and has a limit.
     fn left(&self) -> Option<Duration> {
         let since = self.since.filter(|_| !self.control.is_patient.load(Ordering::Relaxed))?;
         Some(self.limit.saturating_sub(since.elapsed()))
     }
 
-    /// Returns how long the next wait may be: until the drain limit, or until log lines can be handed over.
+    /// Returns the longest permitted wait: until the drain limit, or until log lines can be passed on.
     #[inline]
     pub(crate) fn max_wait(&self, log: Option<&Feed>) -> Option<Duration> {
         let drain = self.left();

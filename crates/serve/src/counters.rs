@@ -1,7 +1,8 @@
-//! Counters of a worker, readable while it works.
+//! Counters of a worker, which other threads can read while it works.
 //!
-//! Each worker is the only writer of its counters, so that a plain load and store is enough: a request costs no locked
-//! instruction. Those of worker processes are in memory that they share with their supervisor, and outlive them.
+//! Each worker is the only writer of its counters. Plain loads and stores are therefore enough, and a request costs no
+//! locked instruction. The counters of worker processes are in memory that is shared with their supervisor, and outlive
+//! them.
 
 use crate::error::Error;
 use landau_sys::shared;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     (counts { $($name:ident $about:literal,)* } states { $($state:ident $of:literal,)* }) => {
-        /// The place of each number.
+        /// The index of each number.
         #[allow(non_camel_case_types, reason = "they are named as the counters")]
         enum Place {
             $($name,)*
@@ -92,7 +93,7 @@ counters! {
 
 const COUNT: usize = Place::Count as usize;
 
-/// The counters of one worker, or a copy of the reference to them. They stay for as long as the process lives.
+/// The counters of one worker, by reference. They exist until the process ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Counters(&'static [AtomicU64; COUNT]);
 
@@ -103,12 +104,12 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Returns `count` counters that this process shares with those that it forks.
+    /// Returns `count` sets of counters that this process shares with the processes that it forks.
     pub(crate) fn shared(count: usize) -> Result<Vec<Self>, Error> {
         Ok(shared::numbers(count)?.into_iter().map(Self).collect())
     }
 
-    /// Notes that the worker has ended, and all that it held with it.
+    /// Records that the worker has ended and released everything.
     pub(crate) fn close_all(self) {
         self.closed().set(self.accepted().get());
         self.cache_bytes().set(0);
@@ -116,7 +117,7 @@ impl Counters {
     }
 }
 
-/// A number that one thread writes and others read.
+/// A number with one writing thread and any number of readers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Count(&'static AtomicU64);
 

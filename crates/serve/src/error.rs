@@ -1,9 +1,9 @@
-//! Why a server cannot start. Each message contains its cause where it reads best, so no cause is a `source` besides:
-//! a caller that prints the whole chain would print it twice.
+//! The errors with which a server cannot start. Each message contains its cause where it reads best. No cause is also a
+//! `source`, because a caller that prints the whole chain would print it twice.
 
 use std::path::PathBuf;
 
-/// Why a server cannot start.
+/// The reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -44,7 +44,7 @@ pub enum Error {
         /// Why.
         cause: std::io::Error,
     },
-    /// The user does not exist, or the process may not switch to it.
+    /// The user does not exist, or the process is not permitted to switch to it.
     #[error("--user {0}")]
     User(String),
     /// The user that the server switched to cannot enter the directory.
@@ -68,13 +68,13 @@ pub enum Error {
         /// Why.
         cause: landau_sys::Error,
     },
-    /// There is no sandbox although one was required.
+    /// The sandbox is required but unavailable.
     #[error("--sandbox always: {0}")]
     Sandbox(String),
     /// A helper thread cannot be started.
     #[error("cannot start the thread {name}: {cause}")]
     Helper {
-        /// Its name.
+        /// The name of the thread.
         name: &'static str,
         /// Why.
         cause: std::io::Error,
@@ -87,7 +87,7 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// An address is for TLS, and there is no certificate.
+    /// An address uses TLS, but there is no certificate.
     #[error("cannot listen at {0}: no certificate; add --tls CERT.pem KEY.pem")]
     NoCertificate(String),
     /// The event loop failed.
@@ -104,7 +104,7 @@ pub enum Error {
         /// Why.
         cause: std::io::Error,
     },
-    /// A worker process ended before it was ready. It has told the operator why.
+    /// A worker process ended before it was ready. It has reported the reason itself.
     #[error("a worker process could not start")]
     ProcessEnded,
     /// A worker panicked.
@@ -113,7 +113,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the long name of the option of the command line whose value is the cause; `root` is the directory.
+    /// Returns the long name of the command-line option whose value is the cause; `root` is the directory.
     pub fn option(&self) -> Option<&'static str> {
         match self {
             Self::Root { .. } | Self::Unreadable { .. } => Some("root"),

@@ -1,6 +1,6 @@
 //! From received bytes to responses: whole requests, one after another.
 //!
-//! No descriptor is involved: bytes go in, and what is to be sent comes out.
+//! No descriptor is involved: received bytes are the input, and the bytes to be sent are the output.
 
 use crate::config::Config;
 use crate::send_buffers::SendBuffers;
@@ -9,48 +9,50 @@ use landau_wire::http::body::{Body, Malformed};
 use landau_wire::http::{BodyLength, Expectation, Limits, Parsed, Reject, Request, Scan, Status, request};
 use landau_wire::http2::PREFACE_LINE;
 
-/// A request's body is read and discarded up to this size, so that the connection can be kept; a longer one is refused.
+/// A request's body is read and discarded up to this size, so that the connection can be kept. A longer body is
+/// refused.
 pub(crate) const SKIPPED_BYTES: u64 = 64 << 10;
 
-/// What a connection does after its responses have been sent.
+/// The next step of a connection after its responses have been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
     /// Wait for the next request.
     Idle,
     /// Wait for the rest of a head.
     Head,
-    /// Wait for the rest of the body; the request is answered then.
+    /// Wait for the rest of the body, then answer the request.
     Body(Unwanted),
-    /// Answer the requests that are left.
+    /// Answer the remaining requests.
     More,
-    /// Wait until another thread has found what the next request asks for. If its body arrived in parts, it has ended,
-    /// and the request's head precedes what follows the body. `is_counted` says whether `rate` has counted the request.
+    /// Wait until another thread has looked up what the next request asks for. If its body arrived in parts, the body
+    /// has ended, and the input is the request's head, then what follows the body. `is_counted` states whether `rate`
+    /// has counted the request.
     LookUp { body: Option<Unwanted>, is_counted: bool },
-    /// Pass the next request on to an upstream server. `is_counted` says whether `rate` has counted it.
+    /// Forward the next request to an upstream server. `is_counted` states whether `rate` has counted it.
     Forward { is_counted: bool },
-    /// Go on with a request that was passed on.
+    /// Continue a forwarded request.
     Relay,
-    /// Speak HTTP/2, whose preface has begun.
+    /// Switch to HTTP/2, whose preface has begun.
     Http2,
-    /// End; `true` if the client may still be sending.
+    /// Close the connection; `true` if the client may still be sending.
     Close(bool),
 }
 
 impl After {
-    /// The request that `site` has just been asked to answer waits for another thread, or is passed on.
+    /// Returns the step for a request that `site` did not answer: it waits for another thread, or is forwarded.
     pub(crate) fn look_up(site: &mut Site, body: Option<Unwanted>) -> Self {
         let is_counted = std::mem::take(&mut site.is_counted);
         if site.forward.is_some() { Self::Forward { is_counted } } else { Self::LookUp { body, is_counted } }
     }
 }
 
-/// A request's body, which is read only to find the next request behind it.
+/// A request's body that is read only to find the request that follows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unwanted {
-    /// The length of the head before it, which is kept until the body has ended and the request is answered.
+    /// The length of the head. The head is kept until the body has ended and the request is answered.
     head_bytes: usize,
     body: Body,
-    /// How much more of it is allowed.
+    /// The number of bytes that may still follow.
     left: u64,
     pub(crate) has_ended: bool,
 }
@@ -60,12 +62,12 @@ impl Unwanted {
         Self { head_bytes, body: Body::new(length), left: SKIPPED_BYTES, has_ended: false }
     }
 
-    /// Splits off what follows the head.
+    /// Splits off the input that follows the head.
     pub(crate) fn split(&self, input: &mut Vec<u8>) -> Vec<u8> {
         input.split_off(self.head_bytes.min(input.len()))
     }
 
-    /// Skips the body's bytes; returns how many there were, and whether the body ended.
+    /// Skips the bytes of the body; returns their number, and whether the body ended.
     pub(crate) fn skip(&mut self, bytes: &[u8]) -> Result<(usize, bool), Reject> {
         if self.has_ended {
             return Ok((0, true));
@@ -81,11 +83,11 @@ impl Unwanted {
     }
 }
 
-/// The input that is left after all complete requests were answered, and what happens next.
+/// The input left after all complete requests were answered, and the next step.
 #[derive(Debug)]
 pub(crate) struct Remainder {
     pub(crate) input: Vec<u8>,
-    /// How far the head in them was scanned.
+    /// The progress of the scan for the end of the head in `input`.
     pub(crate) scan: Scan,
     pub(crate) after: After,
 }
@@ -100,14 +102,14 @@ impl Remainder {
         Self { input, scan, after }
     }
 
-    /// The end of the connection: further bytes are ignored.
+    /// Returns the end of the connection: further bytes are ignored.
     pub(crate) fn end() -> Self {
         Self { input: Vec::new(), scan: Scan::default(), after: After::Close(true) }
     }
 }
 
-/// Answers the requests in the bytes until the send buffers are full; returns how many bytes that used, and what
-/// happens then.
+/// Answers the requests in the input until the send buffers are full. Returns the number of bytes used, and the next
+/// step.
 #[inline]
 pub(crate) fn answer(
     site: &mut Site,
@@ -150,8 +152,8 @@ pub(crate) fn answer(
     }
 }
 
-/// Answers a request with a body if the body is complete, and returns its length; otherwise returns what the request
-/// waits for.
+/// Answers a request with a body and returns the body's length if the body is complete. Otherwise returns the next
+/// step.
 #[cold]
 fn with_body(
     site: &mut Site,
@@ -175,8 +177,8 @@ fn with_body(
     Ok(answer_with_body(site, request, has_ended.then_some(used), send_buffers))
 }
 
-/// Has a request with a body passed on, before the body has come. If the rules do not admit it, returns the length of
-/// the body if that is complete; otherwise the connection ends.
+/// Forwards a request with a body before the body has arrived. If the rules refuse the request, returns the length of
+/// the body if it is complete; otherwise the connection ends.
 fn with_body_for_upstream(
     site: &mut Site,
     request: &Request<'_>,
@@ -187,8 +189,9 @@ fn with_body_for_upstream(
     answer_with_body(site, request, skipped.map(|(used, _)| used), send_buffers)
 }
 
-/// Answers a request whose body has this length if it is complete. Otherwise what the client still sends, body or
-/// requests, cannot be told apart: the response says that it is the last one, and the connection ends.
+/// Answers a request; `used` is the length of its body if that is complete. Otherwise the server cannot tell a body
+/// from further requests in what follows. The response then announces the end of the connection, and the connection
+/// ends.
 fn answer_with_body(
     site: &mut Site,
     request: &Request<'_>,
@@ -205,13 +208,13 @@ fn answer_with_body(
     }
 }
 
-/// Answers a request whose body has ended; returns false if it waits for another thread.
+/// Answers a request whose body has ended; returns false if the request waits for another thread.
 #[cold]
 #[must_use]
 pub(crate) fn answer_head(site: &mut Site, limits: &Limits, head: &[u8], send_buffers: &mut SendBuffers) -> bool {
     match request::parse(head, limits) {
         Ok(Parsed::Complete { request, .. }) => site.answer(&request, send_buffers),
-        // The head was complete and valid when the body began.
+        // Unreachable: the head was complete and valid when the body began.
         Ok(Parsed::Partial) | Err(_) => {
             let reject = Reject { status: Status::INTERNAL_SERVER_ERROR, reason: "a head that changed" };
             site.reject_head(reject, head, send_buffers);
@@ -235,7 +238,8 @@ mod tests {
     use crate::site::Folder;
     use std::sync::Arc;
 
-    /// A directory was listed before the rules judged who asks, and there was no bound for the listings that wait.
+    /// Directories were once listed before the rules had checked the client, and the number of waiting listings had no
+    /// limit.
     #[test]
     fn only_those_who_may_read_a_directory_have_it_listed() {
         let folder = tempfile::tempdir().unwrap();
@@ -263,7 +267,8 @@ mod tests {
         assert_eq!(ask(0), (String::new(), true), "it is being made");
     }
 
-    /// A request whose connection failed before the worker took it was passed on for the next client that had to wait.
+    /// The connection of a request failed before the worker took the request. The request was then once forwarded for
+    /// the next client that had to wait.
     #[test]
     fn a_request_to_be_passed_on_is_for_its_client_only() {
         let folder = tempfile::tempdir().unwrap();
@@ -281,12 +286,12 @@ mod tests {
         };
         for request in [&b"GET /api/x HTTP/1.1\r\nHost: x\r\n\r\n"[..], b"POST /api/ HTTP/1.1\r\nHost: x\r\n\r\n"] {
             assert_eq!(ask(request), (true, false));
-            // Nobody takes it, and the listing of this one is made by another thread.
+            // The forwarded request is not taken. Another thread makes the listing for this one.
             assert_eq!(ask(b"GET /a/ HTTP/1.1\r\nHost: x\r\n\r\n"), (false, true));
         }
     }
 
-    /// Responses that a client does not read are buffered, so they must be limited.
+    /// Responses that a client does not read are buffered, so their size must be limited.
     #[test]
     fn buffered_responses_are_bounded() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
-//! Files that are not in memory: another thread reads them first, so that the worker never waits for a device.
+//! Files that are not in memory. Another thread reads them first, so that the worker never waits for a device.
 //!
-//! `sendfile` of a part that is not in the page cache blocks until the device has delivered it, and with it all
-//! connections of the worker. So before each turn the worker checks without blocking (`RWF_NOWAIT`) whether the part is
-//! there. If not, the connection waits while a reader thread reads the part into the page cache. The threads are
-//! started when they are first needed: they share the worker's descriptor table, and from then on the kernel has to
-//! count references to its files.
+//! `sendfile` of a part that is not in the page cache blocks the worker, and so all its connections, until the device
+//! has delivered the part. Before each turn, the worker therefore checks without blocking (`RWF_NOWAIT`) whether the
+//! part is cached. If not, the connection waits while a reader thread reads the part into the page cache. The threads
+//! are started when they are first needed. They share the worker's descriptor table, so the kernel has to count
+//! references to its files from then on.
 
 use landau_reactor::Waker;
 use landau_sys::{path, stream};
@@ -12,17 +12,17 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How much is read ahead for a connection: more than a turn of its response. Each turn looks a whole turn ahead, so a
-/// part of that length would be followed by another one as soon as some of it is sent.
+/// The number of bytes read ahead for a connection, which is more than one turn of its response. Each turn looks a
+/// whole turn ahead. A part of that length would therefore need the next one as soon as some of it is sent.
 const PART_BYTES: u64 = 4 << 20;
 
-/// How much a reader reads at once.
+/// The number of bytes that a reader reads at once.
 const READ_BYTES: usize = 256 << 10;
 
-/// How far the bytes lie from one another whose presence in memory stands for that of all between them.
+/// The distance between the checked bytes. Their presence in memory stands for that of all bytes between them.
 const CHECK_BYTES: usize = 512 << 10;
 
-/// Reader threads of a worker: so many devices, or parts of one, are read at the same time.
+/// The number of reader threads of a worker: this many devices, or parts of one, are read at the same time.
 const READERS: usize = 2;
 
 /// A part of a file that a connection waits for.
@@ -41,7 +41,7 @@ struct Queue {
     is_over: bool,
 }
 
-/// What a worker and its readers share.
+/// The state shared by a worker and its readers.
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
@@ -49,8 +49,8 @@ struct Shared {
     done: Mutex<Vec<Ticket>>,
 }
 
-/// Identifies a wait: the connection, and a serial number, because the connection's number may have been reused when
-/// the part is there.
+/// Identifies a wait by the connection and a serial number. The connection's number may have been reused by the time
+/// the part is in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) number: u32,
@@ -71,8 +71,8 @@ impl Fetcher {
         Self { waker, shared: Arc::default(), has_readers: false, serial: 0 }
     }
 
-    /// Starts to read the next part of a file; `None` if no reader can be started, and then the worker has to read
-    /// itself.
+    /// Starts to read the next part of a file. Returns `None` if no reader can be started; the worker must then read
+    /// the part itself.
     pub(crate) fn fetch(&mut self, number: u32, file: &Arc<OwnedFd>, offset: u64, left: u64) -> Option<Ticket> {
         self.has_readers = self.has_readers || self.start();
         if !self.has_readers {
@@ -91,12 +91,12 @@ impl Fetcher {
         self.shared.queue().jobs.remove(&serial);
     }
 
-    /// Returns the waits whose part is there now.
+    /// Returns the waits whose part is now in memory.
     pub(crate) fn take_done(&self) -> Vec<Ticket> {
         std::mem::take(&mut *self.shared.done())
     }
 
-    /// Starts the readers; returns whether there is one now.
+    /// Starts the readers; returns whether at least one was started.
     fn start(&self) -> bool {
         let started = (0..READERS).filter(|_| {
             let (shared, waker) = (self.shared.clone(), self.waker.clone());
@@ -143,7 +143,7 @@ fn read_all(shared: &Shared, waker: &Waker) {
         let mut at = offset;
         while at < offset + len {
             let room = buffer.len().min((offset + len - at) as usize);
-            // If this fails, the worker's own call will fail too and be handled there.
+            // If this fails, the worker's own call fails too, and handles the error.
             match stream::read_at(&file, &mut buffer[..room], at) {
                 Ok(got) if got > 0 => at += got as u64,
                 _ => break,
@@ -156,13 +156,13 @@ fn read_all(shared: &Shared, waker: &Waker) {
     }
 }
 
-/// Returns from where on the next turn of a file, of so many bytes at most, would block on the device; `None` if it
-/// would not, or the system cannot tell. The last byte and one of every [`CHECK_BYTES`] are checked, 0.3 µs each: files
-/// are mostly evicted whole, or in runs far longer than that.
+/// Returns the offset at which the next turn of a file, of at most `turn` bytes, would block on the device. Returns
+/// `None` if it would not block, or if the system cannot tell. The last byte and one of every [`CHECK_BYTES`] are
+/// checked, at 0.3 µs each. Files are mostly evicted whole, or in runs far longer than that.
 pub(crate) fn first_cold(file: &OwnedFd, offset: u64, left: u64, turn: usize) -> Option<u64> {
     let end = offset + left.min(turn as u64);
     let mut places = (offset..end).step_by(CHECK_BYTES).chain([end - 1]);
     let cold = places.find(|&place| path::is_cached(file, place) == Some(false))?;
-    // What is between it and the place before it may be cold too.
+    // The bytes between this place and the one before it may be cold too.
     Some(offset.max(cold.saturating_sub(CHECK_BYTES as u64)))
 }

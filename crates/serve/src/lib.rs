@@ -3,7 +3,7 @@
 //! Each worker is a thread with its own event loop, listening sockets, connections and cache, and on Linux its own
 //! descriptor table. Workers share only counters and, if it is limited, the number of connections. An idle connection
 //! owns no buffer: it is a line in a table, and borrows its worker's buffers while a request is served. Only a slow
-//! client gets buffers of its own, for that time.
+//! client gets its own buffers, for as long as it needs them.
 
 mod active;
 mod admission;

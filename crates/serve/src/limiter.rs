@@ -1,7 +1,7 @@
 //! Limits on the number of connections, in total and from each address, over all workers.
 //!
-//! Without limits nothing is counted. A limit in total costs an atomic operation for each accepted and each closed
-//! connection; a limit for each address also costs a lock that is shared with few other addresses.
+//! Without limits nothing is counted. A limit on the total costs an atomic operation for each accepted and each closed
+//! connection. A limit for each address also costs a lock that is shared with few other addresses.
 
 use crate::config::Config;
 use foldhash::fast::RandomState;
@@ -14,16 +14,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The number of parts of the table of addresses, each with its own lock.
 const PARTS: usize = 64;
 
-/// Counts the server's connections, as far as they are limited.
+/// Counts the server's connections, if their number is limited.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimiter {
-    /// The most connections in total.
+    /// The maximum number of connections in total.
     most: Option<usize>,
     count: AtomicUsize,
     addresses: Option<Addresses>,
 }
 
-/// The limit that was reached: the server's, or the address's.
+/// The limit that was reached: that of the server, or of the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
     Server,
@@ -52,8 +52,8 @@ impl ConnectionLimiter {
         Ok(())
     }
 
-    /// Counts a connection, which was counted without an address, for its client; returns false, without counting, if
-    /// that one's limit is reached.
+    /// Counts a connection, so far counted without an address, against the limit of its client's address. Returns
+    /// false, without counting it, if that limit is reached.
     pub(crate) fn enter_address(&self, client: Option<IpAddr>) -> bool {
         match (&self.addresses, client) {
             (Some(addresses), Some(client)) => addresses.enter(client),
@@ -85,7 +85,7 @@ type Counts = HashMap<IpAddr, u32, RandomState>;
 struct Addresses {
     most: u32,
     parts: Box<[Mutex<Counts>]>,
-    /// Selects an address's part. It is keyed, so that no client can choose addresses that share one.
+    /// Selects an address's part. The hash is keyed, so that no client can choose addresses that share a part.
     choice: RandomState,
 }
 
@@ -121,7 +121,8 @@ impl Addresses {
     }
 }
 
-/// Returns what one subscriber has: a whole IPv4 address, but the first 64 bits of an IPv6 address.
+/// Returns the part of an address that identifies one subscriber: a whole IPv4 address, or the first 64 bits of an IPv6
+/// address.
 fn whole(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

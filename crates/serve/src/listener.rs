@@ -15,18 +15,19 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) place: Place,
-    /// If workers have their own sockets, this one only reserves the port, so that all get the same.
+    /// The bound socket. If each worker has its own, this one only reserves the port, so that all workers use the same
+    /// port.
     socket: OwnedFd,
-    /// Whether each worker has a listening socket of its own.
+    /// Whether each worker has its own listening socket.
     is_own: bool,
     backlog: u32,
 }
 
-/// The file of a Unix socket, removed with it.
+/// The file of a Unix socket; dropping this removes it.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// The file's device and inode: another server may have replaced the file.
+    /// The file's device and inode, because another server may have replaced the file.
     identity: (u64, u64),
 }
 
@@ -45,13 +46,13 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if Self::identity(&self.path) == Some(self.identity) {
-            // The user that the server switched to may not be allowed to; then the next server replaces it.
+            // The user that the server switched to may not be permitted to remove it; the next server then replaces it.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Where a server listens.
+/// An address at which a server listens.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) listen: Listen,
@@ -65,12 +66,12 @@ pub(crate) struct Place {
 pub(crate) struct ListenSocket {
     pub(crate) fd: OwnedFd,
     pub(crate) is_tls: bool,
-    /// Whether other workers may accept from it too.
+    /// Whether other workers may also accept from the socket.
     pub(crate) is_shared: bool,
 }
 
 impl Place {
-    /// Returns the address as [`Config::listen`] has it, with the port that the system chose.
+    /// Returns the address in the form of [`Config::listen`], with the port that the system chose.
     pub(crate) fn address(&self) -> Listen {
         if self.is_tls { Listen::Tls(Box::new(self.listen.clone())) } else { self.listen.clone() }
     }
@@ -120,7 +121,7 @@ impl Bound {
         Self::bind(listen, 128, false)
     }
 
-    /// Binds an address whose socket other processes inherit, and listens there from now on.
+    /// Binds an address whose socket other processes inherit, and starts to listen.
     pub(crate) fn held(config: &Config, listen: &Listen) -> Result<Self, Error> {
         Self::bind(listen, config.backlog, false)
     }
@@ -131,7 +132,7 @@ impl Bound {
         if self.place.is_tls { Listen::Tls(Box::new(listen)) } else { listen }
     }
 
-    /// Closes the socket; the file of a Unix socket stays as long as what is returned.
+    /// Closes the socket. The file of a Unix socket exists until the returned place is dropped.
     pub(crate) fn close(self) -> Place {
         self.place
     }
@@ -143,12 +144,12 @@ impl Bound {
         let (socket, listen) = match listen {
             Listen::Tcp(address) => {
                 if is_own && address.port() != 0 {
-                    // With SO_REUSEPORT the sockets would share the port with another server of the same user. A socket
-                    // without it fails in that case, and is closed again.
+                    // With SO_REUSEPORT, the sockets would share the port with another server of the same user. This
+                    // socket is bound without it, which fails in that case, and is then closed again.
                     drop(tcp(*address, false).map_err(error)?);
                 }
                 let socket = tcp(*address, is_own).map_err(error)?;
-                // With its scope, which a worker's own socket needs too.
+                // Keeps the scope of the address, which a worker's own socket needs too.
                 let mut address = *address;
                 address.set_port(local_port(&socket).map_err(error)?);
                 (socket, Listen::Tcp(address))
@@ -159,7 +160,7 @@ impl Bound {
                 (listener, listen.clone())
             }
             Listen::Inherited(number) => inherited(*number).map_err(error)?,
-            // Unreachable: `Listen::address` removes it.
+            // Unreachable: `Listen::address` removes this variant.
             Listen::Tls(_) => return Err(Error::Address { text: listen.to_string() }),
         };
         if !is_own {
@@ -173,7 +174,7 @@ impl Bound {
     fn listener(&self, config: &Config) -> Result<ListenSocket, Error> {
         let fd = self.socket()?;
         if matches!(self.place.listen, Listen::Tcp(_)) {
-            // Accepted connections inherit it, which saves a call for each.
+            // Accepted connections inherit this option, which saves a call for each.
             stream::set_no_delay(&fd)?;
             if let Some(seconds) = config.defer_accept_s {
                 stream::set_defer_accept(&fd, seconds)?;
@@ -187,7 +188,7 @@ impl Bound {
     }
 
     /// Returns the listening sockets of each worker, one for each address. They begin to listen in the order of the
-    /// workers: the kernel numbers them in that order, and `steered` selects by this number.
+    /// workers, because the kernel numbers them in that order, and `steered` selects by this number.
     pub(crate) fn listeners(all: &[Self], config: &Config) -> Result<Vec<Vec<ListenSocket>>, Error> {
         let listens = |number: usize| config.accepting != Accepting::Handed || number == 0;
         let of = |number: usize| if listens(number) { all } else { &[] };
@@ -209,13 +210,13 @@ impl Bound {
     }
 }
 
-/// Returns whether an error of `accept4` concerns one connection only, so that others may be waiting.
+/// Returns whether an error of `accept4` concerns only one connection, so that others may still be pending.
 pub(crate) fn concerns_one_connection(error: landau_sys::Error) -> bool {
     let kind = error.kind();
     matches!(kind, ErrorKind::ConnectionAborted | ErrorKind::Interrupted)
 }
 
-/// Accepts the connections that wait at a listening socket, at most as many as its queue holds.
+/// Accepts the pending connections of a listening socket, at most as many as its accept queue holds.
 pub(crate) fn accept_all_pending(listener: &OwnedFd, backlog: u32) -> impl Iterator<Item = (OwnedFd, Option<IpAddr>)> {
     let next = move |_| match stream::accept_from(listener) {
         Ok((fd, peer)) => Some(Some((fd, peer.map(|peer| peer.ip())))),
@@ -224,7 +225,8 @@ pub(crate) fn accept_all_pending(listener: &OwnedFd, backlog: u32) -> impl Itera
     (0..=backlog).map_while(next).flatten()
 }
 
-/// Takes an inherited socket, and returns it with its address. Whether it can listen is found by listening.
+/// Takes over an inherited socket; returns it with its address. Only the later call of `listen` shows whether it can
+/// listen.
 fn inherited(number: RawFd) -> landau_sys::Result<(OwnedFd, Listen)> {
     let socket = landau_sys::descriptor::inherited(number)?;
     landau_sys::descriptor::set_close_on_exec(&socket)?;
@@ -242,7 +244,7 @@ fn inherited(number: RawFd) -> landau_sys::Result<(OwnedFd, Listen)> {
 /// "Socket operation not supported": `EOPNOTSUPP` of this system, by the standard library's name for it.
 const NO_STREAM: i32 = 95;
 
-/// Binds a Unix socket. A stale socket file is replaced; nothing else is.
+/// Binds a Unix socket. Only a stale socket file is replaced.
 fn unix(listen: &Listen, path: &Path) -> Result<OwnedFd, Error> {
     let error = |source: &std::io::Error| failed(listen, landau_sys::Error::from_io("bind", source));
     let taken = match UnixListener::bind(path) {

@@ -1,51 +1,52 @@
-//! The memory of a worker's connections: requests that arrive in parts, responses that leave in parts, and TLS.
+//! The memory of a worker's connections: partial requests, partial responses, and TLS.
 //!
-//! Idle connections need none beyond their tables, but a crowd of clients that each send half a request, or take half
-//! a response, could use more than there is. What a connection holds is a [`Share`] of the worker's [`Memory`]. When
-//! three quarters are in use, no further request may begin in parts and no TLS session begins, so that those under way
-//! have room to go on. When all is in use, a request that needs more is refused, and a connection with [`MUCH_BYTES`]
-//! or more that would keep them (for a client that does not take its response, for a part of a TLS record, or for
-//! what a ring received ahead) is closed. One with less sends a file or a few small responses, and goes on until an
-//! eighth above the limit is in use; from there on it is closed as well.
+//! Idle connections need no memory beyond their tables. But many clients that each send half a request, or read half a
+//! response, could use more memory than there is. The memory of a connection is a [`Share`] of the worker's [`Memory`].
+//! When three quarters are in use, no further request may begin in parts and no TLS session begins, so that those under
+//! way have room to continue. When all memory is in use, a request that needs more is refused. A connection that would
+//! keep [`MUCH_BYTES`] or more is then closed; it would keep them for a client that does not read its response, for a
+//! part of a TLS record, or for what a ring received ahead. A connection with less sends a file or a few small
+//! responses, and continues until an eighth above the limit is in use; beyond that, it is closed as well.
 //!
-//! So what is counted stays below nine eighths of the limit and the buffers of one connection, which are at most 0.5
-//! MiB: a head and one receive (twice 64 KiB, in a vector that may have twice the room), responses of 68 KiB, and
-//! parts of a cached file of twice 64 KiB. Each connection is checked whenever it has kept something.
+//! The counted memory therefore stays below nine eighths of the limit plus the buffers of one connection. These are at
+//! most 0.5 MiB: a head and one receive (twice 64 KiB, in a vector that may have twice the capacity), responses of 68
+//! KiB, and parts of a cached file of twice 64 KiB. Each connection is checked whenever it has kept something.
 
 use crate::config::Config;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What TLS needs for a connection besides its buffers: keys and the state of rustls. With 3,000 clients that have
-/// sent only their first flight it is 4.1 KiB each (resident memory); idle sessions have 3.6 KB (docs/serve.md).
+/// The memory of a TLS connection in addition to its buffers: keys and the state of rustls. With 3,000 clients that
+/// have sent only their first flight, each needs 4.1 KiB of resident memory; an idle session needs 3.6 KB
+/// (docs/serve.md).
 pub(crate) const SESSION_BYTES: usize = 4 << 10;
 
-/// With less than this for each worker, the threads share one arena: two thirds of it are the addresses of an arena.
+/// If each worker has less than this, the threads share one arena, because an arena takes two thirds of it in
+/// addresses.
 const ARENA_BYTES: usize = 96 << 20;
 
-/// The stack of a thread, whose addresses count for `RLIMIT_AS` and `RLIMIT_DATA` from its start on.
+/// The stack of a thread. Its addresses count towards `RLIMIT_AS` and `RLIMIT_DATA` from the thread's start on.
 const STACK_BYTES: usize = 2 << 20;
 
-/// The threads of a worker, with those that read from the device and look files up for it. They start after the memory
-/// was divided. Further threads (other file systems, the log, metrics) have what is for none.
+/// The threads of a worker, including those that read from the device and look files up for it. They start after the
+/// memory was divided. Further threads (other file systems, the log, metrics) use the memory that is not assigned.
 const THREADS: usize = 4;
 
-/// A connection with less than this is not closed to get its memory back, as long as the limit is nearly kept.
+/// A connection with less than this is not closed to free its memory, as long as the limit is not exceeded by much.
 const MUCH_BYTES: usize = 4 << 10;
 
-/// The least that the connections of a worker may hold: enough for some requests in parts.
+/// The minimum that the connections of a worker may hold: enough for some partial requests.
 const LEAST_BYTES: usize = 1 << 20;
 
-/// Returns the addresses of the stacks of threads that are not started yet. They are no memory until they are used, so
-/// no control group counts them.
+/// Returns the size of the stacks of threads that are not started yet. These are only addresses until they are used, so
+/// control groups do not count them.
 pub(crate) fn stack_bytes(config: &Config) -> u64 {
     (config.workers.max(1) * THREADS * STACK_BYTES) as u64
 }
 
-/// Divides the memory that the process can still allocate, if that is known: at most a quarter is for the caches and
-/// half for the connections, unless the operator has said how much. The rest is for further threads, the log and
-/// listings.
-/// Returns a note for the operator if memory is so short that the caches would have to become smaller.
+/// Divides the memory that the process can still allocate, if known. At most a quarter is for the caches and half for
+/// the connections, unless the operator has set the amounts. The rest is for further threads, the log and listings.
+/// Returns a note for the operator if memory is so short that the caches had to be reduced.
 pub(crate) fn settle(config: &mut Config, left_bytes: Option<u64>) -> Option<String> {
     let workers = config.workers.max(1);
     let left = usize::try_from(left_bytes?).unwrap_or(usize::MAX);
@@ -77,7 +78,7 @@ struct Inner {
     most_bytes: usize,
 }
 
-/// How much memory the connections of a worker hold, and how much they may.
+/// The memory that the connections of a worker hold, and its limit.
 #[derive(Debug, Clone)]
 pub(crate) struct Memory(Rc<Inner>);
 
@@ -91,17 +92,17 @@ impl Memory {
         self.0.used_bytes.get() >= self.0.most_bytes / 4 * 3
     }
 
-    /// Returns whether nobody may hold more.
+    /// Returns whether no connection may hold more.
     pub(crate) fn is_full(&self) -> bool {
         self.0.used_bytes.get() > self.0.most_bytes
     }
 
-    /// Returns whether so much is in use that not even little may be kept.
+    /// Returns whether so much is in use that even a small amount may not be kept.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.0.used_bytes.get() > self.0.most_bytes.saturating_add(self.0.most_bytes / 8)
     }
 
-    /// Returns whether a connection that holds so many bytes, and would keep them, is to be closed to get them back.
+    /// Returns whether a connection that would keep `held_bytes` must be closed to free them.
     pub(crate) fn must_free(&self, held_bytes: usize) -> bool {
         self.is_full() && (held_bytes >= MUCH_BYTES || self.is_exceeded())
     }
@@ -111,7 +112,7 @@ impl Memory {
     }
 }
 
-/// What one holder has of the memory; it is returned when this is dropped.
+/// The memory of one holder; it is returned when the share is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
     of: Option<Memory>,
@@ -119,13 +120,13 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Begins a share.
+    /// Takes a share of the memory.
     pub(crate) fn new(memory: &Memory, bytes: usize) -> Self {
         memory.0.used_bytes.set(memory.used_bytes() + bytes);
         Self { of: Some(memory.clone()), bytes }
     }
 
-    /// Sets how much the holder has now; a default share has no memory to take it from.
+    /// Sets the holder's memory; a default share belongs to no memory and does not change.
     pub(crate) fn resize(&mut self, bytes: usize) {
         if let Some(memory) = &self.of {
             memory.0.used_bytes.set(memory.used_bytes() - self.bytes + bytes);

@@ -1,7 +1,7 @@
 //! `/metrics` for Prometheus, on a separate address, by a separate thread.
 //!
-//! The thread serves one client at a time, each for two seconds at most: the clients are the operator's, and a response
-//! has a few kilobytes. It shares nothing with a worker but its counters, which are read while they change.
+//! The thread serves one client at a time, each for at most two seconds: the clients are the operator's, and a response
+//! has a few kilobytes. It shares only counters with a worker, and reads them while they change.
 
 use crate::counters::{Counters, Totals};
 use crate::error::Error;
@@ -26,15 +26,15 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The pause after a failed accept, when no descriptor is left.
 const REST: Duration = Duration::from_millis(100);
 
-/// What the metrics tell of.
+/// The sources of the metrics.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    /// Those of all workers and logs.
+    /// The counters of all workers and logs.
     pub(crate) counters: Vec<Counters>,
     pub(crate) workers: usize,
-    /// What the supervisor has counted, if there is one.
+    /// The counters of the supervisor, if there is one.
     pub(crate) supervision: Option<Supervision>,
-    /// When the server was started, since 1970.
+    /// The start time of the server, in seconds since 1970.
     pub(crate) started_s: u64,
 }
 
@@ -70,7 +70,7 @@ impl Metrics {
                 Ok((waker, mut reactor)) => {
                     let _ = ready.send(Ok(waker));
                     while !end.load(Ordering::Acquire) {
-                        // A wait that fails would fail again at once.
+                        // After a failed wait, another one would fail at once.
                         if reactor.wait(None).is_err() {
                             std::thread::sleep(REST);
                         }
@@ -104,7 +104,7 @@ fn accept(socket: &std::os::fd::OwnedFd, counted: &Counted) {
     }
 }
 
-/// Answers one client; errors end only its connection.
+/// Answers one client; an error ends only its connection.
 fn serve(mut client: TcpStream, counted: &Counted) -> std::io::Result<()> {
     client.set_nonblocking(false)?;
     client.set_write_timeout(Some(PATIENCE))?;
@@ -169,7 +169,7 @@ fn page(counted: &Counted) -> String {
     for (name, about, value) in totals.each_state() {
         put(&format!("landau_serve_{name}"), "gauge", about, value);
     }
-    // A worker's counters are not read at one instant.
+    // The counters of a worker are not read at a single instant.
     let open = totals.accepted.saturating_sub(totals.closed);
     put("landau_serve_open_connections", "gauge", "open connections", open);
     put("landau_serve_workers", "gauge", "workers", counted.workers as u64);

@@ -1,9 +1,10 @@
 //! Dropping privileges once all addresses are bound.
 //!
-//! Three measures, each useful without the others: the process switches to another user; `PR_SET_NO_NEW_PRIVS` keeps
-//! programs that a thread executes from regaining privileges; and a Landlock sandbox limits the files that can be
-//! opened to the served folder, what contains it and the log's, whatever their modes. The first applies to the process.
-//! The other two apply to a thread, so each thread enters the [`Sandbox`] itself after it has opened what it needs.
+//! The three measures are independent. The process switches to another user. `PR_SET_NO_NEW_PRIVS` keeps programs that
+//! a thread executes from regaining privileges. A Landlock sandbox limits the files that can be opened to the served
+//! folder, the folder that contains it and that of the log, whatever their modes. The first measure applies to the
+//! process. The other two apply to a thread, so each thread enters the [`Sandbox`] itself after it has opened the files
+//! that it needs.
 
 use crate::config::{Config, Listen};
 use crate::error::Error;
@@ -17,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
-/// When the server uses a sandbox.
+/// The conditions under which the server uses a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SandboxMode {
     /// Never.
@@ -25,7 +26,7 @@ pub enum SandboxMode {
     Never,
     /// If the kernel supports it; otherwise the server reports why not and continues.
     IfPossible,
-    /// Always; without it the server does not start.
+    /// Always; if there is none, the server does not start.
     Always,
 }
 
@@ -47,7 +48,7 @@ impl FromStr for SandboxMode {
 /// The user that the server switches to when started as root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// As given.
+    /// The name as given by the operator.
     pub name: String,
     /// The user and group ids.
     pub identity: Identity,
@@ -56,7 +57,7 @@ pub struct User {
 impl FromStr for User {
     type Err = Error;
 
-    /// `NAME` or `NAME:GROUP`, each a name or a number.
+    /// Parses `NAME` or `NAME:GROUP`, each a name or a number.
     fn from_str(text: &str) -> Result<Self, Error> {
         let unknown = |what: &str| Error::User(format!("{text:?}: no such {what}"));
         let (name, group) = text.split_once(':').map_or((text, None), |(name, group)| (name, Some(group)));
@@ -73,22 +74,22 @@ impl FromStr for User {
 pub(crate) struct Sandbox {
     sets_no_new_privileges: bool,
     workers: Option<privilege::Sandbox>,
-    /// The same, with the right to remove the files of Unix sockets, for the thread that ends the server.
+    /// Like `workers`, plus the right to remove the files of Unix sockets, for the thread that stops the server.
     cleanup: Option<privilege::Sandbox>,
-    /// Why there is no sandbox although one was requested.
+    /// The reason why a requested sandbox is missing.
     pub(crate) note: Option<String>,
 }
 
 impl Sandbox {
-    /// Must be called before a thread gets a descriptor table of its own, so that the sandbox's descriptor has the
-    /// same number in all of them.
+    /// Creates the restrictions. This must happen before a thread gets its own descriptor table, so that the sandbox's
+    /// descriptor has the same number in all tables.
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
         let sets_no_new_privileges = config.sets_no_new_privileges;
         if config.sandbox == SandboxMode::Never {
             return Ok(Self { sets_no_new_privileges, ..Self::default() });
         }
         for folder in &config.sandbox_read {
-            // Without it the sandbox could not be made, and a server without one is not what was asked for.
+            // The sandbox needs this directory, and the operator did not request a server without a sandbox.
             landau_sys::path::open_directory(&c_path(folder)?)
                 .map_err(|cause| Error::Permitted { path: folder.clone(), cause })?;
         }
@@ -103,7 +104,7 @@ impl Sandbox {
             Err(reason) if config.sandbox == SandboxMode::Always => return Err(Error::Sandbox(reason)),
             Err(reason) => (None, None, Some(reason)),
         };
-        // Landlock requires it: a setuid program would otherwise escape the sandbox.
+        // Landlock requires this: a setuid program would otherwise escape the sandbox.
         let sets_no_new_privileges = sets_no_new_privileges || workers.is_some();
         Ok(Self { sets_no_new_privileges, workers, cleanup, note })
     }
@@ -122,7 +123,7 @@ impl Sandbox {
         self.restrict(self.workers.as_ref())
     }
 
-    /// Restricts the calling thread, which removes the files of Unix sockets at the end.
+    /// Restricts the calling thread, which removes the files of Unix sockets when the server stops.
     pub(crate) fn enter_for_cleanup(&self) -> Result<(), Error> {
         self.restrict(self.cleanup.as_ref())
     }
@@ -169,15 +170,16 @@ fn worker_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
     Ok(rules)
 }
 
-/// Allows a file to be read, and those that take its place.
+/// Permits reading a file and files that replace it.
 fn allow_file(rules: &mut SandboxRules, path: &Path) -> landau_sys::Result<()> {
     rules.allow(&folder_of(path), Access::Read)?;
-    // Certbot's certificates are links into another folder.
+    // Certificates of Certbot are links into another folder.
     path.canonicalize().map_or(Ok(()), |real| rules.allow(&folder_of(&real), Access::Read))
 }
 
-/// Restricts the calling thread, which keeps its user, to reading the directories of these files, unless there is no
-/// sandbox here, which the server reports, or none is wanted.
+/// Restricts the calling thread, which keeps its user, to reading the directories of these files. Without a sandbox,
+/// either because the system has none (which the server reports) or because none is requested, this restriction does
+/// not apply.
 pub(crate) fn restrict_to_reading(config: &Config, files: &[PathBuf]) -> Result<(), Error> {
     if !cfg!(target_os = "linux") {
         return Ok(());
@@ -196,11 +198,11 @@ pub(crate) fn restrict_to_reading(config: &Config, files: &[PathBuf]) -> Result<
 }
 
 /// Returns the folder that contains the served directory, and for each link in its path the folder that contains the
-/// link's target: a directory that is moved there later can then be opened. The root of the file system is left out,
-/// because permitting everything would be no sandbox. So is the folder above the working directory: a server of `.`
-/// stays with the directory that it was started in.
+/// link's target. A directory that is moved there later can then be opened. The root of the file system is excluded,
+/// because a sandbox that permits everything is useless. The folder above the working directory is excluded too: a
+/// server of `.` stays with the directory in which it was started.
 fn containers(root: &Path) -> Vec<PathBuf> {
-    // Components have no slash at the end, over which a link would be followed.
+    // Components have no trailing slash, which would follow a link.
     let root: PathBuf = root.components().collect();
     let is_named = root.components().next_back().is_some_and(|last| matches!(last, Component::Normal(_)));
     let own = is_named.then(|| folder_of(&root));
@@ -219,8 +221,8 @@ fn c_path(path: &Path) -> landau_sys::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| landau_sys::Error::invalid("open"))
 }
 
-/// Switches the process, with all threads, to the user, and checks that this user can enter the folder; one that cannot
-/// be read has no listing.
+/// Switches the process, with all threads, to the user, and checks that this user can enter the folder. A folder that
+/// can be entered but not read has no listing.
 pub(crate) fn switch_user(user: &User, config: &Config) -> Result<(), Error> {
     let folder = landau_sys::path::open_base(&c_path(&config.root)?)?;
     privilege::switch_user(user.identity)

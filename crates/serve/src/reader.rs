@@ -1,10 +1,10 @@
-//! Reading the files that a reload reads again: certificates and keys, the configuration and its users.
+//! Reads the files of a reload: certificates and keys, the configuration and its users.
 //!
-//! A server that root has started serves as another user, who should not be able to read keys. So it may start a
-//! process first that keeps root's user and does nothing but read these files when it is asked to, in a sandbox of its
-//! own if there is one. It gets the number of a file, never a name: a worker that somebody had taken over could ask for
-//! the named files only. It follows links, as a start does: where somebody else can write to the directory of such a
-//! file, its name can be made to lead elsewhere.
+//! A server that root has started serves as another user, who should not be able to read keys. It may therefore first
+//! start a process that keeps root's user and only reads these files on request, in a separate sandbox if possible. The
+//! process gets the number of a file, never a name, so a compromised worker could request only the named files. The
+//! process follows links, as at the start of the server. If another user can write to the directory of such a file,
+//! that user can point its name elsewhere.
 
 use crate::config::Config;
 use crate::error::Error;
@@ -17,14 +17,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The largest file. Chains of certificates have a few kilobytes.
+/// The maximum size of a file. Certificate chains have a few kilobytes.
 const LARGEST_BYTES: u64 = 1 << 20;
 
-/// Reads files that are read again while the server runs: with a process that keeps its user, if one was started.
+/// Reads files that are reloaded while the server runs, through a process that keeps its user, if one was started.
 #[derive(Debug, Clone, Default)]
 pub struct Reader(Option<Arc<Privileged>>);
 
-/// The process that keeps its user. It ends with the socket.
+/// The process that keeps its user. It ends when the socket is closed.
 #[derive(Debug)]
 struct Privileged {
     files: Vec<PathBuf>,
@@ -32,13 +32,14 @@ struct Privileged {
 }
 
 impl Reader {
-    /// Starts a process that keeps the user of this one, and reads the files that the configuration names now. The
-    /// calling process must have a single thread. Fails with what the process told if it could not confine itself.
+    /// Starts a process that keeps the user of this one and reads the files that the configuration names now. The
+    /// calling process must have a single thread. Fails with the error that the process reports if it could not confine
+    /// itself.
     pub fn privileged(config: &Config) -> Result<Self, Error> {
         let failed = |cause| Error::Helper { name: "reader", cause };
         let files: Vec<PathBuf> = config.files().map(Path::to_owned).collect();
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
-        // The child has a copy of both ends, and would notice no end if it kept this one.
+        // The child has a copy of both ends, and would not notice the end of the server if it kept this one.
         let mut ours = Some(ours);
         Forker::new()?.fork(|| {
             drop(ours.take());
@@ -47,19 +48,19 @@ impl Reader {
                 .and_then(|()| privilege::restrict_to_reading(config, &files));
             let is_confined = confined.is_ok();
             let answer = confined.map(|()| Vec::new()).map_err(|error| error.to_string());
-            // These fail when the server has ended.
+            // These calls fail if the server has ended.
             if tell(&theirs, answer).is_ok() && is_confined {
                 let _ = serve(&theirs, &files);
             }
         })?;
         drop(theirs);
-        // Unreachable: only the child takes it.
+        // Unreachable: only the child takes it out.
         let Some(mut ours) = ours else { return Err(landau_sys::Error::invalid("fork").into()) };
         answer(&mut ours).map_err(failed)?;
         Ok(Self(Some(Arc::new(Privileged { files, socket: Mutex::new(ours) }))))
     }
 
-    /// Reads a regular file of at most 1 MiB. A FIFO or a device would block a reload, and SIGTERM after it.
+    /// Reads a regular file of at most 1 MiB. A FIFO or device would block the reload, and a later SIGTERM.
     pub(crate) fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
         let number = self.0.as_ref().and_then(|own| Some((own, own.files.iter().position(|file| file == path)?)));
         match number {
@@ -72,13 +73,13 @@ impl Reader {
     }
 }
 
-/// Asks for a file.
+/// Requests a file by its number.
 fn ask(socket: &mut UnixStream, number: u32) -> std::io::Result<Vec<u8>> {
     socket.write_all(&number.to_le_bytes()).map_err(gone)?;
     answer(socket)
 }
 
-/// Says so where the other end was closed.
+/// Replaces the error of a closed peer by a clearer one.
 fn gone(error: std::io::Error) -> std::io::Error {
     match error.kind() {
         std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::BrokenPipe => {
@@ -88,7 +89,7 @@ fn gone(error: std::io::Error) -> std::io::Error {
     }
 }
 
-/// Waits for an answer: a length and so many bytes, or 0xffffffff, the length of an error and its text.
+/// Waits for an answer: a length and that many bytes, or 0xffffffff, the length of an error message and its text.
 fn answer(socket: &mut UnixStream) -> std::io::Result<Vec<u8>> {
     let mut part = || -> std::io::Result<u32> {
         let mut bytes = [0; 4];
@@ -104,7 +105,7 @@ fn answer(socket: &mut UnixStream) -> std::io::Result<Vec<u8>> {
     if is_error { Err(std::io::Error::other(String::from_utf8_lossy(&bytes).into_owned())) } else { Ok(bytes) }
 }
 
-/// Answers until the server has ended.
+/// Answers requests until the server has ended.
 fn serve(mut socket: &UnixStream, files: &[PathBuf]) -> std::io::Result<()> {
     loop {
         let mut number = [0; 4];
@@ -136,7 +137,7 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// The two ends of a conversation, without the process.
+    /// Returns a reader connected to a thread instead of a process.
     fn reader(files: Vec<PathBuf>) -> (Reader, std::thread::JoinHandle<std::io::Result<()>>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let own = files.clone();
@@ -159,7 +160,7 @@ mod tests {
             assert!(told[0].contains("No such file") && told[1].contains("larger than 1 MiB"), "{told:?}");
             assert_eq!(reader.read(&place("empty")).unwrap(), b"");
         }
-        // Another file is not its business.
+        // A file that the process does not know is read directly.
         std::fs::write(place("other"), "mine").unwrap();
         assert_eq!(reader.read(&place("other")).unwrap(), b"mine");
         drop(reader);

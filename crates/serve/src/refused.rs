@@ -1,15 +1,16 @@
-//! Refused connections. They stay open for a moment after their answer: a client may send its request only then, and if
-//! the connection is closed, the kernel answers with a reset, which most clients report instead of the answer.
+//! Refused connections. They stay open for a moment after their response, because a client may send its request only
+//! then. If the connection were closed, the kernel would answer with a reset, which most clients report instead of the
+//! response.
 
 use landau_sys::stream;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// For how long a refused connection stays open.
+/// How long a refused connection stays open.
 const STAY_MS: u32 = 1000;
 
-/// More than a refused request has, and little enough to delay nobody.
+/// More bytes than a refused request has, but few enough not to delay other clients.
 const DISCARD_BYTES: usize = 64 << 10;
 
 /// The refused connections of a worker, in the order in which they were refused.
@@ -19,12 +20,12 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Keeps a connection that was refused at `now_ms`; [`Refused::limit`] is to follow.
+    /// Keeps a connection that was refused at `now_ms`. Call [`Refused::limit`] afterwards.
     pub(crate) fn keep(&mut self, fd: OwnedFd, now_ms: u32) {
         self.open.push_back((fd, now_ms));
     }
 
-    /// Ends the oldest ones if there are more than `most`.
+    /// Closes the oldest connections if there are more than `most`.
     #[inline]
     pub(crate) fn limit(&mut self, most: usize) {
         while self.open.len() > most {
@@ -32,7 +33,7 @@ impl Refused {
         }
     }
 
-    /// Ends those that have been open for long enough.
+    /// Closes connections that have been open for `STAY_MS`.
     #[inline]
     pub(crate) fn tick(&mut self, now_ms: u32) {
         while self.open.front().is_some_and(|(_, since_ms)| now_ms.wrapping_sub(*since_ms) >= STAY_MS) {
@@ -40,14 +41,15 @@ impl Refused {
         }
     }
 
-    /// Returns how long the worker may wait before it looks again; `None` if there is nothing to look at.
+    /// Returns how long the worker may wait before it checks again; `None` if no connection is open.
     #[inline]
     pub(crate) fn max_wait(&self, now_ms: u32) -> Option<Duration> {
         let (_, since_ms) = self.open.front()?;
         Some(Duration::from_millis(u64::from(STAY_MS.saturating_sub(now_ms.wrapping_sub(*since_ms)))))
     }
 
-    /// Closes the oldest one. If what the client has sent were left unread, that would send a reset.
+    /// Closes the oldest connection. Unread bytes from the client are discarded first, because they would cause a
+    /// reset.
     fn end_first(&mut self) {
         if let Some((fd, _)) = self.open.pop_front() {
             let _ = stream::discard(&fd, DISCARD_BYTES);

@@ -1,24 +1,24 @@
-//! What a worker is about to send to one client: bytes first, and then perhaps large buffers and files.
+//! The output of a worker for one client: bytes first, then possibly large buffers and files.
 //!
-//! The bytes are in one buffer of the worker, which it reuses for each client. Responses to pipelined requests gather
-//! in it and leave in one call. What is too large to copy is in the batch behind them; until that has left, no further
-//! response is begun.
+//! The bytes are in one buffer of the worker, which it reuses for each client. Responses to pipelined requests are
+//! collected in it and sent in one call. Content that is too large to copy follows in the batch; until the batch has
+//! been sent, no further response is begun.
 
 use landau_reactor::Batch;
 
-/// What is about to be sent.
+/// The output that is about to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct SendBuffers {
     pub(crate) bytes: Vec<u8>,
     pub(crate) batch: Batch,
-    /// How many of the bytes are content of the last response.
+    /// The number of bytes that are content of the last response.
     pub(crate) content: u64,
-    /// Whether the connection ends after this.
+    /// Whether the connection ends after this output.
     pub(crate) close: bool,
-    /// How many bytes a second the connection may take from now on, if a rule says so. There is a batch then, or no
-    /// content.
+    /// The bandwidth limit of the connection from now on, in bytes per second, if a rule sets one. There is then a
+    /// batch, or no content.
     pub(crate) pacing: Option<u64>,
-    /// Whether memory is short, so that fewer responses are made at a time: a client then holds less.
+    /// Whether memory is short. Fewer responses are then made at a time, so that a client holds less memory.
     pub(crate) is_scarce: bool,
 }
 
@@ -27,27 +27,27 @@ impl SendBuffers {
         self.bytes.clear();
         self.batch.clear();
         self.close = false;
-        // A limit left over would be that of the next connection.
+        // A remaining limit would apply to the next connection.
         self.pacing = None;
     }
 
-    /// Returns whether further responses have to wait.
+    /// Returns whether further responses must wait.
     pub(crate) fn is_full(&self) -> bool {
         self.close || !self.batch.is_empty() || self.bytes.len() >= self.full_bytes()
     }
 
-    /// Returns how many bytes are as many as may be sent at a time.
+    /// Returns the number of bytes at which no more are added.
     pub(crate) fn full_bytes(&self) -> usize {
         if self.is_scarce { SCARCE_BYTES } else { FULL_BYTES }
     }
 }
 
-/// The same while memory is short. A worker calls itself for each such part of what the socket takes at once, so it
-/// must not be much less.
+/// Like `FULL_BYTES`, while memory is short. A worker calls itself for each part of this size that the socket accepts
+/// at once, so the size must not be much smaller.
 const SCARCE_BYTES: usize = 16 << 10;
 
-/// Further pipelined requests are answered when the client has taken these bytes: what it does not take has to be
-/// copied and kept.
+/// Further pipelined requests are answered after the client has read this many bytes, because what it does not read
+/// must be copied and kept.
 pub(crate) const FULL_BYTES: usize = 64 << 10;
 
 #[cfg(test)]

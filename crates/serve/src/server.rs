@@ -1,4 +1,4 @@
-//! The server: starts its workers and ends them.
+//! Starts the workers of the server and stops them.
 
 use crate::admission;
 use crate::config::{Accepting, Config, Listen};
@@ -31,7 +31,7 @@ use std::thread::JoinHandle;
 pub struct Server {
     places: Vec<Place>,
     control: Arc<Control>,
-    /// One for each worker, and the log's.
+    /// The counters of each worker, then those of the log.
     counters: Vec<Counters>,
     wakers: Vec<Waker>,
     threads: Vec<JoinHandle<()>>,
@@ -59,19 +59,19 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Ends the server: the workers stop accepting and finish the requests under way.
+    /// Stops the server: the workers stop accepting and finish the requests under way.
     pub fn drain(&self) {
         self.control.drain.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Ends the server as [`Remote::drain`] does, and gives busy connections all the time they need.
+    /// Stops the server like [`Remote::drain`], but without a time limit for busy connections.
     pub fn finish(&self) {
         self.control.is_patient.store(true, Ordering::Release);
         self.drain();
     }
 
-    /// Ends the server at once.
+    /// Stops the server at once.
     pub fn end_now(&self) {
         self.control.end.store(true, Ordering::Release);
         self.wake();
@@ -84,8 +84,8 @@ impl Remote {
         }
     }
 
-    /// Reloads the certificates and reports the outcome. Open connections keep the certificate they began with; if a
-    /// file is invalid, new connections keep it too.
+    /// Reloads the certificates and reports the outcome. Open connections keep the certificate that they began with. If
+    /// a file is invalid, new connections keep the previous certificates too.
     pub fn reload_certificates(&self) {
         match self.tls.as_ref().map(|tls| tls.reload()) {
             None => {}
@@ -111,13 +111,13 @@ impl Remote {
     }
 }
 
-/// Checks whether a ring can be made.
+/// Checks whether an `io_uring` instance can be created.
 #[cfg(target_os = "linux")]
 fn ring() -> Result<(), landau_reactor::Error> {
     landau_reactor::completions::Ring::new().map(drop)
 }
 
-/// Checks whether a ring can be made.
+/// Checks whether an `io_uring` instance can be created.
 #[cfg(not(target_os = "linux"))]
 fn ring() -> Result<(), landau_reactor::Error> {
     Err(landau_reactor::Error::Unavailable {
@@ -126,15 +126,15 @@ fn ring() -> Result<(), landau_reactor::Error> {
     })
 }
 
-/// Divides the memory that is left for each of so many processes between the caches and the connections.
+/// Divides the memory left for each of `processes` processes between the caches and the connections.
 pub(crate) fn settle_memory(config: &mut Config, processes: u64) {
     if let Some(note) = memory::settle(config, memory_left(processes, memory::stack_bytes(config))) {
         (config.report)(&note);
     }
 }
 
-/// Decides what the workers use. If a backend, or the ring that `multishot` needs, is missing or forbidden, something
-/// else is used and the reason is reported.
+/// Decides what the workers use. If a backend, or the ring that `multishot` needs, is missing or not permitted, an
+/// alternative is used and the reason is reported.
 fn settle(config: &mut Config) -> Result<(), Error> {
     if config.accepting == Accepting::Multishot {
         match ring() {
@@ -161,9 +161,9 @@ impl Server {
         Self::start_with(config, counters)
     }
 
-    /// Checks what a start would open besides addresses and the log: the directory, the certificates and the
-    /// directories of the sandbox; and that the user that it would switch to can enter the directory, if this is root's
-    /// process, which then is that user's. Returns all that is wrong.
+    /// Checks what a start would open except addresses and the log: the directory, the certificates and the directories
+    /// of the sandbox. If this process is root's, it also switches to `user`, and checks that this user can enter the
+    /// directory. Returns all errors.
     pub fn check(config: &Config, user: Option<&User>) -> Vec<Error> {
         let of_folder = Folder::new(config, Arc::default(), false).err();
         let others = [settings(config).err(), Sandbox::new(config).err()];
@@ -173,15 +173,15 @@ impl Server {
         of_folder.into_iter().chain(others.into_iter().flatten()).chain(of_user).collect()
     }
 
-    /// Starts a server that counts in these: one for each worker, and one for the log. The memory of caches and
-    /// connections has been settled.
+    /// Starts a server with these counters: one set for each worker, and one for the log. The memory of caches and
+    /// connections has been divided already.
     pub(crate) fn start_with(mut config: Config, counters: Vec<Counters>) -> Result<Self, Error> {
         settle(&mut config)?;
         let workers = config.workers.max(1);
         let tls = settings(&config)?;
         let bound: Vec<Bound> =
             config.listen.iter().map(|listen| Bound::new(&config, listen)).collect::<Result<_, _>>()?;
-        // Made before the workers' descriptor tables, so that their numbers mean the same in all of them.
+        // Created before the workers' descriptor tables, so that their numbers are valid in all of them.
         let wakers: Vec<Waker> = (0..workers).map(|_| Waker::new()).collect::<Result<_, _>>()?;
         let control = Arc::new(Control::default());
         let notices = Arc::new(Notices::new(wakers.clone()));
@@ -210,14 +210,14 @@ impl Server {
     fn launch(&mut self, bound: Vec<Bound>) -> Result<(), Error> {
         let config = self.config.clone();
         let listeners = Bound::listeners(&bound, &config)?;
-        // From here on only the workers hold listening sockets, so that the addresses close with them.
+        // From here on, only the workers hold listening sockets, so that the addresses close with them.
         self.places = bound.into_iter().map(|bound| bound.place).collect();
         let accept_queues: Arc<Vec<AcceptQueue>> =
             Arc::new(self.wakers.iter().cloned().map(AcceptQueue::new).collect());
         let (ready, became_ready) = mpsc::channel::<Ready>();
         let limiter = Arc::new(ConnectionLimiter::new(&config));
         let lines = Arc::new(log::Shared::new(self.wakers.len()));
-        // By a process that was here before this one, and has told of them.
+        // Lines lost by an earlier process, which has reported them.
         let lost_before = self.counters.iter().map(|counters| counters.log_lost().get()).sum();
         for ((number, &counters), listeners) in self.counters.iter().enumerate().zip(listeners) {
             let start = Start {
@@ -272,8 +272,9 @@ impl Server {
         Ok(())
     }
 
-    /// Drops privileges, between [`Server::start`] and [`Server::release`]: the process switches to the user, and the
-    /// calling thread, with all that it starts from now on, enters the sandbox. Returns a note if there is no sandbox.
+    /// Drops privileges; to be called between [`Server::start`] and [`Server::release`]. The process switches to the
+    /// user, and the calling thread, with all threads that it starts later, enters the sandbox. Returns a note if there
+    /// is no sandbox.
     pub fn give_up_privileges(&self, user: Option<&User>) -> Result<Option<String>, Error> {
         if let Some(user) = user {
             privilege::switch_user(user, &self.config)?;
@@ -292,7 +293,7 @@ impl Server {
         self.metrics_at.as_ref().map(|bound| bound.place.listen.clone())
     }
 
-    /// Lets the workers accept connections; nothing privileged is done from here on.
+    /// Lets the workers accept connections; no privileged operation follows.
     pub fn release(&self) {
         self.control.is_released.set();
     }
@@ -335,12 +336,12 @@ impl Server {
         }
     }
 
-    /// Ends the server: the workers stop accepting and finish the requests under way.
+    /// Stops the server: the workers stop accepting and finish the requests under way.
     pub fn drain(&self) {
         self.remote().drain();
     }
 
-    /// Ends the server at once.
+    /// Stops the server at once.
     pub fn end_now(&self) {
         self.remote().end_now();
     }
@@ -357,7 +358,7 @@ impl Server {
     }
 }
 
-/// Loads the certificates, if an address is for TLS.
+/// Loads the certificates if an address uses TLS.
 fn settings(config: &Config) -> Result<Option<Arc<Settings>>, Error> {
     let sealed = config.listen.iter().find(|listen| listen.address().1);
     match sealed {
@@ -367,11 +368,11 @@ fn settings(config: &Config) -> Result<Option<Arc<Settings>>, Error> {
     }
 }
 
-/// How a worker's start went.
+/// The outcome of a worker's start.
 #[derive(Debug)]
 struct Ready {
-    /// Listening sockets that are still open in the starting thread's descriptor table, because the worker has a table
-    /// of its own.
+    /// Listening sockets that are still open in the starting thread's descriptor table, because the worker has its own
+    /// table.
     left: Vec<RawFd>,
     /// The number of connections that the worker has descriptors for.
     result: Result<usize, Error>,
@@ -398,10 +399,10 @@ fn numbers(start: &Start) -> Vec<RawFd> {
     start.listeners.iter().map(|listener| listener.fd.as_raw_fd()).collect()
 }
 
-/// Gives the thread a descriptor table of its own, which saves the kernel locking. On systems other than Linux the
-/// table is shared, which is only slower.
+/// Gives the thread its own descriptor table, which saves the kernel locking; returns whether it has one. On systems
+/// other than Linux the table is shared, which is only slower.
 fn has_own_table(start: &Start) -> bool {
-    // A worker that accepts for all passes descriptors on, so the table must be shared.
+    // A worker that accepts for all passes descriptors to the others, so the table must be shared.
     if start.config.accepting == Accepting::Handed {
         return false;
     }
@@ -419,7 +420,7 @@ fn worker(start: Start) -> Result<Work, Error> {
     }
     #[cfg(target_os = "linux")]
     return Worker::new(start).map(|worker| Work::Completions(Box::new(worker)));
-    // Unreachable: `settle` found that there is no ring.
+    // Unreachable: `settle` has found that there is no ring.
     #[cfg(not(target_os = "linux"))]
     Worker::new(start).map(|worker| Work::Readiness(Box::new(worker)))
 }

@@ -1,14 +1,13 @@
-//! Worker processes under a supervisor, which starts another one for each that ends.
+//! Worker processes under a supervisor, which replaces each process that ends.
 //!
-//! A fault that ends a process (an abort, the kernel's choice when memory runs out, an operator's SIGKILL) then costs
-//! the connections of that process and no others. The supervisor holds the listening sockets, which all processes
-//! share, so that connections wait in their queues meanwhile. It has one thread, accepts nothing and reads nothing
-//! from clients; it keeps its user, because a new process opens the certificates and the log before it gives up
-//! privileges.
+//! A fault that ends a process (an abort, the kernel's OOM killer, an operator's SIGKILL) then costs only the
+//! connections of that process. The supervisor holds the listening sockets, which all processes share, so that
+//! connections wait in their accept queues meanwhile. It has one thread, and neither accepts connections nor reads from
+//! clients. It keeps its user, because a new process opens the certificates and the log before it drops privileges.
 //!
-//! Each process is a whole [`Server`] with workers, a log and a sandbox of its own. It gets commands through a pipe,
-//! whose end tells it that the supervisor is gone. The counters are in memory that all of them share: what a process
-//! has counted outlives it. A process of its own serves the metrics.
+//! Each process is a complete [`Server`] with its own workers, log and sandbox. It gets commands through a pipe; the
+//! end of the pipe means that the supervisor is gone. The counters are in shared memory, so they outlive a process. A
+//! separate process serves the metrics.
 
 use crate::config::{Config, Listen};
 use crate::counters::{Counters, Totals};
@@ -25,24 +24,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A process that has lived for this long did not fail at its start: the next one is started at once.
+/// A process that ran for at least this long did not fail at its start, so the next one is started at once.
 const SETTLED: Duration = Duration::from_secs(10);
 
 /// The first pause before another process is started; it doubles with each process that fails soon.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest pause.
+/// The maximum pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// A process that was told to end at once is killed after this time.
+/// The time after which a process that must end at once is killed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the supervisor tells its processes, each a byte in their pipe.
+/// The commands of the supervisor to its processes, each a byte in their pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// End; busy connections have the time of [`crate::Timeouts::drain`].
+    /// End; busy connections get the time of [`crate::Timeouts::drain`].
     Drain,
-    /// End; busy connections have all the time they need.
+    /// End; busy connections have no time limit.
     Finish,
     /// End at once.
     EndNow,
@@ -65,7 +64,7 @@ impl Command {
         Self::ALL.iter().find(|(known, _)| *known == self).map_or(0, |(_, byte)| *byte)
     }
 
-    /// Does it to a server.
+    /// Applies the command to a server.
     pub fn apply(self, remote: &Remote) {
         match self {
             Self::Drain => remote.drain(),
@@ -81,13 +80,13 @@ impl Command {
     }
 }
 
-/// What the supervisor counts, in memory that the process for the metrics shares.
+/// The counters of the supervisor, in memory shared with the process that serves the metrics.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Supervision(&'static [AtomicU64; 2]);
 
 impl Supervision {
     pub(crate) fn new() -> Result<Self, Error> {
-        // There is one.
+        // There is exactly one.
         Ok(Self(shared::numbers(1)?.remove(0)))
     }
 
@@ -99,21 +98,21 @@ impl Supervision {
         &self.0[1]
     }
 
-    /// Returns how many worker processes are running.
+    /// Returns the number of worker processes that are running.
     pub(crate) fn running_count(self) -> u64 {
         self.running().load(Ordering::Relaxed)
     }
 
-    /// Returns how many worker processes have ended without having been told to.
+    /// Returns the number of worker processes that ended unexpectedly.
     pub(crate) fn ended_count(self) -> u64 {
         self.ended().load(Ordering::Relaxed)
     }
 }
 
-/// A worker process, as it sees itself.
+/// A worker process, from its own point of view.
 #[derive(Debug)]
 pub struct Process {
-    /// What its server is started with.
+    /// The configuration of its server.
     pub config: Config,
     counters: Vec<Counters>,
     commands: PipeReader,
@@ -121,18 +120,18 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts its server.
+    /// Starts the server of the process.
     pub fn start(&self) -> Result<Server, Error> {
         Server::start_with(self.config.clone(), self.counters.clone())
     }
 
-    /// Tells the supervisor that the server is ready.
+    /// Reports to the supervisor that the server is ready.
     pub fn tell_ready(&mut self, server: &Server) {
-        // After the start nobody listens any more.
+        // After the start, the supervisor no longer reads from this pipe.
         let _ = self.ready.write_all(&[u8::from(server.is_sandboxed())]);
     }
 
-    /// Does what the supervisor says. Ends the server if the supervisor is gone; returns after that.
+    /// Executes the supervisor's commands. If the supervisor is gone, stops the server and returns.
     pub fn obey(mut self, remote: &Remote) {
         drop(self.ready);
         let mut byte = [0];
@@ -146,16 +145,16 @@ impl Process {
     }
 }
 
-/// What a child of the supervisor does.
+/// The role of a child of the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// It serves files, with the counters of this number.
+    /// Serves files, with the counters of this number.
     Worker(usize),
-    /// It serves the metrics.
+    /// Serves the metrics.
     Metrics,
 }
 
-/// A child of the supervisor, or its place while there is none.
+/// A child of the supervisor, or the place of one that is not running.
 #[derive(Debug)]
 struct Child {
     role: Role,
@@ -163,11 +162,11 @@ struct Child {
     started: Instant,
     /// The pause before the last start.
     pause: Duration,
-    /// When another one is to be started.
+    /// When the next process must be started.
     due: Option<Instant>,
 }
 
-/// A process, and the pipe for its commands until that is closed.
+/// A process, and the pipe for its commands until the pipe is closed.
 #[derive(Debug)]
 struct Running {
     pid: i32,
@@ -180,17 +179,17 @@ pub struct Supervisor {
     config: Config,
     user: Option<User>,
     run: Box<dyn Fn(Process) -> u8>,
-    /// Empty when the server is ending.
+    /// Empty while the server is stopping.
     bound: Vec<Bound>,
     places: Vec<Place>,
     metrics: Option<Bound>,
     counters: Vec<Vec<Counters>>,
     supervision: Supervision,
     children: Vec<Child>,
-    /// Whether the processes were told to end.
+    /// Whether the processes were asked to end.
     is_ending: bool,
     is_sandboxed: bool,
-    /// When those that are left are killed.
+    /// When the remaining processes are killed.
     kill_at: Option<Instant>,
     started_s: u64,
 }
@@ -202,9 +201,10 @@ impl Debug for Supervisor {
 }
 
 impl Supervisor {
-    /// Binds all addresses and starts so many processes; returns when all of them serve. Each of them has an equal
-    /// share of the limits on connections and on memory. The calling process must have a single thread. `run` is what
-    /// a process does, and returns its status; its message says why, if it could not start ([`Error::ProcessEnded`]).
+    /// Binds all addresses and starts `processes` processes; returns when all of them serve. Each process gets an equal
+    /// share of the limits on connections and on memory. The calling process must have a single thread. `run` is the
+    /// main function of a process, and returns its exit status. If it could not start, its message states the reason
+    /// ([`Error::ProcessEnded`]).
     pub fn start(
         mut config: Config,
         user: Option<User>,
@@ -221,9 +221,9 @@ impl Supervisor {
         config.listen = bound.iter().map(Bound::as_inherited).collect();
         config.connections = config.connections.map(|most| most.div_ceil(processes));
         config.memory_bytes = config.memory_bytes.map(|most| most / processes);
-        // Once: a process that is started later would count what the others have as used.
+        // Done once: a process that starts later would count the memory of the others as used.
         settle_memory(&mut config, processes as u64);
-        // One for each worker, and one for the log.
+        // Counters for each worker, and for the log.
         let of_process = config.workers.max(1) + 1;
         let counters = Counters::shared(processes * of_process)?.chunks(of_process).map(<[_]>::to_vec).collect();
         let roles = (0..processes).map(Role::Worker).chain(metrics.is_some().then_some(Role::Metrics));
@@ -264,7 +264,7 @@ impl Supervisor {
             return Ok(());
         }
         if let Some(Running { pid, .. }) = self.children[number].running.take() {
-            // One that exits has said why.
+            // A process that exits has reported the reason itself.
             if let Ok(end @ End::Killed(_)) = child::wait(pid) {
                 (self.config.report)(&format!("worker process {pid} {} before it was ready", told(end)));
             }
@@ -272,7 +272,7 @@ impl Supervisor {
         Err(Error::ProcessEnded)
     }
 
-    /// Ends all children, when one could not start: nobody was told yet that the server is ready.
+    /// Ends all children after one could not start: the server has not been reported as ready yet.
     fn abandon(&mut self) {
         for Running { pid, .. } in self.children.drain(..).filter_map(|child| child.running) {
             let _ = process::kill(pid.cast_unsigned());
@@ -280,27 +280,27 @@ impl Supervisor {
         }
     }
 
-    /// Starts the child with this number; returns the pipe on which it says that it is ready.
+    /// Starts the child with this number; returns the pipe through which it reports that it is ready.
     fn fork(&mut self, number: usize) -> Result<PipeReader, Error> {
         let failed = |cause| Error::Helper { name: "worker process", cause };
         let (commands, ours) = std::io::pipe().map_err(failed)?;
         let (is_ready, ready) = std::io::pipe().map_err(failed)?;
-        // The child has a copy of all this, and takes what it needs out of its copy.
+        // The child has a copy of all this, and takes what it needs from its copy.
         let (mut commands, mut ready, mut ours) = (Some(commands), Some(ready), Some(ours));
         let role = self.children[number].role;
         let pid = self.forker.fork(|| {
             let (Some(commands), Some(mut ready)) = (commands.take(), ready.take()) else { return };
             abort_on_panic();
-            // Closed, or no process would notice the end of the supervisor.
+            // Closed, because otherwise no process would notice the end of the supervisor.
             drop(ours.take());
             self.children.clear();
-            // The files of Unix sockets are the supervisor's to remove.
+            // The supervisor removes the files of Unix sockets.
             let metrics = self.metrics.as_ref().filter(|_| role == Role::Metrics);
             let status = match (role, metrics) {
                 (Role::Worker(number), _) => {
                     std::mem::forget(self.metrics.take().map(Bound::close));
                     let (mut config, counters) = (self.config.clone(), self.counters[number].clone());
-                    // The CPUs go round over all workers of all processes.
+                    // The CPUs are assigned in turn to all workers of all processes.
                     let first = number * config.workers.max(1) % config.processors.len().max(1);
                     config.processors.rotate_left(first);
                     (self.run)(Process { config, counters, commands, ready })
@@ -346,11 +346,11 @@ impl Supervisor {
         self.is_sandboxed
     }
 
-    /// Tells all worker processes what to do. After a command that ends them, no other is started.
+    /// Sends a command to all worker processes. After a command that ends them, no new one is started.
     pub fn command(&mut self, command: Command) {
         if !matches!(command, Command::Reload | Command::ReopenLog) {
             self.is_ending = true;
-            // New connections are refused from now on, as soon as the last process has closed its sockets.
+            // New connections are refused as soon as the last process has closed its sockets.
             self.places.extend(self.bound.drain(..).map(Bound::close));
             self.children.iter_mut().for_each(|child| child.due = None);
         }
@@ -359,7 +359,7 @@ impl Supervisor {
         }
         let workers = self.children.iter_mut().filter(|child| child.role != Role::Metrics);
         for commands in workers.filter_map(|child| child.running.as_mut()?.commands.as_mut()) {
-            // One that has ended is reaped soon.
+            // A process that has ended is reaped soon.
             let _ = commands.write_all(&[command.byte()]);
         }
         if command == Command::Reload && !self.is_ending {
@@ -368,16 +368,16 @@ impl Supervisor {
         self.set_alarm();
     }
 
-    /// Reloads the rules of the processes that are started later. Those of now tell how it went; if a name server
-    /// answers them and not this process, it is to ask again before it starts another one.
+    /// Reloads the rules for processes that are started later. The current processes report the outcome. If a name
+    /// server answers them but not this process, this process must ask again before it starts another one.
     fn reload(&self) {
         if let Some(rules) = &self.config.rules {
             rules.reload_without_threads(&self.config.reader, self.is_sandboxed);
         }
     }
 
-    /// Looks after the processes when one may have ended or the alarm has come: starts others for those that have
-    /// ended, and sets the alarm if that is to be later. Returns whether the server has ended.
+    /// Manages the processes after one may have ended or the alarm has fired. Replaces the processes that have ended,
+    /// and sets the alarm if that is due later. Returns whether the server has ended.
     pub fn tend(&mut self) -> Result<bool, Error> {
         while let Some((pid, end)) = child::reap()? {
             self.note_end(pid, end);
@@ -396,7 +396,7 @@ impl Supervisor {
             }
         }
         if self.is_ending && self.processes().is_empty() {
-            // The end of its pipe ends the process of the metrics.
+            // Closing its pipe ends the metrics process.
             for running in self.children.iter_mut().filter_map(|child| child.running.as_mut()) {
                 running.commands = None;
                 self.kill_at.get_or_insert(now + PATIENCE);
@@ -417,7 +417,7 @@ impl Supervisor {
         Ok(false)
     }
 
-    /// Notes that a process has ended, and when another one is to be started.
+    /// Records that a process has ended, and when the next one must be started.
     fn note_end(&mut self, pid: i32, end: End) {
         let is_it = |child: &&mut Child| child.running.as_ref().is_some_and(|running| running.pid == pid);
         let Some(child) = self.children.iter_mut().find(is_it) else { return };
@@ -449,10 +449,10 @@ impl Supervisor {
         (self.config.report)(&format!("{what} {pid} {how}; another one is started{when}"));
     }
 
-    /// Sets the alarm for what is to be done next.
+    /// Sets the alarm for the next action.
     fn set_alarm(&self) {
         let next = self.children.iter().filter_map(|child| child.due).chain(self.kill_at).min();
-        // A timer of zero would never end.
+        // A timer of zero would never expire.
         let left = next.map(|next| next.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
         signal::set_alarm(left.unwrap_or_default());
     }
@@ -465,7 +465,7 @@ impl Supervisor {
     }
 }
 
-/// Returns how a process ended, in words.
+/// Describes how a process ended.
 fn told(end: End) -> String {
     match end {
         End::Exited(status) => format!("ended with status {status}"),
@@ -475,8 +475,7 @@ fn told(end: End) -> String {
     }
 }
 
-/// Makes a panic end the process, whatever thread it is in: a server that lacks a worker would serve fewer and fewer,
-/// and nobody would notice.
+/// Makes a panic in any thread end the process. A server that lacks a worker would serve less and less, unnoticed.
 fn abort_on_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -493,7 +492,7 @@ struct MetricsProcess<'a> {
 }
 
 impl MetricsProcess<'_> {
-    /// Serves them until the supervisor closes the pipe; returns the status.
+    /// Serves the metrics until the supervisor closes the pipe; returns the exit status.
     fn run(&self, counted: Counted, line: PipeReader, ready: &mut PipeWriter) -> u8 {
         match self.serve(counted, line, ready) {
             Ok(()) => 0,
@@ -511,7 +510,7 @@ impl MetricsProcess<'_> {
             switch_user(user, self.config)?;
         }
         sandbox.enter()?;
-        // After the start nobody listens any more.
+        // After the start, the supervisor no longer reads from this pipe.
         let _ = ready.write_all(&[u8::from(sandbox.is_active())]);
         let mut byte = [0];
         while line.read(&mut byte).is_ok_and(|count| count > 0) {}
@@ -520,14 +519,14 @@ impl MetricsProcess<'_> {
     }
 }
 
-/// For so long a message of one process is not repeated by others.
+/// How long a message of one process is not repeated by others.
 const REPEATED_S: u64 = 60;
 
-/// How many messages are remembered.
+/// The number of messages that are remembered.
 const MESSAGES: usize = 64;
 
-/// The last messages: for each a word with a hash (24 bits), the process (22, which are all that Linux has) and the
-/// time in seconds (18, which is three days); 0 is a free place.
+/// The last messages, each a word with a hash (24 bits), the process (22 bits, which are all that Linux uses) and the
+/// time in seconds (18 bits, which are three days). 0 is a free place.
 type Messages = &'static [AtomicU64; MESSAGES];
 
 const PROCESS_BITS: u32 = 22;
@@ -537,8 +536,8 @@ const TIME_BITS: u32 = 18;
 /// The last messages of all processes, if there is a supervisor.
 static SAID: OnceLock<Option<Messages>> = OnceLock::new();
 
-/// Returns whether another process under the same supervisor has told the operator the same a moment ago: all of them
-/// see that a directory was replaced, for example. Notes the message otherwise.
+/// Returns whether another process under the same supervisor has recently reported the same message: for example, all
+/// of them notice that a directory was replaced. Otherwise records the message.
 pub fn is_repeated(message: &str) -> bool {
     let Some(said) = SAID.get().copied().flatten() else { return false };
     let now_s = landau_sys::clock::monotonic_ns() / 1_000_000_000;
@@ -553,7 +552,7 @@ fn is_said(said: Messages, message: &str, process: u32, now_s: u64) -> bool {
     let time_s = now_s & ((1 << TIME_BITS) - 1);
     let new = (hash >> 40 << 40) | process << TIME_BITS | time_s;
     let place = &said[hash as usize % MESSAGES];
-    // Of two processes at the same moment, the second one finds what the first has written.
+    // If two processes report at the same moment, the second one finds the first one's entry.
     let known = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| {
         let is_recent = time_s.wrapping_sub(old) & ((1 << TIME_BITS) - 1) < REPEATED_S;
         let is_repeated = old != 0 && old >> 40 == hash >> 40 && who(old) != process && is_recent;
@@ -562,12 +561,12 @@ fn is_said(said: Messages, message: &str, process: u32, now_s: u64) -> bool {
     known.is_err()
 }
 
-/// Returns the process of a message.
+/// Returns the process that reported a message.
 fn who(word: u64) -> u64 {
     word >> TIME_BITS & ((1 << PROCESS_BITS) - 1)
 }
 
-/// Forgets what a process has said that has ended: its successor may say it again.
+/// Removes the messages of a process that has ended, so that its successor may repeat them.
 fn forget_messages(pid: i32) {
     for place in SAID.get().copied().flatten().into_iter().flatten() {
         let is_its = |old: u64| (old != 0 && who(old) == pid as u64).then_some(0);
@@ -584,13 +583,13 @@ mod tests {
         let said: Messages = shared::numbers(1).unwrap()[0];
         assert!(!is_said(said, "replaced", 10, 1000));
         assert!(is_said(said, "replaced", 11, 1000) && is_said(said, "replaced", 12, 1000 + REPEATED_S - 1));
-        // The same process means it.
+        // A repetition by the same process is intended.
         assert!(!is_said(said, "replaced", 10, 1001));
         assert!(!is_said(said, "reopened", 11, 1001));
         assert!(!is_said(said, "replaced", 11, 1001 + REPEATED_S));
     }
 
-    /// Started by the next test, in a process of its own: the thread's panic must end it.
+    /// Started by the next test in a separate process, which the thread's panic must end.
     #[test]
     #[ignore = "ends the process"]
     fn a_thread_panics() {
@@ -599,7 +598,7 @@ mod tests {
         assert!(thread.join().is_err());
     }
 
-    /// A worker's panic was noticed when all workers before it had ended, that is never.
+    /// A worker's panic was once noticed only after all workers before it had ended, which means never.
     #[test]
     fn a_panic_in_any_thread_ends_the_process() {
         use std::os::unix::process::ExitStatusExt;

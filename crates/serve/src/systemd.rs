@@ -1,5 +1,5 @@
 //! The protocol between a service manager and a server, without a library: inherited sockets (`sd_listen_fds`) and
-//! notifications (`sd_notify`). Both take a few environment variables, and the library would link systemd's
+//! notifications (`sd_notify`). Both need only a few environment variables, and the library would add systemd's
 //! dependencies.
 
 use crate::config::Listen;
@@ -9,7 +9,7 @@ use std::os::unix::net::UnixDatagram;
 /// The first inherited descriptor.
 const FIRST: RawFd = 3;
 
-/// Returns the sockets that the service manager passed to this process; empty if it passed none, or passed them to
+/// Returns the sockets that the service manager passed to this process. Empty if it passed none, or passed them to
 /// another process.
 pub fn passed_sockets() -> Vec<Listen> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
@@ -20,7 +20,7 @@ fn sockets(pid: Option<u32>, count: Option<u32>, own_pid: u32) -> Vec<Listen> {
     if pid != Some(own_pid) {
         return Vec::new();
     }
-    // A service has few sockets; one that is not open is found when it is used.
+    // A service has few sockets; a descriptor that is not open causes an error when it is used.
     let count = count.unwrap_or(0).min(1024).cast_signed();
     (FIRST..FIRST + count).map(Listen::Inherited).collect()
 }
@@ -30,16 +30,16 @@ fn sockets(pid: Option<u32>, count: Option<u32>, own_pid: u32) -> Vec<Listen> {
 pub struct Notifier(Option<UnixDatagram>);
 
 impl Notifier {
-    /// Connects to the socket in `NOTIFY_SOCKET`, before the sandbox forbids that. Without the variable, notifications
+    /// Connects to the socket in `NOTIFY_SOCKET`, before the sandbox prevents it. Without the variable, notifications
     /// do nothing.
     pub fn from_environment() -> Self {
         Self(std::env::var("NOTIFY_SOCKET").ok().and_then(|place| connected(&place)))
     }
 
-    /// Sends lines `NAME=VALUE`; there is no reply.
+    /// Sends lines of the form `NAME=VALUE`; there is no reply.
     pub fn tell(&self, text: &str) {
         if let Some(line) = &self.0 {
-            // A manager that does not listen needs no notification.
+            // Errors are ignored: a manager that does not listen needs no notification.
             let _ = line.send(text.as_bytes());
         }
     }

@@ -1,18 +1,18 @@
-//! A TOML document, read key by key: each value knows its line, and a table knows which keys were asked for.
+//! A TOML document, read key by key. Each value knows its line, and a table knows which keys were requested.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
-/// What is wrong at one place of a configuration file.
+/// An error at one place in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The line, from 1 on.
+    /// The line, counted from 1.
     pub line: usize,
-    /// The key, with those of the tables around it; empty if the text is no TOML.
+    /// The key, with those of the enclosing tables; empty if the text is not TOML.
     pub key: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Item<'a> {
     pub(super) line: usize,
 }
 
-/// A value with its whole key, for messages.
+/// A value with its full key, for messages.
 #[derive(Debug, Clone)]
 pub(super) struct Entry<'a> {
     pub(super) key: String,
@@ -47,7 +47,7 @@ pub(super) struct Table<'a> {
     known: Vec<&'static str>,
 }
 
-/// Parses a document and gives its top table to `read`. Returns what is no TOML, if anything is not.
+/// Parses a document and passes its top-level table to `read`. Returns the syntax errors, if there are any.
 pub(super) fn read<T>(text: &str, read: impl FnOnce(Table<'_>) -> T) -> Result<T, Vec<Problem>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -83,7 +83,7 @@ impl<'a> Table<'a> {
         self.entries.remove(key)
     }
 
-    /// Takes the entry with this key and reads it; notes what is wrong with it.
+    /// Takes the entry with this key and reads it; records an error in `problems`.
     pub(super) fn read<T>(
         &mut self,
         key: &'static str,
@@ -99,12 +99,12 @@ impl<'a> Table<'a> {
         self.entries.into_iter()
     }
 
-    /// Notes the keys that nobody has asked for.
+    /// Records an error for each key that was not requested.
     pub(super) fn finish(self, problems: &mut Vec<Problem>) {
         self.finish_in_rule(&[], problems);
     }
 
-    /// The same in a rule; `above` are the keys that belong above the first one.
+    /// Like `finish`, for a rule. `above` are the keys that belong above the first rule.
     pub(super) fn finish_in_rule(self, above: &[&str], problems: &mut Vec<Problem>) {
         let Self { entries, known, .. } = self;
         problems.extend(entries.into_iter().map(|(name, entry)| {
@@ -126,7 +126,7 @@ impl<'a> Entry<'a> {
         Problem { line: self.item.line, key: self.key.clone(), reason: reason.into() }
     }
 
-    /// Returns that the key is unknown, with the known one that is most like it.
+    /// Returns the error of an unknown key, with the most similar known key.
     pub(super) fn unknown(&self, name: &str, known: &[&str]) -> Problem {
         let nearest = known
             .iter()
@@ -166,13 +166,13 @@ impl<'a> Entry<'a> {
         number.filter(|number| range.contains(number)).ok_or_else(beyond)
     }
 
-    /// Reads a string by its parser.
+    /// Reads a string with the given parser.
     pub(super) fn parse<T, E: Display>(&self, parse: impl FnOnce(&str) -> Result<T, E>) -> Result<T, Problem> {
         let text = self.text()?;
         parse(text).map_err(|error| self.problem(format!("{text:?}: {error}")))
     }
 
-    /// Returns the elements of an array, or the value itself if it is none: a list of one needs no brackets.
+    /// Returns the elements of an array, or the value itself if it is not an array: a list of one needs no brackets.
     pub(super) fn elements(&self) -> Vec<Self> {
         let DeValue::Array(array) = self.item.value else { return vec![self.clone()] };
         let text = self.item.text;
@@ -183,7 +183,7 @@ impl<'a> Entry<'a> {
         array.iter().map(element).collect()
     }
 
-    /// Reads each of the strings in a list by its parser.
+    /// Reads each string of a list with the given parser.
     pub(super) fn parse_each<T, E: Display>(
         &self,
         mut parse: impl FnMut(&str) -> Result<T, E>,
@@ -198,8 +198,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Returns the value as flags of the command line have it: the words of each occurrence. `true` is one without
-    /// words, `false` none at all, and an array of arrays several with several words.
+    /// Returns the value in the form of command-line flags: the words of each occurrence. `true` is one occurrence
+    /// without words, and `false` is none. An array of arrays is several occurrences with several words each.
     pub(super) fn occurrences(&self) -> Result<Vec<Vec<String>>, Problem> {
         match self.item.value {
             DeValue::Boolean(true) => Ok(vec![Vec::new()]),

@@ -1,13 +1,13 @@
 //! The configuration file: the keys of the command line's flags, and rules by path.
 //!
-//! A flag's key is its long name. What its value means is known to the command line alone, which reads the value from
-//! the file as it would read it from its own words; so there is no second parser that could disagree.
+//! A flag's key is its long name. Only the command line knows what the value means. It reads a value from the file like
+//! one of its own arguments, so there is no second parser that could disagree.
 
 use super::document::{self, Entry, Problem, Table};
 use super::rule;
 use crate::rules::{Rule, Rules};
 
-/// A configuration file that was read.
+/// The contents of a configuration file.
 #[derive(Debug)]
 pub struct ConfigFile {
     /// The keys outside of rules.
@@ -19,23 +19,23 @@ pub struct ConfigFile {
 /// A key outside of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// The line, from 1 on.
+    /// The line, counted from 1.
     pub line: usize,
     /// The key.
     pub key: String,
-    /// The words of each occurrence of the flag: none for `false`, one without words for `true`.
+    /// The words of each occurrence of the flag: no occurrence for `false`, one without words for `true`.
     pub occurrences: Vec<Vec<String>>,
 }
 
 impl Setting {
-    /// Returns that something is wrong with it.
+    /// Returns an error of this key.
     pub fn problem(&self, reason: impl Into<String>) -> Problem {
         Problem { line: self.line, key: self.key.clone(), reason: reason.into() }
     }
 }
 
 impl ConfigFile {
-    /// Reads a file's text; `known` are the keys outside of rules. Returns all that is wrong with it, by line.
+    /// Parses the text of a file. `known` are the keys outside of rules. Returns all errors, sorted by line.
     pub fn parse(text: &str, known: &[&str]) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let (settings, rules) = match document::read(text, |table| read(table, known, &mut problems)) {
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// It was read, and had no effect.
+    /// Such a key was once read without effect.
     #[test]
     fn a_part_of_what_a_rule_does_not_set_is_an_error() {
         for (part, whole) in [("burst = 2", "rate = '1/s'"), ("redirect-status = 301", "redirect = 'http://b'")] {
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(problems(text), expected);
     }
 
-    /// "Did you mean listings?"
+    /// The message was once "Did you mean listings?".
     #[test]
     fn a_key_of_the_file_below_a_rule_is_told_where_it_belongs() {
         let told = problems("[[rule]]\npath = '/a'\nlisten = ':80'\n");
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(told, [format!("3: rule.listen: {why}")]);
     }
 
-    /// One of the two was sent.
+    /// Only one of the two was once sent.
     #[test]
     fn a_name_in_two_cases_is_an_error() {
         for (key, line) in [

@@ -1,4 +1,4 @@
-//! The configuration of a server, and the file that it may be read from.
+//! The configuration of a server, and the file that it can be read from.
 
 mod document;
 mod file;
@@ -25,7 +25,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a server listens.
+/// An address at which a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     /// An address and port of IPv4 or IPv6.
@@ -34,12 +34,12 @@ pub enum Listen {
     Unix(PathBuf),
     /// A listening socket inherited under this descriptor number, from a service manager.
     Inherited(RawFd),
-    /// One of the others, with TLS.
+    /// One of the other kinds, with TLS.
     Tls(Box<Listen>),
 }
 
 impl Listen {
-    /// Returns the address without `tls:`, and whether it is with TLS.
+    /// Returns the address without `tls:`, and whether it uses TLS.
     pub fn address(&self) -> (&Self, bool) {
         match self {
             Self::Tls(inner) => (inner.address().0, true),
@@ -51,8 +51,8 @@ impl Listen {
 impl FromStr for Listen {
     type Err = Error;
 
-    /// `127.0.0.1:8080`, `[::1]:8080`, `:8080` (all addresses of both families), `8080` (the same), `unix:PATH` or
-    /// `fd:NUMBER`; each with `tls:` before it for TLS.
+    /// Parses `127.0.0.1:8080`, `[::1]:8080`, `:8080` (all addresses of both families), `8080` (the same), `unix:PATH`
+    /// or `fd:NUMBER`. A prefix `tls:` adds TLS.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Address { text: text.to_owned() };
         if let Some(place) = text.strip_prefix("tls:") {
@@ -87,22 +87,22 @@ impl std::fmt::Display for Listen {
 /// How connections are distributed to workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Accepting {
-    /// Each worker has a listening socket at the same address (`SO_REUSEPORT`); the kernel chooses by the connection's
-    /// hash.
+    /// Each worker has a listening socket at the same address (`SO_REUSEPORT`); the kernel chooses one by the hash of
+    /// the connection.
     #[default]
     Own,
-    /// The same, but the kernel chooses the worker by the processor on which a connection arrives.
+    /// Like `Own`, but the kernel chooses the worker by the processor on which a connection arrives.
     Steered,
     /// All workers share one listening socket.
     Shared,
-    /// The first worker accepts for all and passes connections on in turn.
+    /// The first worker accepts all connections and passes them to the workers in turn.
     Handed,
     /// Each worker has a listening socket and a ring (`io_uring`) that accepts and receives.
     Multishot,
 }
 
 impl Accepting {
-    /// All ways, by name.
+    /// All variants, by name.
     pub const ALL: &[(&str, Self)] = &[
         ("own", Self::Own),
         ("steered", Self::Steered),
@@ -112,22 +112,22 @@ impl Accepting {
     ];
 }
 
-/// How long a server waits.
+/// The timeouts of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a whole request head from its first byte on, for the first byte of a new connection, and for a TLS
+    /// The time for a whole request head, from its first byte on; for the first byte of a new connection; and for a TLS
     /// handshake.
     pub head: Duration,
-    /// For the next request of a connection.
+    /// The time until the next request on a connection.
     pub idle: Duration,
-    /// For a client to take at least [`SLOWEST_BYTES`] of its response. The first check only notes what the client has
-    /// acknowledged, so a client that takes nothing is dropped after twice this time.
+    /// The time in which a client must read at least [`SLOWEST_BYTES`] of its response. The first check only records
+    /// what the client has acknowledged, so a client that reads nothing is dropped after twice this time.
     pub send: Duration,
-    /// For connections that are busy when the server is told to end.
+    /// The time that busy connections get when the server is asked to stop.
     pub drain: Duration,
 }
 
-/// How many bytes a client must take within [`Timeouts::send`].
+/// The number of bytes that a client must read within [`Timeouts::send`].
 pub const SLOWEST_BYTES: u64 = 4096;
 
 impl Default for Timeouts {
@@ -143,34 +143,35 @@ impl Default for Timeouts {
 pub struct Config {
     /// The directory whose files are served.
     pub root: PathBuf,
-    /// Where to listen.
+    /// The addresses at which the server listens.
     pub listen: Vec<Listen>,
     /// The number of workers.
     pub workers: usize,
-    /// The processors that workers are pinned to, in turn; empty for no pinning.
+    /// The processors that the workers are pinned to, in turn; empty for no pinning.
     pub processors: Vec<u32>,
     /// The backend of the event loops; unused with [`Accepting::Multishot`].
     pub backend: Backend,
     /// How connections are distributed to workers.
     pub accepting: Accepting,
-    /// The number of connections that may wait to be accepted.
+    /// The maximum number of connections in the accept queue (the backlog).
     pub backlog: u32,
-    /// Accept a connection when its first request arrives, or after so many seconds, which saves the worker a wake-up;
-    /// silent connections are not seen and not counted for that long. `None` means at once.
+    /// The maximum time, in seconds, for which the kernel holds a connection back until its first request arrives. This
+    /// saves the worker a wake-up, but silent connections are neither seen nor counted for that long. `None` means that
+    /// connections are accepted at once.
     pub defer_accept_s: Option<u32>,
-    /// The most connections in total; `None` for as many as the limit of descriptors allows.
+    /// The maximum number of connections in total; `None` for as many as the descriptor limit allows.
     pub connections: Option<usize>,
-    /// The most connections from one address; `None` for no limit.
+    /// The maximum number of connections from one address; `None` for no limit.
     pub connections_per_address: Option<u32>,
     /// The timeouts.
     pub timeouts: Timeouts,
     /// The limits of a request's head.
     pub limits: Limits,
-    /// Whether HTTP/2 is spoken with clients that begin with it, and offered over TLS.
+    /// Whether HTTP/2 is accepted from clients that begin with it, and offered over TLS.
     pub http2: bool,
     /// Which symbolic links are followed.
     pub links: Links,
-    /// The files that a directory is answered with, the first that exists.
+    /// Index files of a directory; the first that exists is served.
     pub index: Vec<String>,
     /// Whether directories without an index file are listed.
     pub listings: bool,
@@ -178,14 +179,14 @@ pub struct Config {
     pub rules: Option<Arc<LiveRules>>,
     /// The proxies whose connections begin with a header of the PROXY protocol.
     pub proxies: Option<Networks>,
-    /// The proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` say who asks.
+    /// The proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` are trusted.
     pub forwarded_from: Option<Networks>,
     /// Whether each directory in the root is a host.
     pub virtual_hosts: bool,
     /// The size of each worker's cache, in bytes; less if memory is short ([`crate::Server::start`]).
     pub cache_bytes: usize,
-    /// The most bytes that connections may hold in all: requests that arrive in parts, responses that leave in parts,
-    /// TLS. `None` for half of what the process can still allocate.
+    /// The maximum number of bytes that all connections may hold, for partial requests, partial responses and TLS.
+    /// `None` for half of what the process can still allocate.
     pub memory_bytes: Option<usize>,
     /// How long a worker trusts its cache before it checks the file again.
     pub cache_for: Duration,
@@ -193,27 +194,27 @@ pub struct Config {
     pub log: Option<AccessLog>,
     /// The owner of a new log file: the user that the server switches to, so that it can reopen the log.
     pub log_owner: Option<Identity>,
-    /// The certificates and keys for TLS addresses; the first is for clients that name no known host.
+    /// The certificates and keys for TLS addresses; the first is for clients that send no known host name.
     pub tls: Vec<TlsFiles>,
-    /// Reads the certificates, and the files of the rules, when they are reloaded.
+    /// The reader of the certificates and of the files of the rules when they are reloaded.
     pub reader: Reader,
-    /// The address of the metrics for Prometheus, if any.
+    /// The address at which metrics for Prometheus are served, if any.
     pub metrics: Option<Listen>,
     /// Whether threads set `PR_SET_NO_NEW_PRIVS`.
     pub sets_no_new_privileges: bool,
-    /// Whether threads enter a sandbox in which they can open only the served directory, those that may take its place,
+    /// Whether threads enter a sandbox. There they can open only the served directory, directories that may replace it,
     /// and those of the log and the certificates.
     pub sandbox: SandboxMode,
-    /// Directories that may also be opened in the sandbox, so that a replaced directory can be followed to them.
+    /// More directories that may be opened in the sandbox, so that the server can follow a replaced root to them.
     pub sandbox_read: Vec<PathBuf>,
     /// Receives messages for the operator while the server runs.
     pub report: fn(&str),
-    /// The clock of the connections' timeouts and of the cache, for tests; `None` for the system's.
+    /// The clock for connection timeouts and the cache, for tests; `None` for the system's clock.
     pub clock: Option<ManualClock>,
 }
 
 impl Config {
-    /// Returns the defaults for a directory.
+    /// Returns the default configuration for a directory.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
@@ -252,19 +253,19 @@ impl Config {
         }
     }
 
-    /// Returns the files that are read again while the server runs.
+    /// Returns the files that are reloaded while the server runs.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         let of_tls = self.tls.iter().flat_map(|files| [&*files.certificate, &*files.key]);
         of_tls.chain(self.rules.iter().flat_map(|rules| rules.files()))
     }
 
-    /// Returns the upstream servers that the rules name.
+    /// Returns the upstream servers of the rules.
     pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
         let rules = self.rules.as_ref().map(|rules| rules.current());
         rules.iter().flat_map(|rules| rules.proxies()).map(|proxy| proxy.upstream.clone()).collect()
     }
 
-    /// Returns whether it matters which address a connection comes from.
+    /// Returns whether the address of a client is needed.
     pub(crate) fn must_know_peers(&self) -> bool {
         self.connections_per_address.is_some()
             || self.log.is_some()

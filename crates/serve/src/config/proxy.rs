@@ -1,4 +1,4 @@
-//! The key `proxy` of a `[[rule]]`: an upstream server, or a table that says more about it.
+//! The key `proxy` of a `[[rule]]`: an upstream server, or a table with more settings.
 
 use super::document::{Entry, Problem, Table};
 use super::rule::FieldNames;
@@ -10,23 +10,23 @@ use std::time::Duration;
 /// How long a connection may take to be established: twice the kernel's first retransmission, and one more.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an upstream server may be silent, as in nginx.
+/// How long an upstream server may send nothing, as in nginx.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a connection without a request is kept, as in nginx.
+/// How long an idle connection is kept, as in nginx.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many connections without a request each worker keeps.
+/// The number of idle connections that each worker keeps.
 const IDLE_CONNECTIONS: usize = 32;
 
-/// The times that may be set.
+/// The range of the times that can be set.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// Fields of the request that the server writes itself: they say where it ends.
+/// Fields of the request that the server writes itself, because they determine where it ends.
 const OWN: [&str; 7] = ["Connection", "Content-Length", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade"];
 
-/// Reads the key; `false` lifts what an earlier rule has set.
+/// Reads the key; `false` removes the setting of an earlier rule.
 pub(super) fn read(table: &mut Table<'_>, patterns: &[Pattern], problems: &mut Vec<Problem>) -> Change<Arc<Proxy>> {
     let Some(entry) = table.take("proxy") else { return Change::Keep };
     if entry.flag() == Ok(false) {
@@ -111,7 +111,7 @@ fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// The same of a field that is left out: a request has a `Host`.
+/// Checks the name of a field to remove, like `name`. `Host` is refused, because a request must have it.
 fn removed_name(text: &str) -> Result<String, String> {
     let name = name(text)?;
     if name.eq_ignore_ascii_case(Field::Host.name()) {

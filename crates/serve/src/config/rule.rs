@@ -7,7 +7,7 @@ use landau_wire::http::{Status, target};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Reads a rule; notes all that is wrong with it. `above` are the keys that a file has outside of rules.
+/// Reads a rule and records all its errors. `above` are the keys that a file has outside of rules.
 pub(super) fn read(entry: &Entry<'_>, above: &[&str], problems: &mut Vec<Problem>) -> Option<Rule> {
     let before = problems.len();
     let mut table = entry.table().map_err(|problem| problems.push(problem)).ok()?;
@@ -27,7 +27,7 @@ pub(super) fn read(entry: &Entry<'_>, above: &[&str], problems: &mut Vec<Problem
     (problems.len() == before).then_some(rule)
 }
 
-/// Reads the changes of a response's fields.
+/// Reads the changes to a response's fields.
 fn fields(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
     let removed = table.read("remove-headers", problems, |entry| entry.parse_each(field::removed));
     rule.fields.extend(removed.unwrap_or_default().into_iter().map(FieldChange::Remove));
@@ -54,12 +54,12 @@ fn fields(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The names of a table of fields, which differ by more than their case.
+/// The names in a table of fields, which are unique regardless of case.
 #[derive(Debug, Default)]
 pub(super) struct FieldNames(BTreeSet<String>);
 
 impl FieldNames {
-    /// Adds a name; fails if it is there already, in another case.
+    /// Adds a name; fails if it is already present in another case.
     pub(super) fn add(&mut self, name: &str, entry: &Entry<'_>) -> Result<(), Problem> {
         let is_new = self.0.insert(name.to_ascii_lowercase());
         let problem = || entry.problem("the same field is here in another case, which makes no difference");
@@ -67,7 +67,7 @@ impl FieldNames {
     }
 }
 
-/// Reads which files are sent, and as what.
+/// Reads the settings that determine which files are sent, and their media types.
 fn files(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
     let settings = &mut rule.settings;
     settings.listings = table.read("listings", problems, Entry::flag);
@@ -112,7 +112,7 @@ fn redirects(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>
         .unwrap_or_default();
 }
 
-/// Reads who may read, and how much.
+/// Reads the access control of a rule: addresses, users, request rate and bandwidth.
 fn access(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
     let settings = &mut rule.settings;
     settings.allow = table.read("allow", problems, |entry| unless_false(entry, networks)).unwrap_or_default();
@@ -135,14 +135,14 @@ fn access(table: &mut Table<'_>, rule: &mut Rule, problems: &mut Vec<Problem>) {
         .unwrap_or_default();
 }
 
-/// Reads the patterns of a rule, each with its line.
+/// Reads the patterns of a rule with the line of each.
 fn patterns(entry: &Entry<'_>) -> Result<Vec<Pattern>, Problem> {
     let patterns = listed(entry, Pattern::new)?.into_iter();
     let lines = entry.elements().into_iter().map(|element| element.item.line);
     Ok(patterns.zip(lines).map(|(pattern, line)| Pattern { line, ..pattern }).collect())
 }
 
-/// Reads a list that must not be empty: a rule that is for nothing protects nothing.
+/// Reads a list that must not be empty: a rule that matches nothing protects nothing.
 fn listed<T>(entry: &Entry<'_>, parse: impl FnMut(&str) -> Result<T, String>) -> Result<Vec<T>, Problem> {
     let read = entry.parse_each(parse)?;
     if read.is_empty() { Err(entry.problem("an empty list")) } else { Ok(read) }
@@ -163,7 +163,7 @@ fn auth(table: &mut Table<'_>, problems: &mut Vec<Problem>) -> Option<Auth> {
     Some(Auth { realm, path: path?.into(), line: table.line, users: Users::default() })
 }
 
-/// Checks a text that is sent in quotes.
+/// Checks a realm, which is sent as a quoted string.
 fn realm(text: &str) -> Result<String, String> {
     if text.contains(['"', '\\']) {
         return Err("a realm has neither quotes nor backslashes".to_owned());
@@ -192,7 +192,7 @@ fn cors(table: &mut Table<'_>, problems: &mut Vec<Problem>) -> Option<Cors> {
     has_origins.then_some(Cors { origins, credentials, methods, headers, expose, max_age })
 }
 
-/// Reads a table of settings that belong together; `false` in its place lifts what an earlier rule has set.
+/// Reads a table of related settings; `false` in its place removes the setting of an earlier rule.
 fn part<T>(
     table: &mut Table<'_>,
     key: &'static str,
@@ -210,7 +210,7 @@ fn part<T>(
     }
 }
 
-/// Reads a table whose keys are not known before, each by its parser.
+/// Reads a table whose keys are not known in advance, with one parser for keys and one for values.
 fn pairs<'a, K: Ord, V>(
     table: &mut Table<'a>,
     key: &'static str,
@@ -232,7 +232,7 @@ fn pairs<'a, K: Ord, V>(
     pairs
 }
 
-/// Reads a value; `false` lifts what an earlier rule has set.
+/// Reads a value; `false` removes the setting of an earlier rule.
 fn unless_false<'a, T>(
     entry: &Entry<'a>,
     read: impl FnOnce(&Entry<'a>) -> Result<T, Problem>,
@@ -240,7 +240,7 @@ fn unless_false<'a, T>(
     if entry.flag() == Ok(false) { Ok(Change::Lift) } else { read(entry).map(Change::Set) }
 }
 
-/// Checks a path that is tried where there is nothing.
+/// Checks a path that is tried if the requested one does not exist.
 fn fallback(text: &str) -> Result<String, String> {
     if !(text.starts_with('/') || text.starts_with("{path}")) || text.contains('\0') {
         return Err("expected a path that begins with a slash or with {path}".to_owned());
@@ -251,7 +251,7 @@ fn fallback(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Checks the path of a page, and encodes it.
+/// Checks and encodes the path of an error page.
 fn page(text: &str) -> Result<Arc<[u8]>, String> {
     if !text.starts_with('/') || text.contains('\0') || text.split('/').any(|part| part == "..") {
         return Err("expected the path of a file below the served directory, which begins with a slash".to_owned());

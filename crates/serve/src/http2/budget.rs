@@ -1,19 +1,19 @@
-//! How much a client may ask for that is of no use: floods of frames that cost the server work and the client nothing
+//! Limits the useless work that a client can request: floods of frames that cost the server work and the client nothing
 //! (CVE-2019-9512 to 9518, CVE-2023-44487).
 
-/// What a client may do at once.
+/// The number of events that a client may cause at once.
 const MOST: u32 = 1000;
 
-/// What it gets back each second.
+/// The number of events that are credited each second.
 const EACH_SECOND: u64 = 50;
 
-/// So many bytes of content are worth a frame of the client.
+/// The number of content bytes that earn the client one event.
 const WORTH_BYTES: usize = 512;
 
-/// What it may have in its account by content: it may open the windows for all that is on its way to it at once.
+/// The maximum balance that content can earn. The client may open the windows for all content in transit at once.
 const MOST_EARNED: u32 = 64 << 10;
 
-/// An account that each event takes one from, and that time fills again.
+/// An account from which each event takes one, and which time refills.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: u32,
@@ -25,7 +25,7 @@ impl Budget {
         Self { left: MOST, filled_ms: now_ms }
     }
 
-    /// Takes one; returns false if there is none.
+    /// Takes one event from the account; returns false if the account is empty.
     pub(super) fn take(&mut self, now_ms: u32) -> bool {
         if self.left == 0 {
             let passed_ms = now_ms.wrapping_sub(self.filled_ms);
@@ -40,9 +40,9 @@ impl Budget {
         true
     }
 
-    /// Gives some back for a DATA frame, which the client may answer with updates of two windows, and for its content:
-    /// some clients open both windows again for each 4 KiB that they read. A frame that is shorter than its stream's
-    /// content because of a window is paid for by its content alone, or windows of a byte would cost nothing.
+    /// Credits a DATA frame, which the client may answer with updates of two windows, and its content: some clients
+    /// open both windows again for each 4 KiB that they read. A frame that a window made shorter than its stream's
+    /// content earns only the credit of its content. Otherwise windows of one byte would cost nothing.
     #[inline]
     pub(super) fn give_for(&mut self, content_bytes: usize, is_cut: bool) {
         let of_content = u32::try_from(content_bytes / WORTH_BYTES).unwrap_or(MOST_EARNED);

@@ -1,4 +1,4 @@
-//! Header blocks: from their frames to a request, and from its answer to the frames of a response.
+//! Header blocks: from frames to a request, and from its response to frames.
 
 use super::OUT_BYTES;
 use super::relay::Early;
@@ -11,7 +11,7 @@ use landau_wire::http2::hpack::{self, Malformed};
 use landau_wire::http2::request::{self, Refusal};
 use landau_wire::http2::{Code, DEFAULT_TABLE_SIZE, Fault, Settings, response};
 
-/// A header block may be as long as a head in any case, and no shorter than what fits a frame.
+/// Returns the maximum length of a header block: that of a head, but at least what fits into a frame.
 fn most_block_bytes(desk: &Desk<'_>) -> usize {
     desk.limits.head_bytes.max(MOST_BYTES)
 }
@@ -20,9 +20,9 @@ fn most_block_bytes(desk: &Desk<'_>) -> usize {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin {
     pub(super) id: u32,
-    /// Whether the client has ended its side.
+    /// Whether the client has ended its side of the stream.
     pub(super) has_ended: bool,
-    /// How much the client lets it send.
+    /// The number of bytes that may be sent within the stream's window.
     window: i64,
 }
 
@@ -37,28 +37,28 @@ impl Origin {
     }
 }
 
-/// The update of the client's table for header blocks. Nothing is ever put into that, but a client that makes it
-/// smaller expects to be told so in the next block (RFC 9113 section 4.3.1).
+/// The update of the client's table for header blocks. The server never adds an entry to the table. But a client that
+/// shrinks it expects a confirmation in the next block (RFC 9113 section 4.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum TableUpdate {
-    /// The client has not made it smaller.
+    /// The client has not shrunk the table.
     #[default]
     None,
-    /// The next block begins with it.
+    /// The next block begins with the update.
     Due,
-    /// It was sent. The table has no room since then, and cannot become smaller.
+    /// The update was sent. The table now has no room, and cannot shrink further.
     Sent,
 }
 
 impl TableUpdate {
-    /// Notes what the client has said.
+    /// Records the client's table size.
     pub(super) fn note(&mut self, settings: &Settings) {
         if *self == Self::None && settings.least_table_size < DEFAULT_TABLE_SIZE {
             *self = Self::Due;
         }
     }
 
-    /// Writes it at the beginning of a block, if it is due.
+    /// Writes the update at the beginning of a block, if it is due.
     pub(super) fn write(&mut self, out: &mut Vec<u8>) {
         if *self == Self::Due {
             hpack::write_empty_table(out);
@@ -72,7 +72,7 @@ const TOO_LONG: Reject = Reject { status: Status::CONTENT_TOO_LARGE, reason: "bo
 pub(super) const TOO_LATE: Reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the body did not come in time" };
 
 impl Session {
-    /// Begins a header block: that of a new stream, or the trailer of a request.
+    /// Begins a header block of a new stream, or of a request's trailer.
     pub(super) fn headers(
         &mut self,
         desk: &mut Desk<'_>,
@@ -126,7 +126,7 @@ impl Session {
         Ok(())
     }
 
-    /// Decodes a whole header block and does what it asks for.
+    /// Decodes a complete header block, and handles its request or trailer.
     fn end_block(
         &mut self,
         desk: &mut Desk<'_>,
@@ -135,7 +135,7 @@ impl Session {
         is_new: bool,
         is_end: bool,
     ) -> Result<(), Fault> {
-        // A stream may be reset, and that be forgotten, while its trailer arrives.
+        // While its trailer arrives, a stream may be reset, and the reset may be forgotten.
         let is_ignored = !is_new && (self.ignores(stream, is_end) || self.streams.get(stream).is_none());
         let buffers = &mut *desk.buffers;
         let fields = &mut buffers.fields;
@@ -198,7 +198,7 @@ impl Session {
         if promised.is_some_and(|length| length > SKIPPED_BYTES) {
             self.reject(desk, origin, TOO_LONG, is_head);
         } else if request.expectation() != Expectation::None || request.method() == Method::Connect {
-            // The client need not send its content, and the tunnel that it asks for would have no end.
+            // The client need not send its content; for CONNECT, the requested tunnel would have no end.
             return self.answer(desk, origin, &request, head, None);
         } else {
             let upload = Box::new(Upload::new(head.to_vec(), promised, desk.now_ms));
@@ -207,7 +207,7 @@ impl Session {
         Ok(())
     }
 
-    /// Goes on with a request of which more content has arrived.
+    /// Continues a request after more of its content has arrived.
     pub(super) fn continue_upload(&mut self, desk: &mut Desk<'_>, stream: u32, is_end: bool) -> Result<(), Fault> {
         let Some(own) = self.streams.get(stream) else { return Ok(()) };
         let origin = Origin::of(own);
@@ -249,7 +249,7 @@ impl Session {
         }
     }
 
-    /// Answers the request of a stream for which another thread has found what it asks for.
+    /// Answers the request of a stream after another thread has looked it up.
     pub(crate) fn answer_found(&mut self, desk: &mut Desk<'_>, serial: u32) {
         let Some(stream) = self.streams.looking_up(serial).and_then(|id| self.streams.remove(id)) else { return };
         let origin = Origin::of(&stream);
@@ -275,8 +275,8 @@ impl Session {
         self.answer(desk, origin, &request, head, early)
     }
 
-    /// Answers a request; one that has to wait for another thread is kept. `early` has the content of one that is to be
-    /// passed on.
+    /// Answers a request, or keeps it if it has to wait for another thread. `early` is the content of a request that is
+    /// to be forwarded.
     fn answer(
         &mut self,
         desk: &mut Desk<'_>,
@@ -297,7 +297,7 @@ impl Session {
                 None if origin.has_ended && forward.body == BodyLength::Bytes(0) => {
                     self.begin_relay(origin, forward, head, &Early::new())
                 }
-                // The rules were replaced since the request began, and its content was discarded.
+                // The rules were replaced after the request began, and its content was discarded.
                 None => Err(Fault::Stream(Code::REFUSED_STREAM, "it is to be passed on now, and was not before")),
             };
         }
@@ -307,7 +307,7 @@ impl Session {
         Ok(())
     }
 
-    /// Answers what is no valid request for the parser of HTTP/1.1, or is beyond a limit. A response to HEAD has no
+    /// Answers a request that the parser of HTTP/1.1 rejects, or that exceeds a limit. A response to HEAD has no
     /// content.
     fn reject(&mut self, desk: &mut Desk<'_>, origin: Origin, reject: Reject, is_head: bool) {
         desk.send_buffers.clear();
@@ -315,8 +315,8 @@ impl Session {
         self.respond(desk, origin);
     }
 
-    /// Writes the head of a response, and its content if all of it may be sent at once and no other stream waits for
-    /// its turn; keeps it otherwise.
+    /// Writes the head of a response. The content follows if all of it may be sent at once and no other stream waits
+    /// for its turn; otherwise it is kept.
     pub(super) fn respond(&mut self, desk: &mut Desk<'_>, origin: Origin) {
         let (source, out) = (&mut *desk.send_buffers, &mut desk.buffers.out);
         if let Some(pacing) = source.pacing.take() {

@@ -1,9 +1,10 @@
-//! Streams whose requests are passed on to upstream servers: content in both directions, within the windows.
+//! Streams whose requests are forwarded to upstream servers: content in both directions, within the windows.
 //!
-//! A session has no connections to upstream servers. It keeps the [`Exchange`] of each stream, notes which streams have
-//! something for their upstream server, and the worker does the rest ([`crate::worker`]). A client may send more only
-//! when its upstream server has taken what it sent before, and an upstream server is read again only when the client
-//! has taken what came before: a stream holds at most a window of content, and what one receive brought.
+//! A session has no connections to upstream servers. It keeps the [`Exchange`] of each stream and records which streams
+//! have work for their upstream server; the worker does that work ([`crate::worker`]). A client may send more only
+//! after the upstream server has accepted what the client sent before. An upstream server is read again only after the
+//! client has read what came before. A stream therefore holds at most one window of content, and the bytes of one
+//! receive.
 
 use super::WINDOW_STEP;
 use super::headers::{Origin, TableUpdate};
@@ -16,11 +17,11 @@ use landau_wire::http2::{Code, Fault, INITIAL_WINDOW, response};
 
 const FLOW: Fault = Fault::Stream(Code::FLOW_CONTROL_ERROR, "more than the window");
 
-/// Content that has arrived before the request was passed on: it is not decided yet whether it is.
+/// Content that arrives before it is known whether the request is forwarded.
 #[derive(Debug)]
 pub(super) struct Early {
     content: Vec<u8>,
-    /// How much more the client may send.
+    /// The number of bytes that the client may still send.
     window: u32,
 }
 
@@ -29,7 +30,7 @@ impl Early {
         Self { content: Vec::new(), window: INITIAL_WINDOW }
     }
 
-    /// Takes content whose frame has so many bytes.
+    /// Takes content from a frame of `size` bytes.
     pub(super) fn take(&mut self, content: &[u8], size: u32) -> Result<(), Fault> {
         self.window = self.window.checked_sub(size).ok_or(FLOW)?;
         self.content.extend_from_slice(content);
@@ -41,54 +42,54 @@ impl Early {
     }
 }
 
-/// Who has to do something next, so that the request or its response goes on.
+/// The party that must act next for the request or its response to progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// The upstream server has to accept the connection.
+    /// The upstream server must accept the connection.
     Connection,
-    /// It has to take what was sent.
+    /// The upstream server must read what was sent.
     Taking,
-    /// The client has to send more.
+    /// The client must send more.
     Client,
-    /// The upstream server has to send more.
+    /// The upstream server must send more.
     Response,
 }
 
-/// A request that was passed on.
+/// A forwarded request.
 #[derive(Debug)]
 pub(crate) struct Relay {
     pub(crate) exchange: Box<Exchange>,
-    /// Whether the worker knows of it.
+    /// Whether the worker has taken over the request.
     pub(crate) is_asked: bool,
-    /// Whether it is in the list of those that may have something for their upstream servers.
+    /// Whether the stream is listed as possibly having work for its upstream server.
     is_listed: bool,
     /// Whether the head of the response was sent.
     has_head: bool,
-    /// Content of the response that the client has not taken.
+    /// Content of the response that is not yet written to the client.
     pending: Vec<u8>,
     taken: usize,
-    /// How much more the client may send.
+    /// The number of bytes that the client may still send.
     window: u32,
-    /// Whose turn it is, once that has a deadline.
+    /// The party that must act next, after its deadline was set.
     pub(crate) turn: Option<Turn>,
-    /// When the client's time began in which it has to send something.
+    /// The start of the time within which the client must send something.
     pub(crate) turn_began_ms: u32,
-    /// What is reported of the connection to the upstream server.
+    /// The events that are reported for the connection to the upstream server.
     pub(crate) interest: Option<Interest>,
 }
 
 impl Relay {
-    /// Notes that it may have something for its upstream server; returns whether it is to be put into the list.
+    /// Marks the stream as possibly having work for its upstream server; returns whether it must be added to the list.
     pub(super) fn must_list(&mut self) -> bool {
         !std::mem::replace(&mut self.is_listed, true)
     }
 
-    /// Returns the content that the client has not taken.
+    /// Returns the content that is not yet written to the client.
     pub(super) fn pending(&self) -> &[u8] {
         &self.pending[self.taken..]
     }
 
-    /// Notes that so much of it was sent; returns whether that is all.
+    /// Records that `count` bytes of the content were sent; returns whether that is all.
     pub(super) fn sent(&mut self, count: usize) -> bool {
         self.taken += count;
         let is_all = self.taken == self.pending.len();
@@ -98,14 +99,14 @@ impl Relay {
         is_all
     }
 
-    /// Takes content of the request, whose frame has so many bytes.
+    /// Takes content of the request from a frame of `size` bytes.
     pub(super) fn take(&mut self, content: &[u8], size: u32, is_end: bool) -> Result<(), Fault> {
         self.window = self.window.checked_sub(size).ok_or(FLOW)?;
         let taken = self.exchange.take_content(content, is_end);
         taken.map_err(|malformed| Fault::Stream(Code::PROTOCOL_ERROR, malformed.0))
     }
 
-    /// Returns how much content the client has not taken.
+    /// Returns the amount of content that is not yet written to the client, in bytes.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending().len()
     }
@@ -115,14 +116,14 @@ impl Relay {
     }
 }
 
-/// How far a response is.
+/// The progress of a response.
 #[derive(Debug)]
 pub(crate) enum Passed {
-    /// More is to come.
+    /// The response is not complete.
     More,
-    /// It is complete; `true` if the upstream server takes another request on the connection.
+    /// The response is complete; `true` if the upstream server accepts another request on the connection.
     Done(Box<Exchange>, bool),
-    /// It cannot be passed on, or its end is missing.
+    /// The response cannot be passed on, or its end is missing.
     Broken,
 }
 
@@ -136,7 +137,7 @@ pub(crate) struct Failed {
 }
 
 impl Session {
-    /// Has the worker pass a request on.
+    /// Queues a request for the worker to forward.
     pub(super) fn begin_relay(
         &mut self,
         origin: Origin,
@@ -163,11 +164,11 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the next stream that may have something for its upstream server.
+    /// Returns the next stream that may have work for its upstream server.
     pub(crate) fn next_work(&mut self) -> Option<u32> {
         let Some(next) = self.work.pop() else {
             if self.work.capacity() > 0 {
-                // An idle connection owns no buffer for it.
+                // An idle connection owns no buffer for the list.
                 self.work = Vec::new();
             }
             return None;
@@ -178,14 +179,14 @@ impl Session {
         Some(next)
     }
 
-    /// Notes that a stream may have something for its upstream server.
+    /// Records that a stream may have work for its upstream server.
     pub(crate) fn note_work(&mut self, stream: u32) {
         if self.relay(stream).is_some_and(Relay::must_list) {
             self.work.push(stream);
         }
     }
 
-    /// Returns the next exchange that was given up, by the client or by an error of its stream.
+    /// Returns the next exchange that was abandoned by the client or after an error of its stream.
     pub(crate) fn next_abandoned(&mut self) -> Option<Exchange> {
         let next = self.abandoned.pop();
         if next.is_none() && self.abandoned.capacity() > 0 {
@@ -194,7 +195,7 @@ impl Session {
         next
     }
 
-    /// Gives up all exchanges.
+    /// Abandons all exchanges.
     pub(crate) fn abandon_all(&mut self) {
         for stream in self.streams.take_all() {
             if let Phase::Relaying(relay) = stream.phase {
@@ -203,7 +204,7 @@ impl Session {
         }
     }
 
-    /// Returns the request of a stream if it was passed on.
+    /// Returns the request of a stream if it was forwarded.
     pub(crate) fn relay(&mut self, stream: u32) -> Option<&mut Relay> {
         match &mut self.streams.get(stream)?.phase {
             Phase::Relaying(relay) => Some(relay),
@@ -211,7 +212,7 @@ impl Session {
         }
     }
 
-    /// Lets the client send as much again as the upstream server has taken.
+    /// Opens the client's window by as much as the upstream server has accepted.
     pub(crate) fn open_window(&mut self, id: u32, out: &mut Vec<u8>) {
         let Some(stream) = self.streams.get(id).filter(|stream| !stream.has_ended) else { return };
         let Phase::Relaying(relay) = &mut stream.phase else { return };
@@ -223,7 +224,7 @@ impl Session {
         }
     }
 
-    /// Passes on what an upstream server has sent; `None` if it has ended the connection.
+    /// Passes on the bytes from an upstream server; `bytes` is `None` if it has closed the connection.
     pub(crate) fn pass_on(&mut self, desk: &mut Desk<'_>, id: u32, bytes: Option<&[u8]>) -> Passed {
         let Some(stream) = self.streams.get(id) else { return Passed::Broken };
         let Phase::Relaying(relay) = &mut stream.phase else { return Passed::Broken };
@@ -245,7 +246,7 @@ impl Session {
         }
     }
 
-    /// Passes on heads, and the content behind them.
+    /// Passes on heads and the content that follows them.
     fn pass_on_heads(&mut self, desk: &mut Desk<'_>, id: u32, bytes: Option<&[u8]>) -> Passed {
         let Some(stream) = self.streams.get(id) else { return Passed::Broken };
         let origin = Origin::of(stream);
@@ -290,7 +291,7 @@ impl Session {
         Passed::More
     }
 
-    /// Ends the stream when the client has taken the rest of the content; returns its exchange.
+    /// Ends the stream after the rest of the content is sent; returns its exchange.
     fn end_relay(&mut self, desk: &mut Desk<'_>, id: u32) -> Option<Box<Exchange>> {
         let stream = self.streams.remove(id)?;
         let origin = Origin::of(&stream);
@@ -320,8 +321,8 @@ impl Session {
         }
     }
 
-    /// Answers a request whose exchange has failed, with what is in the send buffers. Where the head of its response
-    /// was sent, the stream is reset.
+    /// Answers a request whose exchange has failed, with the contents of the send buffers. If the head of its response
+    /// was sent already, the stream is reset.
     pub(crate) fn answer_failed(&mut self, desk: &mut Desk<'_>, failed: &Failed, code: Code) {
         if failed.has_head {
             let out = &mut desk.buffers.out;
@@ -335,13 +336,13 @@ impl Session {
     }
 }
 
-/// Returns whether a head that was written here is that of an interim response.
+/// Returns whether a head written by this server is that of an interim response.
 fn is_interim(bytes: &[u8]) -> bool {
     bytes.starts_with(b"HTTP/1.1 1")
 }
 
-/// Appends the frames of the head with which these bytes begin, behind which content or another head follows; returns
-/// its length.
+/// Appends the frames of the head at the start of `bytes`, which is followed by content or another head. Returns the
+/// length of the head.
 fn put_head(id: u32, table_update: &mut TableUpdate, bytes: &[u8], out: &mut Vec<u8>) -> Option<usize> {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_BYTES]);

@@ -1,4 +1,4 @@
-//! The state of a connection, and what each frame does to it (RFC 9113 sections 5 and 6).
+//! The state of an HTTP/2 connection, and the effect of each frame on it (RFC 9113 sections 5 and 6).
 
 use super::budget::Budget;
 use super::headers::{TOO_LATE, TableUpdate};
@@ -18,14 +18,14 @@ use landau_wire::http2::hpack::Decoder;
 use landau_wire::http2::{Code, Fault, INITIAL_WINDOW, LARGEST_WINDOW, PREFACE, Setting, Settings};
 use std::time::Duration;
 
-/// What a session needs of its worker.
+/// The parts of its worker that a session needs.
 #[derive(Debug)]
 pub(crate) struct Desk<'a> {
     pub(crate) site: &'a mut Site,
     pub(crate) limits: &'a Limits,
     pub(crate) fetcher: &'a mut Fetcher,
     pub(crate) counters: Counters,
-    /// Where a response is written as for HTTP/1.1.
+    /// The buffers in which a response is written in the form of HTTP/1.1.
     pub(crate) send_buffers: &'a mut SendBuffers,
     pub(crate) buffers: &'a mut Buffers,
     /// The number of the connection.
@@ -34,7 +34,7 @@ pub(crate) struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// Returns whether what is to be sent has to leave before anything else is done.
+    /// Returns whether the output must be sent before anything else is done.
     fn is_full(&self) -> bool {
         self.buffers.out.len() >= OUT_BYTES.min(self.send_buffers.full_bytes())
     }
@@ -44,36 +44,36 @@ impl Desk<'_> {
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) stream: u32,
-    /// Whether it begins the stream.
+    /// Whether the block begins the stream.
     pub(super) is_new: bool,
     pub(super) is_end: bool,
     pub(super) bytes: Vec<u8>,
     pub(super) began_ms: u32,
 }
 
-/// What the client has begun and not ended: since when, in milliseconds of the transport's clock.
+/// The start times of what the client has begun and not ended, in milliseconds of the transport's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Begun {
-    /// A frame or a header block, behind whose end everything else comes.
+    /// A frame or a header block; everything else has to wait for its end.
     pub(crate) frame: Option<u32>,
-    /// A DATA frame, of which it has sent too little since.
+    /// A DATA frame of which the client has sent too little since then.
     pub(crate) content: Option<u32>,
     /// The oldest request whose content is discarded.
     pub(crate) request: Option<u32>,
 }
 
-/// What the deadline of a connection is for.
+/// The purpose of a connection's deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// The next request. Since then, in milliseconds of the transport's clock, there is none.
+    /// The next request. The value is the time since which there is none, in milliseconds of the transport's clock.
     Idle(u32),
-    /// What the client has begun.
+    /// The end of a frame, header block or request that the client has begun.
     Head,
     /// The next part of a DATA frame.
     Content,
-    /// What the client takes.
+    /// Progress of the client in reading.
     Send,
-    /// It has passed.
+    /// The deadline has passed.
     Passed,
 }
 
@@ -81,62 +81,62 @@ pub(crate) enum Timer {
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 pub(crate) struct Session {
-    /// How much of the preface is still to come.
+    /// The number of bytes of the preface that have not arrived.
     preface_left: usize,
     has_settings: bool,
-    /// What was received and not handled: a part of a frame, or frames that wait until what is to be sent has left.
+    /// Received bytes that are not handled yet: a partial frame, or frames that wait until the output has been sent.
     input: Vec<u8>,
-    /// When the frame began that has arrived in part, or when enough of its content had come to begin anew.
+    /// The time when the partial frame began, or when enough of its content had arrived to restart its timeout.
     frame_began_ms: u32,
-    /// How much of its content had come then.
+    /// The number of content bytes that had arrived at that time.
     frame_bytes: usize,
     pub(super) decoder: Decoder,
     pub(super) block: Option<Block>,
     pub(super) streams: Streams,
-    /// The streams that may have something for their upstream servers; some of them have ended.
+    /// The streams that may have work for their upstream servers; some of them have ended.
     pub(super) work: Vec<u32>,
-    /// The exchanges with upstream servers that were given up.
+    /// The abandoned exchanges with upstream servers.
     pub(super) abandoned: Vec<Exchange>,
-    /// The streams that have ended here, and that the client has not ended.
+    /// The streams that the server has ended and the client has not.
     pub(super) unended: UnendedStreams,
-    /// What the client accepts.
+    /// The settings of the client.
     pub(super) peer: Settings,
     pub(super) table_update: TableUpdate,
-    /// How much the client lets the connection send.
+    /// The number of bytes that the client's window for the connection permits.
     pub(super) send_window: i64,
-    /// How much the client may send.
+    /// The number of bytes that the client may still send.
     receive_window: u32,
     /// The last stream that the client began.
     pub(super) last_stream: u32,
-    /// The last stream that a GOAWAY has named.
+    /// The last stream announced by a GOAWAY frame.
     announced_stream: u32,
     /// Whether further streams are refused.
     pub(super) is_going_away: bool,
-    /// Whether the connection ends when everything has left.
+    /// Whether the connection ends after everything has been sent.
     is_over: bool,
-    /// For frames that ask for nothing.
+    /// The budget for frames that request nothing.
     frames: Budget,
-    /// For streams that end by an error or are given up.
+    /// The budget for streams that are reset, by either side.
     resets: Budget,
-    /// The bytes of content that were written since the send deadline passed last.
+    /// The number of content bytes written since the send deadline last passed.
     written_bytes: u64,
-    /// What was to be sent and the socket did not take.
+    /// Output that the socket did not accept.
     pub(crate) unsent: Vec<u8>,
-    /// Whether the socket did not take all of it, or of its TLS records.
+    /// Whether the socket did not accept all output, or all of its TLS records.
     pub(crate) is_blocked: bool,
-    /// Whether the transport reports that something can be read, and nothing else.
+    /// Whether the transport reports only readability.
     pub(crate) is_reading: bool,
-    /// What the deadline is for.
+    /// The purpose of the deadline.
     pub(crate) timer: Timer,
-    /// Since when no request is under way, if none is.
+    /// The time since which no request is under way, if none is.
     pub(super) idle_since_ms: Option<u32>,
-    /// A limit of bandwidth that a response has set.
+    /// A bandwidth limit that a response has set.
     pub(crate) pacing: Option<u64>,
     share: Share,
 }
 
 impl Session {
-    /// Begins a connection, and writes what the server says first.
+    /// Begins a connection, and writes the server's preface.
     pub(crate) fn new(limits: &Limits, memory: &Memory, now_ms: u32, out: &mut Vec<u8>) -> Self {
         let settings = [
             (Setting::MaxConcurrentStreams, super::MOST_STREAMS as u32),
@@ -176,7 +176,7 @@ impl Session {
         }
     }
 
-    /// Handles bytes that arrived, until the buffer of what is to be sent is full.
+    /// Handles received bytes until the output buffer is full.
     pub(crate) fn receive(&mut self, desk: &mut Desk<'_>, bytes: &[u8]) {
         if self.input.is_empty() {
             if self.has_settings {
@@ -199,19 +199,19 @@ impl Session {
         (self.frame_began_ms, self.frame_bytes) = (now_ms, 0);
     }
 
-    /// Returns the stream of a DATA frame that has arrived in part, and how many bytes of its content.
+    /// Returns the stream of a partial DATA frame, and the number of content bytes that have arrived.
     fn part_of_content(&self) -> Option<(u32, usize)> {
         let header = Header::parse(&self.input).filter(|header| header.kind == Kind::Data as u8)?;
         let count = self.input.len() - HEADER_BYTES;
         (count < header.length).then_some((header.stream, count))
     }
 
-    /// Returns how much content of a stream has arrived in a frame that is not whole.
+    /// Returns the number of content bytes of a stream that have arrived in a partial frame.
     pub(crate) fn part_bytes(&self, stream: u32) -> u64 {
         self.part_of_content().filter(|(own, _)| *own == stream).map_or(0, |(_, count)| count as u64)
     }
 
-    /// Handles what arrived and had to wait.
+    /// Handles received bytes that had to wait.
     pub(crate) fn go_on(&mut self, desk: &mut Desk<'_>) {
         if self.input.is_empty() {
             return;
@@ -224,7 +224,7 @@ impl Session {
         }
     }
 
-    /// Handles whole frames; returns how many bytes they had.
+    /// Handles complete frames; returns their total length.
     fn handle(&mut self, desk: &mut Desk<'_>, bytes: &[u8]) -> usize {
         let mut at = 0;
         if self.preface_left > 0 {
@@ -260,7 +260,8 @@ impl Session {
 
     fn frame(&mut self, desk: &mut Desk<'_>, header: Header, payload: &[u8]) -> Result<(), Fault> {
         let protocol = |reason| Err(Fault::Connection(Code::PROTOCOL_ERROR, reason));
-        // What a frame says may be an error of its stream only; that it has come here is one of the connection.
+        // The content of a frame may be an error of its stream only, but a frame in the wrong place is an error of the
+        // connection.
         let is_settings = header.kind == Kind::Settings as u8 && header.flags & frame::ACK == 0;
         if !self.has_settings && !is_settings {
             return protocol("the first frame is not SETTINGS");
@@ -283,7 +284,7 @@ impl Session {
             Frame::Data { content, is_end } => self.data(desk, header, content, is_end),
             Frame::RstStream(_) => {
                 self.must_be_begun(stream)?;
-                // A client may end once what has been answered before its end.
+                // A client may end a stream once, free of charge, after it was answered early.
                 if !self.ignores(stream, true) {
                     self.pay_for_reset(desk)?;
                 }
@@ -316,7 +317,7 @@ impl Session {
         }
     }
 
-    /// Takes from the account of frames that ask for nothing.
+    /// Charges the budget for frames that request nothing.
     pub(super) fn pay(&mut self, desk: &Desk<'_>) -> Result<(), Fault> {
         let is_paid = self.frames.take(desk.now_ms);
         is_paid.then_some(()).ok_or(Fault::Connection(Code::ENHANCE_YOUR_CALM, "too many frames that ask for nothing"))
@@ -327,7 +328,7 @@ impl Session {
         is_paid.then_some(()).ok_or(Fault::Connection(Code::ENHANCE_YOUR_CALM, "too many streams that are given up"))
     }
 
-    /// A stream that the client has not begun has no frames but HEADERS and PRIORITY.
+    /// Fails if the client has not begun the stream: only HEADERS and PRIORITY are permitted on it.
     fn must_be_begun(&self, stream: u32) -> Result<(), Fault> {
         let is_begun = stream % 2 == 1 && stream <= self.last_stream;
         is_begun.then_some(()).ok_or(Fault::Connection(Code::PROTOCOL_ERROR, "a frame on a stream that was not begun"))
@@ -363,8 +364,8 @@ impl Session {
         Ok(())
     }
 
-    /// Handles a request's content. Where it is not passed on it is only counted. Its padding counts too where the
-    /// window is concerned.
+    /// Handles a request's content. Content is only counted if the request is not forwarded. Padding counts towards the
+    /// window too.
     fn data(&mut self, desk: &mut Desk<'_>, header: Header, content: &[u8], is_end: bool) -> Result<(), Fault> {
         let flow = (Code::FLOW_CONTROL_ERROR, "more than the window");
         let (id, size, len) = (header.stream, header.length as u32, content.len());
@@ -379,7 +380,7 @@ impl Session {
         }
         let Some(stream) = self.streams.get(id).filter(|stream| !stream.has_ended) else {
             if self.ignores(id, is_end) {
-                // A client may end each stream once.
+                // A client may end each such stream once, free of charge.
                 return if is_end { Ok(()) } else { self.pay(desk) };
             }
             return Err(Fault::Stream(Code::STREAM_CLOSED, "content on a closed stream"));
@@ -409,15 +410,15 @@ impl Session {
             Phase::LookingUp(waiting) if waiting.early.is_some() => {
                 waiting.early.as_mut().map_or(Ok(()), |early| early.take(content, size))
             }
-            // Where the request was answered without its content, that is no longer of interest.
+            // The request was answered without its content, so the content is ignored.
             _ => self.pay(desk),
         }
     }
 
-    /// Ends a stream by an error. `is_end` says that the client sends nothing more on it.
+    /// Ends a stream with an error. `is_end` states whether the client's side has ended.
     pub(super) fn reset(&mut self, desk: &mut Desk<'_>, stream: u32, code: Code, is_end: bool) {
         if self.must_be_begun(stream).is_err() {
-            // What was not begun must not be reset (RFC 9113 section 6.4): an invalid PRIORITY.
+            // An idle stream must not be reset (RFC 9113 section 6.4); the cause is an invalid PRIORITY frame.
             return self.fail(desk, code);
         }
         if let Err(Fault::Connection(code, _)) = self.pay_for_reset(desk) {
@@ -431,7 +432,7 @@ impl Session {
         self.forget(desk, stream);
     }
 
-    /// Removes a stream, with the read that it waits for, or the exchange with an upstream server.
+    /// Removes a stream, and cancels its pending read or abandons its exchange with an upstream server.
     fn forget(&mut self, desk: &mut Desk<'_>, stream: u32) {
         match self.streams.remove(stream).map(|stream| stream.phase) {
             Some(Phase::Fetching(_, serial)) => desk.fetcher.cancel(serial),
@@ -449,7 +450,7 @@ impl Session {
         }
     }
 
-    /// Ends the connection by an error.
+    /// Ends the connection with an error.
     fn fail(&mut self, desk: &mut Desk<'_>, code: Code) {
         if !self.is_over {
             desk.counters.http2_failed().add(1);
@@ -457,7 +458,7 @@ impl Session {
         }
     }
 
-    /// Ends the connection: what is to be sent leaves, and nothing more is done.
+    /// Ends the connection: the output is still sent, and nothing more is handled.
     pub(crate) fn end(&mut self, desk: &mut Desk<'_>, code: Code) {
         self.cancel_fetches(desk.fetcher);
         self.abandon_all();
@@ -466,7 +467,7 @@ impl Session {
         self.write_go_away(code, &mut desk.buffers.out);
     }
 
-    /// Refuses further streams, and ends the connection when those that were begun have ended.
+    /// Refuses further streams; the connection ends after the open streams have ended.
     pub(crate) fn go_away(&mut self, out: &mut Vec<u8>) {
         if !self.is_going_away {
             self.is_going_away = true;
@@ -474,14 +475,14 @@ impl Session {
         }
     }
 
-    /// Announces the end. What a client was told of the last stream that is served never grows (RFC 9113 section 6.8):
-    /// it has begun again elsewhere what was behind that.
+    /// Announces the end of the connection. The announced last stream must never increase (RFC 9113 section 6.8),
+    /// because the client has already retried later requests elsewhere.
     fn write_go_away(&mut self, code: Code, out: &mut Vec<u8>) {
         self.announced_stream = self.announced_stream.min(self.last_stream);
         frame::write_go_away(self.announced_stream, code, out);
     }
 
-    /// Writes content until the buffer of what is to be sent is full: a frame of each stream in turn.
+    /// Writes content until the output buffer is full, one frame of each stream in turn.
     pub(crate) fn fill(&mut self, desk: &mut Desk<'_>) {
         while !desk.is_full() && self.send_window > 0 {
             let Some(stream) = self.streams.next() else { return };
@@ -498,7 +499,7 @@ impl Session {
                 let count = most.min(relay.pending_bytes());
                 out.extend_from_slice(&relay.pending()[..count]);
                 stream.window -= i64::from(count as u32);
-                // When all of it has left, the upstream server is read again.
+                // After all of it has been written, the upstream server is read again.
                 if relay.sent(count) && relay.must_list() {
                     self.work.push(id);
                 }
@@ -507,7 +508,7 @@ impl Session {
             }
             let Phase::Sending(content) = &mut stream.phase else { return out.truncate(start) };
             let Ok(count) = content.batch.read(out, most) else {
-                // The file became shorter than the promised length.
+                // The file became shorter than the announced length.
                 out.truncate(start);
                 self.streams.remove(id);
                 frame::write_rst_stream(id, Code::INTERNAL_ERROR, out);
@@ -529,8 +530,8 @@ impl Session {
         }
     }
 
-    /// Completes a DATA frame that begins at `start`, and counts its content. `is_cut` says that a window has made it
-    /// shorter.
+    /// Completes a DATA frame that begins at `start`, and counts its content. `is_cut` states whether a window made the
+    /// frame shorter.
     pub(super) fn write_data_header(
         &mut self,
         out: &mut [u8],
@@ -546,7 +547,7 @@ impl Session {
         self.frames.give_for(count, is_cut);
     }
 
-    /// Goes on with a stream whose part of a file is in memory now; returns whether there is one.
+    /// Continues a stream whose part of a file is now in memory; returns whether the stream exists.
     pub(crate) fn take_fetched(&mut self, serial: u32) -> bool {
         let Some(stream) = self.streams.fetching(serial) else { return false };
         let phase = std::mem::replace(&mut stream.phase, Phase::Sending(super::stream::Content::none()));
@@ -557,24 +558,24 @@ impl Session {
         true
     }
 
-    /// Returns whether more can be written without another frame of the client.
+    /// Returns whether the session can progress without another frame from the client.
     pub(crate) fn can_go_on(&self) -> bool {
         (self.send_window > 0 && self.streams.any_sendable()) || self.has_whole_frame()
     }
 
-    /// Returns whether a whole frame has arrived and waits.
+    /// Returns whether a complete frame has arrived and waits.
     pub(crate) fn has_whole_frame(&self) -> bool {
         let needed = Header::parse(&self.input).map_or(HEADER_BYTES, |header| HEADER_BYTES + header.length);
         self.input.len() >= needed
     }
 
-    /// Returns whether the connection ends when everything has left.
+    /// Returns whether the connection ends after everything has been sent.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over || (self.is_going_away && self.streams.is_empty() && self.block.is_none())
     }
 
-    /// Goes on after the client has taken all that was sent. Nothing was read meanwhile, so the time to end what it has
-    /// begun starts again.
+    /// Continues after the client has read all output. Nothing was read from the client meanwhile, so the timeouts of
+    /// what it has begun start again.
     pub(crate) fn unblock(&mut self, now_ms: u32) {
         if !std::mem::take(&mut self.is_blocked) {
             return;
@@ -595,8 +596,8 @@ impl Session {
         }
     }
 
-    /// Returns what the client has begun and not ended. A frame that waits for this side does not count, and nothing
-    /// does while the socket is full: nothing is read then.
+    /// Returns what the client has begun and not ended. A frame that waits for the server does not count. While the
+    /// socket's send buffer is full, nothing counts, because nothing is read then.
     pub(crate) fn begun(&self, now_ms: u32) -> Begun {
         if self.is_blocked {
             return Begun::default();
@@ -618,7 +619,7 @@ impl Session {
         }
     }
 
-    /// Answers the requests whose content has not ended within this time of their beginning; returns how many.
+    /// Answers the requests whose content has not ended within `limit` after they began; returns their number.
     pub(crate) fn refuse_late(&mut self, desk: &mut Desk<'_>, limit: Duration) -> u64 {
         let is_late = |began_ms: u32| u128::from(desk.now_ms.wrapping_sub(began_ms)) >= limit.as_millis();
         let id_of_late = |stream: &Stream| match &stream.phase {
@@ -632,7 +633,7 @@ impl Session {
         late.len() as u64
     }
 
-    /// Returns whether content waits for the client.
+    /// Returns whether content waits for the client to read.
     pub(crate) fn is_sending(&self) -> bool {
         let has_content = |phase: &Phase| match phase {
             Phase::Sending(_) => true,
@@ -642,8 +643,8 @@ impl Session {
         !self.unsent.is_empty() || self.streams.iter().any(|stream| has_content(&stream.phase))
     }
 
-    /// Returns since when no request is under way, or `None` if one is. Frames that ask for nothing, and parts of them,
-    /// change nothing about that.
+    /// Returns the time since which no request is under way, or `None` if one is. Frames that request nothing, even
+    /// partial ones, do not change this time.
     pub(crate) fn idle_since_ms(&mut self, now_ms: u32) -> Option<u32> {
         if !self.streams.is_empty() || self.is_blocked || self.is_sending() {
             self.idle_since_ms = None;
@@ -652,12 +653,12 @@ impl Session {
         Some(*self.idle_since_ms.get_or_insert(now_ms))
     }
 
-    /// Returns the bytes of content that were written since the last call.
+    /// Returns the number of content bytes written since the last call.
     pub(crate) fn take_written(&mut self) -> u64 {
         std::mem::take(&mut self.written_bytes)
     }
 
-    /// Counts the memory that it holds.
+    /// Updates the count of the memory that the session holds.
     pub(crate) fn count_memory(&mut self) {
         let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         let buffers = self.input.capacity() + self.unsent.capacity() + block;
@@ -666,18 +667,18 @@ impl Session {
         self.share.resize(size_of::<Self>() + buffers + tables + lists);
     }
 
-    /// Returns how much memory it had when it was counted last.
+    /// Returns the memory, in bytes, at the time of the last count.
     pub(crate) fn held_bytes(&self) -> usize {
         self.share.bytes()
     }
 }
 
-/// Returns whether the content of a frame, of which a window permits so much, may be shorter because of that.
+/// Returns whether a window that permits `most` bytes may have made the content of a frame shorter.
 fn is_cut(count: usize, most: usize) -> bool {
     count == most && most < MOST_BYTES
 }
 
-/// Returns whether a frame is the last one that the client sends on its stream.
+/// Returns whether a frame is the client's last one on its stream.
 fn ends_stream(header: Header) -> bool {
     (header.kind == Kind::Data as u8 || header.kind == Kind::Headers as u8) && header.flags & END_STREAM != 0
 }

@@ -1,5 +1,5 @@
-//! Streams that are kept: those whose request has not ended, that wait for another thread or for an upstream server, or
-//! that have content to be sent. They take turns in the order of their numbers, a frame each.
+//! Streams that are kept: those whose request has not ended, that wait for another thread or an upstream server, or
+//! that have content to be sent. They take turns of one frame each, in the order of their numbers.
 
 use super::relay::{Early, Relay};
 use super::{MOST_STREAMS, TURN_BYTES};
@@ -8,14 +8,14 @@ use landau_reactor::Batch;
 use landau_reactor::batch::Buffer;
 use landau_wire::http2::INITIAL_WINDOW;
 
-/// A request whose body has not ended. The body is only read to find its end, as in HTTP/1.1.
+/// A request whose body has not ended. The body is read only to find its end, as in HTTP/1.1.
 #[derive(Debug)]
 pub(super) struct Upload {
     pub(super) head: Vec<u8>,
-    /// The length that the head promises.
+    /// The length announced in the head.
     pub(super) promised: Option<u64>,
     pub(super) got: u64,
-    /// How much more the client may send.
+    /// The number of bytes that the client may still send.
     pub(super) window: u32,
     pub(super) began_ms: u32,
 }
@@ -30,11 +30,11 @@ impl Upload {
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) head: Vec<u8>,
-    /// The number of the wait.
+    /// The serial number of the wait.
     pub(super) serial: u32,
     /// Whether `rate` has counted the request.
     pub(super) is_counted: bool,
-    /// Content that has arrived, if the request is to be passed on.
+    /// Content that has arrived, if the request may be forwarded.
     pub(super) early: Option<Early>,
 }
 
@@ -42,12 +42,12 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) batch: Batch,
-    /// How many bytes of a file may be read before it is checked again whether they are in memory.
+    /// The number of bytes of a file that may be read before the next check that they are in memory.
     warm_bytes: u64,
 }
 
 impl Content {
-    /// What is left of a response: bytes, and what is behind them.
+    /// Returns the rest of a response: `bytes`, then `rest`.
     pub(super) fn new(bytes: &[u8], rest: &mut Batch) -> Self {
         let mut batch = Batch::new();
         if !bytes.is_empty() {
@@ -57,34 +57,34 @@ impl Content {
         Self { batch, warm_bytes: 0 }
     }
 
-    /// No content, in the place of what is moved.
+    /// Returns empty content, to replace content that is moved.
     pub(super) fn none() -> Self {
         Self { batch: Batch::new(), warm_bytes: 0 }
     }
 
-    /// Notes that so many bytes were read.
+    /// Records that `count` bytes were read.
     pub(super) fn has_read(&mut self, count: usize) {
         self.warm_bytes = self.warm_bytes.saturating_sub(count as u64);
     }
 
-    /// Notes that the next part is in memory, or is not worth waiting for again.
+    /// Records that the next part is in memory, or is not to be waited for again.
     pub(super) fn is_there(&mut self) {
         self.warm_bytes = TURN_BYTES as u64;
     }
 }
 
-/// What a stream is doing.
+/// The phase of a stream.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// Its request has not ended.
+    /// The request has not ended.
     Receiving(Box<Upload>),
-    /// It waits for what another thread looks up.
+    /// The request waits for the look-up by another thread.
     LookingUp(Box<Waiting>),
-    /// It was passed on to an upstream server.
+    /// The request was forwarded to an upstream server.
     Relaying(Box<Relay>),
-    /// Content is to be sent.
+    /// Content of the response is to be sent.
     Sending(Content),
-    /// The next part of its file is being read from the device, under this number.
+    /// The next part of a file is being read from the device, under this serial number.
     Fetching(Content, u32),
 }
 
@@ -93,9 +93,9 @@ pub(super) enum Phase {
 pub(super) struct Stream {
     pub(super) id: u32,
     pub(super) phase: Phase,
-    /// How much the client lets it send; less than nothing after the client has reduced it.
+    /// The number of bytes that the stream's window permits; negative after the client has reduced it.
     pub(super) window: i64,
-    /// Whether the client has ended its side.
+    /// Whether the client has ended its side of the stream.
     pub(super) has_ended: bool,
 }
 
@@ -126,7 +126,7 @@ impl Stream {
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     all: Vec<Stream>,
-    /// Whose turn is next.
+    /// The index of the stream whose turn is next.
     turn: usize,
 }
 
@@ -159,7 +159,7 @@ impl Streams {
         self.all.get_mut(place)
     }
 
-    /// Adds a stream; its number is new.
+    /// Adds a stream with a new number.
     pub(super) fn put(&mut self, stream: Stream) {
         let place = self.place(stream.id).unwrap_or_else(|place| place);
         if place < self.turn {
@@ -181,13 +181,13 @@ impl Streams {
         Some(stream)
     }
 
-    /// Removes all.
+    /// Removes all streams.
     pub(super) fn take_all(&mut self) -> Vec<Stream> {
         self.turn = 0;
         std::mem::take(&mut self.all)
     }
 
-    /// Returns the next stream that may send, after all others had their turn.
+    /// Returns the next stream that may send; all others have their turn first.
     pub(super) fn next(&mut self) -> Option<&mut Stream> {
         let count = self.all.len();
         let turns = (0..count).map(|offset| (self.turn + offset) % count);
@@ -217,7 +217,7 @@ impl Streams {
     }
 }
 
-/// Has the next part of a file read by another thread if it is not in memory; returns whether the stream waits for it.
+/// Lets another thread read the next part of a file if it is not in memory; returns whether the stream waits for it.
 pub(super) fn must_fetch(stream: &mut Stream, fetcher: &mut Fetcher, number: u32) -> bool {
     let Phase::Sending(content) = &mut stream.phase else { return false };
     if content.warm_bytes > 0 {

@@ -1,9 +1,9 @@
-//! A worker's end of the access log.
+//! The worker's end of the access log.
 //!
-//! Lines gather in the worker's buffer and are handed over once for everything that a wait found: the two buffers are
-//! swapped, or the lines copied behind those that the writer has not fetched yet. The worker tries the lock and never
-//! waits for it: the writer holds it only while it swaps two pointers, but may be preempted just then. Lines that find
-//! no room are dropped and counted.
+//! Lines are collected in the worker's buffer and passed to the writer once for all events of a wait. Either the two
+//! buffers are swapped, or the lines are appended to those that the writer has not fetched yet. The worker tries the
+//! lock and never waits for it. The writer holds the lock only while it swaps two pointers, but may be preempted at
+//! that moment. Lines that do not fit are dropped and counted.
 
 use super::line::{Asked, Line, LogFormat, Stamp};
 use super::writer::Shared;
@@ -12,14 +12,14 @@ use landau_wire::http::Status;
 use std::net::IpAddr;
 use std::sync::{Arc, TryLockError};
 
-/// The bytes that may wait for the writer, for each worker. At 100 bytes a line and 500,000 lines a second they last 20
-/// ms.
+/// The number of bytes that may wait for the writer, for each worker. They last 20 ms at 100 bytes a line and 500,000
+/// lines a second.
 const RING_BYTES: usize = 1 << 20;
 
-/// The bytes that gather before the worker tries to hand them over within a turn.
+/// The number of bytes collected before the worker tries to pass them on within a turn.
 const TURN_BYTES: usize = 64 << 10;
 
-/// A worker's end.
+/// The worker's end of the log.
 #[derive(Debug)]
 pub(crate) struct Feed {
     format: LogFormat,
@@ -31,7 +31,7 @@ pub(crate) struct Feed {
     pending_lines: u64,
     /// The client's address for the next lines.
     pub(crate) peer: Option<IpAddr>,
-    /// The user who has sent the request of the next line, if one has logged in for it.
+    /// The user name of the request for the next line, if the client has logged in.
     pub(crate) user: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl Feed {
         Self { format, shared, number, counters, stamp, pending, pending_lines: 0, peer: None, user: None }
     }
 
-    /// Sets the time.
+    /// Sets the time of the following lines.
     pub(crate) fn tick(&mut self, now_s: u64) {
         self.stamp = Stamp::new(now_s);
     }
@@ -60,13 +60,13 @@ impl Feed {
         self.pending_lines += 1;
     }
 
-    /// Returns whether lines wait to be handed over.
+    /// Returns whether lines wait to be passed on.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Hands the lines over if that is possible without waiting.
+    /// Passes the lines on if that is possible without waiting.
     pub(crate) fn flush(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -92,7 +92,7 @@ impl Feed {
         self.shared.wake_writer(len >= RING_BYTES / 2);
     }
 
-    /// Hands over the rest at the end, waiting if necessary.
+    /// Passes on the remaining lines at the end, and waits if necessary.
     pub(crate) fn finish(&mut self) {
         while self.is_waiting() {
             self.flush();

@@ -1,6 +1,6 @@
 //! A line of the access log, in three formats.
 //!
-//! All text from clients is escaped, so that it can neither end the line nor leave its quotes.
+//! All text from clients is escaped, so that it can neither end the line nor close its quotes.
 
 use landau_wire::http::{Field, Reject, Request, Status, date};
 use std::io::Write;
@@ -13,7 +13,7 @@ pub enum LogFormat {
     /// The Common Log Format of NCSA's server.
     #[default]
     Common,
-    /// The same followed by the referrer and the user agent.
+    /// The common format, followed by the referrer and the user agent.
     Combined,
     /// A JSON object in each line.
     Json,
@@ -33,7 +33,7 @@ impl FromStr for LogFormat {
     }
 }
 
-/// The time as the log writes it, formatted once a second.
+/// The time in the formats of the log, formatted once a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// `21/Nov/2026:19:50:36 +0000`
@@ -61,7 +61,7 @@ impl Stamp {
     }
 }
 
-/// The request, as far as it was understood.
+/// The request, as far as it could be parsed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Asked<'a> {
     Request(&'a Request<'a>),
@@ -73,11 +73,11 @@ pub(crate) enum Asked<'a> {
 pub(crate) struct Line<'a> {
     pub(crate) stamp: &'a Stamp,
     pub(crate) peer: Option<IpAddr>,
-    /// The user who has logged in.
+    /// The user who is logged in.
     pub(crate) user: Option<&'a str>,
     pub(crate) asked: Asked<'a>,
     pub(crate) status: Status,
-    /// The bytes of content, as promised.
+    /// The content length in bytes, as announced to the client.
     pub(crate) bytes: u64,
 }
 
@@ -172,7 +172,7 @@ impl Line<'_> {
     }
 }
 
-/// Writes the line that says how many lines are missing before it.
+/// Writes a line with the number of lines lost before it.
 pub(crate) fn write_lost(format: LogFormat, stamp: &Stamp, lost: u64, out: &mut Vec<u8>) {
     match format {
         LogFormat::Json => {
@@ -200,7 +200,7 @@ fn quote(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Writes text that is a field without quotes: a space would end it.
+/// Writes text as a field without quotes; spaces are escaped, because they would end the field.
 fn quote_word(text: &[u8], out: &mut Vec<u8>) {
     for (at, word) in text.split(|&byte| byte == b' ').enumerate() {
         if at > 0 {
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// HTTP/1.2 is answered as HTTP/1.1, and was logged as that.
+    /// HTTP/1.2 is answered as HTTP/1.1, and was once logged as HTTP/1.1.
     #[test]
     fn the_version_is_the_clients() {
         for version in ["HTTP/1.0", "HTTP/1.1", "HTTP/1.2", "HTTP/1.9"] {

@@ -1,5 +1,5 @@
-//! The access log: a line for each response, written by a separate thread, so that no worker waits for a disk or a
-//! pipe. Lines that the writer cannot take in time are dropped and counted, and the log says how many.
+//! The access log: a line for each response. A separate thread writes it, so that no worker waits for a disk or a pipe.
+//! Lines that the writer cannot accept in time are dropped and counted, and the log contains their number.
 
 mod feed;
 mod line;
@@ -16,7 +16,7 @@ use std::str::FromStr;
 /// The target of the access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogTarget {
-    /// A file, which is appended to.
+    /// A file; lines are appended to it.
     File(PathBuf),
     /// Standard output.
     Output,
@@ -25,7 +25,7 @@ pub enum LogTarget {
 impl FromStr for LogTarget {
     type Err = String;
 
-    /// A path, or `-` for standard output.
+    /// Parses a path, or `-` for standard output.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "" => Err("a path, or - for standard output".to_owned()),

@@ -1,7 +1,8 @@
 //! The access log's writer: fetches the workers' lines and writes them to a file or a pipe.
 //!
-//! It sleeps until a worker has lines, and then fetches in turns of a few milliseconds, so that a busy server pays one
-//! call a turn and not one a line. It has a descriptor table of its own, so that no worker keeps a rotated log open.
+//! The writer sleeps until a worker has lines. It then fetches lines in turns of a few milliseconds, so that a busy
+//! server needs one call for each turn instead of one for each line. The writer has its own descriptor table, so that
+//! no worker keeps a rotated log open.
 
 use super::line::{Stamp, write_lost};
 use super::{AccessLog, LogTarget};
@@ -17,10 +18,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread::Thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long lines gather before they are written.
+/// How long lines are collected before they are written.
 const TURN: Duration = Duration::from_millis(20);
 
-/// How long the end of the server waits for the log: a pipe that nobody reads must not block it.
+/// How long the server waits for the log when it stops. A pipe that is not read must not block it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The state that the workers and the writer share.
@@ -41,9 +42,10 @@ impl Shared {
         Self { buffers, is_asleep, must_reopen, must_end, thread: OnceLock::new() }
     }
 
-    /// Wakes the writer if it sleeps, or if it should hurry.
+    /// Wakes the writer if it sleeps, or if `hurry` is set.
     pub(super) fn wake_writer(&self, hurry: bool) {
-        // The buffer's lock orders this: a writer that found the buffer empty had announced before that it sleeps.
+        // The lock of the buffer provides the ordering: a writer that found the buffer empty had already announced that
+        // it sleeps.
         if hurry || self.is_asleep.load(Ordering::Relaxed) {
             self.unpark();
         }
@@ -65,7 +67,7 @@ impl Shared {
     }
 }
 
-/// Tells the writer to reopen its file.
+/// A handle to request that the writer reopen its file.
 #[derive(Debug, Clone)]
 pub(crate) struct Remote(Arc<Shared>);
 
@@ -76,16 +78,16 @@ impl Remote {
     }
 }
 
-/// What the thread needs besides its work.
+/// Further inputs of the writer's thread.
 #[derive(Debug)]
 pub(crate) struct Beside {
-    /// Entered when the file is open.
+    /// The sandbox, which the thread enters after the file is open.
     pub(crate) sandbox: Arc<Sandbox>,
     /// Receives messages for the operator.
     pub(crate) report: fn(&str),
     /// The owner of a new file.
     pub(crate) owner: Option<Identity>,
-    /// How many lost lines a log before this one has reported.
+    /// The number of lost lines that an earlier log has already reported.
     pub(crate) lost_before: u64,
 }
 
@@ -97,8 +99,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Opens the log and starts the thread. `workers` are the counters of lines that were lost before they reached the
-    /// writer, `counters` that of lines that could not be written.
+    /// Opens the log and starts the thread. `workers` count the lines that were lost before they reached the writer,
+    /// `counters` those that could not be written.
     pub(crate) fn start(
         log: &AccessLog,
         shared: Arc<Shared>,
@@ -134,7 +136,7 @@ impl Writer {
         };
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(life);
         let thread = thread.map_err(|cause| Error::Helper { name: "log", cause })?;
-        // Set once.
+        // Cannot fail: it is set only once.
         let _ = shared.thread.set(thread.thread().clone());
         has_opened.recv().map_err(|_| failed(&log.target)(std::io::ErrorKind::Other.into()))??;
         Ok(Self { shared, ended })
@@ -161,7 +163,7 @@ fn open(target: &LogTarget, owner: Option<Identity>) -> std::io::Result<File> {
     match target {
         LogTarget::File(path) => {
             use std::os::unix::fs::OpenOptionsExt;
-            // Visitors' addresses are private.
+            // The addresses of visitors are private.
             match std::fs::OpenOptions::new().append(true).mode(0o640).create_new(true).open(path) {
                 Ok(file) => {
                     if let Some(Identity { user, group }) = owner {
@@ -179,7 +181,7 @@ fn open(target: &LogTarget, owner: Option<Identity>) -> std::io::Result<File> {
     }
 }
 
-/// The thread's state.
+/// The state of the thread.
 #[derive(Debug)]
 struct Work {
     log: AccessLog,
@@ -188,11 +190,11 @@ struct Work {
     own: Counters,
     /// All counters of lost lines.
     all: Vec<Counters>,
-    /// How many lost lines the log has reported.
+    /// The number of lost lines that the log has reported.
     told_lost: u64,
-    /// Whether the file ends within a line.
+    /// Whether the file ends with a partial line.
     is_torn: bool,
-    /// Why the log cannot be written at the moment.
+    /// The error with which the log currently cannot be written.
     has_failed: Option<std::io::ErrorKind>,
     report: fn(&str),
 }
@@ -201,7 +203,7 @@ impl Work {
     fn run(&mut self) {
         let mut bytes = Vec::new();
         loop {
-            // Checked before fetching, so that everything handed over before the end is written.
+            // Checked before fetching, so that everything passed on before the end is written.
             let is_end = self.shared.must_end.load(Ordering::Acquire);
             if self.shared.must_reopen.swap(false, Ordering::AcqRel) {
                 self.reopen();
@@ -254,7 +256,7 @@ impl Work {
         }
     }
 
-    /// Writes lines; returns how many could not be written, which are not tried again.
+    /// Writes lines. Returns the number of lines that could not be written; they are not retried.
     fn write(&mut self, lines: &[u8]) -> Option<u64> {
         if lines.is_empty() {
             return None;
@@ -282,7 +284,7 @@ impl Work {
         }
     }
 
-    /// Writes everything; what could not be written remains.
+    /// Writes everything; on error, `bytes` is what could not be written.
     fn write_all(&mut self, bytes: &mut &[u8]) -> std::io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         while !bytes.is_empty() {
@@ -298,7 +300,7 @@ impl Work {
         Ok(())
     }
 
-    /// Reports in the log how many lines are missing.
+    /// Writes the number of missing lines into the log.
     fn tell_lost(&mut self) {
         let lost: u64 = self.all.iter().map(|counters| counters.log_lost().get()).sum();
         if lost == self.told_lost || self.has_failed.is_some() {
@@ -371,7 +373,7 @@ mod tests {
         assert_eq!((lines(&old), lines(&path)), (1, 10_000));
     }
 
-    /// The writer does not run here: the worker must go on, and count.
+    /// The writer is not running here: the worker must continue, and count.
     #[test]
     fn dropped_lines_are_counted_and_logged() {
         let room = tempfile::tempdir().unwrap();
@@ -393,7 +395,8 @@ mod tests {
         assert!(text.lines().last().unwrap().contains(&format!(" {lost} lines were lost")));
     }
 
-    /// The server waited for a reader, at the start and at a reopening, and could not be ended by a signal meanwhile.
+    /// The server once waited for a reader, both at the start and when it reopened the log, and could not be stopped by
+    /// a signal meanwhile.
     #[test]
     fn a_fifo_without_a_reader_is_not_waited_for() {
         static SAID: Mutex<String> = Mutex::new(String::new());
@@ -422,7 +425,7 @@ mod tests {
         feed.finish();
         writer.finish();
         assert_eq!(std::fs::read_to_string(&old).unwrap().lines().count(), 1);
-        // One that is read gets the lines, and writing waits for its reader.
+        // A FIFO that is read gets the lines, and writing waits for its reader.
         let reader = std::thread::spawn({
             let path = path.clone();
             move || std::fs::read_to_string(path).unwrap().lines().count()

@@ -1,4 +1,4 @@
-//! A request that was passed on, and its response: what each side sends, as the other one gets it.
+//! A forwarded request and its response: the bytes of each side, translated for the other.
 
 use super::put_chunk;
 use super::request::Forward;
@@ -7,21 +7,21 @@ use landau_wire::http::body::{Body, Malformed};
 use landau_wire::http::response::{Reader, Response};
 use landau_wire::http::{BodyLength, Status};
 
-/// An upstream server that sends more interim responses than this is not waited for.
+/// The maximum number of interim responses; after that, the upstream server is not waited for.
 const MOST_INTERIM: u32 = 16;
 
-/// How far a response is.
+/// The progress of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// More is to come.
+    /// The response is not complete.
     More,
-    /// It is complete; `true` if the upstream server takes another request on the connection.
+    /// The response is complete; `true` if the upstream server accepts another request on the connection.
     Done(bool),
-    /// It cannot be passed on, or its end is missing.
+    /// The response cannot be passed on, or its end is missing.
     Broken,
 }
 
-/// A request that was passed on.
+/// A forwarded request.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 pub(crate) struct Exchange {
@@ -32,47 +32,47 @@ pub(crate) struct Exchange {
     pub(crate) upstream: Option<u32>,
     /// Whether the connection that was closed last was kept from an earlier request.
     pub(crate) is_reused: bool,
-    /// How many of the upstream server's addresses have failed.
+    /// The number of the upstream server's addresses that have failed.
     pub(crate) failed_addresses: usize,
     /// Whether the request is sent for the second time.
     pub(crate) is_retry: bool,
     /// The rest of the client's body.
     body: Body,
     has_body_ended: bool,
-    /// Whether any of the body was passed on or is to be.
+    /// Whether any of the body was passed on or will be.
     has_body: bool,
-    /// How many bytes of content the client has sent since that was asked last.
+    /// The number of content bytes that the client has sent since `take_received_bytes` was last called.
     received_bytes: u64,
-    /// Content of a request of HTTP/2 that waits to be framed: small frames become one chunk.
+    /// Content of an HTTP/2 request that is to be framed; small frames become one chunk.
     gathered: Vec<u8>,
-    /// Whether the end of the content of a request of HTTP/2 was framed.
+    /// Whether the end of an HTTP/2 request's content was framed.
     is_end_framed: bool,
-    /// What the upstream server has not taken.
+    /// The bytes for the upstream server, sent up to `taken`.
     out: Vec<u8>,
     taken: usize,
-    /// Whether the upstream server has taken anything.
+    /// Whether the upstream server's connection has accepted any bytes.
     has_sent: bool,
-    /// Whether the beginning of the request is not kept any more.
+    /// Whether the beginning of the request was discarded.
     is_begun: bool,
-    /// What was received from the upstream server and is not passed on.
+    /// The bytes received from the upstream server that are not passed on yet.
     input: Vec<u8>,
     /// Whether the upstream server has sent anything.
     has_received: bool,
-    /// Whether the upstream server has ended the connection behind it.
+    /// Whether the upstream server has closed the connection after these bytes.
     pub(crate) has_ended: bool,
     reader: Reader,
     reply: Option<Reply>,
     interim_count: u32,
-    /// Whether the upstream server has said that the client may send its content.
+    /// Whether the upstream server has permitted the client to send its content.
     has_permission: bool,
-    /// Whether the client was sent the head of the response.
+    /// Whether the head of the response was sent to the client.
     pub(crate) is_delivered: bool,
-    /// The bytes of content that the client was sent.
+    /// The number of content bytes sent to the client.
     pub(crate) content: u64,
 }
 
 impl Exchange {
-    /// `head` is the client's.
+    /// Returns the exchange of a request; `head` is the client's head.
     pub(crate) fn new(mut forward: Box<Forward>, head: Vec<u8>) -> Self {
         let body = Body::new(forward.body);
         let out = std::mem::take(&mut forward.head);
@@ -105,7 +105,7 @@ impl Exchange {
         }
     }
 
-    /// Takes what the client has sent; returns how much of it belongs to this request.
+    /// Takes bytes from the client; returns how many of them belong to this request.
     pub(crate) fn take_body(&mut self, bytes: &[u8]) -> Result<usize, Malformed> {
         if self.is_tunnel() {
             self.out.extend_from_slice(bytes);
@@ -133,8 +133,8 @@ impl Exchange {
         Ok(at)
     }
 
-    /// Takes content of a request of HTTP/2, whose frames say where it ends. Content of another length than the head
-    /// says is malformed: what is missing or too much could be read as another request.
+    /// Takes content of an HTTP/2 request, whose frames determine where it ends. Content of another length than the
+    /// head announces is malformed: missing or excess bytes could be read as another request.
     pub(crate) fn take_content(&mut self, content: &[u8], is_end: bool) -> Result<(), Malformed> {
         let len = content.len() as u64;
         if let Body::Bytes(left) = &mut self.body {
@@ -150,7 +150,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Frames the gathered content if the upstream server has taken what is before it, or if nothing has been sent.
+    /// Frames the gathered content if everything before it was sent, or if nothing was sent yet.
     pub(crate) fn frame_content(&mut self) {
         if !self.forward.is_http2() || (self.has_sent && !self.unsent().is_empty()) {
             return;
@@ -171,12 +171,12 @@ impl Exchange {
         }
     }
 
-    /// Returns how much the upstream server has not taken, in bytes.
+    /// Returns the number of bytes that are not sent to the upstream server yet.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.unsent().len() + self.gathered.len()
     }
 
-    /// Returns whether the upstream server has to take something.
+    /// Returns whether anything must be sent to the upstream server.
     pub(crate) fn has_unsent(&self) -> bool {
         let must_end = self.forward.is_http2()
             && self.forward.body == BodyLength::Chunked
@@ -185,17 +185,17 @@ impl Exchange {
         self.unsent_bytes() > 0 || must_end
     }
 
-    /// Returns how many bytes of content the client has sent since the last call.
+    /// Returns the number of content bytes that the client has sent since the last call.
     pub(crate) fn take_received_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.received_bytes)
     }
 
-    /// Returns whether the client is to send more.
+    /// Returns whether more is expected from the client.
     pub(crate) fn wants_body(&self) -> bool {
         !self.has_body_ended || self.is_tunnel()
     }
 
-    /// Returns whether the client may be waiting until it is told to send its content (`Expect: 100-continue`).
+    /// Returns whether the client may be waiting for permission to send its content (`Expect: 100-continue`).
     pub(crate) fn awaits_permission(&self) -> bool {
         self.forward.is_expecting && !self.has_permission && !self.has_body
     }
@@ -205,12 +205,12 @@ impl Exchange {
         self.has_body_ended
     }
 
-    /// Returns what the upstream server has not taken.
+    /// Returns the bytes that are not sent to the upstream server yet.
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.out[self.taken..]
     }
 
-    /// Notes that the upstream server took so many bytes. A request that may have to be sent again is kept.
+    /// Records that `count` bytes were sent to the upstream server. A request that may have to be sent again is kept.
     pub(crate) fn sent(&mut self, count: usize) {
         self.taken += count;
         self.has_sent |= count > 0;
@@ -220,18 +220,18 @@ impl Exchange {
     }
 
     /// Returns whether the request can be sent on another connection if this one, which was kept from an earlier
-    /// request, fails: the upstream server has ended it meanwhile. One that has sent something has not, and a request
-    /// that changes something may have been acted on.
+    /// request, fails because the upstream server has closed it meanwhile. A server that has sent anything has not
+    /// closed it. A request that changes something may already have been executed.
     pub(crate) fn can_retry(&self) -> bool {
         !self.is_retry && !self.has_received && (self.is_repeatable() || !self.has_sent)
     }
 
-    /// Returns whether the request may be sent again, and all of it is still here.
+    /// Returns whether the request may be sent again and is still complete.
     pub(crate) fn is_repeatable(&self) -> bool {
         !self.is_begun && !self.has_body && self.has_body_ended && self.reply.is_none() && self.forward.is_idempotent()
     }
 
-    /// Returns whether nothing went either way.
+    /// Returns whether nothing was sent in either direction.
     pub(crate) fn is_untouched(&self) -> bool {
         !self.has_sent && !self.has_received
     }
@@ -241,17 +241,17 @@ impl Exchange {
         (self.taken, self.has_sent, self.is_retry) = (0, false, true);
     }
 
-    /// Returns whether the connection is one of another protocol now.
+    /// Returns whether the connection has switched to another protocol.
     pub(crate) fn is_tunnel(&self) -> bool {
         self.reply.is_some_and(|reply| reply.framing == Framing::Tunnel)
     }
 
-    /// Returns the status of the response, which the client was sent if that is delivered.
+    /// Returns the status of the response, which was sent to the client if `is_delivered` is set.
     pub(crate) fn status(&self) -> Option<Status> {
         self.reply.map(|reply| reply.status)
     }
 
-    /// Returns whether the end of the response is the end of the client's connection.
+    /// Returns whether the end of the client's connection marks the end of the response.
     pub(crate) fn ends_by_close(&self) -> bool {
         self.reply.is_some_and(|reply| matches!(reply.framing, Framing::Close | Framing::Tunnel))
     }
@@ -261,41 +261,41 @@ impl Exchange {
         self.reply.is_some_and(|reply| reply.close)
     }
 
-    /// Returns for how long the upstream server keeps the connection, if it says so.
+    /// Returns how long the upstream server keeps the connection, if it announces that.
     pub(crate) fn kept_for(&self) -> Option<std::time::Duration> {
         self.reply.and_then(|reply| reply.kept_for)
     }
 
-    /// Keeps what the upstream server has sent before it ended, until the client has room.
+    /// Keeps bytes that the upstream server sent before it closed the connection, until the client has room.
     pub(crate) fn keep(&mut self, bytes: &[u8]) {
         self.has_received |= !bytes.is_empty();
         self.input.extend_from_slice(bytes);
     }
 
-    /// Returns how much is kept of what the upstream server has sent.
+    /// Returns the number of kept bytes from the upstream server.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.input.len()
     }
 
-    /// Takes what was kept, for [`Self::advance`].
+    /// Takes the kept bytes, for [`Self::advance`].
     pub(crate) fn take_kept(&mut self) -> Vec<u8> {
         if self.reply.is_some() { std::mem::take(&mut self.input) } else { Vec::new() }
     }
 
-    /// Returns the memory that this takes, in bytes.
+    /// Returns the memory in use, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let requests = self.head.capacity() + self.out.capacity() + self.gathered.capacity();
         let buffers = requests + self.input.capacity();
         size_of::<Self>() + size_of::<Forward>() + buffers + self.forward.cors_lines.capacity()
     }
 
-    /// Takes what the upstream server has sent; appends what the client gets.
+    /// Takes bytes from the upstream server; appends the bytes for the client to `out`.
     pub(crate) fn advance(&mut self, bytes: &[u8], framed: (&[u8], bool), out: &mut Vec<u8>) -> Step {
         self.has_received |= !bytes.is_empty();
         if self.reply.is_some() {
             return self.advance_body(bytes, out);
         }
-        // A head usually comes whole.
+        // A head usually arrives in one piece.
         if self.input.is_empty() {
             let used = match self.advance_head(bytes, framed, out) {
                 Ok(used) => used,
@@ -320,7 +320,7 @@ impl Exchange {
         }
     }
 
-    /// Reads heads until one is final or the bytes end; returns how many bytes that used.
+    /// Reads heads until one is final or the bytes end; returns the number of bytes used.
     fn advance_head(&mut self, bytes: &[u8], framed: (&[u8], bool), out: &mut Vec<u8>) -> Result<usize, Step> {
         let mut at = 0;
         loop {
@@ -379,12 +379,12 @@ impl Exchange {
         if reply.framing == Framing::Chunked {
             put_chunk(b"", out);
         }
-        // What nobody has asked for would be taken for the next response.
+        // Unrequested bytes would be mistaken for the next response.
         let is_reusable = reply.is_reusable && at == bytes.len() && self.has_body_ended && !self.has_unsent();
         Step::Done(is_reusable)
     }
 
-    /// The upstream server has ended the connection; appends what the client gets.
+    /// Handles the end of the upstream server's connection; appends the bytes for the client to `out`.
     pub(crate) fn end(&mut self, out: &mut Vec<u8>) -> Step {
         match &self.reply {
             Some(Reply { framing: Framing::Tunnel, .. }) => Step::Done(false),
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(exchange.unsent().escape_ascii().to_string(), expected.replace('|', "\\r\\n"));
     }
 
-    /// However a response arrives, the client gets the same content, and the connection is judged alike.
+    /// The content for the client and the reuse of the connection do not depend on how a response is split.
     #[test]
     fn every_split_of_a_response_reads_alike() {
         for (said, last, content) in [
@@ -466,7 +466,7 @@ mod tests {
                 if step == Step::More {
                     step = exchange.advance(&said[cut..], (b"now", false), &mut out);
                 } else if cut < said.len() {
-                    // What is left belongs to nothing.
+                    // The rest belongs to no response.
                     let is_early = step == last || (step, last) == (Step::Done(true), Step::Done(false));
                     assert!(is_early, "{step:?} {cut} {}", said.escape_ascii());
                     step = last;

@@ -1,12 +1,11 @@
-//! Passing requests on to upstream servers (a reverse proxy).
+//! Forwards requests to upstream servers (a reverse proxy).
 //!
-//! No descriptor is involved here, and it does not matter how the client asks: a [`Forward`] is a request that the
-//! rules admit, written anew for the upstream server, and an [`Exchange`] turns what client and upstream server send
-//! into what the other one gets. The worker ([`crate::worker`]) moves the bytes.
+//! No descriptor is involved here, and the protocol of the client does not matter. A [`Forward`] is a request that the
+//! rules admit, rewritten for the upstream server. An [`Exchange`] translates the bytes of the client for the upstream
+//! server, and the reverse. The worker ([`crate::worker`]) moves the bytes.
 //!
-//! Nothing is passed on as it came. The request is written from what the parser understood, and the response from what
-//! was understood of it, so that the upstream server, this one and the client agree where each message ends. What is
-//! ambiguous is refused.
+//! Nothing is passed on unparsed. Requests and responses are written from what the parser understood, so that the
+//! upstream server, this server and the client agree where each message ends. Ambiguous messages are refused.
 
 use crate::rules::is_alike;
 
@@ -31,10 +30,11 @@ const HOP_BY_HOP: [&str; 8] = [
     "upgrade",
 ];
 
-/// Fields that say where a message ends, which are written anew; with `_` too, which is `-` to some servers.
+/// Fields that determine where a message ends, which the server writes itself. Names with `_` match too, because some
+/// servers treat it as `-`.
 const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
 
-/// Returns whether a field is for one connection only, by its name or because the values of `Connection` name it.
+/// Returns whether a field is for one connection only, by its name or because a value of `Connection` names it.
 fn is_of_connection<'a>(name: &[u8], mut connection: impl Iterator<Item = &'a [u8]>) -> bool {
     HOP_BY_HOP.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
         || FRAMING.iter().any(|known| is_alike(known.as_bytes(), name))
@@ -46,7 +46,7 @@ fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Writes a field line of the server's own.
+/// Writes a field line that the server adds.
 fn put(name: &str, value: &[u8], out: &mut Vec<u8>) {
     line(name.as_bytes(), value, out);
 }
@@ -59,7 +59,7 @@ fn line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes content as a chunk, or the end of the chunks if it is empty.
+/// Writes content as a chunk, or the last chunk if the content is empty.
 fn put_chunk(content: &[u8], out: &mut Vec<u8>) {
     use std::io::Write;
     // Writing to a vector cannot fail.

@@ -1,9 +1,9 @@
-//! A worker's connections to upstream servers, and those of them that are kept for the next request.
+//! A worker's connections to upstream servers, including those kept for the next request.
 
 use crate::rules::Upstream;
 use std::sync::Arc;
 
-/// Whose request a connection to an upstream server has.
+/// The request that a connection to an upstream server is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Owner {
     /// The number of the client's connection.
@@ -13,7 +13,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// A client that speaks HTTP/1.1.
+    /// Returns the owner for a client that uses HTTP/1.1.
     pub(crate) const fn of(number: u32) -> Self {
         Self { number, stream: 0 }
     }
@@ -23,11 +23,11 @@ impl Owner {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) upstream: Arc<Upstream>,
-    /// Whose request it has; `None` if it is kept for the next one.
+    /// The request that uses the connection; `None` if it is kept for the next one.
     pub(crate) owner: Option<Owner>,
     /// Whether it is being established.
     pub(crate) is_connecting: bool,
-    /// Whether it has had a request before this one.
+    /// Whether the connection was used for an earlier request.
     pub(crate) is_reused: bool,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Connection {
 #[derive(Debug, Default)]
 pub(crate) struct Upstreams {
     connections: Vec<Option<Box<Connection>>>,
-    /// Those that are kept, the latest one last.
+    /// The kept connections, the most recent one last.
     idle: Vec<u32>,
 }
 
@@ -60,8 +60,8 @@ impl Upstreams {
         Some(connection)
     }
 
-    /// Takes the connection to an upstream server that was kept last, for a client. One to another address, which the
-    /// server's name had before, is not taken.
+    /// Takes the most recently kept connection to an upstream server, for a client. A connection to an earlier address
+    /// of the server's name is not taken.
     pub(crate) fn take_idle(&mut self, upstream: &Upstream, owner: Owner) -> Option<u32> {
         let connections = &mut self.connections;
         let is_to = |number: &u32| {
@@ -92,7 +92,7 @@ impl Upstreams {
         true
     }
 
-    /// Returns the connections that are kept.
+    /// Returns the kept connections.
     pub(crate) fn idle(&self) -> Vec<u32> {
         self.idle.clone()
     }

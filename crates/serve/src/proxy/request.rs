@@ -1,4 +1,4 @@
-//! A request as the upstream server gets it.
+//! A request in the form for the upstream server.
 
 use super::{is_of_connection, line, options, put};
 use crate::rules::{Networks, Policy, Proxy, is_alike};
@@ -8,10 +8,10 @@ use landau_wire::http::{BodyLength, Expectation, Field, Limits, Method, Parsed, 
 use landau_wire::http2;
 use std::sync::Arc;
 
-/// Fields of the client's request that say who asks. Clients that are no trusted proxies could invent them.
+/// Fields of a request that identify the client. Clients other than trusted proxies could forge them.
 const IDENTITY: [&str; 5] = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-IP", "Forwarded"];
 
-/// What the server calls itself in `Via`, behind the version of the request.
+/// Returns the entry of the server in `Via`: the version of the request, then the server's name.
 const fn via(version: Version) -> &'static [u8] {
     match version {
         Version::Http10 => b"1.0 landau",
@@ -20,45 +20,45 @@ const fn via(version: Version) -> &'static [u8] {
     }
 }
 
-/// A request that is passed on.
+/// A forwarded request.
 #[derive(Debug)]
 pub(crate) struct Forward {
     pub(crate) policy: Arc<Policy>,
     pub(crate) proxy: Arc<Proxy>,
-    /// Who asks.
+    /// The client.
     pub(crate) client: Client,
-    /// The user who has logged in, for the log.
+    /// The user who is logged in, for the log.
     pub(crate) user: Option<String>,
     /// The length of the client's head.
     pub(crate) head_bytes: usize,
     pub(crate) method: Method,
-    /// What the client speaks.
+    /// The protocol version of the client.
     version: Version,
-    /// Whether the client's connection ends after the response, as far as the request says.
+    /// Whether the client's connection ends after the response, according to the request.
     pub(crate) close: bool,
-    /// Whether the client waits until it is told to send its content.
+    /// Whether the client waits for permission to send its content.
     pub(crate) is_expecting: bool,
-    /// Whether the client asks for another protocol.
+    /// Whether the client requests another protocol.
     pub(crate) is_upgrade: bool,
     pub(crate) body: BodyLength,
     /// The head for the upstream server.
     pub(crate) head: Vec<u8>,
-    /// The field lines of the response by which scripts of other sites may read it.
+    /// The field lines of the response that permit scripts of other sites to read it.
     pub(crate) cors_lines: Vec<u8>,
 }
 
-/// Who asks, and which proxies may say so.
+/// The origin of a request, and the proxies that are trusted to name it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asking<'a> {
-    /// Who is connected.
+    /// The connected client.
     pub(crate) peer: Client,
-    /// For whom that one asks.
+    /// The client on whose behalf `peer` sends the request.
     pub(crate) client: Client,
     pub(crate) trusted: Option<&'a Networks>,
 }
 
 impl Forward {
-    /// Writes a request anew. `clean` is its path as the rules see it; the policy has a proxy.
+    /// Rewrites a request for the upstream server. `clean` is the path as the rules see it; the policy has a proxy.
     pub(crate) fn new(
         request: &Request<'_>,
         clean: &[u8],
@@ -100,12 +100,12 @@ impl Forward {
         }
     }
 
-    /// Returns whether the client speaks HTTP/1.0, which has no chunks and no interim responses.
+    /// Returns whether the client uses HTTP/1.0, which has neither chunks nor interim responses.
     pub(crate) fn is_old(&self) -> bool {
         self.version == Version::Http10
     }
 
-    /// Returns whether it speaks HTTP/2, whose frames say where content ends.
+    /// Returns whether the client uses HTTP/2, whose frames determine where content ends.
     pub(crate) fn is_http2(&self) -> bool {
         self.version == Version::Http2
     }
@@ -127,13 +127,13 @@ impl Forward {
     }
 }
 
-/// Returns the host that the client asked for; a client of HTTP/1.0 need not say.
+/// Returns the requested host. A client of HTTP/1.0 may omit it; the default is the upstream server's name.
 fn host<'a>(request: &Request<'a>, proxy: &'a Proxy) -> &'a [u8] {
     request.host().filter(|host| !host.is_empty()).unwrap_or(proxy.upstream.authority.as_bytes())
 }
 
-/// Returns whether a request asks for a WebSocket. Other protocols are not passed on: with `h2c`, what follows would be
-/// requests that no rule has judged.
+/// Returns whether a request asks for a WebSocket. Other protocols are not passed on: with `h2c`, requests would follow
+/// that no rule has checked.
 fn is_upgrade(request: &Request<'_>) -> bool {
     let is_named = request
         .lines(Field::Connection)
@@ -145,7 +145,7 @@ fn is_upgrade(request: &Request<'_>) -> bool {
         && crate::answer::value_of(request, "Upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"))
 }
 
-/// Writes the client's fields that are for the upstream server, and those that say who asks.
+/// Writes the client's fields for the upstream server, and those that identify the client.
 fn write_fields(request: &Request<'_>, proxy: &Proxy, asking: Asking<'_>, head: &mut Vec<u8>) {
     let is_trusted = asking.trusted.is_some_and(|trusted| trusted.has(asking.peer.peer));
     let mut chain_of_proxies = Vec::new();
@@ -182,7 +182,8 @@ fn write_fields(request: &Request<'_>, proxy: &Proxy, asking: Asking<'_>, head: 
     }
 }
 
-/// Returns how often a request may still be passed on, if the field says that (RFC 9110 section 7.6.2).
+/// Returns how many more times a request may be forwarded, if this is the field that limits it (RFC 9110 section
+/// 7.6.2).
 pub(crate) fn forwards_left(name: &[u8], value: &[u8], request: &Request<'_>) -> Option<u64> {
     if request.method() != Method::Options || !name.eq_ignore_ascii_case(b"Max-Forwards") {
         return None;
@@ -191,10 +192,12 @@ pub(crate) fn forwards_left(name: &[u8], value: &[u8], request: &Request<'_>) ->
     digits?.parse().ok()
 }
 
-/// Returns whether a field of the client's request is not passed on: it is for one connection only, or written anew.
+/// Returns whether a field of the client's request is not passed on, because it is for one connection only or
+/// rewritten.
 fn is_left_out(name: &[u8], request: &Request<'_>, is_trusted: bool) -> bool {
     let is_identity = IDENTITY.iter().any(|own| is_alike(own.as_bytes(), name));
-    // From a trusted proxy, the others stay as they are; but it may have left those with `_` to its own clients.
+    // From a trusted proxy, the other fields stay unchanged. But it may have passed on names with `_` from its own
+    // clients.
     let is_rewritten = is_identity && (!is_trusted || is_alike(b"X-Forwarded-For", name) || name.contains(&b'_'));
     // A client of HTTP/1.0 does not wait for an interim response.
     let is_meaningless = request.version() == Version::Http10 && name.eq_ignore_ascii_case(b"Expect");
@@ -204,8 +207,8 @@ fn is_left_out(name: &[u8], request: &Request<'_>, is_trusted: bool) -> bool {
         || is_of_connection(name, request.lines(Field::Connection))
 }
 
-/// Returns the clients and proxies that the request has come through: those that a trusted proxy has named, and who is
-/// connected here. A client of a Unix socket has no address.
+/// Returns the clients and proxies that the request has passed through: those named by a trusted proxy, then the
+/// connected client. A client of a Unix socket has no address.
 fn chain(request: &Request<'_>, is_trusted: bool, peer: Client) -> Vec<u8> {
     let mut chain = Vec::new();
     let named = request.fields().filter(|(name, _)| is_trusted && name.eq_ignore_ascii_case(b"X-Forwarded-For"));
@@ -220,7 +223,7 @@ fn chain(request: &Request<'_>, is_trusted: bool, peer: Client) -> Vec<u8> {
     chain
 }
 
-/// Writes how long the body is, and what the connection is to become.
+/// Writes the length of the body, and the protocol that the connection is to switch to.
 fn write_framing(request: &Request<'_>, is_upgrade: bool, head: &mut Vec<u8>) {
     match request.body() {
         BodyLength::Chunked => put("Transfer-Encoding", b"chunked", head),

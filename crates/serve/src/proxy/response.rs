@@ -1,4 +1,4 @@
-//! A response's head as the client gets it.
+//! The head of a response in the form for the client.
 
 use super::request::Forward;
 use super::{is_of_connection, line, options, put};
@@ -8,25 +8,25 @@ use landau_wire::http::response::Response;
 use landau_wire::http::{Method, Status, Version};
 use std::time::Duration;
 
-/// Why a response cannot be passed on.
+/// The error for a response that cannot be passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// How the client is told where the content ends.
+/// The way in which the end of the content is marked for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// By its length, or there is none.
+    /// By its length, or there is no content.
     Length,
     Chunked,
     /// By the frames of HTTP/2.
     Frames,
     /// By the end of the connection.
     Close,
-    /// The connection has become one of another protocol.
+    /// The connection has switched to another protocol.
     Tunnel,
 }
 
-/// What a head says that was passed on.
+/// The properties of a response whose head was passed on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reply {
     pub(crate) status: Status,
@@ -35,9 +35,9 @@ pub(crate) struct Reply {
     pub(crate) framing: Framing,
     /// Whether the client's connection ends after the response.
     pub(crate) close: bool,
-    /// Whether the upstream server takes another request on the connection.
+    /// Whether the upstream server accepts another request on the connection.
     pub(crate) is_reusable: bool,
-    /// For how long the upstream server keeps the connection, if it says so.
+    /// How long the upstream server keeps the connection, if it announces that.
     pub(crate) kept_for: Option<Duration>,
 }
 
@@ -45,18 +45,18 @@ pub(crate) struct Reply {
 fn field(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let colon = line.iter().position(|&byte| byte == b':').ok_or(Malformed)?;
     let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-    // A line that begins with white space would continue the one before.
+    // A line that begins with white space would continue the previous one.
     let is_token = |byte: &u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'-' | b'0'..=b'9' => true,
         other => b"!#$%&'*+.^_`|~".contains(other),
     };
-    // Counted without a way out of the loop, so that compilers make vector instructions of it.
+    // The loop counts without an early exit, so that compilers can vectorise it.
     let is_control = |byte: &&u8| (**byte < b' ' && **byte != b'\t') || **byte == 0x7f;
     let is_sound = !name.is_empty() && name.iter().all(is_token) && value.iter().filter(is_control).count() == 0;
     if is_sound { Ok((name, value)) } else { Err(Malformed) }
 }
 
-/// What the fields say about the connection and the content.
+/// The properties of the connection and the content according to the fields.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 struct Facts<'a> {
@@ -69,7 +69,7 @@ struct Facts<'a> {
     is_coded: bool,
     is_websocket: bool,
     has_date: bool,
-    /// For how long the upstream server keeps the connection (`Keep-Alive: timeout=5`).
+    /// How long the upstream server keeps the connection (`Keep-Alive: timeout=5`).
     kept_for: Option<Duration>,
 }
 
@@ -116,7 +116,7 @@ fn timeout(option: &[u8]) -> Option<Duration> {
     Some(Duration::from_secs(u64::from(seconds.parse::<u32>().ok()?)))
 }
 
-/// Writes an interim response, such as 103, which the client gets as it is.
+/// Writes an interim response, such as 103, unchanged except for the fields of the connection.
 pub(super) fn write_interim(head: &[u8], response: &Response, out: &mut Vec<u8>) -> Result<(), Malformed> {
     let facts = Facts::of(head)?;
     write_status(head, response.status, out);
@@ -127,8 +127,8 @@ pub(super) fn write_interim(head: &[u8], response: &Response, out: &mut Vec<u8>)
     Ok(())
 }
 
-/// Writes the head for the client. `date` is for an upstream server that does not say it; `close` says that the
-/// client's connection ends after the response.
+/// Writes the head for the client. `date` is used if the upstream server sent none. `close` states whether the client's
+/// connection ends after the response.
 pub(super) fn write_head(
     head: &[u8],
     response: &Response,
@@ -174,12 +174,12 @@ pub(super) fn write_head(
     Ok(Reply { status: response.status, body, framing, close, is_reusable, kept_for })
 }
 
-/// Decides how the client is told where the content ends. Refuses what could be read in two ways.
+/// Decides how the end of the content is marked for the client. Refuses responses that could be read in two ways.
 fn framing(facts: &Facts<'_>, response: &Response, forward: &Forward, body: &Body) -> Result<Framing, Malformed> {
     if response.status == Status::SWITCHING_PROTOCOLS {
         return if forward.is_upgrade && facts.is_websocket { Ok(Framing::Tunnel) } else { Err(Malformed) };
     }
-    // Other codings than chunks are for the connection, and nobody has asked for them.
+    // Codings other than chunks are for the connection, and the server has not requested any.
     let is_ambiguous = facts.is_chunked && (facts.has_length || response.version == Version::Http10);
     if is_ambiguous || facts.is_coded {
         return Err(Malformed);
@@ -195,7 +195,7 @@ fn framing(facts: &Facts<'_>, response: &Response, forward: &Forward, body: &Bod
 fn write_framing(response: &Response, forward: &Forward, framing: Framing, out: &mut Vec<u8>) {
     match framing {
         Framing::Chunked => put("Transfer-Encoding", b"chunked", out),
-        // Of HEAD and 304 it is the length that the content would have.
+        // For HEAD and 304, this is the length that the content would have.
         Framing::Length if response.status != Status::NO_CONTENT => {
             let bare = forward.method == Method::Head || response.status == Status::NOT_MODIFIED;
             if let Some(length) = response.content_length.or(if bare { None } else { Some(0) }) {
@@ -208,7 +208,7 @@ fn write_framing(response: &Response, forward: &Forward, framing: Framing, out: 
     }
 }
 
-/// Writes the status line, with the upstream server's phrase if it has only printable characters.
+/// Writes the status line, with the upstream server's reason phrase if all its characters are printable.
 fn write_status(head: &[u8], status: Status, out: &mut Vec<u8>) {
     out.extend_from_slice(b"HTTP/1.1 ");
     write_decimal(u64::from(status.0), out);

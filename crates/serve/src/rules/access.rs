@@ -1,4 +1,4 @@
-//! Who may read what is at a path.
+//! Access control for paths.
 
 use super::rate::Rate;
 use super::users::Users;
@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What stands for clients over a Unix socket, which have no address.
+/// The name of clients over a Unix socket, which have no address.
 const UNIX: &str = "unix";
 
-/// Addresses of clients.
+/// A set of client addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Networks {
     networks: Vec<IpNet>,
@@ -33,7 +33,7 @@ impl Networks {
         Ok(())
     }
 
-    /// Returns whether a client is one of them.
+    /// Returns whether the set contains a client.
     pub(crate) fn has(&self, peer: Option<IpAddr>) -> bool {
         match peer {
             None => self.has_unix,
@@ -45,8 +45,8 @@ impl Networks {
     }
 }
 
-/// Returns a network of IPv4 addresses that was written as one of IPv6 (`::ffff:10.0.0.0/104`) as it is: addresses of
-/// clients are compared in that form.
+/// Converts a network of IPv4-mapped addresses (`::ffff:10.0.0.0/104`) to IPv4, the form in which clients' addresses
+/// are compared.
 fn canonical(network: IpNet) -> Result<IpNet, String> {
     let IpNet::V6(v6) = network else { return Ok(network) };
     let Some(v4) = v6.addr().to_ipv4_mapped() else { return Ok(network) };
@@ -54,18 +54,18 @@ fn canonical(network: IpNet) -> Result<IpNet, String> {
     prefix.map(IpNet::V4).ok_or_else(|| "a network of IPv4 addresses has at least 96 bits here".to_owned())
 }
 
-/// Which users may read, by their names and passwords.
+/// The users who may read, by name and password.
 #[derive(Debug)]
 pub(crate) struct Auth {
-    /// What the browser shows; without quotes.
+    /// The text that a browser shows; without quotes.
     pub(crate) realm: String,
-    /// The file of the users, and the line of the rule.
+    /// The users file, and the line of the rule.
     pub(crate) path: PathBuf,
     pub(crate) line: usize,
     pub(crate) users: Users,
 }
 
-/// Who may read what is at a path, and how often.
+/// The permissions and the rate limit of a path.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Access {
     pub(crate) allow: Option<Arc<Networks>>,
@@ -79,28 +79,28 @@ fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
 }
 
 impl Access {
-    /// Returns whether anyone may read, as often as they like.
+    /// Returns whether any client may read, without a rate limit.
     pub(crate) fn is_open(&self) -> bool {
         self.is_for_all() && self.rate.is_none()
     }
 
-    /// Returns whether anyone may read.
+    /// Returns whether any client may read.
     pub(crate) fn is_for_all(&self) -> bool {
         self.allow.is_none() && self.deny.is_none() && self.auth.is_none()
     }
 
-    /// Returns whether a client with this address may read, if its user may.
+    /// Returns whether a client with this address may read, provided that its user may.
     pub(crate) fn admits(&self, peer: Option<IpAddr>) -> bool {
         !self.deny.as_ref().is_some_and(|deny| deny.has(peer))
             && self.allow.as_ref().is_none_or(|allow| allow.has(peer))
     }
 
-    /// Returns whether two are by the same rules.
+    /// Returns whether both come from the same rules.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.has_same_readers(other) && is_same(self.rate.as_ref(), other.rate.as_ref())
     }
 
-    /// Returns whether two let the same clients read, by the same rules.
+    /// Returns whether both admit the same clients, by the same rules.
     pub(crate) fn has_same_readers(&self, other: &Self) -> bool {
         is_same(self.allow.as_ref(), other.allow.as_ref())
             && is_same(self.deny.as_ref(), other.deny.as_ref())
@@ -108,7 +108,7 @@ impl Access {
     }
 }
 
-/// Returns the rates by which a request is counted, each once.
+/// Returns the rate limits that count a request, each once.
 pub(crate) fn rates(access: &[Access]) -> impl Iterator<Item = &Arc<Rate>> {
     access.iter().enumerate().filter_map(|(at, one)| {
         let rate = one.rate.as_ref()?;

@@ -1,13 +1,13 @@
-//! Which files are worth compressing.
+//! The files that are worth compressing.
 
-/// Smaller files leave in one packet anyway.
+/// Smaller files fit into one packet anyway.
 const LEAST_BYTES: u64 = 512;
 
-/// Larger files take too long and too much memory: a thread has one of them at a time, with what it makes of it.
+/// Larger files take too long and too much memory: a thread holds one file at a time, and its compressed form.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// Returns whether a file of the type is worth compressing: text, and formats that consist of it or are not compressed
-/// themselves.
+/// Returns whether a file of this type and size is worth compressing: text, formats based on text, and formats without
+/// compression.
 pub(super) fn is_worth_it(content_type: &str, size: u64) -> bool {
     const OTHERS: [&str; 14] = [
         "application/geo+json",

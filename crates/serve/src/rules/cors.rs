@@ -1,22 +1,22 @@
-//! Which other sites may read responses: cross-origin resource sharing, by the Fetch standard.
+//! Cross-origin resource sharing (the Fetch standard): which other sites may read responses.
 
 use super::field::{self, Field};
 use std::time::Duration;
 
-/// Which other sites may read responses.
+/// The sites that may read responses.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cors {
-    /// The origins, such as `https://app.example`; none for all.
+    /// The permitted origins, such as `https://app.example`; empty for all.
     pub(crate) origins: Vec<String>,
-    /// Whether requests with cookies may be read as well.
+    /// Whether responses to requests with cookies may be read as well.
     pub(crate) credentials: bool,
     /// The methods that a preflight permits.
     pub(crate) methods: Vec<String>,
     /// The request fields that a preflight permits.
     pub(crate) headers: Vec<String>,
-    /// The response fields that a script may read, besides the usual ones.
+    /// The response fields that a script may read in addition to the usual ones.
     pub(crate) expose: Vec<String>,
-    /// For how long a browser may keep the answer to a preflight.
+    /// How long a browser may cache the response to a preflight.
     pub(crate) max_age: Option<Duration>,
 }
 
@@ -37,7 +37,7 @@ impl Cors {
         field::check_token(text).map(|()| text.to_owned())
     }
 
-    /// Appends the field lines of a response to a request with this `Origin`, if it had one.
+    /// Appends the field lines of the response to a request with this `Origin`, if any.
     pub(crate) fn write(&self, origin: Option<&[u8]>, out: &mut Vec<u8>) {
         if !self.origins.is_empty() {
             // Caches must not give one site's response to another.
@@ -53,7 +53,7 @@ impl Cors {
         }
     }
 
-    /// Appends the further lines of the response to a preflight from this `Origin`.
+    /// Appends the additional lines of the response to a preflight with this `Origin`.
     pub(crate) fn write_preflight(&self, origin: Option<&[u8]>, out: &mut Vec<u8>) {
         if self.permitted(origin).is_none() {
             return;
@@ -68,7 +68,7 @@ impl Cors {
         }
     }
 
-    /// Returns the value that permits the origin.
+    /// Returns the field value that permits the origin, if it is permitted.
     fn permitted(&self, origin: Option<&[u8]>) -> Option<&str> {
         if self.origins.is_empty() {
             return Some("*");

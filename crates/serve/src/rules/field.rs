@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-/// A change of the fields.
+/// A change to the fields of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FieldChange {
-    /// Replaces all fields of the name by one.
+    /// Replaces all fields with this name by one.
     Set(Field),
-    /// Adds one.
+    /// Adds a field.
     Add(Field),
-    /// Removes all fields of the name.
+    /// Removes all fields with this name.
     Remove(String),
 }
 
@@ -35,7 +35,7 @@ impl Field {
         self.name.eq_ignore_ascii_case(name)
     }
 
-    /// Returns the field's line. Neither name nor value has a control character.
+    /// Returns the field's line. Neither name nor value contains a control character.
     pub(crate) fn line(&self) -> Vec<u8> {
         let mut line = String::new();
         // Writing to a string cannot fail.
@@ -62,14 +62,14 @@ const OWN: [&str; 14] = [
     "Upgrade",
 ];
 
-/// Those of them that a response can do without.
+/// The fields of `OWN` that may be missing from a response.
 const REMOVABLE: [&str; 2] = ["ETag", "Last-Modified"];
 
 fn is_one_of(name: &str, names: &[&str]) -> bool {
     names.iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
-/// Checks that a text may be the name of a field or a method (RFC 9110 section 5.6.2).
+/// Checks that a text is a valid name of a field or a method (RFC 9110 section 5.6.2).
 pub(crate) fn check_token(text: &str) -> Result<(), String> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if text.is_empty() || !text.bytes().all(is_token) {
@@ -78,7 +78,7 @@ pub(crate) fn check_token(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that an operator may set or add a field of the name.
+/// Checks that an operator may set or add a field with this name.
 pub(crate) fn check_name(name: &str, is_added: bool) -> Result<(), String> {
     check_token(name)?;
     match name.to_ascii_lowercase().as_str() {
@@ -90,7 +90,7 @@ pub(crate) fn check_name(name: &str, is_added: bool) -> Result<(), String> {
     }
 }
 
-/// Checks that a field may have the value: control characters could end the line (response splitting).
+/// Checks the value of a field: control characters could end the line (response splitting).
 pub(crate) fn check_value(value: &str) -> Result<&str, String> {
     if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
         return Err("a control character, such as a line end, cannot be in a field".to_owned());
@@ -98,7 +98,7 @@ pub(crate) fn check_value(value: &str) -> Result<&str, String> {
     Ok(value.trim_matches([' ', '\t']))
 }
 
-/// Checks that a field may be removed: an operator's, or one that a response can do without.
+/// Checks that a field may be removed: it is either the operator's, or may be missing from a response.
 pub(crate) fn removed(name: &str) -> Result<String, String> {
     if is_one_of(name, &REMOVABLE) {
         return Ok(name.to_owned());

@@ -1,4 +1,4 @@
-//! The rules that are in force, which a reload replaces.
+//! The rules in force, which a reload replaces.
 
 use super::look_up::{LookUp, Resolver, ask_system};
 use super::survey::Site;
@@ -9,50 +9,50 @@ use std::fmt::{Display, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
-/// The rules that are in force, and the file that they come from.
+/// The rules in force, and the file that they come from.
 #[derive(Debug)]
 pub struct LiveRules {
     path: PathBuf,
-    /// The files of the users, as of the start.
+    /// The users files at the start of the server.
     user_files: Vec<PathBuf>,
-    /// The upstream servers, as of the start: the sandbox permits connections to no others.
+    /// The upstream servers at the start of the server; the sandbox permits connections only to them.
     upstreams: Vec<Arc<Upstream>>,
-    /// The keys outside of rules that a file may have.
+    /// The keys that a file may have outside of rules.
     known: Vec<String>,
-    /// What they were at the start.
+    /// Their values at the start of the server.
     settings: Vec<Setting>,
-    /// How names are looked up.
+    /// The function that looks names up.
     look_up: LookUp,
     current: RwLock<Arc<Rules>>,
-    /// What the last reload has read, if all that it lacked were addresses of upstream servers.
+    /// The file read by the last reload, if only addresses of upstream servers were missing.
     unresolved: Mutex<Option<Box<ConfigFile>>>,
-    /// The served directory, with which a reload compares the rules. Only a local one: a file server that does not
-    /// answer must not keep the server from reading its signals.
+    /// The served directory, which a reload compares with the rules. It is set only for a local directory: a file
+    /// server that does not answer must not keep the server from handling its signals.
     site: OnceLock<Site>,
 }
 
-/// What a comparison of rules with the served directory has found, each on a line with the file and the line in it.
+/// The results of comparing the rules with the served directory, each as a line with the file and the line number.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// What keeps the server from starting.
+    /// Problems that prevent the server from starting.
     pub errors: Vec<String>,
-    /// What the operator is told.
+    /// Messages for the operator.
     pub warnings: Vec<String>,
 }
 
-/// How a reload went.
+/// The outcome of a reload.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reload {
-    /// The rules are those of the file now.
+    /// The rules of the file are now in force.
     Done {
-        /// The keys outside of rules that differ from those at the start.
+        /// The keys outside of rules whose values differ from those at the start.
         changed: Vec<String>,
-        /// The upstream servers that have the addresses that they had, and why.
+        /// The upstream servers that keep their previous addresses, with the reasons.
         kept: Vec<String>,
-        /// What the rules probably do not mean, in the served directory.
+        /// Likely mistakes in the rules, given the served directory.
         warnings: Vec<String>,
     },
-    /// The rules are what they were, and why.
+    /// The previous rules stay in force; the reason.
     Failed(String),
 }
 
@@ -73,8 +73,8 @@ impl Display for Reload {
 }
 
 impl LiveRules {
-    /// Reads a configuration file; `known` are the keys that it may have outside of rules, and `check` says what is
-    /// wrong with their values. Returns all that is wrong, each on a line with the file and the line in it.
+    /// Reads a configuration file. `known` are the keys that it may have outside of rules, and `check` returns the
+    /// errors in their values. Returns all errors, each as a line with the file and the line number.
     pub fn read(
         path: &Path,
         known: &[String],
@@ -109,12 +109,12 @@ impl LiveRules {
         &self.settings
     }
 
-    /// Compares the rules with the directory that is served: a rule for the path of a directory alone protects nothing
-    /// in it. Reloads do the same from now on, if the directory is on a local file system.
+    /// Compares the rules with the served directory: a rule for only the path of a directory does not protect its
+    /// contents. Later reloads do the same if the directory is on a local file system.
     pub fn survey(&self, config: &Config) -> Survey {
         let site = Site::new(config);
         if site.is_local() {
-            // It is the same if it is known already.
+            // If it is set already, the value is the same.
             let _ = self.site.set(site.clone());
         }
         self.told_of(&self.current(), &site)
@@ -125,30 +125,30 @@ impl LiveRules {
         Survey { errors: told(&self.path, &findings.errors), warnings: told(&self.path, &findings.warnings) }
     }
 
-    /// Compares rules with the served directory, if it is known; returns them with the warnings.
+    /// Compares rules with the served directory, if it is known; returns the file with the warnings.
     fn surveyed(&self, file: ConfigFile) -> Result<(ConfigFile, Vec<String>), Failure> {
         let Some(site) = self.site.get() else { return Ok((file, Vec::new())) };
         let Survey { errors, warnings } = self.told_of(&file.rules, site);
         if errors.is_empty() { Ok((file, warnings)) } else { Err(errors.into()) }
     }
 
-    /// Returns the files that it was read from: the configuration, and those of the users.
+    /// Returns the files that the rules were read from: the configuration, and the users files.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
         [&self.path].into_iter().chain(&self.user_files).map(PathBuf::as_path)
     }
 
-    /// Returns the rules that are in force.
+    /// Returns the rules in force.
     pub(crate) fn current(&self) -> Arc<Rules> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the file again, and looks the names of upstream servers up again; if anything is wrong, what was in force
-    /// stays. In a sandbox it names the upstream servers of the start.
+    /// Reads the file again, and looks up the names of its upstream servers. If anything is wrong, the previous rules
+    /// stay in force. In a sandbox, the file may name only the upstream servers of the start.
     pub(crate) fn reload(&self, reader: &Reader, is_sandboxed: bool) -> Reload {
         self.reload_with(reader, is_sandboxed, false)
     }
 
-    /// The same in a process that has one thread and forks: another process looks names up.
+    /// Like `reload`, for a process that has one thread and forks: another process looks names up.
     pub(crate) fn reload_without_threads(&self, reader: &Reader, is_sandboxed: bool) -> Reload {
         self.reload_with(reader, is_sandboxed, true)
     }
@@ -157,8 +157,8 @@ impl LiveRules {
         self.change(is_sandboxed, forks, |resolve| parse(&self.path, &self.known, reader, resolve))
     }
 
-    /// Looks names up again if the last reload failed for want of their addresses, in a process that has one thread and
-    /// forks. The rules are those that it has read, and not what the file has now.
+    /// Looks names up again if the last reload failed because of missing addresses. This is for a process that has one
+    /// thread and forks. The rules are those that the reload has read, even if the file has changed since.
     pub(crate) fn look_up_again_without_threads(&self, is_sandboxed: bool) {
         self.look_up_again(is_sandboxed, true);
     }
@@ -170,7 +170,7 @@ impl LiveRules {
         }
     }
 
-    /// Puts what `read` returns in force; it is given what finds the addresses of an upstream server.
+    /// Puts the result of `read` in force. The argument of `read` finds the addresses of an upstream server.
     fn change(
         &self,
         is_sandboxed: bool,
@@ -197,7 +197,7 @@ impl LiveRules {
                 Reload::Done { changed: self.changed(&settings), kept: resolver.kept(), warnings }
             }
             Err(failure) => {
-                // A file with a fault leaves what an earlier reload still lacks addresses for.
+                // A file with an error does not replace an earlier file that only lacks addresses.
                 if failure.unresolved.is_some() {
                     *unresolved = failure.unresolved;
                 }
@@ -206,7 +206,7 @@ impl LiveRules {
         }
     }
 
-    /// Returns the keys whose values are not those of the start.
+    /// Returns the keys whose values differ from those at the start.
     fn changed(&self, settings: &[Setting]) -> Vec<String> {
         let value = |of: &[Setting], key: &str| {
             of.iter().find(|setting| setting.key == key).map(|setting| setting.occurrences.clone())
@@ -216,12 +216,12 @@ impl LiveRules {
     }
 }
 
-/// Why a file was not taken.
+/// The reason why a file was rejected.
 #[derive(Debug)]
 struct Failure {
-    /// Each on a line with the file and the line in it.
+    /// The problems, each as a line with the file and the line number.
     problems: Vec<String>,
-    /// What was read, if it lacks nothing but addresses of upstream servers.
+    /// The file, if only addresses of upstream servers are missing.
     unresolved: Option<Box<ConfigFile>>,
 }
 
@@ -231,7 +231,7 @@ impl From<Vec<String>> for Failure {
     }
 }
 
-/// `resolve` finds the addresses of an upstream server.
+/// Reads a configuration and its users files; `resolve` finds the addresses of an upstream server.
 fn parse(
     path: &Path,
     known: &[String],
@@ -245,7 +245,7 @@ fn parse(
     resolved(path, file, problems, resolve)
 }
 
-/// Finds the addresses of all upstream servers of a file with these problems.
+/// Finds the addresses of all upstream servers of a file; `problems` are those found so far.
 fn resolved(
     path: &Path,
     file: ConfigFile,
@@ -263,9 +263,9 @@ fn resolved(
     Err(Failure { problems: told(path, &problems), unresolved: is_read.then(|| Box::new(file)) })
 }
 
-/// Reads the file of a rule's users; returns what is wrong with it.
+/// Reads the users file of a rule; returns the error, if any.
 fn read_users(auth: &mut Arc<Auth>, reader: &Reader) -> Option<Problem> {
-    // Nobody else has the rules yet.
+    // The rules are not shared yet.
     let auth = Arc::get_mut(auth)?;
     let users = text(&auth.path, reader).map_err(|error| error.to_string()).and_then(|text| Users::parse(&text));
     match users {
@@ -316,7 +316,7 @@ mod tests {
         assert!(matches!(live.reload(&Reader::default(), false), Reload::Failed(_)) && says(b"/b"));
     }
 
-    /// The addresses of the start were kept for ever, until a restart.
+    /// A running server once kept the addresses of its start until a restart.
     #[test]
     fn a_reload_follows_a_name_to_its_new_addresses() {
         static NOW: Mutex<Option<SocketAddr>> = Mutex::new(None);
@@ -346,7 +346,7 @@ mod tests {
             assert_eq!(live.reload(&Reader::default(), false).to_string(), "rules reloaded");
             assert_eq!((upstream() == first, upstream().is_at_same_place(&first)), (true, is_same), "{address}");
         }
-        // The name server does not answer: the last addresses stay, not the first ones.
+        // The name server does not answer: the most recent addresses stay in use, not the first ones.
         let second = upstream();
         set(None);
         let told = live.reload(&Reader::default(), false).to_string();
@@ -355,8 +355,8 @@ mod tests {
         assert!(upstream().is_at_same_place(&second) && !Arc::ptr_eq(&upstream(), &second));
     }
 
-    /// The supervisor read the file again before it started a process, so that this one had rules that nobody had asked
-    /// for.
+    /// The supervisor once read the file again before it started a process, which then had rules without a requested
+    /// reload.
     #[test]
     fn what_is_looked_up_again_is_what_the_reload_has_read() {
         static IS_KNOWN: AtomicUsize = AtomicUsize::new(0);
@@ -380,7 +380,7 @@ mod tests {
         assert!(says(b"/a") && !says(b"/b") && !says(b"/c"));
         write("/b", "proxy = 'http://app.example'");
         assert!(reload_fails());
-        // A fault in a later file does not make it forget that one.
+        // An error in a later file does not discard that one.
         write("/d", "proxi = 'http://app.example'");
         assert!(reload_fails());
         write("/c", "");
@@ -391,7 +391,7 @@ mod tests {
         assert!(!says(b"/a") && says(b"/b") && !says(b"/c"));
     }
 
-    /// A reload says what a start says, and does not open what a start would not.
+    /// A reload reports the same as a start, and does not open anything that a start would not.
     #[test]
     fn a_reload_compares_the_rules_with_the_served_directory() {
         let room = tempfile::tempdir().unwrap();

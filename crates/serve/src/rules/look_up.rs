@@ -1,8 +1,8 @@
-//! Looking up the names of upstream servers: when the configuration is read, and again when it is reloaded.
+//! Looks up the names of upstream servers when the configuration is read, and again when it is reloaded.
 //!
 //! A reload follows a name to its new addresses. It must not lose an upstream server because the name server does not
-//! answer just then, nor wait for that for long, since signals wait meanwhile: the addresses that were known stay in
-//! use, and the operator is told.
+//! answer at that moment. It must not wait for long either, because signals wait meanwhile. Instead, the known
+//! addresses stay in use, and the operator gets a message.
 
 use super::Upstream;
 use landau_sys::child::{self, Forker};
@@ -15,48 +15,48 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long a reload waits for the addresses of all names together, as long as each has [`LEAST_PATIENCE`].
+/// How long a reload waits for the addresses of all names together, provided that each gets [`LEAST_PATIENCE`].
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long it waits for each name after that: a name server that answers is not to be missed because another one, for
-/// a name before, does not.
+/// How long it waits for each name after that. A name server that answers must not be missed because another one, for
+/// an earlier name, does not.
 const LEAST_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long it waits for names after [`PATIENCE`], however many they are.
+/// How long it waits in total after [`PATIENCE`], however many names there are.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What says how names are looked up. A sandbox permits reading them if an upstream server has a name.
+/// The files that configure the look-up of names. A sandbox permits reading them if an upstream server has a name.
 pub(crate) const FILES: [&str; 5] =
     ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 
 /// Finds the addresses of a host, with a port; fails with the reason.
 pub(super) type LookUp = fn(&str, u16) -> Result<Vec<SocketAddr>, String>;
 
-/// Asks the system.
+/// Looks a name up with the system's resolver.
 pub(super) fn ask_system(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     (host, port).to_socket_addrs().map(Iterator::collect).map_err(|error| error.to_string())
 }
 
-/// Finds the addresses of the upstream servers of a configuration, of each place once.
+/// Finds the addresses of a configuration's upstream servers; each place is looked up once.
 #[derive(Debug)]
 pub(super) struct Resolver<'a> {
     look_up: LookUp,
-    /// Those of the rules that are in force, if these are to be replaced.
+    /// The upstream servers of the rules in force, if these are to be replaced.
     before: Option<&'a [Arc<Upstream>]>,
     is_sandboxed: bool,
-    /// Whether another process looks names up at a reload, because this one must not have threads: it forks.
+    /// Whether another process looks names up during a reload, because this process forks and must not have threads.
     forks: bool,
-    /// When the time for all names is over, at a reload.
+    /// The end of the time for all names, during a reload.
     until: Instant,
-    /// How long it waits for each name, at a reload.
+    /// The minimum time for each name, during a reload.
     least_patience: Duration,
     found: RefCell<Vec<Arc<Upstream>>>,
-    /// Why the addresses of others are those that they were.
+    /// The upstream servers that keep their previous addresses, with the reasons.
     kept: RefCell<Vec<String>>,
 }
 
 impl<'a> Resolver<'a> {
-    /// For a start, which waits as long as the system does.
+    /// Returns a resolver for a start, which waits as long as the system does.
     pub(super) fn new(look_up: LookUp) -> Self {
         Self {
             look_up,
@@ -70,12 +70,12 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// For a reload.
+    /// Returns a resolver for a reload.
     pub(super) fn again(look_up: LookUp, before: &'a [Arc<Upstream>], is_sandboxed: bool) -> Self {
         Self { before: Some(before), is_sandboxed, ..Self::new(look_up) }
     }
 
-    /// Sets whether another process looks names up at a reload instead of a thread.
+    /// Sets whether another process, instead of a thread, looks names up during a reload.
     pub(super) fn forking(self, forks: bool) -> Self {
         Self { forks, ..self }
     }
@@ -112,13 +112,13 @@ impl<'a> Resolver<'a> {
         }
         let (tell, told) = mpsc::channel();
         let (look_up, asked) = (self.look_up, upstream.clone());
-        // It ends when the system gives up, and nobody listens then.
+        // The thread ends when the system gives up; the receiver is gone by then.
         let ask = move || drop(tell.send(asked.find_addresses(look_up)));
         std::thread::Builder::new().name("look-up".to_owned()).spawn(ask).map_err(|error| error.to_string())?;
         told.recv_timeout(patience).map_err(|_| no_answer(patience))?
     }
 
-    /// Returns why addresses are those that they were.
+    /// Returns the upstream servers that keep their previous addresses, with the reasons.
     pub(super) fn kept(self) -> Vec<String> {
         self.kept.into_inner()
     }
@@ -128,21 +128,21 @@ fn no_answer(patience: Duration) -> String {
     format!("no answer within {:.1} s", patience.as_secs_f64())
 }
 
-/// Asks in a process of its own, which is killed if it does not answer in time. A thread might still be asking when
-/// this process forks, and the child would have a copy of the locks that it holds.
+/// Looks a name up in a separate process, which is killed if it does not answer in time. A thread might still be
+/// looking up when this process forks, and the child would inherit a copy of the locks that the thread holds.
 fn ask_in_process(look_up: LookUp, (host, port): (&str, u16), patience: Duration) -> Result<Vec<SocketAddr>, String> {
     let failed = |error: std::io::Error| error.to_string();
     let (mut answer, mut tell) = std::io::pipe().map_err(failed)?;
     let forker = Forker::new().map_err(|error| error.to_string())?;
     let parent = std::process::id().cast_signed();
     let asking = forker.fork(|| {
-        // It has copies of pipes by whose end others notice the end of this process.
+        // The child has copies of pipes whose closing shows others that this process has ended.
         let _ = landau_sys::system::set_parent_death_signal(parent);
         let text = match look_up(host, port) {
             Ok(found) => found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
             Err(reason) => format!("{NO}{reason}"),
         };
-        // It is less than a pipe holds. If nobody listens any more, nobody needs it.
+        // The text is shorter than the capacity of a pipe. If the reader is gone, the text is not needed.
         let _ = tell.write_all(text.as_bytes());
     });
     let pid = asking.map_err(|error| error.to_string())?;
@@ -161,11 +161,11 @@ fn ask_in_process(look_up: LookUp, (host, port): (&str, u16), patience: Duration
     }
 }
 
-/// What precedes the reason in the answer of a process that has found no address.
+/// The prefix of the reason in the answer of a process that found no address.
 const NO: char = '!';
 
-/// Without these files, which may have been replaced since the sandbox was made, a name could have other addresses than
-/// it has for everybody else.
+/// Fails if one of these files cannot be read, because it may have been replaced since the sandbox was made. Without
+/// it, a name could have other addresses than for the rest of the system.
 fn must_read_files() -> Result<(), String> {
     let is_denied = |path: &&&str| File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     match FILES.iter().find(is_denied) {
@@ -186,8 +186,8 @@ mod tests {
         Err("no such name".to_owned())
     }
 
-    /// Once the time for all names had passed, a name behind a silent one was not waited for at all, and the message
-    /// told the whole time.
+    /// After the time for all names had passed, a name after a silent one once got no time at all, and the message
+    /// stated the whole time.
     #[test]
     fn each_name_has_some_time_of_its_own() {
         for (name, least_patience, expected) in [

@@ -4,14 +4,14 @@ use super::{Change, Redirect, Rule, Rules};
 use crate::config::Problem;
 use std::sync::Arc;
 
-/// As many redirects as browsers follow.
+/// The number of redirects that browsers follow.
 const MOST_REDIRECTS: usize = 20;
 
-/// Each `{rest}` repeats the path: what grows longer than the longest request line by default has no end either.
+/// Each `{rest}` repeats the path, so a path longer than the longest default request line is endless too.
 const LONGEST_PATH: usize = 8192;
 
 impl Rules {
-    /// Returns the redirects that have no end, within the same host.
+    /// Returns the endless redirects within the same host.
     pub(crate) fn loops(&self) -> Vec<Problem> {
         self.rules.iter().filter_map(|rule| self.loop_of(rule)).collect()
     }
@@ -29,7 +29,7 @@ impl Rules {
         Some(Problem { line: redirect.line, key: "rule.redirect".to_owned(), reason })
     }
 
-    /// Returns whether a path that is redirected by this is still redirected after as many as browsers follow.
+    /// Returns whether a path that this redirect applies to is still redirected after the number that browsers follow.
     fn is_endless(&self, start: &[u8], redirect: &Arc<Redirect>) -> bool {
         let mut path = start.to_vec();
         for number in 0..MOST_REDIRECTS {
@@ -47,7 +47,7 @@ impl Rules {
     }
 }
 
-/// Returns paths that the rule may be for: one of each directory, those without wildcards, and its target.
+/// Returns paths that the rule may match: one in each directory, those without wildcards, and its target.
 fn starts(rule: &Rule, redirect: &Redirect) -> Vec<Vec<u8>> {
     let of_pattern = |folder: &String| [format!("{folder}/x"), format!("{folder}/")];
     let folders = rule.patterns.iter().filter_map(|pattern| pattern.folder.as_ref()).flat_map(of_pattern);

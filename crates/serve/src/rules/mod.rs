@@ -1,12 +1,12 @@
-//! Rules by path: what an operator has said about some of the paths of a site.
+//! Rules by path: an operator's settings for some of the paths of a site.
 //!
 //! Rules are compiled into one [`Rules`] when the configuration is read, and never change. Of the rules that match a
-//! path, in their order, later ones override what earlier ones set; the result is the path's [`Policy`], which paths
-//! with the same rules share. It is looked up with the file and kept with it in the cache, so that a path without a
-//! rule costs nothing, and one with rules is matched once for as long as the cache trusts it.
+//! path, in their order, later ones override earlier ones. The result is the path's [`Policy`], which paths with the
+//! same rules share. It is looked up with the file and kept with it in the cache. So a path without a rule costs
+//! nothing, and a path with rules is matched once for as long as its cache entry is trusted.
 //!
-//! A path is matched after it has been decoded and cleaned, as the file system gets it: no encoding of a path can
-//! evade a rule.
+//! A path is matched after it has been decoded and cleaned, in the form that the file system gets: no encoding of a
+//! path can evade a rule.
 
 mod access;
 mod compressible;
@@ -45,7 +45,7 @@ use policies::Policies;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A rule, as it was written.
+/// A rule as it was written.
 #[derive(Debug, Default)]
 pub(crate) struct Rule {
     pub(crate) patterns: Vec<Pattern>,
@@ -63,13 +63,13 @@ pub(crate) struct ErrorPage {
     pub(crate) key: String,
 }
 
-/// What a rule says about a setting.
+/// A rule's change to a setting.
 #[derive(Debug, Default, Clone)]
 pub(crate) enum Change<T> {
-    /// Nothing: what earlier rules have said stays.
+    /// No change: the value of earlier rules stays.
     #[default]
     Keep,
-    /// It lifts what earlier rules have said.
+    /// Removes the value of earlier rules.
     Lift,
     Set(T),
 }
@@ -80,25 +80,25 @@ impl<T> Change<T> {
     }
 }
 
-/// What a rule sets besides fields; `None` is what earlier rules have set.
+/// The settings of a rule other than fields; `None` keeps the value of earlier rules.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
-    /// Which other sites may read responses.
+    /// The sites that may read responses.
     pub(crate) cors: Change<Arc<Cors>>,
     pub(crate) redirect: Change<Arc<Redirect>>,
-    /// The upstream server that requests are passed on to.
+    /// The upstream server that requests are forwarded to.
     pub(crate) proxy: Change<Arc<Proxy>>,
-    /// The port of the address with TLS to which requests without TLS are redirected.
+    /// The port of the TLS address to which requests without TLS are redirected.
     pub(crate) https: Change<u16>,
-    /// Paths to be tried where there is nothing, in which `{path}` stands for the path.
+    /// Paths to try if the requested one does not exist; `{path}` stands for the requested path.
     pub(crate) try_files: Option<Arc<[String]>>,
-    /// Whether `.html` is left out of paths.
+    /// Whether `.html` is omitted from paths.
     pub(crate) clean_urls: Option<bool>,
-    /// The pages of errors by their status: encoded paths.
+    /// The error pages by status, as encoded paths.
     pub(crate) error_pages: BTreeMap<Status, Arc<[u8]>>,
-    /// Media types by the ending of a name, in lower case, without the dot.
+    /// Media types by the ending of a file name, in lower case, without the dot.
     pub(crate) types: BTreeMap<String, Arc<str>>,
-    /// The media type of other endings that are unknown.
+    /// The media type of unknown endings.
     pub(crate) default_type: Option<Arc<str>>,
     /// Whether directories without an index file are listed.
     pub(crate) listings: Option<bool>,
@@ -106,13 +106,13 @@ pub(crate) struct Settings {
     pub(crate) dotfiles: Option<bool>,
     /// The clients that may read.
     pub(crate) allow: Change<Arc<Networks>>,
-    /// Those that may not.
+    /// The clients that may not read.
     pub(crate) deny: Change<Arc<Networks>>,
     pub(crate) auth: Change<Arc<Auth>>,
     pub(crate) rate: Change<Arc<Rate>>,
-    /// Whether files are compressed for clients that want it.
+    /// Whether files are compressed for clients that accept it.
     pub(crate) compress: Option<bool>,
-    /// The most bytes a second over one connection.
+    /// The maximum number of bytes per second over one connection.
     pub(crate) bandwidth: Change<u64>,
 }
 
@@ -127,19 +127,19 @@ impl Settings {
 pub struct Rules {
     rules: Vec<Rule>,
     globs: GlobSet,
-    /// The same, without regard to case.
+    /// The same globs, case-insensitive.
     caseless_globs: GlobSet,
     /// The rule of each glob.
     rule_of: Vec<usize>,
-    /// Whether any rule says who may read, or how often.
+    /// Whether any rule restricts the clients that may read, or their request rate.
     restricts: bool,
-    /// Whether any rule passes requests on.
+    /// Whether any rule forwards requests.
     forwards: bool,
     policies: Policies,
 }
 
 impl Rules {
-    /// Compiles rules. Fails if they are too large together.
+    /// Compiles rules. Fails if they are too large in total.
     pub(crate) fn new(rules: Vec<Rule>) -> Result<Self, String> {
         let (mut globs, mut caseless_globs, mut rule_of) = (GlobSet::builder(), GlobSet::builder(), Vec::new());
         for (number, rule) in rules.iter().enumerate() {
@@ -156,7 +156,7 @@ impl Rules {
         Ok(Self { rules, globs, caseless_globs, rule_of, restricts, forwards, policies: Policies::default() })
     }
 
-    /// Returns what each rule says about users, for their files to be read.
+    /// Returns the users settings of all rules, to read their files.
     pub(crate) fn auths(&mut self) -> impl Iterator<Item = &mut Arc<Auth>> {
         self.rules.iter_mut().filter_map(|rule| match &mut rule.settings.auth {
             Change::Set(auth) => Some(auth),
@@ -164,7 +164,7 @@ impl Rules {
         })
     }
 
-    /// Returns how the rules pass requests on.
+    /// Returns the proxy settings of all rules.
     pub(crate) fn proxies(&self) -> impl Iterator<Item = &Arc<Proxy>> {
         self.rules.iter().filter_map(|rule| match &rule.settings.proxy {
             Change::Set(proxy) => Some(proxy),
@@ -172,17 +172,17 @@ impl Rules {
         })
     }
 
-    /// Returns whether any rule passes requests on.
+    /// Returns whether any rule forwards requests.
     pub(crate) fn forwards(&self) -> bool {
         self.forwards
     }
 
-    /// Returns whether any rule says who may read, or how often.
+    /// Returns whether any rule restricts the clients that may read, or their request rate.
     pub(crate) fn restricts(&self) -> bool {
         self.restricts
     }
 
-    /// Returns what the rules say about a clean path; `None` if they say nothing.
+    /// Returns the policy of a clean path; `None` if no rule matches.
     pub(crate) fn policy(&self, path: &[u8]) -> Option<Arc<Policy>> {
         let matching = self.matching(&self.globs, path);
         (!matching.is_empty()).then(|| self.policy_of(&matching))
@@ -192,11 +192,11 @@ impl Rules {
         self.policies.get(matching, || Policy::of(matching.iter().map(|&number| &self.rules[number])))
     }
 
-    /// Returns who may read a clean path, a client that all of them admit, and how often.
+    /// Returns the restrictions of a clean path; a client must be admitted by all of them.
     ///
-    /// On a file system without regard to case, a path in other letters is the same file. And a file that exists beside
-    /// another as its compressed form has the same content. So a path is also restricted as the one without regard to
-    /// case is, and as the one without the suffix of a coding.
+    /// On a case-insensitive file system, a path in another case is the same file. And a compressed form next to a file
+    /// has the same content. So the restrictions of the path regardless of case apply too, and those of the path
+    /// without the suffix of a coding.
     pub(crate) fn restrictions(&self, path: &[u8]) -> Vec<Access> {
         let mut found: Vec<Access> = Vec::new();
         if !self.restricts {
@@ -215,7 +215,7 @@ impl Rules {
         found
     }
 
-    /// Returns the numbers of the rules that match, in their order.
+    /// Returns the numbers of the matching rules, in their order.
     fn matching(&self, globs: &GlobSet, path: &[u8]) -> Vec<usize> {
         let globs = globs.matches(pattern::as_path(path));
         let mut rules: Vec<usize> = globs.into_iter().map(|glob| self.rule_of[glob]).collect();
@@ -225,7 +225,7 @@ impl Rules {
     }
 }
 
-/// Returns a path without the suffix, in any case.
+/// Returns a path without the suffix, which may be in any case.
 fn strip_suffix<'a>(path: &'a [u8], suffix: &[u8]) -> Option<&'a [u8]> {
     let (plain, end) = path.split_at_checked(path.len().checked_sub(suffix.len())?)?;
     end.eq_ignore_ascii_case(suffix).then_some(plain)

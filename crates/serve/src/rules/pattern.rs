@@ -1,27 +1,28 @@
-//! Which paths a rule is for.
+//! The patterns that select the paths of a rule.
 
 use globset::{Glob, GlobBuilder};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What a pattern has unless it is for one path, or one directory. [`check_language`] refuses backslashes.
+/// The wildcards of patterns. A pattern without them is for one path or directory. [`check_language`] refuses
+/// backslashes.
 const WILDCARDS: [char; 4] = ['*', '?', '[', '{'];
 
 /// A pattern of paths.
 ///
-/// `/a/b` is that path, `/a/` (or `/a/**`) the directory `a` with everything in it, and a pattern without a slash is
-/// for names at any depth. `*` and `?` match within a name, `**` any number of directories, `{a,b}` either, `[a-z]` one
+/// `/a/b` is that path, and `/a/` (or `/a/**`) is the directory `a` with its contents. A pattern without a slash is for
+/// names at any depth. `*` and `?` match within a name, `**` any number of directories, `{a,b}` either, `[a-z]` one
 /// byte of these.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern {
-    /// Each with the same without regard to case.
+    /// Each glob with its case-insensitive form.
     pub(crate) globs: Vec<(Glob, Glob)>,
-    /// The directory whose content it matches, without the slash at its end, if it has no wildcard otherwise.
+    /// The directory whose contents the pattern matches, without the trailing slash, if there is no other wildcard.
     pub(crate) folder: Option<String>,
     /// The line in the configuration file.
     pub(crate) line: usize,
-    /// As it was written.
+    /// The pattern as it was written.
     pub(crate) text: String,
 }
 
@@ -31,7 +32,7 @@ impl Pattern {
         check_language(text)?;
         let texts = match text.strip_suffix("**").unwrap_or(text).strip_suffix('/') {
             _ if text.is_empty() => return Err("a pattern begins with a slash, or is a pattern of names".to_owned()),
-            // The directory's own path too: it must not be known that it exists where that is nobody's business.
+            // The directory's own path is included, so that unauthorised clients cannot find out whether it exists.
             Some(folder) if text.starts_with('/') => vec![format!("{folder}/**"), folder.to_owned()],
             _ if text.starts_with('/') => vec![text.to_owned()],
             _ if text.contains('/') => return Err("a pattern with a slash begins with one".to_owned()),
@@ -42,25 +43,25 @@ impl Pattern {
         Ok(Self { globs, folder, line: 0, text: text.to_owned() })
     }
 
-    /// Returns the only path that it matches, if it has neither a wildcard nor a slash at its end.
+    /// Returns the only matching path, if the pattern has neither a wildcard nor a trailing slash.
     pub(super) fn exact(&self) -> Option<&str> {
         let text = &*self.text;
         (text.starts_with('/') && !text.ends_with('/') && !text.contains(WILDCARDS)).then_some(text)
     }
 
-    /// Returns whether it is for paths below this one, by what it is written with.
+    /// Returns whether the pattern, as written, is for paths below this one.
     pub(super) fn is_below(&self, path: &str) -> bool {
         self.text.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'))
     }
 }
 
-/// Returns what is behind a directory, without the slash at its end, in a path: nothing, or a path that begins with a
-/// slash; `None` if the path is elsewhere.
+/// Returns the rest of a path below a directory, which is given without its trailing slash. The rest is empty or begins
+/// with a slash. Returns `None` if the path is elsewhere.
 pub(super) fn below<'a>(folder: &str, path: &'a [u8]) -> Option<&'a [u8]> {
     path.strip_prefix(folder.as_bytes()).filter(|rest| matches!(rest, [] | [b'/', ..]))
 }
 
-/// Refuses a pattern that can match no path: paths are decoded and cleaned before.
+/// Refuses a pattern that cannot match any path, because paths are decoded and cleaned first.
 fn check(text: &str) -> Result<(), String> {
     if text.contains("//") {
         return Err("a path has no empty segments".to_owned());
@@ -75,7 +76,7 @@ fn check(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses what is written for nginx, whose paths may be regular expressions, and what is written for a query.
+/// Refuses patterns in the syntax of nginx, which may be regular expressions, and patterns for a query.
 fn check_language(text: &str) -> Result<(), String> {
     if text.starts_with(['~', '^']) || text.starts_with("= ") || text.contains('\\') {
         return Err(
@@ -150,7 +151,7 @@ mod tests {
         }
     }
 
-    /// They matched nothing, and nothing said so.
+    /// Such patterns once matched nothing, without a message.
     #[test]
     fn patterns_of_other_languages_are_errors() {
         for wrong in ["~ \\.php$", "~* jpg$", "^~ /a/", "= /a", r"/a\.php", r"*\.php", "^a", "~a"] {

@@ -1,9 +1,9 @@
 //! The one placeholder of redirects and of paths for upstream servers.
 
-/// What stands for the path below the rule's directory.
+/// The placeholder for the path below the rule's directory.
 pub(super) const REST: &str = "{rest}";
 
-/// Refuses what looks like another placeholder, such as nginx's variables: it would be sent as it is.
+/// Refuses text that looks like another placeholder, such as nginx's variables, because it would be sent literally.
 pub(super) fn check(text: &str) -> Result<(), String> {
     let others = text.replace(REST, " ");
     let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';

@@ -4,8 +4,9 @@ use super::policy::Policy;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The most bytes of policies that are kept. Rules for directories make few sets, but patterns of names can match in
-/// any combination, and clients choose the names. What is beyond belongs to the cached path that it was made for.
+/// The maximum total size of shared policies, in bytes. Rules for directories make few sets, but patterns of names can
+/// match in any combination, and clients choose the names. Policies beyond the limit are owned by the cached path that
+/// they were made for.
 const MOST_BYTES: usize = 1 << 20;
 
 /// Policies by the numbers of their rules.
@@ -19,7 +20,7 @@ struct Known {
 }
 
 impl Policies {
-    /// Returns the policy of these rules; `make` makes it if it is not known.
+    /// Returns the policy of these rules; calls `make` if it is not known.
     pub(super) fn get(&self, rules: &[usize], make: impl FnOnce() -> Policy) -> Arc<Policy> {
         if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).policies.get(rules) {
             return known.clone();
@@ -61,7 +62,7 @@ mod tests {
         assert_eq!(policy("/x").own_bytes(), 0, "it costs the path nothing");
     }
 
-    /// Each path had a copy of its own, which the limit of the cache did not count.
+    /// Each path once had its own copy, which the limit of the cache did not count.
     #[test]
     fn combinations_of_rules_are_bounded() {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What the rules say about one path.
+//! The combined rules for one path.
 
 use super::compressible;
 use super::field::{Field, FieldChange};
@@ -8,13 +8,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Fields that say how long a response may be kept: an error must not be kept as long as what was missing.
+/// Fields that limit how long a response may be cached. An error must not be cached as long as the file that is
+/// missing.
 const FRESHNESS: [&str; 3] = ["Cache-Control", "Expires", "Pragma"];
 
-/// A field that is meaningless, and must not be sent, without TLS (RFC 6797 section 7.2).
+/// A field that has no meaning without TLS, and must not be sent then (RFC 6797 section 7.2).
 const TLS_ONLY: &str = "Strict-Transport-Security";
 
-/// What the rules say about one path.
+/// The combined rules for one path.
 #[derive(Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct Policy {
@@ -22,46 +23,46 @@ pub(crate) struct Policy {
     pub(super) is_shared: bool,
     /// The field lines of every response.
     pub(crate) lines: Vec<u8>,
-    /// Those of responses that are no error.
+    /// The field lines of responses that are not errors.
     pub(crate) freshness_lines: Vec<u8>,
-    /// Those of responses over TLS.
+    /// The field lines of responses over TLS.
     pub(crate) tls_lines: Vec<u8>,
     pub(crate) hidden: Hidden,
     pub(crate) cors: Option<Arc<Cors>>,
     pub(crate) redirect: Option<Arc<Redirect>>,
-    /// How requests are passed on to an upstream server.
+    /// The upstream server that requests are forwarded to, with its settings.
     pub(crate) proxy: Option<Arc<Proxy>>,
-    /// The fields of an upstream server's responses that are left out.
+    /// The fields that are removed from an upstream server's responses.
     replaced: Vec<Replaced>,
     /// The port to which requests without TLS are redirected.
     pub(crate) https: Option<u16>,
-    /// Paths to be tried where there is nothing.
+    /// Paths to try if the requested one does not exist.
     pub(crate) try_files: Arc<[String]>,
-    /// Whether `.html` is left out of paths.
+    /// Whether `.html` is omitted from paths.
     pub(crate) clean_urls: bool,
     error_pages: BTreeMap<Status, Arc<[u8]>>,
     types: BTreeMap<String, Arc<str>>,
     default_type: Option<Arc<str>>,
-    /// Whether directories without an index file are listed, if a rule says so.
+    /// Whether directories without an index file are listed, if a rule sets this.
     pub(crate) listings: Option<bool>,
     /// Whether names that begin with a dot are served.
     pub(crate) dotfiles: bool,
-    /// Whether files are compressed for clients that want it.
+    /// Whether files are compressed for clients that accept it.
     compress: bool,
     pub(crate) access: Access,
-    /// The most bytes a second over one connection.
+    /// The maximum number of bytes per second over one connection.
     pub(crate) bandwidth: Option<u64>,
 }
 
-/// A field of an upstream server's responses that is left out.
+/// A field that is removed from an upstream server's responses.
 #[derive(Debug)]
 struct Replaced {
     name: String,
-    /// Whether a rule removes it. If not, a rule sets it.
+    /// Whether a rule removes the field. Otherwise, a rule sets it.
     is_removed: bool,
 }
 
-/// The fields of files that are left out.
+/// The fields that are removed from responses with files.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hidden {
     /// The entity tag.
@@ -71,7 +72,7 @@ pub(crate) struct Hidden {
 }
 
 impl Policy {
-    /// Returns what rules say together.
+    /// Returns the combined policy of rules.
     pub(super) fn of<'a>(rules: impl Iterator<Item = &'a Rule>) -> Self {
         let (mut policy, mut fields) = (Self::default(), Vec::new());
         for rule in rules {
@@ -84,7 +85,7 @@ impl Policy {
         policy
     }
 
-    /// Lets a rule override what was said before it.
+    /// Applies a rule, which overrides earlier ones.
     fn apply<'a>(&mut self, rule: &'a Rule, fields: &mut Vec<&'a Field>) {
         for change in &rule.fields {
             match change {
@@ -140,13 +141,13 @@ impl Policy {
         }
     }
 
-    /// Returns whether requests are passed on.
+    /// Returns whether requests are forwarded.
     pub(crate) fn forwards(&self) -> bool {
         self.proxy.is_some() && self.redirect.is_none()
     }
 
-    /// Returns whether a field of an upstream server's response is left out: the rules set or remove it. What they set
-    /// about freshness is not for errors, of which only the upstream server knows how long they hold.
+    /// Returns whether a field of an upstream server's response is removed because the rules set or remove it. The
+    /// freshness that rules set does not apply to errors, because only the upstream server knows how long they last.
     pub(crate) fn replaces(&self, name: &[u8], status: Status) -> bool {
         const CORS: &[u8] = b"Access-Control-";
         let is_kept = status.0 >= 400 && FRESHNESS.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name));
@@ -155,7 +156,7 @@ impl Policy {
             || (self.cors.is_some() && name.get(..CORS.len()).is_some_and(|start| start.eq_ignore_ascii_case(CORS)))
     }
 
-    /// Returns its size in bytes; 0 if other paths share it.
+    /// Returns the size in bytes; 0 if other paths share the policy.
     pub(crate) fn own_bytes(&self) -> usize {
         if self.is_shared {
             return 0;
@@ -180,7 +181,7 @@ impl Policy {
         }
     }
 
-    /// Returns the paths of files that stand for a path where there is nothing, in their order.
+    /// Returns the paths to try, in their order, if a path does not exist.
     pub(crate) fn instead_of(&self, path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
         let is_hidden = |path: &Vec<u8>| target::Target { path, query: None }.is_hidden();
         let html = (self.clean_urls && !path.ends_with(b"/")).then(|| [path, b".html"].concat());
@@ -191,7 +192,7 @@ impl Policy {
         html.into_iter().chain(tried).filter(move |path| self.dotfiles || !is_hidden(path))
     }
 
-    /// Returns whether a file is compressed for clients that want it.
+    /// Returns whether a file is compressed for clients that accept it.
     pub(crate) fn compresses(&self, content_type: &str, size: u64) -> bool {
         self.compress && compressible::is_worth_it(content_type, size)
     }

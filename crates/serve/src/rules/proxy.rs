@@ -1,4 +1,4 @@
-//! Upstream servers that requests are passed on to.
+//! Upstream servers to which requests are forwarded.
 
 use super::pattern::{Pattern, below};
 use super::placeholder::{self, REST};
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The port of a URL that names none.
+/// The port of a URL without a port.
 const HTTP_PORT: u16 = 80;
 
-/// Where an upstream server listens.
+/// The place where an upstream server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A host, which may have several addresses, and a port.
@@ -26,12 +26,12 @@ pub(crate) enum Place {
 /// An upstream server.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    /// As it was written.
+    /// The text as it was written.
     pub(crate) text: String,
     pub(crate) place: Place,
-    /// What it is called in the `Host` of a request that has none.
+    /// The value of `Host` for a request without one.
     pub(crate) authority: String,
-    /// Its addresses, once they are known: those of a name are looked up whenever the configuration is read.
+    /// The addresses, after they have been found. Those of a name are looked up whenever the configuration is read.
     addresses: OnceLock<Vec<Destination>>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// Begins a connection; returns its socket, and whether it is established.
+    /// Begins a connection; returns its socket, and whether it is already established.
     pub(crate) fn connect(&self) -> landau_sys::Result<(OwnedFd, bool)> {
         let fd = match self.socket {
             None => stream::unix_stream()?,
@@ -76,7 +76,7 @@ impl PartialEq for Upstream {
 }
 
 impl Upstream {
-    /// Reads `http://HOST`, `http://HOST:PORT` or `unix:PATH`.
+    /// Parses `http://HOST`, `http://HOST:PORT` or `unix:PATH`.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("unix:") {
             if !path.starts_with(['/', '@']) || path.len() < 2 {
@@ -97,12 +97,12 @@ impl Upstream {
         Ok(Self { text: text.to_owned(), place, authority: authority.to_owned(), addresses: OnceLock::new() })
     }
 
-    /// Returns whether its addresses are those of a name.
+    /// Returns whether the host is a name that must be looked up.
     pub(crate) fn has_name(&self) -> bool {
         matches!(&self.place, Place::Tcp { host, .. } if host.parse::<IpAddr>().is_err())
     }
 
-    /// Finds its addresses, once. Fails with the reason.
+    /// Finds the addresses, once. Fails with the reason.
     pub(super) fn find_addresses(
         &self,
         look_up: impl Fn(&str, u16) -> Result<Vec<SocketAddr>, String>,
@@ -112,12 +112,12 @@ impl Upstream {
         Ok(())
     }
 
-    /// Has the addresses of an equal one from now on, unless it has its own.
+    /// Copies the addresses of an equal upstream server, unless this one has its own.
     pub(super) fn take_addresses_of(&self, other: &Self) {
         let _ = self.addresses.set(other.addresses().to_vec());
     }
 
-    /// Returns whether another one is the same server, with the same addresses in any order.
+    /// Returns whether `other` is the same server with the same addresses, in any order.
     pub(crate) fn is_at_same_place(&self, other: &Self) -> bool {
         let sockets = |of: &Self| {
             let mut sockets: Vec<_> = of.addresses().iter().map(|destination| destination.socket).collect();
@@ -127,12 +127,12 @@ impl Upstream {
         std::ptr::eq(self, other) || (self == other && sockets(self) == sockets(other))
     }
 
-    /// Returns its addresses, in the order in which they are tried.
+    /// Returns the addresses, in the order in which they are tried.
     pub(crate) fn addresses(&self) -> &[Destination] {
         self.addresses.get().map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the port that the sandbox has to permit.
+    /// Returns the port that the sandbox must permit.
     pub(crate) fn port(&self) -> Option<u16> {
         match self.place {
             Place::Tcp { port, .. } => Some(port),
@@ -165,7 +165,7 @@ fn unix_address(path: &Path) -> Result<Destination, String> {
     Ok(Destination { socket: None, address })
 }
 
-/// Returns the host, without the brackets of an IPv6 address, and the port of an authority.
+/// Returns the host of an authority, without the brackets of an IPv6 address, and the port.
 fn host_and_port(authority: &str) -> Option<(&str, u16)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
@@ -183,18 +183,18 @@ fn host_and_port(authority: &str) -> Option<(&str, u16)> {
     (!host.is_empty() && host.bytes().all(is_name)).then_some((host, port))
 }
 
-/// The path that an upstream server is asked for instead of that of the request.
+/// The path that is requested from an upstream server instead of the request's own path.
 #[derive(Debug, Clone)]
 pub(crate) struct PathTemplate {
     before: String,
-    /// What is behind the rest of the path; `None` if the template has no place for it.
+    /// The text after the rest of the path; `None` if the template has no `{rest}`.
     after: Option<String>,
-    /// How many segments the directories of the rule have, for the rest of a path below them.
+    /// The directories of the rule; their number of segments determines the rest of a path.
     folders: Vec<String>,
 }
 
 impl PathTemplate {
-    /// Checks a path, in which `{rest}` stands for the path below the directory of the rule.
+    /// Checks a path; `{rest}` in it stands for the path below the rule's directory.
     pub(crate) fn new(text: &str, patterns: &[Pattern]) -> Result<Self, String> {
         if !text.starts_with('/') || !text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte)) {
             return Err("expected an encoded path that begins with a slash, without a query".to_owned());
@@ -216,7 +216,7 @@ impl PathTemplate {
         Ok(Self { before: before.to_owned(), after: Some(after.to_owned()), folders })
     }
 
-    /// Appends the path for a request: `clean` is its path as the rules see it, `sent` the same, encoded.
+    /// Appends the path for a request. `clean` is its path as the rules see it, and `sent` is the same path, encoded.
     fn write(&self, clean: &[u8], sent: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(self.before.as_bytes());
         let Some(after) = &self.after else { return };
@@ -230,7 +230,7 @@ impl PathTemplate {
     }
 }
 
-/// How the requests of a rule are passed on.
+/// The proxy settings of a rule.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) upstream: Arc<Upstream>,
@@ -238,15 +238,15 @@ pub(crate) struct Proxy {
     pub(crate) line: usize,
     pub(crate) path: Option<PathTemplate>,
     pub(crate) connect_timeout: Duration,
-    /// How long the upstream server may be silent, and may take nothing.
+    /// How long the upstream server may send nothing, or accept nothing.
     pub(crate) response_timeout: Duration,
-    /// How long a connection without a request is kept.
+    /// How long an idle connection is kept.
     pub(crate) idle_timeout: Duration,
-    /// How many connections without a request each worker keeps.
+    /// The number of idle connections that each worker keeps.
     pub(crate) idle_connections: usize,
-    /// The field lines that are set.
+    /// The field lines that are set in requests.
     pub(crate) lines: Vec<u8>,
-    /// The fields of the client's request that are left out, among them those that are set.
+    /// The fields that are removed from the client's request, including those in `lines`.
     pub(crate) removed: Vec<String>,
 }
 
@@ -256,14 +256,14 @@ impl Proxy {
         self.removed.iter().any(|removed| is_alike(removed.as_bytes(), name))
     }
 
-    /// Appends the path that the upstream server is asked for, with the query. `raw` is what the client asked for, and
-    /// `clean` its path as the rules see it.
+    /// Appends the path, with the query, that is requested from the upstream server. `raw` is the target of the
+    /// client's request, and `clean` its path as the rules see it.
     pub(crate) fn write_target(&self, raw: &[u8], clean: &[u8], out: &mut Vec<u8>) {
         let end = raw.iter().position(|&byte| byte == b'?').unwrap_or(raw.len());
         let (path, query) = raw.split_at(end);
         let mut encoded = Vec::new();
-        // What was judged is what is asked for: a path with dots or empty segments is sent without them. Some servers
-        // take a backslash for a slash.
+        // The path that the rules checked is the path that is requested: dots and empty segments are not sent. Some
+        // servers treat a backslash as a slash.
         let sent = if !path.contains(&b'\\') && decodes_to(path, clean) {
             path
         } else {
@@ -278,13 +278,13 @@ impl Proxy {
     }
 }
 
-/// Returns whether two names of fields are the same to a server that turns them into variables: `X_A` is `X-A` there.
+/// Returns whether two field names are the same to a server that turns them into variables, where `X_A` is `X-A`.
 pub(crate) fn is_alike(one: &[u8], other: &[u8]) -> bool {
     let plain = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     one.len() == other.len() && one.iter().map(plain).eq(other.iter().map(plain))
 }
 
-/// Returns whether a path is another once its escapes are decoded, segment by segment.
+/// Returns whether `raw` is `clean` after its escapes are decoded, segment by segment.
 fn decodes_to(raw: &[u8], clean: &[u8]) -> bool {
     let mut clean = clean.iter();
     let mut rest = raw;
@@ -403,7 +403,7 @@ mod tests {
             ("/a b", "/a/"),
             ("/a{rest}", "/a/"),
             ("/{rest}", "*.php"),
-            // What is not replaced was sent as it is.
+            // Such text was once sent literally.
             ("/{path}", "/a/"),
             ("/{rest}/$uri", "/a/"),
             ("/{rest}/{rest}", "/a/"),

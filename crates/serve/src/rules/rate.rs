@@ -1,7 +1,7 @@
-//! How many requests a client may send in a time.
+//! Limits the rate of requests from each client.
 //!
-//! A client has a theoretical arrival time (GCRA): each request moves it on by the time of one request, and one that
-//! would move it further ahead of now than a burst may be is refused. That is one number for each client.
+//! Each client has a theoretical arrival time (GCRA). A request advances it by the time of one request, and is refused
+//! if that would put it ahead of now by more than a burst. The state is one number for each client.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -10,17 +10,17 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The parts of the table, each with its own lock.
+/// The number of parts of the table, each with its own lock.
 const PARTS: usize = 16;
 
-/// The most clients in each part. Beyond it those that have not asked for a while are forgotten; if there are none, a
-/// new client is refused: otherwise whoever has many addresses would have no limit.
+/// The maximum number of clients in each part. If a part is full, clients without recent requests are removed. If there
+/// are none, a new client is refused; otherwise a client with many addresses would have no limit.
 const MOST: usize = 8192;
 
-/// A full part is searched for clients to forget at most this often, since requests wait meanwhile.
+/// The minimum interval between searches of a full part for clients to remove, because requests wait meanwhile.
 const SEARCH_NS: u64 = 100_000_000;
 
-/// When each client would next be due, and when the part may be searched again.
+/// The time at which each client is next due, and at which the part may be searched again.
 #[derive(Debug, Default)]
 struct Part {
     due_ns: HashMap<IpAddr, u64, RandomState>,
@@ -38,20 +38,20 @@ impl Part {
     }
 }
 
-/// A limit of requests, for each address, or for each /64 network of IPv6.
+/// A request rate limit for each address, or for each /64 network of IPv6.
 #[derive(Debug)]
 pub(crate) struct Rate {
     /// The time of one request, in nanoseconds.
     each_ns: u64,
-    /// How many more may come at once.
+    /// The number of additional requests that may arrive at once.
     burst: u64,
     parts: Box<[Mutex<Part>]>,
     choice: RandomState,
 }
 
 impl Rate {
-    /// Reads `10/s`, `600/m` or `1000/h`. `burst` requests more may come at once; as many as in a second if it is not
-    /// given.
+    /// Parses `10/s`, `600/m` or `1000/h`. `burst` is the number of additional requests that may arrive at once; the
+    /// default is the number in one second.
     pub(crate) fn new(text: &str, burst: Option<u64>) -> Result<Self, String> {
         let wrong = || "expected a number of requests and a time, such as 10/s, 600/m or 1000/h".to_owned();
         let (count, unit) = text.split_once('/').ok_or_else(wrong)?;
@@ -67,8 +67,8 @@ impl Rate {
         Ok(Self { each_ns: seconds * 1_000_000_000 / count, burst, parts, choice: RandomState::default() })
     }
 
-    /// Counts a request. If it is beyond the limit, returns after how many seconds the next one is admitted: at least
-    /// 1. A client without an address has no limit.
+    /// Counts a request. If it exceeds the limit, returns the number of seconds, at least 1, until the next one is
+    /// admitted. A client without an address has no limit.
     pub(crate) fn admit(&self, peer: Option<IpAddr>, now: Duration) -> Result<(), u64> {
         let Some(client) = peer.map(client_of) else { return Ok(()) };
         let now_ns = now.as_nanos() as u64;
@@ -84,13 +84,13 @@ impl Rate {
         if has_room {
             part.due_ns.insert(client, due_ns + self.each_ns);
         }
-        // When there is room for another client is not known: one is forgotten after the time of a request at the
+        // It is unknown when there is room for another client. A client is removed after the time of one request at the
         // earliest.
         has_room.then_some(()).ok_or(self.each_ns.div_ceil(1_000_000_000))
     }
 }
 
-/// Returns what counts as one client.
+/// Returns the address that counts as one client.
 fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -110,10 +110,10 @@ mod tests {
         assert_eq!((0..20).filter(|_| asks("10.0.0.1", 1000)).count(), 6);
         assert!(asks("10.0.0.2", 1000), "another client");
         assert!(!asks("10.0.0.1", 1099) && asks("10.0.0.1", 1100) && !asks("10.0.0.1", 1101));
-        // Over a second of asking again and again.
+        // Continuous requests for one second.
         assert_eq!((1101..2101).filter(|ms| asks("10.0.0.1", *ms)).count(), 10);
         assert_eq!((0..20).filter(|_| asks("10.0.0.1", 60_000)).count(), 6);
-        // A network of IPv6 is one client.
+        // An IPv6 network counts as one client.
         assert_eq!((0..20).filter(|place| asks(&format!("2001:db8::{place}"), 1000)).count(), 6);
         assert_eq!(rate.admit(None, Duration::ZERO), Ok(()));
     }
@@ -148,7 +148,7 @@ mod tests {
         let count = || rate.parts.iter().map(|part| part.lock().unwrap().due_ns.len()).sum::<usize>();
         assert_eq!((admitted, count()), (PARTS * MOST, PARTS * MOST));
         assert!(!asks(1 << 30, 2) && !asks(1, 2), "neither a new client nor a known one");
-        // Then those before are forgotten.
+        // Then the earlier clients are removed.
         assert_eq!((0..1000_u32).filter(|number| asks(1 << 30 | number, 7200)).count(), 1000);
         assert!(count() < PARTS * MOST);
     }

@@ -1,4 +1,4 @@
-//! Redirects of paths to others.
+//! Redirects of paths to other locations.
 
 use super::pattern::{Pattern, below};
 use super::placeholder::{self, REST};
@@ -9,14 +9,14 @@ use landau_wire::http::{Status, target};
 pub(crate) struct Redirect {
     to: String,
     pub(crate) status: Status,
-    /// The directories of the rule, without the slash at their end, for the rest of a path below them.
+    /// The directories of the rule, without a trailing slash, for the rest of a path below them.
     folders: Vec<String>,
     /// The line in the configuration file.
     pub(super) line: usize,
 }
 
 impl Redirect {
-    /// Checks a target: a path or a URL, in which `{rest}` stands for the path below the directory of the rule.
+    /// Checks a target: a path or a URL. `{rest}` in it stands for the path below the rule's directory.
     pub(crate) fn new(to: &str, status: Status, patterns: &[Pattern]) -> Result<Self, String> {
         let is_url = ["http://", "https://"].iter().any(|scheme| to.len() > scheme.len() && to.starts_with(scheme));
         // Two slashes would begin the name of another host.
@@ -32,7 +32,7 @@ impl Redirect {
         placeholder::check(to)?;
         let mut folders = Vec::new();
         if to.contains(REST) {
-            // A host that ended with the rest could be chosen by whoever made the link.
+            // If `{rest}` could be part of the host, the author of a link could choose the host.
             let path_at = to.find("://").map_or(Some(0), |at| to[at + 3..].find('/').map(|slash| at + 3 + slash));
             if path_at.is_none_or(|path_at| to.find(REST).is_some_and(|rest| rest < path_at + 1)) {
                 return Err("{rest} must be behind a slash of the path".to_owned());
@@ -45,12 +45,12 @@ impl Redirect {
         Ok(Self { to: to.to_owned(), status, folders, line: 0 })
     }
 
-    /// Returns it with its line in the configuration file.
+    /// Returns the redirect with its line in the configuration file.
     pub(crate) fn at(self, line: usize) -> Self {
         Self { line, ..self }
     }
 
-    /// Returns the path that a path is redirected to, if that is a path of the same host; clean, without a query.
+    /// Returns the path, clean and without a query, that a path is redirected to, if it is on the same host.
     pub(super) fn target(&self, path: &[u8]) -> Option<Vec<u8>> {
         let location = self.location(path);
         let mut buffer = vec![0; location.len()];
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(to("/new", "/old", "/old"), "/new");
         assert_eq!(to("/n/{rest}", "/app/ /app/v1/", "/app/v10/x"), "/n/v10/x");
         assert_eq!(to("/{rest}", "/ /old/", "/oldies"), "/oldies");
-        // Neither a host nor a line can be made of a path.
+        // A path cannot become part of a host or a line.
         assert_eq!(to("/{rest}", "/old/", "/old/\\b.example"), "/%5Cb.example");
         assert_eq!(to("/{rest}", "/old/", "/old/\r\nX: y"), "/%0D%0AX%3A%20y");
     }
@@ -116,7 +116,7 @@ mod tests {
             ("/{rest}", "/a/*/"),
             ("/{rest}", "*.html"),
             ("/{rest}", "/a"),
-            // These were sent as they are.
+            // These were once sent literally.
             ("https://b.example{path}", "/a/"),
             ("https://b.example/$request_uri", "/a/"),
             ("https://{host}/b", "/a/"),

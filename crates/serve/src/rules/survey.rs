@@ -1,8 +1,9 @@
-//! Rules that do not fit what they are for: a rule for the path of a directory alone protects nothing in it.
+//! Finds rules that do not protect what they seem to protect: a rule for only the path of a directory does not apply to
+//! its contents.
 //!
-//! In nginx `location /private` is for all that begins with it. Here `/private` is one path, and `/private/` a
-//! directory with everything in it. Somebody who confuses the two would have an open directory, and would see that its
-//! own page is closed.
+//! In nginx, `location /private` is for all paths that begin with it. Here, `/private` is one path, and `/private/` is
+//! a directory with its contents. An operator who confuses the two would have an open directory, but would see that its
+//! index page is protected.
 
 use super::{Access, Change, ErrorPage, Policy, Rule, Rules, Settings};
 use crate::config::{Config, Problem};
@@ -13,7 +14,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The most entries of a directory, and the most hosts, that are looked at.
+/// The maximum number of entries of a directory, and of hosts, that are checked.
 const MOST_ENTRIES: usize = 10_000;
 
 /// A name that stands for any below a directory.
@@ -26,7 +27,7 @@ pub(super) struct Site {
     has_hosts: bool,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) errors: Vec<Problem>,
@@ -38,11 +39,11 @@ struct Restriction {
     name: &'static str,
     is_set: fn(&Settings) -> bool,
     holds: fn(&Access) -> bool,
-    /// Whether it says who may read, and not only how often.
+    /// Whether the restriction limits who may read, instead of only how often.
     is_for_readers: bool,
 }
 
-/// Some of the restrictions.
+/// A subset of the restrictions.
 type Restrictions = [&'static Restriction];
 
 const RESTRICTIONS: [Restriction; 4] = [
@@ -77,13 +78,13 @@ impl Site {
         Self { root: config.root.clone(), has_hosts: config.virtual_hosts }
     }
 
-    /// Returns whether it is on a local file system, which answers at once.
+    /// Returns whether the directory is on a local file system, which answers at once.
     pub(super) fn is_local(&self) -> bool {
         let name = CString::new(self.root.as_os_str().as_bytes()).ok();
         name.and_then(|name| path::open_base(&name).ok()).is_some_and(|root| path::is_local(&root))
     }
 
-    /// Returns the directories that the rules' paths are below: that of each host, or the served one.
+    /// Returns the directories that the paths of rules are relative to: that of each host, or the served one.
     fn homes(&self) -> Vec<PathBuf> {
         if !self.has_hosts {
             return vec![self.root.clone()];
@@ -112,10 +113,10 @@ impl Rules {
         findings
     }
 
-    /// Returns that an error page is not there. A host may be without it if another one has it.
+    /// Returns a problem if an error page is missing. A host may lack it if another host has it.
     fn missing_page(&self, page: &ErrorPage, site: &Site, homes: &[PathBuf]) -> Option<Problem> {
         let policy = self.policy(page.path.as_bytes());
-        // As for a request, other files may stand for the path.
+        // Other files may stand for the path, as for a request.
         let others = policy.iter().flat_map(|policy| policy.instead_of(page.path.as_bytes()));
         let paths: Vec<Vec<u8>> = std::iter::once(page.path.clone().into_bytes()).chain(others).collect();
         let is_missing = |home: &PathBuf| {
@@ -132,7 +133,7 @@ impl Rules {
         Some(Problem { line: page.line, key: page.key.clone(), reason })
     }
 
-    /// Returns what is open below a path that a rule protects, and whether that is an error.
+    /// Returns a message about what is open below a path that a rule protects, and whether that is an error.
     fn open_below(&self, rule: &Rule, path: &str, homes: &[PathBuf]) -> Option<(String, bool)> {
         let policy = self.policy(path.as_bytes())?;
         let is_held = |one: &&Restriction| (one.is_set)(&rule.settings) && (one.holds)(&policy.access);
@@ -155,7 +156,7 @@ impl Rules {
             if (is_hidden(path.as_bytes()) && !policy.dotfiles) || !folder.is_dir() {
                 continue;
             }
-            // A link to a directory has other rules besides, those for where it leads.
+            // For a link to a directory, the rules of its target apply too.
             let is_plain = is_plain(home, &folder, path);
             let Some((open, missing)) = self.open_entry(&held, path, &folder) else { continue };
             let Some(what) = names(&missing) else { continue };
@@ -173,8 +174,8 @@ impl Rules {
         warning
     }
 
-    /// Returns the path of an entry of a directory that lacks some of these restrictions, which hold for the directory
-    /// itself, and those that it lacks. A directory that cannot be read has any entry.
+    /// Returns the path of an entry of a directory that lacks some of these restrictions, and the restrictions that it
+    /// lacks. They hold for the directory itself. An unreadable directory is treated as if it had any entry.
     fn open_entry(
         &self,
         held: &Restrictions,
@@ -202,8 +203,8 @@ impl Rules {
         })
     }
 
-    /// Returns those of the restrictions of a path that do not hold for one below it. There are none if a rule for what
-    /// is below says who may read that, even if it says that anyone may.
+    /// Returns the restrictions of a path that do not hold for a path below it. There are none if a rule for paths
+    /// below sets any restriction, even one that admits all clients.
     fn missing(&self, held: &Restrictions, path: &str, below: &[u8]) -> Vec<&'static Restriction> {
         let matching = self.matching(&self.globs, below);
         let is_for_below = |rule: &Rule| rule.patterns.iter().any(|pattern| pattern.is_below(path));
@@ -231,7 +232,7 @@ fn is_plain(home: &Path, folder: &Path, path: &str) -> bool {
     real(home).map(|home| home.join(&path[1..])) == real(folder)
 }
 
-/// Returns whether a path is not served unless a rule says so.
+/// Returns whether a path is served only if a rule permits it.
 fn is_hidden(path: &[u8]) -> bool {
     Target { path, query: None }.is_hidden()
 }
@@ -260,7 +261,7 @@ mod tests {
         (told(errors), told(warnings))
     }
 
-    /// `/private` and `/private/` were refused, and `/private/secret.txt` was sent to anyone. Nothing said so.
+    /// `/private` and `/private/` were once refused, while `/private/secret.txt` was sent to anyone, without a message.
     #[test]
     fn a_rule_for_a_directory_alone_is_an_error() {
         let room = room(&["private/secret.txt", "file", "empty/.hidden", "deep/a/b", ".well-known/a"]);
@@ -287,14 +288,14 @@ mod tests {
         }
         assert_eq!(counts(&rule("/private", "rate = '1/s'")), (0, 1), "nothing is open");
         assert_eq!(counts(&rule("/private", "listings = false")), (0, 0));
-        // Others of the same kind hold below it, or a rule says that what is below is for all.
+        // Other restrictions of the same kind hold below it, or a rule admits all clients below it.
         for other in [closed("/"), closed("*.txt"), closed("/private/*.txt"), closed("/private/secret.txt")] {
             assert_eq!(counts(&format!("{other}{}", closed("/private"))), (0, 0), "{other}");
         }
         for other in [rule("/private/", "allow = false"), rule("/private/", "redirect = '/file'")] {
             assert_eq!(counts(&format!("{other}{}", closed("/private"))), (0, 0), "{other}");
         }
-        // These say nothing of it.
+        // These do not affect it.
         for other in [rule("/", "deny = '10.0.0.66'"), closed("/private/b"), rule("/private/", "listings = false")] {
             assert_eq!(counts(&format!("{other}{}", closed("/private"))), (1, 0), "{other}");
         }
@@ -316,7 +317,7 @@ mod tests {
         assert!(errors.len() == 1 && errors[0].contains("two.example/private is a directory"), "{errors:?}");
     }
 
-    /// A link's target may have rules of its own.
+    /// The target of a link may have its own rules.
     #[test]
     fn a_link_to_a_directory_is_only_suspicious() {
         let room = room(&["private/secret"]);

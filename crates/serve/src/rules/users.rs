@@ -1,4 +1,4 @@
-//! The users of a file that `htpasswd` writes, with the hashes of their passwords.
+//! The users of a `htpasswd` file, with the hashes of their passwords.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,21 +7,21 @@ use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The beginnings of the hashes that are read: bcrypt (`htpasswd -B`) and SHA-crypt (`openssl passwd -6`).
+/// The prefixes of supported hashes: bcrypt (`htpasswd -B`) and SHA-crypt (`openssl passwd -6`).
 const BCRYPT: [&str; 4] = ["$2a$", "$2b$", "$2x$", "$2y$"];
 const SHA_CRYPT: [&str; 2] = ["$5$", "$6$"];
 
-/// The letters of a SHA-crypt digest, in the order of [`SHA_CRYPT`].
+/// The number of letters in a SHA-crypt digest, in the order of [`SHA_CRYPT`].
 const SHA_LETTERS: [usize; 2] = [43, 86];
 
-/// The longest name with its password that is looked at.
+/// The maximum length of a name with its password; longer ones are refused.
 const LONGEST_BYTES: usize = 1024;
 
 /// Users, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
     hashes: HashMap<String, String>,
-    /// What no other users have, of earlier configurations included.
+    /// A number that is unique, even among the users of earlier configurations.
     id: u64,
 }
 
@@ -32,11 +32,11 @@ pub(crate) struct Login {
     password: Vec<u8>,
 }
 
-/// What a login is remembered by.
+/// The key under which a login is remembered.
 pub(crate) type LoginKey = [u8; 32];
 
 impl Users {
-    /// Reads the lines of a file: `NAME:HASH`. Returns the first that cannot be read.
+    /// Parses the lines of a file: `NAME:HASH`. Returns an error for the first invalid line.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let mut hashes = HashMap::new();
@@ -45,7 +45,7 @@ impl Users {
                 continue;
             }
             let (name, hash) = line.split_once(':').ok_or_else(|| format!("line {}: expected NAME:HASH", place + 1))?;
-            // Some write further columns.
+            // Some files have further columns.
             let hash = hash.split(':').next().unwrap_or_default().trim_end();
             let why = if name.is_empty() { Err("there is no name") } else { check(hash) };
             why.map_err(|why| format!("line {}: {name:?}: {why}", place + 1))?;
@@ -54,8 +54,8 @@ impl Users {
         Ok(Self { hashes, id: NEXT_ID.fetch_add(1, Ordering::Relaxed) })
     }
 
-    /// Returns whether a login is one of these users'. That takes as long as the hash demands, milliseconds to seconds,
-    /// also for a name that nobody has.
+    /// Returns whether a login is valid. This takes as long as the hash demands, milliseconds to seconds, even for an
+    /// unknown name.
     pub(crate) fn verify(&self, login: &Login) -> bool {
         let own = self.hashes.get(&login.name);
         let Some(hash) = own.or_else(|| self.hashes.values().next()) else { return false };
@@ -67,7 +67,7 @@ impl Users {
         own.is_some() && is_right
     }
 
-    /// Returns what a login is remembered by, with a secret of this process: no password stays in memory.
+    /// Returns the key of a login, made with a secret of this process, so that no password stays in memory.
     pub(crate) fn key_of(&self, login: &Login, secret: &[u8; 32]) -> LoginKey {
         let mut hash = Sha256::new();
         hash.update(secret);
@@ -79,7 +79,7 @@ impl Users {
     }
 }
 
-/// Checks that a hash can be verified: nobody could log in with one that was cut off.
+/// Checks that a hash can be verified. A truncated hash would match no password.
 fn check(hash: &str) -> Result<(), &'static str> {
     if BCRYPT.iter().any(|beginning| hash.starts_with(beginning)) {
         let is_whole = hash.parse::<bcrypt::HashParts>().is_ok_and(|parts| (4..=31).contains(&parts.get_cost()));
@@ -116,7 +116,7 @@ impl Login {
 }
 
 impl std::fmt::Debug for Login {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Login({:?})", self.name)
     }
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// The server started, and nobody could log in.
+    /// The server once started with such a hash, and the user could not log in.
     #[test]
     fn hashes_that_are_cut_off_are_refused() {
         for line in file().lines().filter(|line| line.contains('$')) {

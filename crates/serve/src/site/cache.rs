@@ -1,19 +1,20 @@
 //! The cache of files and listings, limited in bytes and in age.
 //!
-//! It has two generations. Entries are used and added in the young one; when that is full, or after a while, it becomes
-//! the old one and the previous old one is dropped. An entry of the old one that is used again moves to the young one.
-//! Each operation costs O(1), and nothing is sorted.
+//! The cache has two generations. Entries are used and added in the young one. When that is full, or after a while, it
+//! becomes the old one, and the previous old one is dropped. An entry of the old generation that is used again moves to
+//! the young one. Each operation costs O(1), and nothing is sorted.
 
 use super::entry::Entry;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// An entry that is not used for this long may be dropped: it may hold a descriptor, and with it the space of a deleted
-/// file.
+/// An entry that is not used for this long may be dropped, because it may hold a descriptor, and so the space of a
+/// deleted file.
 const LIFE_MS: u32 = 15_000;
 
-/// The most descriptors in each generation, whatever the size in bytes: they come out of those reserved for files.
+/// The maximum number of descriptors in each generation, regardless of the size in bytes. They are taken from those
+/// reserved for files.
 const MOST_FILES: usize = 24;
 
 #[derive(Debug)]
@@ -24,7 +25,7 @@ struct Line {
 
 type Generation = HashMap<Box<[u8]>, Line, RandomState>;
 
-/// Entries by clean path, with the host's directory before it if there are virtual hosts.
+/// Entries by clean path, preceded by the host's directory if there are virtual hosts.
 #[derive(Debug)]
 pub(crate) struct Cache {
     young: Generation,
@@ -32,9 +33,10 @@ pub(crate) struct Cache {
     young_bytes: usize,
     /// Descriptors in the young generation.
     young_files: usize,
-    /// Descriptors in the old generation, when it became that.
+    /// Descriptors in the old generation, at the time when it became the old one.
     old_files: usize,
-    /// Bytes of the old generation when it became that; what moved back to the young one is counted in both.
+    /// Bytes of the old generation, at the time when it became the old one. Entries that moved back to the young one
+    /// are counted in both.
     old_bytes: usize,
     /// The limit of each generation.
     most_bytes: usize,
@@ -48,7 +50,7 @@ impl Cache {
         Self { young, old, young_bytes: 0, young_files: 0, old_files: 0, old_bytes: 0, most_bytes, turned_ms: 0 }
     }
 
-    /// The entry, and when it was checked last.
+    /// Returns the entry, and the time when it was last checked.
     #[inline]
     pub(crate) fn get(&mut self, key: &[u8], now_ms: u32) -> Option<(Rc<Entry>, u32)> {
         if let Some(line) = self.young.get(key) {
@@ -87,17 +89,17 @@ impl Cache {
         }
     }
 
-    /// Returns whether an entry of so many bytes can be kept.
+    /// Returns whether an entry of `bytes` bytes can be cached.
     pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
         bytes <= self.most_bytes as u64
     }
 
-    /// Returns an upper bound of its size.
+    /// Returns an upper bound of the cache's size, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.young_bytes + self.old_bytes
     }
 
-    /// Drops entries that were not used for a while.
+    /// Drops entries that have not been used for a while.
     pub(crate) fn age(&mut self, now_ms: u32) {
         if now_ms.wrapping_sub(self.turned_ms) >= LIFE_MS {
             self.turn(now_ms);
@@ -132,7 +134,7 @@ impl Cache {
     }
 }
 
-/// What an entry takes beyond its key and content.
+/// The memory of an entry in addition to its key and content, in bytes.
 const OVERHEAD_BYTES: usize = 64;
 
 fn cost(key: &[u8], entry: &Entry) -> usize {

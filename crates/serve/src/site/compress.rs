@@ -1,12 +1,12 @@
-//! Compression of files for which no compressed form exists beside them.
+//! Compresses files that have no compressed form next to them.
 //!
-//! A compressed form is made by another thread when a client first asks for it, and kept in the cache by the identity
-//! of the file, so that it is made once for as long as it stays there: the cache
-//! drops what nobody has asked for in 15 to 30 s. Everything is bounded: the size of a file, the number
-//! of those that wait, and the cache, of which compressed forms are a part.
+//! Another thread makes a compressed form when a client first requests it. The form is kept in the cache by the
+//! identity of the file, so it is made once for as long as it stays there. The cache drops entries that are not
+//! requested for 15 to 30 s. Everything is bounded: the size of a file, the number of files that wait, and the cache,
+//! which includes the compressed forms.
 //!
-//! Only gzip is made. Every client takes it, and its library is a part of the program already; encoders of brotli and
-//! zstd pay for files that are compressed once and sent often, which can lie beside the plain ones.
+//! Only gzip is made. Every client accepts it, and its library is already part of the program. Encoders of brotli and
+//! zstd pay off for files that are compressed once and sent often; such forms can be stored next to the plain files.
 
 use super::entry::{Body, Content, Entry, Form};
 use super::lookup::is_settled;
@@ -20,20 +20,20 @@ use std::io::{Result as IoResult, Write};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The coding of the forms that are made.
+/// The coding of the compressed forms that the server makes.
 pub(super) const MADE: Coding = Coding::Gzip;
 
-/// The level: that of `gzip` by default.
+/// The compression level, which is the default of `gzip`.
 const LEVEL: u32 = 6;
 
-/// Returns the key of a form's compressed form in the cache, with everything that it depends on. No path begins with
-/// NUL, and a login's key is shorter.
+/// Returns the cache key of a form's compressed form, which contains everything that the form depends on. No path
+/// begins with NUL, and a login's key is shorter.
 pub(super) fn key_of(form: &Form, policy: &Policy) -> Vec<u8> {
     let FileStatus {
         identity: (device, inode), size, modified_s, modified_ns, changed: (changed_s, changed_ns), ..
     } = form.status;
     let numbers = [device, inode, size, modified_s.cast_unsigned(), changed_s.cast_unsigned()].map(u64::to_le_bytes);
-    // A form whose time was to come has another one in its field.
+    // A form with a modification time in the future has another time in its field.
     let hidden = u8::from(policy.hidden.tag) | u8::from(policy.hidden.time) << 1 | u8::from(form.is_ahead) << 2;
     [
         &[0, hidden][..],
@@ -60,8 +60,8 @@ impl Job {
         Self { body, status: form.status, content_type, policy: policy.clone() }
     }
 
-    /// Makes the compressed form; one that would not be smaller is an error, which is kept as well. `None` if the file
-    /// changes meanwhile, so that what is read now may be anything.
+    /// Makes the compressed form. If it would not be smaller, the result is an error, which is cached as well. Returns
+    /// `None` if the file changes meanwhile, because the bytes read are then unreliable.
     pub(super) fn run(self) -> Option<Entry> {
         let plain = self.read()?;
         let mut made = Vec::new();
@@ -69,7 +69,7 @@ impl Job {
         let Some(made) = compressed(&plain, Bounded(made)).filter(|made| made.len() < plain.len()) else {
             return Some(Entry::Failure(Status::NOT_ACCEPTABLE));
         };
-        // Only one of the two is in memory beside the copy that is kept.
+        // Only one of the two is in memory in addition to the copy that is kept.
         drop(plain);
         let status = FileStatus { size: made.len() as u64, ..self.status };
         let content = Content { body: Body::Memory(made.into()), status, is_settled: true };
@@ -78,7 +78,7 @@ impl Job {
         Some(Entry::File { forms: Box::new(forms), codings: Codings::NONE.with(MADE) })
     }
 
-    /// Returns the file's bytes; `None` also if there is no memory for them.
+    /// Returns the bytes of the file; `None` if it changes, cannot be read or does not fit into memory.
     fn read(&self) -> Option<Cow<'_, [u8]>> {
         let file = match &self.body {
             Body::Memory(bytes) => return Some(Cow::Borrowed(bytes)),
@@ -99,7 +99,7 @@ impl Job {
     }
 }
 
-/// Takes as many bytes as were reserved for it, and never allocates.
+/// A writer that accepts only as many bytes as were reserved, and never allocates.
 #[derive(Debug)]
 struct Bounded(Vec<u8>);
 
@@ -115,7 +115,7 @@ impl Write for Bounded {
     }
 }
 
-/// Returns the compressed form; `None` as soon as it does not fit.
+/// Returns the compressed form, or `None` as soon as it does not fit.
 fn compressed(plain: &[u8], made: Bounded) -> Option<Vec<u8>> {
     let mut encoder = flate2::write::GzEncoder::new(made, flate2::Compression::new(LEVEL));
     encoder.write_all(plain).ok()?;
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use std::os::fd::OwnedFd;
 
-    /// What is read of a file that changes may be of both versions.
+    /// The bytes read from a changing file may be a mixture of both versions.
     #[test]
     fn a_file_that_changes_is_not_compressed() {
         let room = tempfile::tempdir().unwrap();
@@ -139,7 +139,7 @@ mod tests {
             let (body, policy) = (Body::File(file.clone()), Arc::default());
             Job { body, status, content_type: "text/plain".to_owned(), policy }.run()
         };
-        // As if it had been written a while ago: the kernel sets the time of the change.
+        // As if the file had been written a while ago; the time of the change is set by the kernel.
         let before = FileStatus { modified_s: status.modified_s - 1, ..status };
         assert!(run(before).is_none() && run(FileStatus { size: 6000, ..status }).is_none());
         while !is_settled(&status, SystemTime::now().duration_since(UNIX_EPOCH).unwrap()) {

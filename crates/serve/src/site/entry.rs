@@ -1,4 +1,4 @@
-//! What a path stands for, with everything that can be prepared before a request.
+//! The entry of a path, with everything that can be prepared before a request.
 
 use super::listing::Listing;
 use crate::rules::{Access, Policy};
@@ -10,17 +10,17 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a path stands for.
+/// The entry of a path.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    /// A file, in the codings that exist beside it; the plain one always exists.
+    /// A file, in all codings that exist next to it; the plain one always exists.
     File {
         /// The forms, by [`Coding`].
         forms: Box<[Option<Form>; 4]>,
         /// The codings that exist.
         codings: Codings,
     },
-    /// A path that is called otherwise, such as that of a directory without the slash at its end.
+    /// A path whose canonical form is another one, such as that of a directory without the trailing slash.
     Redirect {
         /// The encoded path or URL; the query is appended if it has none.
         location: Box<[u8]>,
@@ -28,35 +28,35 @@ pub(crate) enum Entry {
     },
     /// A directory's listing.
     Listing(Listing),
-    /// A directory to be listed, for those who may read it.
+    /// A directory to be listed for clients that may read it.
     Directory,
     /// An error.
     Failure(Status),
-    /// The path of an upstream server, which the policy names.
+    /// A path of an upstream server, which the policy names.
     Forward,
-    /// One of the others, for which there are rules.
+    /// One of the other kinds, with rules.
     Ruled(Box<Ruled>),
 }
 
-/// What a path stands for, and what the rules say about it.
+/// The entry of a path and its rules.
 #[derive(Debug)]
 pub(crate) struct Ruled {
     pub(crate) entry: Entry,
     pub(crate) policy: Arc<Policy>,
-    /// Who may read it, and how often: a client that all of them admit.
+    /// The restrictions of the path; a client must be admitted by all of them.
     pub(crate) access: Vec<Access>,
 }
 
-/// A file's content.
+/// The content of a file.
 #[derive(Debug, Clone)]
 pub(crate) enum Body {
-    /// Its bytes.
+    /// The bytes of the file.
     Memory(Arc<[u8]>),
     /// An open file.
     File(Arc<OwnedFd>),
 }
 
-/// What was read of a file.
+/// The content and metadata read from a file.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub(crate) body: Body,
@@ -69,17 +69,17 @@ pub(crate) struct Content {
 pub(crate) struct Form {
     /// The file's metadata.
     pub(crate) status: FileStatus,
-    /// Whether the content cannot have changed since without the metadata: the last change was a while before it was
-    /// read.
+    /// Whether a later change of the content would change the metadata: the last change was a while before the content
+    /// was read.
     pub(crate) is_settled: bool,
-    /// The time of the last change, in seconds since 1970, as it is sent.
+    /// The time of the last change in seconds since 1970, in the form that is sent.
     pub(crate) sent_modified_s: Option<u64>,
-    /// Whether that time was still to come, so that an earlier one is sent.
+    /// Whether that time was in the future, so that an earlier one is sent.
     pub(crate) is_ahead: bool,
     pub(crate) body: Body,
     /// The head of a whole response up to the empty line, with a placeholder for the date.
     pub(crate) head: Box<[u8]>,
-    /// The field lines of every response, also a 304: the validators.
+    /// The field lines of every response, including 304: the validators.
     pub(crate) validators: Box<[u8]>,
     /// The field lines of a response with content.
     pub(crate) content: Box<[u8]>,
@@ -99,21 +99,22 @@ fn line(name: &str, value: &[u8]) -> Vec<u8> {
     [name.as_bytes(), b": ", value, b"\r\n"].concat()
 }
 
-/// The size that an open descriptor counts as in the cache, so that a few dozen fill it and descriptors are left for
-/// connections.
+/// The size in bytes that an open descriptor counts as in the cache, so that a few dozen fill it and descriptors are
+/// left for connections.
 const DESCRIPTOR_COST: usize = 1 << 20;
 
 impl Form {
-    /// Prepares a file, whose name tells its media type, in a coding. `varies`: it exists in others as well.
+    /// Prepares a file in a coding; its name determines the media type. `varies` states whether other codings exist
+    /// too.
     pub(crate) fn new(content: Content, name: &[u8], coding: Coding, varies: bool, policy: Option<&Policy>) -> Self {
         let content_type = policy.map_or_else(|| mime::of_name(name), |policy| policy.media_type(name));
         let varies = varies || policy.is_some_and(|policy| policy.compresses(&content_type, content.status.size));
-        // Forms that lie beside one another often have the same time, and may have the same size.
+        // Forms of the same file often have the same time, and may have the same size.
         let mark = if coding == Coding::Identity { "" } else { coding.name() };
         Self::with_type(content, content_type, coding, mark, varies, policy)
     }
 
-    /// `mark` is added to the entity tag.
+    /// Prepares a form; `mark` is added to the entity tag.
     fn with_type(
         content: Content,
         content_type: Cow<'static, str>,
@@ -130,8 +131,8 @@ impl Form {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let modified_s = u64::try_from(status.modified_s).ok();
         let is_ahead = modified_s.is_some_and(|modified_s| modified_s > now_s);
-        // A time to come would be later than the response's own (RFC 9110 section 8.8.2.1), which is that of the last
-        // wait and may be of the second before.
+        // A future time would be later than that of the response (RFC 9110 section 8.8.2.1). That time is from the last
+        // wait, so it may be in the previous second.
         let sent_modified_s = if is_ahead { Some(now_s.saturating_sub(1)) } else { modified_s };
         if let Some(sent) = sent_modified_s
             && !hidden.time
@@ -153,7 +154,8 @@ impl Form {
         Self { status, is_settled, sent_modified_s, is_ahead, body, head, validators, content, tag, content_type }
     }
 
-    /// Prepares a form that was made here, of a file with this media type. Its tag must not be that of the plain form.
+    /// Prepares a form that the server made from a file with this media type. Its tag must differ from that of the
+    /// plain form.
     pub(crate) fn made(content: Content, content_type: String, coding: Coding, policy: &Policy) -> Self {
         Self::with_type(content, content_type.into(), coding, coding.suffix(), true, Some(policy))
     }
@@ -168,34 +170,34 @@ impl Form {
 }
 
 impl Entry {
-    /// Returns what the path stands for, whatever the rules say.
+    /// Returns the entry regardless of the rules.
     pub(crate) fn without_rules(&self) -> &Self {
         if let Self::Ruled(ruled) = self { &ruled.entry } else { self }
     }
 
-    /// Returns how many descriptors it holds.
+    /// Returns the number of descriptors that the entry holds.
     pub(crate) fn files(&self) -> usize {
         let Self::File { forms, .. } = self.without_rules() else { return 0 };
         forms.iter().flatten().filter(|form| matches!(form.body, Body::File(_))).count()
     }
 
-    /// Returns whether it reports a shortage of descriptors or memory, or a file system that fails, so that the next
-    /// request may succeed.
+    /// Returns whether the entry reports a shortage of descriptors or memory, or a failing file system, so that the
+    /// next request may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self.without_rules(), Self::Failure(Status::SERVICE_UNAVAILABLE))
     }
 
-    /// Returns whether it is a directory that is to be listed.
+    /// Returns whether the entry is a directory that is to be listed.
     pub(crate) fn is_directory(&self) -> bool {
         matches!(self.without_rules(), Self::Directory)
     }
 
-    /// Returns whether it is an error.
+    /// Returns whether the entry is an error.
     pub(crate) fn is_failure(&self) -> bool {
         matches!(self.without_rules(), Self::Failure(_))
     }
 
-    /// Returns its size in bytes.
+    /// Returns the size of the entry in bytes.
     pub(crate) fn cost(&self) -> usize {
         size_of::<Self>()
             + match self {

@@ -1,9 +1,9 @@
-//! Look-ups on a file system that is not local, directory listings, the verification of passwords and compression, made
-//! by other threads: a slow server of files, a directory with many entries, or a costly hash delays only the clients
-//! that ask for it.
+//! Look-ups on a remote file system, directory listings, the verification of passwords and compression, by other
+//! threads. A slow file server, a directory with many entries or a costly hash therefore delays only the clients that
+//! request it.
 //!
-//! What several clients ask for is made once. The threads are started when they are first needed, and end with their
-//! worker. They share its descriptor table.
+//! A result that several clients request is made once. The threads are started when they are first needed, and end with
+//! their worker. They share its descriptor table.
 
 use super::compress::Job;
 use super::entry::Entry;
@@ -17,46 +17,47 @@ use landau_reactor::Waker;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-/// The threads that look up, of each worker: so many requests to a server of files are waited for at the same time.
+/// The number of look-up threads of each worker, and so the number of concurrent requests to a file server.
 const LOOKERS: usize = 4;
 
-/// The most logins that wait to be verified, of each worker: further ones are refused.
+/// The maximum number of logins that wait to be verified, of each worker; further ones are refused.
 const LOGINS: usize = 32;
 
-/// The most pages of listings in the order of a query that wait to be made, of each worker: further ones are refused.
-/// Each may look at every entry of a large directory, and one directory has 60 of them.
+/// The maximum number of listing pages in the order of a query that wait to be made, of each worker; further ones are
+/// refused. Each may look at every entry of a large directory, and one directory has 60 of them.
 const PAGES: usize = 16;
 
-/// The most pages of listings that wait, of each worker: there is one in the default order for each directory.
+/// The maximum number of listing pages that wait, of each worker. Each directory has one in the default order.
 const LISTINGS: usize = 64;
 
-/// The most files that wait to be compressed, of each worker: further ones are sent as they are. Each may hold a
-/// descriptor of those reserved for files.
+/// The maximum number of files that wait to be compressed, of each worker; further ones are sent uncompressed. Each may
+/// hold a descriptor of those reserved for files.
 const JOBS: usize = 16;
 
-/// What is to be found.
+/// A task for a thread.
 #[derive(Debug)]
 struct Order {
-    /// Its key in the cache; that of a login begins with NUL, which no path has.
+    /// The key of the result in the cache. The key of a login begins with NUL, which no path contains.
     key: Box<[u8]>,
     task: Task,
 }
 
 #[derive(Debug)]
 enum Task {
-    /// A path; and whether the served directory is to be followed first.
+    /// A path, and whether the served directory must be followed first.
     LookUp(Place, bool),
     List(Place, View),
     Verify(Arc<Auth>, Login),
     Compress(Box<Job>),
 }
 
-/// Where to look.
+/// A path and its site.
 #[derive(Debug)]
 pub(super) struct Place {
     site: Option<Box<str>>,
     path: Box<[u8]>,
-    /// When the served directory was followed last, or is with this order: what is found is as old as that.
+    /// The time when the served directory was last followed, or of this order if it follows the directory. The result
+    /// is as old as that.
     root_checked_ms: u32,
 }
 
@@ -66,7 +67,7 @@ impl Place {
     }
 }
 
-/// What was found.
+/// A result.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) key: Box<[u8]>,
@@ -75,11 +76,11 @@ pub(super) struct Made {
 
 #[derive(Debug)]
 pub(super) enum Product {
-    /// What a path stands for.
+    /// The entry of a path.
     Entry(LookedUp),
-    /// The same of a page of a listing.
+    /// The entry of a page of a listing.
     Page(LookedUp),
-    /// Whether a login is right.
+    /// Whether a login is valid.
     Login(bool),
     /// The compressed form of a file; `None` if the file changed meanwhile.
     Compressed(Option<Entry>),
@@ -88,16 +89,16 @@ pub(super) enum Product {
 /// The result of a look-up.
 #[derive(Debug)]
 pub(super) struct LookedUp {
-    /// What it went by.
+    /// The view of the served directory that the look-up used.
     pub(super) view: lookup::View,
     pub(super) entry: Entry,
-    /// That of its place.
+    /// The value of the place.
     pub(super) root_checked_ms: u32,
-    /// Whether the entry may be kept: what is missing may be in a directory that is not there yet.
+    /// Whether the entry may be cached: a missing file may be in a directory that does not exist yet.
     pub(super) is_certain: bool,
 }
 
-/// What the worker and the threads share.
+/// The state that the worker and the threads share.
 #[derive(Debug)]
 struct Shared {
     folder: Arc<Folder>,
@@ -115,23 +116,23 @@ struct Pool {
     thread_count: usize,
 }
 
-/// Has paths looked up and directories listed.
+/// Lets other threads look up paths and list directories.
 #[derive(Debug)]
 pub(super) struct Finder {
     shared: Arc<Shared>,
     lookers: Pool,
-    /// One thread: a long listing must not keep all of them from looking up.
+    /// One thread: long listings must not occupy all threads that look up.
     listers: Pool,
     page_count: usize,
-    /// One thread: however many passwords are tried, they take one processor at most.
+    /// One thread: however many passwords are tried, they use at most one processor.
     verifiers: Pool,
     login_count: usize,
-    /// One thread, likewise.
+    /// One thread, for the same reason.
     compressors: Pool,
     job_count: usize,
     /// The connections that wait for each key.
     waiting: HashMap<Box<[u8]>, Vec<Ticket>, RandomState>,
-    /// What was ordered last.
+    /// The key of the last order.
     asked: Box<[u8]>,
     serial: u32,
 }
@@ -156,7 +157,7 @@ impl Finder {
         }
     }
 
-    /// Returns whether that is being made; if so, [`Finder::wait`] waits for it.
+    /// Returns whether the result for a key is being made; if so, [`Finder::wait`] waits for it.
     pub(super) fn is_making(&mut self, key: &[u8]) -> bool {
         let is_making = self.waiting.contains_key(key);
         if is_making {
@@ -165,8 +166,8 @@ impl Finder {
         is_making
     }
 
-    /// Has a path looked up, for [`Finder::wait`] to wait for it, after the served directory was followed if `follows`
-    /// says so. Returns false if there is no thread and none can be started.
+    /// Orders the look-up of a path; [`Finder::wait`] waits for it. If `follows` is set, the served directory is
+    /// followed first. Returns false if there is no thread and none can be started.
     pub(super) fn look_up(&mut self, key: &[u8], place: Place, follows: bool) -> bool {
         let order = Order { key: key.into(), task: Task::LookUp(place, follows) };
         let most = LOOKERS.min(self.waiting.len() + 1);
@@ -174,8 +175,8 @@ impl Finder {
         self.note(key, is_ordered)
     }
 
-    /// Has a page of a directory listed, likewise. Returns false also if too many wait, of those that are not the
-    /// default fewer.
+    /// Orders a page of a directory's listing, like `look_up`. Also returns false if too many pages wait; fewer may
+    /// wait of those that are not the default.
     pub(super) fn list(&mut self, key: &[u8], place: Place, page: View) -> bool {
         let order = Order { key: key.into(), task: Task::List(place, page) };
         let most = if page == View::default() { LISTINGS } else { PAGES };
@@ -184,7 +185,7 @@ impl Finder {
         self.note(key, is_ordered)
     }
 
-    /// Has a login verified, likewise. Returns false also if too many wait.
+    /// Orders the verification of a login, like `look_up`. Also returns false if too many wait.
     pub(super) fn verify(&mut self, key: &[u8], auth: Arc<Auth>, login: Login) -> bool {
         let order = Order { key: key.into(), task: Task::Verify(auth, login) };
         let is_ordered = self.login_count < LOGINS && self.verifiers.order(order, 1, &self.shared);
@@ -192,7 +193,7 @@ impl Finder {
         self.note(key, is_ordered)
     }
 
-    /// Has a file compressed, likewise. Returns false also if too many wait.
+    /// Orders the compression of a file, like `look_up`. Also returns false if too many wait.
     pub(super) fn compress(&mut self, key: &[u8], job: Job) -> bool {
         let order = Order { key: key.into(), task: Task::Compress(Box::new(job)) };
         let is_ordered = self.job_count < JOBS && self.compressors.order(order, 1, &self.shared);
@@ -208,16 +209,16 @@ impl Finder {
         is_ordered
     }
 
-    /// Lets a connection wait for what was ordered last; returns the serial number of the wait.
+    /// Lets a connection wait for the result of the last order; returns the serial number of the wait.
     pub(super) fn wait(&mut self, number: u32) -> u32 {
         self.serial = self.serial.wrapping_add(1);
         let serial = self.serial;
-        // It is still pending: only the worker, which calls this, takes what was found.
+        // The order is still pending: only the worker, which calls this, takes results.
         self.waiting.entry(self.asked.clone()).or_default().push(Ticket { number, serial });
         serial
     }
 
-    /// Returns what was found, and the connections that wait for it.
+    /// Returns a result, and the connections that wait for it.
     pub(super) fn take(&mut self) -> Option<(Made, Vec<Ticket>)> {
         if self.waiting.is_empty() {
             return None;
@@ -241,7 +242,7 @@ impl Pool {
         if self.thread_count < most {
             let (shared, orders) = (shared.clone(), orders.clone());
             let life = move || {
-                // One thread waits for the next order, and the others for that one.
+                // One thread waits for the next order, and the others wait for the lock.
                 let next = || orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 while let Ok(order) = next() {
                     let made = shared.make(order);
@@ -277,8 +278,8 @@ impl Shared {
         Made { key, product }
     }
 
-    /// Follows the root if something is missing, which may be in a new directory: the worker notices that the root has
-    /// changed, and looks up again.
+    /// Follows the root if an entry is missing, because it may be in a new directory. The worker then notices that the
+    /// root has changed, and looks the entry up again.
     fn doubt(&self, place: &Place, (view, entry): (lookup::View, Entry)) -> LookedUp {
         let is_certain = !entry.is_failure() || self.folder.follow_root() != Followed::Failed;
         let unknown = if is_certain { None } else { self.folder.unknown(&place.path) };

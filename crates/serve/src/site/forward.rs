@@ -1,4 +1,5 @@
-//! Requests that are passed on to an upstream server: which they are, and how they are answered where that fails.
+//! Requests that are forwarded to an upstream server: how they are selected, and how they are answered if forwarding
+//! fails.
 
 use super::entry::{Entry, Ruled};
 use super::{Client, Site};
@@ -10,11 +11,11 @@ use crate::send_buffers::SendBuffers;
 use landau_wire::http::{Form, Limits, Method, Request, Status, date, target};
 
 impl Site {
-    /// Returns whether the rules pass a request on, whatever its method. A preflight is answered here if the rules say
-    /// which sites may read.
+    /// Returns whether the rules forward a request, whatever its method. A preflight is answered here if the rules name
+    /// the sites that may read.
     #[cold]
     pub(crate) fn is_forwarded(&mut self, request: &Request<'_>) -> bool {
-        // Nobody else may learn what the fields of a request are (RFC 9110 section 9.3.8), or open a tunnel.
+        // Nobody else may see the fields of a request (RFC 9110 section 9.3.8), or open a tunnel.
         if matches!(request.method(), Method::Trace | Method::Connect) || request.form() == Form::Asterisk {
             return false;
         }
@@ -26,8 +27,8 @@ impl Site {
         rules.policy(target.path).is_some_and(|policy| policy.forwards() && !is_preflight(request, &policy))
     }
 
-    /// Returns whether the rules redirect the path of a request, whatever its method. A preflight is answered here: no
-    /// browser follows a redirect of it.
+    /// Returns whether the rules redirect the path of a request, whatever its method. A preflight is answered here,
+    /// because browsers do not follow a redirect of it.
     #[cold]
     pub(super) fn is_redirected(&mut self, request: &Request<'_>) -> bool {
         let Some(rules) = self.folder.rules().filter(|_| has_path(request)) else { return false };
@@ -35,7 +36,7 @@ impl Site {
         rules.policy(target.path).is_some_and(|policy| policy.redirect.is_some() && !is_preflight(request, &policy))
     }
 
-    /// Writes a request anew for the upstream server, for the worker to take it.
+    /// Rewrites a request for the upstream server; the worker takes it from `self.forward`.
     #[cold]
     pub(super) fn forward(&mut self, ruled: &Ruled, request: &Request<'_>, client: Client) {
         self.forward = None;
@@ -53,8 +54,8 @@ impl Site {
         self.date
     }
 
-    /// Answers a request that could not be passed on, or whose response cannot: its page, if it has one. `head` is the
-    /// client's.
+    /// Answers a request that could not be forwarded, or whose response cannot be passed on. The content is the error
+    /// page, if there is one. `head` is the client's head.
     #[cold]
     pub(crate) fn fail_forward(
         &mut self,
@@ -69,7 +70,7 @@ impl Site {
         self.finish_forward(forward, (head, limits), status, send_buffers.content);
     }
 
-    /// Counts and logs the response to a request that was passed on; `content` is how much of it was sent.
+    /// Counts and logs the response to a forwarded request; `content` is the number of content bytes sent.
     pub(crate) fn finish_forward(
         &mut self,
         forward: &Forward,
@@ -93,7 +94,7 @@ pub(super) fn has_path(request: &Request<'_>) -> bool {
     request.method() != Method::Connect && request.form() != Form::Asterisk
 }
 
-/// Returns whether a request asks what another site may do, and the rules say that.
+/// Returns whether a request is a preflight and the rules answer it.
 pub(super) fn is_preflight(request: &Request<'_>, policy: &Policy) -> bool {
     policy.cors.is_some()
         && request.method() == Method::Options
@@ -101,7 +102,7 @@ pub(super) fn is_preflight(request: &Request<'_>, policy: &Policy) -> bool {
 }
 
 impl Entry {
-    /// Returns whether requests for the path are passed on.
+    /// Returns whether requests for the path are forwarded.
     pub(crate) fn is_forward(&self) -> bool {
         matches!(self.without_rules(), Self::Forward)
     }

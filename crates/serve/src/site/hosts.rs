@@ -1,15 +1,15 @@
-//! Which hosts have a directory, with virtual hosts: trusted for as long as the cache.
+//! With virtual hosts, which hosts have a directory. A result is trusted for as long as a cache entry.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// The most names that are remembered: clients may invent them.
+/// The maximum number of names that are remembered, because clients can invent names.
 const MOST: usize = 1024;
 
 /// Hosts that were looked up.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
-    /// Whether each has a directory, and when that was checked.
+    /// Whether each host has a directory, and when that was checked.
     known: HashMap<Box<str>, (bool, u32), RandomState>,
 }
 

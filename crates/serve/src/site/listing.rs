@@ -1,4 +1,4 @@
-//! A directory's listing, as HTML and as JSON: directories first, then in the order that the query asks for, in pages.
+//! The listing of a directory as HTML and JSON, in pages: directories first, then in the order requested by the query.
 
 use landau_sys::Error;
 use landau_sys::path::{Kind, Status as FileStatus};
@@ -15,14 +15,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-/// The most entries of a page: a longer one is of no use, and delays other listings (10,000 entries take about 50 ms
-/// and 2 MB).
+/// The maximum number of entries of a page. A longer page is not useful, and delays other listings (10,000 entries take
+/// about 50 ms and 2 MB).
 pub(super) const MOST: usize = 10_000;
 
-/// The most pages. To make the last one, all of them are in memory: some 10 MB.
+/// The maximum number of pages. To make the last page, all of them are in memory: some 10 MB.
 const MOST_PAGES: usize = 10;
 
-/// What entries are ordered by, after their kind.
+/// The sort key of entries, after their kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum By {
     #[default]
@@ -39,18 +39,18 @@ impl By {
     }
 }
 
-/// Which page of a listing, in which order.
+/// The page of a listing, and the order of its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct View {
     by: By,
     is_descending: bool,
-    /// From 0 on.
+    /// The number of the page, counted from 0.
     page: usize,
 }
 
 impl View {
-    /// Reads a query: `sort=name`, `size` or `time`, `order=asc` or `desc`, `page=1` and so on. What is anything else
-    /// says nothing.
+    /// Parses a query: `sort=name`, `size` or `time`; `order=asc` or `desc`; `page=1` and so on. Everything else is
+    /// ignored.
     pub(super) fn of_query(query: &[u8]) -> Self {
         let mut view = Self::default();
         for part in query.split(|&byte| byte == b'&').filter_map(|part| std::str::from_utf8(part).ok()) {
@@ -68,7 +68,7 @@ impl View {
         view
     }
 
-    /// Returns the query that asks for it, which is unique.
+    /// Returns the query that requests this page and order; it is unique.
     pub(super) fn query(self) -> String {
         let order = if self.is_descending { "desc" } else { "asc" };
         format!("?sort={}&order={order}&page={}", self.by.word(), self.page + 1)
@@ -93,8 +93,8 @@ pub(crate) struct Listing {
 }
 
 /// Lists an open directory with the given clean path, in pages of `most` entries. `follow` returns the metadata of a
-/// link's target if the link may be followed. Of other links, and of what cannot be opened, a client learns nothing,
-/// not even the size. A page behind which there are more entries says so. `is_listed` says whether a name is listed.
+/// link's target if the link may be followed. Other links, and entries that cannot be opened, are not revealed, not
+/// even by their size. A page states if more entries follow it. `is_listed` decides whether a name is listed.
 pub(super) fn list(
     folder: &OwnedFd,
     path: &[u8],
@@ -107,8 +107,8 @@ pub(super) fn list(
     // The directory is read through its descriptor, because its name may lead elsewhere by now.
     let place = format!("/proc/thread-self/fd/{}", folder.as_raw_fd());
     let place = if cfg!(target_os = "linux") { place } else { format!("/dev/fd/{}", folder.as_raw_fd()) };
-    // The first entries so far, the last of them on top: of a million names, those up to the end of the page are in
-    // memory.
+    // The first entries so far, with the last of them on top. Of a million names, only those up to the end of the page
+    // are in memory.
     let (end, mut first, mut cut) = ((view.page + 1) * most, BinaryHeap::new(), None);
     for entry in std::fs::read_dir(&place).map_err(failed)? {
         first.extend(candidate(&entry.map_err(failed)?, view, &is_listed, &follow));
@@ -122,18 +122,18 @@ pub(super) fn list(
     Ok(Listing { html: html(&rows, path, view, cut).into_bytes().into(), json: json(&rows, cut).into_bytes().into() })
 }
 
-/// An entry of the directory that may be listed. They are ordered as in the listing.
+/// An entry of the directory that may be listed. The order is that of the listing.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     is_file: bool,
-    /// The size or the time, if they are ordered by that.
+    /// The size or the time, if the entries are sorted by it.
     rank: Directed<u64>,
     name: Directed<Vec<u8>>,
-    /// The size and the time, if they are known: those of a link's target.
+    /// The size and the time, if known. For a link, they are those of its target.
     known: Option<(u64, u64)>,
 }
 
-/// A value that is ordered in one of the directions, the same one in all entries.
+/// A value that is sorted in one direction, which is the same for all entries.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Directed<T> {
     Up(T),
@@ -163,8 +163,8 @@ impl Candidate {
     }
 }
 
-/// Returns an entry; `None` if it is not listed, neither file nor directory, gone by now, or a link that is not
-/// followed.
+/// Returns an entry. Returns `None` if it is not listed, is neither a file nor a directory, no longer exists, or is a
+/// link that is not followed.
 fn candidate(
     entry: &DirEntry,
     view: View,
@@ -175,7 +175,7 @@ fn candidate(
     if !is_listed(&name) {
         return None;
     }
-    // The entry's own type: this follows no link.
+    // The type of the entry itself: this does not follow links.
     let kind = entry.file_type().ok()?;
     if kind.is_symlink() {
         let status = follow(&name)?;
@@ -186,12 +186,12 @@ fn candidate(
             Kind::Other => None,
         };
     }
-    // By name, only those of the page are looked at.
+    // If the entries are sorted by name, only those of the page are examined.
     let known = if view.by == By::Name { None } else { Some(size_and_time(&entry.metadata().ok()?, kind.is_file())?) };
     (kind.is_file() || kind.is_dir()).then(|| Candidate::new(kind.is_file(), name, view, known))
 }
 
-/// Returns the size and the time of modification; `None` if it has changed its kind.
+/// Returns the size and the time of modification; `None` if the entry has changed its type.
 fn size_and_time(metadata: &Metadata, is_file: bool) -> Option<(u64, u64)> {
     let is_same = if is_file { metadata.is_file() } else { metadata.is_dir() };
     let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -199,7 +199,7 @@ fn size_and_time(metadata: &Metadata, is_file: bool) -> Option<(u64, u64)> {
     is_same.then(|| (size, modified.map_or(0, |since| since.as_secs())))
 }
 
-/// Returns the row of an entry of the directory at `place`; `None` if it has changed its type or is gone by now.
+/// Returns the row of an entry of the directory at `place`; `None` if it has changed its type or no longer exists.
 fn row(entry: Candidate, place: &Path) -> Option<Row> {
     let Candidate { is_file, name, known, .. } = entry;
     let name = name.into_inner();
@@ -211,7 +211,7 @@ fn row(entry: Candidate, place: &Path) -> Option<Row> {
 fn link(row: &Row) -> String {
     let mut link = Vec::new();
     target::encode(&row.name, &mut link);
-    // A colon in the first segment would make the part before it a scheme.
+    // Without `./`, a colon in the first segment would make the part before it a scheme.
     let slash = if row.is_file { "" } else { "/" };
     format!("./{}{slash}", String::from_utf8_lossy(&link))
 }
@@ -258,7 +258,7 @@ fn html(rows: &[Row], path: &[u8], view: View, cut: Option<usize>) -> String {
     page
 }
 
-/// Writes which page it is, with links to those beside it, if there are any.
+/// Writes the page number, with links to the previous and the next page, if there are any.
 fn write_pages(page: &mut String, view: View, cut: Option<usize>) {
     let link = |number: usize, word: &str| {
         let query = View { page: number, ..view }.query();
@@ -366,7 +366,7 @@ mod tests {
             let Listing { html, json } = list(&folder, b"/", view, most, is_visible, |_| None).unwrap();
             (String::from_utf8_lossy(&html).into_owned(), String::from_utf8_lossy(&json).into_owned())
         };
-        // The file system returns them in another order; what is hidden does not count.
+        // The file system returns them in another order; hidden entries do not count.
         for name in ["c", "b", ".hidden", "a", ".also"] {
             std::fs::write(room.path().join(name), "x").unwrap();
         }
@@ -382,7 +382,7 @@ mod tests {
         assert!(!lists(2, "page=3").1.contains("name"));
         let (html, json) = lists(4, "");
         assert!(!html.contains("Page ") && !json.contains("cut"), "{html}");
-        // The last page says that there is more, and leads no further.
+        // The last page states that there are more entries, but has no link to a next page.
         for number in 0..MOST_PAGES {
             std::fs::write(room.path().join(format!("n{number}")), "x").unwrap();
         }

@@ -1,30 +1,30 @@
-//! The logins that were verified a moment ago: a password is hashed once, and not with every request.
+//! The recently verified logins: a password is hashed once, and not with every request.
 
 use crate::rules::LoginKey;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// For how long a login is remembered. A user who is removed from the file is refused at once after a reload, because
-/// the key depends on the configuration.
+/// How long a valid login is remembered. A user who is removed from the file is refused directly after a reload,
+/// because the key depends on the configuration.
 const RIGHT_MS: u32 = 300_000;
 
-/// For how long it is remembered that a login is wrong, so that a client that repeats it costs nothing.
+/// How long an invalid login is remembered, so that a client that repeats it costs nothing.
 const WRONG_MS: u32 = 10_000;
 
-/// The most logins that are remembered: clients may invent them.
+/// The maximum number of logins that are remembered, because clients can invent logins.
 const MOST: usize = 1024;
 
-/// Logins that were verified.
+/// Verified logins.
 #[derive(Debug, Default)]
 pub(super) struct Logins {
-    /// Whether each is right, and when it was verified. Those that are right are apart, so that wrong ones, which
-    /// clients may invent, displace none of them.
+    /// When each valid login was verified. Invalid ones have a separate table: clients can invent them, and they must
+    /// not displace valid ones.
     right: HashMap<LoginKey, u32, RandomState>,
     wrong: HashMap<LoginKey, u32, RandomState>,
 }
 
 impl Logins {
-    /// Returns whether a login is right, if that is known.
+    /// Returns whether a login is valid, if that is known.
     pub(super) fn get(&self, key: &LoginKey, now_ms: u32) -> Option<bool> {
         let is_fresh = |of: &HashMap<_, u32, _>, life_ms| {
             of.get(key).is_some_and(|&verified_ms| now_ms.wrapping_sub(verified_ms) < life_ms)
@@ -41,7 +41,7 @@ impl Logins {
             logins.retain(|_, verified_ms| now_ms.wrapping_sub(*verified_ms) < life_ms);
         }
         if logins.len() >= MOST {
-            // Those in use are verified again.
+            // The logins in use are verified again.
             logins.clear();
         }
         logins.insert(key, now_ms);

@@ -1,7 +1,7 @@
-//! From a clean path to the file or directory there.
+//! Finds the file or directory at a clean path.
 //!
-//! A worker looks paths up itself if the root is on a local file system. Others, on a network for example, may have to
-//! ask a server for each file: there another thread looks up, and waits ([`super::finder`]).
+//! A worker looks paths up itself if the root is on a local file system. Other file systems, such as those on a
+//! network, may have to ask a server for each file. Another thread then looks up and waits ([`super::finder`]).
 
 use super::entry::{Body, Content, Entry, Form, Ruled};
 use super::listing::{self, Listing};
@@ -34,35 +34,34 @@ pub(crate) struct Folder {
     rules: Option<Arc<LiveRules>>,
 }
 
-/// What one look-up goes by: all of its files are below the same root, and all of its rules from the same
-/// configuration.
+/// The view of one look-up: all its files are below the same root, and all its rules are from the same configuration.
 #[derive(Debug, Clone)]
 pub(super) struct View {
     root: Arc<OwnedFd>,
     rules: Option<Arc<Rules>>,
 }
 
-/// ENOENT, whose number all systems share.
+/// ENOENT, which has the same number on all systems.
 const NO_ENTRY: i32 = 2;
 
-/// How often a path is looked up while its file is replaced again and again.
+/// The maximum number of look-ups of a path whose file is replaced repeatedly.
 const LOOK_UPS: u32 = 4;
 
 /// An open file.
 type Opened = (OwnedFd, FileStatus);
 
-/// What a worker gets of a look-up.
+/// The result of a look-up for a worker.
 #[derive(Debug)]
 pub(crate) enum Looked {
     Entry(Rc<Entry>),
-    /// The file system is not local, and another thread is to look up.
+    /// The file system is not local, so another thread must look up.
     Remote,
 }
 
-/// What a look-up finds.
+/// The result of a look-up.
 #[derive(Debug)]
 enum Found {
-    /// What was known before.
+    /// The known entry is unchanged.
     Same,
     Entry(Entry),
     /// A directory to be listed.
@@ -70,24 +69,24 @@ enum Found {
 }
 
 impl Folder {
-    /// See [`Root::new`] for the last two.
+    /// Opens the served directory; see [`Root::new`] for `notices` and `is_sandboxed`.
     pub(crate) fn new(config: &Config, notices: Arc<Notices>, is_sandboxed: bool) -> Result<Self, Error> {
         let root = Root::new(config, notices, is_sandboxed)?;
         let (index, rules) = (config.index.clone(), config.rules.clone());
         Ok(Self { root, links: config.links, index, listings: config.listings, rules })
     }
 
-    /// Returns what a look-up goes by now.
+    /// Returns the current view for a look-up.
     fn view(&self) -> View {
         View { root: self.root.get(), rules: self.rules() }
     }
 
-    /// Returns the rules that are in force.
+    /// Returns the rules in force.
     pub(super) fn rules(&self) -> Option<Arc<Rules>> {
         self.rules.as_ref().map(|rules| rules.current())
     }
 
-    /// Returns whether the rules let a path be served that has a name with a dot at its beginning.
+    /// Returns whether the rules permit serving a path with a name that begins with a dot.
     #[cold]
     pub(super) fn shows_hidden(&self, path: &[u8]) -> bool {
         self.rules()
@@ -95,22 +94,22 @@ impl Folder {
             .is_some_and(|policy| policy.dotfiles || policy.proxy.is_some() || policy.redirect.is_some())
     }
 
-    /// Returns what a path stands for at which nothing is served.
+    /// Returns the entry of a path at which nothing is served.
     #[cold]
     pub(super) fn missing(&self, path: &[u8]) -> Entry {
         let view = self.view();
         LookUp::new(self, &view, None, path).with_rules(Entry::Failure(Status::NOT_FOUND))
     }
 
-    /// Returns what is sent for a path that no file has, because it has an encoded slash: what the rules name where
-    /// there is nothing.
+    /// Returns the entry of a path that cannot be a file because it has an encoded slash: the fallback that the rules
+    /// name for missing files.
     #[cold]
     pub(super) fn unnamed(&self, site: Option<&str>, path: &[u8]) -> Entry {
         let view = self.view();
         let look_up = LookUp::new(self, &view, site, path);
         let missing = || Entry::Failure(Status::NOT_FOUND);
         let is_of_files = |policy: &&Arc<Policy>| policy.redirect.is_none() && !policy.forwards();
-        // Elsewhere another thread would have to look.
+        // On other file systems, another thread would have to look up.
         let policy = look_up.policy.as_ref().filter(is_of_files).filter(|_| self.root.is_local());
         let entry =
             policy.map_or_else(missing, |policy| match look_up.steadily(|| look_up.find_instead(policy, path, None)) {
@@ -121,15 +120,15 @@ impl Folder {
         look_up.with_rules(entry)
     }
 
-    /// Returns whether look-ups still go by this.
+    /// Returns whether a view is still the current one.
     pub(super) fn is_current(&self, view: &View) -> bool {
         let current = self.view();
         let rules = [view, &current].map(|view| view.rules.as_ref().map(Arc::as_ptr));
         Arc::ptr_eq(&view.root, &current.root) && rules[0] == rules[1]
     }
 
-    /// Returns what a path stands for while no file of any path can be known: the root was removed, and there is no
-    /// other one yet. `None` if the root still has its files.
+    /// Returns the entry of a path while no file can be found, because the root was removed and has no replacement yet.
+    /// Returns `None` if the root still has its files.
     #[cold]
     pub(super) fn unknown(&self, path: &[u8]) -> Option<Entry> {
         if !self.root.is_removed() {
@@ -155,43 +154,43 @@ impl Folder {
         self.root.follow()
     }
 
-    /// Follows the root because another worker has noticed that it was replaced.
+    /// Follows the root after another worker has noticed that it was replaced.
     #[cold]
     pub(crate) fn follow_others(&self) -> Followed {
         self.root.follow_others()
     }
 
-    /// Returns whether the root is on a local file system: workers do not wait for others.
+    /// Returns whether the root is on a local file system, so that workers look up themselves.
     pub(crate) fn is_local(&self) -> bool {
         self.root.is_local()
     }
 
-    /// Returns how often the root has changed here.
+    /// Returns the number of times that the root has changed here.
     #[inline]
     pub(crate) fn change_count(&self) -> u64 {
         self.root.change_count()
     }
 
-    /// Returns how often any worker has noticed that the root was replaced.
+    /// Returns the number of times that any worker has noticed a replacement of the root.
     #[inline]
     pub(crate) fn replaced_count(&self) -> u64 {
         self.root.replaced_count()
     }
 
-    /// Returns whether a host has a directory; if that cannot be found out, the status for the client.
+    /// Returns whether a host has a directory; if that is unknown, the error is the status for the client.
     pub(crate) fn has_host(&self, name: &str) -> Result<bool, Status> {
-        // It need not be readable.
+        // The directory need not be readable.
         let status = c_name(name.as_bytes()).and_then(|name| path::status_below(&self.root.get(), &name, self.links));
         status.map(|status| status.kind == Kind::Directory).or_else(absent)
     }
 
     /// Looks up a clean path that starts with a slash, on a local file system. `known` is the previous entry, which is
-    /// returned if nothing has changed.
+    /// returned if it is unchanged.
     pub(crate) fn look_up(&self, site: Option<&str>, path: &[u8], known: Option<Rc<Entry>>) -> Looked {
         let view = self.view();
         let look_up = LookUp::new(self, &view, site, path);
         if !self.root.is_local() {
-            // An upstream server's paths are no files.
+            // The paths of an upstream server are not files.
             let is_forward = look_up.policy.as_ref().is_some_and(|policy| policy.forwards());
             let forward = || Looked::Entry(Rc::new(look_up.with_rules(Entry::Forward)));
             return if is_forward { forward() } else { Looked::Remote };
@@ -206,20 +205,20 @@ impl Folder {
             (Ok(Found::Same), Some(known)) => Looked::Entry(known),
             (Ok(Found::Entry(entry)), _) => Looked::Entry(Rc::new(look_up.with_rules(entry))),
             (Ok(Found::Listing), _) => Looked::Entry(Rc::new(look_up.with_rules(Entry::Directory))),
-            // Unreachable: nothing was known.
+            // Unreachable: there was no known entry.
             (Ok(Found::Same), None) => Looked::Entry(Rc::new(Entry::Failure(Status::INTERNAL_SERVER_ERROR))),
             (Err(error), _) => Looked::Entry(Rc::new(look_up.with_rules(failure(error)))),
         }
     }
 
-    /// Looks up a clean path on any file system; also makes the listing if it is a directory to be listed. Returns the
-    /// view that it went by as well.
+    /// Looks up a clean path on any file system; also makes the listing if the path is a directory to be listed.
+    /// Returns the view that the look-up used as well.
     pub(super) fn look_up_waiting(&self, site: Option<&str>, path: &[u8]) -> (View, Entry) {
         let view = self.view();
         let look_up = LookUp::new(self, &view, site, path);
         let entry = match look_up.steadily(|| look_up.find(path, None)) {
             Ok(Found::Entry(entry)) => entry,
-            // Unreachable: nothing was known.
+            // Unreachable: there was no known entry.
             Ok(Found::Same) => Entry::Failure(Status::INTERNAL_SERVER_ERROR),
             Ok(Found::Listing) => {
                 let page = listing::View::default();
@@ -231,7 +230,7 @@ impl Folder {
         (view, entry)
     }
 
-    /// Lists a directory. Also returns the view that the look-up went by.
+    /// Lists a directory. Also returns the view that the look-up used.
     pub(super) fn list(&self, site: Option<&str>, path: &[u8], page: listing::View) -> (View, Entry) {
         let view = self.view();
         let look_up = LookUp::new(self, &view, site, path);
@@ -247,12 +246,12 @@ struct LookUp<'a> {
     root: &'a OwnedFd,
     /// The host's directory, with virtual hosts.
     site: Option<&'a str>,
-    /// The same, open, once it was needed.
+    /// The host's directory, opened when it is first needed.
     home: OnceCell<OwnedFd>,
     rules: Option<&'a Rules>,
-    /// What the rules say about the path.
+    /// The policy of the path.
     policy: Option<Arc<Policy>>,
-    /// Who may read what is there.
+    /// The restrictions that apply to the path and to the opened files.
     access: RefCell<Vec<Access>>,
 }
 
@@ -264,7 +263,7 @@ impl<'a> LookUp<'a> {
         Self { folder, root: &view.root, site, home: OnceCell::new(), rules, policy, access: access.into() }
     }
 
-    /// Looks up again if a file was replaced meanwhile, with what is known of its path alone.
+    /// Looks up again if a file was replaced meanwhile, and then starts again with the restrictions of the path alone.
     fn steadily<T>(&self, look_up: impl Fn() -> Result<T, landau_sys::Error>) -> Result<T, landau_sys::Error> {
         let requested = self.access.borrow().clone();
         for _ in 1..LOOK_UPS {
@@ -276,7 +275,7 @@ impl<'a> LookUp<'a> {
         look_up()
     }
 
-    /// Returns what was found, with what the rules say about it.
+    /// Adds the rules to an entry.
     fn with_rules(&self, entry: Entry) -> Entry {
         let access = self.access.borrow().clone();
         match &self.policy {
@@ -285,20 +284,20 @@ impl<'a> LookUp<'a> {
         }
     }
 
-    /// Returns whether what was known is for the same clients.
+    /// Returns whether a known entry is for the same clients.
     fn has_same_access(&self, known: &Entry) -> bool {
         let known = if let Entry::Ruled(ruled) = known { &ruled.access[..] } else { &[] };
         let access = self.access.borrow();
         access.len() == known.len() && access.iter().zip(known).all(|(one, other)| one.is_same(other))
     }
 
-    /// Returns the name below the root of a path.
+    /// Returns the file name, relative to the root, of a path.
     fn name_of(&self, path: &[u8]) -> Vec<u8> {
         name_of(self.site, path)
     }
 
-    /// Notes who may read what was opened, by the name with which it was opened and by its path without links: neither
-    /// an index file nor a link may be a way around a rule. Everything that a client is told of was noted here.
+    /// Records the restrictions of an opened file, by the name with which it was opened and by its path without links.
+    /// So neither an index file nor a link can bypass a rule. Everything that a client learns about was recorded here.
     fn restrict(&self, name: &[u8], opened: &OwnedFd) -> Result<(), landau_sys::Error> {
         let Some(rules) = self.rules.filter(|rules| rules.restricts()) else { return Ok(()) };
         let mut paths = self.real_paths(opened)?;
@@ -312,14 +311,14 @@ impl<'a> LookUp<'a> {
         Ok(())
     }
 
-    /// Returns the paths, without links, by which the rules know what was opened; none if it is outside, which is an
-    /// error unless links may lead there.
+    /// Returns the paths, without links, by which the rules know an opened file. If the file is outside, this is an
+    /// error, or an empty list if links may lead outside.
     fn real_paths(&self, opened: &OwnedFd) -> Result<Vec<Vec<u8>>, landau_sys::Error> {
         if !cfg!(target_os = "linux") {
-            // There links are followed only if they may lead anywhere, which the documents warn of.
+            // On other systems, links are followed only if they may lead anywhere; the documents warn of this.
             return Ok(Vec::new());
         }
-        // Without /proc they cannot be known, and nobody may read it.
+        // Without /proc the paths are unknown, and no client may read the file.
         if let Some(below) = path::real_path_below(self.home()?, opened)? {
             return Ok(vec![[b"/", &below[..]].concat()]);
         }
@@ -328,19 +327,20 @@ impl<'a> LookUp<'a> {
             None => None,
         };
         match below {
-            // It is another host's, whose directory may be any of these: the rules are for paths below it.
+            // The file belongs to another host, whose directory may be any of these prefixes; the rules are for paths
+            // below it.
             Some(below) => {
                 let path = [b"/", &below[..]].concat();
                 let starts = (0..path.len()).filter(|at| path[*at] == b'/');
                 Ok(starts.map(|at| path[at..].to_vec()).collect())
             }
             None if self.folder.links == Links::Anywhere => Ok(Vec::new()),
-            // It was inside when it was opened.
+            // The file was inside when it was opened.
             None => Err(landau_sys::Error::stale("readlink")),
         }
     }
 
-    /// Returns the directory that the rules' paths are below.
+    /// Returns the directory that the paths of rules are relative to.
     fn home(&self) -> Result<&OwnedFd, landau_sys::Error> {
         let Some(site) = self.site else { return Ok(self.root) };
         if let Some(home) = self.home.get() {
@@ -355,7 +355,7 @@ impl<'a> LookUp<'a> {
         let (fd, _) = self.open(&name)?;
         self.restrict(&name, &fd)?;
         if path::is_removed(&fd)? {
-            // It could be opened, because the descriptor of the root keeps it.
+            // The directory could be opened, because the descriptor of the root keeps it.
             return Err(landau_sys::Error { call: "openat2", errno: NO_ENTRY });
         }
         let (rules, own) = (self.rules.filter(|rules| rules.restricts()), self.access.borrow().clone());
@@ -368,7 +368,7 @@ impl<'a> LookUp<'a> {
         places.iter_mut().filter(|place| !place.ends_with(b"/")).for_each(|place| place.push(b'/'));
         places.push(path.to_vec());
         let is_listed = |name: &[u8]| places.iter().all(|place| is_readable(&[place, name].concat()));
-        // Relative to the root, as a request for this name would be, because a link may lead up to it.
+        // Relative to the root, like a request for this name, because a link may lead up to it.
         let follow = |link: &[u8]| {
             let (fd, status) = self.open(&[&name, link].concat()).ok()?;
             let paths = if rules.is_some() { self.real_paths(&fd).ok()? } else { Vec::new() };
@@ -385,7 +385,7 @@ impl<'a> LookUp<'a> {
         )
     }
 
-    /// Looks up the path, and where there is nothing those that the rules name.
+    /// Looks up the path, and if nothing exists there, the fallbacks that the rules name.
     fn find(&self, path: &[u8], known: Option<&Entry>) -> Result<Found, landau_sys::Error> {
         let Some(policy) = &self.policy else { return self.find_at(path, known) };
         if let Some(redirect) = &policy.redirect {
@@ -403,7 +403,7 @@ impl<'a> LookUp<'a> {
         self.find_instead(policy, path, known)?.ok_or(error)
     }
 
-    /// Looks up what the rules name where there is nothing.
+    /// Looks up the fallbacks that the rules name for a missing file.
     fn find_instead(
         &self,
         policy: &Policy,
@@ -427,8 +427,8 @@ impl<'a> LookUp<'a> {
         self.policy.as_ref().and_then(|policy| policy.listings).unwrap_or(self.folder.listings)
     }
 
-    /// Returns the path of a file without `.html`, or that of the directory of an index file, if the rules say so and
-    /// the same file is sent there.
+    /// Returns the path of a file without `.html`, or that of the directory of an index file, if the rules require it
+    /// and the same file is sent there.
     fn clean_path(&self, path: &[u8]) -> Option<Vec<u8>> {
         self.policy.as_ref().filter(|policy| policy.clean_urls)?;
         let clean = path.strip_suffix(b".html")?;
@@ -445,8 +445,8 @@ impl<'a> LookUp<'a> {
         (is_clean && is_free && name.len() > b".html".len()).then(|| clean.to_vec())
     }
 
-    /// Returns whether an index file is sent for its directory, as far as those before it are not there: it is a file,
-    /// or cannot be looked at.
+    /// Returns whether an index file is the one for its directory, provided that those before it do not exist: it is a
+    /// file, or cannot be examined.
     fn is_chosen(&self, folder: &[u8], index: &str) -> bool {
         match self.open(&self.name_of(&[folder, index.as_bytes()].concat())) {
             Ok((_, status)) => status.kind == Kind::File,
@@ -458,7 +458,7 @@ impl<'a> LookUp<'a> {
         let name = self.name_of(path);
         let is_folder = name.ends_with(b"/");
         let opened = match self.open(&name) {
-            // A directory that may be entered but not read has no listing, but it may have an index file.
+            // A directory that may be entered but not read has no listing, but it can have an index file.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 let place = path::locate_below(self.root, &c_name(&name)?, self.folder.links)?;
                 self.restrict(&name, &place)?;
@@ -502,7 +502,7 @@ impl<'a> LookUp<'a> {
                 continue;
             }
             match self.open(&[name, coding.suffix().as_bytes()].concat()) {
-                // A form older than the plain file was made from another version.
+                // A form older than the plain file was made from another version of the file.
                 Ok((fd, status))
                     if status.kind == Kind::File
                         && (status.modified_s, status.modified_ns) >= (plain.1.modified_s, plain.1.modified_ns) =>
@@ -533,7 +533,7 @@ impl<'a> LookUp<'a> {
         Ok(Found::Entry(Entry::File { forms: Box::new(forms), codings }))
     }
 
-    /// Looks up the index file of a directory; `None` if it has none.
+    /// Looks up the index file of a directory; returns `None` if there is none.
     fn index_file(&self, mut name: Vec<u8>, known: Option<&Entry>) -> Result<Option<Found>, landau_sys::Error> {
         let len = name.len();
         for index in &self.folder.index {
@@ -549,7 +549,7 @@ impl<'a> LookUp<'a> {
     }
 }
 
-/// Returns the redirect of a directory's path to the same with a slash.
+/// Returns the redirect from a directory's path to the same path with a slash.
 fn with_slash(path: &[u8]) -> Found {
     redirect(&[path, b"/"].concat())
 }
@@ -566,7 +566,7 @@ fn c_name(name: &[u8]) -> Result<CString, landau_sys::Error> {
     CString::new(name).map_err(|_| landau_sys::Error::invalid("openat2"))
 }
 
-/// Returns the name below the root of a host's path.
+/// Returns the file name, relative to the root, of a host's path.
 fn name_of(site: Option<&str>, path: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(path.len() + 32);
     name.extend_from_slice(site.unwrap_or(".").as_bytes());
@@ -574,7 +574,7 @@ fn name_of(site: Option<&str>, path: &[u8]) -> Vec<u8> {
     name
 }
 
-/// Returns whether the known entry was made of these files, unchanged.
+/// Returns whether the known entry was made from these files and they are unchanged.
 fn is_same(known: &Entry, opened: &[Option<Opened>; 4]) -> bool {
     let Entry::File { forms, .. } = known else { return false };
     forms
@@ -584,25 +584,26 @@ fn is_same(known: &Entry, opened: &[Option<Opened>; 4]) -> bool {
         && forms.iter().flatten().all(|form| form.is_settled && !form.is_ahead)
 }
 
-/// Before Linux 6.13 the times of a file advance in steps of the kernel's clock, of at most 10 ms (100 Hz): two changes
-/// within one have the same time.
+/// Before Linux 6.13, the times of a file advance in steps of the kernel's clock, of at most 10 ms (100 Hz). Two
+/// changes within one step have the same time.
 const STEP: Duration = Duration::from_millis(20);
 
-/// Returns whether a later change would have another time than the last one, if the file was read then.
+/// Returns whether a change after the time `read` would get another time than the last change.
 pub(super) fn is_settled(status: &FileStatus, read: Duration) -> bool {
     let (changed_s, changed_ns) = status.changed;
     let changed = u64::try_from(changed_s).map_or(Duration::ZERO, |seconds| Duration::new(seconds, changed_ns));
     read >= changed + STEP
 }
 
-/// How often a small file is read again if it changed meanwhile.
+/// The number of times that a small file is read again if it changes meanwhile.
 const READS: u32 = 4;
 
-/// Returns a small file's content, or the descriptor of a large one. A file that changes meanwhile is read again; of
-/// one that never stops, the metadata is what it was afterwards: the promised length must be the one that is sent.
+/// Returns a small file's content, or the descriptor of a large file. A file that changes meanwhile is read again. If
+/// it never stops changing, the metadata is that after the last read, because the announced length must be the one that
+/// is sent.
 fn content(fd: OwnedFd, mut status: FileStatus) -> Result<Content, landau_sys::Error> {
     for read in 1.. {
-        // A clock before 1970 is wrong anyway.
+        // A clock before 1970 is wrong in any case.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if status.size > KEPT_BYTES {
             break;
@@ -629,12 +630,12 @@ fn content(fd: OwnedFd, mut status: FileStatus) -> Result<Content, landau_sys::E
         }
         break;
     }
-    // An open file has its content, whatever it is now.
+    // An open file has the content of the time when it is sent.
     Ok(Content { body: Body::File(Arc::new(fd)), status, is_settled: true })
 }
 
-/// A name that could not be opened does not exist, or the error says otherwise: when descriptors run out, no client may
-/// get another host's files.
+/// Returns false if the error shows that a name does not exist, and otherwise the status of the error: when descriptors
+/// run out, no client may get another host's files.
 fn absent(error: landau_sys::Error) -> Result<bool, Status> {
     match status_of(error) {
         Status::NOT_FOUND => Ok(false),
@@ -653,8 +654,8 @@ fn status_of(error: landau_sys::Error) -> Status {
     match error.kind() {
         ErrorKind::PermissionDenied => Status::FORBIDDEN,
         _ if error.is_absent() => Status::NOT_FOUND,
-        // Descriptors or memory are short, or the kernel could not resolve the path, or the file was replaced again and
-        // again, or the file system or its server has failed: the file may exist.
+        // Descriptors or memory are short, the kernel could not resolve the path, the file was replaced repeatedly, or
+        // the file system or its server has failed. The file may exist.
         _ => Status::SERVICE_UNAVAILABLE,
     }
 }
@@ -663,8 +664,8 @@ fn status_of(error: landau_sys::Error) -> Status {
 mod tests {
     use super::*;
 
-    /// Two writes of the same size within a step of the kernel's clock look alike: the first stayed in the cache for
-    /// ever.
+    /// Two writes of the same size within a step of the kernel's clock look alike. The first once stayed in the cache
+    /// for ever.
     #[test]
     fn a_file_that_was_just_written_is_read_again() {
         let room = tempfile::tempdir().unwrap();
@@ -688,7 +689,7 @@ mod tests {
         assert!(is_same(&entry(true), &opened) && !is_same(&entry(false), &opened));
     }
 
-    /// A file that was replaced between its opening and the question where it is had no rule.
+    /// A file that was replaced after it was opened, before its path was determined, once had no rule.
     #[test]
     #[cfg(target_os = "linux")]
     fn what_has_no_place_is_not_served() {
@@ -714,7 +715,7 @@ mod tests {
             let statuses = [removed, elsewhere].map(|fd| look_up.restrict(b"./link", &fd).map_err(status_of));
             let passing = Err(Status::SERVICE_UNAVAILABLE);
             assert_eq!(statuses, [passing, if links == Links::Anywhere { Ok(()) } else { passing }]);
-            // It is looked up again, a few times.
+            // The path is looked up again, a few times.
             let count = std::cell::Cell::new(0);
             let stale = |after: u32| {
                 count.set(count.get() + 1);

@@ -1,4 +1,4 @@
-//! Responses to requests: the files of a directory, by the rules of HTTP.
+//! Responses to requests for the files of a directory, according to HTTP.
 
 mod cache;
 mod compress;
@@ -42,10 +42,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The deployments that one look-up follows.
+/// The number of replacements of the served directory that one look-up follows.
 const DEPLOYMENTS: u32 = 16;
 
-/// Whether a client may have what a path stands for.
+/// Whether a client may get the entry of a path.
 #[derive(Debug)]
 enum Verdict<'a> {
     Admitted,
@@ -60,15 +60,15 @@ enum Compressed {
     Form(Rc<Entry>),
     /// Another thread makes it.
     Ordered,
-    /// The client does not want one, or there is none.
+    /// The client does not accept one, or there is none.
     Nothing,
 }
 
-/// What a look-up found.
+/// The result of a look-up.
 #[derive(Debug)]
 enum Found {
     Entry(Rc<Entry>),
-    /// Another thread looks it up, or makes the listing.
+    /// Another thread looks the entry up, or makes the listing.
     Ordered,
     /// The served directory was replaced: the look-up must be repeated.
     Replaced,
@@ -81,40 +81,40 @@ pub(crate) struct Site {
     folder: Arc<Folder>,
     finder: Finder,
     cache: Cache,
-    /// What another thread has just found: the clients that waited for it get it, whether or not the cache keeps it.
+    /// The latest result of another thread. The clients that waited for it get it, whether or not the cache keeps it.
     fresh: Option<(Box<[u8]>, Rc<Entry>)>,
     cache_for_ms: u32,
-    /// When the served directory was followed last.
+    /// When the served directory was last followed.
     root_checked_ms: u32,
-    /// Whether it is to be followed before the next look-up.
+    /// Whether the directory must be followed before the next look-up.
     must_follow_root: bool,
-    /// How often the workers had noticed a replacement by then.
+    /// The number of replacements that the workers had noticed at that time.
     replaced_count: u64,
-    /// How often the directory had changed here when the cache was cleared last.
+    /// The number of times that the directory had changed here when the cache was last cleared.
     change_count: u64,
     /// The known hosts, with virtual hosts.
     hosts: Option<Hosts>,
     counters: Counters,
     /// The access log, if there is one.
     pub(crate) log: Option<Feed>,
-    /// Whether it matters who asks.
+    /// Whether the identity of the client is needed.
     pub(crate) notes_client: bool,
     client: Client,
-    /// Whether `rate` has counted the request that is answered next: it waited for another thread then.
+    /// Whether `rate` has already counted the next request, because it has waited for another thread.
     pub(crate) is_counted: bool,
-    /// The proxies that say who asks.
+    /// The proxies that are trusted to name the client.
     forwarded_from: Option<Networks>,
     logins: Logins,
-    /// What logins are remembered with.
+    /// The secret of the keys under which logins are remembered.
     secret: [u8; 32],
-    /// The request that is to be passed on to an upstream server, until the worker takes it.
+    /// The request to be forwarded to an upstream server, until the worker takes it.
     pub(crate) forward: Option<Box<Forward>>,
-    /// Whether the connection ends with the next response, because its request has a body that is not read.
+    /// Whether the connection ends with the next response, because the body of its request is not read.
     pub(crate) must_close: bool,
-    /// Whether connections end with their response, because the server is ending.
+    /// Whether connections end with their response, because the server is stopping.
     pub(crate) closing: bool,
     now_ms: u32,
-    /// When the date below was read, on the transport's clock, and for how long it is valid.
+    /// The time, on the transport's clock, when the date below was read, and how long it is valid.
     date_read_ms: u32,
     date_holds_ms: u32,
     date: [u8; date::DATE_BYTES],
@@ -125,7 +125,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// `waker` wakes the worker to take what other threads have found.
+    /// Creates a site; `waker` wakes the worker to take the results of other threads.
     pub(crate) fn new(config: &Config, folder: Folder, counters: Counters, log: Option<Feed>, waker: Waker) -> Self {
         let folder = Arc::new(folder);
         let mut site = Self {
@@ -162,7 +162,7 @@ impl Site {
         site
     }
 
-    /// Sets the time, once for everything that a wait found.
+    /// Sets the time, once for all events of a wait.
     #[inline]
     pub(crate) fn tick(&mut self, now_ms: u32) {
         self.now_ms = now_ms;
@@ -178,19 +178,19 @@ impl Site {
         }
     }
 
-    /// Follows the served directory after another worker, which may have sent a part of the new release already.
+    /// Follows the served directory after another worker, which may already have sent a part of the new release.
     #[cold]
     fn follow_others(&mut self) {
         self.must_follow_root = true;
         self.forget();
-        // Another thread opens what may have to be waited for, with the next look-up.
+        // If opening the root may block, another thread does it with the next look-up.
         if self.folder.is_local() && self.folder.follow_others() != Followed::Failed {
             self.change_count = self.folder.change_count();
             self.note_followed();
         }
     }
 
-    /// Notes who sends the next requests.
+    /// Records the client that sends the next requests.
     pub(crate) fn note_client(&mut self, client: Client) {
         self.client = client;
         if let Some(log) = &mut self.log {
@@ -199,7 +199,7 @@ impl Site {
     }
 
     fn read_clock(&mut self) {
-        // A clock before 1970 is wrong anyway.
+        // A clock before 1970 is wrong in any case.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         self.now_s = now.as_secs();
         self.date = date::format(self.now_s);
@@ -209,14 +209,15 @@ impl Site {
         (self.date_read_ms, self.date_holds_ms) = (self.now_ms, 1000 - now.subsec_millis());
     }
 
-    /// Answers a request. Returns false if another thread has to find what it needs: then nothing was written, and the
-    /// connection may [`Site::wait_for_entry`]. So it does if the request is to be passed on: then it is in `forward`.
+    /// Answers a request. Returns false if another thread must find what it needs; nothing was written then, and the
+    /// connection may call [`Site::wait_for_entry`]. Also returns false if the request is to be forwarded; it is then
+    /// in `forward`.
     #[inline]
     #[must_use]
     pub(crate) fn answer(&mut self, request: &Request<'_>, send_buffers: &mut SendBuffers) -> bool {
         let close = !request.keep_alive() || self.closing || self.must_close;
         if let Some(log) = &mut self.log {
-            // That of one that waits, or was passed on.
+            // The user of a request that waits, or that was forwarded.
             log.user = None;
         }
         let found = match request.method() {
@@ -258,15 +259,15 @@ impl Site {
         true
     }
 
-    /// Returns that a request waits for another thread. A request to be passed on whose connection failed before the
-    /// worker took it is nobody's.
+    /// Returns false, because a request waits for another thread. Drops a request to be forwarded whose connection
+    /// failed before the worker took it.
     #[cold]
     fn has_to_wait(&mut self) -> bool {
         self.forward = None;
         false
     }
 
-    /// Answers a request for a path with rules or for a listing; `None` if another thread has to find what it needs.
+    /// Answers a request for a path with rules or for a listing; `None` if another thread must find what it needs.
     #[cold]
     #[inline(never)]
     fn answer_rarely(
@@ -277,7 +278,7 @@ impl Site {
         send_buffers: &mut SendBuffers,
     ) -> Option<Status> {
         self.forward = None;
-        // For a client that is refused, no page is made.
+        // No page is made for a client that is refused.
         if let Entry::Ruled(ruled) = &**entry
             && let ControlFlow::Break(status) = self.refuse(ruled, request, close, send_buffers)
         {
@@ -299,7 +300,7 @@ impl Site {
             Entry::Ruled(ruled) if Rc::ptr_eq(&page, entry) => {
                 self.answer_by_rules(ruled, request, close, send_buffers)
             }
-            // It was found later, and may have other rules.
+            // The page was found later, and may have other rules.
             Entry::Ruled(ruled) => match self.refuse(ruled, request, close, send_buffers) {
                 ControlFlow::Break(status) => status,
                 ControlFlow::Continue(()) => self.answer_by_rules(ruled, request, close, send_buffers),
@@ -311,13 +312,13 @@ impl Site {
         }
     }
 
-    /// Returns the page of a listing that the query asks for, or `None` if another thread makes it; what is no
-    /// directory, as it is.
+    /// Returns the page of a listing that the query requests, or `None` if another thread makes it. An entry that is
+    /// not a directory is returned unchanged.
     fn page(&mut self, entry: &Rc<Entry>, request: &Request<'_>) -> Result<Option<Rc<Entry>>, Status> {
         let mut parts = request.path().splitn(2, |&byte| byte == b'?');
         let (raw, query) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let page = listing::View::of_query(query);
-        // On a file system that is not local, the thread that looks up has made the default one.
+        // On a remote file system, the thread that looks up has already made the default page.
         let is_made = page == listing::View::default() && matches!(entry.without_rules(), Entry::Listing(_));
         if is_made || !matches!(entry.without_rules(), Entry::Listing(_) | Entry::Directory) {
             return Ok(Some(entry.clone()));
@@ -340,8 +341,8 @@ impl Site {
         }
     }
 
-    /// Answers a request that the rules of a path do not admit, and goes on with any other. Breaks with `None` if
-    /// another thread has to verify the client's password.
+    /// Answers a request that the rules of a path do not admit, and continues with any other. Breaks with `None` if
+    /// another thread must verify the client's password.
     fn refuse(
         &mut self,
         ruled: &Ruled,
@@ -364,7 +365,7 @@ impl Site {
     }
 
     /// Answers a request that the rules of its path admit; `None` if another thread makes the compressed form, or if
-    /// the request is to be passed on.
+    /// the request is to be forwarded.
     fn answer_by_rules(
         &mut self,
         ruled: &Ruled,
@@ -393,7 +394,7 @@ impl Site {
         Some(status)
     }
 
-    /// Returns the compressed form of a file if the client prefers it to those that exist.
+    /// Returns the compressed form of a file if the client prefers it to the forms that exist.
     fn compressed(&mut self, ruled: &Ruled, request: &Request<'_>) -> Compressed {
         let Entry::File { forms, codings } = &ruled.entry else { return Compressed::Nothing };
         let Some(plain) = forms[Coding::Identity as usize].as_ref() else { return Compressed::Nothing };
@@ -414,12 +415,12 @@ impl Site {
             Some(entry) => Compressed::Form(entry),
             None if self.finder.is_making(&key) => Compressed::Ordered,
             None if self.finder.compress(&key, Job::new(plain, &ruled.policy)) => Compressed::Ordered,
-            // Too much waits already.
+            // Too many files wait already.
             None => Compressed::Nothing,
         }
     }
 
-    /// Returns who asks: the client, or the one for whom a trusted proxy asks.
+    /// Returns the client of a request: the connected one, or the one for whom a trusted proxy sends the request.
     fn visitor(&self, request: &Request<'_>) -> Client {
         match &self.forwarded_from {
             Some(proxies) => self.client.behind(proxies, request),
@@ -427,7 +428,7 @@ impl Site {
         }
     }
 
-    /// Counts a request, and decides whether its address may ask, and not too often.
+    /// Counts a request, and decides whether its address and rate are permitted.
     fn judge_address(&mut self, access: &[Access], client: Client) -> Result<(), RuledFailure<'static>> {
         let now = Duration::from_nanos(landau_sys::clock::monotonic_ns());
         let is_counted = std::mem::replace(&mut self.is_counted, true);
@@ -438,7 +439,7 @@ impl Site {
         is_admitted.then_some(()).ok_or(Status::FORBIDDEN.into())
     }
 
-    /// Decides whether a client may have what a path stands for.
+    /// Decides whether a client may get the entry of a path.
     fn judge<'a>(&mut self, ruled: &'a Ruled, request: &Request<'_>, client: Client) -> Verdict<'a> {
         if let Err(failure) = self.judge_address(&ruled.access, client) {
             return Verdict::Refused(failure);
@@ -459,14 +460,14 @@ impl Site {
         Verdict::Admitted
     }
 
-    /// Notes for the log who has logged in.
+    /// Records the user of a request for the log.
     fn note_user(&mut self, request: &Request<'_>) {
         if let Some(log) = &mut self.log {
             log.user = value_of(request, "Authorization").and_then(Login::parse).map(|login| login.name);
         }
     }
 
-    /// Returns whether a request is of one of the users, if that is known.
+    /// Returns whether a request is from one of the users, if that is known.
     fn is_user(&mut self, auth: &Arc<Auth>, request: &Request<'_>) -> Result<bool, Verdict<'static>> {
         let given = value_of(request, "Authorization");
         let Some(login) = given.and_then(Login::parse) else { return Ok(false) };
@@ -479,7 +480,8 @@ impl Site {
         Err(if is_ordered { Verdict::Wait } else { Verdict::Refused(Status::SERVICE_UNAVAILABLE.into()) })
     }
 
-    /// Answers a method other than GET and HEAD. Nobody has to log in, since the response shows nothing of a file.
+    /// Answers a method other than GET and HEAD. No login is required, because the response does not reveal anything
+    /// about a file.
     #[cold]
     fn answer_other_method(&mut self, request: &Request<'_>, close: bool, send_buffers: &mut SendBuffers) -> Status {
         let client = self.visitor(request);
@@ -510,7 +512,7 @@ impl Site {
         }
     }
 
-    /// Answers with an error: with the page and the fields that the rules have for it.
+    /// Answers with an error, with the page and the fields that the rules set for it.
     #[cold]
     fn fail_by_rules(
         &mut self,
@@ -525,7 +527,7 @@ impl Site {
         answer.ruled_failure((failure, page.as_deref()), policy, request, client)
     }
 
-    /// Returns the pages of the errors that are known only when the response is written.
+    /// Returns the pages of errors that are known only when the response is written.
     #[cold]
     fn condition_pages(&mut self, policy: &Policy, request: &Request<'_>) -> ConditionPages {
         ConditionPages {
@@ -534,11 +536,11 @@ impl Site {
         }
     }
 
-    /// Returns the page of an error, if there is one and it need not be waited for.
+    /// Returns the page of an error, if there is one and it is available without waiting.
     fn error_page(&mut self, status: Status, policy: &Policy, request: &Request<'_>) -> Option<Rc<Entry>> {
         let mut path = policy.error_page(status)?;
         let site = self.site(request).ok()?;
-        // A page may be called otherwise, without `.html`.
+        // The canonical path of a page may be another one, without `.html`.
         for _ in 0..2 {
             let Ok(Found::Entry(entry)) = self.look_up(&path, site.as_deref()) else { return None };
             match entry.without_rules() {
@@ -549,12 +551,12 @@ impl Site {
         None
     }
 
-    /// Lets a connection wait for what a request just asked for; returns the serial number of the wait.
+    /// Lets a connection wait for the result that the last request needs; returns the serial number of the wait.
     pub(crate) fn wait_for_entry(&mut self, number: u32) -> u32 {
         self.finder.wait(number)
     }
 
-    /// Returns the connections that waited for something that was found now: their requests can be answered until the
+    /// Returns the connections that waited for a result that has just arrived. Their requests can be answered until the
     /// next call.
     #[inline]
     pub(crate) fn take_found(&mut self) -> Option<Vec<Ticket>> {
@@ -564,7 +566,8 @@ impl Site {
             Product::Entry(found) | Product::Page(found) => found,
             Product::Compressed(made) => {
                 let is_kept = made.is_some();
-                // Without one, the clients that wait get the plain form, and the next one asks again.
+                // Without a compressed form, the clients that wait get the plain form, and the next request orders it
+                // again.
                 let entry = Rc::new(made.unwrap_or(Entry::Failure(Status::SERVICE_UNAVAILABLE)));
                 if is_kept {
                     self.counters.files_compressed().add(1);
@@ -581,14 +584,15 @@ impl Site {
             }
         };
         self.note_change();
-        // Otherwise the root or the rules were replaced meanwhile: those that wait look the path up again.
+        // Otherwise the root or the rules were replaced meanwhile, and the connections that wait look the path up
+        // again.
         if self.folder.is_current(&view) {
             let entry = Rc::new(entry);
             if entry.is_passing() {
-                // The next request may find a descriptor.
+                // The next request may then find a free descriptor.
                 free_descriptors(&self.folder, &mut self.cache);
             } else if is_certain {
-                // It is as old as its order, however long the look-up took.
+                // The entry is as old as its order, however long the look-up took.
                 self.cache.put(&key, entry.clone(), root_checked_ms);
             }
             self.fresh = Some((key, entry));
@@ -601,12 +605,12 @@ impl Site {
         self.reject_request(reject, true, send_buffers)
     }
 
-    /// Answers an invalid request whose head begins so. The response to HEAD has no content, whatever it says.
+    /// Answers an invalid request that begins with `head`. The response to HEAD never has content.
     pub(crate) fn reject_head(&mut self, reject: Reject, head: &[u8], send_buffers: &mut SendBuffers) -> Status {
         self.reject_request(reject, !head.starts_with(b"HEAD "), send_buffers)
     }
 
-    /// Answers an invalid request, with content or without.
+    /// Answers an invalid request, with or without content.
     pub(crate) fn reject_request(
         &mut self,
         reject: Reject,
@@ -616,14 +620,14 @@ impl Site {
         Answer::without_request(self.date, has_content, send_buffers).failure(reject.status);
         self.count(reject.status);
         if let Some(log) = &mut self.log {
-            // Who asked is not known; the request before it may have been another client's.
+            // The client is unknown; the previous request may have been another client's.
             (log.peer, log.user) = (self.client.peer, None);
             log.line(Asked::Refused(reject), reject.status, send_buffers.content);
         }
         reject.status
     }
 
-    /// Answers a connection over a limit: 503 for the limit in total, 429 for that of its address.
+    /// Answers a connection beyond a limit: 503 for the total limit, 429 for that of its address.
     pub(crate) fn refuse_connection(&mut self, full: Full, send_buffers: &mut SendBuffers) {
         send_buffers.clear();
         let status = match full {
@@ -646,14 +650,14 @@ impl Site {
         }
     }
 
-    /// Returns the entry of a path, from the cache if it was checked recently, otherwise from the file system. `None`
-    /// if another thread has to find it.
+    /// Returns the entry of a path: from the cache if it was checked recently, otherwise from the file system. `None`
+    /// if another thread must find it.
     #[inline]
     fn find(&mut self, request: &Request<'_>) -> Result<Option<Rc<Entry>>, Status> {
         let raw = request.path();
         let raw = raw.split(|&byte| byte == b'?').next().unwrap_or_default();
         let mut site = self.site(request)?;
-        // Keys in the cache are clean paths; a path with an escape might equal another's key.
+        // Keys in the cache are clean paths; a path with an escape might equal another path's key.
         if !raw.contains(&b'%') {
             let key = key_of(&mut self.key, site.as_deref(), raw);
             if let Some((entry, checked_ms)) = self.cache.get(key, self.now_ms)
@@ -675,7 +679,7 @@ impl Site {
     }
 
     fn look_up(&mut self, raw: &[u8], site: Option<&str>) -> Result<Found, Status> {
-        // On a file system that is not local, the thread that looks up follows the root as well.
+        // On a remote file system, the thread that looks up also follows the root.
         let follows = self.is_root_due();
         if follows && self.folder.is_local() {
             self.note_followed();
@@ -712,7 +716,8 @@ impl Site {
         {
             looked = self.folder.look_up(site, target.path, None);
         }
-        // What is missing, an index file included, may be in a new directory: the previous one may be half removed.
+        // A missing file, including an index file, may be in a new directory: the previous directory may be partly
+        // removed.
         let is_missing = match &looked {
             Looked::Entry(entry) => entry.is_failure() || entry.is_directory(),
             Looked::Remote => false,
@@ -729,11 +734,11 @@ impl Site {
             Looked::Entry(entry) => {
                 self.counters.cache_misses().add(1);
                 if followed == Followed::Failed {
-                    // Between the two renames of a deployment: the next request may find the new directory.
+                    // The time is between the two renames of a deployment; the next request may find the new directory.
                     return Ok(Found::Entry(self.folder.unknown(target.path).map_or(entry, Rc::new)));
                 }
                 if !entry.is_passing() {
-                    // It is as old as the knowledge of which directory is served.
+                    // The entry is as old as the last check of which directory is served.
                     self.cache.put(key, entry.clone(), self.root_checked_ms);
                 }
                 return Ok(Found::Entry(entry));
@@ -750,8 +755,8 @@ impl Site {
         if is_ordered { Ok(Found::Ordered) } else { Err(Status::SERVICE_UNAVAILABLE) }
     }
 
-    /// Returns what is sent for a path with an encoded slash, which no file has. It is not cached: a file may have the
-    /// same name with a percent sign.
+    /// Returns the entry of a path with an encoded slash, which cannot be a file. It is not cached, because a file may
+    /// have the same name with a percent sign.
     #[cold]
     fn look_up_encoded(&mut self, raw: &[u8], site: Option<&str>) -> Result<Found, Status> {
         let target = target::clean_encoded(raw, &mut self.buffer).map_err(|reject| reject.status)?;
@@ -759,14 +764,14 @@ impl Site {
         Ok(Found::Entry(Rc::new(self.folder.unnamed(site, target.path))))
     }
 
-    /// Returns whether the served directory is to be followed: twice in the time for which entries are trusted, so that
-    /// each of them is for half of it at least.
+    /// Returns whether the served directory must be followed. This happens twice in the time for which entries are
+    /// trusted, so that each entry is trusted for at least half of it.
     fn is_root_due(&self) -> bool {
         let is_due = self.now_ms.wrapping_sub(self.root_checked_ms) >= self.cache_for_ms.div_ceil(2);
         self.must_follow_root || is_due
     }
 
-    /// Notes that the served directory is followed now. A request that needs no look-up must not take the turn of one
+    /// Records that the served directory is followed now. A request that needs no look-up must not take the turn of one
     /// that does.
     fn note_followed(&mut self) {
         (self.root_checked_ms, self.must_follow_root) = (self.now_ms, false);
@@ -776,7 +781,7 @@ impl Site {
         follow_root(&self.folder, &mut self.change_count, &mut self.cache, &mut self.hosts)
     }
 
-    /// Forgets what is known of the previous directory if another thread has followed it.
+    /// Clears what is known of the previous directory if another thread has followed it.
     fn note_change(&mut self) {
         if std::mem::replace(&mut self.change_count, self.folder.change_count()) != self.change_count {
             self.forget();
@@ -814,7 +819,7 @@ impl Site {
             if followed == Followed::Replaced {
                 has_folder = self.folder.has_host(name);
             }
-            // Its directory may be in a root that is not there yet.
+            // The host's directory may be in a root that does not exist yet.
             if followed == Followed::Failed && self.folder.is_removed() {
                 return Err(Status::SERVICE_UNAVAILABLE);
             }
@@ -829,20 +834,20 @@ impl Site {
     }
 }
 
-/// Returns what no client can guess.
+/// Returns a secret that clients cannot guess.
 fn secret() -> [u8; 32] {
     let mut secret = [0; 32];
-    // Without random numbers there is no TLS either, and logins are remembered by a hash that is hard to invert.
+    // Without random numbers TLS is unavailable too, and logins are remembered by a hash that is hard to invert.
     let _ = rustls::crypto::ring::default_provider().secure_random.fill(&mut secret);
     secret
 }
 
-/// Returns the URL of the same path with TLS, at the port of the rules and the same host; `None` if the rules demand no
-/// TLS, the client uses it, or the request names no host.
+/// Returns the URL of the same path with TLS, at the port of the rules and the same host. Returns `None` if the rules
+/// do not require TLS, the client uses it, or the request names no host.
 fn secure_location(policy: &Policy, request: &Request<'_>, client: Client) -> Option<Vec<u8>> {
     let port = policy.https.filter(|_| !client.is_tls)?;
     let host = request.host().filter(|host| !host.is_empty())?;
-    // The port that it names, if any, is that of this address. An IPv6 address has colons, in brackets.
+    // The port in `Host`, if any, is that of this address. An IPv6 address has colons, in brackets.
     let name = host.iter().rposition(|&byte| byte == b':').filter(|at| !host[*at..].contains(&b']'));
     let name = name.map_or(host, |at| &host[..at]);
     let port = if port == 443 { String::new() } else { format!(":{port}") };
@@ -851,14 +856,14 @@ fn secure_location(policy: &Policy, request: &Request<'_>, client: Client) -> Op
     Some([b"https://", name, port.as_bytes(), slash].concat())
 }
 
-/// Lets go of the cache's descriptors if no other is free; returns whether it had any.
+/// Closes the cache's descriptors if no other descriptor is free; returns whether it had any.
 #[cold]
 fn free_descriptors(folder: &Folder, cache: &mut Cache) -> bool {
     folder.is_out_of_descriptors() && cache.let_go_of_files()
 }
 
-/// Follows the served directory if it was replaced, and then forgets what the cache says of the previous one; says so
-/// also if another thread has followed it since the cache was cleared.
+/// Follows the served directory if it was replaced, and then clears the cache of the previous one. Returns `Replaced`
+/// also if another thread has followed it since the cache was last cleared.
 fn follow_root(folder: &Folder, change_count: &mut u64, cache: &mut Cache, hosts: &mut Option<Hosts>) -> Followed {
     let followed = folder.follow_root();
     let count = folder.change_count();
@@ -870,7 +875,7 @@ fn follow_root(folder: &Folder, change_count: &mut u64, cache: &mut Cache, hosts
     Followed::Replaced
 }
 
-/// Returns the cache's key of a path with a host; a host's name contains no slash.
+/// Returns the cache key of a path with a host; the name of a host contains no slash.
 #[inline]
 fn key_of<'a>(buffer: &'a mut Vec<u8>, site: Option<&str>, path: &'a [u8]) -> &'a [u8] {
     let Some(site) = site else { return path };

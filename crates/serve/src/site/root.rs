@@ -1,7 +1,7 @@
-//! The served directory, which is followed when it is replaced.
+//! The served directory, which the server follows when it is replaced.
 //!
 //! A deployment often moves a new directory, or a link to one, to the served path. A descriptor stays with the previous
-//! directory, so the path is opened again now and then, and whenever a file is missing.
+//! directory. The path is therefore opened again from time to time, and whenever a file is missing.
 
 use crate::config::Config;
 use crate::error::Error;
@@ -15,44 +15,44 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the workers tell each other about the served directory: what the operator was told last, so that each message
-/// comes once, and how often it was replaced, so that all of them follow as soon as one has noticed.
+/// The state of the served directory that the workers share: the last message to the operator, so that each is reported
+/// once, and the number of replacements, so that all workers follow as soon as one has noticed.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     last: Mutex<Option<Notice>>,
     replaced_count: AtomicU64,
-    /// Those of all workers.
+    /// The wakers of all workers.
     wakers: Vec<Waker>,
 }
 
-/// What following the served directory found.
+/// The result of following the served directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Followed {
-    /// The directory that is served already.
+    /// The directory is the one that is already served.
     Same,
-    /// Another one, which is served from now on.
+    /// The directory is another one, which is served from now on.
     Replaced,
-    /// The path cannot be opened, as between the two renames of a deployment: the one that was opened before is still
-    /// served, but what it does not have may be in the next one.
+    /// The path cannot be opened, as between the two renames of a deployment. The previous directory is still served,
+    /// but a file that it lacks may be in the next one.
     Failed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Notice {
-    /// The device and inode of the directory that is served now.
+    /// The device and inode of the directory that is now served.
     Replaced((u64, u64)),
     /// The error number with which the path cannot be opened.
     Failed(i32),
 }
 
 impl Notices {
-    /// `wakers`: of the workers that follow together.
+    /// Creates the shared state of workers that follow together; `wakers` are theirs.
     pub(crate) fn new(wakers: Vec<Waker>) -> Self {
         Self { wakers, ..Self::default() }
     }
 
-    /// Lets all workers follow. One that waited for its next request could be several releases behind by then, and have
-    /// none of the files.
+    /// Wakes all workers, to make them follow. A worker that waited for its next request could be several releases
+    /// behind by then, and its directory could have no files left.
     fn tell(&self) {
         self.replaced_count.fetch_add(1, Ordering::Release);
         for waker in &self.wakers {
@@ -61,18 +61,18 @@ impl Notices {
         }
     }
 
-    /// Returns whether the notice is not yet known.
+    /// Returns whether the notice has not been reported yet.
     fn is_new(&self, notice: Notice) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.replace(notice) != Some(notice)
     }
 
-    /// Lets every worker forget what it knows of the served directory, and look everything up again.
+    /// Makes every worker clear what it knows of the served directory, and look everything up again.
     pub(crate) fn forget(&self) {
         self.replaced_count.fetch_add(1, Ordering::Release);
     }
 
-    /// Notes that the path leads to the served directory. Returns whether it could not be opened before.
+    /// Records that the path leads to the served directory. Returns whether it could not be opened before.
     fn is_back(&self) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.take_if(|last| matches!(last, Notice::Failed(_))).is_some()
@@ -85,14 +85,14 @@ pub(super) struct Root {
     path: PathBuf,
     name: CString,
     current: Mutex<Opened>,
-    /// How often the current one has changed.
+    /// The number of times that `current` has changed.
     change_count: AtomicU64,
     notices: Arc<Notices>,
     report: fn(&str),
     is_sandboxed: bool,
 }
 
-/// A directory, and its device and inode, which no other can have while it is open.
+/// A directory with its device and inode, which no other directory can have while it is open.
 #[derive(Debug, Clone)]
 struct Opened {
     folder: Arc<OwnedFd>,
@@ -110,7 +110,8 @@ impl Opened {
 }
 
 impl Root {
-    /// `is_sandboxed`: the calling thread will enter a sandbox, which may not permit another directory.
+    /// Opens the served directory. If `is_sandboxed`, the calling thread will enter a sandbox, which may not permit
+    /// another directory.
     pub(super) fn new(config: &Config, notices: Arc<Notices>, is_sandboxed: bool) -> Result<Self, Error> {
         let failed = |errno| {
             let hint = match std::io::Error::from_raw_os_error(errno).kind() {
@@ -127,7 +128,7 @@ impl Root {
         Ok(Self { path, name, current, change_count, notices, report: config.report, is_sandboxed })
     }
 
-    /// Returns the directory for one look-up, all of whose files then come from the same one.
+    /// Returns the directory for one look-up, so that all its files come from the same directory.
     pub(super) fn get(&self) -> Arc<OwnedFd> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).folder.clone()
     }
@@ -137,19 +138,19 @@ impl Root {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).is_local
     }
 
-    /// Returns how often the directory has changed here, whichever thread followed it.
+    /// Returns the number of times that the directory has changed here, whichever thread followed it.
     #[inline]
     pub(super) fn change_count(&self) -> u64 {
         self.change_count.load(Ordering::Acquire)
     }
 
-    /// Returns how often a worker has noticed that the directory was replaced.
+    /// Returns the number of times that a worker has noticed a replacement of the directory.
     #[inline]
     pub(super) fn replaced_count(&self) -> u64 {
         self.notices.replaced_count.load(Ordering::Acquire)
     }
 
-    /// Returns whether the directory was removed: it has no file any more.
+    /// Returns whether the directory was removed, and so has no files left.
     pub(super) fn is_removed(&self) -> bool {
         path::is_removed(&self.get()).unwrap_or(false)
     }
@@ -159,7 +160,7 @@ impl Root {
         path::locate_below(&self.get(), c".", Links::Never).is_err_and(landau_sys::Error::is_out_of_descriptors)
     }
 
-    /// Opens the path again. If it cannot be opened, the directory that was opened before stays.
+    /// Opens the path again. If this fails, the previous directory stays.
     pub(super) fn follow(&self) -> Followed {
         self.open_again().unwrap_or_else(|error| {
             if !is_passing(error) && self.notices.is_new(Notice::Failed(error.errno)) {
@@ -173,7 +174,7 @@ impl Root {
         })
     }
 
-    /// Does the same because another worker has followed, and not for a request: a failure is not reported, since the
+    /// Like `follow`, because another worker has followed, and not for a request. A failure is not reported, since the
     /// next request follows again.
     pub(super) fn follow_others(&self) -> Followed {
         self.open_again().unwrap_or(Followed::Failed)
@@ -213,7 +214,7 @@ impl Root {
     }
 }
 
-/// Whether the error is a shortage that says nothing about the directory.
+/// Returns whether the error is a shortage, which says nothing about the directory.
 fn is_passing(error: landau_sys::Error) -> bool {
     ["EMFILE", "ENFILE", "ENOMEM"].contains(&landau_sys::errno_name(error.errno).as_str())
 }

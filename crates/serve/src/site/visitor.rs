@@ -1,10 +1,10 @@
-//! Who asks: a client, or one that a trusted proxy speaks for.
+//! The client of a request, which may be one that a trusted proxy represents.
 
 use crate::rules::Networks;
 use landau_wire::http::Request;
 use std::net::IpAddr;
 
-/// Who asks.
+/// A client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Client {
     /// The address; `None` over a Unix socket.
@@ -13,8 +13,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Returns the client for whom a proxy asks, if this is one of the trusted proxies: the last address in
-    /// `X-Forwarded-For` that is none of them. What comes before it may be anybody's invention.
+    /// Returns the client behind this one if this is a trusted proxy: the last address in `X-Forwarded-For` that is not
+    /// a trusted proxy. Earlier entries may be forged.
     pub(crate) fn behind(self, proxies: &Networks, request: &Request<'_>) -> Self {
         if !proxies.has(self.peer) {
             return self;
@@ -28,7 +28,7 @@ impl Client {
         let mut peer = self.peer;
         let chain: Vec<&[u8]> = values(b"X-Forwarded-For").flat_map(|line| line.split(|&byte| byte == b',')).collect();
         for address in chain.into_iter().rev().map(address_of) {
-            // Who says something else than an address is not trusted further.
+            // Entries before an invalid one are not trusted.
             let Some(address) = address else { break };
             peer = Some(address);
             if !proxies.has(peer) {

@@ -1,7 +1,7 @@
 //! TLS 1.2 and 1.3, by rustls over ring.
 //!
-//! Certificates are loaded at the start and on request; a connection keeps what it began with. The keys of session
-//! tickets change with each load, so that every client sees the new certificate.
+//! Certificates are loaded at the start and on request; a connection keeps the one that it began with. The keys of
+//! session tickets change with each load, so that every client sees the new certificate.
 
 mod names;
 mod session;
@@ -23,13 +23,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// HTTP/2 over TLS, as ALPN calls it (RFC 9113 section 3.2).
+/// The ALPN name of HTTP/2 over TLS (RFC 9113 section 3.2).
 pub(crate) const HTTP2: &[u8] = b"h2";
 
-/// The record of the alert `internal_error` (RFC 8446 section 6.2). There is no alert for an overload.
+/// The record of the alert `internal_error` (RFC 8446 section 6.2). TLS has no alert for an overload.
 const REFUSAL: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
-/// Refuses a client before its handshake, in one attempt, and shuts the connection down for writing.
+/// Refuses a client before its handshake, with a single attempt to send, and shuts the connection down for writing.
 pub(crate) fn refuse(fd: &OwnedFd) {
     let _ = stream::send(fd, &REFUSAL, true);
     say_end(fd);
@@ -54,8 +54,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Loads the files. The first certificate is for clients that name no host, or an unknown one.
-    /// `http2` says whether HTTP/2 is offered.
+    /// Loads the files. The first certificate is for clients that name no host, or an unknown one. `http2` states
+    /// whether HTTP/2 is offered.
     pub(crate) fn new(files: &[TlsFiles], reader: &Reader, http2: bool) -> Result<Self, Error> {
         let current = RwLock::new(Arc::new(read(files, reader, http2)?));
         Ok(Self { files: files.to_vec(), reader: reader.clone(), http2, current })
@@ -107,7 +107,7 @@ fn chain(path: &Path, reader: &Reader) -> Result<Vec<CertificateDer<'static>>, E
     if chain.is_empty() {
         return Err(wrong(path, "no certificate in this file; it must be PEM: -----BEGIN CERTIFICATE-----"));
     }
-    // Otherwise the error would appear with the key, and name the key.
+    // Otherwise the error would occur with the key, and name the key.
     webpki::EndEntityCert::try_from(&chain[0]).map_err(|error| match error {
         webpki::Error::UnsupportedCertVersion => wrong(
             path,
@@ -122,7 +122,7 @@ fn chain(path: &Path, reader: &Reader) -> Result<Vec<CertificateDer<'static>>, E
 fn key(path: &Path, reader: &Reader) -> Result<PrivateKeyDer<'static>, Error> {
     let bytes = reader.read(path).map_err(|error| wrong(path, error))?;
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
-        // RFC 5958 and, with a field that is no base64, RFC 1421 and OpenSSL.
+        // The marks are those of RFC 5958 and, in a field that is not base64, of RFC 1421 and OpenSSL.
         _ if [&b"BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"].iter().any(|mark| has(&bytes, mark)) => {
             wrong(path, "the key is encrypted; write a copy without a password: openssl pkey -in KEY -out COPY")
         }

@@ -1,4 +1,4 @@
-//! Selection of a certificate by the host that a client names (SNI).
+//! Selects a certificate by the host that a client names (SNI).
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Names {
     first: Option<Arc<CertifiedKey>>,
-    /// Lower case; `*.example.org` is under `.example.org`.
+    /// Names in lower case; the key of `*.example.org` is `.example.org`.
     by_name: HashMap<String, Arc<CertifiedKey>>,
 }
 
 impl Names {
-    /// Adds a certificate under each of its names; the first certificate keeps a name.
+    /// Adds a certificate under each of its names; a name keeps its first certificate.
     pub(super) fn add(&mut self, pair: CertifiedKey) -> Result<(), webpki::Error> {
         let pair = Arc::new(pair);
         let certificate = webpki::EndEntityCert::try_from(pair.cert.first().ok_or(webpki::Error::BadDer)?)?;

@@ -1,7 +1,7 @@
 //! The TLS session of one connection: records to plain bytes and back.
 //!
-//! It uses rustls' unbuffered interface, so that an idle connection owns only its keys: records are decrypted in the
-//! worker's buffer, and only an incomplete record is kept.
+//! The session uses rustls' unbuffered interface, so that an idle connection owns only its keys. Records are decrypted
+//! in the worker's buffer, and only an incomplete record is kept.
 
 use crate::memory::{Memory, SESSION_BYTES, Share};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -9,10 +9,10 @@ use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptErr
 use rustls::{HandshakeKind, ServerConfig};
 use std::sync::Arc;
 
-/// The most that a record of 16 KiB grows by: header, nonce, tag and content type.
+/// The maximum growth of a record of 16 KiB: header, nonce, tag and content type.
 const RECORD_OVERHEAD: usize = 64;
 
-/// The plain bytes of a record.
+/// The maximum number of plain bytes in a record.
 const RECORD_BYTES: usize = 16 << 10;
 
 /// The TLS session of one connection.
@@ -20,7 +20,7 @@ pub(crate) struct Session {
     connection: UnbufferedServerConnection,
     /// An incomplete record.
     incoming: Vec<u8>,
-    /// Records that the client has not taken.
+    /// Records that have not been sent completely.
     outgoing: Vec<u8>,
     taken: usize,
     stage: Stage,
@@ -72,8 +72,8 @@ impl Session {
         })
     }
 
-    /// Decrypts the records that arrived, with what was left of those before. Records of the protocol itself, such as
-    /// an alert, gather in the session.
+    /// Decrypts the records that arrived, after the rest of the previous ones. Records of the protocol itself, such as
+    /// an alert, are collected in the session.
     pub(crate) fn receive(&mut self, bytes: &mut [u8], plain: &mut Vec<u8>) -> Result<Received, rustls::Error> {
         if self.stage == Stage::Failed {
             return Err(rustls::Error::General("an error came before".to_owned()));
@@ -97,7 +97,7 @@ impl Session {
         Ok(Received::Established(self.connection.handshake_kind() == Some(HandshakeKind::Resumed)))
     }
 
-    /// Returns how many bytes were used. The rest belongs to an incomplete record.
+    /// Decrypts records; returns the number of bytes used. The rest belongs to an incomplete record.
     fn open(&mut self, bytes: &mut [u8], plain: &mut Vec<u8>) -> Result<usize, rustls::Error> {
         let mut used = 0;
         loop {
@@ -129,8 +129,8 @@ impl Session {
         }
     }
 
-    /// Collects the alert for an error, and what was to be sent before it. The library is called for as long as it has
-    /// something to send, because it returns that first; one more call would find the same error again.
+    /// Collects the alert for an error, and the records before it. The library is called as long as it has something to
+    /// send, because it returns that first. One more call would return the same error again.
     fn gather_alert(&mut self, rest: &mut [u8]) {
         while self.connection.wants_write() {
             let Ok(ConnectionState::EncodeTlsData(data)) = self.connection.process_tls_records(rest).state else {
@@ -142,7 +142,7 @@ impl Session {
         }
     }
 
-    /// Adds bytes to what is to be sent, as records; returns false if that is no longer possible.
+    /// Adds bytes to the output, as records; returns false if that is no longer possible.
     pub(crate) fn encrypt(&mut self, plain: &[u8]) -> bool {
         let room = plain.len() + plain.len().div_ceil(RECORD_BYTES).max(1) * RECORD_OVERHEAD;
         self.write(room, |traffic, out| traffic.encrypt(plain, out))
@@ -152,7 +152,7 @@ impl Session {
     pub(crate) fn close_notify(&mut self) {
         if self.stage == Stage::Open {
             self.stage = Stage::Ended;
-            // If this fails, the end of the stream tells the client.
+            // If this fails, the end of the stream informs the client.
             let _ = self.write(RECORD_OVERHEAD, end);
         }
     }
@@ -165,7 +165,7 @@ impl Session {
         if self.stage == Stage::Failed {
             return false;
         }
-        // The rest of the incoming records must be passed again: the library counts from its beginning.
+        // The rest of the incoming records must be passed again, because the library counts from its beginning.
         let UnbufferedStatus { state, .. } = self.connection.process_tls_records(&mut self.incoming);
         let Ok(ConnectionState::WriteTraffic(mut traffic)) = state else { return false };
         let len = self.outgoing.len();
@@ -180,17 +180,17 @@ impl Session {
         self.share.resize(SESSION_BYTES + self.incoming.capacity() + self.outgoing.capacity());
     }
 
-    /// Returns the memory of its buffers, in bytes.
+    /// Returns the memory of the session's buffers, in bytes.
     fn buffer_bytes(&self) -> usize {
         self.share.bytes() - SESSION_BYTES
     }
 
-    /// Returns what is to be sent.
+    /// Returns the output that is not sent yet.
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.outgoing[self.taken..]
     }
 
-    /// Notes that the client took so many bytes.
+    /// Records that `count` bytes were sent.
     pub(crate) fn sent(&mut self, count: usize) {
         self.taken += count;
         if self.taken == self.outgoing.len() {
@@ -199,7 +199,7 @@ impl Session {
         }
     }
 
-    /// Returns whether the client and the server have agreed on HTTP/2.
+    /// Returns whether HTTP/2 was negotiated.
     pub(crate) fn speaks_http2(&self) -> bool {
         self.connection.alpn_protocol() == Some(super::HTTP2)
     }
@@ -238,7 +238,7 @@ fn encode(mut data: EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>) 
     }
 }
 
-/// A worker's sessions, by the numbers of their connections. Without TLS the table is empty.
+/// The sessions of a worker, by the numbers of their connections. Without TLS, the table is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions(Vec<Option<Box<Session>>>);
 
@@ -288,14 +288,14 @@ mod tests {
         (Settings::new(&[files], &Reader::default(), true).unwrap().current(), Arc::new(client))
     }
 
-    /// Returns a pseudorandom number, the same sequence each time.
+    /// Returns a pseudorandom number; the sequence is always the same.
     fn draw(seed: &mut u64, below: usize) -> usize {
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*seed >> 33) as usize % below.max(1)
     }
 
-    /// One bit of what the client sends is flipped, or none, and it arrives in two parts with writes in between. The
-    /// worker must survive, and a client whose bytes were intact gets its response or none, but no other.
+    /// At most one bit of the client's bytes is flipped, and they arrive in two parts with writes in between. The
+    /// worker must survive. A client whose bytes were intact gets its own response or none.
     #[test]
     fn broken_records_end_only_their_session() {
         let (server, client) = configs();
@@ -324,7 +324,7 @@ mod tests {
                 session.close_notify();
                 let mut out = session.unsent();
                 while !out.is_empty() && client.read_tls(&mut out).is_ok_and(|count| count > 0) {
-                    // The client may reject what it gets.
+                    // The client may reject the bytes.
                     let _ = client.process_new_packets();
                 }
                 let count = session.unsent().len();
@@ -335,7 +335,7 @@ mod tests {
         assert!(failed > 100, "{failed}");
     }
 
-    /// docs/serve.md states what an idle connection owns; this test notices when it grows.
+    /// docs/serve.md states the memory of an idle connection; this test fails when it grows.
     #[test]
     fn idle_sessions_have_no_buffers() {
         let (server, _) = configs();

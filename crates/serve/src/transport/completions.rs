@@ -1,12 +1,13 @@
-//! The transport of workers with a ring: the kernel accepts and receives, and one call fetches what was done.
+//! The transport of workers with a ring: the kernel accepts and receives, and one call fetches the completed
+//! operations.
 //!
-//! A connection costs no call until it is answered. Its first receive is one operation that leaves nothing behind, so
-//! that a connection that ends with its first answer has nothing to cancel; from then on one operation receives
-//! whatever arrives (multishot), into buffers that all connections share.
+//! A connection costs no system call until it is answered. Its first receive is a one-shot operation, so a connection
+//! that ends with its first response has nothing to cancel. From then on, one multishot operation receives all further
+//! data into buffers that all connections share.
 //!
-//! **Receiving ahead.** While sending an answer, the worker does not read, but the ring still receives. The transport
-//! keeps these bytes for the connection. From [`AHEAD_BYTES`] on it pauses receiving until the worker has taken them:
-//! the kernel's buffers fill, and the client has to wait.
+//! **Receiving ahead.** While the worker sends a response it does not read, but the ring still receives. The transport
+//! keeps these bytes for the connection. From [`AHEAD_BYTES`] on, it pauses receiving until the worker has taken them.
+//! The kernel's buffers then fill, and the client must wait.
 //!
 //! **Parking.** After [`PARK_AFTER`] without a request, the pending receive of a connection is replaced by a poll
 //! request, which takes a third of the kernel memory.
@@ -24,33 +25,33 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// After so long without a request a connection is parked.
+/// The time without a request after which a connection is parked.
 const PARK_AFTER: Duration = Duration::from_secs(1);
 
 /// The transport pauses receiving when it keeps this many bytes for a connection, or any if memory is short. The true
 /// bound is this plus the ring's buffers (1 MiB), which may fill before the pause takes effect. If all memory is in
-/// use, the worker is told and closes the connection.
+/// use, the worker gets an event and closes the connection.
 const AHEAD_BYTES: usize = 64 << 10;
 
-/// What was received before the worker wanted it.
+/// The bytes received before the worker requested them.
 #[derive(Debug)]
 struct Ahead {
     bytes: Vec<u8>,
-    /// How the stream ended behind the bytes, if it did.
+    /// How the stream ended after the bytes, if it did.
     end: Option<landau_sys::Result<()>>,
-    /// Whether the ring was told to receive nothing more.
+    /// Whether receiving is paused.
     is_held: bool,
     share: Share,
 }
 
-/// What the transport knows of a connection.
+/// The transport's state of a connection.
 #[derive(Debug, Default)]
 struct Entry {
     interest: Interest,
     is_open: bool,
     /// Whether the receive under way is the first one.
     is_first: bool,
-    /// Whether the first receive is done and the next one is to be started.
+    /// Whether the first receive is done and the next one must be started.
     must_rearm: bool,
     /// The milliseconds for which the connection may stay idle after it is parked; 0 if it is not to be parked.
     idle_left_after_parking_ms: u32,
@@ -58,7 +59,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns what was received ahead; nothing, at first.
+    /// Returns the bytes received ahead, which are empty at first.
     fn ahead(&mut self, memory: &Memory) -> &mut Ahead {
         self.ahead.get_or_insert_with(|| {
             let share = Share::new(memory, size_of::<Ahead>());
@@ -72,19 +73,19 @@ impl Entry {
 pub(crate) struct Completions {
     ring: Ring,
     listeners: Vec<ListenSocket>,
-    /// Whether TLS is spoken at each listener, also after they were closed.
+    /// Whether each listener uses TLS; kept after the listeners are closed.
     is_tls: Vec<bool>,
     must_know_peer: bool,
     entries: Vec<Entry>,
     /// The connection and the buffer of the last event, until `receive` takes them.
     current: Option<(u32, ProvidedBuffer)>,
-    /// Connections that can be read because of what was kept for them.
+    /// Connections that are readable because of kept bytes.
     readable: VecDeque<u32>,
-    /// Connections whose first receive is done and whose next one is to be started.
+    /// Connections whose first receive is done and whose next one must be started.
     to_rearm: Vec<u32>,
-    /// Connections that wait for room.
+    /// Connections that wait for room in the send buffer.
     blocked: Vec<u32>,
-    /// What was received ahead is a part of it.
+    /// The memory of the worker's connections, which includes the bytes received ahead.
     memory: Memory,
 }
 
@@ -93,13 +94,14 @@ impl Completions {
         self.entries.get_mut(number as usize).filter(|entry| entry.is_open)
     }
 
-    /// Translates a completion into what the worker has to know.
+    /// Translates a completion into an event for the worker.
     #[inline]
     fn event(&mut self, completion: Completion, table: &Table) -> Option<Event> {
         match completion {
             Completion::Received { token, buffer } => self.received(token.0, buffer, table),
             Completion::Accepted { token, connection } => {
-                // Without an address it is a client of a Unix socket; one that has none any more is gone.
+                // A connection without an address is from a Unix socket's client; if the address is gone, so is the
+                // client.
                 let peer = if self.must_know_peer { stream::peer(&connection).ok()? } else { None };
                 let is_tls = self.is_tls.get((token.0 - LISTENERS) as usize).is_some_and(|&is_tls| is_tls);
                 Some(Event::Accepted(Arrival { fd: connection, peer: peer.map(|peer| peer.ip()), is_tls }))
@@ -133,8 +135,8 @@ impl Completions {
         self.keep(number, buffer, table)
     }
 
-    /// Keeps what the worker does not want yet, and stops receiving if that is much. Tells the worker if there is no
-    /// memory for it.
+    /// Keeps bytes that the worker has not requested yet, and pauses receiving if there are many. Returns an event if
+    /// there is no memory for them.
     fn keep(&mut self, number: u32, buffer: ProvidedBuffer, table: &Table) -> Option<Event> {
         if let Some(entry) = self.entries.get_mut(number as usize).filter(|entry| entry.is_open) {
             let ahead = entry.ahead(&self.memory);
@@ -151,7 +153,7 @@ impl Completions {
         self.memory.is_full().then_some(Event::Kept(number))
     }
 
-    /// The stream has ended, or the connection failed. A failure is reported whatever the worker wants.
+    /// Handles the end of the stream or a failure of the connection. A failure is reported regardless of the interest.
     fn ended(&mut self, number: u32, how: landau_sys::Result<()>) -> Option<Event> {
         let entry = self.entries.get_mut(number as usize).filter(|entry| entry.is_open)?;
         entry.is_first = false;
@@ -164,7 +166,7 @@ impl Completions {
         Some(Event::Connection(number, ready))
     }
 
-    /// Parks a connection that has been idle for a while; any other deadline is the worker's.
+    /// Parks a connection that has been idle for a while; any other deadline is passed to the worker.
     fn expired(&mut self, number: u32, table: &Table) -> Option<Event> {
         let idle_left_after_parking_ms = std::mem::take(&mut self.entry(number)?.idle_left_after_parking_ms);
         if idle_left_after_parking_ms == 0 {
@@ -177,7 +179,7 @@ impl Completions {
         None
     }
 
-    /// The next connection with kept bytes that the worker wants to read.
+    /// Returns the next connection with kept bytes that the worker is interested in reading.
     fn next_readable(&mut self) -> Option<Event> {
         while let Some(number) = self.readable.pop_front() {
             let is_readable = |entry: &mut Entry| entry.interest.contains(Interest::READABLE) && entry.ahead.is_some();
@@ -188,7 +190,7 @@ impl Completions {
         None
     }
 
-    /// Takes what was kept for a connection.
+    /// Takes the bytes kept for a connection.
     fn receive_ahead(&mut self, number: u32, fd: &OwnedFd, into: &mut [u8]) -> landau_sys::Result<Option<usize>> {
         let Some(entry) = self.entries.get_mut(number as usize) else { return Ok(None) };
         let Some(ahead) = entry.ahead.as_mut() else { return Ok(None) };
@@ -236,7 +238,7 @@ impl Transport for Completions {
 
     fn wait(&mut self, limit: Option<Duration>, table: &Table) -> Result<(), landau_reactor::Error> {
         while let Some(number) = self.to_rearm.pop() {
-            // One that receives nothing more until the worker has taken what was received ahead is resumed after that.
+            // A connection whose receiving is paused until the worker takes the kept bytes is resumed after that.
             let is_to_receive = |entry: &mut Entry| {
                 std::mem::take(&mut entry.must_rearm) && !entry.ahead.as_ref().is_some_and(|ahead| ahead.is_held)
             };
@@ -276,7 +278,7 @@ impl Transport for Completions {
                     }
                 }
                 Ok(None) => return None,
-                // An operation that follows from a completion could not be started; its deadline ends the connection.
+                // An operation that follows a completion could not be started; the deadline ends its connection.
                 Err(_) => {}
             }
         }
@@ -326,7 +328,7 @@ impl Transport for Completions {
     }
 
     fn is_silent(&mut self, number: u32, fd: &OwnedFd) -> bool {
-        // The socket first: looking at it may let the kernel move what is in it to the ring.
+        // The socket is checked first: this may let the kernel move its contents to the ring.
         stream::is_silent(fd)
             && self.current.as_ref().is_none_or(|(of, _)| *of != number)
             && self.entry(number).is_some_and(|entry| entry.ahead.is_none())
@@ -374,7 +376,7 @@ impl Transport for Completions {
     }
 
     fn close(&mut self, number: u32, fd: OwnedFd) {
-        // It would be kept for whoever has the number next.
+        // The buffer would otherwise be kept for the next connection with this number.
         if let Some((_, buffer)) = self.current.take_if(|(of, _)| *of == number) {
             self.ring.recycle(buffer);
         }

@@ -1,14 +1,14 @@
 //! How a worker's connections are accepted and received: by readiness or by completion.
 //!
 //! The worker ([`crate::worker`]) is one state machine over a [`Transport`]. [`Readiness`] waits until a descriptor is
-//! ready and then calls `accept4` and `recv`. [`Completions`] has the kernel accept and receive through a ring
-//! (`io_uring`) and hands out what it received. Both look alike to the worker: an event says that a connection can be
-//! read, and [`Transport::receive`] copies what has arrived into the worker's buffer.
+//! ready and then calls `accept4` and `recv`. [`Completions`] lets the kernel accept and receive through a ring
+//! (`io_uring`) and returns the received bytes. Both look the same to the worker: an event reports that a connection is
+//! readable, and [`Transport::receive`] copies the received bytes into the worker's buffer.
 //!
-//! Sending is no part of the transport. With either kind the worker calls `send`, `sendmsg` and `sendfile` itself and
-//! uses the transport only to wait for room in the socket's buffer. Handing answers to the ring was measured against
-//! that: a send costs one submission and one completion instead of one system call, a response must be copied to
-//! outlive the call, and there is no `sendfile` in a ring. docs/serve.md has the figures.
+//! Sending is not part of the transport. With either kind, the worker calls `send`, `sendmsg` and `sendfile` itself,
+//! and uses the transport only to wait for room in the socket's buffer. Sending through the ring was measured for
+//! comparison. A send then costs one submission and one completion instead of one system call, a response must be
+//! copied to outlive the call, and a ring has no `sendfile`. docs/serve.md has the figures.
 
 #[cfg(target_os = "linux")]
 mod completions;
@@ -39,25 +39,25 @@ pub(crate) struct Arrival {
     pub(crate) is_tls: bool,
 }
 
-/// What a wait found.
+/// An event of a wait.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A connection was accepted.
     Accepted(Arrival),
     /// Accepting failed because no descriptor is left; the transport tries again after a pause.
     OutOfDescriptors,
-    /// Something happened to the connection with this number.
+    /// The connection with this number is ready, failed or reached its deadline.
     Connection(u32, Ready),
-    /// The transport has kept bytes for this connection although all memory is in use.
+    /// The transport keeps bytes for this connection although all memory is in use.
     Kept(u32),
 }
 
-/// Accepts connections and tells when they can be read and written.
+/// Accepts connections and reports when they are readable and writable.
 ///
 /// A connection is identified by its number, the index of its entry in the worker's [`Table`]. The table owns the
 /// descriptor.
 pub(crate) trait Transport: Sized {
-    /// Begins to accept connections. `waker` ends waits; what is kept for connections is counted in `memory`.
+    /// Begins to accept connections. `waker` ends waits; bytes that are kept for connections count towards `memory`.
     fn new(config: &Config, listeners: Vec<ListenSocket>, waker: &Waker, memory: &Memory) -> Result<Self, Error>;
 
     /// Waits for events, for at most `limit`.
@@ -66,40 +66,40 @@ pub(crate) trait Transport: Sized {
     /// Returns the next event of the last wait.
     fn next_event(&mut self, table: &Table) -> Option<Event>;
 
-    /// Returns the milliseconds since the transport was made, as of the last wait, modulo 2³².
+    /// Returns the time of the last wait, in milliseconds since the transport was created, modulo 2³².
     fn now_ms(&self) -> u32;
 
     /// Begins to stop accepting; [`close_listeners`](Self::close_listeners) completes it. In between, two waits return
-    /// the connections that were accepted already: a ring submits the cancellation in the first and reports what it had
-    /// accepted by the second.
+    /// the connections that were accepted already: a ring submits the cancellation in the first wait, and reports the
+    /// connections accepted before it by the second.
     fn begin_stop(&mut self);
 
-    /// Closes the listening sockets and returns the connections that were waiting in their queues.
+    /// Closes the listening sockets and returns the pending connections of their accept queues.
     fn close_listeners(&mut self, backlog: u32) -> Vec<Arrival>;
 
     /// Begins to receive; the interest is [`Interest::READABLE`].
     fn register(&mut self, number: u32, fd: &OwnedFd) -> Result<(), landau_reactor::Error>;
 
-    /// Copies what has arrived into `into`: 0 bytes at the end of the stream, `None` if nothing has arrived.
+    /// Copies received bytes into `into`; returns 0 at the end of the stream, and `None` if nothing has arrived.
     fn receive(&mut self, number: u32, fd: &OwnedFd, into: &mut [u8]) -> landau_sys::Result<Option<usize>>;
 
-    /// Returns whether nothing has come on a connection that the worker has not received, the end included.
+    /// Returns whether nothing has arrived on a connection, not even its end, that the worker has not received.
     fn is_silent(&mut self, number: u32, fd: &OwnedFd) -> bool;
 
-    /// Returns how many bytes the transport keeps for a connection until the worker receives them.
+    /// Returns the number of bytes that the transport keeps for a connection until the worker receives them.
     fn kept_bytes(&self, number: u32) -> usize;
 
-    /// Sets which events of a connection are reported. Whatever the interest, a connection that can neither be read
-    /// nor written any more is reported.
+    /// Sets which events of a connection are reported. A connection that can no longer be read or written is reported
+    /// regardless of the interest.
     fn set_interest(&mut self, number: u32, fd: &OwnedFd, interest: Interest) -> Result<(), landau_reactor::Error>;
 
-    /// Waits for room in the socket's buffer, after a send that took less than all.
+    /// Waits for room in the socket's buffer, after a short write.
     fn wait_writable(&mut self, number: u32, fd: &OwnedFd) -> Result<(), landau_reactor::Error>;
 
-    /// Sets or moves a connection's deadline, which is reported once.
+    /// Sets or moves the deadline of a connection, which is reported once.
     fn set_deadline(&mut self, number: u32, fd: &OwnedFd, delay: Duration);
 
-    /// The same for a connection that waits for its next request.
+    /// Like `set_deadline`, for a connection that waits for its next request.
     fn set_idle_deadline(&mut self, number: u32, fd: &OwnedFd, delay: Duration);
 
     /// Closes a connection and discards unread data.

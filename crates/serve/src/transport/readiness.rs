@@ -11,14 +11,14 @@ use landau_sys::stream;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// The most connections accepted from a listener before other events are handled.
+/// The maximum number of connections accepted from a listener before other events are handled.
 const ACCEPT_BATCH: usize = 64;
 
-/// How long accepting pauses when no descriptor is left: ten attempts a second cost next to nothing.
+/// How long accepting pauses when no descriptor is left; ten attempts a second cost almost nothing.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// After so many connections the others that wait at a shared listener are woken first. Otherwise one of them would get
-/// nearly all connections as long as it keeps up, and reach its limits before the others.
+/// The number of accepted connections after which the other workers of a shared listener are woken first. Otherwise one
+/// worker would get nearly all connections as long as it keeps up, and reach its limits before the others.
 const TURN: u32 = 16;
 
 /// A listening socket.
@@ -38,9 +38,9 @@ impl Listener {
     }
 }
 
-/// How many connections to accept in a batch. An `accept4` that finds none costs the kernel nearly as much as one that
-/// succeeds, because it allocates the file first. So the count adapts to what was found; the next wait reports a
-/// listener with connections still queued.
+/// The number of connections to accept in a batch. An `accept4` that finds none costs the kernel nearly as much as one
+/// that succeeds, because the kernel allocates the file first. The number therefore adapts to what was found; the next
+/// wait reports a listener that still has pending connections.
 #[derive(Debug)]
 struct BatchSize {
     count: usize,
@@ -49,14 +49,14 @@ struct BatchSize {
 }
 
 impl BatchSize {
-    /// After this many consecutive full batches the count is doubled.
+    /// The number of consecutive full batches after which `count` is doubled.
     const FULL_BATCHES: u32 = 4;
 
     fn new() -> Self {
         Self { count: 1, full_count: 0 }
     }
 
-    /// Notes that the batch was full.
+    /// Records that the batch was full.
     fn grow(&mut self) {
         self.full_count += 1;
         if self.full_count == Self::FULL_BATCHES {
@@ -64,7 +64,7 @@ impl BatchSize {
         }
     }
 
-    /// Notes that the queue was empty after `found` connections.
+    /// Records that the accept queue was empty after `found` connections.
     fn shrink(&mut self, found: usize) {
         *self = Self { count: found.max(1), full_count: 0 };
     }
@@ -130,7 +130,7 @@ impl Readiness {
         }
     }
 
-    /// Has the other workers woken first.
+    /// Ends the turn: the other workers are woken first.
     fn end_turn(&mut self, listener: usize) {
         let Some(Listener { fd, in_turn, .. }) = self.listeners.get_mut(listener) else { return };
         *in_turn = Some(0);
@@ -138,8 +138,8 @@ impl Readiness {
         let _ = self.reactor.requeue(fd);
     }
 
-    /// Leaves waiting connections in the queue until a descriptor is free again: trying at once would only use the
-    /// processor. Workers that share the listener take them when the next connection wakes one.
+    /// Leaves pending connections in the accept queue until a descriptor is free again, because immediate retries would
+    /// only waste CPU time. Workers that share the listener accept them when the next connection wakes one.
     #[cold]
     fn pause_accepting(&mut self, listener: usize) {
         self.batch = None;
@@ -151,8 +151,8 @@ impl Readiness {
         }
     }
 
-    /// After an error a shared listener may not be watched any more, because the kernel could not add it again at the
-    /// end of its turn. That is tried later, as when descriptors are short.
+    /// After an error, a shared listener may no longer be watched, because the kernel could not add it again at the end
+    /// of its turn. Adding it is retried later, as when descriptors are short.
     #[cold]
     fn pause_shared(&mut self) {
         for listener in 0..self.listeners.len() {
@@ -228,7 +228,8 @@ impl Transport for Readiness {
     }
 
     fn begin_stop(&mut self) {
-        // Accepting stops in `close_listeners`. Until then the queues are drained, also those of paused listeners.
+        // Accepting stops in `close_listeners`. Until then the accept queues are drained, including those of paused
+        // listeners.
         self.resume_accepting();
     }
 
@@ -263,7 +264,7 @@ impl Transport for Readiness {
         stream::is_silent(fd)
     }
 
-    /// What has arrived stays in the kernel.
+    /// Received bytes stay in the kernel.
     fn kept_bytes(&self, _: u32) -> usize {
         0
     }

@@ -1,4 +1,4 @@
-//! How connections come to a worker: from its own listeners, or from another worker that accepts for all.
+//! Accepts connections: from the worker's own listeners, or from another worker that accepts for all.
 
 use super::Worker;
 use crate::config::Accepting;
@@ -13,7 +13,7 @@ use landau_wire::http::Scan;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Connections that another worker accepted for this one; `None` once this one takes no more.
+/// Connections that another worker accepted for this one; `None` after this worker has stopped taking any.
 #[derive(Debug)]
 pub(crate) struct AcceptQueue {
     arrivals: Mutex<Option<Vec<Arrival>>>,
@@ -25,7 +25,7 @@ impl AcceptQueue {
         Self { arrivals: Mutex::new(Some(Vec::new())), waker }
     }
 
-    /// Adds a connection; returns it if the worker takes no more.
+    /// Adds a connection; returns it if the worker takes no more connections.
     fn push(&self, arrival: Arrival) -> Option<Arrival> {
         match &mut *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(arrivals) => arrivals.push(arrival),
@@ -47,17 +47,17 @@ impl AcceptQueue {
     }
 }
 
-/// Whether to look for a request as soon as a connection is accepted. That pays with clients that make a connection
-/// for each request, and wastes a system call with those that keep theirs. Learns from what it found.
+/// Decides whether to look for a request as soon as a connection is accepted. This saves time with clients that open a
+/// connection for each request, and wastes a system call with those that keep theirs. It adapts to the results.
 #[derive(Debug, Default)]
 pub(super) struct SpeculativeRead {
-    /// From 0 (a request was never there) to 16 (always).
+    /// From 0 (a request has never been there) to 16 (always).
     score: u8,
     count: u8,
 }
 
 impl SpeculativeRead {
-    /// One connection in sixteen is tried in any case, to notice a change.
+    /// Returns whether to look; at least one connection in sixteen is tried, to notice a change.
     fn is_worth_it(&mut self) -> bool {
         self.count = self.count.wrapping_add(1);
         self.score >= 8 || self.count.is_multiple_of(16)
@@ -74,7 +74,7 @@ impl<T: Transport> Worker<T> {
         if self.config.accepting == Accepting::Handed {
             self.last_assigned = (self.last_assigned + 1) % self.accept_queues.len();
             if self.last_assigned != self.number {
-                // A worker that ends takes no more; then this one serves the connection.
+                // A worker that is stopping takes no more connections; this one then serves the connection.
                 let Some(arrival) = self.accept_queues[self.last_assigned].push(arrival) else { return };
                 return self.admit(arrival);
             }
@@ -94,7 +94,8 @@ impl<T: Transport> Worker<T> {
         self.poll_twice();
     }
 
-    /// Handles what is there without waiting: a ring starts an operation with one wait and reports it with the next.
+    /// Handles pending events without waiting, twice: a ring starts an operation with one wait and reports it with the
+    /// next.
     fn poll_twice(&mut self) {
         self.poll_once(Some(Duration::ZERO));
         self.poll_once(Some(Duration::ZERO));
@@ -103,7 +104,7 @@ impl<T: Transport> Worker<T> {
     pub(super) fn admit(&mut self, mut arrival: Arrival) {
         let is_of_proxy = self.config.proxies.as_ref().is_some_and(|proxies| proxies.has(arrival.peer));
         if is_of_proxy {
-            // Its client is known, and counted, when the header has come.
+            // The client is known, and counted, only after the header has arrived.
             arrival.peer = None;
         }
         self.refused.limit(self.admission.most_refused(self.table.len()));
@@ -115,7 +116,7 @@ impl<T: Transport> Worker<T> {
             if let Some(connection) = number.and_then(|number| self.table.get(number)) {
                 connection.state = State::Preface;
             }
-        // A client that connects while the server ends has sent its request already, or is not waited for.
+        // A client that connects while the server is stopping has sent its request already, or is not waited for.
         } else if !arrival.is_tls && (self.site.closing || self.speculative_read.is_worth_it()) {
             self.admit_with_request(arrival);
         } else {
@@ -123,7 +124,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Tells the client if it cannot be served; returns whether that is so.
+    /// Refuses a client that cannot be served; returns whether it was refused.
     #[inline]
     fn is_refused(&mut self, Arrival { fd, peer, is_tls }: &Arrival) -> bool {
         if let Err(refusal) = self.admission.enter(self.table.len(), *peer) {
@@ -156,13 +157,13 @@ impl<T: Transport> Worker<T> {
         Some(number)
     }
 
-    /// Reads speculatively: if the request has come with the connection and the connection ends with the answer, it is
-    /// neither registered nor entered into the table.
+    /// Reads speculatively. If the request has arrived with the connection and the connection ends with the response,
+    /// the connection is neither registered nor added to the table.
     fn admit_with_request(&mut self, arrival: Arrival) {
         let got = stream::receive(&arrival.fd, &mut self.scratch);
         self.speculative_read.learn(matches!(got, Ok(1..)));
         let Ok(got @ 1..) = got else {
-            // Nothing yet, or the end already, which the transport reports.
+            // There are no bytes yet, or the end has been reached already, which the transport reports.
             self.enter(arrival);
             return;
         };
@@ -174,7 +175,7 @@ impl<T: Transport> Worker<T> {
         let (used, after) =
             answer(&mut self.site, &self.config, &self.scratch[..got], &mut scan, &mut self.send_buffers);
         if after == After::Close(false) && self.send_buffers.batch.is_empty() {
-            // The answer leaves with the end that follows.
+            // The response is sent together with the end of the connection.
             let sent = stream::send(&arrival.fd, &self.send_buffers.bytes, true).unwrap_or(0);
             self.counters.bytes_sent().add(sent as u64);
             if sent == self.send_buffers.bytes.len() {

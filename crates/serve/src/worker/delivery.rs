@@ -1,4 +1,4 @@
-//! How answers are sent: at once as far as the client takes them, and the rest as fast as it takes more.
+//! Sends responses: at once as far as the socket accepts them, and the rest as fast as the client reads.
 
 use super::Worker;
 use crate::connection::{LINGER, Next, State};
@@ -12,7 +12,7 @@ use landau_sys::stream;
 use landau_wire::http::{Reject, Status};
 
 impl<T: Transport> Worker<T> {
-    /// Sends what was answered and puts the connection into the state that what is left requires.
+    /// Sends the responses and puts the connection into the state that the remainder requires.
     pub(super) fn deliver(&mut self, number: u32, rest: Remainder) {
         if rest.after == After::Http2 {
             return self.begin_http2(number, &rest.input);
@@ -20,12 +20,12 @@ impl<T: Transport> Worker<T> {
         let pacing = self.send_buffers.pacing.take();
         let Some(connection) = self.table.get(number) else { return };
         if !self.send_buffers.bytes.is_empty() {
-            // The request is answered: a head that follows has its own deadline.
+            // The request is answered: a head that follows has its own timeout.
             connection.state = State::Sending;
         }
         let Some(fd) = connection.fd.as_ref() else { return };
         if let Some(bytes_per_second) = pacing {
-            // Over a Unix socket, and on systems that cannot, there is no limit.
+            // There is no limit over a Unix socket, or on systems without pacing.
             let _ = stream::set_pacing(fd, bytes_per_second);
         }
         if connection.is_tls {
@@ -60,16 +60,16 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Keeps what is still to be sent, and what happens then.
+    /// Keeps what is still to be sent, and what to do after it is sent.
     pub(super) fn keep_for_later(&mut self, number: u32, rest: Remainder) {
         let Some(connection) = self.table.get(number) else { return };
         connection.keep(&mut self.send_buffers.batch, rest, &self.memory);
-        // The request is judged again when this has left.
+        // The rules check the request again after this has been sent.
         self.site.forward = None;
         self.set_deadline(number, self.config.timeouts.send);
     }
 
-    /// Returns whether a connection that keeps what it holds is to be closed to get its memory back.
+    /// Returns whether a connection that would keep its buffers must be closed to free their memory.
     #[inline]
     pub(super) fn must_free_memory(&mut self, number: u32) -> bool {
         if !self.memory.is_full() {
@@ -79,7 +79,7 @@ impl<T: Transport> Worker<T> {
         self.memory.must_free(held_bytes)
     }
 
-    /// Returns what a connection holds in buffers.
+    /// Returns the memory of a connection's buffers, in bytes.
     #[cold]
     fn held_bytes(&mut self, number: u32) -> usize {
         let active = self.table.get(number).and_then(|connection| connection.active.as_ref());
@@ -87,15 +87,15 @@ impl<T: Transport> Worker<T> {
         kept + self.sessions.buffer_bytes(number)
     }
 
-    /// Closes a connection with a reset when there is no memory for what it is to be sent, or has sent ahead.
+    /// Closes a connection with a reset if there is no memory for its output, or for bytes that its client sent ahead.
     #[cold]
     pub(super) fn close_for_memory(&mut self, number: u32) {
         self.counters.memory_refused().add(1);
         self.reset(number);
     }
 
-    /// Closes a connection with a reset: the kernel would otherwise keep its buffer for a client that does not read.
-    /// There is no end of TLS either, which would say that a response is complete.
+    /// Closes a connection with a reset, because the kernel would otherwise keep its buffer for a client that does not
+    /// read. The TLS session is not ended either, which would mark a response as complete.
     #[cold]
     pub(super) fn reset(&mut self, number: u32) {
         if let Some(fd) = self.table.fd(number) {
@@ -105,8 +105,8 @@ impl<T: Transport> Worker<T> {
         self.close(number);
     }
 
-    /// Ends a TLS connection when there is no memory for a part of its next record. Its responses have left, and a
-    /// reset could destroy the last of them on its way.
+    /// Ends a TLS connection if there is no memory for a part of its next record. Its responses have been sent, and a
+    /// reset could destroy the last of them in transit.
     #[cold]
     pub(super) fn end_for_memory(&mut self, number: u32) {
         self.counters.memory_refused().add(1);
@@ -118,7 +118,7 @@ impl<T: Transport> Worker<T> {
         self.end_session(number);
     }
 
-    /// Refuses a request that has begun, when there is no memory for the rest of it.
+    /// Refuses a partial request if there is no memory for the rest of it.
     #[cold]
     fn refuse_for_memory(&mut self, number: u32) {
         self.counters.memory_refused().add(1);
@@ -126,7 +126,7 @@ impl<T: Transport> Worker<T> {
         self.refuse_begun(number, reject);
     }
 
-    /// Refuses a request of which the head has begun, and ends the connection.
+    /// Refuses a request whose head has begun, and ends the connection.
     #[cold]
     pub(super) fn refuse_begun(&mut self, number: u32, reject: Reject) {
         let Some(connection) = self.table.get(number) else { return };
@@ -137,7 +137,7 @@ impl<T: Transport> Worker<T> {
         self.deliver(number, Remainder::end());
     }
 
-    /// Lets a connection wait, as it is, for what its interest reports; without memory for what it holds, closes it.
+    /// Waits for the events of `interest` on a connection. Closes the connection instead if its memory must be freed.
     pub(super) fn wait_with(&mut self, number: u32, interest: Interest) {
         if self.must_free_memory(number) {
             return self.close_for_memory(number);
@@ -145,7 +145,7 @@ impl<T: Transport> Worker<T> {
         self.set_interest(number, interest);
     }
 
-    /// Waits until the socket's buffer has room again; without memory for what is to be sent, closes the connection.
+    /// Waits for room in the socket's buffer. Closes the connection instead if the memory of its output must be freed.
     pub(super) fn wait_for_room(&mut self, number: u32) {
         if self.must_free_memory(number) {
             return self.close_for_memory(number);
@@ -156,7 +156,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Goes on after everything that was answered has left.
+    /// Continues after all responses have been sent.
     pub(super) fn settle(&mut self, number: u32, rest: Remainder) {
         if self.is_handshaking(number) {
             return self.continue_handshake(number);
@@ -168,7 +168,7 @@ impl<T: Transport> Worker<T> {
         let timeouts = &self.config.timeouts;
         match next {
             Next::Idle if self.drain.has_begun() => return self.close(number),
-            // Over TLS a part of the next record may be there.
+            // Over TLS, a part of the next record may have arrived.
             Next::Idle if record_bytes > 0 && self.memory.must_free(record_bytes) => {
                 return self.end_for_memory(number);
             }
@@ -193,22 +193,22 @@ impl<T: Transport> Worker<T> {
         self.set_interest(number, Interest::READABLE);
     }
 
-    /// Answers the requests that arrived behind answered ones: not from within the sending of their responses, or each
-    /// of them would lie deeper in the stack.
+    /// Answers the requests that arrived after answered ones. This is not done while their responses are sent, because
+    /// each request would then take another stack frame.
     pub(super) fn answer_further(&mut self) {
         while let Some(number) = self.unanswered.pop() {
             self.next_requests(number);
         }
     }
 
-    /// Answers the requests that arrived behind an answered one.
+    /// Answers the requests that arrived after an answered one.
     fn next_requests(&mut self, number: u32) {
         self.send_buffers.clear();
         self.note_peer(number);
         self.receive_more(number, 0);
     }
 
-    /// Receives nothing more until another thread has found what the next request asks for.
+    /// Receives nothing more until another thread has looked up what the next request needs.
     #[cold]
     fn wait_for_entry(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
@@ -217,7 +217,7 @@ impl<T: Transport> Worker<T> {
         self.set_interest(number, Interest::NONE);
     }
 
-    /// Answers the requests for which another thread has found what they ask for.
+    /// Answers the requests whose look-up by another thread is complete.
     pub(super) fn take_found(&mut self) {
         while let Some(waiting) = self.site.take_found() {
             for Ticket { number, serial } in waiting {
@@ -231,7 +231,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Goes on with a handshake after the client took a part that it had not taken at once. The deadline stays.
+    /// Continues a handshake after the rest of a partial send has been sent. The deadline does not change.
     #[cold]
     fn continue_handshake(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
@@ -239,8 +239,8 @@ impl<T: Transport> Worker<T> {
         self.set_interest(number, Interest::READABLE);
     }
 
-    /// Sends more to a client that has room, until its turn is over; a part that is not in memory is read by another
-    /// thread first.
+    /// Sends more to a client that has room, until its turn is over. A part that is not in memory is first read by
+    /// another thread.
     pub(super) fn go_on(&mut self, number: u32) {
         let mut turn = 0;
         while turn < TURN_BYTES {
@@ -253,7 +253,7 @@ impl<T: Transport> Worker<T> {
         self.wait_with(number, Interest::WRITABLE);
     }
 
-    /// Has the next part of a file read by another thread if it is not in memory; returns whether the connection waits
+    /// Lets another thread read the next part of a file if it is not in memory; returns whether the connection waits
     /// for it.
     fn must_fetch(&mut self, number: u32) -> bool {
         let Some(connection) = self.table.get(number) else { return false };
@@ -267,7 +267,7 @@ impl<T: Transport> Worker<T> {
         true
     }
 
-    /// Sends what comes next, even from the device. Returns the number of bytes if more can be sent at once.
+    /// Sends the next part, even from the device. Returns the number of bytes if more can be sent at once.
     fn send_next(&mut self, number: u32) -> Option<usize> {
         let connection = self.table.get(number)?;
         if connection.is_tls {
@@ -284,20 +284,20 @@ impl<T: Transport> Worker<T> {
             Ok(Progress::Yielded(count)) => return Some(count),
             Ok(Progress::Done) => self.sent_all(number),
             Ok(Progress::Blocked(_)) => self.wait_for_room(number),
-            // The client is gone, or the file became shorter than the promised length.
+            // The client has disconnected, or the file became shorter than the announced length.
             Err(_) => self.close(number),
         }
         None
     }
 
-    /// Goes on after everything that was kept has left.
+    /// Continues after everything that was kept has been sent.
     pub(super) fn sent_all(&mut self, number: u32) {
         let Some(active) = self.table.get(number).and_then(|connection| connection.active.as_mut()) else { return };
         let rest = active.take_remainder();
         self.settle(number, rest);
     }
 
-    /// Goes on with the connections whose part of a file is in memory now.
+    /// Continues the connections whose part of a file is now in memory.
     pub(super) fn take_fetched(&mut self) {
         for Ticket { number, serial } in self.fetcher.take_done() {
             let Some(connection) = self.table.get(number) else { continue };
@@ -305,8 +305,8 @@ impl<T: Transport> Worker<T> {
                 self.fetched_for_http2(number, serial);
             } else if connection.state == State::Fetching && connection.active().ticket == serial {
                 connection.state = State::Sending;
-                // Without a check: what was fetched may have been evicted again, and waiting is better than fetching
-                // for ever.
+                // The part is not checked again. It may have been evicted meanwhile, and blocking is better than
+                // fetching for ever.
                 if self.send_next(number).is_some() {
                     self.wait_with(number, Interest::WRITABLE);
                 }

@@ -1,7 +1,8 @@
-//! Connections that speak HTTP/2: receiving and sending at the same time, over the same transport and the same TLS.
+//! HTTP/2 connections: they receive and send at the same time, over the same transport and the same TLS.
 //!
-//! What was received is handled until a buffer of responses is full or nothing is left; the buffer leaves in one call,
-//! and so on. What the socket does not take is kept, and nothing more is read until it has left.
+//! Received bytes are handled until a buffer of responses is full or nothing is left. The buffer is then sent in one
+//! call, and the cycle repeats. Bytes that the socket does not accept are kept, and nothing more is read until they
+//! have been sent.
 
 use super::Worker;
 use crate::config::SLOWEST_BYTES;
@@ -14,14 +15,14 @@ use landau_wire::http::{Reject, Status};
 use landau_wire::http2::{Code, frame};
 use std::time::Duration;
 
-/// Why a connection does nothing more for now.
+/// The reason why a connection pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pause {
     /// There is nothing to do until the client sends something.
     Nothing,
-    /// The socket takes no more.
+    /// The socket's send buffer is full.
     Blocked,
-    /// Others should have their turn.
+    /// Other connections should have their turn.
     Turn,
 }
 
@@ -43,7 +44,7 @@ impl<T: Transport> Worker<T> {
         self.table.get(number)?.active.as_mut()?.http2.take()
     }
 
-    /// Begins HTTP/2 on a connection; what the server says first is in the buffer to be sent.
+    /// Begins HTTP/2 on a connection; the server's preface is then in the output buffer.
     fn enter_http2(&mut self, number: u32) -> bool {
         let now_ms = self.transport.now_ms();
         if self.memory.is_short() {
@@ -60,7 +61,7 @@ impl<T: Transport> Worker<T> {
         true
     }
 
-    /// Refuses HTTP/2 when there is no memory for its state. A reset would say nothing.
+    /// Refuses HTTP/2 if there is no memory for its state. A reset would not tell the client the reason.
     #[cold]
     fn refuse_http2(&mut self, number: u32) {
         self.counters.memory_refused().add(1);
@@ -78,8 +79,8 @@ impl<T: Transport> Worker<T> {
         self.end_session(number);
     }
 
-    /// Begins HTTP/2 on a connection without TLS whose client knew that it may (RFC 9113 section 3.3). These are its
-    /// first bytes. Within a connection that has begun otherwise, they are no request.
+    /// Begins HTTP/2 on a connection without TLS whose client has prior knowledge (RFC 9113 section 3.3). `bytes` are
+    /// its first bytes. On a connection that began with HTTP/1.1, they are not a valid request.
     #[cold]
     pub(super) fn begin_http2(&mut self, number: u32, bytes: &[u8]) {
         let Some(connection) = self.table.get(number) else { return };
@@ -97,23 +98,23 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Begins HTTP/2 on a connection whose client has agreed on it in the handshake.
+    /// Begins HTTP/2 on a connection whose client has negotiated it in the handshake.
     #[cold]
     pub(super) fn begin_encrypted_http2(&mut self, number: u32) {
         if self.enter_http2(number)
             && let Some(session) = self.sessions.get(number)
         {
-            // If this fails, so does what follows.
+            // If this fails, the next operation fails too.
             session.encrypt(&self.http2.out);
             self.http2.out.clear();
         }
     }
 
-    /// Receives what has arrived, and goes on with what is to be sent.
+    /// Receives what has arrived, and continues to send.
     pub(super) fn continue_http2(&mut self, number: u32, ready: Ready) {
         let Some(mut session) = self.take_session(number) else { return self.close(number) };
         self.http2.out.clear();
-        // What has arrived already comes first, and while the socket is full nothing more is read.
+        // Bytes that have arrived already come first. While the socket is full, nothing more is read.
         if !ready.is_readable() || session.has_whole_frame() || session.is_blocked {
             if !session.is_blocked {
                 self.note_peer(number);
@@ -125,7 +126,7 @@ impl<T: Transport> Worker<T> {
         self.receive(number);
     }
 
-    /// Handles what is in the scratch buffer.
+    /// Handles the bytes in the scratch buffer.
     pub(super) fn receive_http2(&mut self, number: u32, count: usize) {
         let Some(mut session) = self.take_session(number) else { return };
         self.note_peer(number);
@@ -136,7 +137,7 @@ impl<T: Transport> Worker<T> {
         self.advance_http2(number, session);
     }
 
-    /// Answers the request for which another thread has found what it asks for.
+    /// Answers the request whose look-up by another thread is complete.
     #[cold]
     pub(super) fn found_for_http2(&mut self, number: u32, serial: u32) {
         let Some(mut session) = self.take_session(number) else { return };
@@ -146,7 +147,7 @@ impl<T: Transport> Worker<T> {
         self.advance_http2(number, session);
     }
 
-    /// Goes on with the stream whose part of a file is in memory now.
+    /// Continues the stream whose part of a file is now in memory.
     #[cold]
     pub(super) fn fetched_for_http2(&mut self, number: u32, serial: u32) {
         let Some(mut session) = self.take_session(number) else { return };
@@ -158,7 +159,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Tells all clients that the server ends, and closes the connections on which nothing is under way.
+    /// Announces to all clients that the server is stopping, and closes the connections on which nothing is under way.
     #[cold]
     pub(super) fn drain_http2(&mut self) {
         for number in self.table.http2() {
@@ -170,7 +171,7 @@ impl<T: Transport> Worker<T> {
                 self.advance_http2(number, session);
                 let is_lingering = self.table.get(number).is_some_and(|entry| entry.state == State::Lingering);
                 if is_idle && is_lingering {
-                    // It has nothing to lose but the end itself.
+                    // The client has nothing to lose except the end itself.
                     self.close(number);
                 }
             }
@@ -183,8 +184,8 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Sends what is to be sent, and does what can be done after it, until there is nothing, the socket is full, or
-    /// others have their turn.
+    /// Sends the output, and then handles what else is possible. Repeats this until there is nothing to do, the socket
+    /// is full, or other connections have their turn.
     pub(super) fn advance_http2(&mut self, number: u32, mut session: Box<Session>) {
         let mut turn = 0;
         let was_blocked = session.is_blocked;
@@ -211,8 +212,8 @@ impl<T: Transport> Worker<T> {
             }
             self.http2.out.clear();
             session.unblock(self.transport.now_ms());
-            // Behind a full socket nothing was read. A client that takes a large response slowly may have asked for
-            // more meanwhile, or sent content.
+            // While the socket was full, nothing was read. A client that reads a large response slowly may have sent
+            // more requests or content meanwhile.
             if (turn >= TURN_BYTES || was_blocked) && session.can_go_on() {
                 break Pause::Turn;
             }
@@ -222,12 +223,12 @@ impl<T: Transport> Worker<T> {
         self.settle_http2(number, session, pause);
     }
 
-    /// Sends what was written; returns whether all of it has left.
+    /// Sends the output; returns whether all of it was sent.
     fn send_http2(&mut self, number: u32, session: &mut Session) -> Result<bool, ()> {
         let Some(connection) = self.table.get(number) else { return Err(()) };
         let Some(fd) = connection.fd.as_ref() else { return Err(()) };
         if let Some(bytes_per_second) = session.pacing.take() {
-            // Over a Unix socket, and on systems that cannot, there is no limit.
+            // There is no limit over a Unix socket, or on systems without pacing.
             let _ = stream::set_pacing(fd, bytes_per_second);
         }
         let out = &self.http2.out;
@@ -260,14 +261,14 @@ impl<T: Transport> Worker<T> {
         Ok(is_all)
     }
 
-    /// Lets a connection wait, or ends it.
+    /// Makes a connection wait, or ends it.
     fn settle_http2(&mut self, number: u32, mut session: Box<Session>, pause: Pause) {
         session.is_blocked = pause == Pause::Blocked;
         session.count_memory();
         if session.is_over() && pause != Pause::Blocked {
             self.put_session(number, session);
-            // Also at the end of the server: what the client still sends (it opens windows as it reads) would discard
-            // what it has not read yet.
+            // This is done even when the server is stopping. After a close, what the client still sends (it opens
+            // windows as it reads) would discard what it has not read yet.
             return self.end_session(number);
         }
         self.set_http2_deadline(number, &mut session);
@@ -284,7 +285,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Sets the deadline of what the client has to do now, if that is something else than before.
+    /// Sets the deadline for what the client must do next, if that has changed.
     fn set_http2_deadline(&mut self, number: u32, session: &mut Session) {
         let now_ms = self.transport.now_ms();
         let (begun, idle_since_ms) = (session.begun(now_ms), session.idle_since_ms(now_ms));
@@ -300,7 +301,7 @@ impl<T: Transport> Worker<T> {
         let timeouts = &self.config.timeouts;
         let left = |limit: Duration, since_ms: u32| {
             let passed = Duration::from_millis(u64::from(now_ms.wrapping_sub(since_ms)));
-            // A deadline of nothing would be none.
+            // A deadline of zero would be no deadline.
             limit.saturating_sub(passed).max(Duration::from_millis(1))
         };
         let of_head = [begun.frame, begun.request].into_iter().flatten().map(|since_ms| left(timeouts.head, since_ms));
@@ -332,7 +333,7 @@ impl<T: Transport> Worker<T> {
         let timeouts = &self.config.timeouts;
         let (begun, head_timeout) = (session.begun(now_ms), timeouts.head);
         let is_late = is_over(begun.frame, timeouts.head) || is_over(begun.content, timeouts.send);
-        // Also if a part of a frame that asks for nothing has come: there may always be one.
+        // Also if a partial frame that requests nothing has arrived: there may always be one.
         let is_idle = is_over(session.idle_since_ms(now_ms), timeouts.idle);
         if is_late || is_idle {
             let counter = if is_late { self.counters.heads_late() } else { self.counters.idle_closed() };
@@ -351,7 +352,7 @@ impl<T: Transport> Worker<T> {
             (false, false) => true,
         };
         if has_progress && is_over(begun.request, head_timeout) {
-            // The other streams go on.
+            // The other streams continue.
             self.note_peer(number);
             self.http2.out.clear();
             let late = session.refuse_late(&mut self.desk(number), head_timeout);

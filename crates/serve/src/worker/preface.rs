@@ -1,4 +1,4 @@
-//! Connections of a proxy that says first whose they are.
+//! Connections from a proxy that names its client first (PROXY protocol).
 
 use super::{SCRATCH_BYTES, Worker};
 use crate::admission::Refusal;
@@ -10,8 +10,8 @@ use landau_wire::http::Scan;
 use landau_wire::proxy;
 
 impl<T: Transport> Worker<T> {
-    /// Receives the header of the PROXY protocol, and what follows it. A proxy that sends none is not served: its own
-    /// address would be that of every client.
+    /// Receives the PROXY protocol header, and what follows it. A proxy that sends no header is not served, because its
+    /// own address would be that of every client.
     #[cold]
     pub(super) fn receive_preface(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
@@ -37,13 +37,14 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Serves the client of a proxy, whose header has come in these bytes; if it names none, the proxy itself.
+    /// Serves the client named in the header at the start of `bytes`, or the proxy itself if the header names no
+    /// client.
     fn serve_client(&mut self, number: u32, preface: proxy::Preface, bytes: &[u8]) {
         let Some(connection) = self.table.get(number) else { return };
         let client = match (preface.client, &connection.fd) {
             (None, Some(fd)) => match stream::peer(fd) {
                 Ok(proxy) => proxy.map(|proxy| proxy.ip()),
-                // It is gone. Without an address, it would pass for a client of a Unix socket.
+                // The proxy has disconnected. Without an address, it would be treated as a client of a Unix socket.
                 Err(_) => return self.close(number),
             },
             (client, _) => client,

@@ -1,7 +1,7 @@
-//! Requests of HTTP/1.1 that are passed on to an upstream server: the bytes that go both ways.
+//! HTTP/1.1 requests that are forwarded to an upstream server: moves the bytes in both directions.
 //!
-//! The exchange belongs to the client's connection. Each side is read only when what it sent before has left to the
-//! other one, so that an exchange holds at most what one receive brought in each direction.
+//! The exchange belongs to the client's connection. Each side is read only after its previous bytes have been sent to
+//! the other side. An exchange therefore holds at most the bytes of one receive in each direction.
 
 use super::upstream::{MOST_KEPT_BYTES, Sending};
 use super::{SCRATCH_BYTES, Worker};
@@ -14,7 +14,7 @@ use landau_reactor::{Interest, Ready};
 use landau_wire::http::{Scan, Status};
 
 impl<T: Transport> Worker<T> {
-    /// Passes on the request that has just been judged, with which the connection's input begins.
+    /// Forwards the request that has just been admitted, which is at the start of the connection's input.
     #[cold]
     pub(super) fn forward(&mut self, number: u32) {
         let (Some(forward), Some(connection)) = (self.site.forward.take(), self.table.get(number)) else {
@@ -35,7 +35,7 @@ impl<T: Transport> Worker<T> {
         self.wait_if_asked(number, exchange, asked);
     }
 
-    /// Waits for the response to a request that was sent, or fails.
+    /// Waits for the response to a request if it was sent; otherwise fails.
     fn wait_if_asked(&mut self, number: u32, exchange: Box<Exchange>, asked: Result<(), Status>) {
         match asked {
             Ok(()) => {
@@ -46,7 +46,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Handles what happened to the connection to the upstream server of a client.
+    /// Handles an event of the connection to a client's upstream server.
     pub(super) fn go_on_for_client(&mut self, via: u32, number: u32, ready: Ready) {
         let Some(mut exchange) = self.take_exchange(number, via) else { return self.close_upstream(via) };
         match self.go_on_sending(via, ready, &mut exchange) {
@@ -88,13 +88,13 @@ impl<T: Transport> Worker<T> {
         let was_waiting = exchange.awaits_permission();
         let step = exchange.advance(&self.scratch[..count], (&date, close), &mut self.send_buffers.bytes);
         if was_waiting && !exchange.awaits_permission() {
-            // The time for the content begins when the client may send it.
+            // The timeout of the content starts when the client may send it.
             self.set_deadline(number, self.config.timeouts.send);
         }
         self.pass_on(number, exchange, step);
     }
 
-    /// Keeps what an upstream server has sent before it ended the connection, because the client has no room for it.
+    /// Keeps what an upstream server sent before it closed the connection, because the client has no room for it.
     #[cold]
     fn keep_rest(&mut self, via: u32, number: u32, mut exchange: Box<Exchange>) {
         while exchange.kept_bytes() <= MOST_KEPT_BYTES {
@@ -105,7 +105,7 @@ impl<T: Transport> Worker<T> {
                     exchange.has_ended = true;
                     break;
                 }
-                // A ring reports the end behind what it has received.
+                // A ring reports the end after the received bytes.
                 Ok(None) => break,
                 Err(_) => return self.lose(number, exchange),
             }
@@ -120,7 +120,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Goes on when everything that was passed on has left to the client.
+    /// Continues after everything that was passed on has been sent to the client.
     pub(super) fn go_on_relaying(&mut self, number: u32) {
         let Some(exchange) = self.table.get(number).and_then(|client| client.active().take_exchange()) else {
             return self.close(number);
@@ -132,7 +132,7 @@ impl<T: Transport> Worker<T> {
         self.pass_on_rest(number, exchange);
     }
 
-    /// Passes on what was kept of a response whose connection has ended.
+    /// Passes on the kept bytes of a response whose connection has ended.
     #[cold]
     fn pass_on_rest(&mut self, number: u32, mut exchange: Box<Exchange>) {
         self.send_buffers.clear();
@@ -145,7 +145,7 @@ impl<T: Transport> Worker<T> {
         self.pass_on(number, exchange, step);
     }
 
-    /// Sends the client what the send buffers have, after a step of the response.
+    /// Sends the contents of the send buffers to the client, after a step of the response.
     fn pass_on(&mut self, number: u32, mut exchange: Box<Exchange>, step: Step) {
         let is_reusable = match step {
             Step::Broken if self.is_worth_passing_on(&exchange) => return self.pass_on_last(number, exchange),
@@ -163,7 +163,7 @@ impl<T: Transport> Worker<T> {
         let mut input = std::mem::take(&mut client.active().input);
         let Some(is_reusable) = is_reusable else {
             if exchange.is_tunnel() && !input.is_empty() {
-                // The client has not waited for the response with what follows it.
+                // The client has sent bytes of the new protocol without waiting for the response.
                 let _ = exchange.take_body(&std::mem::take(&mut input));
                 self.send_more(&mut exchange);
             }
@@ -175,7 +175,7 @@ impl<T: Transport> Worker<T> {
         let must_close = exchange.must_close() || self.site.closing;
         let after = match (exchange.has_body_ended(), must_close) {
             (false, _) => After::Close(true),
-            // In a tunnel the client may send at any time.
+            // In a tunnel, the client may send at any time.
             (true, true) => After::Close(exchange.is_tunnel() || !input.is_empty()),
             (true, false) if input.is_empty() => After::Idle,
             (true, false) => After::More,
@@ -183,13 +183,13 @@ impl<T: Transport> Worker<T> {
         self.deliver(number, Remainder::new(input, Scan::default(), after));
     }
 
-    /// Returns whether something has come before a response became malformed that the client can have: one whose end is
-    /// not that of the connection.
+    /// Returns whether bytes that arrived before a response became malformed can be passed on to the client. They
+    /// cannot if the end of the response is that of the connection.
     fn is_worth_passing_on(&self, exchange: &Exchange) -> bool {
         exchange.is_delivered && !exchange.ends_by_close() && !self.send_buffers.bytes.is_empty()
     }
 
-    /// Passes on what has come before a response became malformed, and ends the connection of the client.
+    /// Passes on what arrived before a response became malformed, and ends the client's connection.
     #[cold]
     fn pass_on_last(&mut self, number: u32, mut exchange: Box<Exchange>) {
         self.close_via(&mut exchange);
@@ -200,7 +200,7 @@ impl<T: Transport> Worker<T> {
         self.deliver(number, Remainder::end());
     }
 
-    /// Receives nothing more from the upstream server while the client has no room.
+    /// Stops reading from the upstream server while the client has no room.
     fn hold_upstream(&mut self, number: u32) {
         let is_sending = self.table.get(number).is_some_and(|client| client.state == State::Sending);
         if is_sending {
@@ -230,7 +230,7 @@ impl<T: Transport> Worker<T> {
         self.wait_relaying(number);
     }
 
-    /// Receives from a client that is sent a response meanwhile, and sends it more.
+    /// Receives from a client while a response is sent to it, and sends more of the response.
     #[cold]
     pub(super) fn go_on_both_ways(&mut self, number: u32, ready: Ready) {
         if ready.is_readable() {
@@ -244,7 +244,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Sets what both connections wait for.
+    /// Sets the events that both connections wait for.
     pub(super) fn wait_relaying(&mut self, number: u32) {
         if self.must_free_memory(number) {
             return self.close_for_memory(number);
@@ -272,7 +272,7 @@ impl<T: Transport> Worker<T> {
         self.set_interest(via, if writes { of_upstream.union(Interest::WRITABLE) } else { of_upstream });
     }
 
-    /// Handles the deadline of a client whose request was passed on.
+    /// Handles the deadline of a client whose request was forwarded.
     #[cold]
     pub(super) fn expire_relaying(&mut self, number: u32) {
         let Some(mut exchange) = self.table.get(number).and_then(|client| client.active().take_exchange()) else {
@@ -294,7 +294,7 @@ impl<T: Transport> Worker<T> {
         let is_connecting = self.is_connecting(via);
         let is_sending = self.table.get(number).is_some_and(|client| client.state == State::Sending);
         let is_silent = !exchange.wants_body() || exchange.awaits_permission() || exchange.is_tunnel();
-        // While the client is slow nothing is read, and a server that waits for that may take nothing either.
+        // While the client is slow, the server is not read. A server that waits for this may not read either.
         if is_connecting || ((is_silent || !exchange.unsent().is_empty()) && !is_sending) {
             if is_connecting && exchange.failed_addresses + 1 < exchange.forward.proxy.upstream.addresses().len() {
                 return self.lose(number, exchange);
@@ -307,14 +307,14 @@ impl<T: Transport> Worker<T> {
         self.set_deadline(via, time);
     }
 
-    /// Goes on after the connection to an upstream server has failed, or its response cannot be passed on.
+    /// Continues after the connection to an upstream server has failed, or its response cannot be passed on.
     #[cold]
     fn lose(&mut self, number: u32, mut exchange: Box<Exchange>) {
         let asked = self.ask_again(Owner::of(number), &mut exchange);
         self.wait_if_asked(number, exchange, asked);
     }
 
-    /// Ends an exchange with an error, or where the response has begun to leave, the connection of the client.
+    /// Ends an exchange with an error, or if part of the response was already sent, ends the client's connection.
     #[cold]
     fn fail(&mut self, number: u32, mut exchange: Box<Exchange>, status: Status) {
         self.close_via(&mut exchange);
@@ -327,13 +327,13 @@ impl<T: Transport> Worker<T> {
         let Some(client) = self.table.get(number) else { return };
         if sent.is_some() {
             if exchange.ends_by_close() && !exchange.is_tunnel() {
-                // The end of the connection would be that of the content.
+                // The end of the connection would look like the end of the content.
                 return self.reset(number);
             }
             return self.close(number);
         }
         if client.state == State::Sending {
-            // Behind an interim response that the client does not take.
+            // An interim response was sent, and the client has not read it.
             self.log_exchange(&exchange, status);
             return self.close(number);
         }
@@ -351,7 +351,7 @@ impl<T: Transport> Worker<T> {
         self.deliver(number, Remainder::new(input, Scan::default(), after));
     }
 
-    /// Ends the exchange of a client that is gone.
+    /// Ends the exchange of a client that has disconnected.
     #[cold]
     pub(super) fn abandon(&mut self, number: u32) {
         if let Some(mut exchange) = self.table.get(number).and_then(|client| client.active().take_exchange()) {
@@ -359,7 +359,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Ends a connection to the upstream server of a client that failed here.
+    /// Ends the connection to a client's upstream server after it failed here.
     pub(super) fn lose_for_client(&mut self, via: u32, number: u32) {
         match self.take_exchange(number, via) {
             Some(exchange) => self.fail(number, exchange, Status::SERVICE_UNAVAILABLE),
@@ -367,7 +367,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Takes the exchange of a client if it has this connection.
+    /// Takes the exchange of a client if it uses this connection.
     fn take_exchange(&mut self, number: u32, via: u32) -> Option<Box<Exchange>> {
         let active = self.table.get(number)?.active.as_mut()?;
         active.exchange().filter(|exchange| exchange.upstream == Some(via))?;

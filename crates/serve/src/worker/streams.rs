@@ -1,11 +1,11 @@
-//! Streams of HTTP/2 whose requests are passed on to upstream servers: the bytes that go both ways.
+//! HTTP/2 streams whose requests are forwarded to upstream servers: moves the bytes in both directions.
 //!
-//! Each has an upstream connection of its own, over HTTP/1.1, so that a slow one holds up no other. The exchange
-//! belongs to its stream, in the session of the client's connection. While something of a session is done here, the
-//! session is not in the table of connections: nothing here may close the client's connection.
+//! Each stream has its own upstream connection, over HTTP/1.1, so that a slow one does not delay the others. The
+//! exchange belongs to its stream, in the session of the client's connection. While a session is processed here, it is
+//! not in the table of connections, so nothing here may close the client's connection.
 //!
-//! The deadline of the upstream connection is that of whoever has to do something next ([`Turn`]), the client included:
-//! the deadline of its connection is for all of its streams together.
+//! The deadline of the upstream connection is that of the party that must act next ([`Turn`]). This includes the
+//! client, because the deadline of the client's connection is for all its streams together.
 
 use super::upstream::{MOST_KEPT_BYTES, Sending};
 use super::{SCRATCH_BYTES, Worker};
@@ -19,8 +19,8 @@ use landau_wire::http2::Code;
 use std::time::Duration;
 
 impl<T: Transport> Worker<T> {
-    /// Does what the streams of a connection need of their upstream servers: requests, content that has come, and
-    /// content that has left.
+    /// Does the pending work of a connection's streams for their upstream servers: sends requests and content that has
+    /// arrived, and continues after content has been sent.
     pub(super) fn serve_streams(&mut self, number: u32, session: &mut Session) {
         while let Some(mut exchange) = session.next_abandoned() {
             self.abandon_exchange(&mut exchange);
@@ -47,7 +47,8 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Sets what is reported of the connection to an upstream server, and its deadline; returns false if that fails.
+    /// Sets the events that are reported for the connection to an upstream server, and its deadline; returns false on
+    /// failure.
     fn wait_for_upstream(&mut self, relay: &mut Relay) -> bool {
         let Some(via) = relay.exchange.upstream else { return true };
         self.set_turn(via, relay);
@@ -65,7 +66,7 @@ impl<T: Transport> Worker<T> {
         self.transport.set_interest(via, fd, interest).is_ok()
     }
 
-    /// Notes whose turn it is, and gives it time if that has changed.
+    /// Records whose turn it is, and restarts the deadline if that has changed.
     fn set_turn(&mut self, via: u32, relay: &mut Relay) {
         let turn = if self.is_connecting(via) {
             Turn::Connection
@@ -92,7 +93,7 @@ impl<T: Transport> Worker<T> {
         self.set_deadline(via, time);
     }
 
-    /// Handles what happened to the connection to the upstream server of a stream.
+    /// Handles an event of the connection to a stream's upstream server.
     pub(super) fn go_on_for_stream(&mut self, via: u32, owner: Owner, ready: Ready) {
         let Some(mut session) = self.take_session(owner.number) else { return self.close_upstream(via) };
         self.http2.out.clear();
@@ -116,8 +117,8 @@ impl<T: Transport> Worker<T> {
         session.note_work(owner.stream);
     }
 
-    /// Receives a part of a response and passes it on, or all that is left if the connection has ended: its end would
-    /// be reported again and again.
+    /// Receives a part of a response and passes it on. If the connection has ended, receives everything that is left,
+    /// because its end would be reported repeatedly.
     fn receive_for_stream(&mut self, via: u32, owner: Owner, has_ended: bool, session: &mut Session) {
         loop {
             let Some(fd) = self.table.fd(via) else { return self.lose_stream(owner, session) };
@@ -156,7 +157,7 @@ impl<T: Transport> Worker<T> {
         let proxy = &relay.exchange.forward.proxy;
         match relay.turn {
             Some(Turn::Client) => return self.expire_client(via, owner, session),
-            // The client takes nothing, and has its own deadline. A server that waits for it may take nothing either.
+            // The client does not read, and has its own deadline. A server that waits for it may not read either.
             Some(Turn::Response | Turn::Taking) if relay.pending_bytes() > 0 => {
                 self.set_deadline(via, proxy.response_timeout);
             }
@@ -168,14 +169,14 @@ impl<T: Transport> Worker<T> {
         session.note_work(owner.stream);
     }
 
-    /// Decides whether a client has sent enough of its content to get as much time again.
+    /// Decides whether a client has sent enough of its content to be given the same time again.
     fn expire_client(&mut self, via: u32, owner: Owner, session: &mut Session) {
         let (now_ms, time) = (self.transport.now_ms(), self.config.timeouts.send);
-        // Behind a full socket nothing is read.
+        // While the socket is full, nothing is read.
         let (is_blocked, of_part) = (session.is_blocked, session.part_bytes(owner.stream));
         let Some(relay) = session.relay(owner.stream) else { return };
         let passed = Duration::from_millis(u64::from(now_ms.wrapping_sub(relay.turn_began_ms)));
-        // A response that comes meanwhile moves the deadline, and a clock of milliseconds may be one behind.
+        // A response that arrives meanwhile moves the deadline, and a clock of milliseconds may be one behind.
         let left = time.saturating_sub(passed + Duration::from_millis(1));
         if left.is_zero() {
             if relay.exchange.take_received_bytes() + of_part < SLOWEST_BYTES && !is_blocked {
@@ -188,7 +189,7 @@ impl<T: Transport> Worker<T> {
         session.note_work(owner.stream);
     }
 
-    /// Goes on after the connection to an upstream server has failed, or its response cannot be passed on.
+    /// Continues after the connection to an upstream server has failed, or its response cannot be passed on.
     #[cold]
     fn lose_stream(&mut self, owner: Owner, session: &mut Session) {
         let Some(relay) = session.relay(owner.stream) else { return };
@@ -199,7 +200,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Ends a stream with an error, of its upstream server unless the status blames the client.
+    /// Ends a stream with an error, which counts as the upstream server's unless the status is a client error.
     #[cold]
     fn fail_stream(&mut self, owner: Owner, session: &mut Session, status: Status) {
         let is_of_upstream = status.0 >= 500 && session.relay(owner.stream).is_some();
@@ -207,7 +208,7 @@ impl<T: Transport> Worker<T> {
         self.end_stream(owner, session, status);
     }
 
-    /// Ends a stream with an error, whoever has made it.
+    /// Ends a stream with an error, caused by either side.
     #[cold]
     fn end_stream(&mut self, owner: Owner, session: &mut Session, status: Status) {
         let Some(mut failed) = session.take_failed(owner.stream) else { return };
@@ -225,7 +226,7 @@ impl<T: Transport> Worker<T> {
         session.answer_failed(&mut self.desk(owner.number), &failed, code);
     }
 
-    /// Ends a connection to the upstream server of a stream that failed here.
+    /// Ends the connection to a stream's upstream server after it failed here.
     pub(super) fn lose_for_stream(&mut self, via: u32, owner: Owner) {
         let Some(mut session) = self.take_session(owner.number) else { return self.close_upstream(via) };
         self.http2.out.clear();

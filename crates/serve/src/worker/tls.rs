@@ -1,7 +1,7 @@
-//! Connections over TLS: the same state machine, with records around the bytes.
+//! TLS connections: the same state machine, with records around the bytes.
 //!
-//! Received records are decrypted before they are answered. Answers are encrypted before they are sent, in parts so
-//! small that a client that does not read holds no more than one of them.
+//! Received records are decrypted before they are answered. Responses are encrypted before they are sent, in parts so
+//! small that a client that does not read holds at most one of them.
 
 use super::{SCRATCH_BYTES, Worker};
 use crate::connection::{LINGER, State};
@@ -12,13 +12,13 @@ use landau_reactor::Interest;
 use landau_sys::stream;
 use landau_wire::http::{Reject, Status};
 
-/// How many bytes are encrypted at once: two records.
+/// The number of bytes encrypted at once: two records.
 const PART_BYTES: usize = 32 << 10;
 
-/// The same while memory is short.
+/// Like `PART_BYTES`, while memory is short.
 const SCARCE_PART_BYTES: usize = 8 << 10;
 
-/// How many bytes one client gets in a turn.
+/// The number of bytes that one client gets in a turn.
 pub(super) const TURN_BYTES: usize = 512 << 10;
 
 /// The type of a client's first record: handshake.
@@ -35,7 +35,7 @@ impl<T: Transport> Worker<T> {
         true
     }
 
-    /// Decrypts what was received into the scratch buffer; returns the number of plain bytes, if there are any.
+    /// Decrypts received bytes in the scratch buffer; returns the number of plain bytes, if there are any.
     pub(super) fn decrypt(&mut self, number: u32, got: usize) -> Option<usize> {
         let Some(session) = self.sessions.get(number) else {
             self.close(number);
@@ -63,7 +63,7 @@ impl<T: Transport> Worker<T> {
             Ok(received) => {
                 if let Received::Established(is_resumed) = received {
                     self.established(number, is_resumed);
-                    // There is none any more if HTTP/2 was refused for want of memory.
+                    // The session is gone if HTTP/2 was refused because memory is short.
                     self.sessions.get(number)?;
                 }
                 if len > 0 && has_room {
@@ -78,14 +78,14 @@ impl<T: Transport> Worker<T> {
     fn established(&mut self, number: u32, is_resumed: bool) {
         self.counters.tls_handshakes().add(1);
         self.counters.tls_resumed().add(u64::from(is_resumed));
-        // The time for a head begins now, once.
+        // The timeout of the first head starts now.
         self.set_deadline(number, self.config.timeouts.head);
         if self.sessions.get(number).is_some_and(|session| session.speaks_http2()) {
             self.begin_encrypted_http2(number);
         }
     }
 
-    /// Sends the records of the protocol itself, when no answer carries them.
+    /// Sends the records of the protocol itself, if no response carries them.
     fn flush_handshake(&mut self, number: u32) {
         let Some(session) = self.sessions.get(number) else { return };
         let has_received_end = session.has_received_end;
@@ -96,7 +96,7 @@ impl<T: Transport> Worker<T> {
             Ok(true) => {}
             Ok(false) => {
                 if let Some(connection) = self.table.get(number) {
-                    // A request that has begun stays as it is until this has left.
+                    // A partial request does not change until these records have been sent.
                     if let Some(session) = connection.http2() {
                         (session.is_blocked, session.is_reading) = (true, false);
                     } else {
@@ -109,7 +109,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Answers plain HTTP on a TLS port with a plain 400.
+    /// Answers plain HTTP on a TLS port with an unencrypted 400.
     #[cold]
     fn reject_plain_http(&mut self, number: u32) {
         self.counters.tls_failed().add(1);
@@ -126,19 +126,19 @@ impl<T: Transport> Worker<T> {
         self.deliver(number, Remainder::end());
     }
 
-    /// Ends a session whose connection cannot go on: sends the alert, or `close_notify` if there was no error, as far
-    /// as there is room, and discards what still arrives.
+    /// Ends a session whose connection cannot continue. Sends the alert, or `close_notify` if there was no error, as
+    /// far as there is room, and discards what still arrives.
     #[cold]
     pub(super) fn end_session(&mut self, number: u32) {
         if let Some(session) = self.sessions.get(number) {
             session.close_notify();
         }
-        // One attempt: the connection ends either way.
+        // A single attempt: the connection ends in either case.
         let _ = self.flush(number);
         self.end_and_linger(number);
     }
 
-    /// Shuts a connection down for writing, without a word of TLS, and discards what still arrives.
+    /// Shuts a connection down for writing, without an alert of TLS, and discards what still arrives.
     #[cold]
     pub(super) fn end_and_linger(&mut self, number: u32) {
         let now_ms = self.transport.now_ms();
@@ -152,7 +152,7 @@ impl<T: Transport> Worker<T> {
         self.set_interest(number, Interest::READABLE);
     }
 
-    /// Sends encrypted records; returns whether all of them have left.
+    /// Sends encrypted records; returns whether all of them were sent.
     pub(super) fn flush(&mut self, number: u32) -> Result<bool, ()> {
         let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return Err(()) };
         let Some(session) = self.sessions.get(number) else { return Err(()) };
@@ -169,10 +169,10 @@ impl<T: Transport> Worker<T> {
         Ok(session.unsent().is_empty())
     }
 
-    /// Encrypts and sends what was answered, in one call if it is small.
+    /// Encrypts and sends the responses, in one call if they are small.
     pub(super) fn deliver_encrypted(&mut self, number: u32, mut rest: Remainder) {
         let Some(session) = self.sessions.get(number) else { return };
-        // A client that has ended its side asks for nothing more.
+        // A client that has ended its side sends no more requests.
         if rest.after == After::Idle && session.has_received_end {
             rest.after = After::Close(false);
         }
@@ -191,7 +191,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Encrypts and sends what is left, part by part, as far as the client takes it.
+    /// Encrypts and sends the rest, part by part, as far as the socket accepts it.
     pub(super) fn go_on_encrypted(&mut self, number: u32) {
         let mut turn = 0;
         loop {
@@ -223,23 +223,23 @@ impl<T: Transport> Worker<T> {
             let file_count = active.batch.file_count();
             let is_tls = active.batch.read(&mut self.plain, part).is_ok() && session.encrypt(&self.plain);
             if !is_tls {
-                // The file became shorter than the promised length.
+                // The file became shorter than the announced length.
                 return self.close(number);
             }
             if active.batch.file_count() < file_count && active.batch.next_file().is_some() {
-                // Before its turn, the worker checks whether the next file is in memory.
+                // Before the next turn, the worker checks whether the next file is in memory.
                 turn = TURN_BYTES as u64;
             }
         }
     }
 
-    /// Ends the TLS of a connection that is being closed.
+    /// Ends the TLS session of a connection that is being closed.
     pub(super) fn drop_session(&mut self, number: u32) {
         if let Some(session) = self.sessions.get(number)
             && session.unsent().is_empty()
         {
             session.close_notify();
-            // One attempt: the client may be gone.
+            // A single attempt: the client may have disconnected.
             let _ = self.flush(number);
         }
         self.sessions.remove(number);
@@ -251,5 +251,5 @@ impl<T: Transport> Worker<T> {
     }
 }
 
-/// The most plain bytes that one receive can yield: what was received, and what was left of a handshake.
+/// The maximum number of plain bytes that one receive can yield: the received bytes, and the rest of a handshake.
 pub(super) const PLAIN_BYTES: usize = SCRATCH_BYTES + (96 << 10);

@@ -1,8 +1,9 @@
-//! Connections to upstream servers, whoever asks: making and keeping them, and sending requests.
+//! Connections to upstream servers, for either protocol of the client: connecting, keeping connections, and sending
+//! requests.
 //!
 //! A connection to an upstream server has an entry in the table of connections, in [`State::Upstream`], so that the
-//! transport treats it as any other. What comes on it is for its [`Owner`]: a client of HTTP/1.1 ([`super::relay`]) or
-//! a stream of HTTP/2 ([`super::streams`]).
+//! transport treats it like any other. Its events are for its [`Owner`]: a client that uses HTTP/1.1 ([`super::relay`])
+//! or a stream of HTTP/2 ([`super::streams`]).
 
 use super::Worker;
 use crate::connection::State;
@@ -15,31 +16,32 @@ use landau_wire::http::Status;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The status by which the log tells that the client has ended the connection before there was a response, as in
-/// nginx's log. It is never sent.
+/// The status in the log if the client closed the connection before there was a response, as in nginx's log. It is
+/// never sent.
 const CLIENT_GONE: Status = Status(499);
 
-/// How much of a response is kept at most if the upstream server ends the connection while the client is slow: what the
-/// socket's buffer held. A connection whose end was reported is reported again in each wait until it is closed.
+/// The maximum number of bytes of a response that are kept if the upstream server closes the connection while the
+/// client is slow: the contents of the socket's buffer. After its end was reported, a connection is reported again in
+/// each wait until it is closed.
 pub(super) const MOST_KEPT_BYTES: usize = 512 << 10;
 
-/// A connection without a request is closed so long before the upstream server closes it.
+/// How long before the upstream server closes an idle connection this server closes it.
 const BEFORE_ITS_END: Duration = Duration::from_secs(1);
 
-/// How far sending a request is.
+/// The progress of sending a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sending {
-    /// What the upstream server took has left.
+    /// The upstream server's socket accepted as much as it had room for.
     Going,
-    /// Nothing happened within the time for it.
+    /// There was no progress before the deadline.
     Late,
-    /// The connection has failed, and nothing can be received from it.
+    /// The connection has failed, and no response can be received from it.
     Failed,
 }
 
 impl<T: Transport> Worker<T> {
-    /// Sends a request to its upstream server, over a connection that was kept or over a new one. Fails with the status
-    /// that the client gets if there is none.
+    /// Sends a request to its upstream server, over a kept connection or a new one. If there is none, fails with the
+    /// status for the client.
     pub(super) fn ask(&mut self, owner: Owner, exchange: &mut Exchange) -> Result<(), Status> {
         loop {
             let kept = if exchange.is_retry { None } else { self.take_kept(owner, exchange) };
@@ -61,14 +63,15 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Asks again after the connection to an upstream server has failed, or its response cannot be passed on.
+    /// Sends the request again after the connection to an upstream server has failed, or its response cannot be passed
+    /// on.
     pub(super) fn ask_again(&mut self, owner: Owner, exchange: &mut Exchange) -> Result<(), Status> {
         self.recover(exchange)?;
         self.ask(owner, exchange)
     }
 
-    /// Closes a connection that has failed, and prepares the next attempt: with the server's next address, or with a
-    /// new connection if the old one was kept from an earlier request. Fails if there is none.
+    /// Closes a failed connection, and prepares the next attempt: with the server's next address, or with a new
+    /// connection if the old one was kept from an earlier request. Fails if no attempt is left.
     fn recover(&mut self, exchange: &mut Exchange) -> Result<(), Status> {
         let own = exchange.upstream.and_then(|via| self.upstreams.get(via));
         let (was_connecting, is_reused) =
@@ -86,8 +89,8 @@ impl<T: Transport> Worker<T> {
         Err(Status::BAD_GATEWAY)
     }
 
-    /// Takes a connection that was kept from an earlier request, but none that has ended meanwhile, or on which
-    /// something came that nobody has asked for: it would be taken for the response.
+    /// Takes a connection that was kept from an earlier request. Connections that have ended are not taken, nor those
+    /// with unrequested bytes, which would be mistaken for the response.
     fn take_kept(&mut self, owner: Owner, exchange: &Exchange) -> Option<u32> {
         loop {
             let via = self.upstreams.take_idle(&exchange.forward.proxy.upstream, owner)?;
@@ -125,7 +128,7 @@ impl<T: Transport> Worker<T> {
                         return Ok(via);
                     }
                     self.upstreams.remove(via);
-                    // It is not the transport's.
+                    // The transport does not own this descriptor.
                     drop(self.table.remove(via));
                     return Err(Status::SERVICE_UNAVAILABLE);
                 }
@@ -141,7 +144,7 @@ impl<T: Transport> Worker<T> {
         self.upstreams.get(via).is_some_and(|own| own.is_connecting)
     }
 
-    /// Sends what the upstream server takes; returns false if the connection has failed.
+    /// Sends as much as the upstream server's socket accepts; returns false if the connection has failed.
     pub(super) fn send_request(&mut self, via: u32, exchange: &mut Exchange) -> bool {
         let Some(fd) = self.table.fd(via) else { return false };
         exchange.frame_content();
@@ -157,27 +160,27 @@ impl<T: Transport> Worker<T> {
         true
     }
 
-    /// Sends what the client has sent meanwhile. If the connection has failed, the response may be there nonetheless,
-    /// or its end is reported.
+    /// Sends what the client has sent meanwhile. If the connection has failed, this is ignored: the response may have
+    /// arrived nonetheless, or the end of the connection is reported.
     pub(super) fn send_more(&mut self, exchange: &mut Exchange) {
         if let Some(via) = exchange.upstream.filter(|via| !self.is_connecting(*via)) {
             self.send_request(via, exchange);
         }
     }
 
-    /// Handles what happened to a connection to an upstream server.
+    /// Handles an event of a connection to an upstream server.
     #[cold]
     pub(super) fn handle_upstream(&mut self, via: u32, ready: Ready) {
         let Some(own) = self.upstreams.get(via) else { return self.close_upstream(via) };
         match own.owner {
             Some(owner) if owner.stream == 0 => self.go_on_for_client(via, owner.number, ready),
             Some(owner) => self.go_on_for_stream(via, owner, ready),
-            // One that is kept has ended, or nobody has asked for what it sends, or its time is over.
+            // A kept connection has ended, has sent unrequested bytes, or has reached its deadline.
             None => self.close_upstream(via),
         }
     }
 
-    /// Goes on with sending a request: the connection may be established, or the upstream server has room.
+    /// Continues to send a request: the connection may be established, or the upstream server's socket may have room.
     pub(super) fn go_on_sending(&mut self, via: u32, ready: Ready, exchange: &mut Exchange) -> Sending {
         let is_over = ready.is_write_closed() || ready.is_writable();
         let was_connecting = self.is_connecting(via);
@@ -193,7 +196,7 @@ impl<T: Transport> Worker<T> {
         }
         if is_over && exchange.has_unsent() {
             let before = exchange.unsent_bytes();
-            // What it has sent before it ended the connection may be a response.
+            // What the server sent before it closed the connection may be a response.
             if !self.send_request(via, exchange) && !ready.is_readable() && !ready.is_write_closed() {
                 return Sending::Failed;
             }
@@ -225,7 +228,7 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Ends an exchange whose client is gone.
+    /// Ends an exchange whose client has disconnected.
     #[cold]
     pub(super) fn abandon_exchange(&mut self, exchange: &mut Exchange) {
         self.close_via(exchange);
@@ -239,7 +242,7 @@ impl<T: Transport> Worker<T> {
         self.site.finish_forward(&exchange.forward, head, status, exchange.content);
     }
 
-    /// Ends a connection to an upstream server that failed here.
+    /// Ends the connection to an upstream server after it failed here.
     #[cold]
     pub(super) fn lose_upstream(&mut self, via: u32) {
         match self.upstreams.get(via).and_then(|own| own.owner) {

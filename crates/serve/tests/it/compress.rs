@@ -12,7 +12,7 @@ fn text(seed: usize, lines: usize) -> Vec<u8> {
     (0..lines).flat_map(|line| format!("line {line} of the text number {seed}\n").into_bytes()).collect()
 }
 
-/// Bytes that no compression makes smaller.
+/// Returns bytes that no compression makes smaller.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 7_u64;
     let mut next = || {
@@ -32,7 +32,8 @@ fn decoded(got: &Got) -> Vec<u8> {
     plain
 }
 
-/// A server that compresses, of files that were written a while ago: what has just been written is sent as it is.
+/// Returns a server that compresses, with files that were written a while ago: files that have just been written are
+/// sent uncompressed.
 fn site(kind: Accepting, files: &[(&str, &[u8])], change: impl FnOnce(&mut Config)) -> Site {
     let site = Site::new(files, |config| {
         config.accepting = kind;
@@ -51,7 +52,7 @@ fn site(kind: Accepting, files: &[(&str, &[u8])], change: impl FnOnce(&mut Confi
 
 #[test]
 fn text_is_compressed_for_those_who_want_it() {
-    // One that is kept in memory, and one that is not.
+    // One file that is kept in memory, and one that is not.
     for (kind, plain) in kinds().into_iter().flat_map(|kind| [(kind, text(1, 100)), (kind, text(1, 20_000))]) {
         let site = site(kind, &[("a.txt", &plain), ("plain/a.txt", &plain), ("small.txt", b"hello")], |_| {});
         let got = site.get("/a.txt", GZIP);
@@ -101,7 +102,7 @@ fn forms_beside_the_file_go_first() {
     assert_eq!(site.end().files_compressed, 1);
 }
 
-/// What is compressed already is neither tried nor marked, and what turns out to be is tried once.
+/// Compressed media types are neither tried nor marked, and incompressible content is tried only once.
 #[test]
 fn what_does_not_become_smaller_is_sent_as_it_is() {
     let noise = noise(5000);
@@ -132,7 +133,8 @@ fn many_clients_wait_for_one_compression() {
     }
 }
 
-/// Further files are sent as they are while many wait, and a cache that keeps none costs memory for one at a time.
+/// Further files are sent uncompressed while many wait. A cache that keeps none costs memory for only one file at a
+/// time.
 #[test]
 fn many_files_at_once_are_all_sent() {
     for cache_bytes in [64 << 20, 0] {
@@ -150,12 +152,12 @@ fn many_files_at_once_are_all_sent() {
         for (client, (name, plain)) in clients.iter_mut().zip(&files) {
             assert!(decoded(&client.answer().unwrap()) == *plain, "{name}");
         }
-        // What could not be kept would be compressed for each request.
+        // A file whose compressed form could not be kept would be compressed for each request.
         assert_eq!(site.end().files_compressed == 0, cache_bytes == 0);
     }
 }
 
-/// Every response is of one version whole, the current one, however often the file is replaced or overwritten.
+/// Every response is one complete version, the current one, however often the file is replaced or overwritten.
 #[test]
 fn a_file_that_changes_is_compressed_again() {
     for (kind, is_replaced) in kinds().into_iter().flat_map(|kind| [(kind, true), (kind, false)]) {
@@ -186,7 +188,8 @@ fn fields_that_a_rule_removes_are_not_in_the_compressed_form() {
     assert_eq!((got.field("ETag"), got.field("Last-Modified")), (None, None));
 }
 
-/// The request is answered anew when the compressed form is there: counted again, it would be the second one.
+/// The request is answered again when the compressed form is ready. If it were counted again, it would count as the
+/// second one.
 #[test]
 fn a_request_that_waits_counts_once() {
     for kind in kinds() {
@@ -194,7 +197,7 @@ fn a_request_that_waits_counts_once() {
         let site = site(kind, &[("a.txt", &plain), ("b.txt", &plain)], |config| {
             set_rules(config, "[[rule]]\npath = '/'\ncompress = true\nrate = '2/h'\nburst = 1\n");
         });
-        // Behind another, and both before the client reads.
+        // This request follows another, and both are sent before the client reads.
         let mut client = site.connect();
         let head = |name: &str| format!("GET /{name}.txt HTTP/1.1\r\nHost: x\r\n{GZIP}\r\n");
         client.send(format!("{}{}{}", head("a"), head("b"), head("a")).as_bytes());

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
-/// A server of `name` in a folder of its own, where `make` has put it.
+/// Returns a server of `name` in a separate folder, where `make` has put it.
 fn site_of(name: &str, make: impl FnOnce(&Path), change: impl FnOnce(&mut Config)) -> Site {
     Site::new(&[], |config| {
         make(&config.root);
@@ -27,7 +27,7 @@ fn release(folder: &Path, name: &str, content: &str) {
     fs::write(folder.join(name).join("index.html"), content).unwrap();
 }
 
-/// The status and the body of the index.
+/// Returns the status and the body of the index.
 fn index(site: &Site) -> (u16, String) {
     let got = site.get("/", "");
     (got.status, String::from_utf8(got.body).unwrap())
@@ -42,7 +42,7 @@ fn a_replaced_directory_is_followed() {
         assert_eq!(site.get("/index.html", "").status, 503, "{sandbox:?}");
         release(site.path(), "dist", "v2");
         assert_eq!(index(&site), (200, "v2".to_owned()), "{sandbox:?}");
-        // Moved in place of the first.
+        // A new directory is moved in place of the first.
         release(site.path(), "next", "v3");
         fs::rename(site.path().join("dist"), site.path().join("previous")).unwrap();
         assert_eq!(index(&site), (200, "v2".to_owned()), "nothing is there meanwhile: {sandbox:?}");
@@ -51,8 +51,8 @@ fn a_replaced_directory_is_followed() {
     }
 }
 
-/// A file that only the next release has was missing for as long as the cache keeps entries, if a client asked for it
-/// between the two renames.
+/// A file that only the next release has was once missing for as long as the cache keeps entries, if a client requested
+/// it between the two renames.
 #[test]
 fn what_is_missing_between_two_renames_is_not_kept() {
     let keep = |config: &mut Config| config.cache_for = Duration::from_secs(3600);
@@ -66,7 +66,7 @@ fn what_is_missing_between_two_renames_is_not_kept() {
     assert_eq!(site.get("/new", "").body, b"new");
 }
 
-/// Every file was answered with 404, which was kept, and a host with the files of another one.
+/// Every file was once answered with 404, which was cached, and a host with the files of another one.
 #[test]
 fn nothing_is_known_of_the_files_of_a_removed_directory() {
     for (has_hosts, name) in [(false, "dist"), (true, "dist/x")] {
@@ -104,7 +104,7 @@ fn a_link_to_another_release_is_followed() {
     }
 }
 
-/// What the operator was told. The messages of other tests' servers come here as well.
+/// The messages to the operator. Those of other tests' servers arrive here as well.
 static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 #[test]
@@ -130,7 +130,7 @@ fn the_operator_is_told_once() {
     }
     let told = of_site();
     assert!(told.len() == 1 && told[0].ends_with("was replaced; the new directory is served"), "{told:?}");
-    // To a place that the sandbox does not permit, twice.
+    // A place that the sandbox does not permit, twice.
     let expected = if site.server().is_sandboxed() { "v2" } else { "v3" };
     for _ in 0..2 {
         fs::rename(site.path().join("dist"), site.path().join("older")).unwrap();
@@ -152,7 +152,7 @@ fn the_operator_is_told_once() {
     }
 }
 
-/// The host was looked up in the previous release: its clients got the default host's page.
+/// The host was once looked up in the previous release, so its clients got the default host's page.
 #[test]
 fn virtual_hosts_are_those_of_the_new_release() {
     for cache_ms in [0, 500] {
@@ -186,7 +186,7 @@ fn virtual_hosts_are_those_of_the_new_release() {
     }
 }
 
-/// As soon as one worker has noticed, no other sends the previous release: each followed by itself, half a second
+/// After one worker has noticed, no other sends the previous release. Each once followed separately, half a second
 /// later.
 #[test]
 fn all_workers_follow_together() {
@@ -199,33 +199,33 @@ fn all_workers_follow_together() {
         (config.workers, config.accepting) = (4, Accepting::Handed);
         (config.cache_for, config.clock) = (Duration::from_secs(1), Some(clock.clone()));
     });
-    // Connections go to the workers in turn; each has the page in its cache then.
+    // Connections are passed to the workers in turn, so each then has the page in its cache.
     for _ in 0..8 {
         assert_eq!(index(&site), (200, "v1".to_owned()));
     }
     release(site.path(), "2", "v2");
     symlink("2", site.path().join("new")).unwrap();
     fs::rename(site.path().join("new"), site.path().join("current")).unwrap();
-    // A missing file is looked for in the new directory at once.
+    // A missing file is looked up in the new directory at once.
     assert_eq!(site.get("/missing", "").status, 404);
     for _ in 0..8 {
         assert_eq!(index(&site), (200, "v2".to_owned()));
     }
 }
 
-/// Returns whether a thread of this process has something open in a directory, which has no links in its path.
+/// Returns whether a thread of this process has something open in a directory whose path has no links.
 #[cfg(target_os = "linux")]
 fn holds(folder: &Path) -> bool {
     let list = |folder: &Path| -> Vec<std::path::PathBuf> {
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     };
-    // Each worker has a descriptor table of its own.
+    // Each worker has its own descriptor table.
     let mut descriptors = list(Path::new("/proc/self/task")).into_iter().flat_map(|thread| list(&thread.join("fd")));
     descriptors.any(|fd| fs::read_link(fd).is_ok_and(|file| file.starts_with(folder)))
 }
 
-/// A worker without a request stayed with its release however many followed. When that was removed, it had no files for
-/// the clients that came while the path led nowhere.
+/// A worker without requests once stayed with its release however many followed. After that release was removed, the
+/// worker had no files for clients that connected while the path led nowhere.
 #[test]
 #[cfg(target_os = "linux")]
 fn idle_workers_follow_as_well() {
@@ -274,7 +274,7 @@ fn a_link_anywhere_in_the_path_is_followed() {
     }
 }
 
-/// The server ran without a sandbox, and said that Landlock was refused.
+/// The server once ran without a sandbox, and reported that Landlock was refused.
 #[test]
 fn a_permitted_directory_that_is_missing_is_an_error() {
     let room = tempfile::tempdir().unwrap();
@@ -314,7 +314,7 @@ fn the_sandbox_permits_what_it_is_told() {
     assert_eq!(index(&site), (200, "v2".to_owned()));
 }
 
-/// Every answer is a whole version, the old one or the new one, although the old one is removed at once.
+/// Every response is one complete version, the old one or the new one, although the old one is removed at once.
 #[test]
 fn deployments_under_load_lose_nothing() {
     for kind in kinds() {
@@ -356,7 +356,7 @@ fn deployments_under_load_lose_nothing() {
                 fs::rename(site.path().join("new"), site.path().join("current")).unwrap();
                 deployed.store(version, Ordering::Relaxed);
                 fs::remove_dir_all(site.path().join((version - 1).to_string())).unwrap();
-                // A client that has failed answers no more.
+                // A client that has failed counts no more answers.
                 while answers.load(Ordering::Relaxed) < before + 2 && !clients.iter().any(ScopedJoinHandle::is_finished)
                 {
                     std::thread::yield_now();
@@ -369,7 +369,7 @@ fn deployments_under_load_lose_nothing() {
     }
 }
 
-/// The page of a version, each of another length; its last six bytes say which.
+/// Returns the page of a version. Each has another length; its last six bytes are the version.
 fn page(version: u32) -> String {
     format!("{}{version:->6}", "x".repeat(version as usize * 10))
 }
@@ -381,7 +381,7 @@ fn a_file_of_the_same_size_and_time_is_seen() {
     for name in ["f", "g"] {
         let path = site.path().join(name);
         let time = fs::metadata(&path).unwrap().modified().unwrap();
-        // In place, and by a file that replaces it.
+        // One file is written in place, and one is replaced.
         let written = if name == "f" { path.clone() } else { site.path().join("new") };
         fs::write(&written, "BBBB").unwrap();
         fs::File::options().append(true).open(&written).unwrap().set_modified(time).unwrap();

@@ -18,7 +18,7 @@ fn conditional_requests_get_304() {
     let tag = got.field("ETag").unwrap();
     assert_eq!(site.get("/f.html", &format!("If-None-Match: {tag}\r\n")).status, 304);
     assert_eq!(site.get("/f.html", "If-None-Match: \"other\"\r\n").status, 200);
-    // Repeated fields are one list (RFC 9110 section 5.3). They were ignored.
+    // Repeated fields are one list (RFC 9110 section 5.3). They were once ignored.
     let twice = |name: &str, tag: &str| format!("{name}: \"x\"\r\n{name}: {tag}\r\n");
     assert_eq!(site.get("/f.html", &twice("If-None-Match", tag)).status, 304);
     assert_eq!(site.get("/f.html", &twice("If-Match", "\"y\"")).status, 412);
@@ -34,7 +34,7 @@ fn conditional_requests_get_304() {
     assert_eq!((options.status, options.field("Allow")), (204, Some("GET, HEAD, OPTIONS")));
 }
 
-/// A response must not say that its file was changed after the response itself (RFC 9110 section 8.8.2.1).
+/// The time of modification in a response must not be later than the response itself (RFC 9110 section 8.8.2.1).
 #[test]
 fn a_change_to_come_is_not_told() {
     for hidden in ["", "remove-headers = 'Last-Modified'\n"] {
@@ -54,8 +54,8 @@ fn a_change_to_come_is_not_told() {
     }
 }
 
-/// Files that lie beside one another often have the same time, and may have the same size: a part of one was then
-/// continued with another.
+/// Forms of the same file often have the same time, and may have the same size. A part of one form was once continued
+/// with another.
 #[test]
 fn forms_of_a_file_have_different_tags() {
     let site = Site::new(&[("s.js", b"12345"), ("s.js.br", b"abcde"), ("s.js.gz", b"ABCDE")], |_| ());
@@ -292,7 +292,7 @@ fn long_listings_do_not_delay_others() {
     }
 }
 
-/// In any order, a listing has the same entries, and none that others may not read.
+/// In any order, a listing has the same entries, and none that the client may not read.
 #[test]
 fn listings_are_sorted_by_the_query() {
     for kind in kinds() {
@@ -339,7 +339,7 @@ fn listings_are_sorted_by_the_query() {
     }
 }
 
-/// Pipelined requests are answered in order wherever a listing is among them. All spellings of a path get the same
+/// Pipelined requests are answered in order, wherever a listing is among them. All spellings of a path get the same
 /// listing.
 #[test]
 fn listings_keep_the_order_of_pipelined_requests() {
@@ -402,7 +402,8 @@ fn each_virtual_host_has_its_directory() {
     assert_ne!(ask("..", "/a.example/f").0, 200);
 }
 
-/// A cache of any size holds few descriptors. The test counts those of this directory in the process.
+/// A cache of any size holds few descriptors. The test counts the descriptors of files in this directory in the whole
+/// process.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_cache_holds_few_descriptors() {

@@ -7,14 +7,15 @@ use landau_serve::Accepting;
 fn site(accepting: Accepting) -> Site {
     let files: &[(&str, &[u8])] = &[("f", b"content"), ("sub/f", b"content")];
     Site::new(files, |config| {
-        // Of heads that never end it is waited for once, for all together; a client that is slow has time to send its.
+        // The server waits for all heads that never end at the same time; a slow client has enough time to send its
+        // head.
         (config.timeouts.head, config.accepting) = (std::time::Duration::from_secs(5), accepting);
-        // The table is that of a server of HTTP/1.1, to which the preface of HTTP/2 is a request of another version.
+        // The table is for an HTTP/1.1 server, to which the preface of HTTP/2 is a request of another version.
         config.http2 = false;
     })
 }
 
-/// Describes what is wrong with the answer to a case, if anything is.
+/// Describes what is wrong with the response to a case, if anything is.
 fn wrong(client: &mut Client, case: &Case) -> Option<String> {
     let answer = client.answer();
     let is_lawful = case.answers.iter().any(|lawful| match (lawful, &answer) {
@@ -32,7 +33,7 @@ fn wrong(client: &mut Client, case: &Case) -> Option<String> {
     (is_refused && !client.is_ended()).then(|| format!("{}: the connection stays", case.name))
 }
 
-/// Sends all cases at once, so that the server's timeouts run in parallel. Returns what is wrong.
+/// Sends all cases at once, so that the server's timeouts run in parallel. Returns the failures.
 fn each(accepting: Accepting, send: impl Fn(&mut Client, &[u8])) -> Vec<String> {
     let site = site(accepting);
     let mut open: Vec<(Client, Case)> = Vec::new();

@@ -1,4 +1,4 @@
-//! HTTP/2 through the whole server: the same answers as over HTTP/1.1, flow control, and clients that do not behave.
+//! HTTP/2 through the whole server: the same responses as over HTTP/1.1, flow control, and misbehaving clients.
 
 use crate::support::{Client, Got, LONG, Site, kinds, set_rules, until};
 use landau_reactor::ManualClock;
@@ -11,13 +11,13 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The most that a client of these tests lets the server send at once, by default.
+/// The window that a client of these tests opens by default: the maximum that the server may send at once.
 pub(crate) const WINDOW: u32 = 1 << 30;
 
 /// The windows of the server.
 pub(crate) const OWN_WINDOW: i64 = 65_535;
 
-/// A response, or what is there of it.
+/// A response, or the part of it that has arrived.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Response {
     pub(crate) fields: Vec<(String, String)>,
@@ -46,18 +46,18 @@ pub(crate) struct H2<S> {
     encoder: Encoder,
     decoder: Decoder,
     pub(crate) responses: BTreeMap<u32, Response>,
-    /// How much may be sent, on each stream, and on the connection (0).
+    /// The number of bytes that may be sent on each stream, and on the connection (0).
     windows: BTreeMap<u32, i64>,
     /// The order in which content arrived, by stream.
     pub(crate) order: Vec<u32>,
-    /// The last frame GOAWAY.
+    /// The last GOAWAY frame.
     pub(crate) end: Option<(u32, Code)>,
     /// The first byte of each header block.
     pub(crate) blocks: Vec<u8>,
     pongs: u32,
-    /// Whether it answers the server's PINGs.
+    /// Whether the client answers the server's PINGs.
     pub(crate) answers: bool,
-    /// The PINGs that it has not answered.
+    /// The PINGs that the client has not answered.
     pub(crate) pings: Vec<[u8; 8]>,
 }
 
@@ -100,7 +100,7 @@ impl<S: Read + Write> H2<S> {
         client
     }
 
-    /// The server may close while the rest is on its way.
+    /// Sends bytes; errors are ignored, because the server may close the connection before all are sent.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
@@ -138,7 +138,7 @@ impl<S: Read + Write> H2<S> {
         self.send(&out);
     }
 
-    /// Appends a DATA frame, which is to be sent.
+    /// Appends a DATA frame, and counts it as sent.
     pub(crate) fn write_data(&mut self, id: u32, content: &[u8], is_end: bool, out: &mut Vec<u8>) {
         for id in [0, id] {
             *self.windows.entry(id).or_insert(OWN_WINDOW) -= i64::try_from(content.len()).unwrap();
@@ -148,13 +148,13 @@ impl<S: Read + Write> H2<S> {
         out.extend_from_slice(content);
     }
 
-    /// How much of a stream's window is left, or of the connection's (0).
+    /// Returns how much of a stream's window and of the connection's window (0) is left.
     pub(crate) fn sendable(&self, id: u32) -> usize {
         let window = |id| *self.windows.get(&id).unwrap_or(&OWN_WINDOW);
         window(0).min(window(id)).try_into().unwrap()
     }
 
-    /// Sends content as the windows allow, until all is sent or the response has ended; returns how much was sent.
+    /// Sends content within the windows, until all is sent or the response has ended; returns the number of bytes sent.
     #[track_caller]
     pub(crate) fn upload(&mut self, id: u32, content: &[u8], is_end: bool) -> usize {
         let mut at = 0;
@@ -177,7 +177,7 @@ impl<S: Read + Write> H2<S> {
         at
     }
 
-    /// Receives a frame; false at the end of the connection.
+    /// Receives a frame; returns false at the end of the connection.
     #[track_caller]
     pub(crate) fn receive(&mut self) -> bool {
         loop {
@@ -239,7 +239,7 @@ impl<S: Read + Write> H2<S> {
         }
     }
 
-    /// The response of a stream, when it is whole or the stream was reset.
+    /// Returns the response of a stream, after it is complete or the stream was reset.
     #[track_caller]
     pub(crate) fn response(&mut self, id: u32) -> Response {
         loop {
@@ -252,8 +252,8 @@ impl<S: Read + Write> H2<S> {
         }
     }
 
-    /// Waits until the server has done everything that was asked for. It may answer a PING before it sends content for
-    /// which the frames before the PING made room, hence two.
+    /// Waits until the server has handled all earlier frames. It may answer a PING before it sends content for which
+    /// the frames before the PING made room, so two are sent.
     #[track_caller]
     pub(crate) fn ping(&mut self) {
         for count in [self.pongs, self.pongs + 1] {
@@ -267,7 +267,7 @@ impl<S: Read + Write> H2<S> {
         }
     }
 
-    /// The code of the end of the connection.
+    /// Returns the code with which the connection ends.
     #[track_caller]
     pub(crate) fn end(&mut self) -> Option<Code> {
         while self.receive() {}
@@ -275,7 +275,7 @@ impl<S: Read + Write> H2<S> {
     }
 }
 
-/// A server of both kinds.
+/// Returns a server of each kind.
 pub(crate) fn sites(files: &[(&str, &[u8])], change: impl Fn(&mut Config)) -> Vec<Site> {
     let one = |kind| {
         Site::new(files, |config| {
@@ -289,10 +289,10 @@ pub(crate) fn sites(files: &[(&str, &[u8])], change: impl Fn(&mut Config)) -> Ve
 /// Names and values.
 type Fields<'a> = &'a [(&'a str, &'a str)];
 
-/// Writes what a client of a flood sends again and again.
+/// Writes what a flooding client sends repeatedly.
 type Flood<'a> = &'a dyn Fn(&mut H2<TcpStream>, &mut Vec<u8>, u32);
 
-/// The same by HTTP/1.1.
+/// Returns the same response over HTTP/1.1.
 fn by_http1(site: &Site, method: &str, path: &str, fields: Fields<'_>) -> Got {
     let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let fields = fields.concat();
@@ -354,7 +354,8 @@ fn answers_are_those_of_http1() {
         ("BREW", "/small.txt", &[]),
     ];
     for site in sites(&files, |config| set_rules(config, RULES)) {
-        // Longer than a step of the file system's clock: before, a file may still change and is not sent compressed.
+        // Longer than a step of the file system's clock. Until then, a file may still change, and is not sent
+        // compressed.
         std::thread::sleep(Duration::from_millis(50));
         let mut client = H2::to(&site);
         for (number, (method, path, fields)) in (1..).step_by(2).zip(cases) {
@@ -417,7 +418,7 @@ fn windows_are_kept() {
         client.write(|out| frame::write_window_update(1, 10, out));
         client.ping();
         assert_eq!((client.responses[&1].body.len(), client.responses[&3].body.len()), (10, 0));
-        // The windows of both streams grow, and one of them by itself.
+        // The windows of both streams grow, and then that of one of them.
         client.write(|out| frame::write_settings(&[(Setting::InitialWindowSize, 100)], out));
         client.write(|out| frame::write_window_update(1, 150_000, out));
         assert_eq!(client.response(3).body, b"small");
@@ -433,7 +434,8 @@ fn windows_are_kept() {
     }
 }
 
-/// A client that makes its table smaller is told so in the next header block. A strict decoder ended the connection.
+/// A client that shrinks its table gets a confirmation in the next header block. Without it, a strict decoder once
+/// ended the connection.
 #[test]
 fn a_smaller_table_is_confirmed_once() {
     const OK: u8 = 0x88;
@@ -446,7 +448,7 @@ fn a_smaller_table_is_confirmed_once() {
         }
         assert_eq!(client.blocks, [0x20, OK]);
         let mut client = H2::to(&site);
-        // The smallest size counts, also if another one follows before the next block.
+        // The smallest size counts, even if another one follows before the next block.
         let changes: [&[(Setting, u32)]; 5] = [
             &[],
             &[(Setting::HeaderTableSize, 65_536)],
@@ -481,7 +483,7 @@ fn content_of_requests_is_discarded() {
         client.headers(3, &[("x", "y")], true, &mut out);
         client.send(&out);
         assert_eq!(client.response(3).body, b"small");
-        // What is too long is refused, at once if that is known.
+        // Content that is too long is refused, and at once if its length is known.
         client.ask(5, "POST", "/small", &[("content-length", "65537")], false);
         assert_eq!(client.response(5).status(), "413");
         client.ask(7, "POST", "/small", &[], false);
@@ -491,7 +493,7 @@ fn content_of_requests_is_discarded() {
         assert_eq!(client.response(7).status(), "413");
         client.ask(9, "POST", "/small", &[("expect", "100-continue"), ("content-length", "5")], false);
         assert_eq!(client.response(9).status(), "405", "the client need not send it");
-        // As much as the window of the connection, many times over.
+        // As much as the window of the connection, many times.
         for id in (11..).step_by(2).take(20) {
             client.ask(id, "GET", "/small", &[], false);
             client.data(id, &[b'x'; 16_000], true);
@@ -518,7 +520,7 @@ fn limits_of_heads_hold() {
         let long = "\u{1f}".repeat(20 << 10).replace('\u{1f}', "y");
         let third: Vec<(&str, &str)> = vec![("x", &long)];
         client.ask(5, "GET", "/small", &third, true);
-        // A field that is put into the table, and asked for again and again: 4 MB in a block of 1 KiB.
+        // A field that is added to the table, and then referenced repeatedly: 4 MB in a block of 1 KiB.
         let value = "z".repeat(3900);
         let bomb: Vec<(&str, &str)> = vec![("bomb", &value); 1000];
         client.ask(7, "GET", "/small", &bomb, true);
@@ -530,7 +532,7 @@ fn limits_of_heads_hold() {
     }
 }
 
-/// A client resets the stream of a response to HEAD that has content, and never sees its status.
+/// A client resets the stream of a response to HEAD that has content, and so never sees its status.
 #[test]
 fn a_refused_head_has_no_content() {
     let many: Vec<(String, String)> = (0..200).map(|number| (format!("x-{number}"), "y".to_owned())).collect();
@@ -548,7 +550,7 @@ fn a_refused_head_has_no_content() {
     }
 }
 
-/// A header block in frames without end, and one that is too long.
+/// A header block in an endless series of frames, and one that is too long.
 #[test]
 fn endless_header_blocks_end_the_connection() {
     for site in sites(&[], |_| {}) {
@@ -570,7 +572,7 @@ fn floods_end_the_connection() {
     let large = vec![b'x'; 100_000];
     for site in sites(&[("large", &large)], |_| {}) {
         let flood = |name: &str, write: Flood<'_>| {
-            // Nothing is sent to the client, so that streams stay.
+            // Nothing is sent to the client, so that streams stay open.
             let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 0)], 0);
             let mut out = Vec::new();
             for number in 0..1500 {
@@ -626,7 +628,7 @@ fn further_streams_are_refused() {
     }
 }
 
-/// What is wrong, as bytes behind the first frames, and how the connection ends.
+/// Each case is bytes after the first frames, with the code that ends the connection.
 #[test]
 fn errors_of_the_protocol_end_the_connection() {
     const GET: &[u8] = b"\x82\x86\x84\x01\x01x";
@@ -664,12 +666,12 @@ fn errors_of_the_protocol_end_the_connection() {
             client.send(bytes);
             assert_eq!(client.end(), Some(*code), "{name}");
         }
-        // An acknowledgement of settings is no settings.
+        // An acknowledgement of SETTINGS does not count as SETTINGS.
         let mut first = TcpStream::connect(site.address).unwrap();
         first.write_all(&[&PREFACE[..], &frame(4, frame::ACK, 0, b"")[..]].concat()).unwrap();
         let mut got = Vec::new();
         first.read_to_end(&mut got).unwrap();
-        // GOAWAY for no stream, with its code.
+        // A GOAWAY frame for no stream, with its code.
         let goaway = [&[7, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &(Code::PROTOCOL_ERROR.0).to_be_bytes()].concat();
         assert!(got.windows(goaway.len()).any(|bytes| bytes == goaway), "{got:?}");
         let mut client = H2::with(&site, &[], 0);
@@ -678,7 +680,7 @@ fn errors_of_the_protocol_end_the_connection() {
         assert_eq!(client.response(1).status(), "200");
         client.ping();
         assert_eq!(client.responses[&1].reset, Some(Code::STREAM_CLOSED), "content behind the request");
-        // The window of the connection is 65,535 bytes, whatever became of the streams.
+        // The window of the connection is 65,535 bytes, regardless of the state of the streams.
         client.get(3, "/");
         assert_eq!(client.response(3).status(), "200");
         assert_eq!(site.end().http2_failed, cases.len() as u64 + 1);
@@ -688,7 +690,7 @@ fn errors_of_the_protocol_end_the_connection() {
 #[test]
 fn the_preface_decides() {
     for site in sites(&[("index.html", b"index")], |_| {}) {
-        // In pieces.
+        // The preface arrives in pieces.
         let mut client = site.connect();
         for byte in &PREFACE[..20] {
             client.send(&[*byte]);
@@ -698,7 +700,7 @@ fn the_preface_decides() {
         client.write(|out| frame::write_settings(&[], out));
         client.get(1, "/");
         assert_eq!(client.response(1).body, b"index");
-        // Not within a connection of HTTP/1.1: a proxy in front would have sent it for somebody else.
+        // The preface is refused within an HTTP/1.1 connection: a proxy in front could have sent it for another client.
         let mut client = site.connect();
         client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         assert_eq!(client.answer().unwrap().status, 200);
@@ -711,7 +713,7 @@ fn the_preface_decides() {
         client.send(&PREFACE[8..]);
         assert_eq!((client.answer().unwrap().status, client.is_ended()), (400, true));
         drop(client);
-        // No preface after its first line, and no SETTINGS.
+        // The rest of the preface is missing after its first line; then SETTINGS is missing.
         let mut client = site.connect();
         client.send(b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n");
         let mut buffer = Vec::new();
@@ -734,7 +736,7 @@ fn the_preface_decides() {
     }
 }
 
-/// Guards against files that are sent for a path whose requests belong to an upstream server.
+/// Guards against sending a file for a path whose requests belong to an upstream server.
 #[test]
 fn files_are_not_sent_for_an_upstream_server() {
     let rules = "[[rule]]\npath = '/api/'\nproxy = 'unix:/nowhere/app.sock'\n";
@@ -754,7 +756,7 @@ fn files_are_not_sent_for_an_upstream_server() {
     }
 }
 
-/// They were errors of the protocol, and an upload that was refused ended its connection.
+/// Such frames were once errors of the protocol, and a refused upload ended its connection.
 #[test]
 fn what_was_on_its_way_to_a_stream_that_was_reset_is_ignored() {
     for site in sites(&[("small", b"small")], |_| {}) {
@@ -764,20 +766,20 @@ fn what_was_on_its_way_to_a_stream_that_was_reset_is_ignored() {
         assert_eq!((refused.status(), refused.is_whole), ("413", true));
         client.ping();
         assert_eq!(client.responses[&1].reset, Some(Code::NO_ERROR));
-        // It does not know that yet. All of it counts: the window of the connection is opened again.
+        // The client does not know that yet. All content counts: the window of the connection is opened again.
         for _ in 0..6 {
             client.data(1, &[b'x'; 15_000], false);
         }
         client.ping();
         assert_eq!((client.responses[&1].reset, client.end), (Some(Code::NO_ERROR), None));
         assert!(client.windows[&0] >= 32 << 10, "{:?}", client.windows);
-        // Nor does it with a trailer, whose fields are for the table of both.
+        // The same for a trailer, whose fields still change the table of both sides.
         let mut out = Vec::new();
         client.headers(1, &[("x-trailer", "value")], true, &mut out);
         client.send(&out);
         client.ask(3, "GET", "/small", &[("x-trailer", "value")], true);
         assert_eq!(client.response(3).body, b"small");
-        // That was its end.
+        // The trailer has ended the stream.
         client.data(1, b"x", false);
         client.ping();
         assert_eq!(client.responses[&1].reset, Some(Code::STREAM_CLOSED));
@@ -803,7 +805,7 @@ fn a_stream_is_reset_when_its_client_has_the_response() {
         let is_reset = |client: &H2<TcpStream>, id: u32| client.responses[&id].reset == Some(Code::NO_ERROR);
         client.ask(1, "POST", "/small", &[("content-length", "100000")], false);
         assert_eq!(client.response(1).status(), "413");
-        // It may send what its window allows, and that is not opened again.
+        // The client may send what its window allows, and the window is not opened again.
         (0..4).for_each(|_| client.data(1, &[b'x'; 16_000], false));
         client.ping();
         assert!(!is_reset(&client, 1) && client.windows[&1] < 2000 && client.windows[&0] > 2000);
@@ -817,7 +819,7 @@ fn a_stream_is_reset_when_its_client_has_the_response() {
         client.responses.clear();
         client.ping();
         assert!(!client.responses.contains_key(&1), "it was reset again");
-        // What has ended is not reset.
+        // A stream that the client has ended is not reset.
         client.ask(3, "POST", "/small", &[("content-length", "100000")], false);
         client.response(3);
         client.data(3, b"x", true);
@@ -826,7 +828,7 @@ fn a_stream_is_reset_when_its_client_has_the_response() {
         client.write(|out| frame::write_ping_ack(answer, out));
         client.ping();
         assert!(!is_reset(&client, 3));
-        // Too many are not waited for.
+        // If there are too many such streams, the oldest is reset without waiting.
         for number in 0..129 {
             client.ask(2 * number + 5, "HEAD", "/small", &[("content-length", "100000")], false);
             assert_eq!(client.response(2 * number + 5).status(), "413");
@@ -838,7 +840,7 @@ fn a_stream_is_reset_when_its_client_has_the_response() {
     }
 }
 
-/// A client that never answers may not send without end either.
+/// A client that never answers PINGs may not send without a limit either.
 #[test]
 fn content_behind_a_response_is_bounded() {
     for site in sites(&[("small", b"small")], |_| {}) {
@@ -847,7 +849,7 @@ fn content_behind_a_response_is_bounded() {
         client.ask(1, "POST", "/small", &[("content-length", "100000")], false);
         client.response(1);
         let frame = [&Header::new(Kind::Data, 0, 1, 1).bytes()[..], b"x"].concat();
-        // The account holds 1,000, and is refilled once at most while these are read.
+        // The budget is 1,000 frames, and is refilled at most once while these are read.
         client.send(&frame.repeat(2500));
         assert_eq!(client.end(), Some(Code::ENHANCE_YOUR_CALM));
         drop(client);
@@ -855,7 +857,7 @@ fn content_behind_a_response_is_bounded() {
     }
 }
 
-/// Runs curl with HTTP/2 and these arguments; what it got, or `None` if there is none.
+/// Runs curl with HTTP/2 and these arguments; returns the status and the exit code, or `None` if there is no curl.
 fn by_curl(url: &str, arguments: &[&str]) -> Option<String> {
     let mut command = std::process::Command::new("curl");
     command.args(["--silent", "--max-time", "60", "--insecure", "--noproxy", "*"]);
@@ -864,7 +866,7 @@ fn by_curl(url: &str, arguments: &[&str]) -> Option<String> {
     Some(format!("{} {}", String::from_utf8_lossy(&done.stdout), done.status.code().unwrap_or(-1)))
 }
 
-/// curl 7.88 lost the response to every upload that was refused before its end.
+/// curl 7.88 once lost the response to every upload that was refused before its end.
 #[test]
 fn curl_gets_the_response_to_an_upload_that_is_refused() {
     let version = std::process::Command::new("curl").arg("--version").output();
@@ -940,7 +942,7 @@ fn the_end_of_the_server_lets_streams_end() {
     }
 }
 
-/// An error behind the first GOAWAY named a stream that had been refused meanwhile (RFC 9113 section 6.8).
+/// After an error, a second GOAWAY once named a stream that had been refused after the first (RFC 9113 section 6.8).
 #[test]
 fn the_last_stream_of_the_end_does_not_grow() {
     let large = vec![b'x'; 100_000];
@@ -962,12 +964,12 @@ fn the_last_stream_of_the_end_does_not_grow() {
     }
 }
 
-/// A client opens windows as it reads. At the end of the server such a frame met a closed connection, and what the
-/// client had not read yet was discarded.
+/// A client opens windows as it reads. When the server stopped, such a frame once arrived at a closed connection, and
+/// what the client had not read yet was discarded.
 #[test]
 fn the_end_of_the_server_loses_nothing_that_was_sent() {
     let large = vec![b'x'; 800_000];
-    // A client that is slow to read is not given up.
+    // A client that reads slowly is not closed.
     for site in sites(&[("large", &large)], |config| config.clock = Some(ManualClock::default())) {
         let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 100_000)], WINDOW);
         client.get(1, "/large");
@@ -980,7 +982,7 @@ fn the_end_of_the_server_loses_nothing_that_was_sent() {
         }
         client.write(|out| frame::write_window_update(1, WINDOW, out));
         until("not all is sent", || site.server().totals().bytes_sent >= 800_000);
-        // The connection is closed by now, if it is.
+        // If the connection is closed, this has happened by now.
         std::thread::sleep(Duration::from_millis(50));
         for _ in 0..2 {
             client.write(|out| frame::write_window_update(0, 1, out));
@@ -993,7 +995,7 @@ fn the_end_of_the_server_loses_nothing_that_was_sent() {
     }
 }
 
-/// A site whose clock the test advances.
+/// Returns sites whose clock the test advances.
 fn timed(files: &[(&str, &[u8])]) -> Vec<(Site, ManualClock)> {
     let one = |kind| {
         let clock = ManualClock::default();
@@ -1003,8 +1005,8 @@ fn timed(files: &[(&str, &[u8])]) -> Vec<(Site, ManualClock)> {
     kinds().into_iter().map(one).collect()
 }
 
-/// Asks for `/a` on two connections, one after the other: the only worker has then read what was sent to it before.
-/// Returns how many bytes were answered.
+/// Requests `/a` on two connections, one after the other. The only worker has then read everything sent to it before.
+/// Returns the number of bytes of the responses.
 pub(crate) fn answer_others(site: &Site) -> u64 {
     let one = || {
         let got = site.get("/a", "");
@@ -1014,7 +1016,7 @@ pub(crate) fn answer_others(site: &Site) -> u64 {
     one() + one()
 }
 
-/// Asks for a file that no socket's buffer takes whole, and reads nothing until the server can send no more.
+/// Requests a file that no socket's buffer can hold completely, and reads nothing until the server cannot send more.
 pub(crate) fn fill_socket(site: &Site, client: &mut H2<TcpStream>, id: u32, path: &str) {
     let sent = || site.server().totals().bytes_sent;
     let before = sent();
@@ -1022,7 +1024,8 @@ pub(crate) fn fill_socket(site: &Site, client: &mut H2<TcpStream>, id: u32, path
     until("nothing is sent", || sent() > before + (256 << 10));
     until("there is always room", || {
         let before = sent();
-        // A server that others had their turn before may wait for more room than there is. It reads meanwhile.
+        // A server that has given other connections their turn may wait for more room than there is. It reads
+        // meanwhile.
         client.write(|out| frame::write_window_update(0, 1, out));
         let to_others = answer_others(site);
         sent() == before + to_others
@@ -1047,14 +1050,14 @@ fn idle_connections_end_and_pings_do_not_keep_them() {
         client.ping();
         clock.advance(Duration::from_secs(22));
         assert_eq!(client.end(), Some(Code::NO_ERROR));
-        // Otherwise the server would wait for its end.
+        // Otherwise the server would wait for the end of this connection.
         drop(client);
         assert_eq!(site.end().idle_closed, 1);
     }
 }
 
-/// Each first part set the deadline of a frame, and each last part a new one of an idle connection. Where another first
-/// part follows at once, the connection never seemed idle.
+/// Each first part once set the deadline of a frame, and each last part a new one of an idle connection. If another
+/// first part followed at once, the connection never seemed idle.
 #[test]
 fn pings_in_two_parts_do_not_keep_an_idle_connection() {
     for overlaps in [false, true] {
@@ -1084,7 +1087,8 @@ fn pings_in_two_parts_do_not_keep_an_idle_connection() {
     }
 }
 
-/// Behind a full socket nothing is read: an upload could not go on, and was late when the client read again.
+/// While the socket is full, nothing is read. An upload could once not continue, and was late when the client read
+/// again.
 #[test]
 fn an_upload_behind_a_full_socket_is_not_late() {
     let large = vec![b'x'; 20 << 20];
@@ -1093,7 +1097,7 @@ fn an_upload_behind_a_full_socket_is_not_late() {
         client.ask(1, "POST", "/a", &[("content-length", "5")], false);
         client.data(1, b"x", false);
         fill_socket(&site, &mut client, 3, "/large");
-        // The time for the request passes, and that for the client to take more.
+        // The timeout of the request passes, and that for the client to read more.
         clock.advance(Duration::from_secs(21));
         answer_others(&site);
         assert_eq!(site.server().totals().heads_late, 0);
@@ -1129,7 +1133,7 @@ fn what_was_begun_has_to_end() {
             assert_eq!(site.end().heads_late, 1, "{name}");
         }
     }
-    // Nor is a client waited for that says nothing after the preface.
+    // A client that sends nothing after the preface is not waited for either.
     for (site, clock) in timed(&[]) {
         let mut client = site.connect();
         client.send(PREFACE);
@@ -1142,7 +1146,7 @@ fn what_was_begun_has_to_end() {
     }
 }
 
-/// Such a request ended the whole connection, whatever its other streams were doing.
+/// Such a request once ended the whole connection, regardless of its other streams.
 #[test]
 fn a_request_that_does_not_end_is_late_by_itself() {
     let large = vec![b'x'; 400_000];
@@ -1169,7 +1173,7 @@ fn a_request_that_does_not_end_is_late_by_itself() {
             assert_eq!((got.status(), &got.body[..]), ("408", &b"408 Request Timeout\n"[..]));
             client.ping();
             assert_eq!((client.responses[&id].reset, client.end), (Some(Code::NO_ERROR), None));
-            // The rest may be on its way.
+            // The rest may be in transit.
             client.data(id, b"xxxx", true);
         }
         client.write(|out| frame::write_window_update(3, WINDOW, out));
@@ -1182,7 +1186,7 @@ fn a_request_that_does_not_end_is_late_by_itself() {
     }
 }
 
-/// It waited for content until the connection was late.
+/// Such a request once waited for content until the connection was late.
 #[test]
 fn a_tunnel_is_refused_at_once() {
     for (site, _clock) in timed(&[("a", b"a")]) {
@@ -1196,7 +1200,7 @@ fn a_tunnel_is_refused_at_once() {
     }
 }
 
-/// Guards against a deadline that begins with the frame before: after a pause a frame in two segments would be late.
+/// Guards against a deadline that begins with the previous frame: after a pause, a frame in two segments would be late.
 #[test]
 fn a_frame_has_its_time_from_its_own_first_byte_on() {
     for (site, clock) in timed(&[("index.html", b"a")]) {
@@ -1204,7 +1208,7 @@ fn a_frame_has_its_time_from_its_own_first_byte_on() {
         client.ping();
         clock.advance(Duration::from_secs(30));
         client.send(&Header::new(Kind::Ping, 0, 0, 8).bytes());
-        // The worker has read that when it has answered another client twice.
+        // The worker has read this after it has answered another client twice.
         let mut other = H2::to(&site);
         other.ping();
         clock.advance(Duration::from_secs(5));
@@ -1217,7 +1221,7 @@ fn a_frame_has_its_time_from_its_own_first_byte_on() {
     }
 }
 
-/// A client that opens no window, or the window a bit at a time, and one that does not read.
+/// A client that opens no window, one that opens it a little at a time, and one that does not read.
 #[test]
 fn clients_that_take_nothing_are_closed() {
     let large = vec![b'x'; 20 << 20];
@@ -1245,11 +1249,12 @@ fn clients_that_take_nothing_are_closed() {
     }
 }
 
-/// Clients in Go open both windows again for each 4 KiB that they read, at once or when all is there that may come.
+/// Clients in Go open both windows again for each 4 KiB that they read, either at once or after everything that may be
+/// sent has arrived.
 #[test]
 fn small_updates_of_windows_do_not_end_a_download() {
     let large = vec![b'x'; 10 << 20];
-    // The account is not filled by time.
+    // Time does not refill the budget.
     for (site, _clock) in timed(&[("large", &large)]) {
         for step in [4096, 4 << 20] {
             let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 4 << 20)], WINDOW);
@@ -1297,7 +1302,7 @@ fn windows_that_are_opened_by_a_byte_end_the_connection() {
     }
 }
 
-/// A connection that serves nothing holds little, and one that stalls is bounded.
+/// A connection that serves nothing holds little memory, and the memory of one that stalls is bounded.
 #[test]
 fn stalled_streams_are_within_the_limit_of_memory() {
     let large = vec![b'x'; 60_000];
@@ -1315,7 +1320,7 @@ fn stalled_streams_are_within_the_limit_of_memory() {
         let held = site.server().totals().held_bytes;
         assert!(held < most as u64 / 8 * 9 + (8 << 20), "{held}");
         drop(clients);
-        // What the clients had sent before they ended is handled first.
+        // What the clients sent before they ended is handled first.
         until("memory is not given back", || {
             let totals = site.server().totals();
             (totals.accepted, totals.closed, totals.held_bytes) == (100, 100, 0)

@@ -1,8 +1,9 @@
-//! Attempts to have an upstream server read other requests than a client of HTTP/2 was admitted with.
+//! Attempts at request smuggling from HTTP/2 clients to the upstream server.
 //!
-//! HTTP/2 has lengths where HTTP/1.1 has lines, so what is one field there can be several lines here, and content can
-//! be followed by a request. Each attempt brings a request for `/smuggled`. The upstream server records every byte that
-//! it gets, and a strict parser reads them: whatever the client sent, there is no such request in them.
+//! HTTP/2 has lengths where HTTP/1.1 has lines. A single field of HTTP/2 can therefore be several lines of HTTP/1.1,
+//! and content can be followed by a request. Each attempt contains a request for `/smuggled`. The upstream server
+//! records every byte that it gets, and a strict parser reads them: whatever the client sent, they contain no such
+//! request.
 
 use crate::http2::H2;
 use crate::support::{Site, kinds, set_rules, until};
@@ -14,16 +15,16 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
-/// How the server answers an attempt.
+/// The server's response to an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Answer {
-    /// It resets the stream.
+    /// The server resets the stream.
     Reset(Code),
-    /// It refuses or passes on, with this status.
+    /// The server refuses or forwards the request, with this status.
     Status(&'static str),
 }
 
-/// What a client sends: the fields, and DATA frames; `true` for the last one.
+/// The fields and DATA frames that a client sends; `true` for the last frame.
 struct Attempt {
     name: &'static str,
     fields: Vec<(&'static str, String)>,
@@ -40,7 +41,7 @@ fn with(method: &str, fields: &[(&'static str, &str)]) -> Vec<(&'static str, Str
     own.iter().chain(fields).map(|(name, value)| (*name, (*value).to_owned())).collect()
 }
 
-/// Those that are wrong by their fields alone.
+/// Returns the attempts whose fields alone are wrong.
 fn of_fields() -> Vec<Attempt> {
     let injected = format!("x\r\n\r\n{SMUGGLED}");
     let wrong = |name, fields: &[(&'static str, &str)]| Attempt {
@@ -90,7 +91,7 @@ fn of_fields() -> Vec<Attempt> {
     all
 }
 
-/// Those that are about where the content ends, and large ones.
+/// Returns the attempts about the end of the content, and large ones.
 fn of_content() -> Vec<Attempt> {
     let wrong = |name, length: &str, data: &[(&'static str, bool)], answer| Attempt {
         name,
@@ -134,7 +135,7 @@ fn of_content() -> Vec<Attempt> {
     all
 }
 
-/// Serves a connection: answers each request, and keeps what it got.
+/// Serves a connection: answers each request, and records what it received.
 fn record(mut stream: TcpStream, recorded: &Mutex<Vec<Vec<u8>>>) {
     let mut got = Vec::new();
     while let Some(text) = head(&mut stream) {
@@ -156,7 +157,7 @@ fn record(mut stream: TcpStream, recorded: &Mutex<Vec<Vec<u8>>>) {
     recorded.lock().unwrap().push(got);
 }
 
-/// The body of the request with which these bytes begin, and its path.
+/// Returns the body of the request at the start of `bytes`, and its path.
 fn body_of(bytes: &[u8]) -> Option<(Body, Vec<u8>)> {
     match request::parse(bytes, &Limits::default()) {
         Ok(Parsed::Complete { request, .. }) => Some((Body::new(request.body()), request.path().to_vec())),
@@ -193,7 +194,7 @@ fn no_request_is_smuggled() {
         });
         for attempt in &attempts {
             let mut client = H2::to(&site);
-            // What is kept is used again, also beside the attempt.
+            // The connection that this request leaves open is used again, also for the attempt.
             client.get(1, "/api/before");
             assert_eq!(client.response(1).status(), "200");
             let fields: Vec<_> = attempt.fields.iter().map(|(name, value)| (*name, &value[..])).collect();
@@ -202,7 +203,7 @@ fn no_request_is_smuggled() {
             for (data, is_end) in &attempt.data {
                 client.write_data(3, data.as_bytes(), *is_end, &mut out);
             }
-            // In one call: what was promised would be answered before the rest is sent.
+            // In one call: the announced content would otherwise be answered before the rest is sent.
             client.send(&out);
             let got = client.response(3);
             match attempt.answer {
@@ -214,7 +215,7 @@ fn no_request_is_smuggled() {
         }
         let totals = site.end();
         assert_eq!((totals.http2_failed, totals.upstream_errors), (0, 0), "{kind:?}");
-        // Those that were kept have ended too; further ones, which never come, are not waited for.
+        // The kept connections have ended too. Further ones, which are never made, are not waited for.
         drop(upstream);
         let count = || recorded.lock().unwrap().len() as u64;
         until("the upstream server is not done", || count() == totals.upstream_connections);

@@ -1,4 +1,4 @@
-//! Requests of HTTP/2 that are passed on to upstream servers, which speak HTTP/1.1.
+//! HTTP/2 requests that are forwarded to upstream servers, which use HTTP/1.1.
 
 use crate::http2::{H2, OWN_WINDOW, WINDOW, answer_others, fill_socket, sites};
 use crate::support::{LONG, Site, refuses_within, set_rules, uninterrupted, until};
@@ -13,7 +13,8 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-/// Servers of both kinds before an upstream server, which serves so many connections of each, one after another.
+/// Returns servers of both kinds in front of an upstream server, which serves `count` connections of each, one after
+/// another.
 fn before(
     count: usize,
     serve: impl Fn(usize, TcpStream) + Send + Sync + Clone + 'static,
@@ -95,7 +96,7 @@ fn a_request_is_written_as_one_of_http1() {
         assert_eq!(got.fields.iter().filter(|(name, _)| name == "content-length").count(), 1);
         client.get(3, "/file");
         assert_eq!(client.response(3).body, b"hello");
-        // Over the same connection.
+        // This request uses the same connection.
         client.ask(5, "HEAD", "/api/x", &[], true);
         let head = client.response(5);
         assert_eq!((head.status(), head.is_whole, head.body.len()), ("200", true, 0));
@@ -114,7 +115,7 @@ fn a_request_is_written_as_one_of_http1() {
     }
 }
 
-/// A method, what an upstream server says, and the statuses, the fields and the content of the client's response.
+/// A method, the bytes from an upstream server, and the statuses, fields and content of the client's response.
 type Case = (&'static str, &'static [u8], &'static str, &'static str, &'static [u8]);
 
 #[test]
@@ -166,12 +167,12 @@ fn responses_are_those_of_the_upstream_server() {
         ),
     ];
     for (method, said, statuses, fields, body) in cases {
-        // All at once, and byte by byte.
+        // All at once, then byte by byte.
         for part in [said.len(), 1] {
             let said: &'static [u8] = said;
             for (site, upstream) in before(1, move |_, mut stream| {
                 head(&mut stream);
-                // The server may refuse to read on.
+                // The server may refuse to read further.
                 let _ = said.chunks(part).try_for_each(|part| stream.write_all(part));
             }) {
                 let mut client = H2::to(&site);
@@ -191,7 +192,7 @@ fn responses_are_those_of_the_upstream_server() {
     }
 }
 
-/// What could be read in two ways, or is no HTTP, becomes a 502 and never reaches the client.
+/// A response that could be read in two ways, or is not HTTP, becomes a 502 and never reaches the client.
 #[test]
 fn what_is_no_response_is_refused() {
     for said in [
@@ -248,7 +249,7 @@ fn half_a_response_resets_the_stream() {
             let got = client.response(1);
             assert_eq!((got.status(), &got.body[..]), ("200", &b"hello"[..]));
             assert_eq!((got.is_whole, got.reset), (false, Some(Code::INTERNAL_ERROR)));
-            // The others go on.
+            // The other streams continue.
             client.get(3, "/file");
             assert_eq!(client.response(3).body, b"hello");
             drop(client);
@@ -283,14 +284,14 @@ fn content_is_passed_on_whole() {
         client.ask(3, "PUT", "/api/", &[], false);
         client.upload(3, &body, true);
         assert_eq!(client.response(3).body, b"ok");
-        // With a trailer, which ends it and is left out.
+        // With a trailer, which ends the content and is dropped.
         client.ask(5, "PUT", "/api/", &[], false);
         client.upload(5, &body, false);
         let mut out = Vec::new();
         client.headers(5, &[("x", "y")], true, &mut out);
         client.send(&out);
         assert_eq!(client.response(5).body, b"ok");
-        // Nothing but its end.
+        // Only the end of the content.
         client.ask(7, "PATCH", "/api/", &[], false);
         client.data(7, b"", true);
         assert_eq!(client.response(7).body, b"ok");
@@ -300,7 +301,7 @@ fn content_is_passed_on_whole() {
     }
 }
 
-/// The client waits for `100 Continue`, or gets the final response without its content.
+/// The client waits for `100 Continue`, or gets the final response without sending its content.
 #[test]
 fn a_client_may_wait_until_it_may_send() {
     for (site, upstream) in before(2, |number, mut stream| {
@@ -333,8 +334,8 @@ fn a_client_may_wait_until_it_may_send() {
     }
 }
 
-/// The update of the table precedes the first head, whether it is that of an interim response or of one whose content
-/// is still to come.
+/// The update of the table precedes the first head, whether it is that of an interim response or of a response whose
+/// content has not arrived yet.
 #[test]
 fn a_smaller_table_is_confirmed_before_a_head_that_is_passed_on() {
     for (site, upstream) in before(1, |_, mut stream| {
@@ -352,7 +353,7 @@ fn a_smaller_table_is_confirmed_before_a_head_that_is_passed_on() {
     }
 }
 
-/// A client may send no more than its upstream server takes, and holds up nobody else.
+/// A client may send no more than its upstream server reads, and does not delay other clients.
 #[test]
 fn an_upload_waits_for_its_upstream_server() {
     const BYTES: usize = 24 << 20;
@@ -371,7 +372,7 @@ fn an_upload_waits_for_its_upstream_server() {
         let mut client = H2::to(&site);
         client.ask(1, "POST", "/api/", &[("content-length", &BYTES.to_string())], false);
         let (part, mut sent) = (vec![b'u'; 1 << 14], 0);
-        // Until the sockets' buffers are full, and then a window.
+        // Sends until the sockets' buffers are full, and then one window.
         loop {
             let most = client.sendable(1).min(part.len());
             client.data(1, &part[..most], false);
@@ -396,7 +397,7 @@ fn an_upload_waits_for_its_upstream_server() {
     }
 }
 
-/// An upstream server is read no faster than the client takes its response, and responses take turns.
+/// An upstream server is read no faster than the client reads its response, and responses take turns.
 #[test]
 fn a_response_waits_for_its_client() {
     const BYTES: usize = 24 << 20;
@@ -404,7 +405,7 @@ fn a_response_waits_for_its_client() {
         let head = head(&mut stream).unwrap();
         let bytes = if head.contains("/large") { BYTES } else { 1 << 20 };
         stream.write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").as_bytes()).unwrap();
-        // In parts, so that those of several connections interleave.
+        // In parts, so that several connections interleave.
         (0..bytes >> 14).for_each(|_| stream.write_all(&[b'd'; 1 << 14]).unwrap());
     }) {
         let mut client = H2::with(&site, &[(Setting::InitialWindowSize, 100)], WINDOW);
@@ -420,7 +421,7 @@ fn a_response_waits_for_its_client() {
             assert!(got.body.len() == 1 << 20 && got.body.iter().all(|&byte| byte == b'd'));
         }
         assert_eq!(client.responses[&1].body.len(), 100);
-        // A ring has received ahead. The figure is that at the end of a turn, which may not have come yet.
+        // A ring has received ahead. The figure is that at the end of a turn, which may be still to come.
         let most = if site.is_ring() { 2 << 20 } else { 160 << 10 };
         until("the site holds too much", || site.held() < most);
         client.write(|out| frame::write_window_update(1, WINDOW, out));
@@ -438,11 +439,11 @@ fn responses_take_turns() {
     for (site, upstream) in before(3, move |_, mut stream| {
         head(&mut stream).unwrap();
         wait(&gone);
-        // With its head each has content, so that it can have its turn.
+        // Each response has content with its head, so that it can take its turn.
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 65536\r\n\r\n";
         stream.write_all(&[&head[..], &vec![b'd'; 1 << 16]].concat()).unwrap();
     }) {
-        // No window until all of them are there.
+        // No window is open until all responses have arrived.
         let mut client = H2::with(&site, &[(Setting::InitialWindowSize, WINDOW)], 0);
         client.ask(1, "GET", "/api/", &[], true);
         client.ask(3, "GET", "/api/", &[], true);
@@ -457,7 +458,7 @@ fn responses_take_turns() {
         for id in [1, 3, 5] {
             assert_eq!(client.response(id).body.len(), 1 << 16);
         }
-        // Whatever came before that, none of them has two frames before each of the others has one.
+        // Whatever arrived before that, no stream sends two frames before each of the others has sent one.
         assert!(used <= OWN_WINDOW as usize);
         let last = |id: u32| client.order.iter().rposition(|own| *own == id).unwrap_or_default();
         let first = |id: u32| client.order.iter().position(|own| *own == id).unwrap_or(usize::MAX);
@@ -470,7 +471,7 @@ fn responses_take_turns() {
     }
 }
 
-/// Nobody works for a client that does not want the response.
+/// The upstream server stops working for a client that does not want the response.
 #[test]
 fn the_upstream_connection_ends_with_the_stream() {
     for says in [&b""[..], b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nx"] {
@@ -487,9 +488,9 @@ fn the_upstream_connection_ends_with_the_stream() {
                 wait(&is_seen);
                 match way {
                     "reset" => client.write(|out| frame::write_rst_stream(1, Code::CANCEL, out)),
-                    // An even stream.
+                    // A frame on a stream with an even number.
                     "error" => client.write(|out| frame::write_window_update(2, 1, out)),
-                    // It could open no window any more.
+                    // After this, the client could not open a window.
                     "half" => client.stream.shutdown(std::net::Shutdown::Write).unwrap(),
                     _ => client.stream.shutdown(std::net::Shutdown::Both).unwrap(),
                 }
@@ -531,7 +532,7 @@ fn a_client_that_goes_away_gets_what_it_has_asked_for() {
     }
 }
 
-/// A server that ends waits for what was passed on, and tells the clients.
+/// A server that is stopping waits for forwarded requests, and informs the clients.
 #[test]
 fn a_server_that_ends_answers_what_was_passed_on() {
     let (seen, is_seen) = channel();
@@ -565,7 +566,7 @@ fn a_server_that_ends_answers_what_was_passed_on() {
     }
 }
 
-/// As for HTTP/1.1: a request that changes nothing is sent again, and another one may have been acted on.
+/// As for HTTP/1.1: a request that changes nothing is sent again; any other may already have been executed.
 #[test]
 fn a_kept_connection_that_has_ended_costs_one_retry() {
     for (method, body, expected) in [
@@ -577,7 +578,7 @@ fn a_kept_connection_that_has_ended_costs_one_retry() {
     ] {
         for (site, upstream) in before(if expected == "200" { 2 } else { 1 }, |number, mut stream| {
             assert!(echo(&mut stream));
-            // The first one ends as soon as it has a second request.
+            // The first connection ends as soon as it has a second request.
             if number == 0 {
                 head(&mut stream);
             }
@@ -622,13 +623,13 @@ fn many_streams_share_the_kept_connections() {
         let totals = site.end();
         assert_eq!((totals.requests, totals.upstream_errors, totals.http2_failed), (200, 0, 0));
         assert!((40..200).contains(&totals.upstream_connections), "{}", totals.upstream_connections);
-        // Those that never came are not waited for.
+        // Connections that were never made are not waited for.
         drop(upstream);
     }
 }
 
-/// The server remembers a number of streams that it has reset. It forgot one while its trailer arrived, and took that
-/// for a request.
+/// The server remembers a limited number of streams that it has reset. It once forgot a stream while its trailer
+/// arrived, and then treated the trailer as a request.
 #[test]
 fn a_trailer_of_a_forgotten_stream_is_ignored() {
     const STREAMS: u32 = 128;
@@ -651,7 +652,7 @@ fn a_trailer_of_a_forgotten_stream_is_ignored() {
         assert_eq!(client.response(1).status(), "413");
         client.ping();
         client.responses.clear();
-        // Requests that have not ended. A PING cannot be answered within a header block.
+        // These requests have not ended. A PING cannot be answered within a header block.
         client.answers = false;
         let others = (0..STREAMS).map(|number| 2 * number + 3);
         for id in others.clone() {
@@ -680,7 +681,8 @@ fn a_trailer_of_a_forgotten_stream_is_ignored() {
 
 #[test]
 fn upstream_servers_have_their_time() {
-    // One that says nothing, one that says half a head, one that says half a response, and one that never reads.
+    // A server that sends nothing, one that sends half a head, one that sends half a response, and one that never
+    // reads.
     for (said, is_upload) in [
         (&b""[..], false),
         (b"HTTP/1.1 200", false),
@@ -716,7 +718,8 @@ fn upstream_servers_have_their_time() {
                     client.ping();
                 }
             }
-            // The deadline is to pass with half a response at the client, not before the worker has read any.
+            // The deadline must pass after half a response has reached the client, not before the worker has read any
+            // of it.
             while said.ends_with(b"x") && client.responses.get(&1).is_none_or(|response| response.body.is_empty()) {
                 assert!(client.receive(), "the connection has ended: {:?}", client.end);
             }
@@ -737,7 +740,7 @@ fn upstream_servers_have_their_time() {
     }
 }
 
-/// A byte each time before a deadline, with frames of other streams in between, is too little.
+/// A byte before each deadline, with frames of other streams in between, is not enough.
 #[test]
 fn a_client_that_hardly_sends_gets_408() {
     for kind in crate::support::kinds() {
@@ -779,8 +782,8 @@ fn a_client_that_hardly_sends_gets_408() {
     }
 }
 
-/// A client that reads nothing while its windows are open: the upstream server waits, and what the client asks for
-/// meanwhile is read when it reads again.
+/// The client reads nothing while its windows are open. The upstream server waits, and further requests of the client
+/// are read when the client reads again.
 #[test]
 fn requests_behind_a_full_socket_are_answered_when_it_has_room() {
     const BYTES: usize = 24 << 20;
@@ -813,7 +816,7 @@ fn requests_behind_a_full_socket_are_answered_when_it_has_room() {
     }
 }
 
-/// A DATA frame that took longer than the head of a request may ended the connection.
+/// A DATA frame that took longer than the timeout of a request's head once ended the connection.
 #[test]
 fn a_slow_frame_of_an_upload_has_its_time() {
     let part = [b'u'; 512];
@@ -844,14 +847,14 @@ fn a_slow_frame_of_an_upload_has_its_time() {
             }
         }
         assert_eq!(client.response(1).body, b"ok", "{kind:?}");
-        // Of this one less than 4 KiB come.
+        // Less than 4 KiB of this frame arrive.
         client.ask(3, "POST", "/a", &[], false);
         client.ping();
         client.send(&Header::new(Kind::Data, 0, 3, 16 << 10).bytes());
         client.send(&part);
         until("it is not late", || {
             clock.advance(Duration::from_secs(1));
-            // So that the worker has seen this second before the next one begins.
+            // The worker must see this second before the next one begins.
             answer_others(&site);
             site.server().totals().heads_late == 2
         });
@@ -862,7 +865,7 @@ fn a_slow_frame_of_an_upload_has_its_time() {
     }
 }
 
-/// Behind a full socket nothing is read: an upload could not go on, and got a 408.
+/// While the socket is full, nothing is read. An upload could once not continue, and got a 408.
 #[test]
 fn an_upload_behind_a_full_socket_is_not_late() {
     let large = vec![b'x'; 20 << 20];
@@ -885,7 +888,7 @@ fn an_upload_behind_a_full_socket_is_not_late() {
         wait(&is_seen);
         fill_socket(&site, &mut client, 3, "/large");
         if is_read_in_time {
-            // There is room again before the time is over, and has been for a second when it is.
+            // There is room again before the timeout, and one second later it passes.
             clock.advance(Duration::from_secs(19));
             answer_others(&site);
             assert!(client.response(3).body == large, "{kind:?}");
@@ -912,7 +915,7 @@ fn unix_sockets_and_missing_servers() {
         let upstream = std::thread::spawn(move || {
             let (mut stream, _) = uninterrupted(|| listener.accept()).unwrap();
             head(&mut stream).unwrap();
-            // The end of the connection is that of the content; the kernel reports it again and again.
+            // The end of the connection is the end of the content; the kernel reports it repeatedly.
             stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n").unwrap();
             stream.write_all(&vec![b'd'; 100_000]).unwrap();
         });
@@ -968,7 +971,7 @@ fn rules_and_the_log_apply() {
         assert_eq!((got.status(), got.field("x-a")), ("200", Some("own")));
         client.ask(3, "POST", "/api/no/x", &[], false);
         assert_eq!(client.response(3).status(), "403");
-        // The content comes while another thread verifies the password.
+        // The content arrives while another thread verifies the password.
         let login = [("authorization", "Basic YWxpY2U6dGVzdA=="), ("content-length", "60000")];
         client.ask(5, "POST", "/api/login/", &login, false);
         client.upload(5, &vec![b'u'; 60_000], true);
@@ -980,7 +983,7 @@ fn rules_and_the_log_apply() {
             client.get(id, "/api/rare");
             assert_eq!(client.response(id).status(), expected);
         }
-        // A request that had ended when the other thread was asked.
+        // The request has ended before the other thread gets it.
         client.ask(15, "GET", "/api/login/x", &[("authorization", "Basic Ym9iOnRlc3Q=")], true);
         let got = client.response(15);
         assert!(got.body.starts_with(b"GET /api/login/x HTTP/1.1\r\n"), "{got:?}");
@@ -996,7 +999,7 @@ fn rules_and_the_log_apply() {
     }
 }
 
-/// Its log line says whether the response was sent.
+/// The log line of such a stream states whether the response was sent.
 #[test]
 fn streams_that_end_early_are_logged() {
     let room = tempfile::tempdir().unwrap();
@@ -1032,7 +1035,7 @@ fn streams_that_end_early_are_logged() {
     }
 }
 
-/// A request whose content was discarded, because its path belonged to no upstream server then, is not passed on.
+/// A request whose content was discarded, because its path did not belong to an upstream server then, is not forwarded.
 #[test]
 fn a_request_whose_content_is_gone_is_not_passed_on() {
     for kind in crate::support::kinds() {
@@ -1060,7 +1063,7 @@ fn a_request_whose_content_is_gone_is_not_passed_on() {
     }
 }
 
-/// Clients that take nothing of large responses, and of which there is no memory for all.
+/// Clients that read nothing of large responses, without enough memory for all.
 #[test]
 fn a_crowd_of_slow_clients_stays_within_the_memory() {
     const MOST: usize = 1 << 20;
@@ -1094,10 +1097,10 @@ fn a_crowd_of_slow_clients_stays_within_the_memory() {
     }
 }
 
-/// A flood of streams that are reset at once ends, with all that was begun for them.
+/// A flood of streams that are reset at once ends, and so does everything that was begun for them.
 #[test]
 fn a_flood_of_resets_ends_with_its_upstream_connections() {
-    // Nobody accepts: the queue of the socket is enough.
+    // The connections are never accepted: the accept queue of the socket is enough.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     for site in sites(&[], |config| {

@@ -24,7 +24,7 @@ fn each_response_has_a_line_by_the_end() {
     assert_eq!((totals.requests, totals.log_lost), (3, 0));
 }
 
-/// Of a request that is refused it is not known who asked. It was said to be who had asked before.
+/// The client of a refused request is unknown. The log once named the previous client.
 #[test]
 fn a_refused_request_is_not_the_client_before() {
     let room = tempfile::tempdir().unwrap();

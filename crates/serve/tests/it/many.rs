@@ -93,11 +93,12 @@ fn closed_connections_do_not_count() {
     }
 }
 
-/// The first worker that waits is woken; without turns it would get nearly all connections that come one by one.
+/// The first waiting worker is woken; without turns it would get nearly all connections that arrive one by one.
 #[test]
 #[cfg(target_os = "linux")]
 fn workers_that_share_a_listener_take_turns() {
-    // A worker that gets no processor for that long has no turn; without turns one worker has all, each time.
+    // A worker that gets no CPU time for that long misses its turn. Without turns, one worker gets all connections each
+    // time.
     let takes_turns = || {
         let site =
             Site::new(&[("f", b"content")], |config| (config.accepting, config.workers) = (Accepting::Shared, 4));
@@ -107,7 +108,7 @@ fn workers_that_share_a_listener_take_turns() {
             client.send(GET);
             assert_eq!(client.answer().unwrap().status, 200);
             clients.push(client);
-            // The worker waits again by then, unless the machine is busy.
+            // By then the worker waits again, unless the machine is busy.
             std::thread::sleep(Duration::from_millis(2));
         }
         site.server().totals_by_worker().iter().all(|one| one.accepted > 0)
@@ -259,8 +260,8 @@ fn responses_under_way_are_finished_at_the_end() {
     assert_eq!(site.end().succeeded, 1);
 }
 
-/// Workers that watched the same socket from the same moment on could all miss its connections (`sigio`): the kernel
-/// signals one of them, by the number that another has for it.
+/// Workers that watched the same socket from the same moment on could once all miss its connections (`sigio`): the
+/// kernel signals one of them, with the descriptor number of another.
 #[test]
 fn workers_that_share_a_socket_miss_no_connection() {
     for backend in landau_reactor::backends().into_iter().filter(|&one| one != landau_reactor::Backend::Null) {

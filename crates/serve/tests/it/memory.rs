@@ -1,4 +1,4 @@
-//! Crowds of clients that would use more memory than the connections may have.
+//! Many clients that together would use more memory than the connections may hold.
 
 use crate::http2::{H2, answer_others};
 use crate::support::{Client, LONG, Site, bound, kinds, set_rules, uninterrupted, until};
@@ -7,7 +7,7 @@ use landau_serve::{Accepting, Config};
 use landau_wire::http2::Code;
 use std::io::{ErrorKind, Read, Write};
 
-/// What the connections may hold in these tests.
+/// The limit on the connections' memory in these tests.
 const MOST: usize = 1 << 20;
 
 const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -22,8 +22,8 @@ fn unfinished() -> Vec<u8> {
     head
 }
 
-/// Of more unfinished heads than there is memory for, the newest are refused. Those that were there first are answered
-/// when they end, and whole requests are answered all the time.
+/// If there are more unfinished heads than there is memory for, the newest are refused. The earlier ones are answered
+/// when they end, and complete requests are always answered.
 #[test]
 fn the_newest_unfinished_heads_are_refused() {
     const CLIENTS: usize = 100;
@@ -61,7 +61,7 @@ fn the_newest_unfinished_heads_are_refused() {
     }
 }
 
-/// Heads that grow are refused, too, when all memory is in use: the bound holds whatever the clients do.
+/// Heads that grow are also refused when all memory is in use: the limit holds whatever the clients do.
 #[test]
 fn growing_heads_stay_within_the_memory() {
     const CLIENTS: usize = 100;
@@ -78,7 +78,7 @@ fn growing_heads_stay_within_the_memory() {
             for client in &mut clients {
                 client.send(line.as_bytes());
             }
-            // Vectors that grow have up to twice their content.
+            // Vectors that grow may have up to twice the capacity of their contents.
             let held = site.held();
             assert!(held <= MOST + (64 << 10), "{kind:?}: {held}");
             assert_eq!(site.get("/f", "").status, 200, "{kind:?}");
@@ -100,7 +100,7 @@ fn clients_that_do_not_read_are_closed_for_memory() {
         until(format!("{kind:?}: all are kept"), || {
             let client = site.connect();
             client.stream.set_nonblocking(true).unwrap();
-            // What the server does not read does not matter here.
+            // Whether the server reads all of this does not matter here.
             let _ = (&client.stream).write(&request);
             silent.push(client);
             site.server().totals().memory_refused > 0
@@ -111,7 +111,8 @@ fn clients_that_do_not_read_are_closed_for_memory() {
     }
 }
 
-/// A site with a file that no socket's buffer takes whole, and clients that ask for it and read nothing.
+/// Returns a site with a file that no socket's buffer can hold completely, and clients that request it and read
+/// nothing.
 fn silent_downloads(count: usize, change: impl FnOnce(&mut Config)) -> (Site, Vec<Client>) {
     let site = Site::new(&[("f", b"content"), ("large", &vec![b'x'; 16 << 20])], change);
     let ask = |_| {
@@ -124,8 +125,8 @@ fn silent_downloads(count: usize, change: impl FnOnce(&mut Config)) -> (Site, Ve
     (site, clients)
 }
 
-/// A client to which a file is sent holds so little that it is not closed first. Without a bound for all of them they
-/// held any multiple of the limit.
+/// A client that downloads a file holds so little that it is not closed first. Without a limit for all such clients,
+/// they once held any multiple of the memory limit.
 #[test]
 fn many_small_holders_stay_within_an_eighth_more() {
     const CLIENTS: usize = 150;
@@ -140,7 +141,8 @@ fn many_small_holders_stay_within_an_eighth_more() {
     }
 }
 
-/// What a ring receives while a response is sent counts: each of these clients added a buffer to memory that was full.
+/// Bytes that a ring receives while a response is sent are counted. Each of these clients once added a buffer to full
+/// memory.
 #[test]
 fn requests_behind_a_download_stay_within_the_memory() {
     const CLIENTS: usize = 150;
@@ -150,7 +152,7 @@ fn requests_behind_a_download_stay_within_the_memory() {
         let requests = GET.repeat(2000);
         for client in &clients {
             client.stream.set_nonblocking(true).unwrap();
-            // The server may have closed it.
+            // The server may have closed the connection.
             let _ = (&client.stream).write(&requests);
             assert!(site.held() <= bound(MOST), "{kind:?}: {}", site.held());
         }
@@ -163,7 +165,7 @@ fn requests_behind_a_download_stay_within_the_memory() {
 #[test]
 fn tls_clients_stay_within_the_memory() {
     const CLIENTS: usize = 150;
-    // A record of 16 KiB of which the last byte is missing.
+    // A record of 16 KiB without its last byte.
     let mut half = vec![0x16, 3, 1, 0x40, 0];
     half.resize(5 + 16_383, 1);
     for kind in kinds() {
@@ -172,7 +174,7 @@ fn tls_clients_stay_within_the_memory() {
         let clients: Vec<Client> = (0..CLIENTS).map(|_| site.connect()).collect();
         until("they are not accepted", || site.server().totals().accepted == CLIENTS as u64);
         for client in &clients {
-            // The server may have closed it already.
+            // The server may have closed the connection already.
             let _ = (&client.stream).write_all(&half);
             assert!(site.held() <= bound(MOST), "{kind:?}: {}", site.held());
         }
@@ -180,7 +182,7 @@ fn tls_clients_stay_within_the_memory() {
     }
 }
 
-/// Over TLS a part of the responses is kept for a client that does not read, and the requests behind them.
+/// Over TLS, a part of the responses is kept for a client that does not read, and so are the requests that follow.
 #[test]
 fn tls_clients_that_do_not_read_stay_within_the_memory() {
     const CLIENTS: usize = 60;
@@ -194,7 +196,7 @@ fn tls_clients_that_do_not_read_stay_within_the_memory() {
             while client.conn.wants_write() {
                 client.conn.write_tls(&mut records).unwrap();
             }
-            // The server may have closed it, or read no more.
+            // The server may have closed the connection, or stopped reading.
             client.sock.set_nonblocking(true).unwrap();
             let _ = client.sock.write(&records);
             assert!(site.held() <= bound(MOST), "{kind:?}: {}", site.held());
@@ -205,7 +207,7 @@ fn tls_clients_that_do_not_read_stay_within_the_memory() {
     }
 }
 
-/// A connection that waits for its next request is ended, not reset: its response may be on its way.
+/// A connection that waits for its next request is ended, not reset, because its response may be in transit.
 #[test]
 fn a_tls_connection_is_ended_for_memory_without_a_reset() {
     const CLIENTS: usize = 80;
@@ -218,7 +220,7 @@ fn a_tls_connection_is_ended_for_memory_without_a_reset() {
                 client.conn.writer().write_all(plain).unwrap();
                 client.conn.write_tls(&mut records).unwrap();
             }
-            // The record behind the request lacks its last byte.
+            // The record after the request lacks its last byte.
             client.sock.write_all(&records[..records.len() - 1]).unwrap();
         }
         until("none was ended", || site.server().totals().memory_refused > 0);
@@ -234,7 +236,7 @@ fn a_tls_connection_is_ended_for_memory_without_a_reset() {
             client.sock.set_nonblocking(true).unwrap();
             match uninterrupted(|| client.read(&mut answer)) {
                 Ok(0) => {
-                    // After close_notify comes the end of the stream. A reset would be an error.
+                    // The end of the stream follows close_notify. A reset would be an error.
                     client.sock.set_nonblocking(false).unwrap();
                     assert_eq!(uninterrupted(|| client.sock.read(&mut answer)).unwrap(), 0, "{kind:?}");
                     ended += 1;
@@ -247,7 +249,7 @@ fn a_tls_connection_is_ended_for_memory_without_a_reset() {
     }
 }
 
-/// Has clients begin heads, and go on with them, until memory is short. It is as long as they are not dropped.
+/// Makes clients begin heads, and continue them, until memory is short. It stays short until the clients are dropped.
 fn unfinished_until_short(site: &Site) -> Vec<Client> {
     let head = unfinished();
     let head = head.strip_suffix(b"\r").unwrap();
@@ -258,7 +260,7 @@ fn unfinished_until_short(site: &Site) -> Vec<Client> {
         waiting.push(client);
         site.server().totals().memory_refused > 0
     });
-    // Heads that have begun may grow.
+    // Heads that have begun may still grow.
     for client in &mut waiting {
         if site.held() >= MOST / 4 * 3 {
             break;
@@ -271,7 +273,7 @@ fn unfinished_until_short(site: &Site) -> Vec<Client> {
     waiting
 }
 
-/// Over HTTP/2 it was also counted as an error of the upstream server, which nobody had asked.
+/// Over HTTP/2, such a request was once also counted as an error of the upstream server, which had not been contacted.
 #[test]
 fn what_is_not_passed_on_for_memory_is_no_error_of_the_upstream_server() {
     for kind in kinds() {
@@ -283,7 +285,7 @@ fn what_is_not_passed_on_for_memory_is_no_error_of_the_upstream_server() {
         let mut client = H2::to(&site);
         client.ping();
         let _waiting = unfinished_until_short(&site);
-        // Those that have just connected are refused by then.
+        // Clients that have just connected have been refused by then.
         answer_others(&site);
         let before = site.server().totals().memory_refused;
         client.get(1, "/api/");
@@ -297,8 +299,8 @@ fn what_is_not_passed_on_for_memory_is_no_error_of_the_upstream_server() {
     }
 }
 
-/// While memory is short, a client that does not read holds a quarter of the responses that it could, and HTTP/2 is
-/// refused by its own words.
+/// While memory is short, a client that does not read holds a quarter of the usual maximum of responses. HTTP/2 is
+/// refused with its own error code.
 #[test]
 fn new_clients_hold_less_while_memory_is_short() {
     let content = [b'x'; 8 << 10];
@@ -309,7 +311,7 @@ fn new_clients_hold_less_while_memory_is_short() {
         let _waiting = unfinished_until_short(&site);
         assert_eq!(H2::to(&site).end(), Some(Code::ENHANCE_YOUR_CALM), "{kind:?}");
         if kind != Accepting::Own {
-            // A ring receives the requests in pieces, of which the last is no whole request and refused.
+            // A ring receives the requests in pieces. The last piece is not a complete request, and is refused.
             continue;
         }
         let before = site.held();
@@ -318,7 +320,7 @@ fn new_clients_hold_less_while_memory_is_short() {
         client.stream.set_nonblocking(true).unwrap();
         let _ = (&client.stream).write(&GET.repeat(580));
         until("nothing is kept", || site.held() >= before + (8 << 10));
-        // The requests that were received, and responses.
+        // The received requests, and responses.
         let kept = site.held() - before;
         assert!(kept <= (16 << 10) + (32 << 10), "{kind:?}: {kept}");
     }

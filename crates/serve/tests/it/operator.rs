@@ -61,7 +61,7 @@ fn inherited_descriptors_must_be_listening_sockets() {
     }
 }
 
-/// Each worker enters the sandbox itself; what it serves must still be accessible.
+/// Each worker enters the sandbox itself; the served files must still be accessible.
 #[test]
 fn sandboxed_workers_serve() {
     let site = Site::new(&[("a", b"hello"), ("sub/b", b"there")], |config| {
@@ -87,8 +87,8 @@ fn a_port_in_use_is_an_error() {
     site.end();
 }
 
-/// Connecting to a file, a FIFO or a link fails in the same way as to a stale socket. The server once replaced them
-/// with its socket, which destroyed their content.
+/// Connecting to a file, a FIFO or a link fails in the same way as connecting to a stale socket. The server once
+/// replaced them with its socket, which destroyed their content.
 #[test]
 fn only_stale_sockets_are_replaced() {
     let room = tempfile::tempdir().unwrap();
@@ -124,7 +124,8 @@ fn only_stale_sockets_are_replaced() {
     server.join().unwrap();
 }
 
-/// The sandbox once forbade it. Each case runs in a thread of its own, because a thread cannot leave a sandbox.
+/// The sandbox once prevented the removal. Each case runs in a separate thread, because a thread cannot leave a
+/// sandbox.
 #[test]
 fn only_the_own_socket_file_is_removed() {
     let room = tempfile::tempdir().unwrap();
@@ -150,7 +151,7 @@ fn only_the_own_socket_file_is_removed() {
         serve(sandbox, &|| assert!(own.exists() && counts.exists()));
         assert!(!own.exists() && !counts.exists(), "{sandbox:?}");
     }
-    // A successor that started while this server ends has its own socket there.
+    // A successor that started while this server stops has its own socket there.
     let other = room.path().join("other");
     let _listener = UnixListener::bind(&other).unwrap();
     std::thread::scope(|scope| {

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-/// A client that has shut down its side still gets its responses.
+/// A half-closed client still gets its responses.
 #[test]
 fn clients_that_half_close_get_everything() {
     let large: Vec<u8> = (0..20_000_000_u32).map(|number| (number % 251) as u8).collect();
@@ -38,7 +38,7 @@ fn clients_that_half_close_get_everything() {
     }
 }
 
-/// What follows the head of a response to HEAD is the next response for the client.
+/// To the client, bytes after the head of a response to HEAD are the next response.
 #[test]
 fn a_refused_head_has_no_content() {
     const LIMIT: Duration = Duration::from_secs(6);
@@ -154,7 +154,7 @@ fn refused_clients_get_a_response() {
     for kind in kinds() {
         let site = Site::new(&[("f", b"content")], |config| {
             (config.connections, config.defer_accept_s, config.accepting) = (Some(1), Some(1), kind);
-            // A client that is slow to ask is not closed before it does.
+            // A client that sends its request late is not closed before that.
             config.clock = Some(ManualClock::default());
         });
         let mut first = site.connect();
@@ -171,8 +171,8 @@ fn refused_clients_get_a_response() {
     }
 }
 
-/// A refused client that asks only then gets its response, too: the connection stays open for a moment. A reset made
-/// clients report a broken connection.
+/// A refused client that sends its request later gets its response too, because the connection stays open for a moment.
+/// A reset once made clients report a broken connection.
 #[test]
 fn refused_clients_that_ask_later_get_a_response() {
     for kind in kinds() {
@@ -187,7 +187,7 @@ fn refused_clients_that_ask_later_get_a_response() {
         until(format!("{kind:?}: it was not refused"), || site.server().totals().refused_full > 0);
         for part in [&b"GET /f HTTP/1.1\r\n"[..], b"Host: x\r\n", b"\r\n"] {
             later.write_all(part).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
-            // A reset is there at once on the loopback interface.
+            // On the loopback interface, a reset arrives at once.
             std::thread::sleep(Duration::from_millis(20));
         }
         let mut answer = String::new();
@@ -198,26 +198,26 @@ fn refused_clients_that_ask_later_get_a_response() {
     }
 }
 
-/// A client whose upload is refused because it is too long, and the server's clock.
+/// Returns a client whose upload is refused because it is too long, and the server's clock.
 fn refused_upload(kind: Accepting) -> (Site, Client, ManualClock) {
     let clock = ManualClock::default();
     let site = Site::new(&[("f", b"content")], |config| {
         (config.accepting, config.clock) = (kind, Some(clock.clone()));
     });
     let mut client = site.connect();
-    // Otherwise the kernel holds small parts back until an acknowledgement comes, which is delayed.
+    // Otherwise the kernel would hold small parts back until a delayed acknowledgement arrives.
     client.stream.set_nodelay(true).unwrap();
     client.send(b"POST /f HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n");
     until(format!("{kind:?}: it was not refused"), || site.server().totals().client_errors > 0);
     (site, client, clock)
 }
 
-/// The time between two parts of an upload, a small share of the time for silence: the worker has usually read one when
-/// it answers a request that comes later.
+/// The time between two parts of an upload. It is a small fraction of the permitted silence: the worker has usually
+/// read a part before it answers a later request.
 const PART: Duration = Duration::from_millis(300);
 
-/// The answer to an upload that is too long arrives although the client sends on for some seconds. The server used to
-/// reset the connection two seconds after its answer.
+/// The response to an upload that is too long arrives although the client continues to send for some seconds. The
+/// server once reset the connection two seconds after its response.
 #[test]
 fn an_upload_that_is_refused_may_end() {
     for kind in kinds() {
@@ -231,13 +231,13 @@ fn an_upload_that_is_refused_may_end() {
     }
 }
 
-/// It ends after 30 s in all, although the client is never silent.
+/// The connection ends after 30 s in total, although the client is never silent.
 #[test]
 fn an_upload_that_is_refused_does_not_go_on_for_ever() {
     for kind in kinds() {
         let (site, mut client, clock) = refused_upload(kind);
         for _ in 0..102 {
-            // The server may have ended it.
+            // The server may have closed the connection.
             let _ = client.stream.write(&[b'x'; 1000]);
             assert_eq!(site.get("/f", "").status, 200, "{kind:?}");
             clock.advance(PART);

@@ -1,4 +1,4 @@
-//! Connections of proxies that speak the PROXY protocol.
+//! Connections from proxies that use the PROXY protocol.
 
 use crate::support::{Client, Site, kinds, set_rules, until};
 use crate::tls;
@@ -6,7 +6,7 @@ use landau_serve::{Accepting, Config, Networks};
 
 const VERSION_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x0a\0\0\x07\x7f\0\0\x01\x30\x39\0\x50";
 
-/// A server that admits only 10.0.0.7, behind a proxy here.
+/// Returns a server that admits only 10.0.0.7, behind a proxy at the local address.
 fn behind(kind: Accepting, change: impl FnOnce(&mut Config)) -> Site {
     Site::new(&[("a", b"hello")], |config| {
         let mut proxies = Networks::default();
@@ -88,7 +88,7 @@ fn limits_of_an_address_are_those_of_the_client() {
     until("the client may come again", || status(&mut connect("10.0.0.7")) == Some(200));
 }
 
-/// The header comes before the handshake, in the same segment or not.
+/// The header arrives before the handshake, in the same segment or not.
 #[test]
 fn the_header_precedes_tls() {
     for kind in kinds() {
@@ -105,7 +105,7 @@ fn the_header_precedes_tls() {
     }
 }
 
-/// A proxy that connects and says nothing holds its connection no longer than any client.
+/// A proxy that connects and sends nothing holds its connection no longer than any client.
 #[test]
 fn a_proxy_that_says_nothing_is_closed() {
     for kind in kinds() {
@@ -119,7 +119,7 @@ fn a_proxy_that_says_nothing_is_closed() {
     }
 }
 
-/// Those that wait when the server ends are answered.
+/// Clients that wait when the server stops are answered.
 #[test]
 fn clients_of_a_proxy_that_wait_at_the_end_are_answered() {
     for kind in kinds() {

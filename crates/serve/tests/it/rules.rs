@@ -19,7 +19,7 @@ const FIELDS: &str = "
 fn fields_are_those_of_the_rules() {
     let files: &[(&str, &[u8])] = &[("a", b"hello"), ("assets/a b.js", b"0123456789"), ("assets/sub/x", b"x")];
     let site = Site::new(files, |config| set_rules(config, FIELDS));
-    // From the file system, and from the cache.
+    // First from the file system, then from the cache.
     for _ in 0..2 {
         let plain = site.get("/a", "");
         assert_eq!((plain.status, plain.field("X-Frame-Options")), (200, Some("DENY")));
@@ -42,14 +42,14 @@ fn fields_are_those_of_the_rules() {
     assert_eq!((folder.status, folder.field("X-Frame-Options")), (301, Some("DENY")));
     let list = site.get("/assets/sub/", "");
     assert_eq!((list.status, list.head.matches("Cache-Control").count()), (200, 1), "{}", list.head);
-    // What is missing now may be there in a minute.
+    // A file that is missing now may exist in a minute.
     let missing = site.get("/assets/none", "");
     assert_eq!((missing.status, missing.field("X-Frame-Options")), (404, Some("DENY")));
     assert_eq!(missing.field("Cache-Control"), None);
     site.end();
 }
 
-/// Entries of the cache were made by the previous rules.
+/// The entries in the cache were made by the previous rules.
 #[test]
 fn a_reload_replaces_the_rules_at_once() {
     let room = tempfile::tempdir().unwrap();
@@ -78,7 +78,7 @@ fn a_reload_replaces_the_rules_at_once() {
     assert_eq!(ask(), "two", "a rule without a path is an error");
 }
 
-/// Sends a request with this first line and these fields on a connection of its own.
+/// Sends a request with this first line and these fields on a separate connection.
 fn ask(site: &Site, line: &str, fields: &str) -> crate::support::Got {
     let mut client = site.connect();
     client.send(format!("{line} HTTP/1.1\r\nHost: x:8080\r\nConnection: close\r\n{fields}\r\n").as_bytes());
@@ -105,7 +105,7 @@ fn redirects_keep_the_rest_and_the_query() {
         ("/b?c=2", 302, "https://b.example/?a=1"),
         ("/secure/a?b", 308, "https://x:8443/secure/a?b"),
         ("/secure", 308, "https://x:8443/secure"),
-        // A path that is hidden where files are served.
+        // A path that would be hidden if files were served.
         ("/moved/.a", 302, "https://b.example/.a"),
     ] {
         for method in ["GET", "HEAD"] {
@@ -119,7 +119,7 @@ fn redirects_keep_the_rest_and_the_query() {
     assert_eq!(old.answer().unwrap().status, 404, "without a host there is nothing to redirect to");
 }
 
-/// A form that is sent to a path that has moved was refused, although 307 and 308 keep its method.
+/// A form sent to a path that has moved was once refused, although 307 and 308 keep its method.
 #[test]
 fn redirects_are_for_all_methods() {
     let rules = "[[rule]]\npath = '/old/'\nredirect = '/new/{rest}'\nredirect-status = 307\n\
@@ -154,7 +154,7 @@ fn redirects_are_for_all_methods() {
                 }
             }
         }
-        // Without a host there is nothing to redirect to, and no file is sent.
+        // Without a host there is no target for a redirect, and no file is sent.
         let mut old = site.connect();
         old.send(b"POST /secure/a HTTP/1.0\r\n\r\n");
         assert_eq!(old.answer().unwrap().status, 405);
@@ -210,7 +210,7 @@ fn what_is_missing_is_looked_for_elsewhere() {
     }
 }
 
-/// A file is not sent to a path where another one is, or none.
+/// A path is not redirected to one with another file, or without a file.
 #[test]
 fn clean_urls_lead_to_the_same_file() {
     let files: &[(&str, &[u8])] = &[("index.html", b"first"), ("home.html", b"other"), ("d/home.html", b"only")];
@@ -255,14 +255,14 @@ fn errors_have_their_pages() {
     let got = ask(&site, "POST /a", "Content-Length: 0\r\n");
     assert_eq!((got.status, &got.body[..], got.field("X-A")), (405, &b"<p>nothing"[..], Some("1")));
     assert_eq!(got.field("Allow"), Some("GET, HEAD, OPTIONS"));
-    // Its page does not exist.
+    // The error page does not exist.
     let got = site.get("/sub/", "");
     assert_eq!((got.status, &got.body[..]), (403, &b"403 Forbidden\n"[..]));
-    // A file is no error.
+    // The page itself is a file, not an error.
     assert_eq!(site.get("/errors/404.html", "").status, 200);
 }
 
-/// Such a path had 404 without anything that the rules say.
+/// Such a path once had a 404 without the effects of any rules.
 #[test]
 fn an_encoded_slash_is_under_the_rules() {
     let files: &[(&str, &[u8])] =
@@ -302,7 +302,7 @@ fn an_encoded_slash_is_under_the_rules() {
     assert_eq!(site.get("/a%2fb", "").status, 404);
 }
 
-/// These pages were accepted and never sent.
+/// These pages were once accepted but never sent.
 #[test]
 fn errors_of_conditions_have_their_pages() {
     let files: &[(&str, &[u8])] = &[("a", b"hello"), ("page.html", b"<p>no"), ("sub/a", b"hello")];
@@ -317,7 +317,7 @@ fn errors_of_conditions_have_their_pages() {
             ("Range: bytes=9-\r\n", 416, Some("bytes */5")),
             ("Range: bytes=1-2\r\n", 206, Some("bytes 1-2/5")),
         ] {
-            // A range is for GET only.
+            // A range is valid only for GET.
             for method in if status == 412 { &["GET", "HEAD"][..] } else { &["GET"] } {
                 let got = ask(&site, &format!("{method} /a"), fields);
                 assert_eq!((got.status, got.field("Content-Range"), got.field("X-A")), (status, range, Some("1")));

@@ -1,4 +1,4 @@
-//! Rules that say who may read, and how much.
+//! Rules that limit who may read, and how much.
 
 use crate::support::{Client, Got, Site, kinds, set_rules, until};
 use base64::Engine;
@@ -22,7 +22,7 @@ fn login(text: &str) -> String {
     format!("Authorization: Basic {}\r\n", base64::engine::general_purpose::STANDARD.encode(text))
 }
 
-/// A server whose directory `admin` is for users.
+/// Returns a server whose directory `admin` requires a login.
 fn guarded(kind: Accepting) -> Site {
     guarded_with(kind, |_| ())
 }
@@ -41,7 +41,7 @@ fn guarded_with(kind: Accepting, change: impl FnOnce(&mut Config)) -> Site {
         set_rules(config, &text);
         change(config);
     });
-    // Newer than the file that a link to it stands beside: otherwise it would not be its compressed form.
+    // Newer than the file next to the link to it: otherwise it would not be the compressed form of that file.
     std::fs::write(site.path().join("admin/secret.html.gz"), "secret").unwrap();
     symlink("../admin/secret.html", site.path().join("open/link.html")).unwrap();
     symlink("../admin", site.path().join("open/folder")).unwrap();
@@ -49,14 +49,14 @@ fn guarded_with(kind: Accepting, change: impl FnOnce(&mut Config)) -> Site {
     site
 }
 
-/// Sends a request on a connection of its own.
+/// Sends a request on a separate connection.
 fn ask(site: &Site, method: &str, target: &str, fields: &str) -> Got {
     let mut client = site.connect();
     client.send(format!("{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n").as_bytes());
     client.answer_of(method != "HEAD").unwrap()
 }
 
-/// Ways to a file that a rule protects. Each was tried without the rule: all of those that exist are 200 then.
+/// Ways to a file that a rule protects. Each was tried without the rule: all that exist then have status 200.
 const WAYS: &[&str] = &[
     "/admin",
     "/admin/",
@@ -90,7 +90,7 @@ fn a_rule_is_not_evaded() {
         let site = guarded(kind);
         let conditions =
             ["", "Range: bytes=0-1\r\n", "If-None-Match: *\r\n", "Accept-Encoding: gzip\r\n", "If-Match: x\r\n"];
-        // From the file system, and from the cache.
+        // First from the file system, then from the cache.
         for way in WAYS.iter().chain(WAYS) {
             for fields in conditions {
                 for method in ["GET", "HEAD"] {
@@ -108,14 +108,15 @@ fn a_rule_is_not_evaded() {
                 assert!(!String::from_utf8_lossy(&got.body).contains("secret"), "{method} {way}");
             }
         }
-        // The compressed form of an open file leads to a protected one.
+        // The compressed form of an open file is a link to a protected one.
         let got = site.get("/open/b.html", "Accept-Encoding: gzip\r\n");
         assert_eq!((got.status, got.body), (401, b"open".to_vec()));
         assert_eq!((site.get("/open/a", "").status, site.get("/open/none", "").status), (200, 404));
     }
 }
 
-/// Workers with a ring asked for addresses only for the log: no `deny` was for anyone, and `allow = "unix"` for all.
+/// Workers with a ring once determined addresses only for the log. No `deny` applied to any client, and `allow =
+/// "unix"` applied to all.
 #[test]
 fn addresses_are_those_of_the_clients() {
     for kind in kinds() {
@@ -151,7 +152,7 @@ fn users_log_in() {
         assert_eq!(site.get("/admin/secret.html", &format!("{right}Range: bytes=1-2\r\n")).body, b"ec");
         assert_eq!(site.get("/admin/none", &right).status, 404);
         assert_eq!(site.get("/open/link.html", &right).body, b"secret");
-        // While the first waits for its password, the others wait for their turn.
+        // While the first request waits for its password, the others wait for their turn.
         let mut client = site.connect();
         let head = |target: &str, fields: &str| format!("GET {target} HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
         let mut requests = head("/admin/sub/a", &login("ann:other"));
@@ -164,7 +165,7 @@ fn users_log_in() {
     }
 }
 
-/// The line had no user, whoever had logged in.
+/// The line once had no user, even after a login.
 #[test]
 fn the_log_has_the_user_who_has_logged_in() {
     for kind in kinds() {
@@ -202,11 +203,11 @@ fn a_listing_shows_only_what_its_reader_may_read() {
     assert!(admin.contains("secret.html") && admin.contains("./sub/"), "{admin}");
 }
 
-/// Logins of clients that are gone, or that try one password after the other, end sometime.
+/// Logins of clients that have disconnected, or that try one password after another, end eventually.
 #[test]
 fn a_crowd_that_logs_in_is_bounded() {
     let site = guarded_with(Accepting::Own, |config| config.workers = 1);
-    // One is verified and 32 wait, while the others arrive.
+    // One login is verified and 32 wait while the others arrive.
     let mut clients: Vec<Client> = (0..200).map(|_| site.connect()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         let fields = login(&format!("ann:{number}"));
@@ -268,7 +269,7 @@ fn a_client_that_asks_too_often_is_told_to_wait() {
     assert_eq!((asks("1.2.3.5").status, site.get("/open/a", "").status), (200, 200));
 }
 
-/// A denied path had 405 for POST, and a flood of POST was not counted.
+/// A denied path once had 405 for POST, and a flood of POST was not counted.
 #[test]
 fn addresses_and_rates_are_for_all_methods() {
     let rules = "[[rule]]\npath = '/admin/'\ndeny = '127.0.0.1'\nerror-pages = { 403 = '/open/a' }\n\
@@ -296,7 +297,7 @@ fn addresses_and_rates_are_for_all_methods() {
     }
 }
 
-/// The pages of a listing in other orders are costly: they are made only for those who may have them, and few at once.
+/// Listing pages in other orders are costly. They are made only for clients that may have them, and only a few at once.
 #[test]
 fn a_crowd_that_asks_for_pages_is_bounded() {
     let site = Site::new(FILES, |config| {
@@ -320,13 +321,14 @@ fn a_crowd_that_asks_for_pages_is_bounded() {
     };
     let admitted = answers(50);
     assert!(admitted.contains(&200) && admitted.iter().all(|status| [200, 503].contains(status)), "{admitted:?}");
-    // Every request counted once, also those that waited; and those over the limit order nothing, which could fail.
+    // Every request is counted once, including those that waited. Requests over the limit order no page, which could
+    // fail.
     let refused = answers(50);
     assert!(refused.iter().all(|&status| status == 429), "{refused:?}");
     assert_eq!(site.get("/open/a", "").status, 200);
 }
 
-/// Another spelling or a link would let passwords be tried at any speed.
+/// Another spelling or a link would otherwise allow trying passwords at any rate.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_limit_of_requests_is_not_evaded() {
@@ -344,7 +346,7 @@ fn a_limit_of_requests_is_not_evaded() {
     }
 }
 
-/// The name that is opened is neither the requested one nor that of the file to which it leads.
+/// The opened name is neither the requested one nor that of the file to which it leads.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_rule_holds_for_a_name_that_was_not_requested() {
@@ -406,7 +408,7 @@ fn a_listing_over_links_tells_nothing_of_what_is_restricted() {
     }
 }
 
-/// The file stays as it is, so that its content need not be read again, but it is behind a rule now.
+/// The file is unchanged, so its content need not be read again, but a rule now applies to it.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_unchanged_file_gets_new_restrictions() {
@@ -416,7 +418,7 @@ fn an_unchanged_file_gets_new_restrictions() {
         set_rules(config, "[[rule]]\npath = '/secret/'\ndeny = '127.0.0.0/8'\n");
     });
     symlink("open", site.path().join("current")).unwrap();
-    // Longer than a step of the clock of the file system: the file is not read again from now on.
+    // Longer than a step of the file system's clock, so the file is not read again from now on.
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(site.get("/current/a", "").status, 200);
     std::fs::rename(site.path().join("open"), site.path().join("secret")).unwrap();
@@ -425,8 +427,8 @@ fn an_unchanged_file_gets_new_restrictions() {
     until("the file is still open to all", || site.get("/current/a", "").status == 403);
 }
 
-/// The content would arrive in milliseconds. A slow machine makes it later, never sooner. Linux does not pace the first
-/// ten segments of a connection, which have 64 KB each on the loopback interface.
+/// Without the limit, the content would arrive in milliseconds. A slow machine makes it later, never earlier. Linux
+/// does not pace the first ten segments of a connection, which have 64 KB each on the loopback interface.
 #[test]
 #[cfg(target_os = "linux")]
 fn bandwidth_is_limited() {

@@ -37,7 +37,7 @@ fn a_head_that_never_ends_times_out() {
     assert_eq!(site.end().heads_late, 2);
 }
 
-/// Each head has its own deadline, also if one segment completes a request and begins the next. Only the test advances
+/// Each head has its own deadline, even if one segment completes a request and begins the next. Only the test advances
 /// the server's clock, so no delay of the machine can exceed a deadline.
 #[test]
 fn each_head_has_its_own_deadline() {
@@ -59,7 +59,7 @@ fn each_head_has_its_own_deadline() {
     }
 }
 
-/// The response said that the connection goes on, and what the client sent then could destroy it.
+/// The response once announced that the connection stays open, and what the client sent after it could destroy it.
 #[test]
 fn a_final_answer_without_the_body_ends_the_connection_in_order() {
     for kind in kinds() {
@@ -78,7 +78,7 @@ fn a_final_answer_without_the_body_ends_the_connection_in_order() {
             client.send(b"other");
             drop(client);
             until("it is kept", || site.server().totals().closed == before + 1);
-            // With its body the request is one like any other.
+            // With its body, the request is treated like any other.
             let mut client = site.connect();
             client.send([head.as_bytes(), b"other"].concat().repeat(2).as_slice());
             for _ in 0..2 {
@@ -140,7 +140,7 @@ fn clients_that_read_slowly_are_kept() {
                 0 => break,
                 count => got += count,
             }
-            // Time passes only after the server could send: a busy machine may not have run it since the last read.
+            // Time advances only after the server could send: a busy machine may not have run it since the last read.
             let now = site.server().totals().bytes_sent;
             if now > sent {
                 sent = now;
@@ -154,7 +154,8 @@ fn clients_that_read_slowly_are_kept() {
     }
 }
 
-/// When a file becomes shorter while it is sent, the connection ends early: the client sees that bytes are missing.
+/// If a file becomes shorter while it is sent, the connection ends early, and the client notices that bytes are
+/// missing.
 #[test]
 fn a_file_cut_short_ends_the_connection() {
     let large = vec![b'x'; 30 << 20];
@@ -179,9 +180,9 @@ fn large_file(count: u32) -> Vec<u8> {
     (0..count).map(|number| (number % 253) as u8).collect()
 }
 
-/// Evicts a file from the page cache; returns whether that worked. Where the kernel does not count cached pages (before
-/// Linux 6.5) it is tested at a place that is not needed, since testing starts a read. If it did not work, which the
-/// output says, the test proves only that the response is complete.
+/// Evicts a file from the page cache; returns whether this succeeded. If the kernel does not count cached pages (before
+/// Linux 6.5), a place that is not needed is tested, because testing starts a read. If the eviction fails, which is
+/// printed, the test proves only that the response is complete.
 fn forget(site: &Site, name: &str, place: u64) -> bool {
     let path = site.path().join(name);
     let file = std::fs::File::open(&path).unwrap();
@@ -219,8 +220,8 @@ fn each_part_not_in_memory_is_read_by_another_thread() {
     for kind in kinds() {
         let site = Site::new(&[("large", &content)], |config| config.accepting = kind);
         let expected = [1_000_000, 29_000_000].map(|from| (from, content[from..from + 100_000].to_vec()));
-        // The worker's look for a part begins to read it. If that ends before the kernel has answered, as on a
-        // processor that others use, the part is in memory and the worker has not waited.
+        // The worker's check of a part begins to read it. If the read ends before the kernel has answered, as on a busy
+        // CPU, the part is in memory and the worker has not waited.
         let is_read_elsewhere = (0..5).any(|_| {
             let (is_cold, before) = (forget(&site, "large", 15_000_000), site.server().totals().cold_reads);
             let got = site.get("/large", "Range: bytes=1000000-1099999,29000000-29099999\r\n");

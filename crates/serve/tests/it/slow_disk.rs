@@ -1,5 +1,5 @@
-//! A disk that does not answer, or fails: a file system of this process (FUSE) that holds requests back until the test
-//! says so.
+//! A disk that does not answer, or fails: a file system of this process (FUSE) that delays requests until the test
+//! releases them.
 
 use crate::support::{Client, Site, kinds, set_rules, until};
 use fuser::{
@@ -16,16 +16,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 
-/// Nothing is cached by the kernel, so that each look-up asks.
+/// The kernel caches nothing, so that each look-up reaches the disk.
 const TTL: Duration = Duration::ZERO;
 
-/// The files, each with its name as content. The look-up of the second and the content of the third are held back.
+/// The files, each with its name as content. The look-up of the second and the content of the third are delayed.
 const FILES: [&str; 3] = ["fast", "unknown", "unread"];
 
-/// A name whose look-up fails until it is repaired, and then is that of the first file.
+/// A name whose look-up fails until it is repaired; it is then the first file.
 const BROKEN: &str = "broken";
 
-/// What is held back, until it is released.
+/// The delayed replies, until they are released.
 #[derive(Default)]
 struct Held {
     is_released: bool,
@@ -55,7 +55,7 @@ impl Disk {
     }
 }
 
-/// The server ends only when its threads have what they wait for; so also a test that fails releases it.
+/// Releases the disk, even if the test fails: the server stops only after its threads have got their replies.
 struct Release(Disk);
 
 impl Drop for Release {
@@ -64,7 +64,7 @@ impl Drop for Release {
     }
 }
 
-/// The mounted file system, which is unmounted also if the test fails.
+/// The mounted file system, which is unmounted even if the test fails.
 struct Mounted {
     _session: BackgroundSession,
     folder: TempDir,
@@ -72,7 +72,7 @@ struct Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Lazily: threads of the server may hold it for a moment.
+        // Lazily, because threads of the server may hold it for a moment.
         let unmounted = Command::new("umount").arg("--lazy").arg(self.folder.path()).status();
         assert!(std::thread::panicking() || unmounted.is_ok_and(|status| status.success()), "it stays mounted");
     }
@@ -104,7 +104,7 @@ fn file(index: usize) -> FileAttr {
 }
 
 impl Filesystem for Disk {
-    /// Otherwise the kernel makes one look-up in a directory at a time.
+    /// Enables parallel look-ups; otherwise the kernel makes one at a time in a directory.
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
         config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS).map_err(|_| std::io::ErrorKind::Unsupported.into())
     }
@@ -149,7 +149,7 @@ impl Filesystem for Disk {
     }
 }
 
-/// Mounts a disk, if that is possible here.
+/// Mounts a disk, if this system permits it.
 fn mount(disk: &Disk) -> Option<Mounted> {
     mount_in(&std::env::temp_dir(), disk)
 }
@@ -174,7 +174,7 @@ fn ask(site: &Site, name: &str) -> Client {
     client
 }
 
-/// The only worker looked files up itself, and waited for the disk; meanwhile it served nobody.
+/// The only worker once looked files up itself and waited for the disk, and served no other client meanwhile.
 #[test]
 fn a_slow_disk_delays_only_those_who_wait_for_it() {
     for kind in kinds() {
@@ -187,13 +187,13 @@ fn a_slow_disk_delays_only_those_who_wait_for_it() {
         });
         let _release = Release(disk.clone());
         assert_eq!(site.get("/fast", "").body, b"fast", "{kind:?}");
-        // What is passed on is looked up nowhere, and no listing is made.
+        // A forwarded request needs no look-up, and no listing is made.
         assert_eq!(site.get("/unknown/x/?sort=size", "").status, 502, "{kind:?}");
         assert_eq!(disk.held_count(), 0, "{kind:?}");
         let names = ["unknown", "unread", "unknown"];
         let mut waiting = names.map(|name| ask(&site, name));
         until(format!("{kind:?}: nobody waits"), || disk.held_count() == 2);
-        // Nothing is trusted in the cache: each of them is looked up.
+        // The cache is never trusted, so each of them is looked up.
         for _ in 0..20 {
             assert_eq!(site.get("/fast", "").body, b"fast", "{kind:?}");
             assert_eq!(site.get("/missing", "").status, 404, "{kind:?}");
@@ -207,8 +207,8 @@ fn a_slow_disk_delays_only_those_who_wait_for_it() {
     }
 }
 
-/// A file that could not be looked up was missing for as long as the cache keeps entries, or another one was sent in
-/// its place.
+/// A file that could not be looked up was once missing for as long as the cache keeps entries, or another one was sent
+/// in its place.
 #[test]
 fn what_a_failing_disk_does_not_find_is_not_missing() {
     for kind in kinds() {
@@ -229,7 +229,7 @@ fn what_a_failing_disk_does_not_find_is_not_missing() {
     }
 }
 
-/// Whoever asked for a file of a failing disk had the server let go of all large files.
+/// A request for a file of a failing disk once made the server close all large files in its cache.
 #[test]
 fn a_failing_disk_leaves_the_cache_alone() {
     for kind in kinds() {
@@ -248,8 +248,8 @@ fn a_failing_disk_leaves_the_cache_alone() {
     }
 }
 
-/// A request that needs no look-up took the turn to follow the served directory, so that a new release was not seen for
-/// another half of the time for which entries are trusted, and again.
+/// A request that needs no look-up once took the turn to follow the served directory. A new release was then not
+/// noticed for another half of the time for which entries are trusted, repeatedly.
 #[test]
 fn a_disk_is_followed_whatever_else_is_requested() {
     for kind in kinds() {
@@ -273,7 +273,7 @@ fn a_disk_is_followed_whatever_else_is_requested() {
     }
 }
 
-/// What was found was trusted from the end of the look-up on, however long that had taken.
+/// A result was once trusted from the end of the look-up on, however long the look-up had taken.
 #[test]
 fn a_slow_look_up_is_as_old_as_its_order() {
     for kind in kinds() {
@@ -288,7 +288,7 @@ fn a_slow_look_up_is_as_old_as_its_order() {
         let mut waiting = ask(&site, "unknown");
         until(format!("{kind:?}: nobody waits"), || disk.held_count() == 1);
         clock.advance(Duration::from_millis(600));
-        // With this look-up the directory is followed.
+        // This look-up also follows the directory.
         assert_eq!(site.get("/fast", "").body, b"fast", "{kind:?}");
         disk.release();
         assert_eq!(waiting.answer().unwrap().body, b"unknown", "{kind:?}");

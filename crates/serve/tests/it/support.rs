@@ -1,4 +1,4 @@
-//! A server for one test, and a client that says what it got.
+//! A server for one test, and a client that reports what it received.
 
 use landau_serve::{Accepting, Config, Listen, LiveRules, Server, Totals};
 use std::io::{Read, Write};
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longer than anything takes; a test that reaches it has failed.
+/// Longer than any operation takes; a test that reaches this limit has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// Waits until something is so; `otherwise` says what is wrong if it never is.
+/// Waits until a condition holds; fails with the message `otherwise` if it never does.
 pub(crate) fn until(otherwise: impl std::fmt::Display, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -20,12 +20,13 @@ pub(crate) fn until(otherwise: impl std::fmt::Display, mut is_so: impl FnMut() -
     }
 }
 
-/// The most that connections hold with this limit of memory: an eighth more, and the buffers of one of them.
+/// Returns the maximum that connections hold with this memory limit: an eighth more, and the buffers of one connection.
 pub(crate) const fn bound(limit: usize) -> usize {
     limit + limit / 8 + (512 << 10)
 }
 
-/// Waits until a server with this limit of memory has refused some clients; it holds no more than it may meanwhile.
+/// Waits until a server with this memory limit has refused some clients. Checks that it does not exceed its limit
+/// meanwhile.
 #[track_caller]
 pub(crate) fn refuses_within(site: &Site, limit: usize) {
     until("nobody is refused", || {
@@ -34,7 +35,8 @@ pub(crate) fn refuses_within(site: &Site, limit: usize) {
     });
 }
 
-/// Repeats a call that a signal interrupts: an event loop in another test may use signals, which are for the process.
+/// Repeats a call that a signal interrupts: an event loop in another test may use signals, which affect the whole
+/// process.
 pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
     loop {
         match call() {
@@ -44,7 +46,7 @@ pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> 
     }
 }
 
-/// The two kinds of workers: told of readiness, and with a ring where there is one.
+/// Returns the two kinds of workers: those based on readiness and, if available, those with a ring.
 pub(crate) fn kinds() -> Vec<Accepting> {
     let has_ring = landau_reactor::backends().contains(&landau_reactor::Backend::IoUring);
     if has_ring { vec![Accepting::Own, Accepting::Multishot] } else { vec![Accepting::Own] }
@@ -57,7 +59,7 @@ pub(crate) fn set_rules(config: &mut Config, text: &str) {
     config.rules = Some(Arc::new(LiveRules::read(file.path(), &[], |_| Vec::new()).unwrap()));
 }
 
-/// A server of a folder of its own. If its test fails, it says what kind of server it is and what it has counted.
+/// A server with a separate folder. If its test fails, it prints the kind of the server and its counters.
 pub(crate) struct Site {
     folder: TempDir,
     kind: String,
@@ -65,7 +67,7 @@ pub(crate) struct Site {
     pub(crate) address: SocketAddr,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Got {
     pub(crate) status: u16,
@@ -81,7 +83,7 @@ impl Got {
 }
 
 impl Site {
-    /// With files, and what else the test wants.
+    /// Starts a server with files, and with the changes of the test.
     pub(crate) fn new(files: &[(&str, &[u8])], change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (name, content) in files {
@@ -107,12 +109,12 @@ impl Site {
         self.server.as_ref().unwrap()
     }
 
-    /// How much memory its connections hold.
+    /// Returns the memory that its connections hold, in bytes.
     pub(crate) fn held(&self) -> usize {
         self.server().totals().held_bytes as usize
     }
 
-    /// Whether its workers have rings.
+    /// Returns whether its workers have rings.
     pub(crate) fn is_ring(&self) -> bool {
         self.kind.starts_with("Multishot")
     }
@@ -121,14 +123,14 @@ impl Site {
         Client::new(TcpStream::connect(self.address).unwrap())
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a separate connection; returns the response.
     pub(crate) fn get(&self, target: &str, fields: &str) -> Got {
         let mut client = self.connect();
         client.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n").as_bytes());
         client.answer().unwrap()
     }
 
-    /// Lets the server end in peace; what it counted.
+    /// Lets the server finish; returns its counters.
     pub(crate) fn end(mut self) -> Totals {
         let server = self.server.take().unwrap();
         server.drain();
@@ -161,22 +163,23 @@ impl Client {
         Self { stream, unread: Vec::new() }
     }
 
-    /// The server may close while the rest of a hostile request is on its way.
+    /// Sends bytes; errors are ignored, because the server may close the connection before all of a hostile request is
+    /// sent.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// Forgets what was read with an answer and follows it; how many bytes that were.
+    /// Discards what was read after a response; returns the number of bytes.
     pub(crate) fn take_unread(&mut self) -> usize {
         std::mem::take(&mut self.unread).len()
     }
 
-    /// Reads what is there; 0 at the end of the stream.
+    /// Reads the bytes that are there; returns 0 at the end of the stream.
     pub(crate) fn read_some(&mut self, buffer: &mut [u8]) -> usize {
         uninterrupted(|| self.stream.read(buffer)).unwrap()
     }
 
-    /// Reads more; false at the end of the stream.
+    /// Reads more; returns false at the end of the stream.
     fn more(&mut self) -> bool {
         let mut buffer = vec![0; 64 << 10];
         match uninterrupted(|| self.stream.read(&mut buffer)) {
@@ -190,12 +193,12 @@ impl Client {
         }
     }
 
-    /// The next answer; none if the connection ends before it.
+    /// Returns the next response; `None` if the connection ends before it.
     pub(crate) fn answer(&mut self) -> Option<Got> {
         self.answer_of(true)
     }
 
-    /// The next answer; `has_body` is false of the answer to a HEAD.
+    /// Returns the next response; `has_body` is false for a response to HEAD.
     pub(crate) fn answer_of(&mut self, has_body: bool) -> Option<Got> {
         let end = loop {
             if let Some(at) = self.unread.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -218,7 +221,7 @@ impl Client {
         Some(Got { body, ..got })
     }
 
-    /// Whether the server has ended the connection, with nothing more said.
+    /// Returns whether the server has ended the connection without sending more.
     pub(crate) fn is_ended(&mut self) -> bool {
         self.unread.is_empty() && !self.more()
     }

@@ -1,4 +1,5 @@
-//! TLS through the whole server, with rustls' own client, which buffers and is another state machine than the server's.
+//! TLS through the whole server, with rustls' own client. It buffers, and is a different state machine from the
+//! server's.
 
 use crate::http2::H2;
 use crate::support::{LONG, Site, kinds, set_rules, uninterrupted, until};
@@ -22,7 +23,7 @@ fn files(name: &str) -> TlsFiles {
     TlsFiles { certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}-key.pem")) }
 }
 
-/// The type of a record of a handshake.
+/// The record type of a handshake.
 const HANDSHAKE: u8 = 0x16;
 
 /// Accepts every certificate: the tests check which one is presented.
@@ -84,7 +85,7 @@ fn over(socket: TcpStream, config: &Arc<ClientConfig>, host: &str) -> Stream {
     StreamOwned::new(ClientConnection::new(config.clone(), name).unwrap(), socket)
 }
 
-/// The response to one request over TLS on this connection, with further fields.
+/// Returns the response to one request over TLS on this connection, with further fields.
 #[track_caller]
 pub(crate) fn get_with(socket: TcpStream, target: &str, fields: &str) -> Vec<u8> {
     let mut stream = over(socket, &client(&rustls::version::TLS13), "one.example");
@@ -138,7 +139,7 @@ pub(crate) fn over_tls(config: &mut Config) {
     config.tls = vec![files("one"), files("two")];
 }
 
-/// A client that has had a response.
+/// Returns a client that has received a response.
 pub(crate) fn get_established(site: &Site) -> Stream {
     let mut stream = connect(site.address, &client(&rustls::version::TLS13), "one.example");
     assert!(get(&mut stream, "/a", false).ends_with(b"hello"));
@@ -302,7 +303,7 @@ fn clients_without_tls_are_rejected() {
         };
         assert!(ask(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").starts_with(b"HTTP/1.1 400 "));
         assert_eq!(ask(b"\0\0\0\0"), b"");
-        // An alert: fatal.
+        // A fatal alert.
         for nonsense in [&[HANDSHAKE, 3, 1, 0, 4, 1, 0, 0, 0][..], &[HANDSHAKE, 3, 1, 0xff, 0xff, 1, 2, 3]] {
             let got = ask(nonsense);
             assert!(got.starts_with(&[0x15, 3]), "{nonsense:?} {got:?}");
@@ -311,7 +312,7 @@ fn clients_without_tls_are_rejected() {
     }
 }
 
-/// Both protocols at the same address, as ALPN decides; a client that offers both gets HTTP/2.
+/// Both protocols at the same address, selected by ALPN. A client that offers both gets HTTP/2.
 #[test]
 fn http2_is_agreed_on_by_alpn() {
     let large = vec![b'x'; 300_000];
@@ -355,7 +356,7 @@ fn http2_is_agreed_on_by_alpn() {
     }
 }
 
-/// A server that passes requests on offered HTTP/1.1 alone: those of HTTP/2 were not passed on.
+/// A server that forwards requests once offered only HTTP/1.1, because it could not forward those of HTTP/2.
 #[test]
 fn requests_of_http2_are_passed_on_over_tls() {
     for kind in kinds() {
@@ -436,7 +437,7 @@ fn connections_waiting_at_the_end_are_answered() {
     }
 }
 
-/// A client over the limit gets an alert, and no reset when it sends its first flight only then.
+/// A client over the limit gets an alert, and no reset if it sends its first flight later.
 #[test]
 fn refused_clients_get_an_alert() {
     for kind in kinds() {
@@ -447,7 +448,7 @@ fn refused_clients_get_an_alert() {
         second.stream.write_all(&[HANDSHAKE, 3, 1, 0, 1, 1]).unwrap();
         let mut alert = Vec::new();
         second.stream.read_to_end(&mut alert).unwrap();
-        // Fatal, internal_error.
+        // A fatal alert, internal_error.
         assert_eq!(alert, [21, 3, 3, 0, 2, 2, 80], "{kind:?}");
     }
 }
@@ -485,7 +486,7 @@ fn unusable_certificates_are_errors() {
         (vec![pair(&one.certificate, &empty)], "no private key in this file"),
         (vec![pair(&one.certificate, &encrypted)], "the key is encrypted; write a copy without a password: openssl"),
         (vec![pair(&one.certificate, &old)], "the key is encrypted"),
-        // Nobody writes to it: opening it once waited for ever.
+        // This FIFO has no writer; opening it once waited for ever.
         (vec![pair(&one.certificate, &pipe)], "this is not a regular file"),
         (vec![pair(&one.certificate, &two.key)], "the key does not belong to the certificate"),
         (vec![pair(Path::new("/nowhere"), &two.key)], "tls /nowhere: "),

@@ -1,4 +1,4 @@
-//! Requests that are passed on to upstream servers, sound and hostile ones.
+//! Requests that are forwarded to well-behaved and hostile upstream servers.
 
 use crate::support::{Client, Got, LONG, Site, kinds, refuses_within, set_rules, uninterrupted, until};
 use crate::tls;
@@ -11,14 +11,15 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// An upstream server: what it does with each connection, one after another.
+/// An upstream server, which serves one connection after another.
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Upstream {
-    /// Serves so many connections by a function, each in a thread of its own, which gets the connection's number.
+    /// Serves `count` connections with a function, each in a separate thread. The function gets the connection's
+    /// number.
     pub(crate) fn new(count: usize, serve: impl Fn(usize, TcpStream) + Send + Sync + Clone + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -38,17 +39,18 @@ impl Upstream {
         Self { address, thread: Some(thread) }
     }
 
-    /// One that answers the request on each of so many connections with the same bytes, and ends the connection.
+    /// Returns a server that answers the request on each of `count` connections with the same bytes, and ends the
+    /// connection.
     pub(crate) fn says(count: usize, bytes: &'static [u8]) -> Self {
         Self::new(count, move |_, mut stream| {
             if head(&mut stream).is_some() {
-                // The server may refuse to read on.
+                // The server may refuse to read further.
                 let _ = stream.write_all(bytes);
             }
         })
     }
 
-    /// Waits until it has served its connections.
+    /// Waits until the server has served its connections.
     pub(crate) fn end(mut self) {
         self.thread.take().unwrap().join().unwrap();
     }
@@ -86,7 +88,7 @@ pub(crate) fn read_exactly(stream: &mut impl Read, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Echoes a request as the content of its response, with what follows the head if it says how much.
+/// Echoes a request as the content of its response, including the body if the request states its length.
 pub(crate) fn echo(stream: &mut (impl Read + Write)) -> bool {
     let Some(mut text) = head(stream) else { return false };
     let has_content = !text.starts_with("HEAD ");
@@ -104,7 +106,7 @@ pub(crate) fn echoes(count: usize) -> Upstream {
     Upstream::new(count, |_, mut stream| while echo(&mut stream) {})
 }
 
-/// A server of one kind that passes on what is below `/api/`.
+/// Returns a server of one kind that forwards requests for paths below `/api/`.
 fn site(kind: Accepting, rules: &str, change: impl FnOnce(&mut Config)) -> Site {
     Site::new(&[("file", b"hello")], |config| {
         config.accepting = kind;
@@ -118,7 +120,7 @@ fn ask(client: &mut Client, line: &str, rest: &str) -> Option<Got> {
     client.answer_of(!line.starts_with("HEAD"))
 }
 
-/// The server's counters once they are so.
+/// Waits until the server's counters satisfy a condition; returns them.
 fn counted(site: &Site, is_so: impl Fn(&Totals) -> bool) -> Totals {
     until("the counters", || is_so(&site.server().totals()));
     site.server().totals()
@@ -140,7 +142,7 @@ fn a_request_is_written_anew() {
              Accept: */*\r\nVia: 1.0 y, 1.1 landau\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n\
              X-Forwarded-Host: x:8080\r\n\r\n";
         assert_eq!(String::from_utf8(got.body).unwrap(), expected);
-        // The same connection, on both sides; files beside it.
+        // The same connections on both sides; files are served in between.
         assert_eq!(ask(&mut client, "GET /file", "\r\n").unwrap().body, b"hello");
         let again = ask(&mut client, "HEAD /api/x", "\r\n").unwrap();
         let length = "HEAD /api/x HTTP/1.1\r\nHost: x:8080\r\nVia: 1.1 landau\r\nX-Forwarded-For: 127.0.0.1\r\n\
@@ -148,7 +150,7 @@ fn a_request_is_written_anew() {
             .len()
             .to_string();
         assert_eq!((again.status, again.field("Content-Length")), (200, Some(&length[..])), "{}", again.head);
-        // Nothing is behind its head.
+        // Nothing follows the head.
         assert_eq!(ask(&mut client, "GET /file", "\r\n").unwrap().body, b"hello");
         drop(client);
         let totals = site.end();
@@ -157,7 +159,7 @@ fn a_request_is_written_anew() {
     }
 }
 
-/// Sends a request on a connection of its own and reads all that comes; lossless, and without the date.
+/// Sends a request on a separate connection and reads everything. Returns it lossless, and without the date.
 fn all(site: &Site, request: &str) -> String {
     let mut client = site.connect();
     client.send(request.as_bytes());
@@ -229,7 +231,7 @@ fn responses_are_framed_for_the_client() {
     }
 }
 
-/// What could be read in two ways, or is no HTTP, becomes a 502 and never reaches the client.
+/// A response that could be read in two ways, or is not HTTP, becomes a 502 and never reaches the client.
 #[test]
 fn what_is_no_response_is_refused() {
     let huge: &'static [u8] =
@@ -298,7 +300,7 @@ fn half_a_response_ends_the_connection() {
     }
 }
 
-/// What came with the fault was discarded.
+/// Valid bytes that arrived together with a malformed chunk were once discarded.
 #[test]
 fn what_precedes_a_malformed_chunk_is_passed_on() {
     for kind in kinds() {
@@ -332,7 +334,7 @@ fn what_precedes_a_malformed_chunk_is_passed_on() {
     }
 }
 
-/// Of a body of HTTP/1.0 the end of the connection is the end: it is reset instead.
+/// For HTTP/1.0, the end of the connection is the end of the body, so the connection is reset instead.
 #[test]
 fn half_a_response_without_a_length_is_reset() {
     for kind in kinds() {
@@ -360,7 +362,7 @@ fn half_a_response_without_a_length_is_reset() {
     }
 }
 
-/// The end of TLS would say that the content is complete.
+/// An end of the TLS session would mark the content as complete.
 #[test]
 fn half_a_response_without_a_length_has_no_end_of_tls() {
     for kind in kinds() {
@@ -422,7 +424,7 @@ fn bodies_are_passed_on_whole() {
         let mut client = site.connect();
         let with_length = format!("Content-Length: {}\r\n\r\n{body}", body.len());
         let chunked = format!("Transfer-Encoding: chunked\r\n\r\n{chunks}");
-        // The next request comes with the end of the one before.
+        // The next request arrives together with the end of the previous one.
         let requests =
             format!("POST /api/ HTTP/1.1\r\nHost: x\r\n{with_length}PUT /api/ HTTP/1.1\r\nHost: x\r\n{chunked}");
         client.send(requests.as_bytes());
@@ -464,7 +466,7 @@ fn a_client_may_wait_until_it_may_send() {
     }
 }
 
-/// It is the upstream server that is slow, and the client has all of its time once it may send.
+/// The upstream server is slow, and the client has its full timeout after it may send.
 #[test]
 fn a_client_that_waits_until_it_may_send_is_not_late() {
     for kind in kinds() {
@@ -486,7 +488,7 @@ fn a_client_that_waits_until_it_may_send_is_not_late() {
         is_seen.recv().unwrap();
         for seconds in [19, 6, 14] {
             clock.advance(Duration::from_secs(seconds));
-            // When this is answered, the deadlines that have passed are handled.
+            // When this is answered, the deadlines that have passed have been handled.
             assert_eq!(site.get("/file", "").status, 200, "{kind:?}");
         }
         go.send(()).unwrap();
@@ -500,7 +502,7 @@ fn a_client_that_waits_until_it_may_send_is_not_late() {
     }
 }
 
-/// Neither side is read faster than the other one takes it.
+/// Neither side is read faster than the other one reads.
 #[test]
 fn slow_sides_bound_what_is_held() {
     const BYTES: usize = 24 << 20;
@@ -546,7 +548,7 @@ fn slow_sides_bound_what_is_held() {
     }
 }
 
-/// An upstream server that answers while it still reads, and a client that reads when it has sent everything.
+/// An upstream server that answers while it still reads, and a client that reads only after it has sent everything.
 #[test]
 fn both_directions_flow_at_once() {
     const BYTES: usize = 40 << 20;
@@ -568,8 +570,8 @@ fn both_directions_flow_at_once() {
     }
 }
 
-/// A connection that was kept may have ended. A request that changes nothing is sent again; another one may have been
-/// acted on.
+/// A kept connection may have ended. A request that changes nothing is sent again; any other may already have been
+/// executed.
 #[test]
 fn a_kept_connection_that_has_ended_costs_one_retry() {
     for kind in kinds() {
@@ -581,7 +583,7 @@ fn a_kept_connection_that_has_ended_costs_one_retry() {
         ] {
             let upstream = Upstream::new(if expected == 200 { 2 } else { 1 }, |number, mut stream| {
                 assert!(echo(&mut stream));
-                // The first one ends as soon as it has a second request.
+                // The first connection ends as soon as it has a second request.
                 if number == 0 {
                     head(&mut stream);
                 }
@@ -594,7 +596,7 @@ fn a_kept_connection_that_has_ended_costs_one_retry() {
             let totals = site.end();
             assert_eq!((totals.upstream_retries, totals.upstream_reuses), (u64::from(expected == 200), 1));
         }
-        // A new connection that ends says nothing about the next one.
+        // A new connection that ends is not a reason to try another one.
         let upstream = Upstream::new(1, |_, mut stream| drop(head(&mut stream)));
         let site = site(kind, &upstream.rule(), |_| {});
         assert_eq!(site.get("/api/", "").status, 502);
@@ -603,7 +605,7 @@ fn a_kept_connection_that_has_ended_costs_one_retry() {
     }
 }
 
-/// Each of them was answered from within the answer to the one before, until the stack was full.
+/// Each response was once sent from within the sending of the previous one, until the stack was full.
 #[test]
 fn requests_behind_a_failure_at_once_do_not_pile_up() {
     for kind in kinds() {
@@ -618,7 +620,8 @@ fn requests_behind_a_failure_at_once_do_not_pile_up() {
     }
 }
 
-/// It was asked again, and what was read of the first response was taken for the beginning of the second one.
+/// Such a request was once sent again, and the bytes of the first response were treated as the beginning of the second
+/// one.
 #[test]
 fn a_kept_connection_that_says_something_else_is_not_asked_again() {
     for kind in kinds() {
@@ -639,7 +642,7 @@ fn a_kept_connection_that_says_something_else_is_not_asked_again() {
     }
 }
 
-/// One that ends while no request is under way is closed here, and no request is lost.
+/// A connection that ends while no request is under way is closed here, and no request is lost.
 #[test]
 fn an_ended_connection_is_not_kept() {
     for kind in kinds() {
@@ -667,7 +670,7 @@ fn upstream_servers_have_their_time() {
     const REQUEST: &[u8] = b"GET /api/ HTTP/1.1\r\nHost: x\r\n\r\n";
     const UPLOAD: &[u8] = b"POST /api/ HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n";
     for kind in kinds() {
-        // One that says nothing, one that says half a head, and one that never reads.
+        // A server that sends nothing, one that sends half a head, and one that never reads.
         for (said, request) in [(&b""[..], REQUEST), (b"HTTP/1.1 200", REQUEST), (b"", UPLOAD)] {
             let (seen, is_seen) = mpsc::channel();
             let seen = Arc::new(Mutex::new(seen));
@@ -707,7 +710,8 @@ fn upstream_servers_have_their_time() {
     }
 }
 
-/// Its own deadline passed in the same wait as that of the upstream server, and closed it as idle behind the response.
+/// The client's own deadline once passed in the same wait as that of the upstream server, and the client was closed as
+/// idle after the response.
 #[test]
 fn a_client_goes_on_after_a_504() {
     for kind in kinds() {
@@ -727,7 +731,7 @@ fn a_client_goes_on_after_a_504() {
         let mut client = site.connect();
         client.send(b"GET /api/ HTTP/1.1\r\nHost: x\r\n\r\n");
         is_seen.recv().unwrap();
-        // The time for a head, which the client has from its first moment on, passes as well.
+        // The timeout of a head, which runs from the start of the connection, passes as well.
         clock.advance(Duration::from_secs(15));
         assert_eq!(client.answer().unwrap().status, 504, "{kind:?}");
         assert_eq!(ask(&mut client, "GET /file", "\r\n").unwrap().body, b"hello", "{kind:?}");
@@ -763,7 +767,7 @@ fn a_client_that_stops_sending_gets_408() {
     }
 }
 
-/// Nobody works for a client that is gone.
+/// The upstream server stops working for a client that has disconnected.
 #[test]
 fn the_upstream_connection_ends_with_the_client() {
     for kind in kinds() {
@@ -788,7 +792,7 @@ fn the_upstream_connection_ends_with_the_client() {
     }
 }
 
-/// RFC 9110 section 7.6.2.
+/// Max-Forwards (RFC 9110 section 7.6.2).
 #[test]
 fn options_are_passed_on_so_many_times() {
     for kind in kinds() {
@@ -882,7 +886,7 @@ fn the_other_rules_apply() {
         assert_eq!(ask("GET /api/static/x", "\r\n").body, b"static");
         assert_eq!(ask("GET /api/moved", "\r\n").status, 302);
         assert_eq!([ask("TRACE /api/", "\r\n").status, ask("POST /api/static/x", "\r\n").status], [405, 405]);
-        // A body that is not there yet is not waited for.
+        // A body that has not arrived is not waited for.
         let got = ask("POST /api/no/x", "Content-Length: 99\r\n\r\nabc");
         assert_eq!((got.status, got.field("Connection")), (403, Some("close")));
         drop(client);
@@ -891,7 +895,7 @@ fn the_other_rules_apply() {
     }
 }
 
-/// A rule that set `Cache-Control` took the `no-store` of errors away, and put nothing in its place.
+/// A rule that set `Cache-Control` once removed the `no-store` of errors without a replacement.
 #[test]
 fn errors_keep_what_they_say_about_freshness() {
     let said = "Cache-Control: no-store\r\nPragma: no-cache\r\nX-B: 1\r\nContent-Length: 0\r\n\r\n";
@@ -966,8 +970,8 @@ fn a_websocket_is_a_tunnel() {
     }
 }
 
-/// A client of a WebSocket may be sending when the other side ends: its frame met a closed connection, and what it had
-/// not read yet was discarded.
+/// A WebSocket client may be sending when the other side ends. Its frame once arrived at a closed connection, and what
+/// it had not read yet was discarded.
 #[test]
 fn the_last_words_of_a_websocket_arrive() {
     const LAST: usize = 600_000;
@@ -1002,7 +1006,7 @@ fn the_last_words_of_a_websocket_arrive() {
     }
 }
 
-/// A client may send frames before it has read the response, and they stayed here until the connection ended.
+/// A client may send frames before it has read the response. They once stayed in the server until the connection ended.
 #[test]
 fn what_a_websocket_sends_early_is_passed_on() {
     for kind in kinds() {
@@ -1032,7 +1036,7 @@ fn what_a_websocket_sends_early_is_passed_on() {
     }
 }
 
-/// A byte each time before the deadline kept a connection here and one to the upstream server for ever.
+/// One byte before each deadline once kept a connection here and one to the upstream server open for ever.
 #[test]
 fn a_client_that_sends_its_body_byte_by_byte_gets_408() {
     for kind in kinds() {
@@ -1065,7 +1069,7 @@ fn a_client_that_sends_its_body_byte_by_byte_gets_408() {
     }
 }
 
-/// The head was not kept, since the body had not ended, and a second connection got the end of the body alone.
+/// The head was once discarded because the body had not ended, and a second connection got only the end of the body.
 #[test]
 fn what_is_not_here_any_more_is_not_sent_again() {
     for kind in kinds() {
@@ -1089,7 +1093,8 @@ fn what_is_not_here_any_more_is_not_sent_again() {
     }
 }
 
-/// The body was discarded before the path belonged to the upstream server, which took the next request for it.
+/// The body was once discarded before the path belonged to the upstream server, which then treated the next request as
+/// the body.
 #[test]
 fn a_request_whose_body_is_gone_is_not_passed_on() {
     for kind in kinds() {
@@ -1103,7 +1108,7 @@ fn a_request_whose_body_is_gone_is_not_passed_on() {
         });
         let mut client = site.connect();
         client.send(b"POST /api/ HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\n\r\n0123456789");
-        // The server has it when it has answered what was sent later.
+        // The server has received this when it has answered what was sent later.
         until("the request does not arrive", || site.server().totals().held_bytes > 0);
         std::fs::write(&path, upstream.rule()).unwrap();
         site.server().remote().reload_rules();
@@ -1118,7 +1123,7 @@ fn a_request_whose_body_is_gone_is_not_passed_on() {
     }
 }
 
-/// What is for the upstream server is decided there: ranges and conditions go both ways as they are.
+/// The upstream server decides about its paths: ranges and conditions are passed on unchanged in both directions.
 #[test]
 fn ranges_and_conditions_are_for_the_upstream_server() {
     for kind in kinds() {
@@ -1138,7 +1143,7 @@ fn ranges_and_conditions_are_for_the_upstream_server() {
     }
 }
 
-/// The kernel reports the end of a Unix socket again and again, also while the client has no room.
+/// The kernel reports the end of a Unix socket repeatedly, even while the client has no room.
 #[test]
 fn a_unix_socket_may_end_before_its_response_has_left() {
     let room = tempfile::tempdir().unwrap();
@@ -1149,7 +1154,7 @@ fn a_unix_socket_may_end_before_its_response_has_left() {
             let (mut stream, _) = uninterrupted(|| listener.accept()).unwrap();
             head(&mut stream).unwrap();
             stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n").unwrap();
-            // Until nothing moves any more: the client has no room, and this socket neither.
+            // Sends until nothing moves: neither the client nor this socket has room.
             stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
             let mut sent = 0;
             while let Ok(count) = stream.write(&[b'd'; 1 << 14]) {
@@ -1201,7 +1206,7 @@ fn every_way_and_every_backend_passes_requests_on() {
         }
         let totals = site.end();
         assert_eq!((totals.upstream_errors, totals.requests), (0, 60), "{accepting:?} {backend}");
-        // The upstream's threads end with their connections; those that never came are not waited for.
+        // The upstream's threads end with their connections; connections that were never made are not waited for.
         drop(upstream);
     }
 }
@@ -1279,7 +1284,7 @@ fn trusted_proxies_say_for_whom_they_ask() {
             proxies.add(trusted).unwrap();
             config.forwarded_from = Some(proxies);
         });
-        // A trusted proxy may pass on what its clients have invented, with `_`.
+        // A trusted proxy may pass on forged fields of its clients, with `_` in their names.
         let fields = "X-Forwarded-For: 1.2.3.4\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: a.example\r\n\
              X-Forwarded-For: 5.6.7.8\r\nX_Forwarded_Proto: gopher\r\nx_real_ip: 6.6.6.6\r\n\
              X-Forwarded_Host: evil\r\nX_Forwarded-For: 6.6.6.6\r\n\r\n";
@@ -1373,7 +1378,7 @@ fn the_log_has_the_user_whose_request_was_passed_on() {
     }
 }
 
-/// A server that ends waits for what was passed on, and closes connections that are kept.
+/// A server that is stopping waits for forwarded requests, and closes kept connections.
 #[test]
 fn a_server_that_ends_answers_what_was_passed_on() {
     for kind in kinds() {
@@ -1408,7 +1413,7 @@ fn a_server_that_ends_answers_what_was_passed_on() {
     }
 }
 
-/// Clients that take nothing of large responses, and of which there is no memory for all.
+/// Clients that read nothing of large responses, without enough memory for all.
 #[test]
 fn a_crowd_of_slow_clients_stays_within_the_memory() {
     const MOST: usize = 1 << 18;
@@ -1416,8 +1421,8 @@ fn a_crowd_of_slow_clients_stays_within_the_memory() {
         let upstream = Upstream::new(60, |number, mut stream| {
             if head(&mut stream).is_some() {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n");
-                // What is left of a write of 16 KiB when a client's buffers are full would otherwise be equal for all
-                // of them, and might be a few bytes.
+                // Without this, the rest of a write of 16 KiB when a client's buffers are full would be equal for all
+                // clients, and might be only a few bytes.
                 let _ = stream.write_all(&vec![b'd'; 277 * number]);
                 while stream.write_all(&[b'd'; 1 << 14]).is_ok() {}
             }
