@@ -1,5 +1,5 @@
 //! The minimal server: one thread, one `epoll` set, and the same prepared response to any data. It parses, checks and
-//! limits nothing: what a real server costs beyond it is what that server does.
+//! limits nothing: any additional cost of a real server is the cost of what that server does.
 //!
 //! `cargo run --release -p landau-reactor --example bare -- PORT BODY_BYTES HEAD_BYTES`
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a wait with a [`ManualClock`] lasts at most, in milliseconds: nothing wakes the wait when the clock is
-/// advanced.
+/// The maximum duration of a wait with a [`ManualClock`], in milliseconds: advancing the clock does not wake the wait.
 const MANUAL_WAIT_MS: u32 = 5;
 
 /// A clock that stands still until it is advanced. Tests of deadlines that use it do not depend on the speed of the
@@ -29,7 +28,7 @@ pub(crate) enum Clock {
 }
 
 impl Clock {
-    /// Returns the system's clock, from now on.
+    /// Returns the system's clock, starting now.
     pub(crate) fn system() -> Self {
         Self::System(Instant::now())
     }
@@ -43,7 +42,7 @@ impl Clock {
         }
     }
 
-    /// Returns how long a wait may last, where the clock limits it.
+    /// Returns the maximum duration of a wait in milliseconds, if the clock limits it.
     pub(crate) fn longest_wait_ms(&self) -> Option<u32> {
         match self {
             Self::System(_) => None,

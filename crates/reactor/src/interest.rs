@@ -1,6 +1,6 @@
 //! Interest, readiness and events.
 
-/// Identifies a registered descriptor: a number of the caller's that every event of the descriptor carries.
+/// Identifies a registered descriptor: a number chosen by the caller, which every event of the descriptor carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u32);
 
@@ -9,7 +9,7 @@ pub struct Token(pub u32);
 pub struct Interest(u8);
 
 impl Interest {
-    /// No readiness: the descriptor stays registered, for its deadline and for later.
+    /// No readiness: the descriptor stays registered, for its deadline and for later use.
     pub const NONE: Self = Self(0);
     /// Readable: data is available, or the end of the stream.
     pub const READABLE: Self = Self(1);
@@ -24,14 +24,14 @@ impl Interest {
         self.0 & other.0 == other.0
     }
 
-    /// Returns what is in either.
+    /// Returns the union of the two.
     #[inline]
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns what is in this and not in `other`.
+    /// Returns this without `other`.
     #[inline]
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
@@ -62,13 +62,13 @@ impl Ready {
     pub const READABLE: Self = Self(1);
     /// Writable.
     pub const WRITABLE: Self = Self(2);
-    /// The peer has closed its writing half, or an error is pending. It comes with READABLE and WRITABLE, as far as the
-    /// caller is interested in them, so that a caller that only reads or only writes finds out by doing so.
+    /// The peer has closed its writing half, or an error is pending. It is reported with READABLE and WRITABLE, as far
+    /// as the caller is interested in them, so that a caller that only reads or only writes notices it by doing so.
     pub const READ_CLOSED: Self = Self(4);
     /// The deadline of the descriptor has passed.
     pub const DEADLINE: Self = Self(8);
-    /// Nothing can be sent either: the connection was reset, or both halves are closed. It comes with
-    /// [`READ_CLOSED`](Self::READ_CLOSED), and again in each wait, whatever the interest.
+    /// Nothing can be sent either: the connection was reset, or both halves are closed. It is reported with
+    /// [`READ_CLOSED`](Self::READ_CLOSED), in each wait, whatever the interest.
     pub const WRITE_CLOSED: Self = Self(16);
 
     /// Returns whether the descriptor is readable.
@@ -101,14 +101,14 @@ impl Ready {
         self.0 & 8 != 0
     }
 
-    /// Returns what is in either.
+    /// Returns the union of the two.
     #[inline]
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns what is in this and not in `other`.
+    /// Returns this without `other`.
     #[inline]
     #[must_use]
     pub(crate) const fn without(self, other: Self) -> Self {
@@ -121,13 +121,13 @@ impl Ready {
         Interest(self.0 & 3)
     }
 
-    /// Returns whether this is no readiness at all.
+    /// Returns whether this is empty.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Returns this without the part of readable and writable that is not in `interest`.
+    /// Returns this without those of readable and writable that are not in `interest`.
     #[inline]
     #[must_use]
     pub(crate) const fn filter(self, interest: Interest) -> Self {

@@ -2,8 +2,8 @@
 //! that are sent with as few system calls as the kernel allows.
 //!
 //! [`Reactor`] reports readiness through `select`, `poll`, `epoll`, `kqueue`, queued signals or `io_uring`;
-//! [`completions::Ring`] performs whole operations on `io_uring`. The crate knows no protocol. A [`Reactor`] belongs to
-//! one thread; only its [`Waker`] may be used from another.
+//! [`completions::Ring`] performs whole operations on `io_uring`. The crate implements no protocol. A [`Reactor`]
+//! belongs to one thread; only its [`Waker`] may be used from another.
 //!
 //! ```
 //! use landau_reactor::{Backend, Interest, Reactor, Token};

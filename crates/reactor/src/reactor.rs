@@ -1,10 +1,10 @@
 //! The event loop: what all backends have in common.
 //!
 //! A table indexed by descriptor number has one slot of 16 bytes for each descriptor: the caller's token, its interest,
-//! the interest that the backend knows, and a generation, by which events of an earlier owner of the number are
-//! detected and dropped. Reducing the interest costs no call: the backend learns of it only when an event arrives that
-//! is not of interest. An extended interest is passed on before the next wait, and not at all if it was reduced again
-//! by then.
+//! the interest that the backend knows, and a generation. The generation identifies events of an earlier owner of the
+//! number, which are dropped. Reducing the interest costs no call: the backend is updated only after it has reported an
+//! event that is not of interest. An extended interest is passed to the backend before the next wait, or not at all if
+//! it was reduced again by then.
 
 use crate::backend::{self, Backend, Found, Key, Selector};
 use crate::clock::{Clock, ManualClock};
@@ -15,17 +15,17 @@ use crate::waker::{Receiver, Waker};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// What is known of a descriptor.
+/// The state of a descriptor.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     token: u32,
     generation: u32,
     is_registered: bool,
-    /// What the caller is interested in.
+    /// The caller's interest.
     interest: Interest,
     /// The interest that the backend knows.
     armed: Interest,
-    /// With an edge-triggered backend: the readiness that was reported and not cleared since.
+    /// With an edge-triggered backend: the reported readiness that was not cleared since.
     readiness: Ready,
     /// Whether it is in the list of changes.
     is_changed: bool,
@@ -41,7 +41,7 @@ pub struct Reactor {
     is_edge: bool,
     slots: Vec<Slot>,
     registered_count: usize,
-    /// What the last wait found, and how many of them were returned.
+    /// The events that the last wait found; the first `returned_count` of them were returned.
     found: Vec<Found>,
     returned_count: usize,
     /// Descriptors whose interest the backend may not know yet.
@@ -52,7 +52,7 @@ pub struct Reactor {
     clock: Clock,
     now_ms: u32,
     waker: Option<Receiver>,
-    /// Why it is not the backend that was requested.
+    /// Why another backend replaces the requested one.
     fallback: Option<String>,
 }
 
@@ -109,7 +109,7 @@ impl Reactor {
         self.backend
     }
 
-    /// Returns a remark on how the backend works here, such as a fallback and its reason or the number of queue
+    /// Returns a note on how the backend works on this system, such as a fallback and its reason or the number of queue
     /// overflows.
     pub fn note(&self) -> Option<String> {
         match (&self.fallback, self.selector.note()) {
@@ -128,8 +128,8 @@ impl Reactor {
         self.len() == 0
     }
 
-    /// Registers a descriptor and makes it nonblocking. The caller keeps it, and calls [`deregister`](Self::deregister)
-    /// or [`close`](Self::close) before it is closed.
+    /// Registers a descriptor and makes it nonblocking. The caller keeps ownership, and calls
+    /// [`deregister`](Self::deregister) before closing it, or [`close`](Self::close) to do both.
     ///
     /// Fails if the descriptor is registered already, or if its number is too high for the backend.
     pub fn register(&mut self, fd: &impl AsFd, token: Token, interest: Interest) -> Result<()> {
@@ -138,13 +138,13 @@ impl Reactor {
     }
 
     /// Like [`register`](Self::register), for a descriptor that is nonblocking already. This saves the system call that
-    /// would find that out.
+    /// checks its mode.
     pub fn register_nonblocking(&mut self, fd: &impl AsFd, token: Token, interest: Interest) -> Result<()> {
         self.enter(fd, token, interest, |selector, key| selector.add(key, interest))
     }
 
-    /// Like [`register`](Self::register), for a listening socket that other event loops watch too: where the backend
-    /// can (`epoll`), a connection wakes one of the loops that wait, and not all of them. It is the one that was
+    /// Like [`register`](Self::register), for a listening socket that other event loops watch too. If the backend
+    /// supports it (`epoll`), a connection wakes one of the waiting loops instead of all. This is the loop that
     /// registered first, until it calls [`requeue`](Self::requeue).
     pub fn register_exclusive(&mut self, fd: &impl AsFd, token: Token) -> Result<()> {
         landau_sys::stream::set_blocking(fd, false)?;
@@ -152,12 +152,13 @@ impl Reactor {
         self.enter(fd, token, interest, |selector, key| selector.add_exclusive(key, interest))
     }
 
-    /// Puts this loop behind the others that watch a descriptor with [`register_exclusive`](Self::register_exclusive),
-    /// with its next wait. If that fails, the descriptor is not watched until the interest in it is set again.
+    /// Moves this loop, at its next wait, behind the others that watch a descriptor with
+    /// [`register_exclusive`](Self::register_exclusive). If that fails, the descriptor is not watched until the
+    /// interest in it is set again.
     pub fn requeue(&mut self, fd: &impl AsFd) -> Result<()> {
         let number = fd.as_fd().as_raw_fd();
         let slot = self.slot(number)?;
-        // More than such a descriptor is watched for, so that the interest is passed on even if it becomes none.
+        // Such a descriptor is never watched for both, so the interest is passed on even if it becomes none.
         slot.armed = Interest::BOTH;
         if !std::mem::replace(&mut slot.is_changed, true) {
             self.changed.push(number);
@@ -183,7 +184,7 @@ impl Reactor {
         }
         let generation = slot.generation.wrapping_add(1);
         add(&mut *self.selector, Key::new(number, generation))?;
-        // The lists may still contain the earlier owner of the number: the flags that say so are kept.
+        // The lists may still contain the number from its earlier owner: the flags that record this are kept.
         *slot = Slot {
             token: token.0,
             generation,
@@ -197,14 +198,14 @@ impl Reactor {
         Ok(())
     }
 
-    /// Deregisters a descriptor. Its events that were found and not returned yet are dropped.
+    /// Deregisters a descriptor. Events that were found but not returned yet are dropped.
     pub fn deregister(&mut self, fd: &impl AsFd) -> Result<()> {
         self.forget(fd.as_fd().as_raw_fd(), false)
     }
 
-    /// Deregisters and closes a descriptor. With backends that forget a closed descriptor this is cheaper than both
-    /// calls apart. Such a backend would still watch a copy that is open elsewhere: deregister a descriptor that was
-    /// passed on or inherited instead.
+    /// Deregisters and closes a descriptor. If the backend drops closed descriptors automatically, this is cheaper than
+    /// two separate calls. Such a backend would still watch a duplicate that is open elsewhere: if the descriptor was
+    /// passed on or inherited, use `deregister` instead.
     pub fn close(&mut self, fd: OwnedFd) -> Result<()> {
         self.forget(fd.as_raw_fd(), true)?;
         Ok(landau_sys::descriptor::close(fd)?)
@@ -225,7 +226,7 @@ impl Reactor {
         slot.ok_or(Error::Unregistered(number))
     }
 
-    /// Replaces the interest in a descriptor. The description of this module says what that costs.
+    /// Replaces the interest in a descriptor. The module description states the cost.
     #[inline]
     pub fn set_interest(&mut self, fd: &impl AsFd, interest: Interest) -> Result<()> {
         let number = fd.as_fd().as_raw_fd();
@@ -251,16 +252,16 @@ impl Reactor {
         slot.map(|slot| slot.interest)
     }
 
-    /// Clears readiness after an operation would have blocked, or transferred less than was requested: the descriptor
-    /// is not ready until the backend reports it again. With an edge-triggered backend this saves useless events; with
-    /// the others it does nothing.
+    /// Clears readiness after an operation that would have blocked, or that transferred less than was requested: the
+    /// descriptor is not ready until the backend reports it again. With an edge-triggered backend this avoids useless
+    /// events; with the others it does nothing.
     #[inline]
     pub fn clear_readiness(&mut self, fd: &impl AsFd, interest: Interest) {
         if self.is_edge
             && let Some(slot) = self.slots.get_mut(fd.as_fd().as_raw_fd() as usize)
         {
-            // A short read has not met the end of the stream, which was reported and is not reported again: it is read
-            // next. After that nothing is kept.
+            // A short read has not reached the end of the stream, which was reported and is not reported again: the
+            // descriptor stays readable for the next read. After that, nothing is kept.
             let has_end = interest.contains(Interest::READABLE) && slot.readiness.is_read_closed();
             slot.readiness = slot.readiness.filter(Interest::BOTH.difference(interest));
             if has_end {
@@ -269,9 +270,9 @@ impl Reactor {
         }
     }
 
-    /// Sets or moves the deadline of a descriptor. It is reported once, in an event of its own. One that the last wait
-    /// found and [`next_event`](Self::next_event) has not returned is not reported. A descriptor that is not registered
-    /// has no deadline.
+    /// Sets or moves the deadline of a descriptor. It is reported once, in a separate event. An earlier deadline that
+    /// the last wait found and [`next_event`](Self::next_event) has not returned yet is not reported. A descriptor that
+    /// is not registered has no deadline.
     #[inline]
     pub fn set_deadline(&mut self, fd: &impl AsFd, delay: Duration) {
         let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
@@ -281,7 +282,7 @@ impl Reactor {
         }
     }
 
-    /// Clears the deadline of a descriptor, also one that was found and not returned.
+    /// Clears the deadline of a descriptor, even if it was found and not returned yet.
     #[inline]
     pub fn clear_deadline(&mut self, fd: &impl AsFd) {
         self.timers.clear(fd.as_fd().as_raw_fd() as u32);
@@ -299,7 +300,7 @@ impl Reactor {
         self.now_ms = self.clock.now_ms();
     }
 
-    /// Registers a waker that was made before. A reactor has one; a second is an error.
+    /// Registers an existing waker. A reactor has one waker; registering a second is an error.
     pub fn register_waker(&mut self, waker: &Waker) -> Result<()> {
         if let Some(receiver) = &self.waker {
             return Err(Error::Registered(receiver.as_fd().as_raw_fd()));
@@ -324,7 +325,7 @@ impl Reactor {
     /// waits for ever. [`next_event`](Self::next_event) returns the events. Unreturned events of the previous wait are
     /// dropped; conditions that still hold are reported again, and so are deadlines.
     ///
-    /// A wait that a signal interrupts has no events.
+    /// A wait that is interrupted by a signal has no events.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
         self.keep_deadlines();
         self.pass_on_changes()?;
@@ -345,9 +346,8 @@ impl Reactor {
         Ok(())
     }
 
-    /// Returns the next event of the last wait, or `None` if there are no more. Events are not returned if their
-    /// descriptor was deregistered since, for its number may have another owner by now, or if they are no longer of
-    /// interest.
+    /// Returns the next event of the last wait, or `None` if there are no more. Skips events whose descriptor was
+    /// deregistered since, because its number may have another owner by now, and events that are no longer of interest.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         while let Some(&Found { key, ready }) = self.found.get(self.returned_count) {
@@ -356,12 +356,12 @@ impl Reactor {
             if !slot.is_registered || slot.generation != key.generation() {
                 continue;
             }
-            // It is an event of its own.
+            // A deadline is always a separate event.
             if ready.is_deadline() && !self.timers.take_passed(key.fd() as u32) {
                 continue;
             }
             let wanted = ready.filter(slot.interest);
-            // The backend reports what is not of interest: from the next wait on it no longer does.
+            // The backend reports readiness that is not of interest: it is updated before the next wait.
             if wanted != ready && !slot.is_changed && !slot.interest.contains(slot.armed) {
                 slot.is_changed = true;
                 self.changed.push(key.fd());
@@ -389,8 +389,8 @@ impl Reactor {
         true
     }
 
-    /// Sets the deadlines again that the last wait found and that were not returned, unless the caller has set or
-    /// cleared them since: timers report a deadline only once.
+    /// Restores the deadlines that the last wait found but that were not returned, unless the caller has set or cleared
+    /// them since: timers report a deadline only once.
     fn keep_deadlines(&mut self) {
         for at in self.returned_count..self.found.len() {
             let Found { key, ready } = self.found[at];
@@ -408,7 +408,7 @@ impl Reactor {
             let slot = &mut self.slots[number as usize];
             slot.is_changed = false;
             if slot.is_registered && slot.armed != slot.interest {
-                // After an error it may not be watched: the next interest, unless it is none, is passed on.
+                // After an error the descriptor may not be watched: the next interest other than none is passed on.
                 slot.armed = Interest::NONE;
                 let interest = slot.interest;
                 self.selector.change(Key::new(number, slot.generation), interest)?;
@@ -426,8 +426,8 @@ impl Reactor {
         shorter_ms(timeout, due_ms)
     }
 
-    /// Adds what an edge-triggered backend found to the readiness that is kept, and makes events of all that is kept:
-    /// such a backend reports a change once, and the loop reports it in each wait until it is cleared.
+    /// Adds the readiness that an edge-triggered backend found to the stored readiness, and turns all stored readiness
+    /// into events. Such a backend reports a change once; the loop reports it in each wait until it is cleared.
     fn keep_readiness(&mut self) {
         for at in 0..self.found.len() {
             let Found { key, ready } = self.found[at];
@@ -435,7 +435,8 @@ impl Reactor {
             if !slot.is_registered || slot.generation != key.generation() {
                 continue;
             }
-            // A short read clears data that is followed by the end of the stream, which must be known by then.
+            // A short read clears the readiness even if the end of the stream follows the data: the end must be known
+            // by then.
             if slot.readiness.is_readable() && ready.is_readable() && !slot.readiness.union(ready).is_read_closed() {
                 self.selector.look_again(key);
             }
@@ -445,7 +446,7 @@ impl Reactor {
                 self.ready.push(key.fd());
             }
         }
-        // What was found is in this list as well, and each descriptor is reported once in a wait.
+        // The list of ready descriptors contains these as well, and a wait reports each descriptor once.
         self.found.clear();
         let (slots, found) = (&self.slots, &mut self.found);
         found.extend(self.ready.iter().map(|&number| {
@@ -454,7 +455,7 @@ impl Reactor {
         }));
     }
 
-    /// Keeps the descriptors in the list whose readiness is not cleared and is of interest; the others must not keep
+    /// Removes from the list the descriptors whose readiness was cleared or is not of interest: they must not prevent
     /// the loop from sleeping.
     fn retain_ready(&mut self) {
         let slots = &mut self.slots;
@@ -475,7 +476,7 @@ pub(crate) fn shorter_ms(timeout: Option<Duration>, due_ms: Option<u32>) -> i32 
     shorter.map_or(-1, |ms| ms.min(LONGEST_MS).cast_signed())
 }
 
-/// A signal that ends a wait is not an error: the wait has found nothing.
+/// Ignores the interruption of a wait by a signal: the wait has found nothing.
 fn ignore_interruption(error: Error) -> Result<()> {
     match error {
         Error::System(error) if error.is_interrupted() => Ok(()),

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Wakes a waiting reactor from another thread.
 ///
-/// The thread must know the waker's descriptors by the same numbers: it shares the reactor's descriptor table, or its
-/// own table was a copy of that one when the waker was made ([`Waker::new`]). Any number of calls before the reactor
-/// wakes write one byte.
+/// The thread must have the waker's descriptors under the same numbers: it shares the reactor's descriptor table, or
+/// still shared it when the waker was made ([`Waker::new`]). Any number of calls before the reactor wakes write one
+/// byte.
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<Pipe>);
 
-/// Both ends of a pipe. The reading end lives as long as a waker does, so that waking a reactor that is gone is
-/// harmless and raises no SIGPIPE.
+/// Both ends of a pipe. The reading end lives as long as any waker, so that waking a dropped reactor is harmless and
+/// raises no SIGPIPE.
 #[derive(Debug)]
 struct Pipe {
     pending: AtomicBool,
@@ -28,8 +28,8 @@ struct Pipe {
 pub(crate) struct Receiver(Waker);
 
 impl Waker {
-    /// Creates a waker for a reactor that will be made later, perhaps by a thread with a descriptor table of its own:
-    /// if the waker is made first, its descriptors have the same numbers in both tables. See
+    /// Creates a waker for a reactor that will be made later, perhaps by a thread with a separate descriptor table: if
+    /// the waker is made first, its descriptors have the same numbers in both tables. See
     /// [`Reactor::register_waker`](crate::Reactor::register_waker).
     pub fn new() -> Result<Self> {
         // The standard library's pipe is close-on-exec.
@@ -45,8 +45,8 @@ impl Waker {
 
     /// Ends the wait that is in progress, or the next one.
     ///
-    /// The reactor's thread finds what was given to it by other means before this call, if it looks for it after
-    /// [`next_event`](crate::Reactor::next_event) has returned `None`.
+    /// Work that was passed to the reactor's thread by other means before this call is visible to it, if it checks for
+    /// work after [`next_event`](crate::Reactor::next_event) has returned `None`.
     pub fn wake(&self) -> Result<()> {
         if self.0.pending.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -67,15 +67,15 @@ impl Receiver {
         self.0.clone()
     }
 
-    /// Reads the byte, if there is one, and clears the flag after that: a thread that found the flag set before has
-    /// given the reactor something that its next look will find. In the other order the byte of a later wake could be
-    /// lost.
+    /// Reads the byte, if there is one, and then clears the flag: a thread that found the flag still set has passed on
+    /// its work before, and the reactor's next check will find it. In the other order, the byte of a later wake could
+    /// be lost.
     pub(crate) fn clear(&self) {
         let mut bytes = [0; 16];
         // Nothing to read is not an error: the null backend reports the waker in every wait.
         while matches!((&self.0.0.reading).read(&mut bytes), Ok(count) if count == bytes.len()) {}
-        // Not a store, which the look that follows could overtake: a wake between the two would be taken for this one,
-        // and what it was for not be seen.
+        // Not a store: the reactor's next check could be reordered before it. A wake between the two would then be
+        // mistaken for this one, and its work would not be seen.
         self.0.0.pending.swap(false, Ordering::AcqRel);
     }
 }

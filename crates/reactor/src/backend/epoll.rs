@@ -1,12 +1,12 @@
 //! `epoll`: the kernel keeps the set, and the cost of a wait depends on how many descriptors are ready, not watched.
 //!
 //! The key is stored in the 64 bits of the event, so that no lookup is needed. Closing a descriptor removes it from the
-//! set, which saves a call for each connection, unless a copy of it is open elsewhere.
+//! set unless a duplicate is open elsewhere; this saves a call for each connection.
 //!
 //! `epoll` refuses regular files, which are always ready: they are kept in a list and reported in each wait.
 //!
-//! A descriptor that several sets watch with `EPOLLEXCLUSIVE` wakes one of those that wait, which is the one that was
-//! added first. It cannot be changed: it is removed and added again, which puts the set at the end of that queue.
+//! A descriptor that several sets watch with `EPOLLEXCLUSIVE` wakes one waiting set: the one that added it first. The
+//! interest cannot be changed: the descriptor is removed and added again, which moves the set to the end of that queue.
 
 use super::{Found, Key, MAX_EVENTS, Selector, ready_of_epoll};
 use crate::error::Result;
@@ -55,7 +55,8 @@ impl Epoll {
         if self.trigger == Trigger::Edge { events | sys::EDGE_TRIGGERED } else { events }
     }
 
-    /// Adds a descriptor at the end of the queue of the sets that watch it. The kernel refuses `EPOLLRDHUP` there.
+    /// Adds a descriptor at the end of the queue of the sets that watch it. The kernel refuses `EPOLLRDHUP` in
+    /// combination with `EPOLLEXCLUSIVE`.
     fn enqueue(&self, key: Key, interest: Interest) -> Result<()> {
         Ok(self.set.add(key.fd(), key.0, self.events(interest) & !sys::PEER_CLOSED | sys::EXCLUSIVE)?)
     }
@@ -82,7 +83,7 @@ impl Selector for Epoll {
 
     fn change(&mut self, key: Key, interest: Interest) -> Result<()> {
         if self.exclusive.contains(&key) {
-            // It fails if the last interest was none.
+            // This fails if the last interest was none.
             let _ = self.set.remove(key.fd());
             return if interest.is_empty() { Ok(()) } else { self.enqueue(key, interest) };
         }
@@ -99,7 +100,7 @@ impl Selector for Epoll {
             return Ok(());
         }
         if let Some(at) = self.exclusive.iter().position(|one| *one == key) {
-            // Others have copies of it, so closing does not remove it. It fails if the last interest was none.
+            // Other loops hold duplicates, so closing does not remove it. The call fails if the last interest was none.
             let _ = self.set.remove(self.exclusive.swap_remove(at).fd());
             return Ok(());
         }

@@ -1,10 +1,11 @@
-//! Readiness on `io_uring`: each watch is a poll request, and requests are submitted by the call that waits.
+//! Readiness with `io_uring`: each watch is a poll request, which is submitted by the call that waits.
 //!
 //! If the kernel has multishot poll, one request reports each change until it is removed, which makes this an
 //! edge-triggered backend. Otherwise, or if that is requested, a request completes once and is submitted again in the
-//! wait after it completed, which makes this a level-triggered backend: what is still ready completes at once.
+//! next wait, which makes this a level-triggered backend: if the descriptor is still ready, the request completes at
+//! once.
 //!
-//! A poll request holds the open file: the kernel releases a closed descriptor in the next wait, not before.
+//! A poll request holds the open file: the kernel releases the file of a closed descriptor only in the next wait.
 
 use super::{Backend, Found, Key, MAX_EVENTS, Selector};
 use crate::error::{Error, Result};
@@ -16,15 +17,15 @@ use std::os::fd::RawFd;
 /// The size of the submission queue.
 const SUBMISSIONS: u32 = 256;
 
-/// The size of the completion queue. Many descriptors may become ready at once; completions that find no room cost the
-/// kernel memory and end the poll request, which has to be submitted again.
+/// The size of the completion queue. Many descriptors may become ready at once; completions that do not fit cost the
+/// kernel memory and end the poll request, which must then be submitted again.
 const COMPLETIONS: u32 = 4096;
 
 /// `ECANCELED`, negated.
 const CANCELED: i32 = -125;
 
-/// A watched descriptor. Each poll request has the descriptor's number and its own serial number, by which the
-/// completions of earlier requests are detected.
+/// A watched descriptor. Each poll request carries the descriptor's number and a serial number, which identifies
+/// completions of earlier requests.
 #[derive(Debug, Clone, Copy, Default)]
 struct Watch {
     generation: u32,
@@ -52,7 +53,7 @@ pub(crate) struct IoUring {
     again: Vec<RawFd>,
     /// The number of the next wait.
     wait: u64,
-    /// How often the kernel ended a multishot request.
+    /// The number of times that the kernel ended a multishot request.
     ended_count: u64,
 }
 
@@ -99,8 +100,9 @@ impl IoUring {
         let key = Key(entry.user_data);
         let watch = self.watches.get_mut(key.fd() as usize)?;
         if !watch.is_watched || !watch.is_polled || watch.serial != key.generation() {
-            // It was removed while it completed: then the kernel refuses the removal (EALREADY), and a multishot
-            // request would hold its file for ever. If there is no room, the next completion comes here again.
+            // The request was removed while it completed: the kernel then refuses the removal (EALREADY), and a
+            // multishot request would hold its file for ever. If the queue has no room, its next completion tries
+            // again.
             if entry.has_more() {
                 let _ = self.ring.poll_remove(entry.user_data);
             }
@@ -124,8 +126,8 @@ impl IoUring {
 }
 
 impl Drop for IoUring {
-    /// Releases the open files now. The kernel would do it some time after the ring is gone, and the address of a
-    /// listener that is closed meanwhile would still be in use.
+    /// Releases the open files now. Otherwise the kernel would release them some time after the ring is closed, and the
+    /// address of a listener that is closed meanwhile would still be in use.
     fn drop(&mut self) {
         let mut count = 0;
         for fd in 0..self.watches.len() {
@@ -141,7 +143,7 @@ impl Drop for IoUring {
     }
 }
 
-/// Returns the reason for which this system has no ring, or the error itself if it is another one.
+/// Returns the reason why this system has no ring, or the error itself if it has another cause.
 pub(crate) fn unavailable(backend: Backend, error: landau_sys::Error) -> Error {
     let reason = if error.is_not_permitted() {
         "forbidden by kernel.io_uring_disabled or by a container's system call filter"
@@ -179,7 +181,7 @@ impl Selector for IoUring {
         let Watch { is_polled, submitted_by, .. } = self.watches[key.fd() as usize];
         self.poll_remove(key.fd())?;
         self.watches[key.fd() as usize].is_watched = false;
-        // A deregistered descriptor may be closed at any time, which must then close the file. A request that is not
+        // A deregistered descriptor may be closed at any time, and this must then close the file. A request that is not
         // submitted yet would poll the next owner of the number.
         if is_polled && (!closing || submitted_by == self.wait) { Ok(self.ring.submit()?) } else { Ok(()) }
     }

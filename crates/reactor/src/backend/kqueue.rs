@@ -1,8 +1,8 @@
 //! `kqueue`: the kernel keeps the set, and the call that waits passes changes to it.
 //!
 //! A descriptor has two filters, for reading and for writing. The kernel deletes both when the descriptor is closed.
-//! Regular files are reported as ready in each wait, as with the other backends; the queue itself would report whether
-//! the end is reached instead.
+//! Regular files are reported as ready in each wait, as with the other backends; the queue itself would instead report
+//! whether the end of the file is reached.
 
 use super::{Found, Key, MAX_EVENTS, Selector};
 use crate::error::Result;

@@ -1,37 +1,39 @@
 //! The contract of the selectors, one for each [`Backend`], and the list of backends.
 //!
-//! A selector finds out which of many descriptors are ready. Selectors differ in what a wait costs and in which
-//! descriptors they can watch; what they report means the same:
+//! A selector determines which of many descriptors are ready. Selectors differ in the cost of a wait and in the
+//! descriptors that they can watch; their reports have the same meaning:
 //!
 //! 1. A descriptor is identified by a [`Key`]: its number, and a generation that is incremented with each registration
-//!    of the number. The kernel recycles numbers; a key recurs only after 2³² registrations of its number. What a
-//!    selector finds carries the key that the descriptor was added with, so that the reactor detects and drops events
-//!    of an earlier owner of the number.
+//!    of the number. The kernel recycles numbers; a key recurs only after 2³² registrations of its number. Each result
+//!    of a selector carries the key that the descriptor was added with, so that the reactor detects and drops events of
+//!    an earlier owner of the number.
 //! 2. `add` starts watching a descriptor. Adding a number that is watched already is an error of the caller. A selector
-//!    that cannot watch the number fails here, and not in a later wait. The descriptor remains the caller's.
+//!    that cannot watch the number fails here, not in a later wait. The caller keeps ownership of the descriptor.
 //! 3. `change` replaces the interest. With an empty interest the descriptor remains known, and the selector may still
 //!    report that it is closed.
-//! 4. `remove` stops watching a descriptor. `closing` says that the caller closes it right after and holds no copy: the
-//!    selector may then leave the rest to `close`, and releases what it holds of the open file in the next waits or
-//!    when it is dropped. What was found before must not be reported afterwards; the reactor ensures that by the key.
-//! 5. `wait` appends what it found and returns: at once if a descriptor is ready, otherwise when one becomes ready or
-//!    the timeout has passed. An interrupted wait has found nothing. It makes one system call where the backend allows
-//!    that. It may report only some of the ready descriptors (a batch), as long as it reports the others in the waits
-//!    that follow.
+//! 4. `remove` stops watching a descriptor. With `closing`, the caller closes it immediately afterwards and holds no
+//!    duplicate: the selector may then leave the removal to `close`, and releases its references to the open file in
+//!    the next waits or when it is dropped. Earlier results must not be reported afterwards; the reactor ensures this
+//!    with the key.
+//! 5. `wait` appends its results and returns: at once if a descriptor is ready, otherwise when one becomes ready or the
+//!    timeout has passed. An interrupted wait has found nothing. It makes one system call if the backend allows that.
+//!    It may report only some of the ready descriptors (a batch), as long as it reports the others in the waits that
+//!    follow.
 //! 6. A *level-triggered* selector reports a ready descriptor in each wait. An *edge-triggered* selector reports it
 //!    once, until the caller has read or written until that would block; the reactor remembers it meanwhile. Reporting
-//!    too often is allowed; never reporting is not: data that arrived before `add` counts as a change.
+//!    too often is allowed; omitting a report is not: data that arrived before `add` counts as a change.
 //! 7. A closed peer and an error are reported as readable and writable, as far as those are of interest, so that a
-//!    caller that only reads finds out by reading. They are also reported as `READ_CLOSED` if the backend knows;
-//!    `READ_CLOSED` is only a hint (`select` and `null` never report it). `WRITE_CLOSED` says that nothing can be sent
-//!    any more. `epoll` and `poll` report it whatever the interest, so a caller with an empty interest has to handle
-//!    it. Data that has arrived can be read first.
-//! 8. When events are lost (the queue of signals overflows), the selector recovers them by itself in the same or the
-//!    next wait, and counts the loss.
-//! 9. A descriptor that is always ready (a regular file) is reported in each wait while it is watched, by all backends
-//!    alike.
-//! 10. `add_exclusive` is `add` for a descriptor that other selectors watch too, where one of those that wait is
-//!     enough. A selector that can then wakes fewer than all, in the order in which they were added or last changed.
+//!    caller that only reads notices it by reading. They are also reported as `READ_CLOSED` if the backend can tell;
+//!    `READ_CLOSED` is only a hint (`select` and `null` never report it). `WRITE_CLOSED` means that nothing more can be
+//!    sent. `epoll` and `poll` report it whatever the interest, so a caller with an empty interest must handle it. Data
+//!    that has arrived can be read first.
+//! 8. When events are lost (the queue of signals overflows), the selector recovers them in the same or the next wait,
+//!    and counts the loss.
+//! 9. A descriptor that is always ready (a regular file) is reported in each wait while it is watched, by every
+//!    backend.
+//! 10. `add_exclusive` is `add` for a descriptor that other selectors watch too, if it is enough to wake one of the
+//!     waiting selectors. A selector that supports this wakes fewer than all, in the order in which they were added or
+//!     last changed.
 
 #[cfg(target_os = "linux")]
 mod epoll;
@@ -57,7 +59,7 @@ use std::fmt;
 use std::os::fd::RawFd;
 use std::str::FromStr;
 
-/// The most events that one wait reports, for backends that have a limit.
+/// The maximum number of events that one wait reports, for backends with a limit.
 pub(crate) const MAX_EVENTS: usize = 256;
 
 /// Identifies a registration: the descriptor's number in the low half, a generation in the high half.
@@ -91,8 +93,9 @@ pub(crate) struct Found {
 /// The readiness of a descriptor that cannot be watched because it is not open.
 const NOT_OPEN: Ready = Ready::READABLE.union(Ready::WRITABLE).union(Ready::READ_CLOSED).union(Ready::WRITE_CLOSED);
 
-/// Enters a ring until `count` cancellations must have completed, or until an enter completes nothing. Since Linux 6.13
-/// one enter of a ring with `IORING_SETUP_DEFER_TASKRUN` completes at most 20 requests; 8 per enter is a safe bound.
+/// Enters a ring often enough for `count` cancellations to complete, or until an enter completes nothing. Since Linux
+/// 6.13 one enter of a ring with `IORING_SETUP_DEFER_TASKRUN` completes at most 20 requests; 8 per enter is a safe
+/// bound.
 #[cfg(target_os = "linux")]
 pub(crate) fn settle(count: usize, mut enter: impl FnMut() -> bool) {
     for _ in 0..count.div_ceil(8) {
@@ -131,7 +134,7 @@ fn ready_of_poll(events: i16) -> Ready {
     if events & PEER_CLOSED != 0 { ready.union(Ready::READ_CLOSED) } else { ready }
 }
 
-/// How one backend finds ready descriptors. The description of this module is the contract.
+/// A backend's mechanism for finding ready descriptors. The module description is the contract.
 pub(crate) trait Selector: fmt::Debug {
     /// Whether it is edge-triggered.
     fn is_edge(&self) -> bool {
@@ -143,12 +146,12 @@ pub(crate) trait Selector: fmt::Debug {
     }
     fn change(&mut self, key: Key, interest: Interest) -> Result<()>;
     fn remove(&mut self, key: Key, closing: bool) -> Result<()>;
-    /// Learns that a descriptor was found readable that was readable already: the end of the stream may have come
-    /// behind the data. An edge-triggered selector that cannot tell them apart finds that out in the next wait.
+    /// Called when a descriptor that was readable already was found readable again: the end of the stream may have
+    /// arrived after the data. An edge-triggered selector that cannot tell the two apart checks this in the next wait.
     fn look_again(&mut self, _key: Key) {}
-    /// Waits for at most so many milliseconds; -1 waits for ever.
+    /// Waits for at most `timeout_ms` milliseconds; -1 waits for ever.
     fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()>;
-    /// A remark on how the backend works here.
+    /// Returns a note on how the backend works on this system.
     fn note(&self) -> Option<String> {
         None
     }
@@ -156,7 +159,7 @@ pub(crate) trait Selector: fmt::Debug {
 
 macro_rules! define_backends {
     ($($variant:ident $name:literal $about:literal,)*) => {
-        /// A method of finding out which descriptors are ready.
+        /// A method of determining which descriptors are ready.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Backend {
@@ -167,7 +170,8 @@ macro_rules! define_backends {
             /// All backends, whether this system has them or not.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Returns those that can carry a program: all but [`Backend::Null`], which is for measurements.
+            /// Returns the backends that are suitable for a program: all but [`Backend::Null`], which is for
+            /// measurements.
             pub fn useful() -> impl Iterator<Item = Self> {
                 Self::ALL.iter().copied().filter(|one| *one != Self::Null)
             }
@@ -177,7 +181,7 @@ macro_rules! define_backends {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Returns a description in one line.
+            /// Returns a one-line description.
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$variant => $about,)* }
             }

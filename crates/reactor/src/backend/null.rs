@@ -1,7 +1,7 @@
 //! The null backend: makes no system call and reports every descriptor as ready for all that is of interest.
 //!
-//! It measures what the event loop and the program cost without a backend; and a program that takes readiness for more
-//! than a hint breaks with it. It never sleeps, so it is for short runs only.
+//! It measures the cost of the event loop and the program without a backend. It also exposes programs that treat
+//! readiness as more than a hint: they fail with it. It never sleeps, so it is for short runs only.
 
 use super::{Found, Key, Selector};
 use crate::error::Result;

@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 
 #[derive(Debug)]
 pub(crate) struct Select {
-    /// What is watched, and the copy that the call changes.
+    /// The watched descriptors, and the copy that the call modifies.
     read: [FdSet; 2],
     write: [FdSet; 2],
     keys: Vec<Key>,
@@ -27,7 +27,7 @@ impl Default for Select {
 }
 
 impl Select {
-    /// Reports descriptors as closed that were closed without being deregistered, and stops watching them.
+    /// Reports descriptors that were closed without being deregistered, and stops watching them.
     #[cold]
     fn report_not_open(&mut self, found: &mut Vec<Found>) -> Result<()> {
         let mut entries = poll::Entries::default();

@@ -1,8 +1,8 @@
 //! `sigio`: a queued real-time signal for each change, read in batches.
 //!
 //! The event method of Linux 2.4, before `epoll`. A signal carries the number of a descriptor and its readiness, but no
-//! key: if it may have been queued for an earlier owner of the number, `poll` checks the descriptor. So it does for
-//! readiness from before the descriptor was added, for which no signal comes, and for errors, which signals hardly
+//! key: if it may have been queued for an earlier owner of the number, `poll` checks the descriptor. `poll` also checks
+//! for readiness from before the descriptor was added, which sends no signal, and for errors, which signals barely
 //! describe. A signal for the end of a stream looks like one for data: `poll` tells them apart if the descriptor was
 //! readable already. When the queue of signals overflows, `poll` checks every descriptor, and the overflow is counted.
 //!
@@ -16,15 +16,16 @@ use landau_sys::poll;
 use landau_sys::sigio::{self as sys, Signal, SignalQueue};
 use std::os::fd::{AsRawFd, RawFd};
 
-/// How readiness of a descriptor is found.
+/// The source of a descriptor's readiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Source {
-    /// Not at all.
+    /// The descriptor is not watched.
     #[default]
     None,
     /// Its signals.
     Signals,
-    /// `poll` in each wait: it sends no signals, or sends them elsewhere, or another loop may want them too.
+    /// `poll` in each wait: the descriptor sends no signals, or sends them elsewhere, or another loop may need them
+    /// too.
     Poll,
 }
 
@@ -35,7 +36,7 @@ struct Watch {
     source: Source,
     /// Whether signals of an earlier owner of the number may still be queued.
     is_suspect: bool,
-    /// Whether a signal has come since `poll` last checked it.
+    /// Whether a signal has arrived since `poll` last checked it.
     is_signaled: bool,
     /// Whether it is in the list of descriptors to check.
     is_listed: bool,
@@ -121,7 +122,7 @@ impl Sigio {
         Ok(())
     }
 
-    /// Checks every descriptor if signals were lost: the kernel does not say which.
+    /// Checks every descriptor if signals were lost: the kernel does not report which ones.
     fn recover(&mut self) {
         if self.queue.has_overflowed() {
             self.overflow_count += 1;
@@ -228,7 +229,8 @@ impl Selector for Sigio {
     }
 
     fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()> {
-        // Another queue of this thread may have read the signal that says so, and nothing else would end the sleep.
+        // Another queue of this thread may have read the signal that reports the overflow, and nothing else would end
+        // the sleep.
         self.recover();
         self.check(found)?;
         if !self.has_more && (timeout_ms != 0 || !self.polled.is_empty()) {

@@ -1,8 +1,8 @@
 //! Batches: queues of buffers and file ranges that are sent with as few system calls as the kernel allows.
 //!
 //! Consecutive buffers are sent by one call, and a header leaves in one segment with the start of the file behind it. A
-//! partial send continues at the byte where it stopped. It is an error if a file has become shorter than the range that
-//! was queued: the peer already has the length, and nothing else could take its place.
+//! partial send continues at the byte where it stopped. A file that has become shorter than its queued range is an
+//! error: the peer has already received the length, and no other data could replace the missing bytes.
 //!
 //! | next in the queue | to a socket | to anything else |
 //! |---|---|---|
@@ -12,11 +12,11 @@
 //!
 //! A file that takes several turns is sent corked (`TCP_CORK`), since each turn would otherwise end in a small segment.
 //!
-//! One turn reads at most one file, so that a caller that must not wait for a device can ask about that file first
+//! One turn reads at most one file, so that a caller that must not wait for a device can check that file first
 //! ([`Queue::next_file`]).
 //!
-//! Systems without Linux's `sendfile` read and send instead. A call on a socket that accepted less than it was given is
-//! not repeated: the send buffer is full, and the next call would only say so.
+//! On systems without Linux's `sendfile`, files are read and sent instead. After a short write to a socket, the call is
+//! not repeated: the send buffer is full, and the next call would only report that.
 
 mod read;
 mod segment;
@@ -41,7 +41,7 @@ pub enum Progress {
     Done,
     /// The peer accepts no more for now. This many bytes were sent.
     Blocked(usize),
-    /// More could be sent, but other connections should have their turn, or the next file is to be checked first. This
+    /// More could be sent, but other connections should have their turn, or the next file must be checked first. This
     /// many bytes were sent.
     Yielded(usize),
 }
@@ -95,8 +95,8 @@ impl<'a> Queue<'a> {
         self.segments.iter().map(Segment::bytes_left).sum()
     }
 
-    /// Returns the memory of the buffers in bytes, also of their parts that were sent. Those who share a buffer with
-    /// its origin, such as a cache, have equal parts of it.
+    /// Returns the memory of the buffers in bytes, including the parts that were sent already. A shared buffer counts
+    /// in equal parts for its holders, not counting its origin, such as a cache.
     pub fn memory_bytes(&self) -> usize {
         let segments = self.segments.capacity() * size_of::<Segment<'_>>();
         segments + self.segments.iter().map(Segment::memory_bytes).sum::<usize>()
@@ -126,7 +126,7 @@ impl<'a> Queue<'a> {
         self.segments.append(&mut other.segments);
     }
 
-    /// Converts the queue into one that borrows nothing, by copying what is borrowed.
+    /// Converts the queue into one that borrows nothing, by copying borrowed buffers.
     pub fn into_owned(self) -> Batch {
         Batch { segments: self.segments.into_iter().map(Segment::into_owned).collect() }
     }
@@ -136,9 +136,9 @@ impl<'a> Queue<'a> {
         self.segments.clear();
     }
 
-    /// Returns the next file in the queue, if it is shared: the file, the offset and the length of what is left of it.
-    /// There may be buffers before it. One turn reads at most [`TURN_BYTES`] of this file, and no other: a caller that
-    /// must not wait for the device makes sure first that this part is in memory.
+    /// Returns the next file in the queue, if it is shared: the file, and the offset and the length of the remaining
+    /// range. There may be buffers before it. One turn reads at most [`TURN_BYTES`] of this file, and no other: a
+    /// caller that must not wait for the device makes sure first that this part is in memory.
     pub fn next_file(&self) -> Option<(&Arc<OwnedFd>, u64, u64)> {
         match self.segments.iter().find(|segment| segment.is_file()) {
             Some(Segment::File { file: File::Shared(file), offset, left, .. }) => Some((file, *offset, *left)),
@@ -155,7 +155,7 @@ impl<'a> Queue<'a> {
         self.segments.front().is_some_and(Segment::is_file)
     }
 
-    /// Removes so many bytes of buffers from the front.
+    /// Removes `count` bytes of buffers from the front.
     fn advance(&mut self, mut count: usize) {
         while let Some(Segment::Buffer { buffer, from }) = self.segments.front_mut() {
             let left = buffer.bytes().len() - *from;

@@ -1,4 +1,4 @@
-//! Taking bytes out of a queue, for callers that send by themselves.
+//! Taking bytes out of a queue, for callers that do the sending themselves.
 
 use super::segment::{File, Segment};
 use super::{Error, Queue};
@@ -83,7 +83,7 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// Appends what a call reads, at most `count` bytes.
+/// Appends the bytes that a call reads, at most `count`.
 fn append(
     into: &mut Vec<u8>,
     count: usize,

@@ -1,4 +1,4 @@
-//! What a queue consists of: buffers and file ranges.
+//! The elements of a queue: buffers and file ranges.
 
 use landau_sys::bytes::Bytes;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -52,8 +52,8 @@ impl Segment<'_> {
         }
     }
 
-    /// Returns the memory of its buffer; of a shared one an equal part for each of those who hold it now, besides its
-    /// origin.
+    /// Returns the memory of its buffer in bytes; for a shared buffer, an equal part for each current holder, not
+    /// counting its origin.
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
             Self::Buffer { buffer: Bytes::Owned(bytes), .. } => bytes.len(),

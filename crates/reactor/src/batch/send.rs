@@ -1,4 +1,4 @@
-//! Sending a queue: which call sends what, and when to stop.
+//! Sending a queue: which call to use, and when to stop.
 
 use super::segment::{File, Segment};
 use super::{Error, Progress, Queue};
@@ -6,21 +6,21 @@ use landau_sys::{Error as SystemError, stream};
 use std::io::IoSlice;
 use std::os::fd::AsFd;
 
-/// The most buffers that one call sends. The kernel copies the list if it has more than 8.
+/// The maximum number of buffers that one call sends. The kernel copies the list if it has more than 8.
 pub(super) const IOV_MAX: usize = 16;
 
-/// The most bytes that one turn sends. With more, a fast peer would keep the loop from the other connections. With
-/// fewer, a large file costs more, in calls and in the kernel, which then sends it in smaller pieces.
+/// The maximum number of bytes that one turn sends. With more, a fast peer would starve the other connections of the
+/// loop. With fewer, a large file costs more, both in calls and in the kernel, which then sends it in smaller pieces.
 pub const TURN_BYTES: usize = 2 << 20;
 
-/// How many bytes are read at once if a file has to be read and written.
+/// The number of bytes that are read at once if a file must be read and written.
 const READ_BYTES: usize = 16 << 10;
 
-/// What a queue is sent to.
+/// The destination of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Socket,
-    /// A socket that is shut down right after.
+    /// A socket that is shut down immediately afterwards.
     SocketBeforeShutdown,
     Other,
 }
@@ -31,9 +31,9 @@ impl Queue<'_> {
         self.send_to(socket, Target::Socket)
     }
 
-    /// Like [`send`](Self::send), for a caller that shuts the socket down right after: the last bytes and the end of
-    /// the stream then leave in one segment instead of two. Without the shutdown, the kernel delays those bytes by 200
-    /// ms.
+    /// Like [`send`](Self::send), for a caller that shuts the socket down immediately afterwards: the last bytes and
+    /// the end of the stream then leave in one segment instead of two. Without the shutdown, the kernel delays those
+    /// bytes by 200 ms.
     pub fn send_before_shutdown(&mut self, socket: &impl AsFd) -> Result<Progress, Error> {
         self.send_to(socket, Target::SocketBeforeShutdown)
     }
@@ -75,7 +75,8 @@ impl Queue<'_> {
         }
     }
 
-    /// Sends the buffers at the front; the number of bytes, and whether the socket accepted less than it was given.
+    /// Sends the buffers at the front. Returns the number of bytes, and whether the socket accepted less than it was
+    /// given.
     fn send_buffers(&mut self, to: &impl AsFd, target: Target) -> Result<(usize, bool), Error> {
         let mut slices = [IoSlice::new(&[]); IOV_MAX];
         let (mut count, mut given) = (0, 0);
@@ -88,7 +89,7 @@ impl Queue<'_> {
             given += slices[count].len();
             count += 1;
         }
-        // What follows leaves in the same segment of the stream.
+        // The data that follows leaves in the same segment of the stream.
         let more = self.segments.len() > count || target == Target::SocketBeforeShutdown;
         count_call();
         let sent = match (&slices[..count], target) {
@@ -100,7 +101,7 @@ impl Queue<'_> {
         Ok((sent, sent < given && target != Target::Other))
     }
 
-    /// Sends at most so many bytes of the file at the front.
+    /// Sends at most `most` bytes of the file at the front.
     fn send_file(&mut self, to: &impl AsFd, target: Target, most: usize) -> Result<(usize, bool), Error> {
         let Some(Segment::File { file, offset, left, is_corked }) = self.segments.front_mut() else {
             return Ok((0, false));
@@ -112,7 +113,7 @@ impl Queue<'_> {
         }
         count_call();
         let sent = match stream::send_file(to, file, *offset, turn) {
-            // `sendfile` does not write everywhere: not to a file opened for appending, for one.
+            // `sendfile` cannot write to every kind of file: for example, not to one opened for appending.
             Err(error) if target == Target::Other && !error.is_would_block() => copy(to, file, *offset, turn)?,
             other => other?,
         };
@@ -131,7 +132,7 @@ impl Queue<'_> {
     }
 }
 
-/// Reads a part of a file and writes it; 0 is the end of the file.
+/// Reads a part of a file and writes it. Returns 0 at the end of the file.
 fn copy(to: &impl AsFd, file: &File, offset: u64, count: usize) -> Result<usize, SystemError> {
     let mut buffer = [0; READ_BYTES];
     let got = stream::read_at(file, &mut buffer[..count.min(READ_BYTES)], offset)?;

@@ -24,7 +24,7 @@ pub(super) fn note_cork(is_corked: bool) {
     CORKS.with_borrow_mut(|corks| corks.push(is_corked));
 }
 
-/// Returns what a closure returns, and how many calls that send bytes it made.
+/// Returns the result of a closure, and the number of calls it made that send bytes.
 fn calls<T>(what: impl FnOnce() -> T) -> (T, u32) {
     let before = CALLS.get();
     let result = what();
@@ -118,7 +118,7 @@ fn a_full_socket_is_not_tried_again() {
     assert!(matches!(progress, Progress::Blocked(sent) if sent > 0) && count == 1, "{progress:?} {count}");
 }
 
-/// Sends `headbody` and returns whether the kernel holds it back, for the end of the stream to leave with it.
+/// Sends `headbody` and returns whether the kernel holds it back, so that the end of the stream leaves with it.
 #[cfg(target_os = "linux")]
 fn is_held_back(send: impl Fn(&mut Batch, &TcpStream) -> Progress) -> bool {
     let (mut there, here) = tcp_pair();
@@ -137,7 +137,7 @@ fn is_held_back(send: impl Fn(&mut Batch, &TcpStream) -> Progress) -> bool {
 }
 
 /// The kernel holds bytes back for 200 ms. A thread that is not scheduled for longer between sending and reading sees
-/// them arrive, and one whose data a busy kernel delivers late does not: hence the attempts.
+/// them arrive. If a busy kernel delivers late, a thread does not see data that was sent at once. Hence the attempts.
 #[test]
 #[cfg(target_os = "linux")]
 fn bytes_sent_before_a_shutdown_leave_with_it() {
@@ -232,7 +232,7 @@ fn a_truncated_file_is_an_error() {
     assert!(batch.is_empty());
 }
 
-/// Its lock tells: the kernel releases it when the last descriptor is closed.
+/// The lock of the file shows this: the kernel releases it when the last descriptor is closed.
 #[test]
 fn an_owned_file_is_closed_after_it_was_sent() {
     let (here, _there) = UnixStream::pair().unwrap();
@@ -318,7 +318,7 @@ fn fill<'a>(batch: &mut Queue<'a>, parts: &[Part], lent: &'a [u8], file: &Arc<Ow
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// However little fits at a time, and wherever a call stops.
+    /// This holds however little fits at a time, and wherever a call stops.
     #[test]
     fn every_byte_arrives_in_order(
         parts in parts(),

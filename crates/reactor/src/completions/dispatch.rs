@@ -1,4 +1,4 @@
-//! From the completions of the kernel to those of the caller.
+//! Translation of the kernel's completions into those of the caller.
 
 use super::{Completion, Ring, WAKER, WRITABLE};
 use crate::backend::Key;
@@ -12,7 +12,7 @@ impl Ring {
     /// Returns the next completion, if there is one. Fails if an operation that follows from it cannot be submitted.
     pub fn next_completion(&mut self) -> Result<Option<Completion>> {
         while let Some(key) = self.due.pop_front() {
-            // It may have been set or cleared since it was found.
+            // The deadline may have been set or cleared since it was found.
             if self.slot(key).is_none() || !self.timers.take_passed(key.fd() as u32) {
                 continue;
             }

@@ -1,10 +1,10 @@
 //! Completion-based I/O on `io_uring`: accepting, receiving and sending as operations.
 //!
 //! A [`Reactor`](crate::Reactor) reports that a descriptor is readable, and the caller reads it: two system calls. A
-//! [`Ring`] reports that data *was* received. Connections are accepted and data is received as they arrive, without one
-//! request each and without a buffer for every waiting connection: the kernel takes a provided buffer when data
-//! arrives. Data to send is submitted with the next wait, several buffers as a chain in which each is sent only after
-//! the one before was sent in whole. One system call submits, waits and completes.
+//! [`Ring`] reports that data *was* received. Connections are accepted and data is received as they arrive, without a
+//! request for each and without a buffer for every waiting connection: the kernel takes a provided buffer when data
+//! arrives. Data to send is submitted with the next wait. Several buffers form a chain, in which each is sent only
+//! after the previous one was sent completely. One system call submits, waits and completes.
 //!
 //! ```
 //! # #![cfg(target_os = "linux")]
@@ -42,8 +42,8 @@
 //! ```
 //!
 //! `landau serve` receives through a ring and sends directly: a ring has no `sendfile`, and sending through it cost
-//! more CPU time in every row of the table in docs/serve.md. A caller that sends by itself polls a full connection
-//! with [`Ring::watch_writable`].
+//! more CPU time in every row of the table in docs/serve.md. A caller that does the sending itself polls a full
+//! connection with [`Ring::watch_writable`].
 //!
 //! | | with multishot operations | without |
 //! |---|---|---|
@@ -54,22 +54,22 @@
 //!
 //! A pending receive costs the kernel three times as much memory as a poll (about 800 bytes and 256 on Linux 6.18). A
 //! connection that will be silent for long can be *parked* ([`Ring::park`]): its receive is cancelled and a poll takes
-//! its place. When data arrives, the ring receives again by itself.
+//! its place. When data arrives, the ring receives again automatically.
 //!
 //! # Backpressure
 //!
 //! A peer that sends faster than it is answered can be paused ([`Ring::pause`]): nothing more is received until the
-//! ring resumes, so its data fills the kernel's buffers and then its own. [`Ring::unsent`] returns how much is still to
-//! be sent.
+//! ring resumes, so the data fills the kernel's buffers and then those of the peer. [`Ring::unsent`] returns how much
+//! is still to be sent.
 //!
 //! # Errors
 //!
 //! - If no provided buffer is free, the connection is starved: it receives again after buffers were recycled.
-//! - If accepting fails, for want of a descriptor for example, the error is returned and the listener accepts again
+//! - If accepting fails, for example for lack of a descriptor, the error is returned and the listener accepts again
 //!   after 100 ms. It does the same, without reporting an error, if the next accept cannot be submitted.
 //! - If the completion queue overflows, the kernel keeps the completions. Multishot operations may end because of it;
 //!   the ring submits them again.
-//! - The completion of an operation on a descriptor that was closed is dropped, together with what it brought.
+//! - The completion of an operation on a descriptor that was closed is dropped, including its data or connection.
 //!
 //! A ring holds an open file while an operation on it is in flight: a closed descriptor is released in the next wait.
 
@@ -97,10 +97,10 @@ use std::time::Duration;
 pub use landau_sys::bytes::Buffer;
 pub use landau_sys::ring::{Features, Options, ProvidedBuffer};
 
-/// How long a listener pauses after accepting has failed.
+/// The time for which a listener pauses after a failed accept, in milliseconds.
 const ACCEPT_PAUSE_MS: u32 = 100;
 
-/// The `user_data` of the waker's poll: not a key, for no descriptor has that number.
+/// The `user_data` of the waker's poll: not a key, because no descriptor has that number.
 const WAKER: u64 = 0x7fff_ffff;
 
 /// The bit of `user_data` that marks a poll for writing: no descriptor has so high a number.
@@ -141,7 +141,7 @@ pub enum Completion {
         /// The connection's token.
         token: Token,
     },
-    /// An operation failed. A connection cannot be used for it again; a listener continues by itself.
+    /// An operation failed. A connection cannot be used for that operation again; a listener continues automatically.
     Failed {
         /// The token of the listener or connection.
         token: Token,
@@ -163,14 +163,14 @@ pub struct Ring {
     registered_count: usize,
     /// Connections for which there was no buffer.
     starved: Vec<Key>,
-    /// Listeners that accept again at that time.
+    /// Paused listeners, and the times at which they accept again.
     paused_listeners: Vec<(u32, Key)>,
     timers: Timers,
     due: VecDeque<Key>,
     clock: Clock,
     now_ms: u32,
     waker: Option<Receiver>,
-    /// So many accepts cannot be submitted.
+    /// The number of accepts whose submission is to fail.
     #[cfg(test)]
     refused_accepts: u32,
 }
@@ -182,7 +182,7 @@ impl Ring {
         Self::with_options(Options::default())
     }
 
-    /// Creates a ring with a configuration.
+    /// Creates a ring with the given options.
     pub fn with_options(options: Options) -> Result<Self> {
         let operations = Operations::new(options).map_err(|error| unavailable(Backend::IoUring, error))?;
         Ok(Self {
@@ -201,7 +201,7 @@ impl Ring {
         })
     }
 
-    /// Returns which features of the kernel are used, in words.
+    /// Returns a description of the kernel features in use.
     pub fn note(&self) -> String {
         self.operations.setup()
     }
@@ -237,8 +237,8 @@ impl Ring {
         Ok(Key::new(number, generation))
     }
 
-    /// Undoes a registration whose first operation failed: the caller closes the descriptor, and its number will be
-    /// another's.
+    /// Undoes a registration whose first operation failed: the caller closes the descriptor, and its number will have
+    /// another owner.
     fn registered(&mut self, key: Key, started: Result<()>) -> Result<()> {
         if started.is_err() {
             self.forget(key);
@@ -259,7 +259,8 @@ impl Ring {
     }
 
     /// Closes a connection after everything that was queued was sent, or a listener at once. It has no further
-    /// completions. A deadline remains in force and then closes the connection whatever was sent.
+    /// completions. A deadline remains in force: when it passes, the connection is closed even if not everything was
+    /// sent.
     pub fn close(&mut self, fd: OwnedFd) -> Result<()> {
         let key = self.key(&fd)?;
         self.cancel(key)?;
@@ -274,7 +275,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Closes a connection at once. A part of what was queued may have been sent.
+    /// Closes a connection at once. A part of the queued data may have been sent.
     pub fn abort(&mut self, fd: OwnedFd) -> Result<()> {
         let key = self.key(&fd)?;
         self.cancel(key)?;
@@ -313,14 +314,14 @@ impl Ring {
         self.timers.clear(key.fd() as u32);
     }
 
-    /// Sets or moves the deadline of a descriptor. It completes once. One that a wait found and
-    /// [`next_completion`](Self::next_completion) has not returned does not complete.
+    /// Sets or moves the deadline of a descriptor. It completes once. An earlier deadline that a wait found and
+    /// [`next_completion`](Self::next_completion) has not returned yet does not complete.
     pub fn set_deadline(&mut self, fd: &impl AsFd, delay: Duration) {
         let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
         self.timers.set(fd.as_fd().as_raw_fd() as u32, self.now_ms, delay_ms);
     }
 
-    /// Clears the deadline of a descriptor, also one that was found and not returned.
+    /// Clears the deadline of a descriptor, even if it was found and not returned yet.
     pub fn clear_deadline(&mut self, fd: &impl AsFd) {
         self.timers.clear(fd.as_fd().as_raw_fd() as u32);
     }
@@ -346,7 +347,7 @@ impl Ring {
         Ok(waker)
     }
 
-    /// Registers a waker that was made before. A ring has one; a second is an error.
+    /// Registers an existing waker. A ring has one waker; registering a second is an error.
     pub fn register_waker(&mut self, waker: &Waker) -> Result<()> {
         if let Some(receiver) = &self.waker {
             return Err(Error::Registered(receiver.as_fd().as_raw_fd()));
@@ -357,7 +358,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Submits what is queued and waits until an operation completes or a deadline passes, but no longer than
+    /// Submits the queued operations and waits until an operation completes or a deadline passes, but no longer than
     /// `timeout`; `None` waits for ever. [`next_completion`](Self::next_completion) returns the completions; those of
     /// earlier waits that were not taken come first.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {

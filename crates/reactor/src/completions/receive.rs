@@ -9,8 +9,9 @@ use landau_sys::Result as SystemResult;
 use landau_sys::epoll::{PEER_CLOSED, READ};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// After so many buffers a receive is submitted again. In a row of 32, Linux (6.18 at least) stops looking for the end
-/// of a Unix socket: if the peer has closed it by then, the receive waits for ever. A new one finds the end.
+/// The number of buffers after which a receive is submitted again. After 32 buffers in a row, Linux (6.18 at least)
+/// stops looking for the end of a Unix socket: if the peer has closed it by then, the receive waits for ever. A new
+/// receive finds the end.
 const FRESH_AFTER: u8 = 32;
 
 impl Ring {
@@ -21,8 +22,8 @@ impl Ring {
         self.registered(key, started)
     }
 
-    /// Stops accepting. The waits that follow still return connections that were accepted before the kernel learnt of
-    /// it; closing the listener at once would drop them.
+    /// Stops accepting. Later waits still return connections that were accepted before the cancellation took effect;
+    /// closing the listener at once would drop them.
     pub fn stop_accepting(&mut self, listener: &impl AsFd) -> Result<()> {
         let key = self.key(listener)?;
         self.cancel(key)?;
@@ -41,7 +42,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Accepts again, after a pause if that cannot be submitted now: the listener must not stay without an accept.
+    /// Accepts again, after a pause if the accept cannot be submitted now: the listener must not stay without an
+    /// accept.
     fn accept_again(&mut self, key: Key) {
         if self.submit_accept(key).is_err() {
             self.pause_listener(key);
@@ -52,7 +54,7 @@ impl Ring {
         self.paused_listeners.push((self.clock.now_ms().wrapping_add(super::ACCEPT_PAUSE_MS), key));
     }
 
-    /// Lets listeners accept again whose pause is over.
+    /// Resumes listeners whose pause is over.
     pub(super) fn resume_listeners(&mut self) {
         let now_ms = self.clock.now_ms();
         let mut at = 0;
@@ -63,7 +65,7 @@ impl Ring {
             }
             self.paused_listeners.swap_remove(at);
             if self.slot(key).is_some_and(|slot| slot.reading == Reading::Accepting(None)) {
-                // A pause that begins now is not over in this loop.
+                // A pause that begins now does not end within this loop.
                 self.accept_again(key);
             }
         }
@@ -76,8 +78,8 @@ impl Ring {
         self.registered(key, started)
     }
 
-    /// Receives once; what follows waits until [`Ring::resume`], as if the connection were paused. Closing the
-    /// connection after that needs no cancellation, which suits connections that end after their first response.
+    /// Receives once; later data waits until [`Ring::resume`], as if the connection were paused. Closing the connection
+    /// after that needs no cancellation, which suits connections that end after their first response.
     pub fn receive_once(&mut self, connection: &impl AsFd, token: Token) -> Result<()> {
         let key = self.register(connection, token)?;
         let started = self.submit_receive_once(key);
@@ -97,8 +99,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Lets starved connections receive again, unless the caller holds all buffers: the receives would fail at once,
-    /// and end the wait.
+    /// Resumes starved connections, unless the caller holds all buffers: the receives would fail at once and end the
+    /// wait.
     pub(super) fn resume_starved(&mut self) -> Result<()> {
         if self.starved.is_empty() || !self.operations.has_buffers() {
             return Ok(());
@@ -119,7 +121,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Parks a connection: it uses less memory, and receives again by itself when data arrives. Data that arrived
+    /// Parks a connection: it uses less memory, and receives again automatically when data arrives. Data that arrived
     /// before completes as usual. Does nothing if the connection is parked, paused or has ended.
     pub fn park(&mut self, connection: &impl AsFd) -> Result<()> {
         let key = self.key(connection)?;
@@ -129,7 +131,7 @@ impl Ring {
                 self.slots[key.fd() as usize].reading = Reading::Parking(id);
                 Ok(())
             }
-            // It waits for a buffer, and what has arrived is received first.
+            // It waits for a buffer, and the data that has arrived is received first.
             Reading::Receiving(None)
             // It is paused or parked, has ended, or receives only once.
             | Reading::ReceivingOnce(_)
@@ -152,7 +154,7 @@ impl Ring {
                 self.operations.cancel(id)?;
                 Reading::Pausing(id)
             }
-            // One that receives once pauses by itself.
+            // A connection that receives once pauses anyway.
             Reading::Parking(id) => Reading::Pausing(id),
             Reading::Receiving(None) => Reading::Paused,
             other => other,
@@ -175,8 +177,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Returns whether something has come on a connection that [`Ring::next_completion`] has not returned yet, the end
-    /// of the stream included. What is still in the socket does not count.
+    /// Returns whether data or the end of the stream has arrived on a connection that [`Ring::next_completion`] has not
+    /// returned yet. Data that is still in the socket does not count.
     pub fn has_arrived(&mut self, connection: &impl AsFd) -> bool {
         let Ok(key) = self.key(connection) else { return true };
         match self.slots[key.fd() as usize].reading {
@@ -225,7 +227,7 @@ impl Ring {
         result: SystemResult<OwnedFd>,
         has_more: bool,
     ) -> Option<Completion> {
-        // A connection of a listener that is closed is closed here.
+        // A connection is closed here if its listener was closed.
         let is_wanted = |reading| matches!(reading, Reading::Accepting(_) | Reading::Stopping);
         let slot = self.slot(key).filter(|slot| is_wanted(slot.reading))?;
         let token = Token(slot.token);
@@ -247,7 +249,7 @@ impl Ring {
                 self.accept_again(key);
                 None
             }
-            // No descriptor is free, or the network has an error that accept passes on: neither need last.
+            // No descriptor is free, or accept passes on an error of the network: both may be temporary.
             Err(error) => {
                 self.pause_listener(key);
                 Some(Completion::Failed { token, error })
@@ -307,7 +309,7 @@ impl Ring {
         Ok(None)
     }
 
-    /// Continues after a receive has ended and the stream has not.
+    /// Continues after a receive has ended but the stream has not.
     fn renew(&mut self, key: Key, reading: Reading) -> Result<()> {
         match reading {
             Reading::Pausing(_) | Reading::ReceivingOnce(_) => {
@@ -340,7 +342,7 @@ mod tests {
         panic!("nothing is accepted");
     }
 
-    /// The connection that had just been accepted was closed, and the listener accepted no other.
+    /// Before the fix, the connection that had just been accepted was closed, and the listener accepted no other.
     #[test]
     fn a_listener_accepts_again_after_a_failed_submission() {
         // With an accept for each connection.
@@ -349,7 +351,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         ring.accept(&listener, Token(1)).unwrap();
-        // At once, and after the first pause.
+        // The accept that follows at once fails, and the one after the first pause.
         ring.refused_accepts = 2;
         for _ in 0..2 {
             let client = TcpStream::connect(address).unwrap();

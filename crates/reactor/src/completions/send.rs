@@ -1,4 +1,4 @@
-//! Sending: chains of buffers, and what is sent again.
+//! Sending: chains of buffers, and their resubmission.
 
 use super::{Completion, Ring, WRITABLE};
 use crate::backend::Key;
@@ -9,18 +9,18 @@ use landau_sys::bytes::Buffer;
 use landau_sys::epoll::WRITE;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The most buffers of a connection that are in flight together.
+/// The maximum number of buffers of a connection that are in flight together.
 const CHAIN: usize = 16;
 
 impl Ring {
-    /// Returns how many bytes are queued and not sent yet, as far as completions have said.
+    /// Returns the number of bytes that are queued and not sent yet, according to the completions so far.
     #[inline]
     pub fn unsent(&self, connection: &impl AsFd) -> u64 {
         let slot = self.slots.get(connection.as_fd().as_raw_fd() as usize);
         slot.and_then(|slot| slot.outgoing.as_ref()).map_or(0, |outgoing| outgoing.left)
     }
 
-    /// Queues a buffer to be sent. [`Completion::Sent`] comes when everything that is queued was sent.
+    /// Queues a buffer to be sent. [`Completion::Sent`] is returned after everything that is queued was sent.
     pub fn send(&mut self, connection: &impl AsFd, buffer: Buffer) -> Result<()> {
         self.send_all(connection, [buffer])
     }
@@ -39,7 +39,7 @@ impl Ring {
     fn submit_send(&mut self, key: Key) -> Result<()> {
         let slot = &mut self.slots[key.fd() as usize];
         let Some(outgoing) = slot.outgoing.as_mut().filter(|outgoing| outgoing.in_flight == 0) else { return Ok(()) };
-        // What is sent again goes before what was queued since.
+        // Buffers to be sent again go before those that were queued since.
         while let Some(last) = outgoing.again.pop_back() {
             outgoing.queue.push_front(last);
         }
@@ -49,8 +49,8 @@ impl Ring {
         if count > 0 { Ok(self.operations.send(key.fd(), key.0, outgoing.queue.drain(..count))?) } else { Ok(()) }
     }
 
-    /// Polls a connection until it is writable, for callers that send by themselves. [`Completion::Writable`] comes
-    /// once. Does nothing if the connection is polled already.
+    /// Polls a connection until it is writable, for callers that do the sending themselves. [`Completion::Writable`] is
+    /// returned once. Does nothing if the connection is polled already.
     pub fn watch_writable(&mut self, connection: &impl AsFd) -> Result<()> {
         let key = self.key(connection)?;
         if !std::mem::replace(&mut self.slots[key.fd() as usize].is_polled_writable, true) {
@@ -91,7 +91,7 @@ impl Ring {
                     outgoing.again.push_back((buffer, from + count));
                 }
             }
-            // It was behind one that was sent in part.
+            // It was behind a buffer that was sent only in part.
             Err(error) if error.is_canceled() => outgoing.again.push_back((buffer, from)),
             Err(error) => outgoing.failed = outgoing.failed.or(Some(error)),
         }

@@ -1,4 +1,4 @@
-//! What a ring knows of a descriptor.
+//! The state of a descriptor in a ring.
 
 use landau_sys::Error as SystemError;
 use landau_sys::bytes::Buffer;
@@ -30,13 +30,13 @@ pub(super) enum Reading {
     Paused,
 }
 
-/// What is queued and being sent.
+/// Buffers that are queued or being sent.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     pub(super) queue: VecDeque<(Buffer, usize)>,
     /// The number of buffers in flight.
     pub(super) in_flight: usize,
-    /// Buffers of the last chain that have to be sent again: the one that was sent in part, and those behind it.
+    /// Buffers of the last chain that must be sent again: the one that was sent in part, and those behind it.
     pub(super) again: VecDeque<(Buffer, usize)>,
     pub(super) byte_count: u64,
     /// The number of bytes that are not sent yet.
@@ -54,7 +54,7 @@ pub(super) struct Slot {
     pub(super) is_registered: bool,
     /// Whether a poll for writing is in flight.
     pub(super) is_polled_writable: bool,
-    /// How many buffers the receive in flight has filled since it was submitted.
+    /// The number of buffers that the receive in flight has filled since it was submitted.
     pub(super) filled: u8,
     pub(super) reading: Reading,
     pub(super) outgoing: Option<Box<Outgoing>>,

@@ -4,7 +4,7 @@
 //! each further level is 64 times as coarse. A deadline is a node of an intrusive list, in a table indexed by the
 //! caller's key: once the table is large enough, setting a deadline allocates nothing. Moving a deadline *later*, as a
 //! server does with each request of a connection, only stores the new time: when the bucket of the node is due, the
-//! node moves to the bucket of that time. A node moves down at most once a level.
+//! node moves to the bucket of that time. A node moves down at most once per level.
 //!
 //! Source: Varghese and Lauck, "Hashed and hierarchical timing wheels" (SOSP 1987).
 
@@ -24,10 +24,10 @@ fn is_past(at: u32, now: u32) -> bool {
     now.wrapping_sub(at) <= u32::MAX / 2
 }
 
-/// What is known of the deadline of a key.
+/// The state of a key's deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// There is none. The node may stay in its bucket until that is due.
+    /// There is no deadline. The node may stay in its bucket until the bucket is due.
     Clear,
     /// It is set.
     Set,
@@ -53,7 +53,7 @@ const EMPTY: Node = Node { next: NONE, previous: NONE, due: 0, place: OUT, state
 pub struct Timers {
     nodes: Vec<Node>,
     heads: [[u32; BUCKETS]; LEVELS],
-    /// Which buckets are not empty.
+    /// A bit for each bucket that is not empty.
     occupied: [u64; LEVELS],
     /// The time up to which all deadlines were reported.
     now: u32,
@@ -67,7 +67,7 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// Creates timers without a deadline, at a time.
+    /// Creates timers without deadlines that start at `now_ms`.
     pub fn new(now_ms: u32) -> Self {
         let heads = [[NONE; BUCKETS]; LEVELS];
         Self { nodes: Vec::new(), heads, occupied: [0; LEVELS], now: now_ms, set_count: 0 }
@@ -96,7 +96,7 @@ impl Timers {
             node.state = State::Set;
             self.set_count += 1;
         }
-        // A cleared node, too, is in a bucket that is not later than the time it was last set to.
+        // Even a cleared node is in a bucket no later than the time it was last set to.
         if node.place != OUT && due.wrapping_sub(node.due) <= LONGEST_MS {
             node.due = due;
             return;
@@ -125,8 +125,8 @@ impl Timers {
         true
     }
 
-    /// Returns the milliseconds from `now_ms` until a deadline may be due, or `None` if none is set. The time may be
-    /// too early, since a coarse bucket counts from its start, and is never too late.
+    /// Returns the milliseconds from `now_ms` until a deadline may be due, or `None` if none is set. The result may be
+    /// too early, because a coarse bucket counts from its start, but it is never too late.
     pub fn next(&self, now_ms: u32) -> Option<u32> {
         if self.set_count == 0 {
             return None;
@@ -144,7 +144,8 @@ impl Timers {
         if turned == 0 {
             return None;
         }
-        // The bucket of the current time: on the lowest level it is due now; above, its nodes are a whole turn ahead.
+        // The bucket of the current time: on the lowest level it is due now; on higher levels, its nodes are one full
+        // turn ahead.
         let mut steps = turned.trailing_zeros();
         if level > 0 && steps == 0 {
             let rest = turned & !1;
@@ -154,7 +155,7 @@ impl Timers {
     }
 
     /// Advances to `now_ms` and calls `due` once with each key whose deadline has passed. It must be called whenever
-    /// time has passed, also while no deadline is set: the next one is counted from here.
+    /// time has passed, even while no deadline is set: the next deadline is counted from this time.
     pub fn advance(&mut self, now_ms: u32, mut due: impl FnMut(u32)) {
         if !is_past(self.now, now_ms) {
             return self.leap(now_ms, due);
@@ -175,8 +176,8 @@ impl Timers {
         }
     }
 
-    /// Advances by more than 2³¹ ms. The clock does not go back, so an earlier `now_ms` means that much; all deadlines
-    /// are due.
+    /// Advances by more than 2³¹ ms. The clock never goes back, so a `now_ms` that seems earlier means such a leap; all
+    /// deadlines are due.
     #[cold]
     fn leap(&mut self, now_ms: u32, mut due: impl FnMut(u32)) {
         (self.heads, self.occupied, self.now) = ([[NONE; BUCKETS]; LEVELS], [0; LEVELS], now_ms);
@@ -221,7 +222,7 @@ impl Timers {
     /// Inserts a node into the bucket for its distance from `self.now`.
     fn insert(&mut self, key: u32) {
         let node_due = self.nodes[key as usize].due;
-        // A deadline that has passed already is reported with the next millisecond.
+        // A deadline that has passed already is reported in the next millisecond.
         let due = if is_past(node_due, self.now) { self.now.wrapping_add(1) } else { node_due };
         let ahead = due.wrapping_sub(self.now);
         let level = ((u32::BITS - 1 - ahead.leading_zeros()) / BITS) as usize;

@@ -20,7 +20,7 @@ fn a_deadline_is_reported_once_and_not_early() {
     assert_eq!((advance(&mut timers, 100_000), timers.next(100_000)), (vec![], None));
 }
 
-/// A caller reports what has passed later, and may have set or cleared it by then.
+/// A caller reports a passed deadline later, and may have set or cleared it by then.
 #[test]
 fn a_deadline_has_passed_until_it_is_set_or_cleared() {
     let mut timers = Timers::new(0);
@@ -32,7 +32,7 @@ fn a_deadline_has_passed_until_it_is_set_or_cleared() {
     timers.clear(2);
     assert_eq!([0, 1, 2, 0].map(|key| timers.take_passed(key)), [true, false, false, false]);
     assert_eq!((timers.len(), advance(&mut timers, 10)), (1, vec![1]));
-    // A leap takes nothing back.
+    // A leap does not revoke a passed deadline.
     timers.set(0, 10, 5);
     assert_eq!(advance(&mut timers, u32::MAX / 2 + 20), vec![0]);
     assert_eq!([0, 1, 2].map(|key| timers.take_passed(key)), [true, true, false]);
@@ -83,7 +83,7 @@ fn everything_is_due_after_a_leap() {
     assert_eq!((advance(&mut timers, now + 4), advance(&mut timers, now + 5)), (vec![], vec![1]));
 }
 
-/// With a clock that is ahead of the wheel, it was once mistaken for a deadline in the past.
+/// With a clock ahead of the wheel, the longest delay was once mistaken for a deadline in the past.
 #[test]
 fn the_longest_delay_is_not_in_the_past() {
     let mut timers = Timers::new(0);
@@ -134,7 +134,7 @@ proptest! {
             match act {
                 Act::Set(key, delay) => {
                     timers.set(key, clock(now), delay);
-                    // A deadline that is due now is reported with the next millisecond.
+                    // A deadline that is due now is reported in the next millisecond.
                     model.insert(key, now + u64::from(delay.max(1)));
                 }
                 Act::Clear(key) => {

@@ -36,7 +36,7 @@ pub(crate) fn command(before: &str, test: &str, role: &str) -> Command {
     command
 }
 
-/// Runs one test of this program in a role, and fails if it does.
+/// Runs one test of this program in a role, and fails if that test fails.
 pub(crate) fn run(before: &str, test: &str, role: &str) {
     let output = output(&mut command(before, test, role)).unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -44,8 +44,8 @@ pub(crate) fn run(before: &str, test: &str, role: &str) {
     assert!(text.contains("1 passed"), "no such test: {text}");
 }
 
-/// Runs one test of this program in a role under `strace` and returns its output for the named calls; `None` if there
-/// is no `strace` or it may not trace. Further arguments for it may follow the names.
+/// Runs one test of this program in a role under `strace` and returns the trace of the named calls; `None` if there is
+/// no `strace` or it may not trace. Further arguments of `strace` may follow the names.
 pub(crate) fn calls(test: &str, role: &str, calls: &str, variables: &[(&str, &str)]) -> Option<String> {
     let works = output(Command::new("strace").args(["-o", "/dev/null", "true"]));
     if !works.is_ok_and(|output| output.status.success()) {

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers that the tests share.
 
 use landau_reactor::{Backend, Event, Interest, Reactor, Token, backends};
 use landau_sys::descriptor::dup_from;
@@ -69,7 +69,8 @@ pub(crate) fn is_null(reactor: &Reactor) -> bool {
     reactor.backend() == Backend::Null
 }
 
-/// A loopback address that only this process uses, so that no other can take a port that was closed for a moment.
+/// A loopback address that only this process uses, so that no other process can take a port that is closed for a
+/// moment.
 pub(crate) fn own_address() -> SocketAddr {
     let host = if cfg!(target_os = "linux") { std::process::id() & 0xf_ffff | 0x10_0000 } else { 1 };
     SocketAddr::from((Ipv4Addr::from_bits(0x7f00_0000 | host), 0))
@@ -117,7 +118,7 @@ pub(crate) fn drain(reactor: &mut Reactor, stream: &mut (impl std::io::Read + As
     }
 }
 
-/// Reads exactly so many bytes.
+/// Reads exactly `count` bytes.
 #[track_caller]
 pub(crate) fn drain_all(reactor: &mut Reactor, stream: &mut (impl std::io::Read + AsFd), count: usize) {
     let mut got = 0;

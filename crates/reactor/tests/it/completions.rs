@@ -78,7 +78,7 @@ fn receive_parked(ring: &mut Ring, connection: &impl std::os::fd::AsFd, token: T
     ring.park(connection).unwrap();
 }
 
-/// Waits until no operation is in flight, without any completion.
+/// Waits until no operation is in flight, and asserts that there is no completion.
 fn settle(ring: &mut Ring) {
     while ring.operation_count() > 0 {
         assert!(completions(ring, LONG).is_empty());
@@ -122,7 +122,7 @@ fn connections_are_accepted_as_they_arrive() {
     });
 }
 
-/// A connection that the kernel accepted before it learnt of the stop is returned; the others stay in the queue.
+/// A connection that the kernel accepted before the stop took effect is returned; the others stay in the accept queue.
 #[test]
 fn stopping_loses_no_connection() {
     each(|ring| {
@@ -175,7 +175,7 @@ fn received_data_can_be_answered() {
     });
 }
 
-/// What is in the queue of completions is no longer in the socket, and whoever looks only there misses it.
+/// Data in the completion queue is no longer in the socket, so a caller that checks only the socket misses it.
 #[test]
 fn what_has_arrived_is_seen_before_it_is_taken() {
     each(|ring| {
@@ -266,7 +266,7 @@ fn receive_sent(ring: &mut Ring, given: &[u8]) -> (UnixStream, UnixStream) {
     (here, there)
 }
 
-/// Receives what has not been received yet of these bytes.
+/// Receives the rest of the given bytes.
 fn receive_rest(ring: &mut Ring, mut got: Vec<u8>, given: &[u8]) {
     while got.len() < given.len() {
         got.extend(arrived(ring, 1));
@@ -274,7 +274,7 @@ fn receive_rest(ring: &mut Ring, mut got: Vec<u8>, given: &[u8]) {
     assert!(got == given);
 }
 
-/// A receive fails at once while there is no buffer, and would end each wait.
+/// While there is no buffer, a receive fails at once and would end each wait.
 #[test]
 fn nothing_is_received_while_the_caller_holds_all_buffers() {
     let _guard = among_others();
@@ -298,7 +298,7 @@ fn nothing_is_received_while_the_caller_holds_all_buffers() {
     receive_rest(&mut ring, got, &given);
 }
 
-/// The caller takes the failure of a receive only after buffers have come back.
+/// The caller takes the failure of a receive only after buffers were recycled.
 #[test]
 fn buffers_that_came_back_before_a_receive_failed_count() {
     let _guard = among_others();
@@ -314,7 +314,7 @@ fn buffers_that_came_back_before_a_receive_failed_count() {
     receive_rest(&mut ring, got, &given);
 }
 
-/// What follows the first data stays in the socket, also if there was no buffer at first.
+/// Data after the first receive stays in the socket, even if there was no buffer at first.
 #[test]
 fn a_starved_receive_once_receives_once() {
     let _guard = among_others();
@@ -352,7 +352,8 @@ fn a_starved_receive_once_receives_once() {
     }
 }
 
-/// Neither what arrived before the pause took effect, nor what the kernel buffered meanwhile.
+/// It loses neither the data that arrived before the pause took effect, nor the data that the kernel buffered
+/// meanwhile.
 #[test]
 fn a_paused_connection_loses_no_data() {
     each(|ring| {
@@ -374,7 +375,7 @@ fn a_paused_connection_loses_no_data() {
                 ring.pause(&here).unwrap();
                 if round % 7 == 0 {
                     ring.park(&here).unwrap();
-                    // Until it has taken effect; what was received before still completes.
+                    // Until the pause has taken effect; data that was received before still completes.
                     while ring.operation_count() > 0 {
                         for late in completions(ring, Duration::ZERO) {
                             has_ended |= receive_into(ring, |_| late, &mut got);
@@ -392,7 +393,7 @@ fn a_paused_connection_loses_no_data() {
     });
 }
 
-/// Takes received data; whether the stream has ended.
+/// Takes received data and returns whether the stream has ended.
 fn receive_into(ring: &mut Ring, from: impl FnOnce(&mut Ring) -> Completion, got: &mut Vec<u8>) -> bool {
     match from(ring) {
         Completion::Received { token: Token(1), buffer } => {
@@ -463,14 +464,14 @@ fn buffers_are_sent_in_order_and_whole() {
     });
 }
 
-/// Reads a stream to its end and returns whether it is what was given.
+/// Reads a stream to its end and returns whether it equals the given bytes.
 fn is_given(mut stream: impl Read, given: &[u8]) -> bool {
     let mut got = Vec::new();
     stream.read_to_end(&mut got).unwrap();
     got == given
 }
 
-/// A link does not continue over a submission.
+/// A chain of linked operations does not extend beyond one submission.
 #[test]
 fn a_chain_is_no_longer_than_the_submission_queue() {
     let _guard = among_others();
@@ -497,7 +498,7 @@ fn a_chain_is_no_longer_than_the_submission_queue() {
     );
 }
 
-/// One operation sends a part of it, and what is queued behind it waits for the rest.
+/// One operation sends a part of the buffer, and the buffers behind it wait for the rest.
 #[test]
 fn a_buffer_of_more_than_one_operation_is_sent_whole_before_the_next() {
     const LARGE: usize = (1 << 30) + 1_000_000;
@@ -508,7 +509,7 @@ fn a_buffer_of_more_than_one_operation_is_sent_whole_before_the_next() {
     }
     let (here, mut there) = UnixStream::pair().unwrap();
     ring.receive(&here, Token(1)).unwrap();
-    // Zeroes that nobody writes to need no memory.
+    // Zeroed pages that are never written need no memory.
     ring.send_all(&here, [Buffer::Owned(vec![0; LARGE].into()), Buffer::Borrowed(b"end")]).unwrap();
     let reader = std::thread::spawn(move || {
         let mut bytes = vec![1; 1 << 20];
@@ -570,7 +571,7 @@ fn close_sends_what_is_queued() {
     });
 }
 
-/// The peer reads nothing, so what is queued would never be sent.
+/// The peer reads nothing, so the queued data would never be sent.
 #[test]
 fn a_deadline_ends_a_pending_close() {
     each(|ring| {
@@ -694,7 +695,7 @@ fn deadlines_complete_once() {
     });
 }
 
-/// Takes the completions that are there, which must be deadlines; returns their tokens.
+/// Takes the available completions, which must be deadlines, and returns their tokens.
 fn deadlines(ring: &mut Ring) -> Vec<u32> {
     let token = |completion| match completion {
         Completion::Deadline { token } => token.0,
@@ -703,7 +704,8 @@ fn deadlines(ring: &mut Ring) -> Vec<u32> {
     std::iter::from_fn(|| ring.next_completion().unwrap()).map(token).collect()
 }
 
-/// A server that handles one completion of a wait sets deadlines of other connections; the old ones completed then.
+/// A server that handles one completion of a wait sets deadlines of other connections. Before the fix, the old
+/// deadlines completed as well.
 #[test]
 fn a_found_deadline_that_is_set_again_does_not_complete() {
     each(|ring| {
@@ -721,7 +723,7 @@ fn a_found_deadline_that_is_set_again_does_not_complete() {
         assert_eq!(deadlines(ring), [2]);
         clock.advance(Duration::from_millis(50));
         ring.wait(Some(LONG)).unwrap();
-        // It was found twice by then, and set once.
+        // The deadline was found twice by then, and set once.
         ring.set_deadline(&pairs[0].0, Duration::ZERO);
         clock.advance(Duration::from_millis(1));
         ring.wait(Some(LONG)).unwrap();
@@ -823,7 +825,7 @@ fn receiving_once_leaves_no_operation_in_flight() {
         }
         assert_eq!(got, b"one two");
         ring.close(here.into()).unwrap();
-        // Resumed before data has arrived, it continues after that.
+        // If it is resumed before data has arrived, it continues after that.
         let (here, mut there) = pair();
         got.clear();
         ring.receive_once(&here, Token(1)).unwrap();
@@ -834,7 +836,7 @@ fn receiving_once_leaves_no_operation_in_flight() {
         }
         assert_eq!(got, b"one two");
         ring.close(here.into()).unwrap();
-        // Closed before data has arrived, it ends at once.
+        // If it is closed before data has arrived, it ends at once.
         let (here, mut there) = pair();
         ring.receive_once(&here, Token(1)).unwrap();
         ring.wait(Some(Duration::ZERO)).unwrap();
@@ -933,7 +935,8 @@ fn buffers_belong_to_their_ring() {
     });
 }
 
-/// With operations of all kinds in flight: memory that the kernel uses must live on, and closed connections must end.
+/// With operations of all kinds in flight: memory that the kernel uses must stay valid, and closed connections must
+/// end.
 #[test]
 fn a_ring_may_be_dropped_at_any_time() {
     let _guard = among_others();
@@ -1008,7 +1011,7 @@ fn a_full_descriptor_table_pauses_accepting() {
     });
 }
 
-/// Errors of accept need not last: a network that was down; here, a socket that does not listen yet.
+/// Errors of accept may be temporary: a network that was down or, as here, a socket that does not listen yet.
 #[test]
 fn a_listener_continues_after_an_error() {
     each(|ring| {
@@ -1066,7 +1069,7 @@ fn there_are_fewer_calls_than_requests() {
     println!("{count} calls for {} requests", ROUNDS * CONNECTIONS);
 }
 
-/// In a row of buffers, the kernel of Linux 6.18 stops looking for the end of a Unix socket.
+/// After many buffers in a row, Linux 6.18 stops looking for the end of a Unix socket.
 #[test]
 fn the_end_of_a_unix_socket_behind_much_data_is_reported() {
     each(|ring| {

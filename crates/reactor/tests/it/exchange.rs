@@ -14,15 +14,15 @@ const CONNECTIONS: usize = 4;
 
 #[derive(Debug, Clone)]
 enum Act {
-    /// The peer sends so many bytes.
+    /// The peer sends the given number of bytes.
     PeerSend(usize, usize),
-    /// The peer receives at most so many bytes.
+    /// The peer receives at most the given number of bytes.
     PeerReceive(usize, usize),
     Send(usize, usize),
     Park(usize),
     /// Closes the connection; another one takes its place.
     Close(usize),
-    /// Waits, takes at most so many completions, and recycles all buffers but so many.
+    /// Waits, takes at most the first number of completions, and recycles all buffers but the second number.
     Turn(usize, usize),
 }
 
@@ -131,7 +131,7 @@ fn act(ring: &mut Ring, ones: &mut Vec<One>, held: &mut Vec<ProvidedBuffer>, act
             ring.close(here.into()).unwrap();
             let number = ones.iter().map(|one| one.number).max().unwrap() + 1;
             ones.push(One::new(ring, number));
-            // The open ones are the last.
+            // The open connections are the last.
             let closed = ones.remove(last + who);
             ones.insert(0, closed);
         }

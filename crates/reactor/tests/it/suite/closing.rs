@@ -40,7 +40,7 @@ fn a_closed_peer_makes_writable() {
     });
 }
 
-/// A short read says that the data is read, not that the end of the stream is.
+/// A short read means that the data was read, not that the end of the stream was.
 #[test]
 fn the_end_behind_a_short_read_is_reported() {
     each(|reactor| {
@@ -87,7 +87,7 @@ fn the_end_behind_a_short_read_of_tcp_is_reported() {
 fn await_end(stream: &impl AsRawFd) {
     let mut entries = landau_sys::poll::Entries::default();
     entries.push(stream.as_raw_fd(), landau_sys::poll::PEER_CLOSED);
-    // Where the system has no such event, what was sent has to arrive by itself.
+    // On a system without this event, the test relies on the data arriving in time.
     entries.wait(if landau_sys::poll::PEER_CLOSED == 0 { 0 } else { -1 }).unwrap();
 }
 
@@ -115,7 +115,7 @@ fn unread_data_without_interest_does_not_end_waits() {
     });
 }
 
-/// And the end of the stream is reported until it was read.
+/// The end of the stream, too, is reported until it was read.
 #[test]
 fn data_can_be_read_after_the_peer_closed() {
     each(|reactor| {
@@ -185,7 +185,7 @@ fn a_reset_is_reported_as_readable_or_writable() {
     });
 }
 
-/// By the backends that can report it.
+/// Only some backends can report it.
 #[test]
 fn a_closed_peer_is_reported_as_read_closed() {
     each(|reactor| {
@@ -198,8 +198,8 @@ fn a_closed_peer_is_reported_as_read_closed() {
     });
 }
 
-/// A caller without interest gets such an event in each wait and must know what it is. A peer that has only closed its
-/// writing half still receives.
+/// A caller without interest gets such an event in each wait and must be able to identify it. A peer that has only
+/// closed its writing half still receives.
 #[test]
 fn a_dead_connection_is_reported_as_write_closed_without_interest() {
     each(|reactor| {
@@ -336,7 +336,7 @@ fn queued_events_are_not_returned_for_the_next_owner_of_a_number() {
 }
 
 /// The server of the 2003 study sometimes blocked in `sendfile`: it remembered by number which descriptors were
-/// nonblocking, and the number had been reused. Here the kernel is asked each time.
+/// nonblocking, and the number had been reused. This crate asks the kernel each time.
 #[test]
 fn the_next_owner_of_a_number_is_made_nonblocking_too() {
     each_alone(|reactor| {
@@ -409,8 +409,8 @@ fn a_descriptor_closed_without_deregistering_does_not_affect_others() {
     });
 }
 
-/// With `io_uring` the request was submitted after the close, polled the number's next owner, here the peer of another
-/// connection, and held it open: the kernel refuses to remove a request that completes at this moment.
+/// Before the fix, the request of `io_uring` was submitted after the close. It polled the number's next owner, here the
+/// peer of another connection, and held it open: the kernel refuses to remove a request that is just completing.
 #[test]
 fn a_descriptor_that_is_closed_before_any_wait_holds_no_other() {
     each_alone(|reactor| {

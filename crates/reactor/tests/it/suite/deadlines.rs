@@ -15,7 +15,7 @@ fn due(reactor: &mut Reactor, timeout: Duration) -> Vec<u32> {
     found.map(|event| event.token.0).collect()
 }
 
-/// Waits until so many deadlines have passed and returns their tokens.
+/// Waits until `count` deadlines have passed and returns their tokens.
 fn due_in_all(reactor: &mut Reactor, count: usize) -> Vec<u32> {
     let mut found = Vec::new();
     while found.len() < count {
@@ -179,7 +179,8 @@ fn a_deadline_that_was_not_returned_is_reported_again() {
     });
 }
 
-/// A server that handles one event of a wait sets deadlines of other descriptors; the old ones were reported then.
+/// A server that handles one event of a wait sets deadlines of other descriptors. Before the fix, the old deadlines
+/// were reported as well.
 #[test]
 fn a_found_deadline_that_is_set_again_is_not_reported() {
     each(|reactor| {
@@ -211,7 +212,7 @@ fn a_found_deadline_that_is_set_again_is_not_reported() {
     });
 }
 
-/// Whatever was moved or cleared meanwhile.
+/// Deadlines that are moved or cleared meanwhile change nothing.
 #[test]
 fn twenty_thousand_deadlines_are_reported_once_each() {
     each_alone(|reactor| {

@@ -1,4 +1,4 @@
-//! Listeners that several loops watch, of which one is enough.
+//! Listeners that several loops watch, where it is enough to wake one loop.
 
 use crate::common::{LONG, among_others, events, no_events, only};
 use landau_reactor::{Backend, Interest, Reactor, Token, Waker};
@@ -12,22 +12,22 @@ const CONNECTIONS: usize = 100;
 
 const BACKENDS: [Backend; 2] = [Backend::Epoll, Backend::EpollEdge];
 
-/// What a loop did.
+/// The result of a loop.
 #[derive(Debug)]
 struct Done {
     accepted: usize,
-    /// How often its thread slept.
+    /// The number of times that its thread slept.
     sleeps: usize,
 }
 
-/// Returns how often the thread has slept so far.
+/// Returns the number of times that the thread has slept so far.
 fn sleeps() -> usize {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     count.unwrap().trim().parse().unwrap()
 }
 
-/// What the loops of a test share.
+/// The state that the loops of a test share.
 struct Shared {
     takes_turns: bool,
     is_ending: AtomicBool,
@@ -36,10 +36,10 @@ struct Shared {
 }
 
 /// Accepts until `is_ending` is set and the loop is woken; calls [`Reactor::requeue`] after each connection if
-/// `takes_turns` says so.
+/// `takes_turns` is set.
 fn accept_all(reactor: &mut Reactor, listener: &TcpListener, shared: &Shared) -> Done {
     let (mut accepted, before, began) = (0, sleeps(), Instant::now());
-    // Nothing ends it if the test has failed elsewhere.
+    // Nothing else ends the loop if the test has failed elsewhere.
     while !shared.is_ending.load(Ordering::Acquire) && began.elapsed() < 3 * LONG {
         reactor.wait(Some(LONG)).unwrap();
         while reactor.next_event().is_some() {
@@ -51,7 +51,7 @@ fn accept_all(reactor: &mut Reactor, listener: &TcpListener, shared: &Shared) ->
                 if shared.takes_turns {
                     reactor.requeue(listener).unwrap();
                 }
-                // The client waits for the end.
+                // The client waits for the end of the stream.
                 stream.shutdown(Shutdown::Both).unwrap();
             }
             reactor.clear_readiness(listener, Interest::READABLE);
@@ -61,7 +61,8 @@ fn accept_all(reactor: &mut Reactor, listener: &TcpListener, shared: &Shared) ->
 }
 
 /// Makes connections one after the other while several loops wait: at least [`CONNECTIONS`], and with turns until each
-/// loop has accepted one, or for a long time. Returns what each loop did; each connection was accepted once.
+/// loop has accepted one, or until a long time has passed. Returns the result of each loop; each connection was
+/// accepted once.
 fn share(backend: Backend, takes_turns: bool) -> Vec<Done> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let shared = Shared { takes_turns, is_ending: AtomicBool::new(false), begun: AtomicUsize::new(0) };
@@ -118,8 +119,8 @@ fn loops_that_share_a_listener_take_turns() {
     }
 }
 
-/// The end of a turn is passed on with the next wait. If the interest was removed meanwhile, the backend watched on,
-/// and each wait ended at once.
+/// The end of a turn is passed to the backend with the next wait. Before the fix, if the interest was removed
+/// meanwhile, the backend continued to watch, and each wait ended at once.
 #[test]
 fn a_listener_without_interest_ends_no_wait_after_its_turn() {
     const REST: Duration = Duration::from_millis(50);
@@ -155,7 +156,7 @@ fn the_interest_in_a_shared_listener_can_come_and_go() {
         reactor.set_interest(&listener, Interest::NONE).unwrap();
         no_events(&mut reactor);
         no_events(&mut reactor);
-        // It does not bring the interest back.
+        // `requeue` does not restore the interest.
         reactor.requeue(&listener).unwrap();
         no_events(&mut reactor);
         reactor.set_interest(&listener, Interest::READABLE).unwrap();

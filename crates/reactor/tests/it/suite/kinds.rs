@@ -60,12 +60,12 @@ fn an_address_is_free_after_its_reactor_was_dropped() {
     }
 }
 
-/// How often two loops register a listener in the test below. Before the cure, three of five runs failed while other
-/// programs kept the processors busy.
+/// The number of times that two loops register a listener in the test below. Before the fix, three of five runs failed
+/// while other programs kept the processors busy.
 const ROUNDS: usize = 100;
 
-/// An open file has one owner of its signals (`sigio`): of two loops that registered a listener at the same moment, one
-/// had signals for the number of the other, and neither was told of a connection.
+/// An open file has one owner of its signals (`sigio`). Of two loops that registered a listener at the same moment, one
+/// received signals for the other's descriptor number, and neither was notified of a connection.
 #[test]
 fn a_listener_that_two_loops_register_at_once_is_readable_in_both() {
     let _guard = crate::common::among_others();
@@ -80,7 +80,7 @@ fn a_listener_that_two_loops_register_at_once_is_readable_in_both() {
                     let (begun, ready) = (&begun, ready.clone());
                     scope.spawn(move || {
                         let reactor = landau_reactor::Reactor::new(backend);
-                        // Also if that failed, or the other one would wait for ever.
+                        // Counted even if that failed; otherwise the other loop would wait for ever.
                         begun.fetch_add(1, Ordering::AcqRel);
                         let mut reactor = reactor.unwrap();
                         while begun.load(Ordering::Acquire) < 2 {

@@ -33,7 +33,7 @@ fn a_full_descriptor_table_is_an_error() {
     });
 }
 
-/// What does not fit is found by `poll`, and noted.
+/// `poll` finds the readiness whose signals do not fit, and the overflow is noted.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_queue_of_signals_loses_nothing() {
@@ -118,7 +118,7 @@ fn an_interrupted_poll_is_no_overflow() {
         let mut reactor = Reactor::new(Backend::Sigio).unwrap();
         let (mut one, mut two) = pair();
         for _ in 0..10 {
-            // It is polled: data may have come before.
+            // Registering polls the descriptor: data may have arrived before.
             two.write_all(b"x").unwrap();
             reactor.register(&one, Token(1), Interest::READABLE).unwrap();
             while events(&mut reactor, Duration::ZERO).is_empty() {}
@@ -201,8 +201,8 @@ fn changes_of_interest_cost_no_call() {
     }
 }
 
-/// If it is missing, or forbidden by a container's filter or a sysctl, another backend is used and the reason noted. If
-/// only newer flags are unknown, the ring is set up without them.
+/// If `io_uring` is missing, or forbidden by a container's filter or a sysctl, another backend is used and the reason
+/// noted. If only newer flags are unknown, the ring is set up without them.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_forbidden_ring_is_replaced() {

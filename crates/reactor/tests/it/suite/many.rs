@@ -64,8 +64,8 @@ fn few_active_descriptors_among_thousands_are_found() {
     }
 }
 
-/// How many waits it may take until so many descriptors were reported: since Linux 6.13 a ring with deferred work
-/// completes 20 at a time.
+/// Returns the number of waits within which `count` descriptors must be reported: since Linux 6.13, a ring with
+/// deferred work completes 20 at a time.
 fn waits(count: usize) -> usize {
     count / 20 + 4
 }
@@ -105,7 +105,7 @@ fn always_ready_descriptors_do_not_hide_another() {
     });
 }
 
-/// The table is reused, and nothing is left of the first descriptors.
+/// The table is reused, without any state of the first descriptors.
 #[test]
 fn many_descriptors_can_be_closed_and_registered_again() {
     each_alone(|reactor| {

@@ -92,11 +92,11 @@ fn apply(reactor: &mut Reactor, connections: &mut [Connection], op: &Op) {
     }
 }
 
-/// Every event that must be reported is there, and no other.
+/// Asserts that exactly the required events are reported.
 fn check(reactor: &mut Reactor, connections: &[Connection]) {
     let mut found = events(reactor, Duration::ZERO);
-    // These backends report readiness as it was when it was noted: data may have been read since, and what has become
-    // ready since is reported by the next wait.
+    // These backends report readiness as it was when it was recorded: data may have been read since, and descriptors
+    // that became ready since are reported by the next wait.
     let late = [Backend::Null, Backend::Sigio, Backend::IoUring, Backend::IoUringOnce];
     let may_be_late = late.contains(&reactor.backend());
     if may_be_late {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
-/// Whatever the backend: unread data is reported again, and after the readiness was cleared, new data is.
+/// With every backend, unread data is reported again, and new data is reported after the readiness was cleared.
 #[test]
 fn the_reactor_is_level_triggered() {
     each(|reactor| {
@@ -110,7 +110,7 @@ fn a_full_socket_is_writable_when_there_is_room_again() {
     });
 }
 
-/// Another reader may have taken the data. New data must be reported all the same.
+/// Another reader may have taken the data. New data must still be reported.
 #[test]
 fn readiness_is_a_hint() {
     each(|reactor| {

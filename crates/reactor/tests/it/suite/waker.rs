@@ -17,7 +17,7 @@ fn waking_ends_a_wait_without_an_event() {
                 assert_eq!(reactor.next_event(), None);
             });
         }
-        // A wake while nobody waits leaves nothing behind.
+        // A wake while no thread waits leaves no event behind.
         let found = events(reactor, Duration::ZERO);
         assert_eq!(found, vec![]);
     });
@@ -143,7 +143,7 @@ fn until(reactor: &mut Reactor, value: &AtomicU64, least: u64) {
     }
 }
 
-/// Waking a reactor that is gone is neither an error nor a SIGPIPE.
+/// Waking a dropped reactor causes neither an error nor a SIGPIPE.
 #[test]
 fn a_waker_outlives_its_reactor() {
     let _guard = among_others();
