@@ -52,7 +52,7 @@ fn main() {
     fs::write(out.join("fork_helper_built.rs"), table).expect("OUT_DIR is writable");
 }
 
-/// Compiles the fork helper into a static library that contains what it uses of `core`.
+/// Compiles the fork helper into a static library that contains the parts of `core` that it uses.
 fn compile(out: &Path) -> Result<PathBuf, String> {
     let target = env::var("TARGET").expect("cargo sets TARGET");
     if env::var("HOST").as_ref() != Ok(&target) {

@@ -1,10 +1,10 @@
-//! What happens on the processor beside a timed child: RCU softirqs, and the time of the canary.
+//! Interference on the processor around a timed child: RCU softirqs, and the time of the canary.
 //!
-//! A call among sleepers can be slow because the kernel frees meanwhile what ended processes have left, in an RCU
+//! A call among sleepers can be slow because the kernel meanwhile frees the remains of ended processes in an RCU
 //! softirq, or because the processor is slow at that moment. Both are read before and after the timed child, never in
-//! between. The number of softirqs stands at a fixed place of `/proc/softirqs`, which every user may read: a line has
-//! ten characters for each processor. A read of it takes some microseconds, and the memory of this process, which every
-//! fork copies, does not grow.
+//! between. The number of softirqs is at a fixed offset in `/proc/softirqs`, which every user may read: a line has ten
+//! characters for each processor. Reading it takes a few microseconds and does not grow the memory of this process,
+//! which every fork copies.
 
 use super::helper::now_ns;
 use core::ffi::{c_char, c_int, c_long};
@@ -16,16 +16,16 @@ unsafe extern "C" {
     fn pread(fd: c_int, buffer: *mut u8, length: usize, offset: c_long) -> isize;
 }
 
-/// Calls of the canary in a row, of which the fastest counts, as in the engine.
+/// The number of consecutive calls of the canary; the fastest counts, as in the engine.
 const CANARY_CALLS: u32 = 6;
-/// The characters of a number.
+/// The width of a number in characters.
 const DIGITS: usize = 10;
 
-/// `/proc/softirqs`, and the place of the number in it; no descriptor if it is not watched.
+/// The descriptor of `/proc/softirqs`, negative if it is not watched, and the offset of the number in it.
 static FILE: AtomicI32 = AtomicI32::new(-1);
 static PLACE: AtomicU64 = AtomicU64::new(0);
 
-/// Watches the number at that place from now on. Returns whether it can be read.
+/// Watches the number at the offset `place` from now on. Returns whether it can be read.
 pub(super) fn watch(place: u64) -> bool {
     if FILE.load(Ordering::Relaxed) < 0 {
         // SAFETY: the path is a C string; 0 is O_RDONLY.
@@ -47,7 +47,7 @@ pub(super) fn softirqs() -> Option<u64> {
     if got == DIGITS as isize { number(&text) } else { None }
 }
 
-/// Parses a number that spaces precede.
+/// Parses a number with leading spaces.
 fn number(text: &[u8]) -> Option<u64> {
     let mut digits = text.iter().skip_while(|byte| **byte == b' ').peekable();
     digits.peek()?;

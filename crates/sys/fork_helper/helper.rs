@@ -1,13 +1,13 @@
-//! The fork helper: makes children on order, by each method that the system has, and times them.
+//! The fork helper: creates children on request, by each method that the system has, and times them.
 //!
-//! It serves the worker over a pipe, by the orders and answers of `protocol.rs`. All times are `CLOCK_MONOTONIC`
+//! It serves the worker over a pipe, with the orders and answers of `protocol.rs`. All times are `CLOCK_MONOTONIC`
 //! nanoseconds, taken here and in the children.
 //!
 //! A child reads the clock, writes that time stamp into the pipe that the parent reads, then waits on a second pipe
-//! whose writing end only the worker holds. These are its only two calls, because whatever it did besides would be a
-//! part of what the parent measures. When the worker is gone, however it ended, every child reads end-of-file and
-//! exits: no process outlives the run. The SIGCHLD handler reports a child that dies early through the very pipe that
-//! the parent waits on, so its death is an error and never a hang.
+//! whose writing end only the worker holds. These are its only two calls, because any other would be part of the time
+//! that the parent measures. When the worker has ended, for whatever reason, every child reads end-of-file and exits:
+//! no process outlives the run. The SIGCHLD handler reports a child that dies early through the pipe that the parent
+//! waits on, so its death is an error and never a hang.
 
 use super::protocol::{
     ANSWER_WORDS, BUSY, DIED_EARLY, METHOD_CLONE3, METHOD_FORK, METHOD_POSIX_SPAWN, METHOD_VFORK_EXEC, OP_ALIVE,
@@ -65,10 +65,10 @@ struct Timespec {
     nanoseconds: c_long,
 }
 
-/// The argument by which an executed copy of this program knows that it is a child. The worker starts the helper with
-/// the number of the life pipe's reading end instead.
+/// The argument that tells an executed copy of this program that it is a child. The worker starts the helper with the
+/// number of the life pipe's reading end instead.
 pub(super) const CHILD: &[u8] = b"child\0";
-/// The argument by which an executed copy exits at once.
+/// The argument that makes an executed copy exit at once.
 pub(super) const EXIT: &[u8] = b"exit\0";
 const SELF: &[u8] = b"/proc/self/exe\0";
 
@@ -88,16 +88,16 @@ const CLOCK_MONOTONIC: c_int = 3;
 #[cfg(target_os = "macos")]
 const CLOCK_MONOTONIC: c_int = 6;
 
-/// What the SIGCHLD handler sends for a dead child. A living one sends its time stamp, which is never 0.
+/// The value that the SIGCHLD handler sends for a dead child. A live child sends its time stamp, which is never 0.
 pub(super) const DEAD: u64 = 0;
 
 /// The pipes have fixed descriptors, so that an executed child finds them.
 pub(super) const REPORT_READ: c_int = 3;
 pub(super) const REPORT_WRITE: c_int = 4;
 const LIFE_READ: c_int = 5;
-/// Where the life pipe waits while the others are closed; the image of sleepers waits at the next number.
+/// The descriptor that holds the life pipe while the others are closed; the next number holds the image of sleepers.
 const KEPT: c_int = 62;
-/// Descriptors from 3 up to this one are closed.
+/// Descriptors from 3 up to, but not including, this one are closed.
 const CLOSED: c_int = 64;
 
 static REAPING: AtomicBool = AtomicBool::new(false);
@@ -111,7 +111,7 @@ pub(super) fn exit(code: c_int) -> ! {
     unsafe { _exit(code) }
 }
 
-/// Carries out orders until standard input ends; the exit status.
+/// Carries out orders until standard input ends. Returns the exit status.
 pub(super) fn main(count: c_int, argv: *const *const c_char, env: *const *const c_char) -> c_int {
     if count < 2 {
         return 72;
@@ -153,7 +153,7 @@ pub(super) fn main(count: c_int, argv: *const *const c_char, env: *const *const 
     carry_out_all(env)
 }
 
-/// Carries out the worker's orders; the exit status.
+/// Carries out the worker's orders. Returns the exit status.
 fn carry_out_all(env: *const *const c_char) -> c_int {
     loop {
         let mut order = [0_u64; ORDER_WORDS];
@@ -177,7 +177,7 @@ fn carry_out_all(env: *const *const c_char) -> c_int {
     }
 }
 
-/// Returns whether an argument is that word.
+/// Returns whether an argument equals a word.
 fn is(text: *const c_char, word: &[u8]) -> bool {
     let bytes = word.iter().copied().chain([0]).enumerate();
     bytes.into_iter().all(|(index, expected)| {
@@ -189,14 +189,14 @@ fn is(text: *const c_char, word: &[u8]) -> bool {
     })
 }
 
-/// Answers the connection that is standard input and output; the exit status.
+/// Answers the connection that is standard input and output. Returns the exit status.
 fn reply() -> c_int {
     // SAFETY: the slice is readable for its whole length.
     let written = unsafe { write(1, REPLY.as_ptr().cast(), REPLY.len()) };
     c_int::from(written != REPLY.len() as isize)
 }
 
-/// Works and answers for each request of the connection that is standard input and output; the exit status.
+/// Works and answers for each request of the connection that is standard input and output. Returns the exit status.
 fn work() -> c_int {
     let mut request = [0_u64; 8];
     while read_words(0, &mut request) > 0 {
@@ -211,7 +211,7 @@ fn work() -> c_int {
     0
 }
 
-/// Parses a decimal number; `None` if the text is none.
+/// Parses a decimal number; `None` if the text is not one.
 fn number(text: *const c_char) -> Option<c_int> {
     let (mut value, mut index) = (0, 0);
     loop {
@@ -270,7 +270,7 @@ pub(super) fn read_words(fd: c_int, words: &mut [u64]) -> isize {
     unsafe { read(fd, words.as_mut_ptr().cast(), size_of_val(words)) }
 }
 
-/// Async-signal-safe, for the handler of SIGCHLD calls it.
+/// Async-signal-safe, because the SIGCHLD handler calls it.
 pub(super) fn write_words(fd: c_int, words: &[u64]) -> isize {
     // SAFETY: the slice is readable for its whole length, and integers have no padding.
     unsafe { write(fd, words.as_ptr().cast(), size_of_val(words)) }
@@ -287,15 +287,15 @@ pub(super) extern "C" fn on_child_death(_: c_int) {
     }
 }
 
-/// What every child does: report that it runs, then wait for its end.
+/// The body of every child: reports that it runs, then waits until it is ended.
 pub(super) fn child() -> ! {
     write_words(REPORT_WRITE, &[now_ns()]);
-    // Blocks until the worker is gone (end-of-file) or SIGKILL comes; an interrupted read is repeated.
+    // Blocks until the worker has ended (end-of-file) or SIGKILL arrives; an interrupted read is repeated.
     while read_byte(LIFE_READ, &mut 0) < 0 {}
     exit(0)
 }
 
-/// Makes a child by a method; its pid, or the negated error number.
+/// Creates a child by a method. Returns its pid, or the negated error number.
 fn make(method: u64, env: *const *const c_char) -> i64 {
     let pid = match method {
         // SAFETY: this process has one thread, so the child's copy of its memory is in a consistent state.
@@ -314,7 +314,7 @@ fn make(method: u64, env: *const *const c_char) -> i64 {
     if pid < 0 { -(errno() as i64) } else { i64::from(pid) }
 }
 
-/// What a child executes: this program with another argument.
+/// The program that a child executes: this one with another argument.
 pub(super) struct Program {
     argv: [*const c_char; 3],
     env: *const *const c_char,
@@ -327,7 +327,7 @@ impl Program {
     }
 }
 
-/// Executes this program with an argument by `posix_spawn`; the child's pid, or the negated error number.
+/// Executes this program with an argument by `posix_spawn`. Returns the child's pid, or the negated error number.
 pub(super) fn spawn_self(argument: &'static [u8], env: *const *const c_char) -> i64 {
     let program = Program::new(argument, env);
     let (mut pid, path, none) = (0, SELF.as_ptr().cast(), ptr::null());
@@ -339,13 +339,13 @@ pub(super) fn spawn_self(argument: &'static [u8], env: *const *const c_char) -> 
 
 #[cfg(target_os = "linux")]
 fn vfork_and_execute(program: &Program) -> c_int {
-    // The program outlives the use, for the parent is suspended meanwhile.
+    // The program outlives the use, because the parent is suspended meanwhile.
     clone_like_vfork(execute, ptr::from_ref(program).cast_mut().cast())
 }
 
-/// What `vfork` does: the child shares the parent's memory, and the parent is suspended until the child has executed a
-/// program or exited. `vfork` itself returns twice on one stack, which Rust cannot express; so the child gets its own
-/// stack, as in every `posix_spawn`.
+/// Does what `vfork` does: the child shares the parent's memory, and the parent is suspended until the child has
+/// executed a program or exited. `vfork` itself returns twice on one stack, which Rust cannot express; so the child
+/// gets its own stack, as in every `posix_spawn`.
 #[cfg(target_os = "linux")]
 pub(super) fn clone_like_vfork(run: extern "C" fn(*mut c_void) -> c_int, argument: *mut c_void) -> c_int {
     const CLONE_VM: c_int = 0x100;
@@ -359,7 +359,7 @@ pub(super) fn clone_like_vfork(run: extern "C" fn(*mut c_void) -> c_int, argumen
     STACK.store(stack, Ordering::Relaxed);
     // SAFETY: the mapping is `STACK_BYTES` long, so this is the address just past its end.
     let stack_top = unsafe { stack.add(STACK_BYTES) };
-    // SAFETY: no other child uses the stack, for the parent is suspended until this one has executed or exited
+    // SAFETY: no other child uses the stack, because the parent is suspended until this one has executed or exited
     // (CLONE_VFORK).
     unsafe { clone(run, stack_top.cast(), CLONE_VM | CLONE_VFORK | SIGCHLD, argument) }
 }
@@ -383,14 +383,14 @@ fn vfork_and_execute(_: &Program) -> c_int {
     -1
 }
 
-/// Returns whether a child is alive. One that has ended but was not waited for is not, though a signal still finds it.
+/// Returns whether a child is alive. A zombie is not alive, although a signal still finds it.
 #[cfg(target_os = "linux")]
 pub(super) fn is_alive(pid: c_int) -> bool {
     const P_PID: c_int = 1;
     const WNOHANG_WEXITED_WNOWAIT: c_int = 0x0100_0005;
     // A `siginfo_t` is 128 bytes; its first word stays zero if no child has ended.
     let mut info = [0_u64; 16];
-    // SAFETY: the buffer is as large and as strictly aligned as a `siginfo_t`; WNOWAIT leaves the child as it is.
+    // SAFETY: the buffer is as large and as strictly aligned as a `siginfo_t`; WNOWAIT leaves the child waitable.
     let result = unsafe { waitid(P_PID, pid, info.as_mut_ptr(), WNOHANG_WEXITED_WNOWAIT) };
     result == 0 && info[0] == 0
 }
@@ -401,8 +401,8 @@ pub(super) fn is_alive(pid: c_int) -> bool {
     unsafe { kill(pid, 0) == 0 }
 }
 
-/// `clone3` with a descriptor for the child, which is closed again at once: the call is what is timed, and 20,000
-/// open descriptors would end the curve before the processes do.
+/// Calls `clone3` with a descriptor for the child, which is closed again at once: only the call is timed, and 20,000
+/// open descriptors would end the curve before the number of processes does.
 #[cfg(target_os = "linux")]
 fn clone_with_pidfd() -> c_int {
     const SYS_CLONE3: c_long = 435;
@@ -424,7 +424,7 @@ fn clone_with_pidfd() -> c_int {
     -1
 }
 
-/// Makes one child and waits for its time stamp.
+/// Creates one child and waits for its time stamp.
 fn spawn(method: u64, env: *const *const c_char) -> [u64; ANSWER_WORDS] {
     let mut started_ns = [DEAD];
     PIDFD.store(-1, Ordering::Relaxed);
@@ -467,23 +467,24 @@ fn reap(pid: c_int) -> [u64; ANSWER_WORDS] {
             return [errno(), pid as u64, 0, 0, 0, 0];
         }
     }
-    // A child that was still alive ends by our signal; any other status means that it died early.
+    // A child that was still alive is ended by our signal; any other status means that it died early.
     let verdict = if status & 0x7f == SIGKILL { 0 } else { DIED_EARLY };
     [verdict, pid as u64, before_ns, killed_ns, now_ns(), 0]
 }
 
-/// Touches private memory page by page, which fork must then describe to each child; 0 or an error number.
+/// Touches private memory page by page, so that fork must copy its page table entries for each child. Returns 0 or an
+/// error number.
 fn grow_resident(bytes: u64) -> u64 {
     let at = map(bytes as usize);
     if at.is_null() {
         return errno();
     }
-    // Each page has an entry of its own, which it would not have in a huge page. A kernel without those refuses the
-    // advice, and does not need it.
+    // Each page gets a separate entry, which it would not have in a huge page. A kernel without huge pages refuses the
+    // advice and does not need it.
     #[cfg(target_os = "linux")]
     {
         const MADV_NOHUGEPAGE: c_int = 15;
-        // SAFETY: the range is that of the mapping, and the advice leaves its content alone.
+        // SAFETY: the range is that of the mapping, and the advice does not change its content.
         unsafe { madvise(at.cast(), bytes as usize, MADV_NOHUGEPAGE) };
     }
     let mut offset = 0;
@@ -497,7 +498,7 @@ fn grow_resident(bytes: u64) -> u64 {
     0
 }
 
-/// Splits a region into mappings by changing the protection of every second page; 0 or an error number.
+/// Splits a region into mappings by changing the protection of every second page. Returns 0 or an error number.
 fn grow_mappings(count: u64) -> u64 {
     const PAGE_BYTES_MAX: usize = 65_536;
     const PROT_READ: c_int = 1;
@@ -509,7 +510,7 @@ fn grow_mappings(count: u64) -> u64 {
     while index < count as usize {
         // SAFETY: the region has `count` parts of that size, and `index` is less than `count`.
         let part = unsafe { at.add(index * PAGE_BYTES_MAX) };
-        // SAFETY: the part lies within a mapping that nothing refers to, so losing write access to it harms nobody.
+        // SAFETY: the part is within a mapping that nothing refers to, so losing write access to it is harmless.
         let failed = unsafe { mprotect(part.cast(), PAGE_BYTES_MAX, PROT_READ) };
         if failed != 0 {
             return errno();
@@ -519,7 +520,7 @@ fn grow_mappings(count: u64) -> u64 {
     0
 }
 
-/// Maps private memory; null if that fails.
+/// Maps private memory. Returns null if that fails.
 fn map(bytes: usize) -> *mut u8 {
     const READ_WRITE: c_int = 3;
     #[cfg(target_os = "linux")]
@@ -537,7 +538,7 @@ fn map(bytes: usize) -> *mut u8 {
 /// Puts the report pipe, the life pipe and the image of sleepers, if there is one, at their fixed descriptors. Closes
 /// all others but the standard ones: a measurement starts from the same descriptors whatever the caller left open.
 fn open_pipes(life: c_int, image: Option<c_int>) -> bool {
-    // Neither may be where the other is to be kept; descriptors that large are not in use yet.
+    // Neither may have the number at which the other is kept; descriptors that large are not in use yet.
     let kept = [(life, KEPT), (image.unwrap_or(life), KEPT + 1)];
     for (from, to) in kept {
         // SAFETY: the call takes two integers; nothing in this program owns the descriptor that it may replace.

@@ -1,9 +1,9 @@
-//! The parent process of the `fork` benchmark, small enough that the system is measured and not Landau.
+//! The parent process of the `fork` benchmark, small enough that the measurement covers the system and not Landau.
 //!
 //! This is the root of a program without the Rust standard library. `build.rs` compiles it once and links it against
 //! each C library that the build host has, so that dynamic and static linkage are compared with the same code. Its
 //! parts are in `helper.rs`, `sleepers.rs`, `beside.rs` and `protocol.rs`, which the crate `sys` includes as well:
-//! `protocol.rs` to speak with it, the others in tests, so that its lints cover those files.
+//! `protocol.rs` to communicate with it, the others in tests, so that its lints cover those files.
 #![no_std]
 #![no_main]
 

@@ -1,9 +1,9 @@
 //! The fork helper in a pid namespace: sleepers that hold chosen pids, and a child that is timed among them.
 //!
 //! Four kinds of processes run this program. The *monitor* is the one that the worker starts; it stays outside the
-//! namespace and only waits. It creates the other two that matter: *init*, the first process of the namespace, and the
-//! *timer*, which carries out the worker's orders. The sleepers are children of the timer itself, of a *second parent*
-//! that the timer asks over a socket, or, as orphans are, of init.
+//! namespace and only waits. It creates two others: *init*, the first process of the namespace, and the *timer*, which
+//! carries out the worker's orders. The sleepers are children of the timer itself, of a *second parent* that the timer
+//! controls over a socket, or, like orphans, of init.
 //!
 //! No process outlives the run. The worker's end kills the monitor, the monitor's end kills init, and the kernel then
 //! kills the namespace. Also, init and every sleeper wait on the life pipe, whose writing end only the worker holds.
@@ -38,7 +38,7 @@ unsafe extern "C" {
     fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
 }
 
-/// Where the program of sleepers that execute one is open.
+/// The descriptor of the program for sleepers that execute one.
 pub(super) const IMAGE: c_int = 6;
 /// The socket between the timer and the second parent: the timer's end, and that of the second parent and of init.
 const TIMER_END: c_int = 7;
@@ -51,7 +51,7 @@ const MARKED: usize = 1;
 const SIG_DFL: usize = 0;
 const EXISTED: c_int = 70;
 
-/// What init must know when one of its children ends: the second parent, and whose children the sleepers are.
+/// The state that init needs when one of its children ends: the second parent, and the kind of the sleepers' parent.
 static SECOND_PARENT: AtomicI32 = AtomicI32::new(0);
 static PARENT: AtomicI32 = AtomicI32::new(0);
 /// Children before the first sleeper belong to no step, and have no marker.
@@ -61,7 +61,7 @@ static HAS_SLEEPERS: AtomicBool = AtomicBool::new(false);
 /// ends with it.
 pub(super) fn enter(parent: u64) {
     PARENT.store(parent as c_int, Ordering::Relaxed);
-    // Whoever started the worker may have ignored it, and then no child could be waited for.
+    // The process that started the worker may have ignored SIGCHLD, and then no child could be waited for.
     // SAFETY: SIG_DFL is a disposition.
     unsafe { signal(SIGCHLD, SIG_DFL) };
     // Sleeps of a microsecond must not take fifty more (PR_SET_TIMERSLACK, in nanoseconds).
@@ -101,7 +101,8 @@ fn refuse() -> ! {
 /// The monitor: waits until init or the timer has ended, then ends the namespace and waits for all of it.
 fn wait_for_end(init: c_int, timer: c_int) -> ! {
     write_words(1, &[0, timer as u64, init as u64, 0, 0, 0]);
-    // The worker sees the end of the namespace by the end of the answers, whose pipe this process holds until then.
+    // The worker detects the end of the namespace by end-of-file on the answers, whose pipe this process holds until
+    // then.
     (0..=SECOND_PARENT_END).filter(|descriptor| ![1, 2].contains(descriptor)).for_each(close_descriptor);
     let mut status = 0;
     // SAFETY: `status` is a writable integer.
@@ -109,7 +110,7 @@ fn wait_for_end(init: c_int, timer: c_int) -> ! {
         // SAFETY: the call takes two integers, and init was not reaped yet.
         unsafe { kill(init, SIGKILL) };
     }
-    // Init ends only after the whole namespace, of which the timer is a part: both must be waited for.
+    // Init ends only after the rest of the namespace, including the timer: both must be waited for.
     // SAFETY: as above.
     while unsafe { waitpid(-1, &raw mut status, 0) } > 0 {}
     exit(0)
@@ -168,7 +169,7 @@ fn run_second_parent() -> ! {
     exit(0)
 }
 
-/// Carries out an order of the timer or of the second parent on children of its own; with a reaper, on its siblings.
+/// Carries out an order in the timer or the second parent, on its own children; with a reaper, on its siblings.
 fn own(op: u64, argument: u64) -> [u64; ANSWER_WORDS] {
     match op {
         OP_SLEEPER => create_sleeper(argument),
@@ -198,19 +199,19 @@ pub(super) fn carry_out(op: u64, argument: u64, env: *const *const c_char) -> [u
     }
 }
 
-/// Reads what the second parent or init answers.
+/// Reads the answer of the second parent or init.
 fn answer() -> [u64; ANSWER_WORDS] {
     let mut words = [0; ANSWER_WORDS];
     if read_words(TIMER_END, &mut words) == size_of_val(&words) as isize { words } else { [DIED_EARLY, 0, 0, 0, 0, 0] }
 }
 
 /// Creates a sleeper with the pid in the lower half of the argument (0: the kernel's choice) and the image in the upper
-/// one, and returns when it sleeps.
+/// half, and returns when it sleeps.
 fn create_sleeper(argument: u64) -> [u64; ANSWER_WORDS] {
     let (wanted, image) = (argument as u32, argument >> 32);
     let is_orphan = PARENT.load(Ordering::Relaxed) == PARENT_REAPER as c_int;
     let handler = on_child_death as *const () as usize;
-    // Only meanwhile: a handler would be part of what is timed.
+    // Only during the creation: otherwise the handler would run in the timed part.
     // SAFETY: the handler has the signature that `signal` expects and only calls `write`, which is async-signal-safe.
     unsafe { signal(SIGCHLD, handler) };
     let before_ns = now_ns();
@@ -228,14 +229,15 @@ fn when_it_sleeps(pid: c_int, before_ns: u64) -> [u64; ANSWER_WORDS] {
     let returned_ns = now_ns();
     let mut started_ns = [DEAD];
     while read_words(REPORT_READ, &mut started_ns) < 0 {}
-    // It has written its time stamp but may not sleep yet: let it run, or it would run while the next child is timed.
-    // SAFETY: the time is readable, and the time left is not wanted.
+    // It has written its time stamp but may not sleep yet: let it run now, or it would run while the next child is
+    // timed.
+    // SAFETY: the time is readable, and the remaining time is not requested.
     unsafe { nanosleep(&[0, 1_000], ptr::null_mut()) };
     let status = if started_ns[0] == DEAD { DIED_EARLY } else { 0 };
     [status, pid as u64, before_ns, returned_ns, started_ns[0], 0]
 }
 
-/// What a sleeper does.
+/// The body of a sleeper.
 fn sleep(image: u64) -> ! {
     if image != IMAGE_EXECUTED {
         super::helper::child();
@@ -248,12 +250,13 @@ fn sleep(image: u64) -> ! {
     exit(71)
 }
 
-/// `clone3` as `fork` calls it, with a chosen pid; `is_sibling`: as a child of this process's parent.
+/// Calls `clone3` like `fork`, with a chosen pid. With `is_sibling`, the new process is a child of this process's
+/// parent.
 fn clone_to(wanted: u32, is_sibling: bool) -> c_int {
     const CLONE_PARENT: u64 = 0x8000;
     let pids = [wanted];
     let (flags, set) = (if is_sibling { CLONE_PARENT } else { 0 }, u64::from(wanted != 0));
-    // The kernel takes the signal of a sibling from its parent's own.
+    // The kernel gives a sibling the exit signal of the process that creates it.
     let at_end = if is_sibling { 0 } else { SIGCHLD as u64 };
     clone3(&[flags, 0, 0, 0, at_end, 0, 0, 0, set * pids.as_ptr() as u64, set])
 }
@@ -282,7 +285,7 @@ fn end(pid: c_int, wait: u64) -> [u64; ANSWER_WORDS] {
     [verdict, pid as u64, before_ns, killed_ns, ended_ns, 0]
 }
 
-/// Kills a child of init, which reaps it and reports that.
+/// Kills a child of init, which reaps the child and reports it.
 fn end_orphan(pid: c_int) -> [u64; ANSWER_WORDS] {
     let before_ns = now_ns();
     // SAFETY: as in `end`.
@@ -299,7 +302,8 @@ fn ended_by_kill(status: c_int) -> u64 {
 }
 
 /// Creates a child that exits at once, and waits for it; then another one, which is timed. A sleeper that has executed
-/// a program leaves other data in the caches than one that has not: the first child fetches what the second needs.
+/// a program leaves other data in the caches than one that has not: the first child loads the data that the second
+/// needs.
 fn cycle(creation: u64, wait: u64, env: *const *const c_char) -> [u64; ANSWER_WORDS] {
     let first = create(creation, WAIT_PID, &mut -1, env);
     if first < 0 {
@@ -337,13 +341,13 @@ fn cycle(creation: u64, wait: u64, env: *const *const c_char) -> [u64; ANSWER_WO
     [verdict, pid as u64, before_ns, returned_ns, reaped_ns, pack(softirqs, canary_ns)]
 }
 
-/// `pidfd_open`.
+/// Calls `pidfd_open`.
 fn open_pidfd(pid: c_int) -> c_int {
     // SAFETY: the call takes two integers.
     unsafe { syscall(434, c_long::from(pid), 0 as c_long) as c_int }
 }
 
-/// Creates the timed child; its pid, or the negated error number.
+/// Creates the timed child. Returns its pid, or the negated error number.
 fn create(creation: u64, wait: u64, pidfd: &mut c_int, env: *const *const c_char) -> c_int {
     const CLONE_PIDFD: u64 = 0x1000;
     let pid = match creation {
@@ -370,7 +374,8 @@ extern "C" fn leave(_: *mut c_void) -> c_int {
     exit(0)
 }
 
-/// Waits for a child. Returns which one has ended, and its status as of `waitpid`; negative if the call failed.
+/// Waits for a child. Returns the pid of the child that has ended, and its status as `waitpid` reports it; a negative
+/// pid if the call failed.
 fn wait_for(pid: c_int, wait: u64, pidfd: c_int) -> (c_int, c_int) {
     const P_PIDFD: c_int = 3;
     const WEXITED: c_int = 4;

@@ -1,4 +1,4 @@
-//! What the first process of a system does (mount, configure the serial line, reboot), and network namespaces. Linux
+//! Tasks of the first process of a system (mount, configure the serial line, reboot), and network namespaces. Linux
 //! only.
 
 use crate::error::{Error, Result, check};
@@ -57,16 +57,16 @@ pub fn raise_descriptor_limit(count: u64) -> Result<()> {
     check("setrlimit", unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
 }
 
-/// Moves this process, and what it starts from then on, to a new network namespace, which has only a loopback interface
-/// that is down. An unprivileged user also gets a new user namespace in which he is the superuser. The namespaces end
-/// with the last process in them.
+/// Moves this process, and the processes it starts from then on, to a new network namespace, which has only a loopback
+/// interface that is down. An unprivileged user also gets a new user namespace in which they are the superuser. The
+/// namespaces end with the last process in them.
 ///
 /// The process must have a single thread.
 pub fn unshare_network() -> Result<()> {
     Namespace::new(libc::CLONE_NEWNET).enter()
 }
 
-/// Does something in a thread that has entered the network namespace of a process; this thread stays where it is.
+/// Runs `work` in a thread that has entered the network namespace of a process; the calling thread stays in its own.
 ///
 /// # Errors
 ///
@@ -82,7 +82,7 @@ pub fn in_network_of<T: Send>(pid: u32, work: impl FnOnce() -> T + Send) -> std:
     std::thread::scope(|scope| scope.spawn(entered).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A namespace that a process may create for itself; an unprivileged one with a user namespace around it.
+/// A namespace that a process may create for itself; an unprivileged process also gets a user namespace around it.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     kind: libc::c_int,
@@ -97,7 +97,7 @@ impl Namespace {
         Self { kind, user_map: format!("0 {user} 1"), group_map: format!("0 {group} 1") }
     }
 
-    /// Creates it. Async-signal-safe: it makes system calls and allocates nothing.
+    /// Creates the namespace. Async-signal-safe: it makes system calls and allocates nothing.
     pub(crate) fn enter(&self) -> Result<()> {
         match unshare(self.kind) {
             Err(error) if error.is_not_permitted() => {}

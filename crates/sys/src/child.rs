@@ -4,7 +4,7 @@ use crate::descriptor::{pipe, wait_readable_over_signals};
 use crate::error::{Error, Result, check};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// How long to wait until a new child runs, in milliseconds; as in `fork_helper.rs`.
+/// The maximum time to wait until a new child runs, in milliseconds; as in `fork_helper.rs`.
 const TIMEOUT_MS: u32 = 20_000;
 
 /// Creates children that sleep until they are killed or this process ends, however it ends.
@@ -18,7 +18,7 @@ pub struct ChildPool {
 }
 
 impl ChildPool {
-    /// Creates a pool, and lets its children be waited for.
+    /// Creates a pool, and ensures that its children can be waited for.
     pub fn new() -> Result<Self> {
         crate::signal::keep_children();
         let ((life, keep), (listen, report)) = (pipe()?, pipe()?);
@@ -29,7 +29,7 @@ impl ChildPool {
     ///
     /// The process must have a single thread: the child continues with a copy of its memory.
     pub fn spawn(&self) -> Result<i32> {
-        // SAFETY: the process has one thread (the caller's promise), so the child's copy of it is whole.
+        // SAFETY: the process has one thread (the caller's promise), so the child's copy of it is consistent.
         let pid = check("fork", unsafe { libc::fork() })?;
         if pid == 0 {
             // SAFETY: the child never returns, so nothing in it uses its copy of the descriptor again.
@@ -56,7 +56,7 @@ impl ChildPool {
 pub struct Forker(());
 
 impl Forker {
-    /// Checks that the process has one thread, where the system tells. Fails with EINVAL if there are more: a child
+    /// Checks that the process has one thread, if the system reports it. Fails with EINVAL if there are more: a child
     /// would continue with a copy of locks that other threads hold. The process must not create a thread later.
     pub fn new() -> Result<Self> {
         let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
@@ -65,10 +65,10 @@ impl Forker {
 
     /// Creates a child that runs a function and exits. Returns its process identifier.
     pub fn fork(&self, run: impl FnOnce()) -> Result<i32> {
-        // SAFETY: the process has one thread, as `new` has checked, so the child's copy of it is whole.
+        // SAFETY: the process has one thread, as `new` has checked, so the child's copy of it is consistent.
         let pid = check("fork", unsafe { libc::fork() })?;
         if pid == 0 {
-            // A panic must not unwind into what the parent was doing.
+            // A panic must not unwind into the parent's stack frames.
             let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
             // SAFETY: the call takes an integer; it exits at once, without running the parent's destructors.
             unsafe { libc::_exit(i32::from(ran.is_err())) };
@@ -95,9 +95,9 @@ pub fn reap_any(waits: bool) -> Result<bool> {
 /// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// By itself, with this status.
+    /// It exited with this status.
     Exited(i32),
-    /// By this signal.
+    /// It was killed by this signal.
     Killed(i32),
 }
 
@@ -128,7 +128,7 @@ pub fn wait(pid: i32) -> Result<End> {
     }
 }
 
-/// Returns whether a process is a child of this one that has not ended; a zombie has.
+/// Returns whether a process is a child of this one that has not ended; a zombie counts as ended.
 pub fn is_alive(pid: i32) -> Result<bool> {
     match state(pid, libc::WNOHANG) {
         Ok(ended) => Ok(ended != pid),
@@ -148,7 +148,8 @@ pub fn kill_without_reaping(pid: i32) -> Result<()> {
     Ok(())
 }
 
-/// Returns the child's identifier if it has ended, else 0, without reaping it. Without WNOHANG it waits for the end.
+/// Returns the child's identifier if it has ended, otherwise 0, without reaping it. Without WNOHANG it waits for the
+/// end.
 pub(crate) fn state(pid: i32, flags: libc::c_int) -> Result<i32> {
     // SAFETY: `siginfo_t` is plain data for which all zeroes is a value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -194,7 +195,7 @@ mod tests {
         kill_without_reaping(first).unwrap();
         assert_eq!((is_alive(first), is_alive(second)), (Ok(false), Ok(true)));
         assert!(crate::process::exists(first));
-        // The second one exits: the other end of its pipe is closed.
+        // The second child exits: the other end of its pipe is closed.
         drop(pool);
         while state(second, 0).unwrap() != second {}
         for pid in [first, second] {

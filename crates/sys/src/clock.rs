@@ -17,7 +17,7 @@ pub enum Clock {
         /// Nanoseconds per tick, measured against `CLOCK_MONOTONIC`.
         ns_per_tick: f64,
     },
-    /// The processor's counter in an emulator that lets it count instructions: one a tick, and not time.
+    /// The processor's counter in an emulator in which it counts instructions, one per tick, instead of time.
     Instructions,
 }
 
@@ -61,7 +61,7 @@ impl Clock {
         }
     }
 
-    /// Returns the clock with a name and a scale, by which a worker gets its controller's choice.
+    /// Returns the clock with a name and a scale, so that a worker uses the choice of its controller.
     pub fn named(name: &str, ns_per_tick: f64) -> Self {
         match name {
             "clock_gettime" => Clock::Gettime,
@@ -119,13 +119,13 @@ fn counter() -> u64 {
     monotonic_ns()
 }
 
-/// Measures every clock of this machine, and returns the one to use first.
+/// Measures every clock of this machine. The first one returned is the one to use.
 pub fn candidates() -> Vec<Probe> {
     let mut found = vec![probe(Clock::Gettime)];
     if let Some(ns_per_tick) = calibrate() {
         let counter = probe(Clock::Counter { ns_per_tick });
         let gettime = found[0].timer_overhead_ns;
-        // The counter is worth its assumptions if the portable clock costs more than 1.5 times as much.
+        // The counter's assumptions are justified only if the portable clock costs more than 1.5 times as much.
         let place = usize::from(gettime <= 1.5 * counter.timer_overhead_ns);
         found.insert(place, counter);
     }
@@ -164,7 +164,7 @@ fn step_of(durations: &[u64]) -> f64 {
     let share = |step: u64| {
         durations.iter().filter(|&&duration| is_multiple(duration, step)).count() as f64 / durations.len() as f64
     };
-    // With less than 8, rounding makes almost every number a multiple.
+    // Below 8, rounding makes almost every number a multiple.
     (8..=200).rev().find(|&step| share(step) > 0.95).unwrap_or(1) as f64
 }
 

@@ -39,7 +39,7 @@ pub fn dup_from(fd: &OwnedFd, min: RawFd) -> Result<OwnedFd> {
     check("fcntl", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, min) }).map(own)
 }
 
-/// Creates a pipe: reading end, writing end.
+/// Creates a pipe. Returns its reading end and its writing end.
 #[inline(always)]
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
@@ -96,15 +96,15 @@ pub fn inherited(fd: RawFd) -> Result<OwnedFd> {
     if is_open(fd) { Ok(own(fd)) } else { Err(Error { call: "fcntl", errno: libc::EBADF }) }
 }
 
-/// Sets how many bytes a pipe holds before writing to it blocks. Linux only; the maximum for an unprivileged process is
-/// `fs.pipe-max-size`.
+/// Sets the capacity of a pipe: the number of bytes that it holds before writing blocks. Linux only; the maximum for an
+/// unprivileged process is `fs.pipe-max-size`.
 #[cfg(target_os = "linux")]
 pub fn set_pipe_capacity(pipe: &impl AsRawFd, bytes: u32) -> Result<()> {
     // SAFETY: F_SETPIPE_SZ takes an integer; on anything but a pipe it fails.
     check("fcntl", unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, bytes) }).map(drop)
 }
 
-/// Sets how many bytes a pipe holds: not supported here.
+/// Sets the capacity of a pipe: not supported here.
 #[cfg(not(target_os = "linux"))]
 pub fn set_pipe_capacity(_: &impl AsRawFd, _: u32) -> Result<()> {
     Err(Error::unsupported("F_SETPIPE_SZ"))
@@ -115,8 +115,8 @@ pub fn wait_readable(fd: &impl AsRawFd, timeout_ms: i32) -> Result<bool> {
     wait_any_readable([Some(fd)], timeout_ms).map(|[ready]| ready)
 }
 
-/// Waits as [`wait_readable`] until the timeout has passed, also if signals are caught meanwhile: whoever starts a
-/// process and waits for its first sign must not take Ctrl-C for a process that does not start.
+/// Waits like [`wait_readable`], but for the whole timeout even if signals are caught meanwhile: a caller that starts a
+/// process and waits for its first output must not mistake Ctrl-C for a process that does not start.
 pub fn wait_readable_over_signals(fd: &impl AsRawFd, timeout_ms: u32) -> Result<bool> {
     let end_ns = monotonic_ns() + u64::from(timeout_ms) * 1_000_000;
     loop {
@@ -154,8 +154,8 @@ pub fn drain(line: &impl AsRawFd) -> Result<()> {
 }
 
 /// Gives this thread its own descriptor table, with the three standard descriptors and those in `keep`. It then has a
-/// limit of descriptors of its own, and its calls need not count references to a shared table. Other threads do not see
-/// what it opens from then on.
+/// separate limit of descriptors, and its calls need not count references to a shared table. Other threads do not see
+/// descriptors that it opens from then on.
 ///
 /// Every descriptor that a value of this thread owns must be in `keep`: in this thread's table, the others are closed.
 /// So call this at the start of a thread.
@@ -190,12 +190,12 @@ fn close_ranges(_: &[RawFd]) -> Result<()> {
 }
 
 /// Closes every descriptor but the three standard ones and those in `keep`. For a process that has just been forked,
-/// and so shares its table with nobody: no value that it still uses or drops may own one of the others.
+/// and so shares its table with no other: no value that it still uses or drops may own one of the closed descriptors.
 pub fn close_others(keep: &[RawFd]) -> Result<()> {
     close_ranges(keep).or_else(|_| close_listed(keep))
 }
 
-/// The same, one by one: `close_range` came with Linux 5.9, and containers may refuse it.
+/// Closes the same descriptors one by one: `close_range` was added in Linux 5.9, and containers may refuse it.
 fn close_listed(keep: &[RawFd]) -> Result<()> {
     let list = std::fs::read_dir("/proc/self/fd").or_else(|_| std::fs::read_dir("/dev/fd"));
     let list = list.map_err(|error| Error::from_io("open", &error))?;

@@ -40,7 +40,7 @@ mod imp {
     use std::os::fd::{AsRawFd, OwnedFd};
     use std::time::{Duration, Instant};
 
-    /// The most extents that one call returns.
+    /// The maximum number of extents that one call returns.
     const AT_ONCE: usize = 256;
 
     #[repr(C)]
@@ -87,7 +87,7 @@ mod imp {
                 reserved: 0,
                 extents: [NO_EXTENT; AT_ONCE],
             };
-            // SAFETY: the map has the layout of `struct fiemap`, says how many extents it has room for, and is
+            // SAFETY: the map has the layout of `struct fiemap`, states how many extents it has room for, and is
             // writable.
             check("fiemap", unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP as _, &raw mut map) })?;
             let mapped = &map.extents[..(map.mapped as usize).min(AT_ONCE)];
@@ -348,7 +348,7 @@ pub fn drop_cached_pages(file: &File) -> Result<()> {
 }
 
 /// Exchanges `length` blocks of a file, from block `start` on, with as many of another file, from `other_start` on: the
-/// content stays, the placement on the device changes. Only ext4 can do it. The unit is the file system's block.
+/// content stays, the placement on the device changes. Only ext4 supports this. The unit is the file system's block.
 pub fn exchange_blocks(file: &File, start: u64, other: &File, other_start: u64, length: u64) -> Result<()> {
     imp::exchange_blocks(file, start, other, other_start, length)
 }
@@ -356,34 +356,34 @@ pub fn exchange_blocks(file: &File, start: u64, other: &File, other_start: u64, 
 /// Writes the dirty data of a file's file system to the device. Returns whether it was written within the timeout;
 /// otherwise the kernel continues. Systems without `syncfs` write the file's own data, without a timeout.
 ///
-/// A child process waits for the device, so that this process never hangs and gets no second thread.
+/// A child process waits for the device, so that this process never hangs and needs no second thread.
 pub fn write_back(file: &File, timeout: Duration) -> Result<bool> {
     imp::write_back(file, timeout)
 }
 
-/// Returns how many cached pages of a file the device does not have yet, if the system reports it (Linux 6.5).
+/// Returns the number of cached pages of a file that are not on the device yet, if the system reports it (Linux 6.5).
 pub fn dirty_pages(file: &File) -> Option<u64> {
     imp::cache_state(file).map(|[_, dirty]| dirty)
 }
 
-/// Returns how many pages of a file are in the page cache, if the system reports it (Linux 6.5).
+/// Returns the number of pages of a file in the page cache, if the system reports it (Linux 6.5).
 pub fn cached_pages(file: &File) -> Option<u64> {
     imp::cache_state(file).map(|[cached, _]| cached)
 }
 
-/// Moves this thread, and what it starts, to a mount namespace of its own: nobody else sees what is mounted there, and
-/// it is unmounted when they have ended.
+/// Moves this thread, and the processes it starts, to a separate mount namespace: no other process sees its mounts,
+/// which are unmounted when these have ended.
 pub fn unshare_mounts() -> Result<()> {
     imp::unshare_mounts()
 }
 
-/// Returns whether a file system can be mounted: a child tries, in a mount namespace of its own.
+/// Returns whether a file system can be mounted: a child tries it in a separate mount namespace.
 pub fn probe_mount() -> Result<()> {
     imp::probe_mount()
 }
 
-/// Attaches a disk image to a loop device with direct I/O; the device and its path. It is detached when it is neither
-/// open nor mounted any more.
+/// Attaches a disk image to a loop device with direct I/O. Returns the device and its path. The device is detached when
+/// it is no longer open or mounted.
 pub fn attach_loop_device(image: &File) -> Result<(OwnedFd, std::ffi::CString)> {
     imp::attach_loop_device(image)
 }
@@ -398,7 +398,7 @@ pub fn unmount(target: &CStr) -> Result<()> {
     imp::unmount(target)
 }
 
-/// Returns the major and minor number of the device that holds a file, by which Linux names it in `/sys/dev`.
+/// Returns the major and minor number of the device that holds a file, which Linux uses as its name in `/sys/dev`.
 #[cfg(target_os = "linux")]
 pub fn device_numbers(path: &std::path::Path) -> Option<(u32, u32)> {
     use std::os::unix::fs::MetadataExt;
@@ -415,7 +415,7 @@ pub fn device_numbers(_: &std::path::Path) -> Option<(u32, u32)> {
 /// The error of [`extents`] on file systems and systems without FIEMAP.
 pub const FIEMAP_UNSUPPORTED: Error = Error { call: "fiemap", errno: libc::EOPNOTSUPP };
 
-/// The error where a file system cannot exchange the blocks of two files.
+/// The error of a file system that cannot exchange the blocks of two files.
 pub const EXCHANGE_UNSUPPORTED: Error = Error { call: "EXT4_IOC_MOVE_EXT", errno: libc::EOPNOTSUPP };
 
 #[cfg(test)]

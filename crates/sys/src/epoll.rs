@@ -38,7 +38,7 @@ impl std::fmt::Debug for Events {
 }
 
 impl Events {
-    /// Creates an empty list with room for so many events.
+    /// Creates an empty list with room for `count` events.
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
@@ -77,7 +77,7 @@ impl Epoll {
         check("epoll_ctl", unsafe { libc::epoll_ctl(self.0.as_raw_fd(), change, fd, &raw mut event) }).map(drop)
     }
 
-    /// Waits until a descriptor is ready, for at most so many milliseconds; -1 waits for ever.
+    /// Waits until a descriptor is ready, for at most `timeout_ms` milliseconds; -1 waits for ever.
     #[inline]
     pub fn wait(&self, events: &mut Events, timeout_ms: i32) -> Result<()> {
         events.0.clear();

@@ -77,7 +77,7 @@ impl Error {
         self.errno == libc::EINPROGRESS
     }
 
-    /// Returns the error of an open file whose name was taken away meanwhile (ESTALE).
+    /// Returns the error of an open file whose name was removed meanwhile (ESTALE).
     pub const fn stale(call: &'static str) -> Self {
         Self { call, errno: libc::ESTALE }
     }
@@ -115,17 +115,17 @@ impl Error {
         self.errno == libc::EPERM
     }
 
-    /// Returns whether there is already what should be new (EEXIST).
+    /// Returns whether something that should be new exists already (EEXIST).
     pub const fn is_existing(self) -> bool {
         self.errno == libc::EEXIST
     }
 
-    /// Returns whether opening a path for reading failed because nothing is there that could be opened: it does not
-    /// exist, it leads out of the directory or through too many links, no file could have its name, or it is a socket
-    /// or a device that is not there (ENOENT, ENOTDIR, EXDEV, ELOOP, ENAMETOOLONG, EINVAL, EILSEQ, ENXIO). Any other
-    /// error says nothing about whether a file exists.
+    /// Returns whether opening a path for reading failed because there is nothing to open: the path does not exist,
+    /// leads out of the directory or through too many links, has a name that no file could have, or leads to a socket
+    /// or a missing device (ENOENT, ENOTDIR, EXDEV, ELOOP, ENAMETOOLONG, EINVAL, EILSEQ, ENXIO). No other error
+    /// indicates whether a file exists.
     pub const fn is_absent(self) -> bool {
-        // By these, other systems refuse sockets, and FreeBSD and NetBSD a link with `O_NOFOLLOW`.
+        // Other systems refuse sockets with these errors, and FreeBSD and NetBSD a link with `O_NOFOLLOW`.
         #[cfg(not(target_os = "linux"))]
         if matches!(self.errno, libc::EOPNOTSUPP | libc::EMLINK) {
             return true;
@@ -147,7 +147,7 @@ impl Error {
         )
     }
 
-    /// Returns whether a table has no place left (E2BIG).
+    /// Returns whether a table has no room left (E2BIG).
     pub const fn is_too_big(self) -> bool {
         self.errno == libc::E2BIG
     }
@@ -169,14 +169,14 @@ impl Error {
     }
 
     /// Returns whether this system cannot reach a destination: it has no route there, or no address or no support of
-    /// its family (ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EAFNOSUPPORT). TCP reports EADDRNOTAVAIL also where all
-    /// ports are in use.
+    /// its family (ENETUNREACH, EHOSTUNREACH, EADDRNOTAVAIL, EAFNOSUPPORT). TCP also reports EADDRNOTAVAIL if all ports
+    /// are in use.
     pub const fn is_unreachable(self) -> bool {
         matches!(self.errno, libc::ENETUNREACH | libc::EHOSTUNREACH | libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT)
     }
 
-    /// Returns whether an error of `accept` concerns the one connection and not the listener, so that the next call may
-    /// succeed.
+    /// Returns whether an error of `accept` concerns a single connection and not the listener, so that the next call
+    /// may succeed.
     pub const fn is_transient_in_accept(self) -> bool {
         self.is_connection_gone() || self.is_interrupted() || self.is_would_block()
     }

@@ -126,19 +126,19 @@ impl std::fmt::Debug for Events {
 }
 
 impl Events {
-    /// Creates a buffer for so many events, at least one.
+    /// Creates a buffer for `count` events, at least one.
     pub fn with_capacity(count: usize) -> Self {
         Self(vec![imp::NO_EVENT; count.max(1)])
     }
 }
 
-/// Returns how many descriptors of the set are ready, at most the capacity of `events`.
+/// Returns the number of ready descriptors of the set, at most the capacity of `events`.
 #[inline(always)]
 pub fn epoll_wait(set: &OwnedFd, events: &mut Events, timeout: Timeout) -> Result<usize> {
     imp::epoll_wait(set, &mut events.0, timeout)
 }
 
-/// Returns how many descriptors of the set are ready now, counting up to `max`.
+/// Returns the number of descriptors of the set that are ready now, counting up to `max`.
 pub fn epoll_count_ready(set: &OwnedFd, max: usize) -> Result<usize> {
     epoll_wait(set, &mut Events::with_capacity(max), Timeout::Zero)
 }

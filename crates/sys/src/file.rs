@@ -10,8 +10,8 @@ fn length(call: &'static str, value: libc::ssize_t) -> Result<usize> {
     if value < 0 { Err(Error::last(call)) } else { Ok(value as usize) }
 }
 
-/// Creates a file that does not exist yet, for writing. `is_synchronous`: each write returns when the device has the
-/// data (`O_DSYNC`).
+/// Creates a file that does not exist yet, for writing. With `is_synchronous`, each write returns when the device has
+/// the data (`O_DSYNC`).
 #[inline(always)]
 pub fn create(directory: &OwnedFd, name: &CStr, is_synchronous: bool) -> Result<OwnedFd> {
     let synchronous = if is_synchronous { libc::O_DSYNC } else { 0 };
@@ -87,7 +87,7 @@ pub fn size(directory: &OwnedFd, name: &CStr) -> Result<u64> {
     Ok(status.st_size as u64)
 }
 
-/// Gives a file another name in the same directory.
+/// Renames a file within its directory.
 #[inline(always)]
 pub fn rename(directory: &OwnedFd, from: &CStr, to: &CStr) -> Result<()> {
     let directory = directory.as_raw_fd();
@@ -102,7 +102,7 @@ pub fn remove(directory: &OwnedFd, name: &CStr) -> Result<()> {
     check("unlink", unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
 }
 
-/// `FS_TOPDIR_FL` of `linux/fs.h`: the directory is the top of hierarchies that have nothing to do with each other.
+/// `FS_TOPDIR_FL` of `linux/fs.h`: the directory is the top of unrelated hierarchies.
 #[cfg(target_os = "linux")]
 const TOP_DIRECTORY: libc::c_long = 0x0002_0000;
 
@@ -125,7 +125,7 @@ pub fn spread_directories(_: &OwnedFd) -> Result<()> {
     Err(Error::unsupported("ioctl"))
 }
 
-/// Bytes of one call that reads a directory: what the C library uses.
+/// The buffer size in bytes of one call that reads a directory, as in the C library.
 #[cfg(target_os = "linux")]
 const LISTING_BYTES: usize = 32 << 10;
 
@@ -149,7 +149,8 @@ impl Listing {
         Ok(Self { directory: own_handle, buffer: vec![0; LISTING_BYTES / 8] })
     }
 
-    /// Reads the next part of the directory and returns the number of its names without `.` and `..`; none at the end.
+    /// Reads the next part of the directory and returns the number of its names without `.` and `..`; `None` at the
+    /// end.
     pub fn next_count(&mut self) -> Result<Option<u64>> {
         let (first, bytes) = (self.buffer.as_mut_ptr(), self.buffer.len() * 8);
         // SAFETY: the buffer is writable for `bytes` bytes, and aligned for the entries.
@@ -158,7 +159,7 @@ impl Listing {
         Ok((got > 0).then(|| self.count(got)))
     }
 
-    /// Counts the names in the first so many bytes of the buffer: an entry is an inode number and an offset (8 bytes
+    /// Counts the names in the first `bytes` bytes of the buffer: an entry is an inode number and an offset (8 bytes
     /// each), its length (2), a type (1) and a name that ends with a zero byte.
     fn count(&self, bytes: usize) -> u64 {
         let byte = |at: usize| self.buffer.get(at / 8).map_or(0, |word| word.to_ne_bytes()[at % 8]);
@@ -208,7 +209,7 @@ const FILE_SYSTEMS: [(u64, &str, bool); 14] = [
 ];
 
 /// Returns the name of the file system of a descriptor, or its magic number, and whether it keeps files in memory only;
-/// none if the system does not tell. ext2 and ext3 are reported as ext4: they share its number.
+/// `None` if the system does not report it. ext2 and ext3 are reported as ext4: they share its number.
 #[cfg(target_os = "linux")]
 pub fn file_system(fd: &OwnedFd) -> Option<(String, bool)> {
     // SAFETY: `statfs` is plain data for which all zeroes is a value.
@@ -266,7 +267,7 @@ mod tests {
         }
     }
 
-    /// Names with one and two dots in front are names; more of them than fit into one call.
+    /// Names with one or two leading dots count, too; there are more names than fit into one call.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_listing_counts_every_name() {

@@ -1,4 +1,4 @@
-//! The worker's side of the fork helper: a small process, in three linkages, that makes processes on order.
+//! The worker's side of the fork helper: a small process, in three linkages, that creates processes on request.
 //!
 //! The program itself is in `fork_helper/`; `build.rs` compiles and links it, and this crate contains the result.
 
@@ -35,17 +35,17 @@ mod sleepers;
 
 include!(concat!(env!("OUT_DIR"), "/fork_helper_built.rs"));
 
-/// The linkages in which there may be a fork helper.
+/// The linkages in which a fork helper may exist.
 pub const LINKAGES: &[&str] = &["dynamic", "static", "musl"];
 
-/// The methods of making a process, in the order of the helper's numbers for them.
+/// The methods of creating a process, in the order of the helper's numbers for them.
 pub const METHODS: &[&str] = &protocol::METHODS;
 
-/// How long to wait for the answer to an order, in milliseconds: a thousand times what the slowest reference machine
-/// takes.
+/// The maximum time to wait for the answer to an order, in milliseconds: a thousand times as long as the slowest
+/// reference machine takes.
 const TIMEOUT_MS: u32 = 20_000;
 
-/// Returns the program of a linkage, or the reason for which this build has none.
+/// Returns the program of a linkage, or the reason why this build has none.
 pub fn image(linkage: &str) -> Result<&'static [u8], &'static str> {
     BUILT.iter().find(|(name, _)| *name == linkage).map_or(Err("no such linkage"), |(_, built)| *built)
 }
@@ -71,7 +71,7 @@ pub enum Failure {
     Gone(String),
 }
 
-/// When a child was made: `CLOCK_MONOTONIC` in nanoseconds.
+/// The creation of a child; times are `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Creation {
     /// The child's process identifier.
@@ -86,7 +86,7 @@ pub struct Creation {
     pub read_ns: u64,
 }
 
-/// When a child was ended: `CLOCK_MONOTONIC` in nanoseconds.
+/// The times of a child's termination: `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Termination {
     /// Before `kill`.
@@ -115,7 +115,8 @@ impl ForkHelper {
         Self::launch(linkage, |_| Ok(()))
     }
 
-    /// Starts the fork helper of a linkage. `prepare` adds arguments, and what the new process does before it executes.
+    /// Starts the fork helper of a linkage. `prepare` adds arguments, and actions of the new process before it executes
+    /// the program.
     pub(crate) fn launch(
         linkage: &str,
         prepare: impl FnOnce(&mut Command) -> crate::Result<()>,
@@ -144,7 +145,7 @@ impl ForkHelper {
         self.child.id()
     }
 
-    /// Makes a child by one of [`METHODS`] and waits for its time stamp.
+    /// Creates a child by one of [`METHODS`] and waits for its time stamp.
     pub fn spawn(&mut self, method: usize) -> Result<Creation, Failure> {
         let call = METHODS.get(method).copied().unwrap_or("fork");
         let [_, pid, before_ns, returned_ns, started_ns, read_ns] = self.order(OP_SPAWN, method as u64, call)?;
@@ -157,12 +158,12 @@ impl ForkHelper {
         Ok(Termination { before_ns, killed_ns, waited_ns })
     }
 
-    /// Makes the fork helper touch so many bytes of private memory.
+    /// Makes the fork helper touch `bytes` bytes of private memory.
     pub fn grow_resident(&mut self, bytes: u64) -> Result<(), Failure> {
         self.order(OP_RESIDENT, bytes, "mmap").map(drop)
     }
 
-    /// Makes the fork helper split its memory into so many more mappings.
+    /// Makes the fork helper split its memory into `count` more mappings.
     pub fn grow_mappings(&mut self, count: u64) -> Result<(), Failure> {
         self.order(OP_MAPPINGS, count, "mprotect").map(drop)
     }
@@ -176,14 +177,14 @@ impl ForkHelper {
         }
     }
 
-    /// Gives an order and returns the answer. `call` is what an error number in the answer is of.
+    /// Gives an order and returns the answer. `call` is the call that an error number in the answer belongs to.
     pub(crate) fn order(&mut self, op: u64, argument: u64, call: &'static str) -> Result<[u64; ANSWER_WORDS], Failure> {
         let order: [u64; ORDER_WORDS] = [op, argument];
         let sent = self.orders.write_all(&order.map(u64::to_ne_bytes).concat());
         self.answer(sent, call)
     }
 
-    /// Returns the answer to what was sent.
+    /// Returns the answer to an order that was sent.
     pub(crate) fn answer(
         &mut self,
         sent: std::io::Result<()>,
@@ -213,7 +214,7 @@ impl ForkHelper {
     pub(crate) fn finish(self) {
         let Self { child, orders, answers, _life: life } = self;
         drop((orders, life));
-        // Whatever it is that does not end, `child` is killed below.
+        // Even if some process does not end, `child` is killed below.
         let _ = wait_readable_over_signals(&answers, TIMEOUT_MS);
         drop(child);
     }
@@ -227,7 +228,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Makes the program of a linkage executable. The error says why there is none.
+    /// Makes the program of a linkage executable. The error states why there is none.
     pub fn new(linkage: &str) -> Result<Self, String> {
         let program = image(linkage).map_err(str::to_owned)?;
         let (path, file) = executable(program).map_err(|error| Error::from_io("memfd_create", &error).to_string())?;
@@ -244,7 +245,7 @@ impl Responder {
     }
 }
 
-/// Makes a program executable; its path, and the file that must stay open until it is executed.
+/// Makes a program executable. Returns its path, and the file that must stay open until it is executed.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
     // MFD_EXEC, Linux 6.3: without it, `vm.memfd_noexec` = 1 forbids executing the file. Older kernels refuse the flag.
@@ -263,7 +264,7 @@ pub(crate) fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::Fi
     Ok((format!("/proc/self/fd/{}", file.as_raw_fd()), file))
 }
 
-/// Makes a program executable; its path, and the file that must stay open until it is executed.
+/// Makes a program executable. Returns its path, and the file that must stay open until it is executed.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
     use std::os::unix::fs::PermissionsExt;
@@ -295,8 +296,8 @@ mod tests {
         }
     }
 
-    /// Every further call of the child would be a part of the time until the parent has read its time stamp. Earlier
-    /// helpers let the child write twice and close a descriptor.
+    /// Every additional call of the child would be part of the time until the parent has read its time stamp. In
+    /// earlier helpers, the child wrote twice and closed a descriptor.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_child_writes_once_and_holds_nothing_to_close() {
@@ -316,11 +317,11 @@ mod tests {
             let mut open: Vec<i32> = std::fs::read_dir(format!("/proc/{}/fd", child.pid))
                 .unwrap()
                 .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
-                // The program that runs the tests may have left others open, far above.
+                // The program that runs the tests may have left others open, with much higher numbers.
                 .filter(|&number| number < 64)
                 .collect();
             open.sort_unstable();
-            // Besides the standard ones: both ends of the report pipe, and the reading end of the life pipe.
+            // In addition to the standard ones: both ends of the report pipe, and the reading end of the life pipe.
             assert_eq!(open, [0, 1, 2, 3, 4, 5], "{name}");
             helper.reap(child.pid).unwrap();
         }
@@ -346,7 +347,7 @@ mod tests {
         assert_eq!(through(Some(u64::MAX), 0), (Some(u32::MAX - 1), 0));
     }
 
-    /// Where huge pages are always used, the memory would have a five hundredth of the entries that fork copies.
+    /// If huge pages were always used, the memory would have a five-hundredth of the entries that fork copies.
     #[test]
     #[cfg(target_os = "linux")]
     fn resident_memory_is_described_page_by_page() {

@@ -1,7 +1,7 @@
 //! `kqueue` of the BSDs and macOS for an event loop: changes and events in one call.
 //!
 //! A filter is a *number*, not a bit: a descriptor that is watched for reading and for writing has two filters, each
-//! added, reported and deleted for itself.
+//! added, reported and deleted separately.
 
 #![allow(
     clippy::unnecessary_cast,
@@ -33,8 +33,8 @@ pub struct Event {
     pub is_closed: bool,
 }
 
-/// Returns whether a descriptor is always ready: a regular file or a directory. A queue would report whether the end is
-/// reached, as no other event method does.
+/// Returns whether a descriptor is always ready: a regular file or a directory. A queue would report whether the end of
+/// the file is reached, unlike any other event method.
 pub fn is_always_ready(fd: RawFd) -> Result<bool> {
     // SAFETY: `stat` consists of integers, so all zeroes is a value.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
@@ -98,8 +98,8 @@ impl Kqueue {
         Ok(())
     }
 
-    /// Passes the changes to the kernel and waits until a descriptor is ready, for at most so many milliseconds; -1
-    /// waits for ever.
+    /// Passes the changes to the kernel and waits until a descriptor is ready, for at most `timeout_ms` milliseconds;
+    /// -1 waits for ever.
     pub fn wait(&mut self, timeout_ms: i32) -> Result<()> {
         let time = libc::timespec {
             tv_sec: libc::time_t::from(timeout_ms / 1000),
@@ -111,7 +111,7 @@ impl Kqueue {
         let (events, room) = (self.events.as_mut_ptr(), self.events.capacity() as _);
         // SAFETY: there are `count` valid changes and room for `room` events, and `time` lives as long as the call.
         let count = unsafe { libc::kevent(self.fd.as_raw_fd(), changes, count, events, room, timeout) };
-        // A wait that a signal interrupts has made the changes.
+        // A wait that is interrupted by a signal has made the changes.
         self.changes.clear();
         let count = check("kevent", count)? as usize;
         // SAFETY: the call wrote the first `count` events, and `count` is at most the capacity.
@@ -119,7 +119,7 @@ impl Kqueue {
         Ok(())
     }
 
-    /// Returns the events of the last wait. A change that failed is an error, unless the filter did not exist any more.
+    /// Returns the events of the last wait. A failed change is an error, unless the filter no longer existed.
     pub fn events(&self) -> impl Iterator<Item = Result<Event>> + '_ {
         self.events.iter().filter_map(|event| {
             let flags = event.flags as u32;

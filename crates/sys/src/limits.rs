@@ -11,7 +11,7 @@ pub enum Resource {
     Processes,
     /// Bytes of memory that a process may lock.
     LockedMemory,
-    /// Bytes of the stack of a process's first thread; the C library takes it for the other threads too.
+    /// Bytes of the stack of a process's first thread; the C library uses it for the other threads too.
     Stack,
     /// Bytes of a process's address space.
     #[cfg(target_os = "linux")]
@@ -21,7 +21,7 @@ pub enum Resource {
     Data,
 }
 
-/// The resources that a benchmark may meet, with their names in getrlimit(2).
+/// The resources whose limits a benchmark may reach, with their names in getrlimit(2).
 pub const ALL: [(Resource, &str); 3] = [
     (Resource::Descriptors, "RLIMIT_NOFILE"),
     (Resource::Processes, "RLIMIT_NPROC"),
@@ -31,14 +31,14 @@ pub const ALL: [(Resource, &str); 3] = [
 /// The value that means "no limit".
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// The most that Linux lets `fs.nr_open` be on 64-bit processors (`sysctl_nr_open_max` in its `file.c`).
+/// The maximum of `fs.nr_open` that Linux allows on 64-bit processors (`sysctl_nr_open_max` in its `file.c`).
 pub const NR_OPEN_MAX: u64 = 2_147_483_584;
 
-/// The most that Linux lets `kernel.pid_max` be on 64-bit processors (`PID_MAX_LIMIT` in its `threads.h`).
+/// The maximum of `kernel.pid_max` that Linux allows on 64-bit processors (`PID_MAX_LIMIT` in its `threads.h`).
 pub const PID_MAX_LIMIT: u64 = 4_194_304;
 
-/// The most that Linux lets `kernel.threads-max` be: `FUTEX_TID_MASK` in `linux/futex.h`, because a futex holds the
-/// number of a thread and two flags.
+/// The maximum of `kernel.threads-max` that Linux allows: `FUTEX_TID_MASK` in `linux/futex.h`, because a futex holds
+/// the number of a thread and two flags.
 pub const THREADS_MAX: u64 = 0x3fff_ffff;
 
 /// Returns the soft and the hard limit.
@@ -63,13 +63,13 @@ pub fn raise(resource: Resource) -> Result<u64> {
     Ok(get(resource)?.0)
 }
 
-/// The stack that glibc gives a thread where the limit is unlimited (`ARCH_STACK_DEFAULT_SIZE`).
+/// The stack in bytes that glibc gives a thread if the limit is unlimited (`ARCH_STACK_DEFAULT_SIZE`).
 const STACK_UNLIMITED: u64 = 2 << 20;
 
-/// The least that it gives (`PTHREAD_STACK_MIN`).
+/// The smallest stack in bytes that glibc gives a thread (`PTHREAD_STACK_MIN`).
 const STACK_MIN: u64 = 16 << 10;
 
-/// Returns the stack in bytes that glibc gives a thread that asks for none, without its guard page: the soft limit of
+/// Returns the default size in bytes of a thread's stack in glibc, without its guard page: the soft limit of
 /// [`Resource::Stack`] in whole pages.
 pub fn stack_of_thread(soft: u64, page_bytes: u64) -> u64 {
     if soft == UNLIMITED {

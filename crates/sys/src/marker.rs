@@ -1,8 +1,8 @@
 //! Marker instructions: no-ops that an emulator recognises.
 //!
-//! `landau explain` counts a guest's instructions with a plugin of the emulator (`crates/lab/plugin/lib.rs`), which has
-//! to know which of them belong to a timed call. Therefore the timer executes a no-op of a form that no compiler emits
-//! before and after each call. It costs one slot of the processor's decoder, outside the two readings of the clock.
+//! `landau explain` counts a guest's instructions with a plugin of the emulator (`crates/lab/plugin/lib.rs`), which
+//! must know which of them belong to a timed call. Therefore the timer executes a no-op before and after each call, in
+//! a form that no compiler emits. It costs one slot of the processor's decoder, outside the two readings of the clock.
 //! Only x86-64 has markers.
 
 /// The number of phases with markers. No benchmark has more than a few phases; further ones have no marker.
@@ -35,7 +35,7 @@ fn marker<const NUMBER: u32>() {
 #[cfg(not(target_arch = "x86_64"))]
 fn marker<const NUMBER: u32>() {}
 
-/// Executes the marker of a phase. `phase` is almost always a constant, and then one no-op remains of the match.
+/// Executes the marker of a phase. `phase` is almost always a constant, and then the match compiles to a single no-op.
 macro_rules! of_phase {
     ($base:expr, $phase:expr, $($number:literal)+) => {
         match $phase {

@@ -1,4 +1,4 @@
-//! Mappings of files, which of their pages are resident, memory that a host must supply, and the allocator.
+//! Mappings of files and their resident pages, memory that a host must supply, and the allocator.
 
 use crate::error::{Error, Result, check};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 /// A read-only shared mapping of a part of a file.
 ///
 /// The file must not be truncated below the mapped part while the mapping is read: benchmarks map files that they
-/// created in a directory of their own.
+/// created in a separate directory.
 #[derive(Debug)]
 pub struct Mapping {
     at: NonNull<u8>,
@@ -46,7 +46,7 @@ impl Mapping {
         check("munmap", unsafe { libc::munmap(this.at.as_ptr().cast(), this.len) }).map(drop)
     }
 
-    /// Returns how many pages of the mapping are resident: OpenBSD does not report it since 6.5.
+    /// Returns how many pages of the mapping are resident: OpenBSD has not reported it since 6.5.
     #[cfg(target_os = "openbsd")]
     pub fn resident_pages(&self, _page_bytes: usize) -> Result<usize> {
         Err(Error::unsupported("mincore"))
@@ -80,7 +80,7 @@ const POPULATE: libc::c_int = 0;
 /// Whether this system can populate a mapping when it is created.
 pub const CAN_POPULATE: bool = POPULATE != 0;
 
-/// Takes memory from the kernel, writes to each of its pages, and gives it back, so that the kernel hands out these
+/// Allocates memory from the kernel, writes to each of its pages, and frees it, so that the kernel hands out these
 /// pages next. In a virtual machine the host may have to supply a page when the guest first writes to it, and the guest
 /// cannot see which pages those are.
 ///
@@ -93,12 +93,12 @@ pub fn supply(bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// The distance of writes that reach every line of a cache: no last level has shorter lines.
+/// The distance between writes that reach every line of a cache: no last-level cache has shorter lines.
 const CACHE_LINE_BYTES: usize = 64;
 
-/// Displaces what the caches of this processor hold: takes memory from the kernel, in huge pages where there are any,
-/// writes to each of its cache lines, and gives it back. It writes twice, because not every cache replaces the line
-/// that was used least recently.
+/// Displaces the contents of this processor's caches: allocates memory from the kernel, in huge pages if there are any,
+/// writes to each of its cache lines, and frees it. It writes twice, because not every cache replaces the least
+/// recently used line.
 ///
 /// # Errors
 ///
@@ -130,10 +130,10 @@ impl Anonymous {
         NonNull::new(at.cast()).map(|at| Self { at, len }).ok_or(Error { call: "mmap", errno: libc::ENOMEM })
     }
 
-    /// Asks for huge pages, of which a kernel may have none.
+    /// Requests huge pages, which the kernel may not have.
     fn prefer_huge_pages(&self) {
         #[cfg(target_os = "linux")]
-        // SAFETY: the range is that of the mapping, and the advice leaves its contents alone.
+        // SAFETY: the range is that of the mapping, and the advice does not change its contents.
         let _ = unsafe { libc::madvise(self.at.as_ptr().cast(), self.len, libc::MADV_HUGEPAGE) };
     }
 
@@ -155,12 +155,12 @@ impl Drop for Anonymous {
     }
 }
 
-/// Lets all threads allocate from one arena, from now on. Otherwise each thread of glibc reserves 64 MiB of addresses
-/// for its own, and where the limit on the address space (`RLIMIT_AS`) forbids that, each of its allocations is a
-/// mapping of at least one page. Nothing is changed with other C libraries.
+/// Makes all threads allocate from one arena from now on. Otherwise glibc reserves 64 MiB of address space for the
+/// arena of each thread. If the limit on the address space (`RLIMIT_AS`) forbids that, each allocation of the thread is
+/// a mapping of at least one page. With other C libraries, this changes nothing.
 pub fn share_one_arena() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: the call takes integers. If it fails, each thread has its arena, as before.
+    // SAFETY: the call takes integers. If it fails, each thread keeps its own arena.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Which symbolic links are followed below a directory.
+/// The symbolic links that are followed below a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
     /// Links that stay inside the directory.
@@ -56,15 +56,15 @@ pub fn open_directory(path: &CStr) -> Result<OwnedFd> {
     check("open", unsafe { libc::open(path.as_ptr(), flags) }).map(own)
 }
 
-/// Opens a directory for opening files below it. On Linux the user need not be able to read it, only to enter it; a
-/// sandbox that forbids to read it is an error nonetheless.
+/// Opens a directory for opening files below it. On Linux, the user needs permission only to search it, not to read it;
+/// a sandbox that forbids reading it is an error nonetheless.
 pub fn open_base(path: &CStr) -> Result<OwnedFd> {
     let opened = open_directory(path);
     #[cfg(target_os = "linux")]
     if let Err(error) = opened
         && error.errno == libc::EACCES
     {
-        // By the mode alone: a sandbox does not change the answer.
+        // This checks the mode alone: a sandbox does not change the result.
         // SAFETY: the path is a C string.
         let is_readable = unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::R_OK, libc::AT_EACCESS) } == 0;
         if is_readable {
@@ -77,14 +77,14 @@ pub fn open_base(path: &CStr) -> Result<OwnedFd> {
     opened
 }
 
-/// Opens a regular file for reading. Anything else is an error, and a pipe without a writer is not waited for.
+/// Opens a regular file for reading. Anything else is an error. The call does not wait for the writer of a pipe.
 pub fn open_regular(path: &Path) -> std::io::Result<File> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("this is not a regular file")) }
 }
 
-/// Opens a file that exists to append to it. A FIFO without a reader is an error, and is not waited for; writing to one
-/// that has a reader waits for it.
+/// Opens an existing file for appending. A FIFO without a reader is an error, and the call does not wait for one;
+/// writing to a FIFO that has a reader waits for the reader.
 pub fn open_to_append(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::FileTypeExt;
     let opened = File::options().append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
@@ -99,25 +99,25 @@ pub fn open_to_append(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// How often a path is resolved again if the kernel gave up.
+/// The maximum number of attempts to resolve a path if the kernel gives up.
 #[cfg(target_os = "linux")]
 const ATTEMPTS: u32 = 64;
 
 /// Opens a file or directory below a directory for reading, without waiting for the writer of a pipe. The kernel
 /// resolves the whole path at once, so that no part of it can be replaced meanwhile (`openat2`, Linux 5.6). Fails with
 /// EXDEV if the path leads out of the directory, and with EAGAIN if other programs rename so many files that the kernel
-/// cannot tell.
+/// cannot decide this.
 #[cfg(target_os = "linux")]
 pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<OwnedFd> {
     resolve_below(folder, path, libc::O_RDONLY, links)
 }
 
-/// Returns whether a file system is known to be on a local disk or in memory. Others may ask a server for each file
-/// that is opened, and wait for it.
+/// Returns whether a file system is known to be on a local disk or in memory. Other file systems may ask a server for
+/// each file that is opened, and wait for its answer.
 #[cfg(target_os = "linux")]
 pub fn is_local(folder: &impl AsFd) -> bool {
-    /// Of `btrfs`, `ext4` and its predecessors, `f2fs`, `overlay`, `tmpfs` and `xfs`, in statfs(2). Of the layers of an
-    /// overlay we assume that they are local.
+    /// The magic numbers of `btrfs`, `ext4` and its predecessors, `f2fs`, `overlay`, `tmpfs` and `xfs`, from statfs(2).
+    /// The layers of an overlay are assumed to be local.
     const LOCAL: [u64; 6] = [0x9123_683e, 0xef53, 0xf2f5_2010, 0x794c_7630, 0x0102_1994, 0x5846_5342];
     // SAFETY: `statfs` is plain data for which all zeroes is a value.
     let mut found: libc::statfs = unsafe { std::mem::zeroed() };
@@ -134,19 +134,20 @@ pub fn is_local(_: &impl AsFd) -> bool {
     true
 }
 
-/// Returns the metadata of what is at a path below a directory, which need not be readable. Fails as [`open_below`].
+/// Returns the metadata of the file at a path below a directory; the file need not be readable. Fails like
+/// [`open_below`].
 #[cfg(target_os = "linux")]
 pub fn status_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Status> {
     status(&locate_below(folder, path, links)?)
 }
 
-/// Opens a path below a directory only to say where it is: it need not be readable. Fails as [`open_below`].
+/// Opens a path below a directory only to locate it: it need not be readable. Fails like [`open_below`].
 #[cfg(target_os = "linux")]
 pub fn locate_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<OwnedFd> {
     resolve_below(folder, path, libc::O_PATH, links)
 }
 
-/// Opens a path below a directory, also over absolute links that stay inside.
+/// Opens a path below a directory, even over absolute links that stay inside.
 #[cfg(target_os = "linux")]
 fn resolve_below(folder: &impl AsFd, path: &CStr, flags: libc::c_int, links: Links) -> Result<OwnedFd> {
     match resolve(folder, path, flags, confinement(links)) {
@@ -187,9 +188,9 @@ fn resolve(folder: &impl AsFd, path: &CStr, flags: libc::c_int, resolve: u64) ->
     }
 }
 
-/// Returns the path, without links and relative to the directory, of what a path leads to over absolute links. Fails
-/// with EXDEV if that is outside, whether or not it exists: the error must not say what is there. `RESOLVE_BENEATH`
-/// refuses every absolute link, also one that stays inside.
+/// Resolves a path over absolute links. Returns the target's path, without links and relative to the directory. Fails
+/// with EXDEV if the target is outside, whether or not it exists: the error must not reveal what is there.
+/// `RESOLVE_BENEATH` refuses every absolute link, even one that stays inside.
 #[cfg(target_os = "linux")]
 fn inside(folder: &impl AsFd, path: &CStr) -> Result<std::ffi::CString> {
     let outside = Error { call: "openat2", errno: libc::EXDEV };
@@ -200,12 +201,12 @@ fn inside(folder: &impl AsFd, path: &CStr) -> Result<std::ffi::CString> {
 }
 
 /// Returns the path, without links and relative to the directory, of an open file or directory; `None` if it is
-/// outside. Fails with ESTALE if the file has no name any more, or if the directory was moved meanwhile. Without
+/// outside. Fails with ESTALE if the file no longer has a name, or if the directory was moved meanwhile. Without
 /// `/proc` this is an error.
 #[cfg(target_os = "linux")]
 pub fn real_path_below(folder: &impl AsFd, file: &impl AsFd) -> Result<Option<Vec<u8>>> {
     use std::os::unix::ffi::OsStrExt;
-    // Of this thread, which may have a descriptor table of its own.
+    // The link of this thread, which may have a separate descriptor table.
     let real = |fd: i32| {
         let link = std::fs::read_link(format!("/proc/thread-self/fd/{fd}"));
         link.map_err(|error| Error::from_io("readlink", &error))
@@ -217,7 +218,7 @@ pub fn real_path_below(folder: &impl AsFd, file: &impl AsFd) -> Result<Option<Ve
     }
     let Ok(below) = path.strip_prefix(&base) else { return Ok(None) };
     let below = below.as_os_str().as_bytes().to_vec();
-    // The kernel ends the path of a removed file so. There may also be a file with such a name.
+    // The kernel appends this to the path of a removed file. There may also be a file with such a name.
     if below.ends_with(b" (deleted)") {
         let name = std::ffi::CString::new(below.as_slice()).map_err(|_| stale)?;
         let is_there = status_below(folder, &name, Links::Never).map(|found| found.identity);
@@ -257,13 +258,13 @@ pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Owned
     opened.ok_or(Error { call: "openat", errno: libc::ENOENT })
 }
 
-/// Opens a path below a directory to say where it is. Fails as [`open_below`].
+/// Opens a path below a directory to locate it. Fails like [`open_below`].
 #[cfg(not(target_os = "linux"))]
 pub fn locate_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<OwnedFd> {
     open_below(folder, path, links)
 }
 
-/// Returns the metadata of what is at a path below a directory. Fails as [`open_below`].
+/// Returns the metadata of the file at a path below a directory. Fails like [`open_below`].
 #[cfg(not(target_os = "linux"))]
 pub fn status_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Status> {
     status(&open_below(folder, path, links)?)
@@ -326,7 +327,7 @@ fn changed_ns(stat: &libc::stat) -> u32 {
 }
 
 /// Returns whether the byte at an offset can be read without waiting for the device (`preadv2` with `RWF_NOWAIT`, Linux
-/// 4.14); `None` if the file system cannot say.
+/// 4.14); `None` if the file system cannot tell.
 #[cfg(target_os = "linux")]
 pub fn is_cached(file: &impl AsFd, offset: u64) -> Option<bool> {
     let mut byte = 0_u8;
@@ -341,7 +342,7 @@ pub fn is_cached(file: &impl AsFd, offset: u64) -> Option<bool> {
 }
 
 /// Reads cached data of a file at an offset; 0 is the end of the file. Fails with EAGAIN if nothing is cached there. If
-/// the file system cannot say, it reads and waits for the device.
+/// the file system cannot tell, it reads and waits for the device.
 #[cfg(target_os = "linux")]
 pub fn read_cached(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
     let slice = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
@@ -427,7 +428,7 @@ mod tests {
             assert_eq!(errno(name, Links::Inside), 0, "{name}");
             assert_eq!(errno(name, Links::Never), libc::ELOOP, "{name}");
         }
-        // Whether there is something outside is not told.
+        // The error does not reveal whether there is something outside.
         assert_eq!(["beside", "out", "dangling"].map(|name| errno(name, Links::Inside)), [libc::EXDEV; 3]);
         let kind = |name: &str| status_below(&folder, &c(name), Links::Inside).map(|status| status.kind);
         assert_eq!((kind("folder"), kind("in")), (Ok(Kind::Directory), Ok(Kind::File)));
@@ -444,7 +445,7 @@ mod tests {
         }
         let open = |name: &str| open_below(&folder, &c(name), Links::Inside).unwrap();
         let (removed, named_so) = (open("a"), open("b (deleted)"));
-        // It has another name still, which its descriptor does not tell.
+        // The file still has another name, which its descriptor does not reveal.
         std::fs::hard_link(place.path().join("a"), place.path().join("c")).unwrap();
         std::fs::rename(place.path().join("outside"), place.path().join("a")).unwrap();
         assert!(real_path_below(&folder, &removed).is_err_and(Error::is_stale));

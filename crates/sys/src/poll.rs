@@ -70,8 +70,8 @@ impl Entries {
         self.0.clear();
     }
 
-    /// Waits until a descriptor is ready, for at most so many milliseconds; -1 waits for ever. Returns how many are
-    /// ready.
+    /// Waits until a descriptor is ready, for at most `timeout_ms` milliseconds; -1 waits for ever. Returns how many
+    /// are ready.
     #[inline]
     pub fn wait(&mut self, timeout_ms: i32) -> Result<usize> {
         let (entries, count) = (self.0.as_mut_ptr(), self.0.len() as libc::nfds_t);

@@ -17,10 +17,10 @@ pub struct Identity {
 /// The size of the first buffer for an entry of the database of users or groups.
 const FIRST_BUFFER: usize = 16 << 10;
 
-/// The size of the largest one: the entry of a group has the names of all its members.
+/// The size of the largest buffer: the entry of a group has the names of all its members.
 const LARGEST_BUFFER: usize = 16 << 20;
 
-/// Returns the user of that name or number, or `None` if there is no such user. A number that is no user's has the
+/// Returns the user with a name or number, or `None` if there is no such user. A number that belongs to no user has the
 /// group with the same number.
 pub fn user(name: &str) -> Result<Option<Identity>> {
     let Ok(c_name) = CString::new(name) else { return Ok(None) };
@@ -41,7 +41,7 @@ pub fn user(name: &str) -> Result<Option<Identity>> {
     }
 }
 
-/// Returns the user with that number.
+/// Returns the user with a number.
 fn user_of_number(number: u32) -> Result<Option<Identity>> {
     entry("getpwuid_r", |buffer| {
         // SAFETY: `passwd` is plain data for which all zeroes is a value.
@@ -58,7 +58,7 @@ fn identity(entry: &libc::passwd) -> Identity {
     Identity { user: entry.pw_uid, group: entry.pw_gid }
 }
 
-/// Returns the identifier of the group of that name or number, or `None` if there is no such group.
+/// Returns the identifier of the group with a name or number, or `None` if there is no such group.
 pub fn group(name: &str) -> Result<Option<u32>> {
     let Ok(c_name) = CString::new(name) else { return Ok(None) };
     let by_name = entry("getgrnam_r", |buffer| {
@@ -77,9 +77,9 @@ pub fn group(name: &str) -> Result<Option<u32>> {
     }
 }
 
-/// Returns an entry of the database of users or groups, or `None` if there is none. `ask` has a buffer for what belongs
-/// to the entry, and fails with the number of the error, 0 if there is no entry. If the buffer is too small, it is
-/// asked again with one of twice the size.
+/// Returns an entry of the database of users or groups, or `None` if there is none. `ask` gets a buffer for the data of
+/// the entry, and fails with the number of the error, 0 if there is no entry. If the buffer is too small, `ask` is
+/// called again with one of twice the size.
 fn entry<T>(
     call: &'static str,
     mut ask: impl FnMut(&mut [libc::c_char]) -> std::result::Result<T, libc::c_int>,
@@ -95,8 +95,8 @@ fn entry<T>(
     }
 }
 
-/// Changes the user and group of all threads for good, drops the supplementary groups, and checks that there is no way
-/// back.
+/// Permanently changes the user and group of all threads, drops the supplementary groups, and checks that there is no
+/// way back.
 pub fn switch_user(identity: Identity) -> Result<()> {
     // SAFETY: the list is empty, so nothing is read through the pointer.
     check("setgroups", unsafe { libc::setgroups(0, std::ptr::null()) })?;
@@ -111,21 +111,21 @@ pub fn switch_user(identity: Identity) -> Result<()> {
     Ok(())
 }
 
-/// Forbids this thread, and those that it starts, to gain privileges by executing a program (`PR_SET_NO_NEW_PRIVS`,
-/// Linux 3.5).
+/// Prevents this thread, and those that it starts, from gaining privileges by executing a program
+/// (`PR_SET_NO_NEW_PRIVS`, Linux 3.5).
 #[cfg(target_os = "linux")]
 pub fn set_no_new_privileges() -> Result<()> {
     // SAFETY: this option takes integers.
     check("prctl", unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(drop)
 }
 
-/// Forbids gaining privileges by executing a program: not supported here.
+/// Prevents gaining privileges by executing a program: not supported here.
 #[cfg(not(target_os = "linux"))]
 pub fn set_no_new_privileges() -> Result<()> {
     Err(Error::unsupported("prctl"))
 }
 
-/// What a sandbox allows below a path.
+/// An access that a sandbox allows below a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Read files and list directories.
@@ -140,15 +140,15 @@ pub enum Access {
 #[derive(Debug)]
 pub struct SandboxRules(imp::Rules);
 
-/// A Landlock sandbox. A thread that entered it opens only files that the rules allow, whatever the modes of other
-/// files say; and it neither binds a TCP socket nor connects one to a port that the rules do not allow, if the kernel
+/// A Landlock sandbox. A thread that has entered it can open only files that the rules allow, whatever the modes of
+/// other files. It can neither bind a TCP socket nor connect one to a port that the rules do not allow, if the kernel
 /// can forbid that (files: Linux 5.13, sockets: 6.7).
 #[derive(Debug)]
 pub struct Sandbox(imp::Sandbox);
 
 impl SandboxRules {
-    /// Starts with rules that allow nothing. Fails with ENOSYS if the kernel has no Landlock, and with EOPNOTSUPP if it
-    /// is switched off.
+    /// Creates rules that allow nothing. Fails with ENOSYS if the kernel has no Landlock, and with EOPNOTSUPP if it is
+    /// switched off.
     pub fn new() -> Result<Self> {
         imp::Rules::new().map(Self)
     }
@@ -158,7 +158,7 @@ impl SandboxRules {
         self.0.allow(path, access)
     }
 
-    /// Allows TCP connections to a port, at any address: the kernel knows rules for ports only.
+    /// Allows TCP connections to a port, at any address: the kernel supports rules for ports only.
     pub fn allow_connect(&mut self, port: u16) -> Result<()> {
         self.0.allow_connect(port)
     }
@@ -170,14 +170,14 @@ impl SandboxRules {
 }
 
 impl Sandbox {
-    /// Puts this thread, and those that it starts from now on, into the sandbox for good. [`set_no_new_privileges`]
+    /// Permanently puts this thread, and those that it starts from now on, into the sandbox. [`set_no_new_privileges`]
     /// must have been called in this thread.
     pub fn enter(&self) -> Result<()> {
         self.0.enter()
     }
 
-    /// Returns the descriptor that must be open in each thread that enters, for threads with descriptor tables of their
-    /// own.
+    /// Returns the descriptor that must be open in each thread that enters, for threads with separate descriptor
+    /// tables.
     pub fn descriptor(&self) -> Option<RawFd> {
         self.0.descriptor()
     }
@@ -213,7 +213,7 @@ mod imp {
     impl Rules {
         pub(super) fn new() -> Result<Self> {
             let call = "landlock_create_ruleset";
-            // Nothing is to be restricted yet: this only reports what the kernel has.
+            // This restricts nothing: it only reports what the kernel supports.
             let known = RestrictSelf::default().no_new_privs(false).apply().map_err(|error| of(call, &error))?;
             match known.landlock {
                 LandlockStatus::NotImplemented => return Err(Error::unsupported(call)),
@@ -259,8 +259,8 @@ mod imp {
     }
 
     impl Sandbox {
-        /// The crate's `restrict_self` consumes the ruleset, but here every thread enters the same one, some of them
-        /// with a descriptor table of their own in which only its number is known.
+        /// The crate's `restrict_self` consumes the ruleset, but here every thread enters the same one. Some have a
+        /// separate descriptor table, in which only its number is known.
         pub(super) fn enter(&self) -> Result<()> {
             // SAFETY: the call takes a descriptor, which is open, and an integer.
             let entered = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0) };
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(group("no such group").unwrap(), None);
     }
 
-    /// The group was that with the user's number.
+    /// Before the fix, the group was the one with the user's number.
     #[test]
     fn a_user_of_a_number_has_its_primary_group() {
         let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -351,7 +351,7 @@ mod tests {
         }
     }
 
-    /// A group with thousands of members was an error.
+    /// Before the fix, a group with thousands of members was an error.
     #[test]
     fn a_large_entry_gets_a_larger_buffer() {
         let needing = |bytes: usize| {
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(needing(LARGEST_BUFFER + 1), (Err(too_large), 11));
     }
 
-    /// In another thread, for a sandbox cannot be left.
+    /// In another thread, because a sandbox cannot be left.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_sandboxed_thread_opens_only_allowed_files() {
@@ -400,7 +400,7 @@ mod tests {
                 assert!(std::fs::write(path("in/new"), "x").is_err());
                 let connect = |to| std::net::TcpStream::connect(("127.0.0.1", port(to))).map_err(|error| error.kind());
                 assert!(connect(&permitted).is_ok());
-                // Before Linux 6.7 it is not refused.
+                // Before Linux 6.7, the connection is not refused.
                 let refused = connect(&other).err();
                 assert!(refused.is_none() || refused == Some(std::io::ErrorKind::PermissionDenied), "{refused:?}");
             });

@@ -56,7 +56,7 @@ impl ProcessorTime {
     }
 }
 
-/// Returns the processor time of the children that were reaped, and of theirs.
+/// Returns the processor time of the children that were reaped, and of their reaped children.
 pub fn children_time() -> ProcessorTime {
     // SAFETY: `rusage` is plain data for which all zeroes is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -89,8 +89,8 @@ pub fn thread_time_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Returns the processor time of another process in nanoseconds, with that of its threads that have ended, but not of
-/// its children; none if it does not exist or the system has no clock of other processes.
+/// Returns the processor time of another process in nanoseconds, including its threads that have ended, but not its
+/// children; `None` if it does not exist or the system has no clock of other processes.
 #[cfg(target_os = "linux")]
 pub fn time_of_ns(pid: u32) -> Option<u64> {
     let mut clock: libc::clockid_t = 0;
@@ -110,8 +110,8 @@ pub fn time_of_ns(_: u32) -> Option<u64> {
     None
 }
 
-/// Returns the processor time of the children that this process has reaped, and of theirs, in nanoseconds, to a
-/// microsecond.
+/// Returns the processor time of the children that this process has reaped, and of their reaped children, in
+/// nanoseconds, with microsecond resolution.
 pub fn reaped_time_ns() -> Result<u64> {
     // SAFETY: `rusage` is plain data for which all zeroes is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -163,8 +163,8 @@ fn signal(pid: u32, signal: libc::c_int) -> Result<()> {
 /// Returns the path of the program that this process runs, for starting it again.
 ///
 /// On Linux this is `/proc/self/exe`, which names the running file even if another one has taken its place since.
-/// Without `/proc` it is the path that the program was started by (`AT_EXECFN`), and on other systems what the standard
-/// library finds.
+/// Without `/proc` it is the path with which the program was started (`AT_EXECFN`), and on other systems the path that
+/// the standard library finds.
 pub fn this_program() -> Result<PathBuf> {
     crate::system::this_program()
         .or_else(|| std::env::current_exe().ok())
@@ -173,8 +173,8 @@ pub fn this_program() -> Result<PathBuf> {
 
 /// Returns the path of the program that this process runs, for another process to open while this one runs.
 ///
-/// As [`this_program`], except that `/proc/self` would be the other process there: the path holds the process
-/// identifier.
+/// Like [`this_program`], but with the process identifier in the path: for the other process, `/proc/self` would be
+/// itself.
 pub fn this_program_for_others() -> Result<PathBuf> {
     match std::fs::read_link("/proc/self") {
         Ok(pid) => Ok(std::path::Path::new("/proc").join(pid).join("exe")),
@@ -186,7 +186,7 @@ pub fn this_program_for_others() -> Result<PathBuf> {
 ///
 /// Dropping it kills it with SIGKILL and reaps it. If the parent ends without dropping it, the kernel kills the child
 /// (`PR_SET_PDEATHSIG`), as soon as the *thread* that started it has ended. Only Linux has that signal: on other
-/// systems the child must notice the end of its parent by itself, by the end of a pipe for example. The signal is also
+/// systems the child must detect the end of its parent itself, for example by the end of a pipe. The signal is also
 /// lost when the child changes its user.
 ///
 /// Dereferences to [`std::process::Child`].
@@ -203,7 +203,7 @@ impl OwnedChild {
         // SAFETY: between fork and exec the closure calls `prctl`, `getppid` and `_exit`, which are async-signal-safe.
         unsafe {
             command.pre_exec(move || {
-                // It fails only where the system has no such signal.
+                // It fails only if the system has no such signal.
                 let _ = crate::system::set_parent_death_signal(parent);
                 Ok(())
             });
@@ -211,16 +211,16 @@ impl OwnedChild {
         Ok(Self { child: command.spawn()?, leads_group: false })
     }
 
-    /// Starts a child that leads a process group of its own, which Ctrl-C at the terminal does not reach. Dropping it
-    /// kills the whole group.
+    /// Starts a child that leads a new process group, which Ctrl-C at the terminal does not reach. Dropping it kills
+    /// the whole group.
     pub fn spawn_group(command: &mut Command) -> io::Result<Self> {
         let mut child = Self::spawn(command.process_group(0))?;
         child.leads_group = true;
         Ok(child)
     }
 
-    /// Waits until the child has ended, kills what is left of the group that it leads, and reaps it. In this order,
-    /// because only until it is reaped no other process can have its number.
+    /// Waits until the child has ended, kills the rest of the group that it leads, and reaps it. The order matters: no
+    /// other process can have the child's number until the child is reaped.
     pub fn wait_and_end_group(&mut self) -> io::Result<ExitStatus> {
         // 0: a signal was caught meanwhile. An error: it was reaped before.
         while matches!(crate::child::state(self.child.id().cast_signed(), 0), Ok(0)) {}
@@ -228,14 +228,15 @@ impl OwnedChild {
         self.child.wait()
     }
 
-    /// Kills the group that the child leads, also if it has ended: until it is reaped, its number is that of its group.
+    /// Kills the group that the child leads, even if the child has ended: until it is reaped, its number identifies its
+    /// group.
     fn end_group(&self) {
         if self.leads_group && crate::child::state(self.child.id().cast_signed(), libc::WNOHANG).is_ok() {
             let _ = kill_group(self.child.id());
         }
     }
 
-    /// Waits until the child has ended, and returns what it printed, as [`Child::wait_with_output`] does.
+    /// Waits until the child has ended, and returns its output, like [`Child::wait_with_output`].
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         fn all(source: Option<impl io::Read>) -> io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
@@ -279,7 +280,7 @@ impl Drop for OwnedChild {
     }
 }
 
-/// Gives this process the lowest scheduling class (`SCHED_IDLE`): it runs only when no other process wants the
+/// Gives this process the lowest scheduling class (`SCHED_IDLE`): it runs only when no other process needs the
 /// processor.
 #[cfg(target_os = "linux")]
 pub fn set_idle_priority() -> Result<()> {
@@ -294,8 +295,8 @@ pub fn set_idle_priority() -> Result<()> {
     Err(Error::unsupported("sched_setscheduler"))
 }
 
-/// Gives a process the normal scheduling class back. From the lowest class this takes a privilege, or a limit on nice
-/// values that allows 0 (`RLIMIT_NICE`); without either it fails (EPERM).
+/// Restores the normal scheduling class of a process. From the lowest class this requires a privilege, or a limit on
+/// nice values that allows 0 (`RLIMIT_NICE`); without either it fails (EPERM).
 #[cfg(target_os = "linux")]
 pub fn set_normal_priority(pid: u32) -> Result<()> {
     let priority = libc::sched_param { sched_priority: 0 };
@@ -305,7 +306,7 @@ pub fn set_normal_priority(pid: u32) -> Result<()> {
         .map(drop)
 }
 
-/// Gives a process the normal scheduling class back: not supported here.
+/// Restores the normal scheduling class of a process: not supported here.
 #[cfg(not(target_os = "linux"))]
 pub fn set_normal_priority(_: u32) -> Result<()> {
     Err(Error::unsupported("sched_setscheduler"))
@@ -405,7 +406,7 @@ mod tests {
         (child, line.trim().to_owned())
     }
 
-    /// Waits until a process has ended. Whoever adopted it has reaped it, or not yet.
+    /// Waits until a process has ended. The process that adopted it may or may not have reaped it.
     #[cfg(target_os = "linux")]
     fn await_end(pid: &str) {
         let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -414,7 +415,7 @@ mod tests {
         }
     }
 
-    /// A worker that dies by itself may have started a server.
+    /// A worker that dies on its own may have started a server.
     #[test]
     #[cfg(target_os = "linux")]
     fn what_an_ended_child_has_started_is_killed() {
@@ -424,7 +425,7 @@ mod tests {
         assert_eq!(child.wait_and_end_group().unwrap().code(), Some(0));
     }
 
-    /// A group whose leader has ended was left.
+    /// Before the fix, a group whose leader had ended was not killed.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_dropped_group_is_killed_though_its_leader_has_ended() {

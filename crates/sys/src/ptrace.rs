@@ -1,8 +1,8 @@
 //! Linux's `ptrace(2)`: stops of other programs' threads at their system calls, forks, executions and ends.
 //!
-//! A thread is seized without being stopped, and with it all threads and processes that it makes from then on. Only
-//! the thread that seized it may make requests for it, and only while it is stopped. When that thread ends, however it
-//! ends, the kernel lets everything that it had seized go on, because `PTRACE_O_EXITKILL` is not set.
+//! A thread is seized without being stopped, and so are all threads and processes that it creates from then on. Only
+//! the thread that seized it may make requests for it, and only while it is stopped. When the seizing thread ends, for
+//! whatever reason, the kernel resumes everything that it had seized, because `PTRACE_O_EXITKILL` is not set.
 
 use crate::error::{Error, Result};
 
@@ -25,7 +25,8 @@ const ENDS: i32 = 6;
 #[cfg(any(test, target_os = "linux"))]
 const STOPPED: i32 = 128;
 
-/// A stop at a call is told from a signal by this bit (`PTRACE_O_TRACESYSGOOD`); each event has the bit of its number.
+/// The lowest bit distinguishes a stop at a call from a signal (`PTRACE_O_TRACESYSGOOD`); each event has the bit of its
+/// number.
 const OPTIONS: usize = 1 | 1 << FORKED | 1 << VFORKED | 1 << CLONED | 1 << EXECUTED | 1 << ENDS;
 #[cfg(any(test, target_os = "linux"))]
 const AT_CALL: i32 = 0x80;
@@ -47,17 +48,17 @@ pub const fn reads_calls() -> bool {
 /// Why a thread stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// At the beginning or the end of a system call: [`call`] says which.
+    /// At the beginning or the end of a system call: [`call`] returns which.
     Call,
-    /// It receives this signal, which [`resume`] has to deliver.
+    /// It receives this signal, which [`resume`] must deliver.
     Signal(i32),
     /// A signal such as SIGSTOP stopped its process: [`listen`] leaves it stopped.
     Group,
-    /// It was interrupted, or it is new, or its process goes on after a stop.
+    /// It was interrupted, or it is new, or its process resumes after a stop.
     Trap,
-    /// It made a process or thread, whose number is its [`message`].
+    /// It created a process or thread, whose number is its [`message`].
     Made,
-    /// It executed a program; its number before is its [`message`].
+    /// It executed a program; its previous number is its [`message`].
     Executed,
     /// It is about to end.
     Ends,
@@ -65,7 +66,7 @@ pub enum Stop {
     Ended,
 }
 
-/// What a thread does that stopped at a call.
+/// The action of a thread that stopped at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// It begins a call.
@@ -77,10 +78,10 @@ pub enum Call {
     },
     /// It ends a call.
     Exit {
-        /// What the call returns; negative: an error.
+        /// The result of the call; negative if it failed.
         value: i64,
     },
-    /// It makes a call of another kind of processor, such as one of 32 bits.
+    /// It makes a call of another architecture, such as one of 32 bits.
     Foreign,
 }
 
@@ -100,7 +101,8 @@ struct Information {
 ///
 /// # Safety
 ///
-/// Address and data are what the request takes, and what they point to is as large as the request says.
+/// Address and data are those that the request expects, and the memory that they point to is as large as the request
+/// states.
 #[cfg(target_os = "linux")]
 unsafe fn request(request: libc::c_long, tid: u32, address: usize, data: usize) -> libc::c_long {
     // SAFETY: the caller vouches for what address and data point to.
@@ -124,17 +126,17 @@ fn result(call: &'static str, value: libc::c_long) -> Result<libc::c_long> {
     if value < 0 { Err(Error::last(call)) } else { Ok(value) }
 }
 
-/// Seizes a thread without stopping it, and what it makes from now on.
+/// Seizes a thread without stopping it, and all threads and processes that it creates from now on.
 ///
 /// # Errors
 ///
-/// EPERM if this user may not trace it, or somebody traces it already; ESRCH if there is no such thread.
+/// EPERM if this user may not trace it, or if it is traced already; ESRCH if there is no such thread.
 pub fn seize(tid: u32) -> Result<()> {
     // SAFETY: the request takes no address, and options as data.
     result("ptrace(PTRACE_SEIZE)", unsafe { request(SEIZE, tid, 0, OPTIONS) }).map(drop)
 }
 
-/// Stops a thread ([`Stop::Trap`]). Some calls in which it blocks, as `epoll_wait`, then fail with EINTR; others go on.
+/// Stops a thread ([`Stop::Trap`]). Some blocking calls, such as `epoll_wait`, then fail with EINTR; others continue.
 ///
 /// # Errors
 ///
@@ -144,8 +146,8 @@ pub fn interrupt(tid: u32) -> Result<()> {
     result("ptrace(PTRACE_INTERRUPT)", unsafe { request(INTERRUPT, tid, 0, 0) }).map(drop)
 }
 
-/// Lets a stopped thread go on, with a signal unless that is 0. With `to_call` it stops at its next call's beginning or
-/// end.
+/// Resumes a stopped thread, with a signal unless that is 0. With `to_call` it stops at the next beginning or end of a
+/// call.
 ///
 /// # Errors
 ///
@@ -156,7 +158,7 @@ pub fn resume(tid: u32, to_call: bool, signal: i32) -> Result<()> {
     result("ptrace(PTRACE_CONT)", unsafe { request(how, tid, 0, signal as usize) }).map(drop)
 }
 
-/// Leaves a thread stopped together with its process, until the process goes on.
+/// Leaves a thread stopped together with its process, until the process resumes.
 ///
 /// # Errors
 ///
@@ -178,7 +180,7 @@ pub fn message(tid: u32) -> Result<u32> {
     Ok(message as u32)
 }
 
-/// Returns what a thread does that stopped at a call.
+/// Returns the action of a thread that stopped at a call.
 ///
 /// # Errors
 ///
@@ -201,7 +203,7 @@ pub fn call(tid: u32) -> Result<Call> {
 ///
 /// # Errors
 ///
-/// EIO or EFAULT if there is none, ESRCH if it has ended.
+/// EIO or EFAULT if there is no such memory, ESRCH if the thread has ended.
 pub fn peek(tid: u32, address: u64) -> Result<usize> {
     let mut word: usize = 0;
     // SAFETY: the request reads the other program's memory at the address, and writes a word to data, which is one.
@@ -209,7 +211,7 @@ pub fn peek(tid: u32, address: u64) -> Result<usize> {
     Ok(word)
 }
 
-/// Waits for the next stop or end of a thread that this thread has seized; none if a signal came first.
+/// Waits for the next stop or end of a thread that this thread has seized; `None` if a signal arrived first.
 ///
 /// # Errors
 ///
@@ -238,7 +240,7 @@ pub fn next() -> Result<Option<(u32, Stop)>> {
     Err(Error::unsupported("ptrace"))
 }
 
-/// Reads the status of a seized thread.
+/// Decodes the status of a seized thread.
 #[cfg(any(test, target_os = "linux"))]
 fn stop_of(status: i32) -> Stop {
     if !libc::WIFSTOPPED(status) {
@@ -256,7 +258,7 @@ fn stop_of(status: i32) -> Stop {
     }
 }
 
-/// A thread that may wait in [`next`], for others that have something to say to it.
+/// A thread that may wait in [`next`], for other threads that want to interrupt it.
 #[derive(Debug, Clone, Copy)]
 pub struct Waiter {
     #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing waits here"))]
@@ -268,7 +270,7 @@ extern "C" fn nothing(_: libc::c_int) {}
 
 #[cfg(target_os = "linux")]
 impl Waiter {
-    /// Names this thread, and lets SIGURG interrupt the waits of this process.
+    /// Returns a handle of this thread, and makes SIGURG interrupt the waits of this process.
     pub fn this_thread() -> Self {
         // SAFETY: all zeroes is a value of this structure: no flags, so that a wait is not begun again, and no mask.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -279,7 +281,7 @@ impl Waiter {
         Self { thread: unsafe { libc::gettid() } }
     }
 
-    /// Interrupts the thread's wait, if it waits just now: else it must be done again.
+    /// Interrupts the thread's wait if it is waiting at this moment; otherwise the call must be repeated.
     pub fn interrupt(self) {
         // SAFETY: it takes nothing and cannot fail.
         let process = unsafe { libc::getpid() };
@@ -290,7 +292,7 @@ impl Waiter {
 
 #[cfg(not(target_os = "linux"))]
 impl Waiter {
-    /// Names this thread.
+    /// Returns a handle of this thread.
     pub fn this_thread() -> Self {
         Self { thread: 0 }
     }
@@ -322,7 +324,7 @@ mod tests {
         assert_eq!((stop_of(0), stop_of(9)), (Stop::Ended, Stop::Ended));
     }
 
-    /// A `cat` that this thread has seized; none where that is not permitted.
+    /// A `cat` that this thread has seized; `None` if that is not permitted.
     fn seized() -> Option<(Child, u32)> {
         let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let tid = child.id();
@@ -337,7 +339,7 @@ mod tests {
         None
     }
 
-    /// The stops of a thread until one is what is looked for.
+    /// Resumes a thread at each stop until a stop satisfies the condition.
     fn until(tid: u32, mut is_it: impl FnMut(Stop) -> bool) {
         loop {
             let Some((stopped, stop)) = next().unwrap() else { continue };
@@ -387,7 +389,7 @@ mod tests {
         let waiter = Waiter::this_thread();
         let (sender, receiver) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|scope| {
-            // Dropped where the test fails, or the other thread would go on for ever.
+            // Dropped if the test fails; otherwise the other thread would run for ever.
             let sender = sender;
             scope.spawn(move || {
                 let once = std::time::Duration::from_millis(1);

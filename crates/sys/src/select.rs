@@ -80,8 +80,8 @@ impl FdSet {
     }
 }
 
-/// Waits until a descriptor below `count` in `read` is readable or one in `write` writable, for at most so many
-/// milliseconds; -1 waits for ever. Leaves only those in the sets, and returns how many there are.
+/// Waits until a descriptor below `count` in `read` is readable or one in `write` writable, for at most `timeout_ms`
+/// milliseconds; -1 waits for ever. Leaves only the ready descriptors in the sets, and returns their number.
 #[inline]
 pub fn select(count: usize, read: &mut FdSet, write: &mut FdSet, timeout_ms: i32) -> Result<usize> {
     let mut limit = libc::timeval {

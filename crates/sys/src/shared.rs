@@ -2,9 +2,9 @@
 //!
 //! The worker appends each duration with two plain stores; the controller reads while the worker runs and writes the
 //! record. So the worker never writes a file, allocates or locks between two readings of the clock, and its
-//! measurements survive it.
+//! measurements survive its end.
 //!
-//! Numbers that a process shares with those that it forks are the same without descriptors.
+//! Numbers that a process shares with its forked children work in the same way, without descriptors.
 
 use crate::error::{Error, Result, check};
 use std::fs::File;
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The words of a lane's counter: a cache line. The counters precede the lanes.
+/// The size of a lane's counter in words: a cache line. The counters precede the lanes.
 const COUNTER_STRIDE: usize = 8;
 
 /// Append-only arrays in shared memory. One process appends, another reads.
@@ -109,8 +109,8 @@ impl Drop for Lanes {
     }
 }
 
-/// Returns `count` arrays of `N` numbers, all 0, that this process shares with those that it forks. They stay mapped
-/// for as long as the process lives. No two arrays share a cache line, so that each can have a writer of its own.
+/// Returns `count` arrays of `N` numbers, all 0, that this process shares with its forked children. They stay mapped
+/// for as long as the process lives. No two arrays share a cache line, so that each can have a separate writer.
 pub fn numbers<const N: usize>(count: usize) -> Result<Vec<&'static [AtomicU64; N]>> {
     let stride = N.next_multiple_of(COUNTER_STRIDE);
     let word_count = stride * count.max(1);
@@ -146,17 +146,17 @@ impl Number {
         Self(File::from(fd))
     }
 
-    /// Returns another descriptor of it, for the process that writes.
+    /// Returns another descriptor of the number, for the process that writes.
     pub fn descriptor(&self) -> Result<OwnedFd> {
         Ok(self.0.try_clone().map_err(|error| Error::from_io("dup", &error))?.into())
     }
 
-    /// Writes it.
+    /// Writes the number.
     pub fn set(&self, value: u64) -> Result<()> {
         self.0.write_all_at(&value.to_ne_bytes(), 0).map_err(|error| Error::from_io("pwrite", &error))
     }
 
-    /// Reads it.
+    /// Reads the number.
     pub fn get(&self) -> Result<u64> {
         let mut bytes = [0; 8];
         self.0.read_exact_at(&mut bytes, 0).map_err(|error| Error::from_io("pread", &error))?;

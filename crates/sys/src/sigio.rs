@@ -1,25 +1,25 @@
 //! Linux's signal-driven I/O: a queued real-time signal with the descriptor's number for each change (`F_SETSIG`), read
 //! in batches through a `signalfd`.
 //!
-//! A signal goes to the thread that requested it and stays blocked there for good: one that arrived after its queue was
-//! dropped would otherwise end the process. When the system's queue is full, the kernel sends a plain SIGIO instead,
-//! which says that signals were lost, but not which.
+//! A signal goes to the thread that requested it and stays blocked there permanently: a signal that arrived after its
+//! queue was dropped would otherwise end the process. When the system's queue is full, the kernel sends a plain SIGIO
+//! instead, which reports that signals were lost, but not which ones.
 
 use crate::descriptor::own;
 use crate::error::{Error, Result, check};
 use std::cell::Cell;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// `F_SETSIG`: which signal to send. The `libc` crate lacks these constants.
+/// `F_SETSIG`: the signal to send. The `libc` crate lacks these constants.
 const SET_SIGNAL: libc::c_int = 10;
 /// `F_SETOWN_EX`: the thread to send it to.
 const SET_OWNER: libc::c_int = 15;
-/// `F_GETSIG` and `F_GETOWN_EX`: the same, to read.
+/// `F_GETSIG` and `F_GETOWN_EX`: the commands that read these values.
 const GET_SIGNAL: libc::c_int = 11;
 const GET_OWNER: libc::c_int = 16;
 const OWNER_IS_THREAD: libc::c_int = 0;
 
-/// The most signals that one read returns.
+/// The maximum number of signals that one read returns.
 const BATCH: usize = 128;
 
 #[repr(C)]
@@ -36,7 +36,7 @@ pub const WRITE: u32 = libc::POLLOUT as u32;
 thread_local! {
     /// The real-time signals in use by queues of this thread: a bit for each, counted from the first.
     static TAKEN: Cell<u64> = const { Cell::new(0) };
-    /// How often a SIGIO said that signals of this thread were lost: each of its queues may have lost some.
+    /// The number of times that a SIGIO reported lost signals of this thread: each of its queues may have lost some.
     static OVERFLOWS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -89,16 +89,16 @@ impl SignalQueue {
         let buffer = vec![unsafe { std::mem::zeroed() }; BATCH].into_boxed_slice();
         let mut queue =
             Self { signal, reading, buffer, overflows_seen: OVERFLOWS.get(), _thread: std::marker::PhantomData };
-        // Discards what an earlier queue with this signal left behind.
+        // Discards signals that an earlier queue with this signal left behind.
         while queue.read(|_| ())? == BATCH {}
         queue.overflows_seen = OVERFLOWS.get();
         Ok(queue)
     }
 
     /// Requests a signal for each change of a descriptor. Returns false if descriptors of its kind send no signals, if
-    /// they are requested already, possibly under another number, or if it is a listening socket: threads and processes
-    /// share those, an open file has one owner and one number, and two that request its signals at the same time would
-    /// both believe to have them.
+    /// its signals are requested already, possibly under another number, or if it is a listening socket. Threads and
+    /// processes share listening sockets, but an open file has one owner and one number: two that request its signals
+    /// at the same time would both believe that they receive them.
     pub fn add(&self, fd: RawFd) -> Result<bool> {
         let flags = control(fd, libc::F_GETFL, 0)?;
         if flags & libc::O_ASYNC != 0 || is_listening(fd)? {
@@ -158,7 +158,7 @@ impl SignalQueue {
         Ok(count)
     }
 
-    /// Returns the most signals that one read returns.
+    /// Returns the maximum number of signals that one read returns.
     pub const fn batch() -> usize {
         BATCH
     }
@@ -249,7 +249,7 @@ mod tests {
         assert!(!queue.add(tempfile::tempfile().unwrap().as_raw_fd()).unwrap());
     }
 
-    /// Another thread may share it.
+    /// Another thread may share the socket.
     #[test]
     fn no_signals_are_requested_of_a_listening_socket() {
         let queue = SignalQueue::new().unwrap();

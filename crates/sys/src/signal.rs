@@ -21,21 +21,21 @@ pub fn catch_interrupts() {
     }
 }
 
-/// Lets ended children be waited for: whoever started this process may have ignored SIGCHLD, and then they leave
-/// neither a status nor their processor time.
+/// Ensures that ended children can be waited for: the process that started this one may have ignored SIGCHLD, and then
+/// children leave neither a status nor their processor time.
 pub fn keep_children() {
     // SAFETY: SIG_DFL is a valid disposition.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// Makes a write beyond the limit of a file's size (`ulimit -f`) fail with EFBIG. By default SIGXFSZ ends the process
-/// before it sees that error. Processes that this one starts ignore the signal too.
+/// Makes a write beyond the file size limit (`ulimit -f`) fail with EFBIG. By default SIGXFSZ ends the process before
+/// it sees that error. Processes that this one starts ignore the signal too.
 pub fn ignore_file_size() {
     // SAFETY: SIG_IGN is a valid disposition.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Ignores the signals by which a terminal stops this process (SIGTSTP, SIGTTIN, SIGTTOU). A process that traces
+/// Ignores the signals with which a terminal stops this process (SIGTSTP, SIGTTIN, SIGTTOU). A process that traces
 /// another one must not be stopped: the other one would stay stopped. Processes that this one starts ignore them too.
 pub fn ignore_terminal_stops() {
     for number in [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU] {
@@ -80,20 +80,20 @@ pub fn name(number: i32) -> Option<&'static str> {
 
 extern "C" fn ignore(_: libc::c_int) {}
 
-/// Lets the end of a child be waited for as a signal. A signal that a process ignores by default, as this one, is not
-/// kept for it on every system.
+/// Makes it possible to wait for the end of a child as a signal. Not every system keeps a signal that a process ignores
+/// by default, such as this one.
 pub fn report_children() {
     // SAFETY: the handler has the expected signature and does nothing.
     unsafe { libc::signal(libc::SIGCHLD, ignore as *const () as libc::sighandler_t) };
 }
 
-/// Sends SIGALRM to this process after a time, once; a time of zero cancels it.
+/// Sends SIGALRM to this process once, after a time; a time of zero cancels it.
 pub fn set_alarm(after: std::time::Duration) {
     let microseconds = libc::suseconds_t::from(after.subsec_micros().cast_signed());
     let value = libc::timeval { tv_sec: after.as_secs() as libc::time_t, tv_usec: microseconds };
     let timer = libc::itimerval { it_interval: libc::timeval { tv_sec: 0, tv_usec: 0 }, it_value: value };
-    // SAFETY: the timer is readable, and null says that the previous one is not wanted. The call fails only for a time
-    // that does not exist.
+    // SAFETY: the timer is readable, and null says that the previous one is not wanted. The call fails only for an
+    // invalid time.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
 }
 
@@ -104,7 +104,7 @@ pub enum ServiceSignal {
     Terminate,
     /// Reload the configuration: SIGHUP.
     Reload,
-    /// Report what was counted so far: SIGUSR1, with a server that has no log.
+    /// Report the counts so far: SIGUSR1, with a server that has no log.
     Report,
     /// Reopen the log: SIGUSR1, with a server that has one.
     ReopenLog,
@@ -114,7 +114,7 @@ pub enum ServiceSignal {
     Upgrade,
     /// A child has ended: SIGCHLD, with a process that has called [`report_children`].
     ChildEnded,
-    /// The time of [`set_alarm`] has come: SIGALRM.
+    /// The time of [`set_alarm`] has passed: SIGALRM.
     Alarm,
 }
 

@@ -1,8 +1,8 @@
 //! Sleeping processes that hold chosen pids, in a pid namespace, and a child that is timed among them.
 //!
 //! The processes run the fork helper's program (`fork_helper/sleepers.rs`). A chosen pid needs `clone3` with `set_tid`
-//! (Linux 5.5) and a privilege that every user has in a user namespace where the system allows one. The namespace ends
-//! with the process that started it, however that ends, and the kernel kills all that are in it.
+//! (Linux 5.5) and a privilege that every user has in a user namespace, if the system allows one. The namespace ends
+//! with the process that started it, for whatever reason, and the kernel kills all processes in it.
 
 use crate::error::Error;
 use crate::fork_helper::protocol::{
@@ -13,8 +13,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Whose children the sleepers are: of the process that is timed, of another one, or of the first process of the
-/// namespace, which adopts orphans.
+/// The possible parents of the sleepers: the process that is timed, another one, or the first process of the namespace,
+/// which adopts orphans.
 pub const PARENTS: &[&str] = &protocol::PARENTS;
 /// The images of sleepers: a copy-on-write copy of their parent, or a statically linked program that each has executed.
 pub const IMAGES: &[&str] = &protocol::IMAGES;
@@ -23,7 +23,7 @@ pub const CREATIONS: &[&str] = &protocol::CREATIONS;
 /// The ways of waiting for a child: `waitpid(-1)`, `waitpid(pid)`, `waitid(P_PIDFD)`.
 pub const WAITS: &[&str] = &protocol::WAITS;
 
-/// When a child was created that exits at once, and when it was reaped: `CLOCK_MONOTONIC` in nanoseconds.
+/// The creation and the reaping of a child that exits at once; times are `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Cycle {
     /// The child's pid in the namespace.
@@ -34,13 +34,13 @@ pub struct Cycle {
     pub returned_ns: u64,
     /// After the wait returned.
     pub reaped_ns: u64,
-    /// RCU softirqs that began on the processor meanwhile; none if they are not watched ([`Sleepers::watch`]).
+    /// RCU softirqs that began on the processor meanwhile; `None` if they are not watched ([`Sleepers::watch`]).
     pub rcu_softirqs: Option<u32>,
     /// The canary: the fastest of six cheap calls in a row, before the child or after it, whichever took longer.
     pub canary_ns: u32,
 }
 
-/// When a sleeper was ended: `CLOCK_MONOTONIC` in nanoseconds.
+/// The times of a sleeper's termination: `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct End {
     /// Before `kill`.
@@ -49,7 +49,7 @@ pub struct End {
     pub reaped_ns: u64,
 }
 
-/// What is the same of all sleepers: indices into the lists of this module.
+/// The settings that all sleepers share: indices into the lists of this module.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Setup {
     /// In [`PARENTS`].
@@ -94,8 +94,8 @@ impl Sleepers {
         self.timer
     }
 
-    /// Counts the RCU softirqs of that processor beside each child from now on. Returns whether the system shows them.
-    /// The processes must not leave the processor.
+    /// Counts the RCU softirqs of a processor around each child from now on. Returns whether the system reports them.
+    /// The processes must stay on that processor.
     pub fn watch(&mut self, processor: u32) -> Result<bool, Failure> {
         let Some(place) = crate::system::rcu_softirqs_place(processor) else { return Ok(false) };
         match self.order(OP_WATCH, place, "pread") {
@@ -111,7 +111,7 @@ impl Sleepers {
         Ok((pid_max as u32).saturating_sub(1))
     }
 
-    /// Adds a sleeper with that pid, or with one of the kernel's choice, and returns its pid. It sleeps when this
+    /// Adds a sleeper with a given pid, or with one of the kernel's choice, and returns its pid. It sleeps when this
     /// returns. Fails with EEXIST if the pid is in use, and with EINVAL if it is too large.
     pub fn add(&mut self, pid: Option<u32>) -> Result<u32, Failure> {
         let argument = u64::from(pid.unwrap_or(0)) | (self.setup.image as u64) << 32;
@@ -129,14 +129,15 @@ impl Sleepers {
         Ok(Cycle { pid: pid as u32, before_ns, returned_ns, reaped_ns, rcu_softirqs, canary_ns })
     }
 
-    /// Kills a sleeper; its parent reaps it, by the same wait unless it is the reaper, which waits for any.
+    /// Kills a sleeper; its parent reaps it with the same wait, unless the parent is the reaper, which waits for any
+    /// child.
     pub fn end(&mut self, pid: u32) -> Result<End, Failure> {
         let wait = if self.setup.parent as u64 == PARENT_REAPER { 0 } else { self.setup.wait as u64 };
         let [_, _, before_ns, _, reaped_ns, _] = self.order(OP_END, u64::from(pid) | wait << 32, "kill")?;
         Ok(End { before_ns, reaped_ns })
     }
 
-    /// Returns whether a sleeper sleeps: whether it is a child of the process that it should be, and has not ended.
+    /// Returns whether a sleeper sleeps: whether it is a child of the expected process, and has not ended.
     pub fn sleeps(&mut self, pid: u32) -> Result<bool, Failure> {
         match self.order(OP_SLEEPS, u64::from(pid), "waitid") {
             Ok(_) => Ok(true),
@@ -161,8 +162,8 @@ impl Drop for Sleepers {
     }
 }
 
-/// Names the call that refused a namespace. A new process reports only the number of an error that it meets before it
-/// executes its program.
+/// Adds the name of the call that refused a namespace. A new process reports only the number of an error that occurs
+/// before it executes its program.
 fn of_namespace(failure: Failure) -> Failure {
     match failure {
         Failure::Refused(error) if error.call == "execve" && is_refusal(error) => {
@@ -187,7 +188,8 @@ fn isolate(command: &mut Command) {
     unsafe { command.pre_exec(|| Err(Error::unsupported("unshare").into())) };
 }
 
-/// Opens what a sleeper executes; where it executes nothing, a file that holds the same place among the descriptors.
+/// Opens the program that a sleeper executes; if it executes none, a file that takes the same place among the
+/// descriptors.
 fn image_file(setup: Setup) -> crate::Result<OwnedFd> {
     if setup.image as u64 != IMAGE_EXECUTED {
         let file = std::fs::File::open("/dev/null").map_err(|error| Error::from_io("open", &error))?;
@@ -202,7 +204,7 @@ pub fn sleeping_program() -> Result<&'static [u8], &'static str> {
     image("static").or_else(|_| image("musl"))
 }
 
-/// Returns whether this process may create sleepers with chosen pids. The error is what refused one.
+/// Checks that this process may create sleepers with chosen pids. The error is the one that refused it.
 pub fn try_all() -> Result<(), Failure> {
     let mut sleepers = Sleepers::start("dynamic", Setup::default())?;
     sleepers.add(Some(300)).map(drop)
@@ -274,26 +276,26 @@ mod tests {
         }
     }
 
-    /// The number is that of the processor on which the children run: children that are freed in RCU softirqs of it.
+    /// The number is that of the processor on which the children run: its RCU softirqs free the children.
     #[test]
     fn rcu_softirqs_beside_a_child_are_counted() {
         let (processors, shown) = (crate::system::processors(), std::fs::read_to_string("/proc/softirqs"));
         let is_shown = shown.is_ok_and(|text| text.contains(" RCU:"));
         let Some(&processor) = processors.last().filter(|_| is_allowed().unwrap() && is_shown) else { return };
-        // Of this thread, and of what it starts.
+        // Pins this thread, and the processes that it starts.
         crate::system::pin(&[processor]).unwrap();
         let mut sleepers = Sleepers::start("dynamic", Setup::default()).unwrap();
         assert_eq!(sleepers.cycle().unwrap().rcu_softirqs, None);
         assert!(sleepers.cycle().unwrap().canary_ns > 0);
         assert!(sleepers.watch(processor).unwrap());
         let counted = |sleepers: &mut Sleepers| sleepers.cycle().unwrap().rcu_softirqs.unwrap();
-        // Every child leaves its memory to RCU, so that a softirq comes sooner or later.
+        // Every child leaves its memory to RCU, so that a softirq occurs sooner or later.
         assert!((0..20_000).any(|_| counted(&mut sleepers) > 0));
         // A processor that does not exist has no number.
         assert!(!sleepers.watch(u32::MAX).unwrap());
     }
 
-    /// A sleeper of another parent is no child of the process that is timed, and one that was executed runs another
+    /// A sleeper of another parent is not a child of the process that is timed, and one that was executed runs another
     /// program: otherwise the parameters would have no effect.
     #[test]
     fn a_sleeper_has_the_parent_and_the_program_that_were_chosen() {
@@ -325,13 +327,13 @@ mod tests {
             assert_eq!(actual, expected, "{setup:?}");
             let size = |pid: u32| std::fs::metadata(at(pid).join("exe")).unwrap().len();
             assert_eq!(size(sleeper) != size(timer), setup.image == 1, "{setup:?}");
-            // Without a program to execute none is needed: a build may lack it.
+            // A sleeper that executes no program needs none: a build may lack it.
             let image = std::fs::read_link(at(timer).join("fd/6")).unwrap();
             assert_eq!(image == std::path::Path::new("/dev/null"), setup.image == 0, "{image:?}");
         }
     }
 
-    /// All of the namespace ends with the worker's end of the pipes, and `drop` waits for that.
+    /// The whole namespace ends with the worker's end of the pipes, and `drop` waits for that.
     #[test]
     fn nothing_is_left_when_they_are_dropped() {
         if !is_allowed().unwrap() {
@@ -358,7 +360,7 @@ mod tests {
         }
     }
 
-    /// A sleeper that something else killed is noticed, and is not taken for the child that was timed.
+    /// A sleeper that was killed from outside is noticed, and is not mistaken for the timed child.
     #[test]
     fn a_sleeper_that_dies_is_noticed() {
         if !is_allowed().unwrap() {

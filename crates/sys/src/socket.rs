@@ -40,7 +40,7 @@ pub fn socket(family: Family, transport: Transport) -> Result<OwnedFd> {
     check("socket", unsafe { libc::socket(domain, kind, 0) }).map(own)
 }
 
-/// A socket address as system calls take it, made once and used for many sockets.
+/// A socket address in the form that system calls take, created once and used for many sockets.
 #[derive(Clone, Copy)]
 pub struct Address {
     storage: libc::sockaddr_storage,
@@ -92,7 +92,7 @@ impl Address {
         Ok(address)
     }
 
-    /// Returns the address as system calls take it.
+    /// Returns the address in the form that system calls take.
     pub(crate) fn raw(&self) -> (*const libc::sockaddr, libc::socklen_t) {
         ((&raw const self.storage).cast(), self.len)
     }
@@ -155,7 +155,7 @@ pub fn is_stream(socket: &OwnedFd) -> Result<bool> {
     option(socket.as_raw_fd(), libc::SO_TYPE).map(|kind| kind == libc::SOCK_STREAM)
 }
 
-/// Returns the value of a socket's own option, one that is a number.
+/// Returns the value of an integer option at the socket level.
 pub(crate) fn option(socket: RawFd, name: libc::c_int) -> Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
@@ -197,16 +197,16 @@ pub fn set_port_range(_: &OwnedFd, _: u16, _: u16) -> Result<()> {
 ///
 /// # Errors
 ///
-/// [`Error::is_unreachable`] if there is no way; others if no socket or port is free.
+/// [`Error::is_unreachable`] if there is no route; others if no socket or port is free.
 pub fn source_address(to: IpAddr) -> Result<IpAddr> {
     let family = if to.is_ipv4() { Family::V4 } else { Family::V6 };
     let socket = std::net::UdpSocket::from(socket(family, Transport::Udp)?);
-    // The port does not matter, but 0 is none.
+    // The port does not matter, but 0 is not valid.
     socket.connect((to, 9)).map_err(|error| Error::from_io("connect", &error))?;
     Ok(socket.local_addr().map_err(|error| Error::from_io("getsockname", &error))?.ip())
 }
 
-/// Returns whether an IPv6 socket with that `IPV6_V6ONLY` accepts an IPv4 peer by its mapped address.
+/// Returns whether an IPv6 socket with this value of `IPV6_V6ONLY` accepts an IPv4 peer by its mapped address.
 pub fn accepts_mapped_peer(v6only: bool) -> Result<bool> {
     let listener = socket(Family::V6, Transport::Tcp)?;
     set_v6_only(&listener, v6only)?;
@@ -242,7 +242,7 @@ mod tests {
     fn a_loopback_address_is_reached_from_itself() {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         assert_eq!(source_address(loopback), Ok(loopback));
-        // Nobody may connect a socket to it without an option.
+        // A socket cannot connect to the broadcast address without an option.
         let broadcast = source_address(IpAddr::V4(Ipv4Addr::BROADCAST));
         assert!(broadcast.is_err_and(|error| error.call == "connect"));
     }

@@ -37,8 +37,8 @@ pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> Result<usize> {
     length("recv", unsafe { libc::recv(socket.as_fd().as_raw_fd(), first, room, 0) })
 }
 
-/// Returns whether a connected socket has neither received anything that was not read, nor ended, nor failed. Takes
-/// nothing from it, and does not wait.
+/// Returns whether a connected socket has no unread data, and has neither ended nor failed. Consumes no data, and does
+/// not wait.
 pub fn is_silent(socket: &impl AsFd) -> bool {
     let mut byte = [0_u8];
     let (first, flags) = (byte.as_mut_ptr().cast(), libc::MSG_PEEK | libc::MSG_DONTWAIT);
@@ -47,8 +47,8 @@ pub fn is_silent(socket: &impl AsFd) -> bool {
     got.is_err_and(Error::is_would_block)
 }
 
-/// Receives and discards up to so many bytes of a stream socket, without copying them. Waits as [`receive`] does; 0 is
-/// the end of the stream.
+/// Receives and discards up to `count` bytes of a stream socket, without copying them. Waits like [`receive`]; 0 is the
+/// end of the stream.
 #[cfg(target_os = "linux")]
 pub fn discard(socket: &impl AsFd, count: usize) -> Result<usize> {
     // SAFETY: with MSG_TRUNC nothing is written to the buffer of a stream socket (tcp(7)), so it may be null.
@@ -56,7 +56,7 @@ pub fn discard(socket: &impl AsFd, count: usize) -> Result<usize> {
     length("recv", got)
 }
 
-/// Receives and discards up to so many bytes of a stream socket.
+/// Receives and discards up to `count` bytes of a stream socket.
 #[cfg(not(target_os = "linux"))]
 pub fn discard(socket: &impl AsFd, count: usize) -> Result<usize> {
     let mut scratch = [0; 16 << 10];
@@ -64,7 +64,7 @@ pub fn discard(socket: &impl AsFd, count: usize) -> Result<usize> {
     receive(socket, &mut scratch[..len])
 }
 
-/// Sends what fits into the send buffer. `more` says that more data follows at once.
+/// Sends as much as fits into the send buffer. `more` announces that more data follows at once.
 #[inline]
 pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> Result<usize> {
     // SAFETY: the slice is readable for its whole length.
@@ -72,7 +72,7 @@ pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> Result<usize> {
     length("send", sent)
 }
 
-/// Sends what fits of several buffers.
+/// Sends as much of several buffers as fits.
 pub fn send_vectored(socket: &impl AsFd, buffers: &[IoSlice<'_>], more: bool) -> Result<usize> {
     // SAFETY: `msghdr` is plain data for which all zeroes is a value.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -83,14 +83,14 @@ pub fn send_vectored(socket: &impl AsFd, buffers: &[IoSlice<'_>], more: bool) ->
     length("sendmsg", unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags(more)) })
 }
 
-/// Writes what fits of several buffers to any descriptor: a pipe, a file.
+/// Writes as much of several buffers as fits to any descriptor: a pipe, a file.
 pub fn write_vectored(fd: &impl AsFd, buffers: &[IoSlice<'_>]) -> Result<usize> {
-    // SAFETY: `IoSlice` is documented to have the layout of `iovec`, and there are as many as the call is told.
+    // SAFETY: `IoSlice` is documented to have the layout of `iovec`, and the call gets their number.
     let sent = unsafe { libc::writev(fd.as_fd().as_raw_fd(), buffers.as_ptr().cast(), buffers.len() as libc::c_int) };
     length("writev", sent)
 }
 
-/// Sends what fits of `count` bytes of a file from `offset`, with `sendfile`; 0 is the end of the file.
+/// Sends as much as fits of `count` bytes of a file from `offset`, with `sendfile`; 0 is the end of the file.
 #[cfg(target_os = "linux")]
 pub fn send_file(socket: &impl AsFd, file: &impl AsFd, offset: u64, count: usize) -> Result<usize> {
     let mut offset = offset as libc::off_t;
@@ -99,7 +99,7 @@ pub fn send_file(socket: &impl AsFd, file: &impl AsFd, offset: u64, count: usize
     length("sendfile", unsafe { libc::sendfile(to, from, &raw mut offset, count) })
 }
 
-/// Sends what fits of `count` bytes of a file from `offset`, by reading and sending; 0 is the end of the file.
+/// Sends as much as fits of `count` bytes of a file from `offset`, by reading and sending; 0 is the end of the file.
 #[cfg(not(target_os = "linux"))]
 pub fn send_file(socket: &impl AsFd, file: &impl AsFd, offset: u64, count: usize) -> Result<usize> {
     let mut buffer = [0_u8; 64 << 10];
@@ -158,7 +158,7 @@ fn no_sigpipe(socket: &OwnedFd) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_NOSIGPIPE, 1)
 }
 
-/// Listens for connections, of which `backlog` may wait in the accept queue.
+/// Listens for connections, with room for `backlog` of them in the accept queue.
 pub fn listen(socket: &impl AsFd, backlog: u32) -> Result<()> {
     let backlog = backlog.min(i32::MAX as u32) as libc::c_int;
     // SAFETY: the call takes two integers.
@@ -208,7 +208,7 @@ pub fn accept_from(listener: &impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)
     Ok((fd, peer))
 }
 
-/// Returns the peer's address, or `None` for a Unix socket. An IPv4 client has its IPv4 address, also at a listener for
+/// Returns the peer's address, or `None` for a Unix socket. An IPv4 client has its IPv4 address, even at a listener for
 /// both families.
 pub fn peer(socket: &impl AsFd) -> Result<Option<SocketAddr>> {
     // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a value.
@@ -240,7 +240,7 @@ fn peer_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// Connects a socket. On a nonblocking one, EINPROGRESS says that the connection is being established.
+/// Connects a socket. On a nonblocking socket, EINPROGRESS means that the connection is being established.
 pub fn connect(socket: &impl AsFd, address: &Address) -> Result<()> {
     let (pointer, len) = address.raw();
     // SAFETY: `pointer` is to `len` bytes of a socket address.
@@ -312,15 +312,15 @@ pub fn set_cork(socket: &impl AsFd, is_corked: bool) -> Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_CORK, libc::c_int::from(is_corked))
 }
 
-/// Corks or uncorks a socket: not supported here, since removing `TCP_NOPUSH` on other systems does not send what was
-/// held back.
+/// Corks or uncorks a socket: not supported here, since removing `TCP_NOPUSH` on other systems does not send the data
+/// that was held back.
 #[cfg(not(target_os = "linux"))]
 pub fn set_cork(_: &impl AsFd, _: bool) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
-/// Limits how fast the kernel sends what is written to a TCP socket, in bytes a second (`SO_MAX_PACING_RATE`), at most
-/// 4 GiB.
+/// Limits the rate at which the kernel sends the data of a TCP socket, in bytes per second (`SO_MAX_PACING_RATE`), at
+/// most 4 GiB.
 #[cfg(target_os = "linux")]
 pub fn set_pacing(socket: &impl AsFd, bytes_per_second: u64) -> Result<()> {
     // The largest number means no limit.
@@ -328,7 +328,7 @@ pub fn set_pacing(socket: &impl AsFd, bytes_per_second: u64) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, rate)
 }
 
-/// Limits how fast the kernel sends: not supported here.
+/// Limits the rate at which the kernel sends: not supported here.
 #[cfg(not(target_os = "linux"))]
 pub fn set_pacing(_: &impl AsFd, _: u64) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
@@ -371,20 +371,20 @@ pub fn set_reset_on_close(socket: &impl AsFd) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, libc::linger { l_onoff: 1, l_linger: 0 })
 }
 
-/// Makes `bind` choose no port and `connect` choose it instead, so that connections to different destinations can share
-/// a port (`IP_BIND_ADDRESS_NO_PORT`).
+/// Defers the choice of the port from `bind` to `connect`, so that connections to different destinations can share a
+/// port (`IP_BIND_ADDRESS_NO_PORT`).
 #[cfg(target_os = "linux")]
 pub fn set_bind_address_no_port(socket: &impl AsFd) -> Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1 as libc::c_int)
 }
 
-/// Makes `bind` choose no port: not supported here.
+/// Defers the choice of the port to `connect`: not supported here.
 #[cfg(not(target_os = "linux"))]
 pub fn set_bind_address_no_port(_: &impl AsFd) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
-/// Makes a listener report a connection only after data has arrived, or after about so many seconds
+/// Makes a listener report a connection only after data has arrived, or after about `seconds` seconds
 /// (`TCP_DEFER_ACCEPT`).
 #[cfg(target_os = "linux")]
 pub fn set_defer_accept(socket: &impl AsFd, seconds: u32) -> Result<()> {
@@ -397,7 +397,8 @@ pub fn set_defer_accept(_: &impl AsFd, _: u32) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
-/// Returns whether the peer has acknowledged all that was sent (`SIOCOUTQ`); for a Unix socket, whether it has read it.
+/// Returns whether the peer has acknowledged all data that was sent (`SIOCOUTQ`); for a Unix socket, whether it has
+/// read it.
 #[cfg(target_os = "linux")]
 pub fn is_all_acknowledged(socket: &impl AsFd) -> bool {
     let mut count: libc::c_int = 0;
@@ -406,7 +407,7 @@ pub fn is_all_acknowledged(socket: &impl AsFd) -> bool {
     asked == 0 && count == 0
 }
 
-/// Returns whether the peer has acknowledged all that was sent: not reported here.
+/// Returns whether the peer has acknowledged all data that was sent: not reported here.
 #[cfg(not(target_os = "linux"))]
 pub fn is_all_acknowledged(_: &impl AsFd) -> bool {
     false

@@ -4,16 +4,16 @@
 #[cfg(target_os = "linux")]
 pub const NAMED: &[(&str, u32)] = &table::NAMED;
 
-/// No call has a number that programs of other systems could use.
+/// Empty: other systems have no call numbers that programs could use.
 #[cfg(not(target_os = "linux"))]
 pub const NAMED: &[(&str, u32)] = &[];
 
-/// Returns the number of a call; none if this processor does not have it.
+/// Returns the number of a call; `None` if this processor does not have it.
 pub fn number_of(name: &str) -> Option<u32> {
     NAMED.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
-/// Returns the name of a call; none if it is not in the table.
+/// Returns the name of a call; `None` if it is not in the table.
 pub fn name_of(number: u32) -> Option<&'static str> {
     NAMED.iter().find(|(_, known)| *known == number).map(|(name, _)| *name)
 }
@@ -24,7 +24,7 @@ mod table {
         ($($name:literal $number:ident,)*) => { [$(($name, libc::$number as u32)),*] };
     }
 
-    // Newer processors lack the calls that a newer call replaces, such as `poll` beside `ppoll`.
+    // Newer processors lack the calls that a newer call replaces, such as `poll`, which `ppoll` replaces.
     #[cfg(target_arch = "x86_64")]
     pub(super) const NAMED: [(&str, u32); 66] = numbers! {
         "accept" SYS_accept, "accept4" SYS_accept4, "brk" SYS_brk, "clock_gettime" SYS_clock_gettime,

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// What a thread and its creator share.
+/// The state that a thread and its creator share.
 struct Slot {
     started_ns: AtomicU64,
     may_leave: Mutex<bool>,
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Sleeper {
 // SAFETY: `pthread_t` is a handle that any thread of the process may use.
 unsafe impl Send for Sleeper {}
 
-/// When a thread was created: `CLOCK_MONOTONIC` in nanoseconds.
+/// The times of a thread's creation: `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Creation {
     /// Before `pthread_create`.
@@ -89,7 +89,7 @@ impl Sleeper {
         Ok((sleeper, Creation { before_ns, returned_ns, started_ns, read_ns }))
     }
 
-    /// Tells the thread to end, which it does some time later.
+    /// Releases the thread, which then ends some time later.
     pub fn release(&self) {
         *self.slot.may_leave.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.slot.changed.notify_one();

@@ -1,8 +1,8 @@
 //! Linux's `timerfd`: a timer with nanosecond resolution that an event loop can wait for.
 //!
 //! The timeouts of `epoll_wait` and `poll` are in milliseconds, and the kernel may add its timer slack of 50 µs. A
-//! program that sends at given times needs better: a timer descriptor expires without slack. On other systems
-//! [`TimerFd::new`] fails with ENOSYS, and the caller has to poll the clock.
+//! program that sends at given times needs more precision: a timer descriptor expires without slack. On other systems
+//! [`TimerFd::new`] fails with ENOSYS, and the caller must poll the clock.
 
 use crate::error::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,7 +33,7 @@ impl TimerFd {
         Ok(Self(crate::descriptor::own(fd)))
     }
 
-    /// Makes the descriptor readable when `CLOCK_MONOTONIC` reaches so many nanoseconds, and not before; 0 means never.
+    /// Makes the descriptor readable when `CLOCK_MONOTONIC` reaches `at_ns` nanoseconds, and not before; 0 means never.
     pub fn set(&self, at_ns: u64) -> Result<()> {
         use std::os::fd::AsRawFd;
         let at = libc::timespec {

@@ -49,7 +49,7 @@ impl SelectSet {
         Self { set, highest: -1 }
     }
 
-    /// Adds a descriptor. Fails with EINVAL, as `select` itself, if its number is too high.
+    /// Adds a descriptor. Fails with EINVAL, like `select` itself, if its number is too high.
     pub fn add(&mut self, fd: &OwnedFd) -> Result<()> {
         let number = fd.as_raw_fd();
         if number as usize >= SELECT_CAPACITY {
@@ -97,7 +97,7 @@ impl std::fmt::Debug for PollSet {
 }
 
 impl PollSet {
-    /// Creates an empty set with room for so many descriptors.
+    /// Creates an empty set with room for `count` descriptors.
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }

@@ -5,7 +5,7 @@ use crate::system;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 
-/// The most threads of a process that are watched.
+/// The maximum number of threads of a process that are watched.
 const THREADS_MAX: usize = 32;
 
 /// A process whose disturbances are read from time to time.
@@ -18,7 +18,7 @@ pub struct WatchedProcess {
 }
 
 impl WatchedProcess {
-    /// Opens the files of a process and of its present threads. Returns `None` where the system does not have them.
+    /// Opens the files of a process and of its present threads. Returns `None` if the system does not have them.
     pub fn open(pid: u32) -> Option<Self> {
         let stat = File::open(format!("/proc/{pid}/stat")).ok()?;
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten().take(THREADS_MAX);
@@ -31,7 +31,8 @@ impl WatchedProcess {
         system::process_tree(pid).into_iter().filter_map(Self::open).collect()
     }
 
-    /// Returns its disturbances so far. What cannot be read, as that of a thread that has ended, counts nothing.
+    /// Returns its disturbances so far. Values that cannot be read, such as those of a thread that has ended, count as
+    /// zero.
     pub fn usage(&self) -> Usage {
         let mut buffer = [0_u8; 4096];
         let preempted = self.threads.iter().filter_map(|file| preempted_of(text_of(file, &mut buffer)?)).sum();
@@ -52,7 +53,7 @@ fn preempted_of(status: &str) -> Option<u64> {
 
 /// Returns the minor and major page faults from the text of a process's `stat`.
 fn faults_of(stat: &str) -> Option<(u64, u64)> {
-    // The name of the program, in parentheses, may contain anything; fields are counted from behind it.
+    // The name of the program, in parentheses, may contain anything; fields are counted after it.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(7);
     let minor = fields.next()?.parse().ok()?;
     Some((minor, fields.nth(1)?.parse().ok()?))

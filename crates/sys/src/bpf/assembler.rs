@@ -17,8 +17,8 @@ pub struct Instruction {
     immediate: i32,
 }
 
-/// A register: R0 holds results, R1 to R5 arguments and are lost in a call, R6 to R9 are kept, R10 is the end of the
-/// stack frame.
+/// A register. R0 holds results; R1 to R5 hold arguments and are clobbered by a call; R6 to R9 are preserved across
+/// calls; R10 is the end of the stack frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Register {
     /// Result.
@@ -33,19 +33,19 @@ pub enum Register {
     R4,
     /// Fifth argument.
     R5,
-    /// Kept in calls.
+    /// Preserved across calls.
     R6,
-    /// Kept in calls.
+    /// Preserved across calls.
     R7,
-    /// Kept in calls.
+    /// Preserved across calls.
     R8,
-    /// Kept in calls.
+    /// Preserved across calls.
     R9,
     /// The end of the stack frame; read-only.
     R10,
 }
 
-/// How many bytes are loaded or stored.
+/// The number of bytes that are loaded or stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     /// 1 byte.
@@ -58,7 +58,7 @@ pub enum Size {
     Double = 0x18,
 }
 
-/// Arithmetic of 64 bits.
+/// A 64-bit arithmetic operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alu {
     /// Addition.
@@ -73,7 +73,7 @@ pub enum Alu {
     ShiftRight = 0x70,
 }
 
-/// A condition of 64 bits, unsigned.
+/// An unsigned 64-bit condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Jump {
     /// Equal.
@@ -120,7 +120,7 @@ const JUMP: u8 = 0x0d;
 const ALWAYS: u8 = 0x05;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
-/// Sets a register to a value of two instructions; with source 1, the value is the descriptor of a map.
+/// Sets a register to a value that is encoded in two instructions; with source 1, the value is the descriptor of a map.
 const SET_WIDE: u8 = 0x18;
 
 /// Writes a program.
@@ -143,7 +143,7 @@ impl Assembler {
         self
     }
 
-    /// `to = value`, extended with its sign.
+    /// `to = value`, sign-extended.
     pub fn set(&mut self, to: Register, value: i32) -> &mut Self {
         self.add(SET, to, 0, 0, value)
     }
@@ -199,13 +199,13 @@ impl Assembler {
         self.add(CALL, Register::R0, 0, 0, helper as i32)
     }
 
-    /// Jumps to a label if a register and a value, extended with its sign, meet a condition.
+    /// Jumps to a label if a register and a sign-extended value satisfy a condition.
     pub fn jump_imm(&mut self, condition: Jump, register: Register, value: i32, label: &str) -> &mut Self {
         self.jumps.push((self.code.len(), label.to_owned()));
         self.add(JUMP_IMM | condition as u8, register, 0, 0, value)
     }
 
-    /// Jumps to a label if two registers meet a condition.
+    /// Jumps to a label if two registers satisfy a condition.
     pub fn jump_if(&mut self, condition: Jump, first: Register, second: Register, label: &str) -> &mut Self {
         self.jumps.push((self.code.len(), label.to_owned()));
         self.add(JUMP | condition as u8, first, second as u8, 0, 0)
@@ -217,7 +217,7 @@ impl Assembler {
         self.add(ALWAYS, Register::R0, 0, 0, 0)
     }
 
-    /// Names the place of the next instruction.
+    /// Defines a label at the next instruction.
     pub fn label(&mut self, name: &str) -> &mut Self {
         let before = self.labels.insert(name.to_owned(), self.code.len());
         debug_assert!(before.is_none(), "label {name} twice");
@@ -233,7 +233,7 @@ impl Assembler {
     ///
     /// # Panics
     ///
-    /// If a jump names no label, or is longer than 32,767 instructions: the program is part of the source.
+    /// If a jump has an unknown label, or is longer than 32,767 instructions: the program is part of the source.
     pub fn finish(mut self) -> Vec<Instruction> {
         for (place, label) in &self.jumps {
             let target = self.labels.get(label).copied();

@@ -1,9 +1,9 @@
 //! Linux's `bpf(2)`: maps, programs, and programs attached to raw tracepoints.
 //!
-//! A program is a list of [`Instruction`]s, which an [`Assembler`] writes. The kernel verifies it before it is loaded:
-//! whatever the instructions are, the program ends, and it reads and writes only what it may. A raw tracepoint is
-//! named, so that no file of `tracefs` is needed. What is attached is detached when its [`Link`] is dropped or the
-//! process ends, however it ends.
+//! A program is a list of [`Instruction`]s, which an [`Assembler`] writes. The kernel verifies a program before it
+//! loads it: whatever the instructions are, the program ends, and it reads and writes only what it may. A raw
+//! tracepoint is identified by name, so that no file of `tracefs` is needed. A program is detached when its [`Link`] is
+//! dropped or the process ends, for whatever reason.
 
 mod assembler;
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Byte offsets of the six arguments of a system call in the registers that `sys_enter` passes; none where they are not
+/// Byte offsets of the six arguments of a system call in the registers that `sys_enter` passes; `None` if they are not
 /// known for this processor.
 pub const ARGUMENTS: Option<[u16; 6]> = if cfg!(target_arch = "x86_64") {
     Some([112, 104, 96, 56, 72, 64])
@@ -46,7 +46,7 @@ const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 /// The type of a program for raw tracepoints.
 const RAW_TRACEPOINT: u32 = 17;
 
-/// The licence of programs: the helpers that read kernel memory demand one that is compatible with the GPL.
+/// The licence of programs: the helpers that read kernel memory require one that is compatible with the GPL.
 const LICENSE: &CStr = c"Dual MIT/GPL";
 
 #[repr(C)]
@@ -89,11 +89,12 @@ struct OpenRawTracepoint {
     _unused: u32,
 }
 
-/// Makes the call.
+/// Calls `bpf`.
 ///
 /// # Safety
 ///
-/// `attributes` is of the type that the command takes, and what it points to is as large as the command says.
+/// `attributes` has the type that the command expects, and the memory that it points to is as large as the command
+/// states.
 #[cfg(target_os = "linux")]
 unsafe fn bpf<T>(command: libc::c_int, attributes: &mut T) -> libc::c_long {
     let bytes = std::mem::size_of::<T>() as libc::c_uint;
@@ -144,7 +145,7 @@ impl Map {
         Ok(Self { fd: own(fd), key_bytes: key_bytes as usize, value_bytes: value_bytes as usize })
     }
 
-    /// Reads the value of a key; none if there is no such key.
+    /// Returns the value of a key; `None` if there is no such key.
     ///
     /// # Errors
     ///
@@ -184,7 +185,7 @@ impl Map {
     ///
     /// # Errors
     ///
-    /// That of the system call.
+    /// The error of the system call.
     pub fn keys(&self) -> Result<Vec<Vec<u8>>> {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         loop {
@@ -270,7 +271,7 @@ impl Program {
     }
 }
 
-/// A program at its tracepoint.
+/// A program that is attached to its tracepoint.
 #[derive(Debug)]
 pub struct Link {
     _link: OwnedFd,
@@ -281,7 +282,7 @@ pub struct Link {
 mod tests {
     use super::*;
 
-    /// Returns a map, or none where the kernel refuses this user, and says so: then there is nothing to test.
+    /// Returns a map. If the kernel refuses this user, prints a message and returns `None`: there is nothing to test.
     fn map(kind: MapKind) -> Option<Map> {
         match Map::new(kind, 4, 8, 4) {
             Ok(map) => Some(map),

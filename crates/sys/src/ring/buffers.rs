@@ -1,8 +1,8 @@
 //! Provided buffers: the kernel picks one when data arrives, so that waiting connections hold none.
 //!
 //! A ring of entries, shared with the kernel, lists the buffers that it may fill. A filled buffer belongs to us until
-//! it is recycled. No reference to the memory of a buffer exists while it is the kernel's: everything goes through
-//! pointers, and a slice is made of the filled part only.
+//! it is recycled. No reference to the memory of a buffer exists while the kernel owns it: all access goes through
+//! pointers, and a slice covers only the filled part.
 
 use crate::error::{Error, Result};
 use io_uring::Submitter;
@@ -11,13 +11,13 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-/// The buffer group of a ring; there is one.
+/// The buffer group of a ring; there is only one.
 pub(super) const GROUP: u16 = 0;
 
 /// The alignment that the ring of entries must have.
 const PAGE: usize = 4096;
 
-/// The number of the next buffer ring, so that a buffer is not taken for one of another ring.
+/// The number of the next buffer ring, so that a buffer is not mistaken for one of another ring.
 static NEXT_RING: AtomicU64 = AtomicU64::new(1);
 
 /// A buffer with data that has arrived. Return it to the ring that it came from: the ring loses a buffer that is
@@ -27,9 +27,9 @@ pub struct ProvidedBuffer(pub(super) Place);
 
 #[derive(Debug)]
 pub(super) enum Place {
-    /// In a buffer of that ring.
+    /// In a provided buffer of this ring.
     Provided { ring: u64, id: u16, length: u32 },
-    /// In a buffer of its own.
+    /// In a separate buffer.
     Own { bytes: Box<[u8]>, length: u32 },
 }
 
@@ -47,7 +47,7 @@ impl ProvidedBuffer {
     }
 }
 
-/// Buffers of one size, and the ring of entries that lists the kernel's.
+/// Buffers of one size, and the ring of entries that lists those of the kernel.
 #[derive(Debug)]
 pub(super) struct BufferRing {
     number: u64,
@@ -71,20 +71,21 @@ fn layouts(count: u16, size: u32) -> Result<(Layout, Layout)> {
 }
 
 fn allocate(layout: Layout) -> NonNull<u8> {
-    // SAFETY: neither layout has size zero, for neither count nor size is zero (`Operations::new`).
+    // SAFETY: neither layout has size zero, because neither count nor size is zero (`Operations::new`).
     let memory = unsafe { alloc_zeroed(layout) };
     NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
 impl BufferRing {
-    /// Registers so many buffers (a power of two) of that size (not zero; the caller checks both), all the kernel's.
+    /// Registers `count` buffers (a power of two) of `size` bytes (not zero; the caller checks both). The kernel owns
+    /// them all.
     pub(super) fn new(submitter: &Submitter<'_>, count: u16, size: u32) -> Result<Self> {
         let (entries, data) = layouts(count, size)?;
         let (entries, data) = (allocate(entries).cast(), allocate(data));
         let number = NEXT_RING.fetch_add(1, Ordering::Relaxed);
         let mut buffers = Self { number, entries, data, count, size, tail: 0, held_count: 0 };
         let address = buffers.entries.as_ptr() as u64;
-        // SAFETY: the memory holds so many entries and lives until the registration ends (`unregister`, which precedes
+        // SAFETY: the memory holds `count` entries and lives until the registration ends (`unregister`, which precedes
         // the drop) or for ever.
         let registered = unsafe { submitter.register_buf_ring_with_flags(address, count, GROUP, 0) };
         registered.map_err(|error| Error::from_io("io_uring_register", &error))?;
@@ -140,7 +141,7 @@ impl BufferRing {
         ring == self.number && id < self.count && length <= self.size
     }
 
-    /// Returns the bytes of a buffer; none if it belongs to another ring.
+    /// Returns the bytes of a buffer; an empty slice if it belongs to another ring.
     pub(super) fn bytes(&self, ring: u64, id: u16, length: u32) -> &[u8] {
         if !self.has(ring, id, length) {
             return &[];

@@ -1,8 +1,8 @@
 //! Linux's `io_uring`: a submission queue and a completion queue shared with the kernel.
 //!
 //! Requests are queued and submitted together, by the same call that waits for completions. A [`Ring`] belongs to one
-//! thread and is set up accordingly where the kernel supports that (`IORING_SETUP_SINGLE_ISSUER`, `_DEFER_TASKRUN`):
-//! the kernel then completes requests when the thread asks for completions, and does not interrupt it.
+//! thread and is set up accordingly if the kernel supports that (`IORING_SETUP_SINGLE_ISSUER`, `_DEFER_TASKRUN`): the
+//! kernel then completes requests when the thread asks for completions, and does not interrupt it.
 //!
 //! [`Ring`] has requests that refer to no memory; [`Operations`] adds those that do.
 
@@ -33,7 +33,7 @@ pub const IGNORED: u64 = u64::MAX;
 pub struct Entry {
     /// The number that was given with the request.
     pub user_data: u64,
-    /// What the system call would have returned; the negated error number if it failed.
+    /// The value that the system call would have returned; the negated error number if it failed.
     pub result: i32,
     /// The kernel's flags.
     pub flags: u32,
@@ -61,8 +61,8 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Creates a ring whose queues have room for so many submissions and completions. It uses the setup flags that suit
-    /// a ring of one thread, as far as the kernel knows them.
+    /// Creates a ring whose queues have room for the given numbers of submissions and completions. It uses the setup
+    /// flags that suit a ring of one thread, as far as the kernel supports them.
     ///
     /// Fails with ENOSYS if the kernel has no `io_uring`, and with EPERM if it is forbidden.
     pub fn new(submissions: u32, completions: u32) -> Result<Self> {
@@ -91,7 +91,7 @@ impl Ring {
         Err(failed)
     }
 
-    /// Returns how the ring was set up, in words.
+    /// Returns a description of the ring's setup.
     pub fn setup(&self) -> &'static str {
         self.setup
     }
@@ -119,7 +119,7 @@ impl Ring {
         self.inner.params().sq_entries() as usize
     }
 
-    /// Makes room for so many requests, as far as the queue has it, so that they can be submitted together.
+    /// Makes room for `count` requests, up to the size of the queue, so that they can be submitted together.
     fn reserve(&mut self, count: usize) -> Result<()> {
         let count = count.min(self.capacity());
         // The kernel may submit only a part of the queue.
@@ -129,7 +129,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Queues a request. Memory that it refers to must live, and stay where it is, until it has completed.
+    /// Queues a request. Memory that it refers to must stay valid and in place until the request has completed.
     fn push(&mut self, entry: &squeue::Entry) -> Result<()> {
         loop {
             // SAFETY: the entry refers to no memory (polls, cancellations, closing), or to memory that `Operations`
@@ -141,13 +141,13 @@ impl Ring {
         }
     }
 
-    /// Submits what is queued and lets the kernel process completions, without waiting.
+    /// Submits the queued requests and lets the kernel process completions, without waiting.
     pub fn submit(&mut self) -> Result<()> {
         self.enter(0, 0)
     }
 
-    /// Submits what is queued and waits for a completion, for at most so many milliseconds; -1 waits for ever. Returns
-    /// at once if there is a completion already.
+    /// Submits the queued requests and waits for a completion, for at most `timeout_ms` milliseconds; -1 waits for
+    /// ever. Returns at once if there is a completion already.
     #[inline]
     pub fn wait(&mut self, timeout_ms: i32) -> Result<()> {
         let has_completion = !self.overflow.is_empty() || !self.inner.completion().is_empty();
@@ -168,22 +168,22 @@ impl Ring {
             match result.map_err(|error| Error::from_io("io_uring_enter", &error)) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.errno == libc::ETIME => return Ok(()),
-                // The completion queue is full: the kernel goes on once its entries are taken out.
+                // The completion queue is full: the kernel continues after its entries are taken out.
                 Err(error) if error.errno == libc::EBUSY && self.make_room() => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Takes all entries out of the completion queue; whether there were any.
+    /// Takes all entries out of the completion queue. Returns whether there were any.
     fn make_room(&mut self) -> bool {
         let before = self.overflow.len();
         self.overflow.extend(self.inner.completion().map(|entry| completion(&entry)));
         self.overflow.len() > before
     }
 
-    /// Returns whether a completion of this number waits to be taken that is neither a cancellation nor a shortage of
-    /// buffers: those say nothing about what the operation is for.
+    /// Returns whether a completion with this number is pending that is neither a cancellation nor a shortage of
+    /// buffers: those are not results of the operation itself.
     pub fn has_completion(&mut self, user_data: u64) -> bool {
         self.make_room();
         let is_it =

@@ -17,11 +17,11 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 /// The bit of `user_data` that marks operations that are tracked here; it is never set in the caller's numbers.
 const TRACKED: u64 = 1 << 31;
 
-/// The most bytes that one operation sends.
+/// The maximum number of bytes that one operation sends.
 const SEND_BYTES: usize = 1 << 30;
 
-/// How long dropping a ring waits for cancelled operations: this many waits without progress, of this many
-/// milliseconds.
+/// The limit on waiting for cancelled operations when a ring is dropped: this many waits without progress, of this many
+/// milliseconds each.
 const LAST_WAITS: usize = 20;
 const LAST_WAIT_MS: i32 = 50;
 
@@ -77,7 +77,7 @@ pub enum Completion {
     },
 }
 
-/// A buffer that the kernel may write to, so that nothing refers to it meanwhile. Unless it is reclaimed, it is leaked.
+/// A buffer that the kernel may write to, without any reference to it meanwhile. Unless it is reclaimed, it is leaked.
 #[derive(Debug)]
 struct KernelBuffer(*mut [u8]);
 
@@ -97,13 +97,13 @@ impl KernelBuffer {
 enum Operation {
     Accept,
     Receive,
-    /// Into a buffer of its own.
+    /// Into a separate buffer.
     ReceiveInto(KernelBuffer),
     Send(Buffer, usize),
     Close,
 }
 
-/// A place in the table of operations in flight.
+/// An entry in the table of operations in flight.
 #[derive(Debug)]
 struct InFlight {
     user_data: u64,
@@ -111,7 +111,7 @@ struct InFlight {
     operation: Option<Operation>,
 }
 
-/// Which features of the kernel are used.
+/// The kernel features that are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Features {
     /// All that the kernel has.
@@ -130,9 +130,9 @@ pub struct Options {
     pub completions: u32,
     /// The number of provided buffers, a power of two.
     pub buffer_count: u16,
-    /// The size of each.
+    /// The size of each buffer in bytes.
     pub buffer_bytes: u32,
-    /// Which features of the kernel are used.
+    /// The kernel features that are used.
     pub features: Features,
 }
 
@@ -184,7 +184,7 @@ impl Operations {
         })
     }
 
-    /// Returns which features are used, in words.
+    /// Returns a description of the features in use.
     pub fn setup(&self) -> String {
         let accept = if self.has_multishot_accept { "multishot" } else { "single-shot" };
         let receive = if self.buffers.is_some() { "multishot" } else { "single-shot" };
@@ -244,7 +244,8 @@ impl Operations {
         self.ring.poll_remove(user_data)
     }
 
-    /// Accepts connections, many if the kernel has multishot accept. They are nonblocking and close-on-exec.
+    /// Accepts connections: many if the kernel has multishot accept, otherwise one. They are nonblocking and
+    /// close-on-exec.
     pub fn accept(&mut self, listener: RawFd, user_data: u64) -> Result<OperationId> {
         let id = self.track(user_data, Operation::Accept);
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -278,7 +279,7 @@ impl Operations {
         self.push(id, entry.flags(Flags::BUFFER_SELECT))
     }
 
-    /// Receives data once, into a buffer of the operation's own.
+    /// Receives data once, into the operation's own buffer.
     fn receive_into_own(&mut self, socket: RawFd, user_data: u64) -> Result<OperationId> {
         let buffer = KernelBuffer::new(vec![0; self.buffer_bytes as usize].into_boxed_slice());
         let first = buffer.0.cast::<u8>();
@@ -286,9 +287,10 @@ impl Operations {
         self.push(id, opcode::Recv::new(Fd(socket), first, self.buffer_bytes).build())
     }
 
-    /// Returns how many of the buffers, from the first on, can be sent in order as one chain. `lengths` are the bytes
-    /// to send of each. A chain is no longer than the submission queue, for a link does not continue over a submission.
-    /// A buffer that needs more than one operation is its last: the first of them succeeds, which does not end a chain.
+    /// Returns how many of the buffers, from the first on, can be sent in order as one chain. `lengths` are the numbers
+    /// of bytes to send of each. A chain is no longer than the submission queue, because a link does not extend beyond
+    /// one submission. A buffer that needs more than one operation is the last of its chain: its first operation
+    /// succeeds, which does not end a chain.
     pub fn chain_length(&self, lengths: impl Iterator<Item = usize>) -> usize {
         let mut is_last = false;
         let in_chain = lengths.take(self.ring.capacity()).take_while(|&length| {
@@ -299,16 +301,16 @@ impl Operations {
         in_chain.count()
     }
 
-    /// Sends buffers, each from an offset on, as a chain of linked requests: one is sent only after the one before was
-    /// sent in whole. Each completes for itself; those behind one that was sent in part complete with ECANCELED. The
-    /// order holds for as many buffers as [`chain_length`](Self::chain_length) returns.
+    /// Sends buffers, each from an offset on, as a chain of linked requests: each is sent only after the previous one
+    /// was sent completely. Each completes separately; those behind one that was sent in part complete with ECANCELED.
+    /// The order holds for as many buffers as [`chain_length`](Self::chain_length) returns.
     pub fn send(
         &mut self,
         socket: RawFd,
         user_data: u64,
         chain: impl ExactSizeIterator<Item = (Buffer, usize)>,
     ) -> Result<()> {
-        // Submitting a part of a chain would cut it.
+        // Submitting only a part of a chain would break it.
         let mut left = chain.len();
         self.ring.reserve(left)?;
         for (buffer, from) in chain {
@@ -329,7 +331,7 @@ impl Operations {
     pub fn close(&mut self, fd: OwnedFd, user_data: u64) -> Result<OperationId> {
         let id = self.track(user_data, Operation::Close);
         self.push(id, opcode::Close::new(Fd(fd.as_raw_fd())).build())?;
-        // It is the kernel's now. If it was not submitted, dropping it closes it.
+        // The kernel owns the descriptor now. If the request was not queued, dropping the descriptor closes it.
         let _ = fd.into_raw_fd();
         Ok(id)
     }
@@ -344,7 +346,8 @@ impl Operations {
         self.ring.has_completion(id.0)
     }
 
-    /// Submits what is queued and waits for a completion, for at most so many milliseconds; -1 waits for ever.
+    /// Submits the queued operations and waits for a completion, for at most `timeout_ms` milliseconds; -1 waits for
+    /// ever.
     pub fn wait(&mut self, timeout_ms: i32) -> Result<()> {
         self.ring.wait(timeout_ms)
     }
@@ -371,7 +374,7 @@ impl Operations {
         let user_data = self.in_flight.get(index)?.user_data;
         let has_more = entry.has_more();
         let operation = if has_more {
-            // It continues; only these two complete many times.
+            // The operation continues; only these two complete many times.
             match self.in_flight[index].operation {
                 Some(Operation::Accept) => Operation::Accept,
                 _ => Operation::Receive,
@@ -406,7 +409,7 @@ impl Operations {
         }
     }
 
-    /// Returns the bytes of a buffer; none if it belongs to another ring.
+    /// Returns the bytes of a buffer; an empty slice if it belongs to another ring.
     pub fn bytes<'a>(&'a self, buffer: &'a ProvidedBuffer) -> &'a [u8] {
         match &buffer.0 {
             Place::Own { bytes, length } => &bytes[..*length as usize],
@@ -428,7 +431,7 @@ impl Operations {
         self.buffers.as_ref().is_none_or(BufferRing::has_any)
     }
 
-    /// Cancels all operations and waits until none is in flight; whether that succeeded.
+    /// Cancels all operations and waits until none is in flight. Returns whether that succeeded.
     fn cancel_all(&mut self) -> bool {
         let all = self.in_flight.iter().enumerate().filter(|(_, place)| place.operation.is_some());
         let ids: Vec<_> = all

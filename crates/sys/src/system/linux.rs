@@ -59,13 +59,14 @@ pub fn set_parent_death_signal(parent: i32) -> Result<()> {
     Ok(())
 }
 
-/// Returns the path of the program of this process: `/proc/self/exe`, or without `/proc` the path it was started by.
+/// Returns the path of the program of this process: `/proc/self/exe`, or without `/proc` the path with which it was
+/// started.
 pub(crate) fn this_program() -> Option<PathBuf> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() { Some(own) } else { started_by() }
 }
 
-/// Returns the path that this program was started by, made absolute.
+/// Returns the absolute path with which this program was started.
 fn started_by() -> Option<PathBuf> {
     // SAFETY: the call takes an integer; it returns 0 for an entry that the kernel did not pass.
     let address = unsafe { libc::getauxval(libc::AT_EXECFN) };
@@ -97,8 +98,8 @@ pub fn steal_centiseconds_of(stat: &str, processors: &[u32]) -> Option<u64> {
     stat.lines().filter(is_named).map(of_line).reduce(|sum, one| Some(sum? + one?)).flatten()
 }
 
-/// Returns where in `/proc/softirqs` the number of RCU softirqs of a processor stands, in bytes: ten characters, filled
-/// with spaces.
+/// Returns the byte offset in `/proc/softirqs` of the number of a processor's RCU softirqs: ten characters, padded with
+/// spaces.
 pub(crate) fn rcu_softirqs_place(processor: u32) -> Option<u64> {
     place_of_rcu_softirqs(&fs::read_to_string("/proc/softirqs").ok()?, processor)
 }
@@ -177,7 +178,7 @@ pub fn listen_drops() -> Option<(u64, u64)> {
     Some((of("ListenOverflows")?, of("ListenDrops")?))
 }
 
-/// Reads a file with the name of a program, which the kernel may cut within a character.
+/// Reads a file that contains the name of a program, which the kernel may truncate within a character.
 fn text(path: impl AsRef<Path>) -> std::io::Result<String> {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -205,18 +206,18 @@ pub fn cpu_time_ns(pid: u32) -> Option<u64> {
     Some(tasks.filter_map(of).sum()).filter(|&sum| sum > 0)
 }
 
-/// Returns the processor time of the children that a process has reaped, and of theirs, in nanoseconds. The kernel
-/// tells it in hundredths of a second.
+/// Returns the processor time of the children that a process has reaped, and of their reaped children, in nanoseconds.
+/// The kernel reports it in hundredths of a second.
 pub fn reaped_time_ns(pid: u32) -> Option<u64> {
     let text = text(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program is in brackets, and may have spaces and brackets itself. The 16th and 17th fields of
-    // proc_pid_stat(5); the text continues with the third.
+    // The name of the program is in parentheses, and may itself contain spaces and parentheses. The result is in the
+    // 16th and 17th fields of proc_pid_stat(5); the rest of the text starts with the third.
     let rest = &text[text.rfind(')')? + 1..];
     let mut fields = rest.split_ascii_whitespace().skip(13).map(str::parse::<u64>);
     Some((fields.next()?.ok()? + fields.next()?.ok()?) * 10_000_000)
 }
 
-/// Returns how often the threads of a process have stopped running, of their own accord or preempted.
+/// Returns the number of context switches of a process's threads, voluntary and involuntary.
 pub fn context_switches(pid: u32) -> Option<u64> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let of = |task: fs::DirEntry| {
@@ -227,8 +228,8 @@ pub fn context_switches(pid: u32) -> Option<u64> {
     Some(tasks.filter_map(of).sum()).filter(|&sum| sum > 0)
 }
 
-/// Returns the number of open descriptors of a process; if its threads have several tables, of the fullest (Linux 6.2
-/// counts them without listing).
+/// Returns the number of open descriptors of a process; if its threads have several tables, of the fullest one (Linux
+/// 6.2 counts them without listing).
 pub fn descriptor_count(pid: u32) -> Option<u64> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     tasks.filter_map(|task| Some(fs::metadata(task.path().join("fd")).ok()?.len())).max().filter(|&count| count > 0)
@@ -258,7 +259,7 @@ pub fn lists_children() -> bool {
     Path::new("/proc/thread-self/children").exists()
 }
 
-/// Returns the name of the hypervisor, or `none`; nothing where it cannot be known.
+/// Returns the name of the hypervisor, or `none`; `None` if it cannot be known.
 pub fn virtualization() -> Option<String> {
     super::virtualization_by(|path| fs::read_to_string(Path::new("/").join(path)).ok())
 }
@@ -278,14 +279,14 @@ pub fn free_memory() -> Option<u64> {
     Some(available.min(group_memory().unwrap_or(u64::MAX)))
 }
 
-/// Returns the memory of this process. Allocates nothing: there may be no room for it.
+/// Returns the memory of this process. Allocates nothing, because there may be no memory left.
 pub fn own_memory() -> Option<OwnMemory> {
     let mut buffer = [0_u8; 128];
     let len = fs::File::open("/proc/self/statm").and_then(|mut file| file.read(&mut buffer)).ok()?;
     own_memory_of(std::str::from_utf8(&buffer[..len]).ok()?)
 }
 
-/// Reads `/proc/PID/statm`, whose first number is of the address space, and the sixth of data and stack.
+/// Parses `/proc/PID/statm`, whose first number is the size of the address space, and the sixth that of data and stack.
 fn own_memory_of(statm: &str) -> Option<OwnMemory> {
     let mut pages = statm.split_ascii_whitespace().map_while(|word| word.parse::<u64>().ok());
     let (space, data) = (pages.next()?, pages.nth(4)?);
@@ -293,9 +294,8 @@ fn own_memory_of(statm: &str) -> Option<OwnMemory> {
     Some(OwnMemory { space_bytes: bytes(space), data_bytes: bytes(data) })
 }
 
-/// Returns the limits on the bytes of this process (setrlimit(2)) that are set, by their names, with its use of each:
-/// that on the address space and that on data. The use of data includes the stack, some 100 kB, which the kernel does
-/// not count.
+/// Returns the memory limits of this process that are set (setrlimit(2)), on the address space and on data: name, value
+/// and current use. The use of data includes the stack, about 100 kB, which the kernel does not count.
 fn memory_limits() -> impl Iterator<Item = (&'static str, u64, u64)> {
     use crate::limits::{Resource, UNLIMITED, get};
     let of = |own: OwnMemory| {
@@ -308,16 +308,17 @@ fn memory_limits() -> impl Iterator<Item = (&'static str, u64, u64)> {
     })
 }
 
-/// Returns how many bytes each of so many processes like this one can still allocate: an equal part of what the system
-/// and the control group have, within the limits of a process on the address space and on data (setrlimit(2)). Of these
-/// limits so many bytes are taken off, for addresses that it will have without using them, such as stacks of threads.
+/// Returns how many bytes each of `processes` processes like this one can still allocate: an equal part of the free
+/// memory of the system and the control group, within the limits of a process on the address space and on data
+/// (setrlimit(2)). `address_bytes` are subtracted from these limits, for address space that is reserved without being
+/// used, such as thread stacks.
 pub fn memory_left(processes: u64, address_bytes: u64) -> Option<u64> {
     let left = memory_limits().map(|(_, soft, used)| soft.saturating_sub(used).saturating_sub(address_bytes));
     left.chain(free_memory().map(|shared| shared / processes.max(1))).min()
 }
 
-/// Returns the limit on the bytes of this process that leaves no room for so many more, and its value: that on the
-/// address space or that on data (setrlimit(2)). Allocates nothing: there may be no room for it.
+/// Returns the memory limit of this process that leaves no room for `more_bytes` more, and its value: that on the
+/// address space or that on data (setrlimit(2)). Allocates nothing, because there may be no memory left.
 pub fn met_memory_limit(more_bytes: u64) -> Option<(&'static str, u64)> {
     let met = memory_limits().find(|(_, soft, used)| used.saturating_add(more_bytes) > *soft);
     met.map(|(name, soft, _)| (name, soft))
@@ -334,8 +335,8 @@ fn group_path(controller: &str) -> Option<String> {
     })
 }
 
-/// The files in which a version of the control groups tells about memory: the limit, the use, and of the use what are
-/// cached file pages (lines of `memory.stat`), which are reclaimed when memory is needed.
+/// The files in which a version of the control groups reports memory: the limit, the use, and the part of the use that
+/// is cached file pages (lines of `memory.stat`), which are reclaimed when memory is needed.
 struct MemoryFiles {
     limit: &'static str,
     used: &'static str,
@@ -359,8 +360,8 @@ fn group_memory() -> Option<u64> {
     unified.into_iter().chain(legacy).min()
 }
 
-/// Returns what the tightest one of a group and of those that contain it leaves: a group's limit is for all groups in
-/// it together.
+/// Returns the memory that the tightest limit of a group and its ancestors leaves: a group's limit applies to all
+/// groups in it together.
 fn left_in_groups(mounted: &Path, group: &str, files: &MemoryFiles) -> Option<u64> {
     let left = |group: &Path| {
         let folder = mounted.join(group);
@@ -394,7 +395,8 @@ fn processes() -> Option<(u64, String)> {
     if let Ok((soft, _)) = crate::limits::get(crate::limits::Resource::Processes)
         && soft != crate::limits::UNLIMITED
     {
-        // Only where it may be the tightest are the user's own counted: that reads a file of each process.
+        // The user's own tasks are counted only if this limit may be the tightest: counting reads a file of each
+        // process.
         let is_tight = bounds.iter().all(|(room, _)| soft.saturating_sub(existing) < *room);
         let own = if is_tight { tasks_of_user(Path::new("/proc")).min(existing) } else { existing };
         bounds.push((soft.saturating_sub(own), format!("RLIMIT_NPROC is {soft}")));
@@ -405,7 +407,8 @@ fn processes() -> Option<(u64, String)> {
     bounds.into_iter().min_by_key(|(room, _)| *room)
 }
 
-/// Returns how many processes and threads the real user of this process has, by the processes in a folder like `/proc`.
+/// Returns how many processes and threads the real user of this process has, from the processes in a directory like
+/// `/proc`.
 fn tasks_of_user(folder: &Path) -> u64 {
     let line = |status: &str, name: &str| {
         let rest = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -423,7 +426,8 @@ fn tasks_of_user(folder: &Path) -> u64 {
     processes.filter_map(of).sum()
 }
 
-/// Returns how many processes the tightest of a control group and the groups above it leaves; none if none limits them.
+/// Returns how many processes the tightest limit of a control group and its ancestors leaves; `None` if none has a
+/// limit.
 fn processes_left_in_groups(root: &Path, group: &str) -> Option<(u64, String)> {
     let left = |group: &Path| {
         let folder = root.join(group);
@@ -448,8 +452,8 @@ mod tests {
 
     use super::*;
 
-    /// `RLIMIT_NPROC` counts the tasks of one user. Those of everybody were subtracted once, so that a run of an
-    /// ordinary user with a limit of 400 ended at 162.
+    /// `RLIMIT_NPROC` counts the tasks of one user. Before the fix, those of all users were subtracted, so that a run
+    /// of an ordinary user with a limit of 400 ended at 162.
     #[test]
     fn tasks_of_other_users_do_not_count() {
         let room = tempfile::tempdir().unwrap();
@@ -487,7 +491,8 @@ mod tests {
             assert_eq!((left("/a/b/c"), left("/a/b"), left("/a")), (Some(500), Some(500), Some(500)));
             group("a", unlimited, 8700, 0);
             assert_eq!(left("/a/b/c"), Some(4000), "{}", files.limit);
-            // The root of a container is the group itself, and of the unified hierarchy it has no files.
+            // In a container, the root is the group itself; otherwise the root of the unified hierarchy has no such
+            // files.
             group("", "3000", 0, 0);
             assert_eq!((left("/a/b/c"), left("/nowhere"), left("")), (Some(3000), Some(3000), Some(3000)));
         }
@@ -503,7 +508,7 @@ mod tests {
         };
         assert_eq!((at(0), at(1), at(2)), (Some("   4157041"), None, Some("4294967295")));
         assert_eq!(place_of_rcu_softirqs(&text.replace("RCU", "RCX"), 0), None);
-        // Other widths than the kernel's: the place would not stay where it is.
+        // Widths other than the kernel's: the offset would not stay the same.
         assert_eq!(place_of_rcu_softirqs(&text.replace("    4157041", " 4157041"), 0), None);
         assert_eq!(place_of_rcu_softirqs("", 0), None);
     }
@@ -537,7 +542,7 @@ mod tests {
         assert!(free_memory().is_some_and(|bytes| bytes > 0));
     }
 
-    /// Measured in a process of its own, because other tests in this one allocate, free and fork meanwhile.
+    /// Measured in a separate process, because other tests in this one allocate, free and fork meanwhile.
     #[test]
     fn allocated_memory_is_counted_as_private() {
         let mut tail = Command::new("tail").args(["-c", "32M"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -571,7 +576,7 @@ mod tests {
     fn steal_time_is_the_eighth_number() {
         let stat = "cpu  1 2 3 4 5 6 7 30 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu1 1 2 3 4 5 6 7 22 9 10\nintr 1 2";
         assert_eq!(steal_centiseconds_of(stat, &[]), Some(30));
-        // Guards against a neighbour's stolen time: it belongs to its own processor.
+        // Guards against counting the steal time of other processors.
         assert_eq!(steal_centiseconds_of(stat, &[1]), Some(22));
         assert_eq!(steal_centiseconds_of(stat, &[0, 1]), Some(30));
         assert_eq!(steal_centiseconds_of(stat, &[10]), None);

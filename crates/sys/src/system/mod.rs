@@ -1,4 +1,4 @@
-//! What differs between operating systems, behind one set of functions.
+//! Differences between operating systems, behind one set of functions.
 //!
 //! `linux.rs` and its portable counterpart `other.rs` have the same functions with the same meaning. `None` means that
 //! the system does not report a value; nothing is guessed. To support another system, write a third file with the same
@@ -26,8 +26,8 @@ pub(crate) use imp::{rcu_softirqs_place, this_program};
 use crate::error::{Result, check};
 use std::ffi::CStr;
 
-/// Beginnings of the vendor's or the product's name in the firmware of virtual machines; systemd-detect-virt(1) goes by
-/// the same. A machine of Amazon's without a hypervisor has its vendor, too, and a product that ends in `.metal`.
+/// Prefixes of the vendor's or the product's name in the firmware of virtual machines; systemd-detect-virt(1) uses the
+/// same. An Amazon machine without a hypervisor has this vendor, too, but a product that ends in `.metal`.
 const OF_GUESTS: &[&str] = &[
     "Alibaba Cloud",
     "Amazon EC2",
@@ -50,10 +50,10 @@ const OF_GUESTS: &[&str] = &[
 ];
 
 /// Returns the name of the hypervisor, or `none`, from the files of Linux that `read` returns by their paths below `/`;
-/// nothing where it cannot be known.
+/// `None` if it cannot be known.
 ///
-/// Only x86 processors say that a hypervisor runs them. Elsewhere the kernel, the device tree or the names in the
-/// firmware may show one.
+/// Only x86 processors report that they run under a hypervisor. On others, the kernel, the device tree or the names in
+/// the firmware may show it.
 pub fn virtualization_by(read: impl Fn(&str) -> Option<String>) -> Option<String> {
     let processors = read("proc/cpuinfo")?;
     let [vendor, product] =
@@ -120,18 +120,18 @@ pub fn disk_space(folder: &CStr) -> Result<(u64, u64)> {
     Ok((stat.f_bavail as u64 * unit, stat.f_blocks as u64 * unit))
 }
 
-/// What is free in a file system, for this user.
+/// The free space of a file system, for this user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeSpace {
     /// Bytes.
     pub bytes: u64,
-    /// Bytes of a block.
+    /// The size of a block in bytes.
     pub block_bytes: u64,
     /// Inodes; `None` if the file system does not limit their number.
     pub inodes: Option<u64>,
 }
 
-/// Returns what is free in the file system that contains a directory.
+/// Returns the free space of the file system that contains a directory.
 pub fn free_space(folder: &CStr) -> Result<FreeSpace> {
     // SAFETY: `statvfs` is plain data for which all zeroes is a value.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(of(&[guest]).as_deref(), Some("hypervisor"));
         assert_eq!(of(&[guest, (vendor, "QEMU\n"), (product, "Standard PC\n")]).as_deref(), Some("QEMU Standard PC"));
         assert_eq!(of(&[host, (vendor, "QEMU\n")]).as_deref(), Some("none"));
-        // Processors of Arm do not say it.
+        // Arm processors do not report it.
         assert_eq!(of(&[arm]), None);
         assert_eq!(of(&[arm, (vendor, "Ampere\n")]), None);
         assert_eq!(of(&[arm, (vendor, "Amazon EC2\n"), (product, "c7g.metal\n")]), None);

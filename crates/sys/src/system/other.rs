@@ -1,4 +1,4 @@
-//! Every other Unix: what POSIX has, and "unknown" for the rest.
+//! All other Unix systems: the features of POSIX, and "unknown" for the rest.
 
 use super::{Headroom, OwnMemory};
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ pub fn current_processor() -> Option<u32> {
     None
 }
 
-/// Ends this process with its parent: not supported here, so a worker notices the end of its parent by its pipe.
+/// Ends this process with its parent: not supported here, so a worker detects the end of its parent through its pipe.
 pub fn set_parent_death_signal(_parent: i32) -> Result<()> {
     Err(Error::unsupported("prctl"))
 }
@@ -41,7 +41,7 @@ pub fn steal_centiseconds_of(_stat: &str, _processors: &[u32]) -> Option<u64> {
     None
 }
 
-/// Returns the place of a number of softirqs: not reported here.
+/// Returns the offset of a number of softirqs: not reported here.
 pub(crate) fn rcu_softirqs_place(_processor: u32) -> Option<u64> {
     None
 }
@@ -91,7 +91,7 @@ pub fn reaped_time_ns(_pid: u32) -> Option<u64> {
     None
 }
 
-/// Returns how often the threads of a process have stopped running: not reported here.
+/// Returns the number of context switches of a process's threads: not reported here.
 pub fn context_switches(_pid: u32) -> Option<u64> {
     None
 }
@@ -131,7 +131,7 @@ pub fn memory_left(_: u64, _: u64) -> Option<u64> {
     None
 }
 
-/// Returns the limit on the bytes of this process that leaves no room for so many more; unknown here.
+/// Returns the memory limit of this process that leaves no room for more; unknown here.
 pub fn met_memory_limit(_: u64) -> Option<(&'static str, u64)> {
     None
 }

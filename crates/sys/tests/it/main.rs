@@ -1,4 +1,4 @@
-//! Tests that need a process of their own: its memory is counted.
+//! Tests that need a separate process, because its memory is counted.
 #![cfg(target_os = "linux")]
 
 mod memory;
