@@ -1,17 +1,17 @@
-//! How many slow calls the things explain that were seen beside them.
+//! Shares of the slow calls that are explained by what was observed at the same time.
 //!
-//! A tag says that something was seen beside a call. A call that is slow for another reason has a tag as often as a
-//! call that is not slow: by coincidence. So a tag explains slow calls as far as they have it more often than the
-//! others do. Where p of the slow calls and q of the others have it, (p − q) / (1 − q) of the slow calls are explained.
-//! Of the rest those that lack the tag are a fair sample, in which the next tag is looked for.
+//! A tag means that something was observed at the time of a call. A call that is slow for another reason has the tag by
+//! coincidence, as often as a call that is not slow. So a tag explains slow calls only to the extent that they have it
+//! more often than the others. If p of the slow calls and q of the others have it, it explains (p − q) / (1 − q) of the
+//! slow calls. Of the remaining slow calls, those without the tag are a fair sample; the next tag is evaluated on them.
 //!
-//! Slow calls come together, so the intervals are a jackknife over blocks of consecutive calls.
+//! Slow calls cluster, so the intervals come from a jackknife over blocks of consecutive calls.
 
 use crate::Estimate;
 use crate::growth::student;
 
-/// The calls of a block, by the first tag that each has in the order of the tags; the last number is that of calls
-/// without a tag. All blocks have as many numbers.
+/// Numbers of calls in a block, by the first tag of each call in the order of the tags. The last number counts the
+/// calls without a tag. All blocks have equally many numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Block {
     /// The slow calls.
@@ -20,13 +20,13 @@ pub struct Block {
     pub others: Vec<u64>,
 }
 
-/// Returns the share of the slow calls that each tag explains, in the order of the tags, then the share that none does,
-/// with 95% intervals; nothing without slow calls or without others. The intervals of fewer than two blocks with slow
-/// calls are unbounded.
+/// Returns the share of the slow calls that each tag explains, in the order of the tags, then the unexplained share,
+/// with 95% intervals. Returns nothing without slow calls or without others. If fewer than two blocks have slow calls,
+/// the intervals are unbounded.
 pub fn attribute(blocks: &[Block]) -> Vec<Estimate> {
     let all = sum(blocks);
     let Some(shares) = shares(&all) else { return Vec::new() };
-    // Without one block after the other.
+    // Leave out each block in turn.
     let without: Vec<Vec<f64>> = blocks.iter().filter_map(|block| self::shares(&difference(&all, block))).collect();
     let with_slow = blocks.iter().filter(|block| block.slow.iter().any(|count| *count > 0)).count();
     let error = |index: usize| {
@@ -62,8 +62,8 @@ fn difference(all: &Block, block: &Block) -> Block {
     Block { slow: less(&all.slow, &block.slow), others: less(&all.others, &block.others) }
 }
 
-/// What each tag explains, then what none does; none without slow calls or without others. A share is negative where
-/// the slow calls have a tag less often than the others.
+/// Returns the share that each tag explains, then the unexplained share; `None` without slow calls or without others. A
+/// share is negative if the slow calls have the tag less often than the others.
 fn shares(calls: &Block) -> Option<Vec<f64>> {
     let mut left = [&calls.slow, &calls.others].map(|counts| counts.iter().sum::<u64>() as f64);
     let tags = calls.slow.len().checked_sub(1).filter(|_| left.iter().all(|count| *count > 0.0))?;
@@ -85,18 +85,19 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Shares of the slow calls by cause: an RCU softirq, a slow processor, nothing that is seen.
+    /// Shares of the slow calls by cause: an RCU softirq, a slow processor, an unobserved cause.
     const TRUTH: [f64; 3] = [0.36, 0.4, 0.24];
 
-    /// Simulates blocks of calls. A call is slow by the first cause in 1 of 30 calls, by the others at rates that give
-    /// the truth; the processor is slow in spells. Every call has the tags by coincidence too, at these rates.
+    /// Simulates blocks of calls. The first cause slows down 1 of 30 calls, the others as many as the truth requires;
+    /// the processor is slow in spells. Every call may also have each tag by coincidence, at the rates in
+    /// `coincidence`.
     fn blocks(seed: u64, truth: [f64; 3], coincidence: [f64; 2]) -> Vec<Block> {
         let mut random = Random::new(seed);
         let mut spell = 0;
         let mut block = || {
             let mut block = Block { slow: vec![0; 3], others: vec![0; 3] };
             for _ in 0..64 {
-                // Eight calls a spell.
+                // A spell lasts eight calls.
                 if spell == 0 && random.uniform() < 0.1 * truth[1] / 8.0 {
                     spell = 8;
                 }
@@ -115,7 +116,8 @@ mod tests {
         (0..60).map(|_| block()).collect()
     }
 
-    /// Of 100 simulated records, in how many the interval holds the truth, and the mean of the estimates.
+    /// Returns how many of 100 simulated records have an interval that contains the truth, and the mean of the
+    /// estimates.
     fn held(truth: [f64; 3], coincidence: [f64; 2], share: usize) -> (usize, f64) {
         let estimates: Vec<Estimate> =
             (0..100).map(|seed| attribute(&blocks(seed, truth, coincidence))[share]).collect();
@@ -140,13 +142,13 @@ mod tests {
         let truth = [0.0, 0.0, 1.0];
         for share in [0, 1] {
             let (held, mean) = held(truth, [0.5, 0.5], share);
-            // Values below zero are told as zero.
+            // Negative values are reported as zero.
             assert!(held >= 93 && mean < 0.04, "{share}: {held} of 100 intervals hold zero, mean {mean}");
         }
     }
 
     /// By hand: of 10 slow calls 6 have the first tag and 2 the second; of 100 others 20 and 40. (0.6 − 0.2) / 0.8 is
-    /// 0.5; of the 4 left (0.5 − 0.5) / 0.5 is 0.
+    /// 0.5; of the remaining 4, (0.5 − 0.5) / 0.5 is 0.
     #[test]
     fn shares_are_those_by_hand() {
         let calls = Block { slow: vec![6, 2, 2], others: vec![20, 40, 40] };

@@ -1,6 +1,6 @@
 //! Bimodal costs: calls, or whole passes, with one of two costs.
 //!
-//! In the study of 2003 each fork under Linux 2.4 took, at random, an O(1) or an O(n) path; a median hides that, and a
+//! In the study of 2003 each fork under Linux 2.4 took, at random, an O(1) or an O(n) path; a median hides this, and a
 //! mean misstates it. In each window the log costs are split where the variance between the two parts is greatest (Otsu
 //! 1979). They are two modes only if the parts are far apart for their width (Ashman's D, 1994) *and* there is a valley
 //! between the peaks: a single mode with a long tail splits too, but has no valley.
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 /// Two modes of the costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bimodality {
-    /// What the modes divide.
+    /// Whether the modes separate passes or calls.
     pub kind: BimodalityKind,
     /// The mode of lower cost.
     pub low: Mode,
@@ -32,7 +32,7 @@ pub struct Bimodality {
     pub ratio_change: Option<Estimate>,
 }
 
-/// What two modes divide.
+/// The samples that two modes separate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BimodalityKind {
@@ -51,26 +51,26 @@ pub struct Mode {
     pub cost: Estimate,
     /// Its cost at the largest n over its cost at the smallest.
     pub growth: f64,
-    /// Its own outcome, if the branches were judged apart.
+    /// Its own outcome, if the branches were judged separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
 }
 
 /// Smallest ratio of the centres.
 const RATIO_MIN: f64 = 1.3;
-/// Smallest distance of the centres: less is the step of a clock (10 to 40 ns).
+/// Smallest distance between the centres: a smaller one may be the step of a clock (10 to 40 ns).
 pub(crate) const DISTANCE_MIN_NS: f64 = 80.0;
 /// Smallest share of a mode.
 const SHARE_MIN: f64 = 0.1;
-/// Smallest distance of the centres in mean widths of the parts.
+/// Smallest distance between the centres, in mean widths of the parts.
 const ASHMAN_MIN: f64 = 3.0;
 /// Largest ratio of the calls between the peaks to those at the lower peak.
 const VALLEY_MAX: f64 = 0.3;
-/// Fewer calls in a window show no modes.
+/// Smallest number of calls in a window that can show modes.
 const CALLS_MIN: usize = 40;
 /// Smallest share of the windows with two modes.
 const WINDOWS_MIN: f64 = 0.6;
-/// Windows examined.
+/// Maximum number of windows examined.
 const WINDOWS_MAX: usize = 10;
 
 /// The two modes of one window, in logarithms.
@@ -98,7 +98,8 @@ pub(crate) fn find(curve: &Curve, cliffs: &[Cliff], options: &Options) -> Option
     describe(&series, &splits)
 }
 
-/// What `find` finds in the items, if that is in [`WINDOWS_MIN`] of them; ends as soon as too many have nothing.
+/// Returns the results of `find`, if at least [`WINDOWS_MIN`] of the items have one. Stops as soon as too many items
+/// have none.
 fn common<I, T>(count: usize, items: impl Iterator<Item = I>, find: impl Fn(I) -> Option<T>) -> Option<Vec<T>> {
     let least = WINDOWS_MIN * count as f64;
     let mut found = Vec::with_capacity(count);
@@ -144,8 +145,9 @@ fn split(values: &mut [f64]) -> Option<Split> {
     Some(Split { threshold: f64::midpoint(low[low.len() - 1], high[0]), low: a, high: b })
 }
 
-/// Whether the values are too close together for two modes: each part holds [`SHARE_MIN`] of them, so its centre is no
-/// farther out than the middle of so many. Saves the sorting of nearly every window.
+/// Whether the values are too close together for two modes. Each part contains at least [`SHARE_MIN`] of the values, so
+/// its centre is no farther out than the median of the outermost [`SHARE_MIN`]. This check avoids sorting nearly every
+/// window.
 fn is_narrow(values: &mut [f64]) -> bool {
     // The highest hundredth is left out.
     let count = values.len() - values.len() / 100;
@@ -156,11 +158,11 @@ fn is_narrow(values: &mut [f64]) -> bool {
     high - low <= RATIO_MIN.ln() || high.exp() - low.exp() <= DISTANCE_MIN_NS
 }
 
-/// Parts of the range in which two modes of single calls are searched, and how many must have them so that branches are
-/// worth a search.
+/// Number of parts of the range in which two modes of single calls are searched for, and how many of them must have two
+/// modes before branches are searched for.
 const PARTS: usize = 10;
 const PARTS_MIN: usize = 4;
-/// Calls of a part that are examined.
+/// Number of calls of a part that are examined.
 const SAMPLE: usize = 400;
 
 /// Whether single calls have two modes in many parts of the range.
@@ -184,7 +186,7 @@ pub(crate) fn has_two_modes(series: &[Series]) -> bool {
         let calls: Vec<(f64, f64)> = series.iter().flat_map(of_pass).collect();
         let mean = |f: &dyn Fn(&(f64, f64)) -> f64| calls.iter().map(f).sum::<f64>() / calls.len() as f64;
         let (x, y) = (mean(&|p| p.0), mean(&|p| p.1));
-        // Growth inside a part would blur the modes. Neither depends on the other, so the slope is that of both.
+        // Growth inside a part would blur the modes. The mode and n are independent, so one slope fits both modes.
         let slope = mean(&|p| (p.0 - x) * (p.1 - y)) / mean(&|p| (p.0 - x).powi(2)).max(1e-12);
         split(&mut calls.iter().map(|p| p.1 - slope * (p.0 - x)).collect::<Vec<f64>>()).is_some()
     };
@@ -203,7 +205,7 @@ pub struct Shares {
     pub change: Estimate,
 }
 
-/// How many of the sorted values belong to the lower part: the cut with the greatest variance between the parts.
+/// Returns the number of sorted values in the lower part, for the cut with the greatest variance between the parts.
 pub(crate) fn otsu(sorted: &[f64]) -> usize {
     let total: f64 = sorted.iter().sum();
     let count = sorted.len() as f64;
@@ -228,7 +230,7 @@ fn centre(values: &[f64]) -> Option<(f64, f64)> {
     Some((middle, 1.4826 * median_of(&mut distances)?))
 }
 
-/// Whether few values are half-way between two peaks.
+/// Whether there are few values half-way between two peaks.
 fn has_valley(sorted: &[f64], low: f64, high: f64) -> bool {
     let half = 0.1 * (high - low);
     let near = |x: f64| {
@@ -239,7 +241,7 @@ fn has_valley(sorted: &[f64], low: f64, high: f64) -> bool {
     (near(f64::midpoint(low, high)) as f64) < VALLEY_MAX * peak
 }
 
-/// The modes; the first split is that of the largest n.
+/// Describes the modes; the first split is that of the largest n.
 fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Bimodality> {
     let ((window, top), (_, bottom)) = (splits.first()?, splits.last()?);
     let per_pass = series.iter().map(|one| calls_of(one, window)).filter(|c| !c.is_empty());
@@ -260,7 +262,7 @@ fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Bimodality>
         let of_pass = |calls: &Vec<f64>| {
             let own = calls.iter().filter(|x| (**x > top.threshold) == is_high);
             let mut own: Vec<f64> = own.copied().collect();
-            // A few calls of a pass in the other mode have no centre.
+            // The few calls that a pass has in the other mode do not define a centre.
             if own.len() * 10 < calls.len() { None } else { median_of(&mut own) }
         };
         let centres: Vec<f64> = per_pass.iter().filter_map(of_pass).collect();

@@ -1,10 +1,11 @@
-//! Two branches of the measured path, which calls take in turns.
+//! Two branches of the measured path, between which calls alternate.
 //!
-//! Calls may stay in a branch for five calls or for two thousand, so neither a window nor a single call shows which one
-//! it is. A hidden Markov model does (Rabiner 1989; regression with switching regimes: Hamilton 1989). Both branches
-//! follow a smooth curve over n, with a jump at each cliff, and a distance that may change with n. The model is fitted
-//! by expectation and maximisation, to medians of blocks of eight calls, which a burst of slow calls does not fill, or
-//! else to single calls. It then gives the branch of each call, from the call itself and from those before and after.
+//! Calls may stay in a branch for five calls or for two thousand, so neither a window nor a single call shows which
+//! branch it is in. A hidden Markov model does (Rabiner 1989; regression with switching regimes: Hamilton 1989). Both
+//! branches follow a smooth curve over n, with a jump at each cliff, and the distance between them may change with n.
+//! The model is fitted by expectation-maximisation to medians of blocks of eight calls, which a burst of slow calls
+//! does not fill, or otherwise to single calls. It then gives the branch of each call, from the call itself and the
+//! calls before and after it.
 //!
 //! What distinguishes branches from a shape of the curve (a step, warm-up, a misfit) is that passes disagree: at the
 //! same n some are in one branch and some in the other.
@@ -31,7 +32,7 @@ pub(crate) struct Branches {
     pub(crate) high: Vec<Series>,
     /// Probability that the next call leaves the cheap branch, and the expensive one.
     pub(crate) leave: [f64; 2],
-    /// How far the branches are apart.
+    /// Distance between the branches.
     pub(crate) distances: Option<Distances>,
     /// The cliffs, with the costs of the cheap branch.
     pub(crate) cliffs: Vec<Cliff>,
@@ -39,14 +40,14 @@ pub(crate) struct Branches {
     pub(crate) warm: (f64, f64),
 }
 
-/// How far two branches are apart, in logarithms.
+/// Distance between two branches, in logarithms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Distances {
-    /// On the average over the range.
+    /// The average over the range.
     pub(crate) mean: f64,
-    /// In the last part of the range in which both have calls.
+    /// The distance in the last part of the range in which both branches have calls.
     pub(crate) last: f64,
-    /// In the last third of the range less in the first; unknown if a branch has no calls there.
+    /// The distance in the last third of the range minus that in the first; unknown if a branch has no calls there.
     pub(crate) change: Option<Change>,
 }
 
@@ -59,20 +60,21 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// The interval of this confidence.
+    /// Returns the interval at this level of confidence.
     pub(crate) fn interval(&self, confidence: f64) -> Estimate {
         let half = student(0.5 + confidence / 2.0, self.freedom) * self.error;
         Estimate { value: self.value, low: self.value - half, high: self.value + half }
     }
 }
 
-/// Smallest ratio of the branches: of blocks, and of single calls.
+/// Smallest ratio of the branches, for blocks and for single calls.
 const RATIO_MIN: [f64; 2] = [1.15, 1.25];
-/// Smallest distance of the branches, in standard deviations of a block and of a call.
+/// Smallest distance between the branches, in standard deviations of a block and of a call.
 const DISTANCE_MIN: [f64; 2] = [2.2, 2.5];
 /// Smallest share of a branch.
 const SHARE_MIN: f64 = 0.03;
-/// Fewest passes with calls in both branches, and changes of branch in all passes: an episode is not a branch.
+/// Minimum number of passes with calls in both branches, and of changes of branch in all passes: an episode is not a
+/// branch.
 const PASSES_MIN: usize = 2;
 const CHANGES_MIN: usize = 3;
 /// Largest mean uncertainty about the branch of a call. In a zone where it is larger, no call is assigned.
@@ -80,7 +82,7 @@ const DOUBT_MAX: f64 = 0.08;
 /// Smallest share of the variance of the branch that is between passes at the same n.
 const DISAGREEMENT_MIN: f64 = 0.35;
 
-/// Divides the calls between two branches, if passes change between two.
+/// Divides the calls between two branches, if passes alternate between two.
 pub(crate) fn find(series: &[Series], annotations: &[Annotation]) -> Option<Branches> {
     if series.len() < PASSES_MIN {
         return None;
@@ -103,9 +105,9 @@ pub(crate) fn find(series: &[Series], annotations: &[Annotation]) -> Option<Bran
     of_blocks.or_else(|| divided(series, by_calls(series, &basis)?, annotations))
 }
 
-/// Most cliffs that the model has.
+/// Maximum number of cliffs in the model.
 const STEPS_MAX: usize = 3;
-/// Rounds with single calls after those with blocks.
+/// Number of rounds with single calls, after the rounds with blocks.
 const ROUNDS_OF_CALLS: usize = 5;
 
 /// A model of single calls, and the probabilities of leaving a branch.
@@ -114,7 +116,7 @@ type Found = (Model, [f64; 2]);
 /// Fits a model to blocks, then to their calls. `None` if the branches are not apart.
 fn by_blocks(series: &[Series], blocks: &[Blocks], basis: &Basis) -> Option<Found> {
     let model = Model::fit(|most| Track::chosen_blocks(blocks, most, basis), (series.len(), false), basis)?;
-    // Single strays look like short stays, so blocks know the length of stays better.
+    // Isolated slow calls look like short stays, so blocks estimate the length of stays better.
     let leave = of_single_calls(model.leave, BLOCK);
     let calls = Track::chosen_calls(series, OBSERVATIONS_MAX, basis);
     let mut model = model.of_calls(&calls, &Track::all_blocks(blocks, basis), BLOCK);
@@ -140,7 +142,7 @@ impl Model {
     }
 }
 
-/// Divides the calls by a model. `None` if its branches are not such as passes take in turns.
+/// Divides the calls by a model. `None` if its branches are not ones that passes alternate between.
 fn divided(series: &[Series], (model, leave): Found, annotations: &[Annotation]) -> Option<Branches> {
     let tracks = Track::all_calls(series, model.basis());
     let states = model.smooth(&tracks);
@@ -166,7 +168,8 @@ fn divided(series: &[Series], (model, leave): Found, annotations: &[Annotation])
     Some(Branches { low, high, leave, distances, cliffs, warm: warm_range })
 }
 
-/// Largest share of the calls in the expensive branch where the branches are nearer than the smallest ratio.
+/// Largest share of the calls of the expensive branch that may be where the ratio of the branches is below the smallest
+/// one.
 const NEAR_MAX: f64 = 0.15;
 
 /// Whether the expensive branch is, over a part of the range, the upper part of the noise of the cheap one.
@@ -183,14 +186,14 @@ fn is_upper_part(model: &Model, tracks: &[Track], states: &[Vec<f64>]) -> bool {
     f64::from(near) > NEAR_MAX * f64::from(all)
 }
 
-/// Fewest calls of a stay, and fewest stays, whose costs are compared.
+/// Minimum number of calls in a stay, and minimum number of such stays, for a comparison of their costs.
 const STAY_MIN: usize = 16;
 const STAYS_MIN: usize = 4;
-/// Largest deviation of the stays in the expensive branch from its curve (logarithm): more than passes and walks make.
+/// Largest deviation of the stays in the expensive branch from its curve (logarithm); passes and walks cause less.
 const STAYS_DEVIATION_MAX: f64 = 0.07;
 
-/// Whether the stays in the expensive branch differ in cost by more than a path would: they are then slow spells of the
-/// machine, which have all sizes.
+/// Whether the costs of the stays in the expensive branch differ by more than those of one path would. Such stays are
+/// slow spells of the machine, which have all sizes.
 fn has_spells_of_all_sizes(model: &Model, tracks: &[Track], states: &[Vec<f64>]) -> bool {
     let mut means = Vec::new();
     for (track, states) in tracks.iter().zip(states) {
@@ -216,17 +219,19 @@ fn has_spells_of_all_sizes(model: &Model, tracks: &[Track], states: &[Vec<f64>])
     count >= STAYS_MIN && 1.4826 * median_of(&mut apart).unwrap_or(0.0) > STAYS_DEVIATION_MAX
 }
 
-/// The calls of a pass, by index, without those that may be cold: they look like calls of the expensive branch.
+/// Returns the indices of the calls of a pass without those that may be cold, because cold calls look like calls of the
+/// expensive branch.
 fn warm(one: &Series) -> Range<usize> {
     let count = one.n.len();
     let cold = (count / 8).min(COLD_MAX);
     if one.is_down { 0..count - cold } else { cold..count }
 }
 
-/// Most calls of a pass that may be cold.
+/// Maximum number of cold calls in a pass.
 const COLD_MAX: usize = 256;
 
-/// In which zones the branches of calls are known; `None` if in less than half of the range.
+/// Returns for each zone whether the branches of its calls are known; `None` if they are known for less than half of
+/// the calls.
 fn clear_zones(tracks: &[Track], states: &[Vec<f64>]) -> Option<[bool; KNOTS]> {
     let mut doubts = [(0.0, 0.0); KNOTS];
     for (track, states) in tracks.iter().zip(states) {
@@ -278,14 +283,14 @@ fn disagreement(series: &[Series], states: &[Vec<f64>]) -> f64 {
     between / (squares - sum * sum / f64::max(calls, 1.0)).max(1e-9)
 }
 
-/// Calls of a stretch in which the expensive branch is counted.
+/// Length, in calls, of the stretches in which calls of the expensive branch are counted.
 const STRETCH: usize = 128;
-/// Largest unevenness of branches: simulated ones have 0.3 to 2.5 among bursts, and bursts taken for a branch 3 to 16.
+/// Largest unevenness of branches. Simulated branches among bursts have 0.3 to 2.5, bursts taken for a branch 3 to 16.
 const UNEVENNESS_MAX: f64 = 4.0;
 
-/// How unevenly calls of the expensive branch are spread: the variance of their number in a stretch between the passes
-/// at the same n, over the one that the probabilities of leaving a branch explain. Near 1 for branches; bursts of slow
-/// calls, which a few stretches are full of, have far more.
+/// Unevenness of the calls of the expensive branch: the variance, between passes at the same n, of their number in a
+/// stretch, over the variance that the probabilities of leaving a branch explain. It is near 1 for branches, and much
+/// larger for bursts of slow calls, which fill a few stretches.
 fn unevenness(series: &[Series], states: &[Vec<f64>], leave: [f64; 2]) -> f64 {
     let last = series.iter().filter_map(|one| one.n.last()).max().copied().unwrap_or(0) as usize;
     let mut bins: Vec<Vec<(f64, f64)>> = vec![Vec::new(); last / STRETCH + 1];
@@ -314,10 +319,10 @@ fn unevenness(series: &[Series], states: &[Vec<f64>], leave: [f64; 2]) -> f64 {
     seen / explained.max(f64::MIN_POSITIVE)
 }
 
-/// Probabilities of the expensive branch at which a call is assigned to none.
+/// Probabilities of the expensive branch at which a call is assigned to neither branch.
 const UNSURE: RangeInclusive<f64> = 0.1..=0.9;
 
-/// The calls of a pass in each branch, without those of zones where the branches cannot be told apart.
+/// Returns the calls of a pass in each branch, without those of zones where the branches cannot be distinguished.
 fn divide(one: &Series, track: &Track, states: &[f64], is_clear: &[bool; KNOTS]) -> (Series, Series) {
     let empty = || Series { n: Vec::new(), costs: Vec::new(), is_down: one.is_down };
     let (mut low, mut high) = (empty(), empty());
@@ -332,7 +337,7 @@ fn divide(one: &Series, track: &Track, states: &[f64], is_clear: &[bool; KNOTS])
     (low, high)
 }
 
-/// How far the branches are apart, by parts of the range.
+/// Returns the distances between the branches, from those in each third of the range.
 fn distances(
     model: &Model,
     tracks: &[Track],
@@ -340,7 +345,7 @@ fn distances(
     is_clear: &[bool; KNOTS],
     (warm, (first, last)): (&[Range<usize>], (f64, f64)),
 ) -> Option<Distances> {
-    // Of each third of the range and each branch: mean distances of the passes from the curve of the cheap branch.
+    // For each third of the range and each branch: the mean distance of each pass from the curve of the cheap branch.
     let mut means: [[Vec<f64>; 2]; 3] = Default::default();
     for ((track, states), warm) in tracks.iter().zip(states).zip(warm) {
         let mut groups = [[(0.0, 0.0); 2]; 3];
@@ -352,7 +357,7 @@ fn distances(
             let third = ((track.n[i] - first) / (last - first) * 2.999) as usize;
             let branch = usize::from(*high > 0.5);
             let reach = 3.0 * model.deviation[branch];
-            // An outlier is no change of the branch.
+            // An outlier does not shift the branch.
             let distance = distances[branch].clamp(-reach, reach);
             let group = &mut groups[third][branch];
             *group = (group.0 + distance + means[branch] - means[0], group.1 + 1.0);
@@ -369,11 +374,11 @@ fn distances(
     let of_third = |[low, high]: &[Vec<f64>; 2]| Some(mean(high)? - mean(low)?);
     let present: Vec<f64> = means.iter().filter_map(of_third).collect();
     let ends = [&means[0], &means[2]];
-    // A stay or two in the rarer branch may be an episode of any size.
+    // One or two stays in the rarer branch may be an episode of any size.
     let is_known = ends.iter().copied().flatten().all(|group| group.len() >= PASSES_OF_CHANGE);
     let change = of_third(ends[1]).zip(of_third(ends[0])).map(|(late, early)| late - early);
     let change = change.filter(|_| is_known);
-    // Each branch has its own spread: the rarer one is in few passes, and may be in another part of each.
+    // Each branch has its own spread: few passes contain the rarer one, possibly each in another part.
     let (mut total, mut uncertainty) = (0.0, 0.0);
     for branch in 0..2 {
         let (mut squares, mut freedom) = (PASS_PRIOR.1 * PASS_PRIOR.0 * PASS_PRIOR.0, PASS_PRIOR.1);
@@ -391,9 +396,9 @@ fn distances(
     Some(Distances { mean: mean(&present)?, last: *present.last()?, change: change.map(of_change) })
 }
 
-/// Fewest calls of a pass in a branch and a third of the range.
+/// Minimum number of calls of a pass in one branch and one third of the range.
 const CALLS_MIN: f64 = 8.0;
-/// Fewest passes with as many in each branch at both ends of the range.
+/// Minimum number of passes that have so many calls in each branch at both ends of the range.
 const PASSES_OF_CHANGE: usize = 3;
 /// Prior deviation of a pass in a third of the range, and its weight in degrees of freedom.
 const PASS_PRIOR: (f64, f64) = (0.05, 2.0);
@@ -405,11 +410,12 @@ mod tests {
     use crate::points::series_of;
 
     fn searched(truth: &Truth, noise: f64, calls: u32, seed: u64) -> Option<Branches> {
-        // No way down: every fourth seed.
+        // Every fourth seed has a way down; these seeds avoid it.
         find(&series_of(&simulate(truth, &Noise::of_call(noise), calls, 5, 4 * seed + 1), false), &[])
     }
 
-    /// Guards against branches that are missed: by single calls where calls stay, by blocks where they do not.
+    /// Guards against missing branches: a search by single calls may miss those with long stays, a search by blocks
+    /// those with short stays.
     #[test]
     fn branches_are_found_whatever_the_length_of_the_stays() {
         for (ratio, dwell, noise) in
@@ -428,7 +434,7 @@ mod tests {
         }
     }
 
-    /// Guards against slow spells, which have all sizes, and the upper part of the noise taken for a branch.
+    /// Guards against slow spells, which have all sizes, and the upper part of the noise being taken for a branch.
     #[test]
     fn slow_spells_are_no_branch() {
         use crate::simulate::{Noise, Truth, simulate};
@@ -438,7 +444,7 @@ mod tests {
         }
     }
 
-    /// Guards against noise, growth, steps and cliffs taken for branches.
+    /// Guards against noise, growth, steps and cliffs being taken for branches.
     #[test]
     fn one_path_has_no_branches() {
         let plain = |truth: &Truth| !truth.is_mixture();

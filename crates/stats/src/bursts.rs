@@ -1,25 +1,26 @@
-//! Bursts of stolen time: a few hundred consecutive calls of one pass, of which a part costs much more.
+//! Bursts of stolen time: a few hundred consecutive calls of one pass, some of which cost much more.
 //!
-//! A burst raises the median of a window a little and its upper calls much. Windows at small n are short, so one burst
-//! covers several of them; and where two or three passes have theirs at the same place, the points there rise together
-//! and look like the shape of a law. The calls of a window show a burst even then: their upper tenth is farther from
-//! their median than in the other passes, and above it. What four of five passes show at an n belongs to the call.
+//! A burst raises the median of a window a little and its most expensive calls by much. Windows at small n are short,
+//! so one burst covers several of them. If two or three passes have bursts at the same place, the points there rise
+//! together and look like the shape of a law. The calls of a window show a burst even then: their 90th percentile is
+//! higher, and farther from their median, than in the other passes. An effect that four of five passes show at an n is
+//! a property of the call.
 
 use crate::judgement::passes_min;
 use crate::points::{Grid, Series, Window};
 use crate::quantile::{median_of, upper_tenth};
 
-/// Fewer passes do not show which of them was disturbed.
+/// Minimum number of passes: with fewer, it cannot be known which one was disturbed.
 const PASSES_MIN: usize = 3;
-/// Fewer calls have no upper tenth.
+/// Minimum number of calls for a 90th percentile.
 const CALLS_MIN: usize = 9;
-/// A window is in a burst if its spread exceeds the usual one by so many standard deviations and so much more
-/// (logarithm): a burst of fewer calls hardly moves the median.
+/// A window is in a burst if its spread exceeds the usual one by this many standard deviations plus this logarithm: a
+/// burst of fewer calls hardly moves the median.
 const BURST: (f64, f64) = (4.0, 0.1);
-/// The place of the usual value at an n among those of the passes, from the smallest on.
+/// Quantile of the values of the passes at an n that is taken as the usual value.
 const USUAL: f64 = 0.4;
 
-/// Leaves out the cells whose windows are in a burst. `quantum` is the step of the clock in nanoseconds.
+/// Drops the cells whose windows are in a burst. `quantum` is the step of the clock in nanoseconds.
 pub(crate) fn drop_cells(grid: &mut Grid, series: &[Series], windows: &[Window], quantum: f64) {
     if series.len() < PASSES_MIN {
         return;
@@ -43,7 +44,7 @@ pub(crate) fn drop_cells(grid: &mut Grid, series: &[Series], windows: &[Window],
         let limit = BURST.1 + calls.step;
         spread > BURST.0 * deviation / calls.count.sqrt() + limit && upper > limit
     };
-    // A pass that is disturbed nearly throughout has no burst. The few cells that it would keep show nothing.
+    // A pass that is disturbed nearly throughout has no bursts. The few cells that would remain show nothing.
     let has_bursts = |row: &Vec<Option<Calls>>| {
         let wide = row.iter().enumerate().filter(|(j, calls)| calls.as_ref().is_some_and(|calls| is_wide(calls, *j)));
         2 * wide.count() <= row.iter().flatten().count()
@@ -62,8 +63,8 @@ pub(crate) fn drop_cells(grid: &mut Grid, series: &[Series], windows: &[Window],
     }
 }
 
-/// The standard deviation of normal errors over their median distance; distances within `k` passes are too short by
-/// about k / (k − 0.8).
+/// The standard deviation of normal errors over their median absolute value. Distances within k passes are too short by
+/// a factor of about k / (k − 0.8).
 const NORMAL: f64 = 1.4826;
 
 /// Removes the level of each pass.
@@ -83,7 +84,8 @@ fn level(rows: &mut [Vec<Option<Calls>>]) {
     }
 }
 
-/// What the passes without a burst show at a point: the second smallest of five, the fourth of nine.
+/// Returns the value that passes without a burst have at a point: the second smallest of five, the fourth smallest of
+/// nine.
 fn usual(rows: &[Vec<Option<Calls>>], j: usize, value: &dyn Fn(&Calls) -> f64) -> f64 {
     let mut values: Vec<f64> = rows.iter().filter_map(|row| row[j].as_ref().map(value)).collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -96,13 +98,13 @@ struct Calls {
     median: f64,
     /// The 90th percentile.
     upper: f64,
-    /// A step of the clock: a coarse clock reads one or two of them for equal costs.
+    /// A step of the clock: for equal costs a coarse clock reads one or two steps.
     step: f64,
     count: f64,
 }
 
 impl Calls {
-    /// `None` for a few calls.
+    /// Returns `None` for fewer than `CALLS_MIN` calls.
     fn of(one: &Series, window: &Window, quantum: f64) -> Option<Self> {
         let mut costs = one.calls_in(window).to_vec();
         let count = costs.len();
@@ -131,7 +133,7 @@ mod tests {
         truths(10_000).into_iter().find(|truth| truth.group == group && truth.detail == detail).unwrap()
     }
 
-    /// A curve without bursts but those of the first passes, from 300 to 800.
+    /// Judges a curve whose only bursts are in the first `disturbed` passes, from 300 to 800.
     fn judged(truth: &Truth, disturbed: usize, seed: u64) -> Judgement {
         let quiet = Noise { bursts: 0.0, ..Noise::of_call(0.15) };
         let mut curve: Curve = simulate(truth, &quiet, 10_000, 5, seed);
@@ -143,7 +145,7 @@ mod tests {
         judge(&curve, None, &Options::default()).all
     }
 
-    /// Guards against bursts of two passes at the same place that look like a law: the cost was said to be constant up
+    /// Guards against bursts of two passes at the same place that look like a law: the cost was reported as constant up
     /// to 1,000 and linear from there.
     #[test]
     fn bursts_at_one_place_in_two_passes_make_no_law() {
@@ -156,7 +158,7 @@ mod tests {
         assert!(quiet >= 8 && disturbed >= 8, "{quiet} and {disturbed} of 9");
     }
 
-    /// Guards against points that are lost where two passes end early and a third has a burst.
+    /// Guards against losing points where two passes end early and a third has a burst.
     #[test]
     fn a_point_of_few_passes_keeps_them() {
         let quiet = Noise { bursts: 0.0, ..Noise::of_call(0.05) };
@@ -175,8 +177,8 @@ mod tests {
         assert!(judged.range.unwrap().1 > 9_500.0, "{:?}", judged.range);
     }
 
-    /// Guards against a pass that loses nearly all of its cells: the slope of the rest along the pass was ten, and the
-    /// growth not known within a factor of two.
+    /// Guards against a pass that loses nearly all of its cells: the slope of the remaining cells along the pass was
+    /// ten, and the growth was not even known within a factor of two.
     #[test]
     fn a_pass_that_is_disturbed_throughout_keeps_its_cells() {
         let quiet = Noise { bursts: 0.0, ..Noise::of_call(0.05) };
@@ -210,11 +212,11 @@ mod tests {
             grid.cells.iter().flatten().filter(|cell| cell.is_none()).count()
         };
         assert_eq!(dropped(10.0), 0);
-        // The costs are such that the step matters.
+        // With these costs the step of the clock matters.
         assert!(dropped(0.0) > 0);
     }
 
-    /// Guards against a point that is lost where most passes have a burst: the range would end there.
+    /// Guards against losing a point where most passes have a burst: the range would end there.
     #[test]
     fn a_point_keeps_most_of_its_passes() {
         let judged = judged(&truth("constant", ""), 3, 1);

@@ -1,21 +1,22 @@
-//! How a plot of single samples is read by eye: two levels, no interval.
+//! Readings of a plot of single samples by eye: two levels, no interval.
 //!
 //! The study of 2003 plotted every sample of five runs and judged the dark band of the plot. This module reads the band
 //! by a rule instead of an eye: its level at the left is the median of the samples in the first tenth of the axis, all
 //! runs together, and that at the right is the median of those in the last tenth. It is not one of this crate's
-//! judgements; it is there to be compared with them (METHODOLOGY.md, "Studies replayed").
+//! judgements, but serves for comparison with them (METHODOLOGY.md, "Studies replayed").
 
 use crate::Curve;
 use crate::quantile::median_of;
 use serde::{Deserialize, Serialize};
 
-/// A band that ends this many times as high as it begins is seen to rise; less is called constant.
+/// Smallest ratio of the level at one end of a band to that at the other that is read as a change; less is read as
+/// constant.
 pub const SEEN: f64 = 1.5;
 
-/// The share of the axis at each end whose samples make a level.
+/// The share of the axis at each end whose samples determine a level.
 const END: f64 = 0.1;
 
-/// What is seen in a plot.
+/// The shape that an observer sees in a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reading {
@@ -28,7 +29,7 @@ pub enum Reading {
 }
 
 impl Reading {
-    /// Returns what is seen in a band with these levels.
+    /// Returns the reading of a band with these levels.
     pub fn of(left: f64, right: f64) -> Self {
         match () {
             () if right > SEEN * left => Self::Grows,
@@ -38,10 +39,10 @@ impl Reading {
     }
 }
 
-/// A plot of single samples as it is read by eye.
+/// The reading of a plot of single samples by eye.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ByEye {
-    /// What is seen.
+    /// The shape of the band.
     pub reading: Reading,
     /// The level of the band at the left end, in the unit of the costs.
     pub left: f64,
@@ -49,9 +50,9 @@ pub struct ByEye {
     pub right: f64,
     /// The largest n on the axis.
     pub largest_n: u32,
-    /// Runs with at least one sample.
+    /// Number of runs with at least one sample.
     pub runs: usize,
-    /// Samples of all runs.
+    /// Number of samples of all runs.
     pub samples: usize,
 }
 
@@ -97,7 +98,7 @@ mod tests {
         assert_eq!(reading(|_| 1_000), Reading::Constant);
         assert_eq!(reading(|n| 1_000 + u64::from(n)), Reading::Grows);
         assert_eq!(reading(|n| 2_000 - u64::from(n)), Reading::Falls);
-        // A growth by two fifths is not seen: that is what the rule says, and where the eye misleads.
+        // The rule does not see a growth by two fifths; here the eye misleads.
         assert_eq!(reading(|n| 1_000 + 2 * u64::from(n) / 5), Reading::Constant);
         let whole = by_eye(&curve(|_| 1_000), 1).unwrap();
         assert_eq!((whole.largest_n, whole.runs, whole.samples), (1_000, 2, 2_000));
@@ -107,7 +108,7 @@ mod tests {
     #[test]
     fn single_samples_do_not_move_the_band() {
         assert_eq!(reading(|n| if n % 50 == 0 { 1_000_000 } else { 1_000 }), Reading::Constant);
-        // Half of the last tenth is far above: the band of most samples is gone.
+        // More than half of the last tenth is far above, so the band of most samples is gone there.
         assert_eq!(reading(|n| if n > 930 { 1_000_000 } else { 1_000 }), Reading::Grows);
     }
 

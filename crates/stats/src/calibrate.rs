@@ -25,27 +25,27 @@ pub struct ConfusionRow {
     pub truth: Truth,
     /// Noise of a cell, as a fraction.
     pub noise: f64,
-    /// The law is the true one, or a shape outside the dictionary is rightly said to follow none.
+    /// The law is the true one, or a shape outside the dictionary is rightly reported to follow none.
     pub right: f64,
-    /// The true law is the law or a rival.
+    /// The true law is the best law or a rival.
     pub named: f64,
-    /// Mean number of laws named, rivals included, where one was named.
+    /// Mean number of laws named, including rivals, among the verdicts that name one.
     pub laws: f64,
-    /// Called flat, or changing by less than δ.
+    /// Reported as flat, or as a small change.
     pub constant: f64,
-    /// Called growing, by a law or by none.
+    /// Reported as growing, by a law or by no simple law.
     pub grows: f64,
-    /// Said to change by no simple law: grows by none, varies, or falls.
+    /// Reported as a change by no simple law: grows by none, varies, or falls.
     pub no_law: f64,
-    /// Called falling.
+    /// Reported as falling.
     pub falls: f64,
     /// Not resolved.
     pub unresolved: f64,
 }
 
-/// Passes of the published table.
+/// Number of passes in the published table.
 const PASSES: usize = 9;
-/// Cell noises of the published table.
+/// Noise of a cell in the published table.
 const NOISES: [f64; 2] = [0.01, 0.04];
 
 /// Judges `trials` curves of every truth at both noises. Every curve has its own seed, counted from `seed`.
@@ -92,7 +92,7 @@ fn laws_named(judgement: &Judgement) -> Option<usize> {
     }
 }
 
-/// Whether a cost is said to change beyond δ by no law of the dictionary.
+/// Whether a cost is reported to change by more than δ and by no law of the dictionary.
 fn has_no_law(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Grows { law: None } | Outcome::Varies | Outcome::Falls)
 }

@@ -1,14 +1,13 @@
-//! Change points: where the level of a history changed for good.
+//! Change points: places at which the level of a history changed permanently.
 //!
 //! A history has one value for each record, in order of time. Binary segmentation (Scott and Knott 1974; Vostrikova
 //! 1981) looks for the place that splits it best. As in Hunter (Fleming and Kołaczkowski 2023, after Daly et al. 2020),
-//! Student's t decides whether the two sides differ. The best of many places was chosen, so its p value is that of the
-//! largest of their t values, by the bound of Worsley (1982). If the sides differ, each is searched in the same way.
+//! Student's t decides whether the two sides differ. Because the best of many places was chosen, its p value is that of
+//! the largest of their t values, by the bound of Worsley (1982). If the sides differ, each is split in the same way.
 //!
-//! A single record that was disturbed is no change: it is left out first, and a level needs [`SIDE_MIN`] records.
-//! Records that are made soon after one another may be correlated: the error of a level allows for an autoregression
-//! of the first order, whose correlation is estimated from the history. A slow drift is reported as one or several
-//! changes.
+//! A single disturbed record is not a change: it is left out first, and a level needs [`SIDE_MIN`] records. Records
+//! that are made soon after one another may be correlated: the error of a level allows for an autoregression of the
+//! first order, whose correlation is estimated from the history. A slow drift is reported as one or several changes.
 
 use crate::Estimate;
 use crate::growth::student;
@@ -18,28 +17,28 @@ use statrs::function::erf::{erfc, erfc_inv};
 use std::f64::consts::{PI, SQRT_2};
 use std::ops::Range;
 
-/// The fewest records of a level: with fewer, one disturbed record is half of a level.
+/// Minimum number of records of a level: with fewer, one disturbed record is half of a level.
 pub const SIDE_MIN: usize = 3;
 
-/// Successive records with whose median a record is compared, and how many standard deviations it may be away. A level
-/// of [`SIDE_MIN`] records is the majority of them.
+/// Number of successive records with whose median a record is compared, and the number of standard deviations by which
+/// it may differ. The records of a level of [`SIDE_MIN`] are the majority of this number.
 const NEIGHBOURS: usize = 2 * SIDE_MIN - 1;
 const FAR: f64 = 4.0;
-/// Where more records than one in so many are far away, records differ that much, and none is left out.
+/// If more than one in this many records is far away, records simply differ that much, and none is left out.
 const DISTURBED_SHARE: usize = 5;
 
-/// What is known of the correlation of successive records before a history is seen, and how many records that counts
-/// for. Short histories show little of their own; ten records of one machine had 0.15.
+/// Prior estimate of the correlation of successive records, and its weight in records. Short histories say little about
+/// their correlation; ten records of one machine had 0.15.
 const USUAL_CORRELATION: f64 = 0.3;
 const USUAL_RECORDS: f64 = 20.0;
 /// The correlation of residuals is smaller than that of the records by this over their number for each change, because
-/// its place and both means were fitted: in simulated histories by 3.5 for independent records, 5.6 at a correlation of
-/// 0.3.
+/// its place and both means were fitted. In simulated histories this is 3.5 for independent records and 5.6 at a
+/// correlation of 0.3.
 const FITTED: f64 = 3.5;
-/// More correlation cannot be told from a change of the level.
+/// Largest correlation; more cannot be distinguished from a change of the level.
 const CORRELATION_MAX: f64 = 0.9;
 
-/// Means that differ by less are equal: the difference is one of rounding.
+/// Means that differ by less are equal; the difference comes from rounding.
 const ROUNDING: f64 = 1e-12;
 /// The standard deviation of normal values over the median of their absolute values.
 const PER_MEDIAN: f64 = 1.4826;
@@ -59,11 +58,12 @@ pub struct ChangePoint {
 /// Returns the changes of a history, in order.
 ///
 /// `values` are on a scale on which equal effects are equal differences: logarithms of costs. `histories` is the number
-/// of histories that are searched together: in all of them together, at most `level` (for example 0.05) of the
-/// collections without any change show one, also if successive values are correlated by up to 0.3.
+/// of histories that are searched together. Of the collections of so many histories without any change, at most a share
+/// of `level` (for example 0.05) show one, even if successive values are correlated by up to 0.3.
 ///
-/// `step` is the distance of two neighbours on that scale if the values lie on a grid, such as counts; else 0. Values
-/// that are rounded to it have an error, a twelfth of its square, also where all of them are equal.
+/// `step` is the distance between neighbouring values on that scale if the values are on a grid, such as counts;
+/// otherwise 0. Values that are rounded to it have an error variance of a twelfth of its square, even if all of them
+/// are equal.
 pub fn change_points(values: &[f64], step: f64, histories: usize, level: f64) -> Vec<ChangePoint> {
     let floor = step * step / 12.0;
     let kept = undisturbed(values);
@@ -95,15 +95,15 @@ pub fn exact_change_points(values: &[f64]) -> Vec<ChangePoint> {
     changed.map(change).collect()
 }
 
-/// The number of places at which a stretch of so many values can be split.
+/// Returns the number of places at which a stretch of `len` values can be split.
 fn places(len: usize) -> usize {
     (len + 1).saturating_sub(2 * SIDE_MIN)
 }
 
-/// How records of one level differ.
+/// The variation of the records of one level.
 #[derive(Clone, Copy)]
 struct Noise {
-    /// The least variance.
+    /// The smallest variance that is assumed.
     floor: f64,
     /// The correlation of successive records.
     correlation: f64,
@@ -118,7 +118,7 @@ fn segmented(values: &[f64], noise: Noise, level: f64) -> Vec<usize> {
     found
 }
 
-/// Splits the values from `from` to `to` where they differ, and both sides again.
+/// Splits the values of a range where they differ, and then both sides in the same way.
 fn split(values: &[f64], range: Range<usize>, noise: Noise, level: f64, found: &mut Vec<usize>) {
     let Range { start: from, end: to } = range;
     let Some(at) = best(values, from, to) else { return };
@@ -130,8 +130,8 @@ fn split(values: &[f64], range: Range<usize>, noise: Noise, level: f64, found: &
     split(values, at..to, noise, level, found);
 }
 
-/// Returns the place that splits the values from `from` to `to` best: where the sums of squares around both means are
-/// smallest. `None` if there are too few values.
+/// Returns the place that best splits the values from `from` to `to`: the one with the smallest sums of squares around
+/// both means. `None` if there are too few values.
 fn best(values: &[f64], from: usize, to: usize) -> Option<usize> {
     let segment = &values[from..to];
     if places(segment.len()) == 0 {
@@ -172,8 +172,8 @@ struct Test {
 }
 
 impl Test {
-    /// The test of the values before index `at` against those from it on. Both sides have at least one value, and
-    /// together at least three.
+    /// Tests the values before index `at` against those from it on. Both sides have at least one value, and together at
+    /// least three.
     fn of(values: &[f64], at: usize, noise: Noise) -> Self {
         let (before, after) = values.split_at(at);
         let mean = |side: &[f64]| side.iter().sum::<f64>() / side.len() as f64;
@@ -181,7 +181,7 @@ impl Test {
         let (mean_before, mean_after) = (mean(before), mean(after));
         let (count, a, b) = (values.len() as f64, before.len() as f64, after.len() as f64);
         let r = noise.correlation;
-        // What both means took from the sum of squares.
+        // Degrees of freedom that the two means use up.
         let fitted = excess(a, r) + excess(b, r);
         let variance =
             ((squares(before, mean_before) + squares(after, mean_after)) / (count - fitted)).max(noise.floor);
@@ -191,7 +191,7 @@ impl Test {
         Self { difference: mean_after - mean_before, error, freedom }
     }
 
-    /// The two-sided p value, never zero: only counts without error differ for certain.
+    /// Returns the two-sided p value. It is never zero, because only counts without error differ with certainty.
     fn p(&self) -> f64 {
         if self.difference.abs() <= ROUNDING || self.error <= 0.0 {
             return 1.0;
@@ -200,20 +200,21 @@ impl Test {
         (2.0 * tail((self.difference / self.error).abs())).max(f64::MIN_POSITIVE)
     }
 
-    /// The difference of the means, 95%.
+    /// Returns the difference of the means with its 95% interval.
     fn difference(&self) -> Estimate {
         let half = student(0.975, self.freedom) * self.error;
         Estimate { value: self.difference, low: self.difference - half, high: self.difference + half }
     }
 }
 
-/// The variance of a mean of `count` records that are correlated by `r`, over that of independent ones.
+/// Returns the variance of a mean of `count` records that are correlated by `r`, over that of independent ones.
 fn excess(count: f64, r: f64) -> f64 {
     (1.0 + r) / (1.0 - r) - 2.0 * r * (1.0 - r.powf(count)) / (count * (1.0 - r).powi(2))
 }
 
-/// The correlation of successive records around the levels between these changes: as they show it, corrected for what
-/// was fitted, and between that and the usual one. Negative correlation counts as none.
+/// Estimates the correlation of successive records around the levels between these changes. The correlation of the
+/// residuals is corrected for the fitted parameters and shrunk towards the usual one. A negative correlation counts as
+/// none.
 fn correlation(values: &[f64], changes: &[usize]) -> f64 {
     let bounds: Vec<usize> = std::iter::once(0).chain(changes.iter().copied()).chain([values.len()]).collect();
     let residuals = bounds.windows(2).flat_map(|pair| {
@@ -230,12 +231,13 @@ fn correlation(values: &[f64], changes: &[usize]) -> f64 {
     told.clamp(0.0, CORRELATION_MAX)
 }
 
-/// The p value of the best of all places at which `count` values can be split, from its own p value.
+/// Returns the p value of the best of all places at which `count` values can be split, from its p value as a single
+/// place.
 ///
 /// The largest of several t values exceeds a bound if the first does, or if one does and its neighbour does not
 /// (Worsley, Biometrika 69, 1982). Neighbouring places share all but one value, so this is much less than the number of
-/// places times the p value. The two are taken for normal, with the correlation that they have where records are
-/// independent; that of correlated records is closer, so this is an upper bound.
+/// places times the p value. The two t values are assumed to be normal, with the correlation that they have if records
+/// are independent. Correlated records have a higher one, so this is an upper bound.
 fn of_best(p: f64, count: usize) -> f64 {
     let places = places(count);
     let z = SQRT_2 * erfc_inv(p.clamp(f64::MIN_POSITIVE, 1.0));
@@ -250,8 +252,8 @@ fn of_best(p: f64, count: usize) -> f64 {
     (p + crossings).min(p * places as f64).min(1.0)
 }
 
-/// The probability that one of two normal values that are correlated by `r` is above `z`, and the other between −`z`
-/// and `z`. By Simpson's rule, up to where the second factor vanishes.
+/// Returns the probability that one of two normal values that are correlated by `r` is above `z`, and the other between
+/// −`z` and `z`. Integrates by Simpson's rule, up to where the second factor vanishes.
 fn crossing(z: f64, r: f64) -> f64 {
     const PARTS: u32 = 24;
     const END: f64 = 6.0;
@@ -271,9 +273,9 @@ fn crossing(z: f64, r: f64) -> f64 {
     (0..=PARTS).map(value).sum::<f64>() * step / 3.0
 }
 
-/// Returns the indices of the records that were not disturbed. A record was if it is more than [`FAR`] standard
-/// deviations from the median of every [`NEIGHBOURS`] successive records that include it. The standard deviation is
-/// that of the differences of successive values, which a change of the level leaves alone.
+/// Returns the indices of the records that were not disturbed. A record was disturbed if it is more than [`FAR`]
+/// standard deviations from the median of every [`NEIGHBOURS`] successive records that include it. The standard
+/// deviation comes from the differences of successive values, which a change of the level does not affect.
 fn undisturbed(values: &[f64]) -> Vec<usize> {
     let every: Vec<usize> = (0..values.len()).collect();
     let mut steps: Vec<f64> = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
@@ -300,7 +302,7 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Values with a standard deviation of 0.02 around levels of so many records.
+    /// Values with a standard deviation of 0.02 around levels with these numbers of records.
     fn history(levels: &[(usize, f64)], seed: u64) -> Vec<f64> {
         let mut random = Random::new(seed);
         let every = levels.iter().flat_map(|(count, level)| std::iter::repeat_n(*level, *count));
@@ -316,7 +318,7 @@ mod tests {
         assert!(found.iter().all(|change| change.p < 1e-6));
     }
 
-    /// Guards against a busy host being told as a change of the kernel.
+    /// Guards against a busy host being reported as a change of the kernel.
     #[test]
     fn one_or_two_disturbed_records_are_no_change() {
         for place in [0, 1, 10, 28, 29] {
@@ -340,8 +342,8 @@ mod tests {
         }
     }
 
-    /// Guards against cliffs at n = 1,001 and 1,002 being told as a certain change, because no value differs from its
-    /// neighbours. A large step is still found.
+    /// Guards against cliffs at n = 1,001 and 1,002 being reported as a certain change, because no value differs from
+    /// its neighbours. A large step is still found.
     #[test]
     fn values_on_a_grid_are_not_without_error() {
         let step = 1.0 / 1001.0;
@@ -358,7 +360,7 @@ mod tests {
         assert!(found.len() == 1 && found[0].index == 20 && found[0].p > 0.0, "{found:?}");
     }
 
-    /// Guards against many curves that are searched together showing changes by chance.
+    /// Guards against finding changes by chance because many curves are searched together.
     #[test]
     fn more_histories_need_more_evidence() {
         let values = history(&[(12, 0.0), (5, 0.045)], 5);

@@ -1,8 +1,7 @@
 //! Decides claims about a curve: pass, fail or inconclusive, with the value and the interval behind it.
 //!
 //! A claim passes only if the whole interval is on its side, and fails only if the whole interval is on the other side.
-//! What is neither shown nor refuted is inconclusive. Each claim is decided by itself: nothing is corrected for their
-//! number.
+//! Otherwise it is inconclusive. Each claim is decided separately, without a correction for the number of claims.
 
 mod cost;
 
@@ -19,11 +18,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It is shown.
+    /// The claim is shown.
     Pass,
-    /// Neither shown nor refuted.
+    /// The claim is neither shown nor refuted.
     Inconclusive,
-    /// It is refuted.
+    /// The claim is refuted.
     Fail,
 }
 
@@ -32,20 +31,20 @@ pub enum Answer {
 pub struct Decision {
     /// The answer.
     pub answer: Answer,
-    /// The quantity that the claim bounds: a growth with its 90% interval (across a cliff one of 95% at least), a cost
-    /// or a ratio with its 95% interval, a local exponent with its 95% interval.
+    /// The quantity that the claim bounds: a growth with its 90% interval (across a cliff, an interval of at least
+    /// 95%), a cost or a ratio with its 95% interval, a local exponent with its 95% interval.
     pub value: Option<Estimate>,
-    /// What decided.
+    /// The evidence for the answer.
     pub evidence: Evidence,
-    /// Estimated number of further passes that settle it, if passes help.
+    /// Estimated number of further passes that decide the claim, if passes help.
     pub more_passes: Option<u32>,
 }
 
-/// What decided a claim.
+/// The evidence that decided a claim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Evidence {
-    /// The value with its interval, beside the bound.
+    /// The value with its interval, compared with the bound.
     Interval,
     /// The outcome and the laws: the best one, and those that fit almost as well.
     Laws {
@@ -77,14 +76,14 @@ pub enum Evidence {
         /// The median of their costs over those around them.
         factor: f64,
     },
-    /// Nothing of the kind that the claim excludes.
+    /// Nothing that the claim excludes was found.
     None {
         /// The largest n that was measured.
         reached: f64,
     },
     /// The curve ends before the n of the claim.
     TooShort {
-        /// Where it ends.
+        /// The n at which it ends.
         reached: f64,
     },
     /// The n of the claim is not among those at which both curves are judged.
@@ -94,19 +93,19 @@ pub enum Evidence {
         /// The last one.
         last: f64,
     },
-    /// Too few passes show nothing.
+    /// There are too few passes to decide the claim.
     TooFewPasses {
-        /// Passes that are there.
+        /// Number of passes.
         passes: usize,
     },
     /// The judgement of the curve is not resolved.
     NotResolved {
-        /// Why not.
+        /// The reason.
         reason: Reason,
     },
 }
 
-/// On which side of the bound the value must be.
+/// The side of the bound on which the value must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Below the bound.
@@ -124,7 +123,7 @@ pub enum Side {
 pub struct Subject<'a> {
     /// The calls.
     pub curve: &'a Curve,
-    /// The canary beside them, if there was one.
+    /// The canary of the same passes, if there was one.
     pub canary: Option<&'a Curve>,
     /// The verdict on the whole curve.
     pub verdict: &'a Verdict,
@@ -132,15 +131,15 @@ pub struct Subject<'a> {
     pub options: &'a Options,
 }
 
-/// How far an n may be from the one of the claim, as a ratio.
+/// Largest relative distance of an n from the n of a claim.
 const NEAR: f64 = 0.01;
-/// How near to a cliff a cost is neither that before it nor that after it, as a ratio.
+/// Relative distance from a cliff within which a cost is neither that before it nor that after it.
 const BESIDE: f64 = 0.05;
-/// Fewer passes do not show that something is absent.
+/// Minimum number of passes to show that something is absent.
 const PASSES_MIN: usize = 5;
-/// Fewer calls do not show that none of them is unlike those around it.
+/// Minimum number of calls to show that none of them differs from those around it.
 const CALLS_MIN: usize = 64;
-/// Fewer passes of times decide nothing: a jump or an outlier in one or two of them may be chance.
+/// Minimum number of passes for a decision about times: a jump or an outlier in one or two passes may be chance.
 const PASSES_TO_DECIDE: usize = 3;
 
 impl Decision {
@@ -152,7 +151,7 @@ impl Decision {
         Self::new(Answer::Inconclusive, None, evidence)
     }
 
-    /// No answer from too few passes; counts are exact in each pass.
+    /// Withdraws an answer that rests on too few passes. Counts are exact in each pass, so they need no minimum.
     fn by_passes(self, passes: usize, unit: Unit) -> Self {
         if unit == Unit::Instructions || passes >= PASSES_TO_DECIDE || self.answer == Answer::Inconclusive {
             return self;
@@ -161,8 +160,9 @@ impl Decision {
         Self { value: self.value, more_passes, ..Self::inconclusive(Evidence::TooFewPasses { passes }) }
     }
 
-    /// Makes this decision no surer than another one by the same passes with smaller differences between runs. A known
-    /// variance has more degrees of freedom than that of a few passes, so with it an interval may become narrower.
+    /// Limits the certainty of this decision to that of another one, from the same passes with smaller differences
+    /// between runs. A known variance has more degrees of freedom than one estimated from a few passes, so with it an
+    /// interval may become narrower.
     pub fn limit_by(&mut self, other: &Self) {
         if self.answer != other.answer {
             self.answer = Answer::Inconclusive;
@@ -199,12 +199,12 @@ impl Side {
 /// A judgement of the range that a claim is about.
 struct Judged {
     judgement: Judgement,
-    /// Where the curve ends, if that is before the n of the claim.
+    /// The end of the curve, if it is before the n of the claim.
     short: Option<f64>,
 }
 
 impl Subject<'_> {
-    /// Whether every cost at every n is within the margin of that at small n. A cliff is outside of any margin.
+    /// Decides whether the cost at every n is within the margin of that at small n. A cliff exceeds any margin.
     pub fn constant(&self, within: f64, to: Option<u64>) -> Decision {
         let judged = self.judged(to, &Options { delta: within, ..self.options.clone() });
         let judgement = &judged.judgement;
@@ -222,8 +222,9 @@ impl Subject<'_> {
         self.by_passes(judged.unless_short(decision))
     }
 
-    /// Counts are exact: each judged point says whether it is within the margin, over a short range and in few points
-    /// too. `None` for times, for fewer than two judged points, and if the canary revoked the judgement.
+    /// Decides the claim for counts. They are exact, so each judged point is compared with the margin, even over a
+    /// short range and with few points. `None` for times, for fewer than two judged points, and if the canary revoked
+    /// the judgement.
     fn constant_counts(&self, judgement: &Judgement, within: f64) -> Option<Decision> {
         let is_revoked = matches!(judgement.outcome, Outcome::Unresolved { reason: Reason::CanaryMoved, .. });
         let judged = judgement.points.iter().filter(|point| point.judged);
@@ -237,7 +238,7 @@ impl Subject<'_> {
         Some(Decision::new(answer, growth, Evidence::Interval))
     }
 
-    /// Whether the curve follows a law; `family` holds the names in the dictionary that count as that law.
+    /// Decides whether the curve follows a law; `family` holds the names in the dictionary that count as that law.
     pub fn follows(&self, family: &[&str], to: Option<u64>) -> Decision {
         let judged = self.judged(to, self.options);
         let judgement = &judged.judgement;
@@ -256,7 +257,7 @@ impl Subject<'_> {
         self.by_passes(judged.no_answer_if_short(decision))
     }
 
-    /// Whether the curve grows by a law with at most this exponent: `order` is 0.5 for √n, 1 for n, and so on;
+    /// Decides whether the curve grows by a law with at most this exponent: `order` is 0.5 for √n, 1 for n, and so on;
     /// logarithms count as [`LOGARITHM`]. A cliff is steeper than any law.
     pub fn grows_at_most(&self, order: f64, to: Option<u64>) -> Decision {
         let judged = self.judged(to, self.options);
@@ -266,8 +267,9 @@ impl Subject<'_> {
         self.by_passes(judged.no_answer_if_short(decision))
     }
 
-    /// Whether the cost at large n over that at the smallest judged n is on a side of a bound. Beyond a cliff it is the
-    /// cost there over that at the start; beside one it is neither that before it nor that after it.
+    /// Decides whether the growth, the cost at large n over that at the smallest judged n, is on a side of a bound.
+    /// Beyond a cliff, the growth is the cost there over that at the start. Close to a cliff the claim is inconclusive,
+    /// because the cost is neither that before it nor that after it.
     pub fn grows(&self, side: Side, bound: f64, to: Option<u64>) -> Decision {
         let judged = self.judged(to, self.options);
         let judgement = &judged.judgement;
@@ -291,7 +293,8 @@ impl Subject<'_> {
         self.by_passes(judged.no_answer_if_short(decision))
     }
 
-    /// The cost at the end over that at the start, each with its 95% interval, so that theirs is wider.
+    /// Decides a growth across a cliff: the cost at the end over that at the start. Each has a 95% interval, so the
+    /// interval of the ratio is wider.
     fn grows_beyond_cliff(&self, judgement: &Judgement, end: f64, side: Side, bound: f64) -> Option<Decision> {
         let cliff = judgement.cliffs.first()?;
         let evidence = Evidence::Cliff { n: cliff.n, factor: cliff.factor };
@@ -305,7 +308,7 @@ impl Subject<'_> {
         Some(Decision::new(side.answer(growth, bound), Some(growth), evidence))
     }
 
-    /// Whether there is no cliff below an n, or none at all.
+    /// Decides whether there is no cliff below an n, or none at all.
     pub fn no_cliff(&self, below: Option<u64>) -> Decision {
         let reached = reached(self.curve);
         let end = below.map_or(f64::INFINITY, |n| n as f64);
@@ -315,15 +318,15 @@ impl Subject<'_> {
             let evidence = Evidence::Cliff { n: cliff.n, factor: cliff.factor };
             return self.by_passes(Decision::new(answer, Some(Estimate::bare(cliff.factor_over_start)), evidence));
         }
-        // Beyond the last place at which a jump would be found nothing is said.
+        // Nothing is known beyond the last place at which a jump would be found.
         match cliffs::seen_to(&series_of(self.curve, false)) {
             Some(seen) => self.absent(seen.min(reached), below),
             None => Decision::inconclusive(Evidence::NotResolved { reason: Reason::TooFewPoints }),
         }
     }
 
-    /// Whether no outlier recurs below an n, or none at all. First calls do not count, nor do the rules for which
-    /// `is_instrument` is true.
+    /// Decides whether no outlier recurs below an n, or none at all. First calls do not count, nor do patterns for
+    /// which `is_instrument` is true.
     pub fn no_recurring_outlier(
         &self,
         below: Option<u64>,
@@ -348,8 +351,9 @@ impl Subject<'_> {
         self.absent(reached, below)
     }
 
-    /// The decision about a period of counted costs, which begins at another call in each pass, so that none of its
-    /// positions recurs. Patterns are those of all calls, so the calls below an n are judged by themselves.
+    /// Decides about a period of counted costs. Such a period begins at another call in each pass, so none of its
+    /// positions recurs. The patterns of a verdict are those of all calls, so the calls below an n are judged
+    /// separately.
     fn counted_period(&self, below: Option<u64>, is_instrument: &dyn Fn(&crate::Pattern) -> bool) -> Option<Decision> {
         if self.options.unit != Unit::Instructions {
             return None;
@@ -374,12 +378,12 @@ impl Subject<'_> {
         decision.by_passes(self.verdict.passes, self.options.unit)
     }
 
-    /// The decision that something was not found.
+    /// Returns the decision for something that was not found.
     fn absent(&self, reached: f64, below: Option<u64>) -> Decision {
         let is_counted = self.options.unit == Unit::Instructions;
         let judgement = &self.verdict.all;
         let is_bare = matches!(judgement.outcome, Outcome::Unresolved { reason: Reason::TooFewPoints, .. });
-        // A judged range that ends at an early cliff says nothing about the number of calls.
+        // A range that ends at an early cliff has too few points even if there are many calls.
         if is_bare && judgement.cliffs.is_empty() && (!is_counted || self.curve_len() < CALLS_MIN) {
             return Decision::inconclusive(Evidence::NotResolved { reason: Reason::TooFewPoints });
         }
@@ -394,12 +398,12 @@ impl Subject<'_> {
         }
     }
 
-    /// The calls of the longest pass.
+    /// Returns the number of calls of the longest pass.
     fn curve_len(&self) -> usize {
         self.curve.passes.iter().map(|pass| pass.n.len()).max().unwrap_or(0)
     }
 
-    /// The judgement of the calls up to an n.
+    /// Returns the judgement of the calls up to an n.
     fn judged(&self, to: Option<u64>, options: &Options) -> Judged {
         let reached = reached(self.curve);
         let end = to.map_or(reached, |n| n as f64);
@@ -415,7 +419,8 @@ impl Subject<'_> {
 }
 
 impl Judged {
-    /// A claim about a whole range can fail on a part of it, and cannot pass.
+    /// Keeps only a failure if the curve is short: a claim about a whole range can fail on a part of it, but cannot
+    /// pass.
     fn unless_short(&self, decision: Decision) -> Decision {
         match self.short {
             Some(reached) if decision.answer != Answer::Fail => {
@@ -425,7 +430,8 @@ impl Judged {
         }
     }
 
-    /// A cliff refutes a claim about a longer range; a law or a growth up to a smaller n says nothing about it.
+    /// Keeps only a refutation by a cliff if the curve is short: a law or a growth up to a smaller n says nothing about
+    /// a longer range.
     fn no_answer_if_short(&self, decision: Decision) -> Decision {
         match (self.short, &decision.evidence) {
             (Some(_), Evidence::Cliff { .. }) if decision.answer == Answer::Fail => decision,
@@ -437,12 +443,12 @@ impl Judged {
     }
 }
 
-/// The cliff beside an n, if there is one: passes may differ in its place.
+/// Returns the cliff close to an n, if there is one; its place may differ between passes.
 fn near_cliff(cliffs: &[Cliff], n: f64) -> Option<&Cliff> {
     cliffs.iter().find(|cliff| n >= cliff.n.low * (1.0 - BESIDE) && n <= cliff.n.high * (1.0 + BESIDE))
 }
 
-/// The n that half of the passes reach.
+/// Returns the n that half of the passes reach.
 pub fn reached(curve: &Curve) -> f64 {
     let mut ends: Vec<u32> = curve.passes.iter().filter_map(|pass| pass.n.iter().max().copied()).collect();
     ends.sort_unstable();
@@ -458,14 +464,14 @@ fn answer_of_constant(judgement: &Judgement, within: f64) -> Answer {
     let is_inside = |growth: Estimate| is_inside(growth.low, within) && is_inside(growth.high, within);
     match judgement.outcome {
         Outcome::Flat { .. } => Answer::Pass,
-        // A change that is certain and within the margin is within the margin.
+        // A change that is shown to be within the margin satisfies the claim.
         Outcome::Small if judgement.growth.is_some_and(is_inside) => Answer::Pass,
         Outcome::Grows { .. } | Outcome::Falls | Outcome::Varies => Answer::Fail,
         Outcome::Small | Outcome::Unresolved { .. } => Answer::Inconclusive,
     }
 }
 
-/// The laws that the curve may follow; none if no law is named.
+/// Returns the laws that the curve may follow; none if no law is named.
 fn laws(judgement: &Judgement) -> Vec<&str> {
     match &judgement.outcome {
         Outcome::Grows { law: Some(law) } => {
@@ -485,7 +491,7 @@ fn of_laws(judgement: &Judgement) -> Evidence {
     }
 }
 
-/// Further passes that the judgement promises to resolve it.
+/// Returns the number of further passes that would resolve the judgement, as it promises.
 fn more(judgement: &Judgement) -> Option<u32> {
     match judgement.outcome {
         Outcome::Unresolved { more_passes, .. } => more_passes,
@@ -493,10 +499,10 @@ fn more(judgement: &Judgement) -> Option<u32> {
     }
 }
 
-/// The order of a logarithm, which grows more slowly than every power.
+/// The order of a logarithm, which grows more slowly than any power.
 pub const LOGARITHM: f64 = 0.05;
 
-/// The exponent of a law of the dictionary at large n. A pole is steeper than every power.
+/// Returns the exponent of a law of the dictionary at large n. A pole is steeper than any power.
 fn order_of(law: &str) -> f64 {
     match law {
         "constant" => 0.0,
@@ -512,7 +518,7 @@ fn order_of(law: &str) -> f64 {
     }
 }
 
-/// Whether a judgement without a cliff grows by at most this order.
+/// Decides whether a curve without a cliff grows by at most this order.
 fn decision_of_order(judgement: &Judgement, order: f64) -> Decision {
     let laws = laws(judgement);
     if !laws.is_empty() {
@@ -549,22 +555,22 @@ fn decision_of_order(judgement: &Judgement, order: f64) -> Decision {
     Decision::new(answer, Some(exponent), evidence)
 }
 
-/// The largest local exponent over the last decade of a law of this order: log n has at most 1/ln n, without a fixed
-/// cost, and n log n has 1 more.
+/// Returns the largest local exponent, over the last decade, of a law of this order. Log n has at most 1/ln n, without
+/// a fixed cost, and n log n has 1 more.
 fn steepest(order: f64, judgement: &Judgement) -> f64 {
     let start = judgement.range.map_or(1.0, |(first, last)| first.max(last / 10.0));
     let is_logarithmic = (order.fract() - LOGARITHM).abs() < 1e-9;
     if is_logarithmic { order.trunc() + 1.0 / start.ln().max(LOGARITHM) } else { order }
 }
 
-/// Whether the ratio of two curves at an n is on a side of a bound; it is that of the second over the first.
-/// `Options::paired` and `Options::between_runs` say how the passes relate.
+/// Decides whether the ratio of two curves at an n, the second over the first, is on a side of a bound.
+/// `Options::paired` and `Options::between_runs` describe the relation between the passes.
 pub fn compares(a: &Curve, b: &Curve, n: u64, side: Side, bound: f64, options: &Options) -> Decision {
     let shortest = reached(a).min(reached(b));
     if shortest < n as f64 * (1.0 - NEAR) {
         return Decision::inconclusive(Evidence::TooShort { reached: shortest });
     }
-    // A pair ends before the first cliff of either.
+    // Two curves are compared only before the first cliff of either.
     let is_at_cliff = |cliff: &Cliff| n as f64 >= cliff.n.low * (1.0 - BESIDE);
     let cliffs = [a, b].map(|curve| cliffs::find(&series_of(curve, false), &curve.annotations));
     if let Some(cliff) = cliffs.iter().flatten().find(|cliff| is_at_cliff(cliff)) {

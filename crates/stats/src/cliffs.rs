@@ -1,9 +1,9 @@
 //! Cliffs: abrupt, lasting jumps of the raw series, where a resource is exhausted.
 //!
-//! In each pass, at each call, the median of the calls before is compared with that of the calls after. The windows are
-//! an eighth of the calls so far: over such a window even a quadratic rise is less than a factor of two, so only a jump
-//! can reach two and a half. A jump in a minority of the passes is an episode, and one after which calls return to the
-//! old cost is one of two branches.
+//! In each pass, at each call, the median of the calls before it is compared with that of the calls after it. Each
+//! window covers an eighth of the calls so far. Over such a window even a quadratic rise is less than a factor of two,
+//! so only a jump can reach two and a half. A jump in a minority of the passes is an episode. A jump after which calls
+//! return to the old cost is a change of branch.
 
 use crate::points::Series;
 use crate::quantile::{median_of_block, median_of_costs};
@@ -14,37 +14,37 @@ use serde::{Deserialize, Serialize};
 /// A lasting jump of the cost to at least two and a half times, in a majority of the passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cliff {
-    /// First n at the new cost: the median over the passes that show it, with their range.
+    /// First n at the new cost: the median over the passes that show the cliff, with their range.
     pub n: Estimate,
     /// Cost just after over cost just before (medians of up to 256 calls on each side).
     pub factor: f64,
-    /// Cost after the cliff over the cost at the smallest judged n; where nothing is judged, over the median of the
-    /// first calls, at most a thousand and all before the first cliff.
+    /// Cost after the cliff over the cost at the smallest judged n. If nothing is judged, the divisor is the median of
+    /// the first calls: at most a thousand, all before the first cliff.
     pub factor_over_start: f64,
     /// Cost after the cliff.
     pub cost_after: f64,
-    /// Passes that show it.
+    /// Number of passes that show it.
     pub passes: usize,
-    /// Passes that reached it.
+    /// Number of passes that reached it.
     pub of: usize,
     /// Name of the nearest annotation within 1%, if any.
     pub annotation: Option<String>,
 }
 
-/// A smaller jump is a step, which is a law.
+/// Smallest factor of a cliff. A smaller jump is a step, which is a law.
 const FACTOR: f64 = 2.5;
-/// After a cliff at most this share of the calls costs as little as before it.
+/// Largest share of the calls after a cliff that may cost as little as before it.
 const RETURN_MAX: f64 = 0.1;
-/// After an early jump, which cold calls surround, the cost stays this many times the cost before.
+/// After an early jump, among calls that may be cold, the cost stays at least this many times the cost before it.
 const EARLY: f64 = 1.1;
-/// Calls on each side of a place, at least and at most.
+/// Minimum and maximum number of calls on each side of a place.
 const WINDOW: (usize, usize) = (16, 256);
 
-/// Calls before a cliff whose median is the cost before it, where those farther away may be cold.
+/// Number of calls before a cliff whose median is the cost before it, if calls farther away may be cold.
 const BESIDE_COLD: usize = 8;
 
-/// Weight of a cheap call after the cut, in expensive calls before it: on the climb to a capacity up to half of the
-/// calls cost as much as a full scan, while beyond it hardly any call is cheap.
+/// Weight of a cheap call after the cut, relative to an expensive call before it. On the climb to a capacity, up to
+/// half of the calls cost as much as a full scan, whereas beyond it hardly any call is cheap.
 const LATE_WEIGHT: usize = 3;
 
 /// A jump in one pass.
@@ -77,7 +77,7 @@ pub(crate) fn find(series: &[Series], annotations: &[Annotation]) -> Vec<Cliff> 
     cliffs
 }
 
-/// The cliff of a group of adjacent jumps, if a majority of the passes that reached it shows one.
+/// Returns the cliff of a group of adjacent jumps, if a majority of the passes that reached it shows one.
 fn recurring(group: &[(usize, Jump)], first: f64, series: &[Series], annotations: &[Annotation]) -> Option<Cliff> {
     let mut passes: Vec<usize> = group.iter().map(|(pass, _)| *pass).collect();
     passes.sort_unstable();
@@ -117,9 +117,9 @@ fn recurring(group: &[(usize, Jump)], first: f64, series: &[Series], annotations
     })
 }
 
-/// The factor of a cliff: the median of those of the passes, which are sorted. Where the calls before it may be cold it
-/// is the upper quartile (of five passes the second largest): a warm-up that ends at the cliff only makes the cost
-/// before it larger, and ends at another call in each pass.
+/// Returns the factor of a cliff: the median of the factors of the passes, which are sorted. If the calls before the
+/// cliff may be cold, it is the upper quartile (the second largest of five). A warm-up that ends at the cliff only
+/// raises the cost before it, and ends at another call in each pass.
 fn factor(of_passes: &[f64], is_cold_before: bool) -> f64 {
     let last = of_passes.len() - 1;
     of_passes[if is_cold_before { last * 3 / 4 } else { last / 2 }]
@@ -130,8 +130,8 @@ fn is_cold_before(one: &Series, index: usize) -> bool {
     !one.is_down && index <= cold_max(one.costs.len())
 }
 
-/// Passes meet a cliff at the same n. A warm-up of the way down ends at another n in each pass: if the mean distance of
-/// the places exceeds this many calls and this share of the calls beyond, it is one.
+/// Largest mean distance between the places of a cliff in the passes: this many calls plus this share of the calls
+/// beyond it. All passes have a cliff at the same n, whereas a warm-up on the way down ends at another n in each pass.
 const JITTER: (f64, f64) = (1.0, 0.01);
 
 /// Whether the jumps of a group are the ends of a warm-up: on the way down, the first calls are those at the largest n.
@@ -163,12 +163,12 @@ pub(crate) fn seen_to(series: &[Series]) -> Option<f64> {
     ends.get(ends.len().saturating_sub(1) / 2).copied().flatten().map(f64::from)
 }
 
-/// The last n of a pass at which a jump would be found: most calls of its last whole block are beyond it, and so is a
-/// window.
+/// Returns the last n of a pass at which a jump would be found: most calls of the last whole block, and a whole window,
+/// must be beyond it.
 fn seen_in(one: &Series) -> Option<u32> {
     let calls = one.costs.len();
     let last = || (calls / WINDOW.0 * WINDOW.0 - WINDOW.0 / 2 - 1).min(calls - WINDOW.0);
-    // The cost before a jump is that of a window, too, and the first two blocks begin no search.
+    // The cost before a jump also needs a whole window, and the search does not begin in the first two blocks.
     (calls >= 3 * WINDOW.0).then(|| one.n[last()])
 }
 
@@ -193,7 +193,7 @@ pub(crate) fn nearest(annotations: &[Annotation], n: f64, within: f64, kinds: &[
     best.map(|annotation| annotation.name.clone())
 }
 
-/// The jumps of one pass. Medians of blocks keep the work linear in the number of calls.
+/// Returns the jumps of one pass. Medians of blocks keep the work linear in the number of calls.
 fn jumps(one: &Series) -> Vec<Jump> {
     let block = WINDOW.0;
     let calls = one.costs.len();
@@ -207,10 +207,10 @@ fn jumps(one: &Series) -> Vec<Jump> {
         let side = (i / 8).clamp(1, WINDOW.1 / block);
         let (before, after) = (&blocks[i - side.min(i)..i], &blocks[i..(i + side).min(blocks.len())]);
         let most = after.iter().fold(f64::MIN, |a, b| a.max(*b)) - before.iter().fold(f64::MAX, |a, b| a.min(*b));
-        // The medians are at most as far apart, and hardly any place is near a jump.
+        // This bounds the difference of the medians from above; it suffices at most places, since few are near a jump.
         if most < least { most } else { middle(after) - middle(before) }
     };
-    // A cut inside a block belongs to neither side, so half of a jump is enough to search it.
+    // A block that contains the cut belongs to neither side, so half of a jump (in logarithms) starts the search.
     let mut found: Vec<Jump> = Vec::new();
     let mut i = 2;
     while i < blocks.len() {
@@ -239,14 +239,15 @@ fn middle(blocks: &[f64]) -> f64 {
     crate::quantile::median_of(&mut copy).unwrap_or(0.0)
 }
 
-/// Finds the call at which a jump happens: the cut with the fewest calls on the wrong side of a threshold. Nearly all
-/// later calls exceed the threshold, which is at least the geometric mean of both levels. The later level counts
-/// because occupancy climbs steeply, with calls scattered up to the full scan, and the cliff is where the scatter ends.
+/// Finds the call at which a jump occurs: the cut with the fewest calls on the wrong side of a threshold. Nearly all
+/// later calls exceed the threshold, which is at least the geometric mean of both levels. The later level matters
+/// because the occupancy law climbs steeply, with calls scattered up to the cost of a full scan, and the cliff is where
+/// the scatter ends.
 fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
     let (from, to) = (range.0.saturating_sub(side), (range.1 + side).min(one.costs.len()));
     let level = |a: usize, b: usize| median_of_costs(&mut one.costs[a..b].to_vec()).map(|ns| ns.max(0.5));
     let (early, late) = (level(from, range.0.max(from + 1))?, level(range.1.min(to - 1), to)?);
-    // Nearly all later calls exceed this, and few of those on the climb.
+    // Nearly all later calls exceed this, but few calls on the climb do.
     let mut later: Vec<f64> = one.costs[range.1.min(to - 1)..to].iter().map(|ns| *ns as f64).collect();
     later.sort_by(f64::total_cmp);
     let floor = 0.9 * crate::quantile::quantile(&later, 0.05)?;
@@ -282,7 +283,8 @@ fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
 /// Keeps the jumps after which the cost stays high to the end.
 fn lasting(one: &Series, found: &[Jump]) -> Vec<Jump> {
     let mut kept: Vec<Jump> = Vec::new();
-    // The medians of all blocks that begin at an index with one remainder, as a jump may follow every few calls.
+    // Medians of the blocks after a jump, cached by the remainder of its index, because jumps may be only a few calls
+    // apart.
     let mut medians: [Option<Vec<f64>>; BLOCK] = Default::default();
     for jump in found {
         if kept.last().is_some_and(|last| jump.index < last.index + WINDOW.0) {
@@ -292,7 +294,7 @@ fn lasting(one: &Series, found: &[Jump]) -> Vec<Jump> {
         let (block, offset) = (jump.index / BLOCK, jump.index % BLOCK);
         let medians = medians[offset].get_or_insert_with(|| medians_from(one, offset));
         let later = &medians[block..];
-        // Before an early jump the calls may be cold, and later ones cost less than them.
+        // The calls before an early jump may be cold, and cost more than later ones.
         let reach = if is_cold_before(one, jump.index) { EARLY } else { FACTOR.sqrt() };
         let floor = reach * jump.before;
         let most = (RETURN_MAX * later.len() as f64) as usize;
@@ -303,10 +305,10 @@ fn lasting(one: &Series, found: &[Jump]) -> Vec<Jump> {
     kept
 }
 
-/// Calls of a block after a jump.
+/// Number of calls in a block after a jump.
 const BLOCK: usize = WINDOW.0 / 2;
 
-/// The medians of successive blocks of a pass from a call on.
+/// Returns the medians of successive blocks of a pass, from a call on.
 fn medians_from(one: &Series, first: usize) -> Vec<f64> {
     let blocks = one.costs[first..].as_chunks::<BLOCK>().0;
     blocks.iter().map(|block| median_of_block(*block)).collect()
@@ -317,8 +319,8 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Guards against the steep end of a pole that is taken for a cliff on the way down: only the costs after it were
-    /// those of the calls next to it.
+    /// Guards against taking the steep end of a pole for a cliff on the way down: only the cost after the cliff used to
+    /// be that of the calls next to it.
     #[test]
     fn a_pole_on_the_way_down_is_no_jump() {
         let found = |cost: &dyn Fn(f64) -> f64, range: (usize, usize)| {
@@ -331,7 +333,7 @@ mod tests {
         assert_eq!(found(&jump, (1_880, 1_920)), Some(1_900.0));
     }
 
-    /// Guards against "none up to n" of an n at which no jump would be found.
+    /// Guards against reporting "none up to n" for an n at which no jump would be found.
     #[test]
     fn a_jump_is_seen_up_to_the_n_that_is_said() {
         let cost = |is_high: bool, n: u32| if is_high { 9_000 } else { 1_000 } + u64::from(n % 7);
@@ -351,7 +353,7 @@ mod tests {
         assert_eq!([0, 1, 16, 47].map(|calls| seen_in(&series(calls, 1_000))), [None; 4]);
     }
 
-    /// Guards against other jumps than those that a count of all later blocks keeps.
+    /// Guards against keeping other jumps than a count of all later blocks does.
     #[test]
     fn lasting_jumps_are_those_by_a_plain_count() {
         let plain = |one: &Series, jump: &Jump| {
@@ -370,7 +372,7 @@ mod tests {
             let mut index = 0;
             while index + 20 < calls as usize {
                 index += 1 + random.below(20);
-                // The low blocks are about a tenth where these floors are.
+                // With these floors about a tenth of the blocks are low.
                 let before = (600.0 + 250.0 * random.uniform()) / if index <= 256 { EARLY } else { FACTOR.sqrt() };
                 let jump = Jump { index, n: f64::from(one.n[index]), before, after: 4.0 * before };
                 let is_kept = !lasting(&one, &[jump]).is_empty();
@@ -381,7 +383,7 @@ mod tests {
         assert!(lasted > 50 && returned > 50, "{lasted} and {returned}");
     }
 
-    /// Each rise of a square wave of a million calls is a jump, and none lasts.
+    /// Each rise of a square wave of a million calls is a jump, but none lasts.
     #[test]
     fn a_square_wave_has_no_cliff() {
         let calls = 1_000_000;

@@ -11,7 +11,7 @@ use crate::{Curve, Options};
 
 /// Two curves reduced at the same points.
 pub(crate) struct Pair {
-    /// Cells of `a` as measured: with the offsets of passes, and with those that a burst met.
+    /// Cells of `a` as measured, with the offsets of the passes and including cells in a burst.
     pub(crate) raw_a: Vec<Vec<Option<f64>>>,
     /// Cells of `b`.
     pub(crate) raw_b: Vec<Vec<Option<f64>>>,
@@ -23,7 +23,7 @@ pub(crate) struct Pair {
     pub(crate) capacities: Vec<f64>,
 }
 
-/// Fewer common points are not a common range.
+/// Minimum number of points of a common range.
 const POINTS_MIN: usize = 3;
 
 /// Reduces two curves at common points; `None` if they have no common range or no passes.
@@ -42,11 +42,11 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
         cliffs::find(all, &curve.annotations).first().map_or(f64::MAX, |cliff| cliff.n.low)
     };
     let cliff = cliff(&series, a).min(cliff(&of_b, b));
-    // The points end at the end of the shorter curve or at the earlier cliff.
+    // The points stop at the end of the shorter curve or at the earlier cliff.
     let limit = if cliff < end { cliff } else { end + 1.0 };
     series.extend(of_b);
     let capacities = capacities_of_both(a, b);
-    // Curves that both run to the same n have the points of their own judgements.
+    // Curves that both extend to the same n have the same points as in their separate judgements.
     let is_whole = end_a == end_b && cliff >= end;
     let cliff = (!is_whole).then_some(limit);
     let layout = Layout { series: &series, cliff, capacities: &capacities, first: None };
@@ -75,7 +75,7 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     let kept: Vec<Window> = chosen.iter().zip(&keep).filter(|pair| *pair.1).map(|pair| *pair.0).collect();
     let mut of_b = grid.split_off(count_a);
     let (raw_a, raw_b) = (grid.cells.clone(), of_b.cells.clone());
-    // Laws and growths rest on the same cells as in a judgement of one curve.
+    // Laws and growths are based on the same cells as in the judgement of a single curve.
     let (series_a, series_b) = series.split_at(count_a);
     let judge = options.judge();
     judge.drop_bursts(&mut grid, series_a, &kept, options);
@@ -83,7 +83,8 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     Some(Pair { a: judge.level(&grid), b: judge.level(&of_b), raw_a, raw_b, capacities })
 }
 
-/// The capacities of two curves. Curves of one host share theirs, and each is fitted and charged once.
+/// Returns the capacities of two curves. Curves of one host share capacities, and each capacity is fitted and charged
+/// once.
 fn capacities_of_both(a: &Curve, b: &Curve) -> Vec<f64> {
     let mut all = capacities_of(a);
     for capacity in capacities_of(b) {
@@ -100,7 +101,7 @@ mod tests {
     use crate::dense::{Noise, simulate, truths};
     use crate::{Annotation, AnnotationKind};
 
-    /// Guards against capacities of one host that are charged twice.
+    /// Guards against charging the capacities of one host twice.
     #[test]
     fn shared_capacities_are_taken_once() {
         let capacity = |n: f64| Annotation { name: "a capacity".to_owned(), n, kind: AnnotationKind::Capacity };
@@ -113,7 +114,7 @@ mod tests {
         assert_eq!(of(&[14_116.0], &[32_768.0, 14_116.0]), [14_116.0, 32_768.0]);
     }
 
-    /// Guards against a comparison of laws by other cells than those that the verdicts rest on.
+    /// Guards against comparing laws by other cells than those of the verdicts.
     #[test]
     fn bursts_are_left_out_of_laws_and_kept_in_costs() {
         let quiet = Noise { bursts: 0.0, ..Noise::of_call(0.05) };

@@ -1,9 +1,9 @@
 //! Comparison of two curves: which is faster, by how much, whether they follow the same law, and where they cross.
 //!
-//! Passes are the replicates: each gives its mean log cost over the common points, and both sides are compared by
-//! Welch's t, or by the differences of pairs if passes ran side by side. The passes of one run do not show how much the
-//! machine differs between runs; `Options::between_runs` and `Options::growth_between_runs` are added for that. Nothing
-//! below `Options::smallest_effect` is called a difference.
+//! Passes are the replicates. Each contributes its mean log cost over the common points, and both sides are compared by
+//! Welch's t test, or by the differences of pairs if passes ran side by side. The passes of one run do not show how
+//! much the machine differs between runs; `Options::between_runs` and `Options::growth_between_runs` are added for
+//! that. Nothing below `Options::smallest_effect` is reported as a difference.
 
 use crate::common::{Pair, pair};
 use crate::crossing;
@@ -17,27 +17,29 @@ use serde::{Deserialize, Serialize};
 /// The comparison of two curves of one case. Ratios are `b` over `a`: below 1, `b` is faster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Cost of `b` over cost of `a` over their common range, 95%; absent without two passes each or a common range.
+    /// Cost of `b` over cost of `a` on their common range, with a 95% interval. Absent if a side has fewer than two
+    /// passes or if there is no common range.
     pub ratio: Option<Estimate>,
     /// The same at the smallest common n.
     pub ratio_start: Option<Estimate>,
     /// The same at the common point in the middle, by the logarithm of n.
     pub ratio_middle: Option<Estimate>,
-    /// The same at the largest common n; absent if the last point is unlike the ones before it.
+    /// The same at the largest common n; absent if the last point differs much from the ones before it.
     pub ratio_end: Option<Estimate>,
-    /// The smallest, the middle and the largest common n, where those ratios hold.
+    /// The smallest, the middle and the largest common n, to which these three ratios apply.
     pub n: Option<[f64; 3]>,
     /// The result.
     pub change: Change,
     /// Two-sided p value of the ratio being 1.
     pub p: f64,
-    /// The same, corrected by [`holm`] for the number of comparisons in the report; equal to `p` before.
+    /// The same, corrected by [`holm`] for the number of comparisons in the report; equal to `p` before that
+    /// correction.
     pub p_adjusted: f64,
     /// Standard error of the ratio's logarithm, including differences between runs.
     pub error: Option<f64>,
     /// Degrees of freedom of `error`.
     pub freedom: f64,
-    /// The minimum detectable difference (a fraction): these passes would have shown it in four cases out of five, at
+    /// The minimum detectable difference (a fraction). These passes would have shown it in four cases out of five, at
     /// the level that [`holm`] leaves to one comparison.
     pub detectable: Option<f64>,
     /// Whether both follow the same law.
@@ -48,9 +50,10 @@ pub struct Comparison {
     pub growth_error: Option<f64>,
     /// Two-sided p value of equal growth.
     pub growth_p: f64,
-    /// The same, corrected by [`holm`] for the number of comparisons in the report; equal to `growth_p` before.
+    /// The same, corrected by [`holm`] for the number of comparisons in the report; equal to `growth_p` before that
+    /// correction.
     pub growth_p_adjusted: f64,
-    /// Whether both grow alike.
+    /// Whether both have the same growth.
     pub same_growth: Agreement,
     /// Whether one costs the same multiple of the other at every n.
     pub nature: Nature,
@@ -62,9 +65,9 @@ pub struct Comparison {
     pub fixed_ratio: Option<Estimate>,
     /// Whether the fixed costs agree.
     pub same_fixed: Agreement,
-    /// Name of the law that both were fitted with for slope and fixed cost.
+    /// Name of the law that was fitted to both for slope and fixed cost.
     pub common_law: Option<String>,
-    /// Where the curves cross, if they do.
+    /// The crossing of the curves, if there is one.
     pub crossing: Option<Crossing>,
     /// The verdict on `a`.
     pub a: Verdict,
@@ -80,11 +83,11 @@ pub enum Change {
     Faster,
     /// `b` is slower than `a`.
     Slower,
-    /// No difference proven; a change of this fraction would have been seen.
+    /// No difference is proven; a change by `Comparison::detectable` would have been seen.
     NoDifferenceProven,
 }
 
-/// What a difference does over n.
+/// The dependence of a difference on n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Nature {
@@ -92,7 +95,7 @@ pub enum Nature {
     Factor,
     /// A constant amount: under the same law the slopes agree within δ, and the fixed costs differ.
     Amount,
-    /// The law changed, or the growth under the same law.
+    /// The law differs, or the growth under the same law.
     Law,
     /// Not shown by these passes.
     Inconclusive,
@@ -110,7 +113,7 @@ pub enum Agreement {
     Inconclusive,
 }
 
-/// Where two curves cross.
+/// The crossing of two curves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Crossing {
     /// The n of the crossing, with a 95% confidence interval.
@@ -120,7 +123,7 @@ pub struct Crossing {
 }
 
 impl Comparison {
-    /// The comparison of two verdicts whose samples show no difference, or cannot be compared.
+    /// Returns the comparison of two verdicts whose samples show no difference, or cannot be compared.
     pub fn undecided(a: Verdict, b: Verdict) -> Self {
         Self {
             ratio: None,
@@ -152,16 +155,17 @@ impl Comparison {
         }
     }
 
-    /// Makes this comparison no surer than another of the same passes with smaller differences between runs. A known
-    /// variance has more degrees of freedom than that of a few passes, so with it a difference may become surer.
+    /// Limits the certainty of this comparison to that of another one, of the same passes with smaller differences
+    /// between runs. A known variance has more degrees of freedom than one estimated from a few passes, so with it a
+    /// difference may become more certain.
     pub fn limit_by(&mut self, other: &Self) {
         self.p = self.p.max(other.p);
         self.growth_p = self.growth_p.max(other.growth_p);
         self.detectable = self.detectable.zip(other.detectable).map(|(own, other)| own.max(other));
     }
 
-    /// Returns whether the growth is shown to differ, by at least `smallest` (a fraction): after the correction for the
-    /// number of comparisons, as with [`Comparison::change`].
+    /// Returns whether the growth is shown to differ, by at least `smallest` (a fraction), after the correction for the
+    /// number of comparisons, as for [`Comparison::change`].
     pub fn is_growth_changed(&self, smallest: f64) -> bool {
         let is_relevant = self.growth_ratio.is_some_and(|ratio| ratio.value.ln().abs() >= smallest.ln_1p());
         is_relevant && self.growth_p_adjusted < LEVEL
@@ -171,7 +175,7 @@ impl Comparison {
 /// Error rate of all intervals and tests of a comparison.
 pub(crate) const LEVEL: f64 = 0.05;
 
-/// The ratio at the largest n is within this factor of the mean over so many last points.
+/// The ratio at the largest n must be within this factor of the mean over this many last points.
 const END_FACTOR: f64 = 1.5;
 const END_POINTS: usize = 3;
 
@@ -181,8 +185,8 @@ pub fn compare(a: &Curve, b: &Curve, options: &Options) -> Comparison {
     compare_judged((a, judge(a, None, judged)), (b, judge(b, None, judged)), options)
 }
 
-/// Compares two curves with the verdicts that a report shows of them, which may rest on more passes than the curves
-/// given.
+/// Compares two curves, given the verdicts that a report shows for them. These may be based on more passes than the
+/// curves.
 pub fn compare_judged(
     (a, judged_a): (&Curve, Verdict),
     (b, judged_b): (&Curve, Verdict),
@@ -196,7 +200,7 @@ pub fn compare_judged(
     comparison
 }
 
-/// Sets the members that need a common range.
+/// Sets the fields that need a common range.
 fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     let points = pair.a.n.len();
     let over = |range: std::ops::Range<usize>| {
@@ -210,7 +214,7 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     comparison.n = Some([pair.a.n[0], pair.a.n[middle], pair.a.n[points - 1]]);
     comparison.ratio_start = level(&over(0..1)).map(|e| e.ratio());
     comparison.ratio_middle = level(&over(middle..middle + 1)).map(|e| e.ratio());
-    // A last point unlike those before it is not what a curve comes to.
+    // A last point that differs much from those before it is not representative of the end of the curve.
     let is_like = |e: &Effect| {
         let last = level(&over(points.saturating_sub(END_POINTS)..points));
         last.is_some_and(|mean| (mean.difference - e.difference).abs() < END_FACTOR.ln())
@@ -225,7 +229,7 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
         comparison.detectable = Some(effect.detectable(LEVEL).max(options.smallest_effect));
     }
     comparison.change = change(comparison, options.smallest_effect);
-    // The ratio describes these runs; the test asks whether others would show it too.
+    // The ratio describes these runs; the test decides whether other runs would show it too.
     let growth_with = |between_runs| judge.effect(pair, &top_over_bottom(points), options, between_runs);
     let growth = growth_with(0.0).map(|effect| effect.ratio());
     comparison.growth_ratio = growth;
@@ -252,7 +256,7 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     comparison.crossing = crossing::find(pair, options).filter(|_| turns(comparison, options));
 }
 
-/// The place of the point nearest to the middle of the range, by the logarithm of n.
+/// Returns the index of the point nearest to the middle of the range, by the logarithm of n.
 fn middle_of(n: &[f64]) -> usize {
     let (Some(first), Some(last)) = (n.first(), n.last()) else { return 0 };
     let middle = (first * last).sqrt();
@@ -260,9 +264,10 @@ fn middle_of(n: &[f64]) -> usize {
     (0..n.len()).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(0)
 }
 
-/// Law or constant: equal growth under laws that do not differ is a constant factor, an equal slope a constant amount.
+/// Classifies a difference: equal growth under laws that do not differ is a constant factor, an equal slope a constant
+/// amount.
 fn nature(comparison: &Comparison, delta: f64) -> Nature {
-    // Growths that certainly differ, by less than δ, are equal for this purpose.
+    // Growths that certainly differ, but by less than δ, count as equal here.
     let is_flat =
         |verdict: &Verdict| matches!(verdict.all.outcome, Outcome::Flat { .. }) && verdict.all.cliffs.is_empty();
     let are_flat = is_flat(&comparison.a) && is_flat(&comparison.b) && comparison.same_growth != Agreement::Different;
@@ -284,7 +289,8 @@ fn is_within(ratio: Estimate, delta: f64) -> bool {
     ratio.low >= 1.0 / (1.0 + delta) && ratio.high <= 1.0 + delta
 }
 
-/// Whether the ends differ in opposite directions, each by a relevant amount: two equal curves cross everywhere.
+/// Whether the ends differ in opposite directions, each by a relevant amount. Without this condition, two equal curves
+/// would cross everywhere.
 fn turns(comparison: &Comparison, options: &Options) -> bool {
     let matters = |ratio: Option<Estimate>| {
         let ratio = ratio.filter(|r| !r.holds(1.0))?;
@@ -317,26 +323,27 @@ impl Effect {
         StudentsT::new(0.0, 1.0, self.freedom.max(1.0)).map_or(1.0, |d| (2.0 * d.sf(t)).min(1.0))
     }
 
-    /// The difference that a test of that level detects in four cases out of five.
+    /// Returns the difference that a test at this level detects in four cases out of five.
     fn detectable(&self, level: f64) -> f64 {
         let t = student(1.0 - level / 2.0, self.freedom) + student(0.8, self.freedom);
         (t * self.error).exp_m1()
     }
 }
 
-/// Returns the relative difference that a test of a level detects in four cases out of five: 0.05 for 5%. `error` is
+/// Returns the relative difference that a test at a level detects in four cases out of five: 0.05 for 5%. `error` is
 /// the standard error of the difference of logarithms, `freedom` its degrees of freedom.
 pub fn detectable(error: f64, freedom: f64, level: f64) -> f64 {
     Effect { difference: 0.0, error, freedom }.detectable(level)
 }
 
-/// Fewer values are averaged plainly: trimming five values leaves two degrees of freedom, and a difference would have
-/// to be seventeen errors wide. A single bad pass widens the plain error, so it hides differences and makes none.
+/// Smallest number of values that are trimmed; fewer have a plain mean. Trimming five values leaves two degrees of
+/// freedom, and a difference would have to be seventeen errors wide. A single bad pass widens the plain error, so it
+/// can hide a difference but not cause one.
 const TRIMMED_FROM: usize = 8;
-/// Degrees of freedom behind the variance between runs: it comes from about ten runs of one machine.
+/// Degrees of freedom of the variance between runs, which is estimated from about ten runs of one machine.
 const RUNS_FREEDOM: f64 = 8.0;
 
-/// Mean, standard error and degrees of freedom.
+/// Returns mean, standard error and degrees of freedom.
 fn mean(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
     let count = values.len();
     if count >= TRIMMED_FROM {
@@ -351,14 +358,14 @@ fn mean(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
     Some((mean, (square / count as f64).sqrt(), count as f64 - 1.0))
 }
 
-/// The effect from the differences of passes that ran side by side.
+/// Returns the effect from the differences of passes that ran side by side.
 pub(crate) fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<Effect> {
     let differences = a.iter().zip(b).filter_map(|(a, b)| Some((*b)? - (*a)?)).collect();
     let (difference, error, freedom) = mean(differences)?;
     Some(Effect { difference, error, freedom })
 }
 
-/// The effect from two independent sets of passes, with the variance between runs (Welch and Satterthwaite).
+/// Returns the effect from two independent sets of passes, with the variance between runs (Welch and Satterthwaite).
 pub(crate) fn unpaired(a: &[Option<f64>], b: &[Option<f64>], between_runs: f64) -> Option<Effect> {
     let side = |values: &[Option<f64>]| mean(values.iter().copied().flatten().collect());
     let ((mean_a, error_a, free_a), (mean_b, error_b, free_b)) = (side(a)?, side(b)?);
@@ -373,7 +380,7 @@ pub(crate) fn unpaired(a: &[Option<f64>], b: &[Option<f64>], between_runs: f64) 
     })
 }
 
-/// Faster or slower only if the difference is significant after correction and relevant.
+/// Returns "faster" or "slower" only if the difference is relevant, and significant after the correction.
 fn change(comparison: &Comparison, smallest: f64) -> Change {
     let none = Change::NoDifferenceProven;
     match comparison.ratio {
@@ -399,8 +406,8 @@ fn agreement(ratio: Option<Estimate>, options: &Options) -> Agreement {
     if is_within(ratio, options.delta) { Agreement::Same } else { Agreement::Inconclusive }
 }
 
-/// Two judgements have the same law if the law of one is the law or a rival of the other, and different laws if they
-/// have none in common.
+/// Compares the laws of two judgements. They are the same if the law of one is the law or a rival of the other, and
+/// different if the two have no law in common.
 fn same_law(a: &Judgement, b: &Judgement) -> Agreement {
     let named = |j: &Judgement| match &j.outcome {
         Outcome::Flat { .. } => vec!["constant".to_owned()],
@@ -436,8 +443,8 @@ fn adjusted(p: &[f64]) -> Vec<f64> {
 }
 
 /// Corrects the comparisons of one report for their number (Holm) and withdraws differences that are no longer
-/// significant. Whether costs differ and whether growths differ are two questions, each with its own correction; that
-/// the law or the growth changed is told only if the second one is answered.
+/// significant. Whether costs differ and whether growths differ are two questions, each with its own correction; a
+/// change of law or growth is reported only if the growths still differ after their correction.
 pub fn holm(comparisons: &mut [Comparison]) {
     let count = comparisons.len();
     let costs = adjusted(&comparisons.iter().map(|one| one.p).collect::<Vec<f64>>());

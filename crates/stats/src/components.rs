@@ -1,22 +1,22 @@
-//! Where the variance of a curve comes from, and so where repetitions pay.
+//! Sources of the variance of a curve, which show what kind of repetition would reduce it.
 
 use crate::polish::{Level, along};
 use crate::walk::{correlation, shared as walked};
 use serde::{Deserialize, Serialize};
 
-/// Where the variance of a curve comes from: standard deviations of the logarithm of the cost, and the share of each in
-/// the variance of the growth.
+/// Components of the variance of a curve, as standard deviations of the logarithm of the cost, and the share of single
+/// calls in the variance of the growth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Components {
-    /// Of a single call about the median of its window.
+    /// A single call around the median of its window.
     pub call: f64,
-    /// Of a window, beyond what its calls explain.
+    /// A window, beyond what its calls explain.
     pub window: f64,
-    /// Of a whole pass.
+    /// A whole pass.
     pub pass: f64,
-    /// Of the change over a pass that the other passes do not show, as a line.
+    /// The change along a pass that the other passes do not show, as a line.
     pub drift: f64,
-    /// Of that change as a random walk.
+    /// The same change, as a random walk.
     #[serde(default)]
     pub walk: f64,
     /// Share, 0 to 1, of the variance of the growth that comes from single calls: more calls in each pass reduce only
@@ -26,8 +26,8 @@ pub struct Components {
 }
 
 impl Components {
-    /// The components of a judged curve, with the share of the calls in the growth along a line in log n. `None` for a
-    /// single pass, whose variance is unknown.
+    /// Returns the components of a judged curve, with the share of the calls in the growth along a line in log n.
+    /// `None` for a single pass, whose variance is unknown.
     pub(crate) fn of(level: &Level) -> Option<Self> {
         if level.passes < 2 || level.n.len() < 2 {
             return None;
@@ -47,7 +47,8 @@ impl Components {
         Some(Self { share_of_calls, ..level.components })
     }
 
-    /// The covariance that the change over one pass gives to two points at these positions along it, from −½ to ½.
+    /// Returns the covariance of two points that the change along one pass causes. `a` and `b` are their positions
+    /// along the pass, from −½ to ½.
     pub(crate) fn drift_between(&self, a: f64, b: f64) -> f64 {
         self.drift.powi(2) * a * b + self.walk.powi(2) * walked(a, b)
     }

@@ -1,4 +1,4 @@
-//! Measures how often a verdict on a dense series is right, and what is wrong with the others.
+//! Measures how often a verdict on a dense series is right, and counts the kinds of wrong verdicts.
 
 use crate::dense::{Expected, Noise, Truth, drawn, simulate, truths};
 use crate::judgement::{Samples, judge_samples};
@@ -9,38 +9,39 @@ use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a calibration runs.
+/// The parameters of a calibration.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Series per truth, noise and length.
+    /// Number of series per truth, noise and length.
     pub trials: usize,
     /// Seed of the first series.
     pub seed: u64,
-    /// Passes of each series.
+    /// Number of passes of each series.
     pub passes: usize,
-    /// Further passes after which a share of the series is judged again.
+    /// Number of further passes with which a share of the series is judged again.
     pub more_passes: usize,
 }
 
 /// Lengths of the series.
 pub const LENGTHS: [u32; 2] = [2_000, 10_000];
-/// Errors of a call.
+/// Noise of a call.
 pub const CALL_NOISES: [f64; 2] = [0.05, 0.15];
 /// One series in this many is judged again with more passes.
 const AGAIN: usize = 4;
 
-/// How a verdict agrees with the truth.
+/// The agreement of a verdict with the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Score {
     /// The outcome and the law are true.
     Right,
     /// The outcome is true, and the true law is among at most three rivals.
     Named,
-    /// Nothing false is said, but less than is true: another law's curve that is the truth within 3%.
+    /// The verdict states nothing false, but less than the truth, such as another law whose curve is within 3% of the
+    /// truth.
     Alike,
     /// Not resolved.
     Open,
-    /// Something false is said.
+    /// The verdict states something false.
     Wrong,
 }
 
@@ -53,34 +54,34 @@ pub struct Tally {
     pub scores: [usize; 5],
     /// Series by class: flat, small, material, limit, unresolved.
     pub classes: [usize; 5],
-    /// Series with a growth, and those whose interval holds the true one.
+    /// Series with a growth; `covered` counts those whose interval contains the true growth.
     pub growths: usize,
     /// See `growths`.
     pub covered: usize,
-    /// Series with a cliff that is not there.
+    /// Series with a false cliff.
     pub false_cliffs: usize,
-    /// Series whose truth is flat, and those of them that are called growing, falling or varying.
+    /// Series whose truth is flat; `false_changes` counts those reported to grow, fall or vary.
     pub flat: usize,
     /// See `flat`.
     pub false_changes: usize,
-    /// Series with a recurring outlier beyond the first calls; there is none in truth.
+    /// Series with a recurring outlier beyond the first calls; no truth has one.
     pub false_outliers: usize,
-    /// Series judged again with more passes, and those that turned from not wrong to wrong.
+    /// Series judged again with more passes; `turned` counts those that changed from not wrong to wrong.
     pub again: usize,
     /// See `again`.
     pub turned: usize,
-    /// Those that turned from wrong to not wrong.
+    /// Those that changed from wrong to not wrong.
     pub mended: usize,
-    /// Promises of at most the passes that were added, and those that came true.
+    /// Promises of at most as many passes as were added; `kept` counts those that came true.
     pub promised: usize,
     /// See `promised`.
     pub kept: usize,
-    /// What was said, where it was wrong: text and count.
+    /// Wrong verdicts: text and count.
     pub wrong: std::collections::BTreeMap<String, usize>,
 }
 
 impl Tally {
-    /// Adds another's counts.
+    /// Adds the counts of another tally.
     pub fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.scores.iter_mut().zip(other.scores) {
             *mine += theirs;
@@ -105,32 +106,32 @@ impl Tally {
         }
     }
 
-    /// Share of the series with this score.
+    /// Returns the share of the series with this score.
     pub fn share(&self, score: Score) -> f64 {
         self.of_all(score).fraction()
     }
 
-    /// Share of right and of named.
+    /// Returns the share of the series that are right or named.
     pub fn good(&self) -> f64 {
         self.good_of_all().fraction()
     }
 
-    /// The series that are right or named, of all.
+    /// Returns the series that are right or named, of all.
     pub fn good_of_all(&self) -> Share {
         Share { count: self.scores[Score::Right as usize] + self.scores[Score::Named as usize], of: self.trials }
     }
 
-    /// The series with this score, of all.
+    /// Returns the series with this score, of all.
     pub fn of_all(&self, score: Score) -> Share {
         Share { count: self.scores[score as usize], of: self.trials }
     }
 
-    /// Share of this class.
+    /// Returns the share of the series with this class.
     pub fn class(&self, class: Class) -> f64 {
         Share { count: self.classes[class as usize], of: self.trials }.fraction()
     }
 
-    /// Share of the growths whose interval holds the truth.
+    /// Returns the share of the growths whose interval contains the truth.
     pub fn coverage(&self) -> f64 {
         Share { count: self.covered, of: self.growths }.fraction()
     }
@@ -139,13 +140,13 @@ impl Tally {
 /// One row: a truth at one noise and length.
 #[derive(Debug)]
 pub struct Row {
-    /// The truth's group.
+    /// The group of the truth.
     pub group: &'static str,
-    /// The truth's parameters.
+    /// The parameters of the truth.
     pub detail: String,
-    /// Error of a call.
+    /// Noise of a call.
     pub noise: f64,
-    /// Calls of a pass.
+    /// Number of calls of a pass.
     pub calls: u32,
     /// The counts.
     pub tally: Tally,
@@ -177,7 +178,7 @@ pub fn calibrate(plan: &Plan, filter: &str) -> Vec<Row> {
     judge_all(jobs, plan, filter)
 }
 
-/// The same for truths with drawn parameters: one of each kind for each series.
+/// Does the same for truths with drawn parameters: one of each kind for each series.
 pub fn calibrate_drawn(plan: &Plan, filter: &str) -> Vec<Row> {
     let mut jobs = Vec::new();
     for calls in LENGTHS {
@@ -214,7 +215,7 @@ fn judge_all(mut jobs: Vec<Job>, plan: &Plan, filter: &str) -> Vec<Row> {
     in_parallel(&jobs, &row)
 }
 
-/// The results of all jobs, in their order, by as many threads as there are processors.
+/// Computes the results of all jobs, in their order, on as many threads as there are processors.
 pub(crate) fn in_parallel<J: Sync, R: Send>(jobs: &[J], result: &(impl Fn(&J) -> R + Sync)) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -224,7 +225,7 @@ pub(crate) fn in_parallel<J: Sync, R: Send>(jobs: &[J], result: &(impl Fn(&J) ->
     let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
         let count = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
-        // A panic of a thread is one of this function.
+        // Propagate a panic of a thread.
         threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
     results.sort_by_key(|(at, _)| *at);
@@ -238,7 +239,7 @@ pub fn tally(truth: &Truth, noise: &Noise, calls: u32, plan: &Plan) -> Tally {
     tally
 }
 
-/// Judges the series of this number, and counts it.
+/// Judges the series with this number and counts the result.
 fn series(tally: &mut Tally, truth: &Truth, noise: &Noise, calls: u32, trial: usize, plan: &Plan) {
     let options = Options::default();
     let is_again = plan.more_passes > 0 && trial.is_multiple_of(AGAIN);
@@ -261,7 +262,7 @@ fn series(tally: &mut Tally, truth: &Truth, noise: &Noise, calls: u32, trial: us
     tally.false_outliers += usize::from(has_recurring_outlier(&curve));
     if let (Some(growth), Some(range), false) = (judged.growth, judged.range, truth.is_mixture()) {
         tally.growths += 1;
-        // A thousandth for costs that are integers.
+        // Allow a thousandth for rounding, because costs are integers.
         let is_covered =
             growth.low <= 1.001 * true_growth(truth, range) && true_growth(truth, range) <= 1.001 * growth.high;
         tally.covered += usize::from(is_covered);
@@ -287,12 +288,13 @@ fn series(tally: &mut Tally, truth: &Truth, noise: &Noise, calls: u32, trial: us
     }
 }
 
-/// The judgement of all samples, as in a verdict without a canary, but without its outliers and its 99th percentile.
+/// Returns the judgement of all samples, as in a verdict without a canary, but without outliers and the 99th
+/// percentile.
 pub(crate) fn judged(curve: &Curve, options: &Options) -> Judgement {
     judge_samples(curve, Samples::All, options).map_or_else(|| Judgement::empty(options.unit), |found| found.judgement)
 }
 
-/// Whether a call beyond the first ones is said to be expensive in most passes.
+/// Whether a recurring outlier beyond the first calls is reported.
 fn has_recurring_outlier(curve: &Curve) -> bool {
     let found = outliers::find(curve);
     let first = found.patterns.iter().filter(|pattern| pattern.rule == PatternRule::FirstCalls);
@@ -311,7 +313,7 @@ fn has_false_cliff(truth: &Truth, judged: &Judgement) -> bool {
     judged.cliffs.iter().any(|cliff| !is_true(cliff.n.value))
 }
 
-/// Compares a judgement with the truth; says what is wrong.
+/// Compares a judgement with the truth. The text describes the judgement, and what is wrong with it.
 pub fn score(truth: &Truth, judged: &Judgement, options: &Options) -> (Score, String) {
     let said = said(judged);
     if has_false_cliff(truth, judged) {
@@ -320,7 +322,7 @@ pub fn score(truth: &Truth, judged: &Judgement, options: &Options) -> (Score, St
     if let Expected::Cliff { n, factor } = truth.expected {
         let is_found = judged.cliffs.first().is_some_and(|cliff| (cliff.factor / factor).ln().abs() < 0.2);
         let is_flat_before = judged.outcome.class() != Class::Material;
-        // What is judged lies beyond a cliff among the first calls, which may be cold.
+        // The judged range is beyond a cliff among the first calls, which may be cold.
         let is_beyond = judged.cliffs.is_empty() && judged.range.is_some_and(|(first, _)| first > n);
         return match (is_found, is_flat_before, judged.outcome.class()) {
             (true, true, _) => (Score::Right, said),
@@ -360,13 +362,13 @@ pub fn score(truth: &Truth, judged: &Judgement, options: &Options) -> (Score, St
     }
 }
 
-/// Whether a true growth is one of the outcome "small change".
+/// Whether a true growth is in the range of the outcome "small change".
 pub(crate) fn is_small_change(growth: f64, options: &Options) -> bool {
     let (least, most) = options.small_change();
     (least..=most).contains(&(growth - 1.0).abs())
 }
 
-/// A named law against the truth.
+/// Compares a named law with the truth.
 fn law(truth: &Truth, judged: &Judgement, name: &str, said: String) -> (Score, String) {
     let Expected::Law(expected) = truth.expected else {
         return if is_alike(truth, judged) { (Score::Alike, said) } else { (Score::Wrong, said) };
@@ -380,7 +382,7 @@ fn law(truth: &Truth, judged: &Judgement, name: &str, said: String) -> (Score, S
     }
 }
 
-/// Whether the curve of the named law is the truth within 3%, apart from its level.
+/// Whether the curve of the named law is within 3% of the truth, apart from its level.
 fn is_alike(truth: &Truth, judged: &Judgement) -> bool {
     let (Some(fit), Some(range)) = (&judged.fit, judged.range) else { return false };
     let steps = (0..=100).map(|i| range.0 * (range.1 / range.0).powf(f64::from(i) / 100.0));
@@ -389,7 +391,8 @@ fn is_alike(truth: &Truth, judged: &Judgement) -> bool {
     ratios.iter().all(|ratio| (ratio - mean).abs() < 0.03)
 }
 
-/// A mixture follows a law only if both branches do; flat branches of constant share do not change.
+/// Scores the judgement of a mixture. A mixture follows a law only if both branches do; flat branches with a constant
+/// share do not change.
 fn mixture(truth: &Truth, judged: &Judgement, said: String) -> (Score, String) {
     let is_flat = truth.expected == Expected::Branches;
     match (&judged.outcome, judged.outcome.class()) {
@@ -405,7 +408,7 @@ fn mixture(truth: &Truth, judged: &Judgement, said: String) -> (Score, String) {
     }
 }
 
-/// What a judgement says, in a few words.
+/// Describes a judgement in a few words.
 fn said(judged: &Judgement) -> String {
     let outcome = match &judged.outcome {
         Outcome::Flat { .. } => "flat".to_owned(),
@@ -443,7 +446,7 @@ pub fn total(groups: &[(&'static str, Tally)]) -> Tally {
     all
 }
 
-/// Returns the table of the groups as Markdown, in percent, with the 95% intervals of the shares of wrong.
+/// Returns the table of the groups as Markdown, in percent, with 95% intervals of the shares of wrong verdicts.
 pub fn markdown(groups: &[(&'static str, Tally)]) -> String {
     let mut text =
         "| truth | series | right | right or rival | wrong | not resolved | interval holds | turned wrong, mended \

@@ -1,8 +1,8 @@
 //! The covariance of the points, and least squares under it.
 //!
 //! The error of a point is not independent of that of the next one: each pass drifts along its length, as a line and as
-//! a random walk. A smooth deviation of half a percent is then nothing unusual, while independent errors of the same
-//! size would average out over the points and make it significant evidence for another law.
+//! a random walk. A smooth deviation of half a percent is then not unusual. With independent errors of the same size,
+//! which average out over the points, it would be significant evidence for another law.
 
 /// A covariance matrix of the points.
 #[derive(Clone)]
@@ -13,7 +13,7 @@ pub(crate) struct Covariance {
 }
 
 impl Covariance {
-    /// The matrix with these elements.
+    /// Returns the matrix with these elements.
     pub(crate) fn of(size: usize, element: impl Fn(usize, usize) -> f64) -> Self {
         let values = (0..size * size).map(|at| element(at / size, at % size)).collect();
         Self { size, values }
@@ -28,19 +28,19 @@ impl Covariance {
         self.values[j * self.size + j] += variance;
     }
 
-    /// The matrix of the points for which `keep` is true.
+    /// Returns the matrix of the points for which `keep` is true.
     pub(crate) fn filtered(&self, keep: &[bool]) -> Self {
         let kept: Vec<usize> = (0..self.size).filter(|j| keep[*j]).collect();
         Self::of(kept.len(), |i, j| self.at(kept[i], kept[j]))
     }
 
-    /// The variance of a weighted sum of the points.
+    /// Returns the variance of a weighted sum of the points.
     pub(crate) fn of_sum(&self, weights: &[f64]) -> f64 {
         let row = |i: usize| weights.iter().enumerate().map(|(j, w)| w * self.at(i, j)).sum::<f64>();
         weights.iter().enumerate().map(|(i, w)| w * row(i)).sum()
     }
 
-    /// The mean variance of a point about the mean of all points.
+    /// Returns the mean variance of a point around the mean of all points.
     pub(crate) fn about_mean(&self) -> f64 {
         let size = self.size as f64;
         let trace: f64 = (0..self.size).map(|j| self.at(j, j)).sum();
@@ -60,7 +60,7 @@ impl Factor {
         Self { size: covariance.size, values: cholesky(covariance) }
     }
 
-    /// The logarithm of the determinant of the covariance.
+    /// Returns the logarithm of the determinant of the covariance.
     pub(crate) fn log_determinant(&self) -> f64 {
         (0..self.size).map(|j| 2.0 * self.values[j * self.size + j].ln()).sum()
     }
@@ -76,16 +76,17 @@ impl Factor {
     }
 }
 
-/// So many points need no allocation.
+/// Largest number of points that need no allocation.
 const FEW: usize = 64;
 
-/// The inverse of a covariance, for many vectors: turns points into values with independent errors of one.
+/// The inverse of a covariance, for use with many vectors: transforms points into values with independent errors of
+/// one.
 #[derive(Clone)]
 pub(crate) struct Whitener {
     size: usize,
     /// The columns of the inverse of the Cholesky factor, each from the diagonal down.
     columns: Vec<f64>,
-    /// What a constant level of one becomes.
+    /// The whitened constant level of one.
     ones: Vec<f64>,
     /// The square of its length.
     ones_square: f64,
@@ -118,7 +119,7 @@ impl Whitener {
         white
     }
 
-    /// Adds the whitened values to zeros.
+    /// Adds the whitened values to `white`, which must be zero.
     fn whiten_into(&self, values: &[f64], white: &mut [f64]) {
         let mut rest = self.columns.as_slice();
         for (j, value) in values.iter().enumerate() {
@@ -128,7 +129,7 @@ impl Whitener {
         }
     }
 
-    /// The inverse of the covariance times a vector that was whitened.
+    /// Returns the inverse of the covariance times a vector, given in whitened form.
     pub(crate) fn inverse_of(&self, white: &[f64]) -> Vec<f64> {
         let mut rest = self.columns.as_slice();
         let of = |j: usize| {
@@ -139,9 +140,9 @@ impl Whitener {
         (0..self.size).map(of).collect()
     }
 
-    /// The level of the values, and the square of what it leaves, in errors.
+    /// Returns the level of the values, and the sum of the squared whitened residuals.
     pub(crate) fn level(&self, values: &[f64]) -> (f64, f64) {
-        // This is the innermost step of every fit: most curves need no allocation.
+        // This is the innermost step of every fit; for most curves it needs no allocation.
         let (mut few, mut many) = ([0.0; FEW], Vec::new());
         let white = if self.size <= FEW {
             &mut few[..self.size]
@@ -155,7 +156,7 @@ impl Whitener {
         (mean, (dot(white, white) - mean * product).max(0.0))
     }
 
-    /// The whitened values without their level.
+    /// Returns the whitened values without their level.
     pub(crate) fn without_level(&self, values: &[f64]) -> Vec<f64> {
         let mut white = self.whiten(values);
         let mean = dot(&white, &self.ones) / self.ones_square;
@@ -164,9 +165,9 @@ impl Whitener {
     }
 }
 
-/// The sum of the products.
+/// Returns the sum of the products.
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    // Four sums, which a compiler can compute at once.
+    // Four independent sums, which the compiler can vectorise.
     let mut sums = [0.0; 4];
     let (a_parts, a_rest) = a.as_chunks::<4>();
     let (b_parts, b_rest) = b.as_chunks::<4>();
@@ -179,7 +180,7 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     (sums[0] + sums[2]) + (sums[1] + sums[3]) + rest
 }
 
-/// The lower triangular factor, row by row.
+/// Returns the lower triangular factor, row by row.
 fn cholesky(covariance: &Covariance) -> Vec<f64> {
     let size = covariance.size;
     let mut factor = vec![0.0; size * size];
@@ -195,7 +196,7 @@ fn cholesky(covariance: &Covariance) -> Vec<f64> {
     factor
 }
 
-/// Solves a small system by elimination with pivots.
+/// Solves a small system by Gaussian elimination with partial pivoting.
 pub(crate) fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
     let size = right.len();
     for k in 0..size {

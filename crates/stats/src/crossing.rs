@@ -1,4 +1,4 @@
-//! Where two curves cross, with an interval from resampled passes.
+//! The crossing of two curves, with an interval from resampled passes.
 
 use crate::common::Pair;
 use crate::compare::Crossing;
@@ -10,7 +10,7 @@ use crate::{Estimate, Options};
 /// Smallest share of draws that must show a crossing.
 const SHARE_MIN: f64 = 0.5;
 
-/// Finds the crossing of two curves. Without draws nothing is random: it is where the levels cross.
+/// Finds the crossing of two curves. Without draws the result is not random: it is the n at which the levels cross.
 pub(crate) fn find(pair: &Pair, options: &Options) -> Option<Crossing> {
     if options.draws == 0 {
         let difference: Vec<f64> = pair.b.mean.iter().zip(&pair.a.mean).map(|(b, a)| b - a).collect();
@@ -35,7 +35,7 @@ pub(crate) fn find(pair: &Pair, options: &Options) -> Option<Crossing> {
     (share >= SHARE_MIN).then_some(Crossing { n, share })
 }
 
-/// `b` minus `a` at each point, over chosen passes.
+/// Returns `b` minus `a` at each point, over the chosen passes.
 fn difference(pair: &Pair, a: &[usize], b: &[usize]) -> Vec<f64> {
     let mean = |rows: &[Vec<Option<f64>>], chosen: &[usize], j: usize| {
         let mut column: Vec<f64> = chosen.iter().filter_map(|p| rows[*p][j]).collect();
@@ -45,8 +45,8 @@ fn difference(pair: &Pair, a: &[usize], b: &[usize]) -> Vec<f64> {
     (0..pair.a.n.len()).map(at).collect()
 }
 
-/// Where the sign changes: the cut with the fewest points on the wrong side, interpolated between the adjacent points.
-/// `None` if the difference has the same sign at both ends.
+/// Returns the n at which the sign changes: the cut with the fewest points on the wrong side, interpolated between the
+/// adjacent points. `None` if the difference has the same sign at both ends.
 fn place(n: &[f64], difference: &[f64]) -> Option<f64> {
     let side = 3.min(n.len() / 2);
     let first: f64 = difference.iter().take(side).sum();

@@ -14,7 +14,7 @@ pub struct Curve {
     pub annotations: Vec<Annotation>,
 }
 
-/// A smaller share of clean calls is not judged by itself.
+/// Smallest share of clean calls that are judged separately.
 const CLEAN_MIN: f64 = 0.5;
 
 impl Curve {
@@ -34,13 +34,13 @@ impl Curve {
         Self { passes: self.passes.iter().map(pass).collect(), annotations: self.annotations.clone() }
     }
 
-    /// The calls without interference, and all.
+    /// Returns the number of calls without interference, and of all calls.
     fn clean_and_all(&self) -> (usize, usize) {
         let tags = self.passes.iter().flat_map(|pass| &pass.clean);
         tags.fold((0, 0), |(clean, all), is_clean| (clean + usize::from(*is_clean), all + 1))
     }
 
-    /// Returns whether enough calls had no interference to be judged by themselves.
+    /// Returns whether enough calls had no interference to be judged separately.
     pub(crate) fn is_mostly_clean(&self) -> bool {
         let (clean, all) = self.clean_and_all();
         clean as f64 >= CLEAN_MIN * all as f64

@@ -1,9 +1,9 @@
 //! Synthetic series, call by call, with the noise of real hosts and a known truth.
 //!
-//! [`simulate`](crate::simulate) makes short series at chosen n; this module makes what a benchmark makes: one call
-//! at every n, on the way up or on the way down. The noise is that of shared machines: a log-normal body, cold calls
-//! at the start of a pass, bursts of stolen time, drift within a pass and between passes, and errors that neighbouring
-//! calls share.
+//! [`simulate`](crate::simulate) makes short series at chosen n; this module simulates the samples of a benchmark: one
+//! call at every n, on the way up or on the way down. The noise is that of shared machines: a log-normal body, cold
+//! calls at the start of a pass, bursts of stolen time, drift within a pass and between passes, and errors that
+//! neighbouring calls share.
 
 mod drawn;
 
@@ -15,10 +15,11 @@ use statrs::function::erf::erfc;
 
 pub use drawn::drawn;
 
-/// What a verdict on a truth must say.
+/// The statement that a verdict on a truth must make.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Expected {
-    /// This law of the dictionary, where the cost changes beyond δ; flat or a small change where it changes as much.
+    /// This law of the dictionary, if the cost changes by more than δ; otherwise flat or a small change, depending on
+    /// the size of the change.
     Law(&'static str),
     /// A change by no law: falls, varies, or grows by none.
     NoLaw,
@@ -26,7 +27,7 @@ pub enum Expected {
     Cliff {
         /// First n at the new cost.
         n: f64,
-        /// Cost after it over cost before it.
+        /// Cost after the cliff over cost before it.
         factor: f64,
     },
     /// Two branches, each of which is flat: no law, no cliff.
@@ -36,13 +37,13 @@ pub enum Expected {
 /// A function of n.
 pub type Cost = Box<dyn Fn(f64) -> f64 + Send + Sync>;
 
-/// A truth: a cost as a function of n, and what a verdict must say about it.
+/// A truth: a cost as a function of n, and the statement that a verdict must make about it.
 pub struct Truth {
-    /// The row of the published table that it belongs to.
+    /// The row of the published table to which it belongs.
     pub group: &'static str,
     /// Its parameters: "×7", "×1.3 at 500".
     pub detail: String,
-    /// What a verdict must say.
+    /// The statement that a verdict must make.
     pub expected: Expected,
     cost: Cost,
     branch: Option<Branch>,
@@ -63,13 +64,13 @@ struct Branch {
 struct TailCalls {
     /// Their cost over that of the others, by n.
     ratio: Cost,
-    /// Their share of the calls: well above a hundredth, so that they hold the 99th percentile.
+    /// Their share of the calls: well above a hundredth, so that the 99th percentile is one of them.
     share: f64,
 }
 
 impl Truth {
-    /// Returns the true 99th percentile of the calls from one n to another, apart from cold calls and bursts. That of a
-    /// flat mixture does not change, so any number stands for it.
+    /// Returns the true 99th percentile of the calls from one n to another, apart from cold calls and bursts. The 99th
+    /// percentile of a flat mixture does not change, so any constant can represent it.
     pub fn percentile_99(&self, (from, to): (f64, f64), noise: &Noise) -> f64 {
         let places: Vec<f64> =
             (0..PLACES).map(|i| from + (to - from) * (f64::from(i) + 0.5) / f64::from(PLACES)).collect();
@@ -115,7 +116,7 @@ impl std::fmt::Debug for Truth {
 /// Cost of the first call, in nanoseconds.
 pub const BASE: f64 = 2_000.0;
 
-/// Makes a truth of a cost over [`BASE`], by n.
+/// Makes a truth from a function of n, the cost relative to [`BASE`].
 pub fn truth(
     group: &'static str,
     detail: String,
@@ -129,7 +130,7 @@ pub fn truth(
 /// passes, whatever the law.
 const NEAR: f64 = 0.05;
 
-/// A law of the dictionary that grows by a factor from n = 1 to `last`.
+/// Returns a law of the dictionary that grows by a factor from n = 1 to `last`.
 fn law(name: &'static str, last: f64, factor: f64, place: Place) -> Truth {
     let g = move |n: f64| by_name(name).map_or(0.0, |law| law.g(n, place));
     let (low, high) = (g(1.0), g(last));
@@ -147,7 +148,7 @@ fn jump(n: f64, factor: f64) -> impl Fn(f64) -> f64 {
     move |x| if x < n { 1.0 } else { factor }
 }
 
-/// Every truth for series of `calls` calls.
+/// Returns every truth for series of `calls` calls.
 pub fn truths(calls: u32) -> Vec<Truth> {
     let last = f64::from(calls);
     let mut all = vec![truth("constant", String::new(), Expected::Law("constant"), |_| 1.0)];
@@ -193,7 +194,7 @@ pub fn truths(calls: u32) -> Vec<Truth> {
     all
 }
 
-/// Shapes that no law of the dictionary follows.
+/// Returns shapes that follow no law of the dictionary.
 fn outside(last: f64) -> Vec<Truth> {
     let shape = |detail: &str, f: Cost| truth("outside", detail.to_owned(), Expected::NoLaw, f);
     let (early, late) = (jump(0.1 * last, 1.4), jump(0.5 * last, 1.43));
@@ -206,10 +207,10 @@ fn outside(last: f64) -> Vec<Truth> {
     ]
 }
 
-/// Mean stays of which a pass has fewer than about three in each branch are long.
+/// Stays are long if a pass is shorter than this many mean stays.
 const LONG_STAYS: f64 = 3.0;
 
-/// Mixtures of two branches. Their stays are from five calls to a pass.
+/// Returns mixtures of two branches, with stays from five calls to a whole pass.
 fn mixtures(last: f64) -> Vec<Truth> {
     let mut all = Vec::new();
     let mut add = |what: &str, branches: Mixture| {
@@ -255,8 +256,8 @@ fn mixtures(last: f64) -> Vec<Truth> {
     all
 }
 
-/// Truths whose tail is known: medians that are flat, grow or fall, each with a tail of its own. Factors are those
-/// between the middles of the first and of the last third.
+/// Returns truths with a known tail: medians that are flat, grow or fall, each with a separate tail. Factors are those
+/// between the middles of the first and the last third.
 pub fn tails(calls: u32) -> Vec<Truth> {
     let last = f64::from(calls);
     // A line by this factor from a sixth of the range to five sixths.
@@ -288,7 +289,7 @@ pub fn tails(calls: u32) -> Vec<Truth> {
     all
 }
 
-/// Two branches that calls take in turns.
+/// Two branches between which calls alternate.
 pub struct Mixture {
     /// Cost of the cheap branch over [`BASE`], by n.
     pub cost: Cost,
@@ -296,14 +297,14 @@ pub struct Mixture {
     pub ratio: Cost,
     /// Share of the calls in the expensive branch, by n.
     pub share: Cost,
-    /// Length of a mean stay in a branch, in calls, where both have the same share.
+    /// Mean length of a stay in a branch, in calls, if both have the same share.
     pub dwell: f64,
-    /// What a verdict must say.
+    /// The statement that a verdict must make.
     pub expected: Expected,
 }
 
 impl Mixture {
-    /// Two constant costs in constant shares.
+    /// Returns a mixture of two constant costs in constant shares.
     pub fn flat(ratio: f64, share: f64, dwell: f64) -> Self {
         let constant = |x: f64| -> Cost { Box::new(move |_| x) };
         let (cost, ratio, share) = (constant(1.0), constant(ratio), constant(share));
@@ -323,14 +324,14 @@ impl std::fmt::Debug for Mixture {
     }
 }
 
-/// The noise: standard deviations of the logarithm, where nothing else is said.
+/// The noise: standard deviations of the logarithm, unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
-    /// Of one call.
+    /// Noise of one call.
     pub call: f64,
-    /// Of neighbouring calls, together; it changes over about a hundred calls.
+    /// Noise that neighbouring calls share; it changes over about a hundred calls.
     pub cell: f64,
-    /// Of a whole pass.
+    /// Noise of a whole pass.
     pub pass: f64,
     /// Largest change over a pass, as a fraction: linear in half of the passes, a random walk in the others.
     pub drift: f64,
@@ -340,16 +341,16 @@ pub struct Noise {
     pub bursts: f64,
 }
 
-/// Share of the calls that are slow, and by how much (logarithm): at least, and the scale of a half-normal excess.
+/// Share of slow calls, and their additional cost (logarithm): its minimum, and the scale of a half-normal excess.
 const SLOW: (f64, f64, f64) = (0.01, 0.2, 0.4);
-/// Places at which a range of n is examined.
+/// Number of places at which a range of n is examined.
 const PLACES: u32 = 40;
 
 impl Noise {
-    /// The probability that the noise of a call, as a logarithm, exceeds a distance.
+    /// Returns the probability that the noise of a call, as a logarithm, exceeds a distance.
     fn exceeds(&self, distance: f64) -> f64 {
         let normal = |x: f64| 0.5 * erfc(x / self.call.hypot(self.cell) / std::f64::consts::SQRT_2);
-        // Over the half-normal excess of the slow calls, by the midpoints of equal steps.
+        // Integrate over the half-normal excess of the slow calls by the midpoint rule.
         let step = 0.05;
         let density = |x: f64| (2.0 / std::f64::consts::PI).sqrt() * (-0.5 * x * x).exp() * step;
         let slow = (0..100).map(|i| (f64::from(i) + 0.5) * step);
@@ -357,14 +358,14 @@ impl Noise {
         (1.0 - SLOW.0) * normal(distance) + SLOW.0 * slow
     }
 
-    /// The noise of the published calibration, with this error of a call.
+    /// Returns the noise of the published calibration, with this noise of a call.
     pub fn of_call(call: f64) -> Self {
         Self { call, cell: 0.01, pass: 0.03, drift: 0.03, warm_up: true, bursts: 3.0 }
     }
 }
 
-/// A series of `calls` calls in each of `passes` passes. Every fourth seed measures on the way down. Equal arguments
-/// give equal curves.
+/// Simulates a series of `calls` calls in each of `passes` passes. Every fourth seed measures on the way down. Equal
+/// arguments give equal curves.
 pub fn simulate(truth: &Truth, noise: &Noise, calls: u32, passes: usize, seed: u64) -> Curve {
     let mut random = Random::new(seed);
     let is_down = seed.is_multiple_of(4);
@@ -383,7 +384,7 @@ struct Cold {
     calls: f64,
     /// Additional cost of the first call, as a share.
     excess: f64,
-    /// Whether the excess ends at once, rather than decaying.
+    /// Whether the excess ends abruptly instead of decaying.
     is_abrupt: bool,
 }
 
@@ -418,7 +419,7 @@ fn pass(truth: &Truth, noise: &Noise, cold: &Cold, calls: u32, is_down: bool, ra
         let drift = if is_walk { walk } else { slope * at / length };
         let mut cost = truth.at(size) * cold.factor(at);
         if let Some(branch) = &truth.branch {
-            // Leaving at these rates gives the share and the mean length of stay of both branches.
+            // These rates of leaving a branch yield the share and the mean length of the stays.
             let share = (branch.share)(size);
             let rate = if is_expensive { 1.0 - share } else { share } * 2.0 / branch.dwell;
             is_expensive ^= random.uniform() < rate;
@@ -441,7 +442,7 @@ fn pass(truth: &Truth, noise: &Noise, cold: &Cold, calls: u32, is_down: bool, ra
     pass
 }
 
-/// The bursts of a pass: 200 to 600 calls each.
+/// Returns the bursts of a pass: 200 to 600 calls each.
 fn bursts(noise: &Noise, calls: u32, random: &mut Random) -> Vec<(u32, u32)> {
     let expected = noise.bursts * f64::from(calls) / 10_000.0;
     let count = (expected + random.uniform()).floor() as usize;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// A number with an interval. The unit and the level are those of the field that holds it.
+/// A number with an interval. The field that holds it defines the unit and the level.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The best estimate.
@@ -15,13 +15,14 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// A number of unknown interval, with an interval of no width.
+    /// Returns a number whose interval is unknown, with an interval of zero width.
     pub fn bare(value: f64) -> Self {
         Self { value, low: value, high: value }
     }
 
-    /// A quantity of several passes with its 95% interval by the delete-one jackknife (Efron & Tibshirani 1993, chapter
-    /// 11): `all` from all passes, `without` from all but each in turn. With fewer than two there is no interval.
+    /// Returns a quantity of several passes with its 95% interval by the delete-one jackknife (Efron & Tibshirani 1993,
+    /// chapter 11). `all` is the quantity from all passes, `without` the quantities with each pass left out in turn.
+    /// With fewer than two passes the interval has no width.
     pub fn by_jackknife(all: f64, without: &[f64]) -> Self {
         let count = without.len() as f64;
         let mean = without.iter().sum::<f64>() / count;
@@ -34,12 +35,12 @@ impl Estimate {
         Self { value: all, low: all - factor * error, high: all + factor * error }
     }
 
-    /// Whether `x` is in the interval, ends included.
+    /// Returns whether `x` is in the interval, ends included.
     pub fn holds(&self, x: f64) -> bool {
         self.low <= x && x <= self.high
     }
 
-    /// Applies a monotone function to the three numbers; a falling one swaps the ends.
+    /// Applies a monotone function to the three numbers; a decreasing function swaps the ends.
     #[must_use]
     pub fn map(&self, f: impl Fn(f64) -> f64) -> Self {
         let (low, high) = (f(self.low), f(self.high));

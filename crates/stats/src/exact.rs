@@ -1,4 +1,4 @@
-//! Which costs occurred, where they were counted exactly.
+//! The costs that occurred in a curve that was counted exactly.
 
 use crate::points::{Series, series_of};
 use crate::quantile::lower_median;
@@ -17,15 +17,16 @@ pub struct Exact {
     pub distinct: usize,
     /// Mean cost of a call.
     pub mean: f64,
-    /// Calls hit by a timer interrupt: their cost occurs once and far exceeds that of the calls around them.
+    /// Number of calls that were hit by a timer interrupt: their cost occurs once and far exceeds that of the calls
+    /// around them.
     pub interrupted: usize,
 }
 
-/// Costs listed.
+/// Number of costs that are listed.
 const LISTED: usize = 4;
-/// The least that an interrupt adds, in instructions.
+/// Smallest number of instructions that an interrupt adds.
 const INTERRUPT_MIN: f64 = 1_000.0;
-/// Calls in a block, whose lower median is their usual cost.
+/// Number of calls in a block, whose lower median is the usual cost.
 pub(crate) const BLOCK: usize = 64;
 
 /// Returns the costs that occurred before the first cliff.
@@ -53,7 +54,7 @@ pub(crate) fn describe(curve: &Curve, cliffs: &[Cliff]) -> Exact {
     }
 }
 
-/// Share of the n at which all passes counted the same.
+/// Returns the share of the n at which all passes counted the same.
 fn agree(series: &[Series]) -> f64 {
     let Some((first, others)) = series.split_first() else { return 1.0 };
     let (mut same, mut common) = (0_usize, 0_usize);
@@ -74,12 +75,13 @@ fn agree(series: &[Series]) -> f64 {
     same as f64 / common.max(1) as f64
 }
 
-/// The usual cost of each block of calls.
+/// Returns the usual cost of each block of calls.
 pub(crate) fn usual(one: &Series) -> Vec<f64> {
     one.costs.chunks(BLOCK).map(|calls| lower_median(&mut calls.to_vec()).unwrap_or(0) as f64).collect()
 }
 
-/// The costs of the calls that an interrupt hit: high, and unique in the curve. `costs` says how often each occurred.
+/// Returns the costs of the calls that an interrupt hit: high, and unique in the curve. `costs` holds the number of
+/// occurrences of each cost.
 pub(crate) fn interrupted(series: &[Series], costs: &BTreeMap<u64, usize>) -> Vec<u64> {
     let mut hit = Vec::new();
     for one in series {

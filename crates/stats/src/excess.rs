@@ -1,23 +1,24 @@
-//! How far the differences of many comparisons exceed their errors.
+//! The excess of the differences of many comparisons over their errors.
 //!
-//! If at least half of many comparisons compare equals, the middle of their differences shows how far equals differ
-//! (the empirical null: Efron, Journal of the American Statistical Association 99, 2004, p. 96). Its centre stays
-//! at no difference here, so a change that all have in common is part of the excess.
+//! If at least half of many comparisons are between equals, the middle half of the differences shows how much equals
+//! differ (the empirical null: Efron, Journal of the American Statistical Association 99, 2004, p. 96). Here its centre
+//! is fixed at zero, so a change that all comparisons have in common is part of the excess.
 
 use crate::quantile::median_of;
 
 /// The median of the square of a standard normal variable.
 const MEDIAN_SQUARE: f64 = 0.454_936;
-/// More than half of the differences must be larger than the median that chance gives, by so many standard deviations
-/// of a binomial variable: independent differences without an excess are in one set of a hundred.
+/// More than half of the differences must be larger than the median expected by chance. Their number must exceed a half
+/// by this many standard deviations of a binomial variable, which happens in one of a hundred sets of independent
+/// differences without an excess.
 const EVIDENCE: f64 = 2.33;
 
-/// Returns the standard deviation that must be added to the errors so that half of the differences are as small as
-/// chance makes them; 0 if the differences are not shown to exceed their errors. Each is a difference of logarithms
-/// with its standard error. One without an error, which is of exact counts, is left out.
+/// Returns the standard deviation that must be added to the errors to explain the median of the differences by chance;
+/// 0 if the differences are not shown to exceed their errors. Each element is a difference of logarithms with its
+/// standard error. Differences without an error, which are those of exact counts, are left out.
 pub fn excess(differences: &[(f64, f64)]) -> f64 {
     let is_known = |(difference, error): &&(f64, f64)| difference.is_finite() && *error > 0.0;
-    // The variance that makes each difference as large as the median that chance gives.
+    // The additional variance with which each difference would equal the median expected by chance.
     let missing = |(difference, error): &(f64, f64)| difference.powi(2) / MEDIAN_SQUARE - error.powi(2);
     let mut missing: Vec<f64> = differences.iter().filter(is_known).map(missing).collect();
     let (count, large) = (missing.len() as f64, missing.iter().filter(|variance| **variance > 0.0).count() as f64);
@@ -37,7 +38,7 @@ mod tests {
         excess(&(0..count).map(&mut one).collect::<Vec<(f64, f64)>>())
     }
 
-    /// Guards against an excess where chance explains the differences.
+    /// Guards against reporting an excess where chance explains the differences.
     #[test]
     fn chance_shows_no_excess() {
         let mut random = Random::new(5);
@@ -59,7 +60,7 @@ mod tests {
         }
     }
 
-    /// Guards against differences of a few curves that widen those of all.
+    /// Guards against widening the errors of all curves because a few differences are large.
     #[test]
     fn a_few_large_differences_show_no_excess() {
         let mut random = Random::new(7);

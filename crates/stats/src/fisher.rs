@@ -5,14 +5,14 @@
 
 use statrs::distribution::{Discrete, Hypergeometric};
 
-/// Returns the two-sided p value of equal shares, where `[a, b]` events were seen in `[m, n]` trials; 1 without a trial
+/// Returns the two-sided p value of equal shares, where `[a, b]` events occurred in `[m, n]` trials; 1 without a trial
 /// on a side, or with more events than trials.
 pub fn fisher_exact(events: [u64; 2], trials: [u64; 2]) -> f64 {
     let ([a, b], [m, n]) = (events, trials);
     if m == 0 || n == 0 || a > m || b > n {
         return 1.0;
     }
-    // Of m + n trials a + b have the event; m of the trials are drawn.
+    // Of m + n trials, a + b have the event, and m are drawn.
     let Ok(tables) = Hypergeometric::new(m + n, a + b, m) else { return 1.0 };
     let observed = tables.pmf(a);
     let possible = (a + b).saturating_sub(n)..=(a + b).min(m);
@@ -22,7 +22,7 @@ pub fn fisher_exact(events: [u64; 2], trials: [u64; 2]) -> f64 {
 }
 
 /// Returns the two-sided p value of equal shares in every one of several strata, each with events and trials as for
-/// [`fisher_exact`]: the test of the sum of the first sides' events, with the margins of each stratum fixed.
+/// [`fisher_exact`]: the test of the sum of the events of the first sides, with the margins of each stratum fixed.
 ///
 /// Source: N. Mantel and W. Haenszel, "Statistical aspects of the analysis of data from retrospective studies of
 /// disease" (1959); the distribution of the sum is computed, not approximated.
@@ -47,7 +47,7 @@ pub fn stratified_exact(strata: &[([u64; 2], [u64; 2])]) -> f64 {
 mod tests {
     use super::*;
 
-    /// The lady who tastes tea: three of four cups named right is 34 of 70 ways, in both directions.
+    /// Fisher's lady tasting tea: three of four cups identified correctly is 34 of 70 ways, in both directions.
     #[test]
     fn p_values_are_those_by_hand() {
         let near = |p: f64, by_hand: f64| assert!((p - by_hand).abs() < 1e-12, "{p} instead of {by_hand}");
@@ -58,7 +58,7 @@ mod tests {
         near(fisher_exact([2, 0], [2, 0]), 1.0);
     }
 
-    /// With one stratum it is Fisher's test; with three of five failures against none it is 2/252³.
+    /// With one stratum it is Fisher's test; with three strata of five failures against none it is 2/252³.
     #[test]
     fn strata_add_up() {
         for (events, trials) in [([3, 1], [4, 4]), ([5, 0], [5, 5]), ([2, 3], [9, 7]), ([0, 0], [5, 5])] {

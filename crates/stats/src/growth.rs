@@ -1,8 +1,8 @@
 //! Contrasts of the points with intervals over the passes: growth, and the slope over the last decade.
 //!
-//! Growth is told by the ends of the fitted law. In logarithms it is nearly linear in the points, so each pass has a
-//! growth of its own under the law, and the spread of these gives the interval (Student's t). Laws that fit almost as
-//! well widen it by their evidence.
+//! Growth is the ratio of the ends of the fitted law. In logarithms it is nearly linear in the points, so each pass has
+//! its own growth under the law, and the spread of these gives the interval (Student's t). Laws that fit almost as well
+//! widen the interval according to their evidence.
 
 use crate::covariance::{dot, solve};
 use crate::law::{Place, by_name};
@@ -11,13 +11,13 @@ use crate::select::{Frame, Solved, Target};
 use crate::{Estimate, Options};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Quantile of Student's t, for at least one degree of freedom.
+/// Returns a quantile of Student's t, for at least one degree of freedom.
 pub(crate) fn student(q: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(1.96, |t| t.inverse_cdf(q))
 }
 
-/// The factor by which a percentile interval from a bootstrap over few passes must be widened: resampling `k` values
-/// shows (k − 1)/k of their variance, percentiles lack Student's tails, and cells were winsorised.
+/// Returns the factor by which a percentile interval from a bootstrap over few passes must be widened. Resampling `k`
+/// values shows (k − 1)/k of their variance, percentiles lack Student's tails, and cells were winsorised.
 pub(crate) fn widening(passes: usize, level: f64) -> f64 {
     if passes < 2 {
         return 1.0;
@@ -27,7 +27,7 @@ pub(crate) fn widening(passes: usize, level: f64) -> f64 {
     HIDDEN * student(q, k - 1.0) / student(q, 1e6) * (k / (k - 1.0)).sqrt()
 }
 
-/// The interval from bootstrap draws on an additive scale, widened about its centre.
+/// Returns the interval from bootstrap draws on an additive scale, widened around `value`.
 pub(crate) fn interval(value: f64, draws: &mut [f64], passes: usize, level: f64) -> Estimate {
     if draws.is_empty() || passes < 2 {
         return Estimate::bare(value);
@@ -43,12 +43,12 @@ pub(crate) fn interval(value: f64, draws: &mut [f64], passes: usize, level: f64)
     }
 }
 
-/// A contrast (weights over points that sum to zero) with its interval over passes. `None` without passes.
+/// Returns a contrast (weights over points that sum to zero) with its interval over passes. `None` without passes.
 pub(crate) fn contrast(level: &Level, weights: &[f64], confidence: f64) -> Option<Estimate> {
     (!level.cells.is_empty() && !level.n.is_empty()).then(|| weighed(level, weights, None).interval_of_log(confidence))
 }
 
-/// Weights of the mean of the last three points minus the mean of the first three.
+/// Returns the weights of the mean of the last three points minus the mean of the first three.
 pub(crate) fn top_over_bottom(points: usize) -> Vec<f64> {
     let side = 3.min(points / 2);
     let mut weights = vec![0.0; points];
@@ -59,7 +59,7 @@ pub(crate) fn top_over_bottom(points: usize) -> Vec<f64> {
     weights
 }
 
-/// Weights of the least-squares slope of log cost over log n in the last decade (at least four points).
+/// Returns the weights of the least-squares slope of log cost over log n in the last decade (at least four points).
 pub(crate) fn last_decade(n: &[f64]) -> Vec<f64> {
     let Some(top) = n.last() else {
         return Vec::new();
@@ -79,7 +79,7 @@ pub(crate) fn last_decade(n: &[f64]) -> Vec<f64> {
 pub(crate) struct Growth {
     /// The best estimate.
     pub(crate) value: f64,
-    /// The centre of the interval: the mean over the laws by their evidence.
+    /// The centre of the interval: the mean over the laws, weighted by their evidence.
     pub(crate) centre: f64,
     /// The standard error.
     pub(crate) error: f64,
@@ -88,24 +88,24 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// The factor with its interval.
+    /// Returns the factor with its interval.
     pub(crate) fn interval(&self, confidence: f64) -> Estimate {
         self.interval_of_log(confidence).map(f64::exp)
     }
 
-    /// The logarithm of the factor with its interval.
+    /// Returns the logarithm of the factor with its interval.
     fn interval_of_log(&self, confidence: f64) -> Estimate {
         let half = student(0.5 + confidence / 2.0, self.freedom) * self.error;
         let (low, high) = (self.centre - half, self.centre + half);
         Estimate { value: self.value, low: low.min(self.value), high: high.max(self.value) }
     }
 
-    /// The growth of the reciprocal cost.
+    /// Returns the growth of the reciprocal cost.
     pub(crate) fn reciprocal(self) -> Self {
         Self { value: -self.value, centre: -self.centre, ..self }
     }
 
-    /// The mean of growths by their weights, which need not add up to one; the value is that of the first.
+    /// Returns the weighted mean of growths; the weights need not add up to one. The value is that of the first growth.
     fn averaged(all: &[(Self, f64)]) -> Option<Self> {
         let total: f64 = all.iter().map(|(_, weight)| weight).sum();
         let mean = |f: &dyn Fn(&Self) -> f64| all.iter().map(|(one, weight)| weight * f(one)).sum::<f64>() / total;
@@ -120,7 +120,7 @@ impl Growth {
 struct Linear<'a> {
     target: &'a Target<'a>,
     columns: Vec<Vec<f64>>,
-    /// The columns with independent errors of one.
+    /// The columns, whitened to independent errors of one.
     white: Vec<Vec<f64>>,
 }
 
@@ -136,19 +136,19 @@ impl<'a> Linear<'a> {
         let row = |a: &Vec<f64>| self.white.iter().map(|b| dot(a, b)).collect();
         let mut matrix: Vec<Vec<f64>> = self.white.iter().map(row).collect();
         for (k, row) in matrix.iter_mut().enumerate().skip(1) {
-            // Two columns may be alike.
+            // Two columns may be equal.
             row[k] *= 1.0 + 1e-9;
         }
         matrix
     }
 
-    /// The sum of the whitened columns, each times its coefficient.
+    /// Returns the sum of the whitened columns, each times its coefficient.
     fn sum(&self, coefficients: &[f64]) -> Vec<f64> {
         let at = |j: usize| self.white.iter().zip(coefficients).map(|(column, x)| x * column[j]).sum();
         (0..self.target.n.len()).map(at).collect()
     }
 
-    /// The weights of the points in the change of the model from the first to the last point.
+    /// Returns the weights of the points in the change of the model from the first to the last point.
     fn end_weights(&self) -> Vec<f64> {
         let last = self.target.n.len() - 1;
         let change = self.columns.iter().map(|column| column[last] - column[0]).collect();
@@ -156,7 +156,7 @@ impl<'a> Linear<'a> {
         self.target.whitener.inverse_of(&self.sum(&solution))
     }
 
-    /// The sum of the weighted squares that the model leaves.
+    /// Returns the sum of the weighted squared residuals of the model.
     fn chi_square(&self) -> f64 {
         let y = self.target.whitener.whiten(self.target.y);
         let right: Vec<f64> = self.white.iter().map(|column| dot(column, &y)).collect();
@@ -165,11 +165,12 @@ impl<'a> Linear<'a> {
     }
 }
 
-/// Weight, in degrees of freedom, of the error that the errors of the points predict against that of the few passes.
+/// Weight, in degrees of freedom, of the error predicted from the errors of the points, relative to the error shown by
+/// the few passes.
 const PREDICTED: f64 = 0.5;
 
-/// The factor by which cells that are lacking hide the variance of a weighted sum: a pass that lacks one has the mean
-/// of the others there, and the mean at that point rests on fewer passes.
+/// Returns the factor by which missing cells reduce the visible variance of a weighted sum. A missing cell is replaced
+/// by the mean of the other passes, and the mean at that point is based on fewer passes.
 fn lacking(level: &Level, weights: &[f64]) -> f64 {
     if level.cells.iter().flatten().all(Option::is_some) {
         return 1.0;
@@ -186,7 +187,7 @@ fn lacking(level: &Level, weights: &[f64]) -> f64 {
     if seen > 0.0 { all / seen * (of_means / all) } else { 1.0 }
 }
 
-/// The growth that these weights of the points give in each pass.
+/// Returns the growth from the weighted sums of the points in each pass.
 fn weighed(level: &Level, weights: &[f64], value: Option<f64>) -> Growth {
     let of_pass = |row: &Vec<Option<f64>>| {
         let cells = row.iter().zip(&level.mean).zip(weights);
@@ -203,7 +204,7 @@ fn weighed(level: &Level, weights: &[f64], value: Option<f64>) -> Growth {
     Growth { value, centre: value, error: ((square + PREDICTED * predicted) / freedom).sqrt(), freedom }
 }
 
-/// The growth under a fitted law.
+/// Returns the growth under a fitted law.
 pub(crate) fn by_law(level: &Level, solved: &Solved, frame: &Frame) -> Option<Growth> {
     let target = frame.target(&level.n, &level.mean);
     let (first, last) = (*level.n.first()?, *level.n.last()?);
@@ -213,10 +214,10 @@ pub(crate) fn by_law(level: &Level, solved: &Solved, frame: &Frame) -> Option<Gr
     Some(weighed(level, &weights, Some((solved.at(last) / solved.at(first)).ln())))
 }
 
-/// The interval of a growth by laws is widened by this factor: law, location and episodes were chosen by the same
-/// points. Found by calibration.
+/// Factor by which the interval of a growth by laws is widened, because the same points chose law, location and
+/// episodes. Found by calibration.
 const CHOSEN: f64 = 1.1;
-/// The growth under the laws of a selection, by their evidence.
+/// Returns the growth under the laws of a selection, weighted by their evidence.
 pub(crate) fn by_laws(level: &Level, laws: &[(Solved, f64)], options: &Options) -> Option<Growth> {
     let frame = Frame::of(level, options);
     let all: Option<Vec<(Growth, f64)>> =
@@ -227,8 +228,8 @@ pub(crate) fn by_laws(level: &Level, laws: &[(Solved, f64)], options: &Options) 
 /// Largest misfit of a slope, in variances of a point.
 pub(crate) const SLOPE_MISFIT_MAX: f64 = 2.0;
 
-/// The growth of a cost that hardly changes, up or down: by the smooth shapes, each with a free slope of either sign.
-/// Also returns the misfit: the weighted square that the best shape leaves for each spare point.
+/// Returns the growth of a cost that hardly changes, up or down, by the smooth shapes, each with a slope of either
+/// sign. Also returns the misfit: the weighted squared residuals of the best shape for each degree of freedom.
 pub(crate) fn by_slope(level: &Level, options: &Options) -> Option<(Growth, f64)> {
     let frame = Frame::of(level, options);
     let target = frame.target(&level.n, &level.mean);
@@ -248,12 +249,13 @@ pub(crate) fn by_slope(level: &Level, options: &Options) -> Option<(Growth, f64)
     Some((Growth { value: mean.centre, ..mean }, least / spare))
 }
 
-/// The growth of a curve that follows no law: from the first points to the last, each with their own slope.
+/// Returns the growth of a curve that follows no law: from the first points to the last, with a separate slope at each
+/// end.
 pub(crate) fn by_ends(level: &Level, options: &Options) -> Growth {
     let points = level.n.len();
     let (wide, narrow) = ((points / 5).max(2).min(points / 2), (points / 9).max(2).min(points / 2));
     let (wide, narrow) = (between_ends(level, wide, options), between_ends(level, narrow, options));
-    // What the curve does between the points of an end is not known better than these two agree.
+    // The shape of the curve at its ends is known no better than these two agree.
     Growth { error: wide.error.hypot(wide.value - narrow.value), ..wide }
 }
 
@@ -263,7 +265,7 @@ fn between_ends(level: &Level, side: usize, options: &Options) -> Growth {
     let mut weights = vec![0.0; points];
     let weight = |j: usize| frame.error(j).powi(-2);
     for (from, at, sign) in [(0, 0, -1.0), (points - side, points - 1, 1.0)] {
-        // The value at the end of a line in log n through the points of that side.
+        // The value at the end of the range of a line in log n through the points of this side.
         let (mut s, mut sx, mut sxx) = (0.0, 0.0, 0.0);
         let x = |j: usize| (level.n[j] / level.n[at]).ln();
         for j in from..from + side {
@@ -284,8 +286,8 @@ mod tests {
     use crate::points::Grid;
     use crate::polish::level;
 
-    /// Guards against a pass without the cell of one point, which a burst met, that does not count at all: one pass of
-    /// five was left, and its interval had no width.
+    /// Guards against ignoring a pass that lacks the cell of one point because of a burst: one pass of five was left,
+    /// and its interval had no width.
     #[test]
     fn passes_that_lack_a_cell_count() {
         let n: Vec<f64> = (0..12).map(|j| f64::from(100 << (j / 2))).collect();

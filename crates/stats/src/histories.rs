@@ -1,53 +1,54 @@
-//! Measures how often change points are right, on simulated histories: how often one is shown where there is none, and
-//! how soon a lasting shift is found.
+//! Measures how often change points are right, on simulated histories: how often one is reported where there is none,
+//! and how soon a lasting shift is found.
 //!
-//! A record of a simulated history is its level times a log-normal error of the same size for all records, independent
-//! or correlated with that of the record before. `between_runs` in `landau-report` lists the errors of real runs: 2%
-//! for most system calls, up to 50% where a wake-up on another processor belongs to the call.
+//! A record of a simulated history is the level times a log-normal error. The error has the same size for all records,
+//! and is independent of, or correlated with, that of the previous record. `between_runs` in `landau-report` lists the
+//! errors of real runs: 2% for most system calls, up to 50% if the call includes a wake-up on another processor.
 
 use crate::change_points::change_points;
 use crate::random::Random;
 
-/// At most this share of the collections without a change may show one.
+/// Largest share of the collections without a change that may show one.
 pub const PROMISE: f64 = 0.05;
 /// The level of the tests that keeps the promise. The correlation of a history is estimated with an error: at a level
 /// of 4%, 5.3% of the histories of 30 records that are correlated by 0.3 show a change.
 pub const LEVEL: f64 = 0.035;
-/// The disturbed histories: the share of records that were disturbed, and by how much (in logarithms).
+/// Share of the disturbed records in a disturbed history, and the size of a disturbance (in logarithms).
 const DISTURBED: (f64, f64) = (0.05, 0.5);
-/// A change is found if it is told at most so many records from its place.
+/// Largest distance, in records, of a reported change from its true place.
 const NEAR: usize = 2;
 
-/// Histories of one kind, and what was told of them.
+/// Histories of one kind, and the changes that were reported for them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Standard deviation of the records, on the log scale.
     pub deviation: f64,
-    /// Whether one record in twenty was disturbed, to 1.6 times its cost.
+    /// Whether one record in twenty was disturbed, which multiplies its cost by 1.6.
     pub is_disturbed: bool,
     /// Correlation of the errors of successive records (an autoregression of the first order).
     pub correlation: f64,
-    /// Records before the shift, or all if there is none.
+    /// Number of records before the shift, or of all records if there is none.
     pub before: usize,
-    /// Records at the new level.
+    /// Number of records at the new level.
     pub after: usize,
     /// The shift, as a fraction; 0 for none.
     pub shift: f64,
-    /// Simulated histories.
+    /// Number of simulated histories.
     pub histories: usize,
-    /// Those in which a change is told that does not exist, or farther than two records from its place.
+    /// Number of histories in which a change is reported that does not exist, or farther than two records from its
+    /// place.
     pub wrong: usize,
-    /// Those in which the shift is told, at most two records from its place.
+    /// Number of histories in which the shift is reported at most two records from its place.
     pub found: usize,
 }
 
 impl Row {
-    /// The share of the histories in which a change is told that does not exist, or elsewhere.
+    /// Returns the share of the histories in which a change is reported that does not exist, or at another place.
     pub fn share_wrong(&self) -> f64 {
         self.wrong as f64 / self.histories.max(1) as f64
     }
 
-    /// The share of the histories in which the shift is found.
+    /// Returns the share of the histories in which the shift is found.
     pub fn share_found(&self) -> f64 {
         self.found as f64 / self.histories.max(1) as f64
     }
@@ -107,7 +108,7 @@ fn simulate(row: &Row, seed: u64) -> Vec<f64> {
     let value = |index: usize| {
         let level = if index < row.before { 0.0 } else { row.shift.ln_1p() };
         let own = row.deviation * random.normal();
-        // The first one has the variance of all.
+        // The first error has the same variance as the others.
         let share = if index == 0 { 0.0 } else { row.correlation };
         error = share * error + (1.0 - share * share).sqrt() * own;
         let is_hit = random.uniform() < DISTURBED.0 && row.is_disturbed;
@@ -147,8 +148,9 @@ pub fn markdown(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    /// Guards against a method that calls chance a change, or that misses what it promises: `cargo xtask bench history`
-    /// measures the same with 1,000 histories of each kind. With 200, the limits are three standard deviations away.
+    /// Guards against a method that takes chance for a change, or finds fewer shifts than promised. `cargo xtask bench
+    /// history` measures the same with 1,000 histories of each kind. With 200, the limits are three standard deviations
+    /// away.
     #[test]
     fn changes_are_rarely_invented_and_seldom_missed() {
         let rows = tally(200, 2026);

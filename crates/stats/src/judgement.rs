@@ -24,7 +24,8 @@ pub struct Judgement {
     /// Every point of the reduced curve, including those beyond a cliff.
     pub points: Vec<Point>,
     /// Cost at the last judged n over that at the first, by the fitted law, with a 90% confidence interval that
-    /// includes the laws that fit almost as well. Where no law fits, by the first and the last fifth of the points.
+    /// includes the laws that fit almost as well. If no law fits, it is that between the first and the last fifth of
+    /// the points.
     pub growth: Option<Estimate>,
     /// Cost at the smallest judged n, with a 95% confidence interval.
     pub start: Option<Estimate>,
@@ -35,15 +36,17 @@ pub struct Judgement {
     /// Factor of the cost for the last doubling of n, with a 95% confidence interval.
     pub doubling: Option<Estimate>,
     /// Factor of the cost for a doubling of n, averaged over the judged range, with a 90% confidence interval: the
-    /// growth shared equally among the doublings.
+    /// growth divided equally among the doublings.
     pub elasticity: Option<Estimate>,
-    /// Cost at ten times the largest judged n. An extrapolation: absent if the outcome names no law, the law has a pole
-    /// before that n, or there is a cliff. With a 95% confidence interval by the law; of a flat or small change, the
-    /// interval is that of a straight line: its upper end is an upper bound if the cost grows no faster than linearly.
+    /// Cost at ten times the largest judged n. This is an extrapolation: it is absent if the outcome names no law, the
+    /// law has a pole before that n, or there is a cliff. It has a 95% confidence interval by the law. For a flat cost
+    /// or a small change, the interval is that of a straight line, and its upper end is an upper bound if the cost
+    /// grows no faster than linearly.
     pub at_ten_times: Option<Estimate>,
     /// The n at which the cost exceeds one million of its unit: 1 ms, or a million instructions.
     pub one_million: Reach,
-    /// The law of the outcome. If the outcome names no law, it is the best of those that do not fit, for drawing only.
+    /// The law of the outcome. If the outcome names no law, it is the best of the laws that do not fit, used only for
+    /// drawing.
     pub fit: Option<Fit>,
     /// Laws that fit almost as well, best first.
     pub rivals: Vec<Fit>,
@@ -51,9 +54,9 @@ pub struct Judgement {
     pub exponent: Option<Estimate>,
     /// The cliffs; the first one ends the judged range.
     pub cliffs: Vec<Cliff>,
-    /// Where the law bends, with the annotation that may explain it.
+    /// The bend of the law, with the annotation that may explain it.
     pub bend: Option<Bend>,
-    /// Where the variance comes from; absent for counted costs and for a single pass.
+    /// The components of the variance; absent for counted costs and for a single pass.
     #[serde(default)]
     pub components: Option<Components>,
 }
@@ -72,19 +75,19 @@ pub enum Outcome {
     /// [`Options::small_change`].
     #[serde(rename = "small_change")]
     Small,
-    /// The cost grows beyond δ.
+    /// The cost grows by more than δ.
     Grows {
         /// Registry name of its law, for example "linear"; absent if none of the dictionary fits.
         law: Option<String>,
     },
-    /// The cost falls below ×(1 − δ), and no point exceeds the start by more than δ. No law is fitted to it, as most
+    /// The cost falls below ×(1 − δ), and no point exceeds the start by more than δ. No law is fitted, because most
     /// falling costs are warm-up.
     Falls,
-    /// The cost changes beyond δ without growing or falling from end to end.
+    /// The cost changes by more than δ without growing or falling from end to end.
     Varies,
     /// None of these is shown.
     Unresolved {
-        /// Why not.
+        /// The reason.
         reason: Reason,
         /// Estimated number of further passes needed, if passes help.
         more_passes: Option<u32>,
@@ -101,15 +104,15 @@ pub enum Reason {
     TooFewPasses,
     /// The 99th percentile needs hundreds of calls in each pass.
     TooFewCalls,
-    /// The interval is too wide to tell a flat cost from one that changes.
+    /// The interval is too wide to distinguish a flat cost from one that changes.
     TooNoisy,
     /// The ends agree, but an intermediate point deviates by more than δ.
     PointDeviates,
     /// The canary vetoes the verdict: its change may explain the measured growth, or hide growth.
     CanaryMoved,
-    /// The calls take two branches, and the share of the expensive one may change by so much that the mean cost does.
+    /// The calls take two branches, and the share of the expensive one may change enough to change the mean cost.
     BranchShare,
-    /// The calls take two branches, and how the cost of the rarer one changes is not known well enough.
+    /// The calls take two branches, and the change of the cost of the rarer one is not known well enough.
     BranchCost,
 }
 
@@ -120,13 +123,13 @@ pub struct Point {
     pub n: f64,
     /// Cost (trimmed mean over passes of the median of the window), with a 95% confidence interval.
     pub cost: Estimate,
-    /// Passes that reached it.
+    /// Number of passes that reached it.
     pub passes: usize,
-    /// Whether it was judged: false beyond a cliff or where too few passes arrived.
+    /// Whether it was judged: false beyond a cliff, or if too few passes reached it.
     pub judged: bool,
 }
 
-/// Where a cost is exceeded.
+/// The n at which a cost is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reach {
@@ -149,7 +152,7 @@ pub enum Reach {
 pub struct Bend {
     /// Its kind.
     pub kind: BendKind,
-    /// Its n, with the adjacent points as interval.
+    /// Its n, with the adjacent points as the interval.
     pub n: Estimate,
     /// Name of the nearest annotation within 15%, if any.
     pub annotation: Option<String>,
@@ -169,7 +172,7 @@ pub enum BendKind {
     TierChange,
 }
 
-/// Fewer points, or a range of less than this factor, decide nothing.
+/// Minimum number of points, and minimum range in n (a factor), for a verdict.
 pub(crate) const POINTS_MIN: usize = 6;
 const RANGE_MIN: f64 = 5.0;
 /// One millisecond, or a million instructions.
@@ -183,7 +186,7 @@ pub enum Class {
     Flat,
     /// Certainly changes, by δ/2 to 3δ/2.
     Small,
-    /// Grows, falls or varies beyond δ.
+    /// Grows, falls or varies by more than δ.
     Material,
     /// Ends at a cliff.
     Limit,
@@ -192,7 +195,7 @@ pub enum Class {
 }
 
 impl Outcome {
-    /// Returns the class of the outcome. Only [`Verdict::class`](crate::Verdict::class) knows of cliffs.
+    /// Returns the class of the outcome. Only [`Verdict::class`](crate::Verdict::class) takes cliffs into account.
     pub fn class(&self) -> Class {
         match self {
             Self::Flat { .. } => Class::Flat,
@@ -204,7 +207,7 @@ impl Outcome {
 }
 
 impl Judgement {
-    /// Returns the judgement of no calls: not resolved, and every other member absent.
+    /// Returns the judgement of no calls: not resolved, with every other field absent.
     pub fn empty(unit: Unit) -> Self {
         Self {
             unit,
@@ -245,14 +248,14 @@ struct Reduced {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Samples {
     All,
-    /// Those without interference. Two branches are searched only if all samples have them: judgements by different
-    /// models could not be compared, and the search takes long.
+    /// The samples without interference. Two branches are searched for only if all samples together have them:
+    /// judgements by different models could not be compared, and the search takes long.
     Clean {
         has_branches: bool,
     },
 }
 
-/// Judges samples. `None` if no call is left.
+/// Judges samples. Returns `None` if no call is left.
 pub(crate) fn judge_samples(curve: &Curve, samples: Samples, options: &Options) -> Option<Judged> {
     let options = &options.judge().options(options);
     let series = series_of(curve, samples != Samples::All);
@@ -263,7 +266,7 @@ pub(crate) fn judge_samples(curve: &Curve, samples: Samples, options: &Options) 
     both.or_else(|| judge_series(series, curve, None, options).map(|judgement| Judged { judgement, bimodality: None }))
 }
 
-/// Judges the calls of a path without branches, with the cliffs if they are known.
+/// Judges the calls of a path without branches. `cliffs` is given if they are known.
 pub(crate) fn judge_series(
     series: Vec<Series>,
     curve: &Curve,
@@ -283,7 +286,7 @@ pub(crate) fn judge_series(
     Some(judgement)
 }
 
-/// Growth of a curve over its judged range, with a 90% confidence interval.
+/// Returns the growth of a curve over its judged range, with a 90% confidence interval.
 pub(crate) fn growth_of(curve: &Curve, options: &Options) -> Option<Estimate> {
     let reduced = reduce_curve(series_of(curve, false), curve, None, options)?;
     if reduced.judged.n.len() < 2 { None } else { options.judge().trend(&reduced.judged, options) }
@@ -299,7 +302,7 @@ fn reduce_curve(
         return None;
     }
     let capacities = capacities_of(curve);
-    // Before cold calls are dropped, as they may hide a cliff.
+    // Find cliffs before cold calls are dropped, because dropping them may hide a cliff.
     let cliffs = known.unwrap_or_else(|| cliffs::find(&series, &curve.annotations));
     let mut cold = 0;
     if chosen_points(&series).is_none() && !cliffs::is_among_first_calls(&cliffs, &series) {
@@ -334,12 +337,12 @@ fn reduce_curve(
     Some(Reduced { points: points_of(&drawn, &flags, options), judged, cliffs, capacities })
 }
 
-/// The passes, of so many, that a point must have.
+/// Returns the number of passes that a point must have.
 pub(crate) fn passes_min(passes: usize) -> usize {
     passes.div_ceil(2).max(passes.min(2))
 }
 
-/// Smallest judged n. Of few chosen n, those below it are dropped only if enough remain.
+/// Returns the smallest judged n. Points below it are dropped only if enough points remain.
 fn first_judged(grid: &Grid, layout: &Layout<'_>, options: &Options) -> f64 {
     let last = grid.n.last().copied().unwrap_or(1.0);
     let is_chosen = chosen_points(layout.series).is_some();
@@ -347,7 +350,7 @@ fn first_judged(grid: &Grid, layout: &Layout<'_>, options: &Options) -> f64 {
     if is_enough_from(first, &grid.n) { first } else { 1.0 }
 }
 
-/// Whether enough of these n are left from a first one on.
+/// Whether enough of these n remain from `first` on.
 pub(crate) fn is_enough_from(first: f64, all: &[f64]) -> bool {
     all.iter().filter(|n| **n >= first).count() >= POINTS_MIN
 }
@@ -358,7 +361,7 @@ fn points_of(grid: &Grid, judged: &[bool], options: &Options) -> Vec<Point> {
     judge.points(grid).into_iter().enumerate().map(point).collect()
 }
 
-/// Sets the members that need no law.
+/// Sets the fields that need no law.
 fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
     let level = &reduced.judged;
     let weights = last_decade(&level.n);
@@ -367,20 +370,20 @@ fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
     judgement.start = judged().next().map(|point| point.cost);
     judgement.end = judged().next_back().map(|point| point.cost);
     judgement.range = level.n.first().copied().zip(level.n.last().copied());
-    // The cost at small n is one number, wherever it is told.
+    // The cost at small n is the same number wherever it is reported.
     for (cliff, start) in judgement.cliffs.iter_mut().zip(judgement.start.into_iter().cycle()) {
         cliff.factor_over_start = cliff.cost_after / start.value;
     }
     judgement.components = options.judge().components(level);
 }
 
-/// The factor of a doubling of n, averaged over the range of n in which the cost grew by `growth`.
+/// Returns the factor of a doubling of n, averaged over the range of n in which the cost grew by `growth`.
 pub(crate) fn elasticity(growth: Estimate, range: (f64, f64)) -> Estimate {
     let doublings = (range.1 / range.0).log2();
     growth.map(|factor| factor.powf(1.0 / doublings))
 }
 
-/// Sets the outcome, the law and the members that follow from it.
+/// Sets the outcome, the law and the fields that depend on it.
 fn decide(judgement: &mut Judgement, reduced: &Reduced, annotations: &[Annotation], options: &Options) {
     let level = &reduced.judged;
     let judge = options.judge();
@@ -404,7 +407,7 @@ fn decide(judgement: &mut Judgement, reduced: &Reduced, annotations: &[Annotatio
     judgement.one_million = one_million(judgement);
 }
 
-/// The bend of the chosen law, if it has one.
+/// Returns the bend of the chosen law, if it has one.
 fn bend(judgement: &Judgement, annotations: &[Annotation]) -> Option<Bend> {
     let fit = judgement.fit.as_ref()?;
     let place = fit.location?;
@@ -455,11 +458,13 @@ fn extrapolate(judgement: &mut Judgement, selection: &Selection, passes: usize) 
     }
 }
 
-/// The cost at ten times the largest judged n of a cost that hardly changes: that of the constant law if there is one,
-/// and the ends of the growth's interval, each continued in a straight line from the last point.
+/// Returns the cost at ten times the largest judged n for a cost that hardly changes. The value is that of the constant
+/// law if there is one. The ends are those of the interval of the growth, each continued in a straight line from the
+/// last point.
 fn straight_on(judgement: &Judgement) -> Option<Estimate> {
     let ((first, last), growth, end) = (judgement.range?, judgement.growth?, judgement.end?);
-    // What the judged range added to the cost, as a share of the cost at its end, is added for every further range.
+    // The amount that the judged range added to the cost, as a share of the cost at its end, is added again for every
+    // further range.
     let factor = |growth: f64| (1.0 + (1.0 - 1.0 / growth) * 9.0 * last / (last - first)).max(0.0);
     let high = end.high * factor(growth.high.max(1.0));
     let low = end.low * factor(growth.low.min(1.0));
@@ -467,7 +472,7 @@ fn straight_on(judgement: &Judgement) -> Option<Estimate> {
     Some(Estimate { value: value.clamp(low, high), low, high })
 }
 
-/// A value derived from a fit, with the interval from the draws of its coefficients.
+/// Returns a value derived from a fit, with the interval from the draws of its coefficients.
 fn predicted(fit: &Fit, draws: &[(f64, f64)], passes: usize, f: &dyn Fn(&Fit) -> f64) -> Option<Estimate> {
     let value = f(fit);
     let drawn = |(fixed, slope): &(f64, f64)| {
@@ -479,13 +484,13 @@ fn predicted(fit: &Fit, draws: &[(f64, f64)], passes: usize, f: &dyn Fn(&Fit) ->
     let mut values: Vec<f64> = draws.iter().map(drawn).collect();
     values.sort_by(f64::total_cmp);
     let at = |q: f64| crate::quantile::quantile(&values, q).unwrap_or(value);
-    // Widened like every bootstrap over few passes, in logarithms, as costs are compared by ratios.
+    // Widened like every bootstrap interval over few passes, in logarithms, because costs are compared by ratios.
     let wide = |end: f64| value * (end / value).powf(widening(passes, 0.95));
     let estimate = Estimate { value, low: wide(at(0.025).min(value)), high: wide(at(0.975).max(value)) };
     (estimate.low.is_finite() && estimate.high.is_finite()).then_some(estimate)
 }
 
-/// Where the cost exceeds one million: measured or extrapolated.
+/// Returns the n at which the cost exceeds one million, measured or extrapolated.
 fn one_million(judgement: &Judgement) -> Reach {
     let seen = judgement.points.iter().find(|point| point.cost.value >= MILLION);
     let cliff = judgement.cliffs.iter().find(|cliff| cliff.cost_after >= MILLION);

@@ -8,11 +8,11 @@
 //! objects, and effects are ratios. Counted costs are judged without statistics (see `judges`).
 //!
 //! The steps, by module: `points` (calls to cells), `polish` (cells to points), `cliffs` (the judged range), `growth`
-//! (how much, with an interval), `law` and `select` (which law), `judgement` and `verdict` (the outcome). How often
-//! that is right is measured by `simulate` and `calibrate`.
+//! (how much, with an interval), `law` and `select` (which law), `judgement` and `verdict` (the outcome). `simulate`
+//! and `calibrate` measure how often the outcome is right.
 
-/// The number of the method: raised by every change that can give other verdicts for the same samples. Results in
-/// records hold it; absent means 1, the method of November 2026 and before.
+/// The number of the method. Every change that can lead to different verdicts for the same samples increments it.
+/// Results in records contain it; absent means 1, the method of November 2026 and before.
 pub const METHOD: u32 = 12;
 
 pub mod attribution;

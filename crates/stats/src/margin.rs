@@ -1,7 +1,7 @@
-//! Where the interval of a growth lies, relative to the margin of equivalence.
+//! The position of the interval of a growth relative to the margin of equivalence.
 //!
-//! The regions overlap, so that every growth is well inside one of them: at the margin itself lies the middle of the
-//! small changes. With regions that only touch, a growth at an end of the margin is resolved by no number of passes.
+//! The regions overlap, so that every growth is well inside one of them: the margin itself is in the middle of the
+//! small changes. If the regions only touched, no number of passes would resolve a growth at an end of the margin.
 
 use crate::{Estimate, Options};
 
@@ -12,19 +12,19 @@ pub(crate) enum Place {
     Above,
     /// Below 1 − δ.
     Below,
-    /// A change that is certain, and as large as δ within a half of it.
+    /// A certain change of δ/2 to 3δ/2.
     Small,
     /// Within δ.
     Inside,
-    /// In none of these.
+    /// Inside none of these.
     Open,
 }
 
 /// The half width of the interval of a growth between runs, in standard deviations: 90%.
 const BETWEEN_RUNS: f64 = 1.645;
 
-/// Returns the place of an interval. Where all of it is within δ, a certain change is told first, if the next run of
-/// the machine would show it too.
+/// Returns the place of an interval. If all of it is within δ, a certain change takes precedence if the next run of the
+/// machine would show it too.
 pub(crate) fn place(growth: &Estimate, options: &Options) -> Place {
     let (least, most) = options.small_change();
     let other_run = (BETWEEN_RUNS * options.change_between_runs).exp();
@@ -41,10 +41,10 @@ pub(crate) fn place(growth: &Estimate, options: &Options) -> Place {
     }
 }
 
-/// Returns the half width below which an interval about this growth is not open, in logarithms.
+/// Returns the half width, in logarithms, below which an interval around this growth is not open.
 pub(crate) fn room(growth: f64, options: &Options) -> f64 {
     let (least, most) = options.small_change();
-    // Distances to the ends of a region; negative outside of it.
+    // Distances to the ends of a region; negative outside it.
     let within = |low: f64, high: f64| (growth - (1.0 + low).ln()).min((1.0 + high).ln() - growth);
     let regions = [
         growth - options.delta.ln_1p(),
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!([of(0.84, 0.94), of(0.88, 0.96), of(0.85, 1.2), of(1.04, 1.11)], [Place::Open; 4]);
     }
 
-    /// Guards against a small change that is told as certain by one run and not by the next.
+    /// Guards against a small change that one run reports as certain and the next does not.
     #[test]
     fn a_change_within_the_margin_must_exceed_the_differences_between_runs() {
         let of = |low, high, change_between_runs| {
@@ -84,12 +84,12 @@ mod tests {
         let between = [0.0, 0.01, 0.03];
         assert_eq!(between.map(|between| of(0.91, 0.93, between)), [Place::Small, Place::Small, Place::Inside]);
         assert_eq!(between.map(|between| of(1.06, 1.09, between)), [Place::Small, Place::Inside, Place::Inside]);
-        // Beyond δ it is told whatever other runs show: there is nothing else to tell.
+        // Beyond δ it is reported whatever other runs show, because no other outcome applies.
         assert_eq!(between.map(|between| of(0.88, 0.93, between)), [Place::Small; 3]);
         assert_eq!(between.map(|between| of(1.12, 1.2, between)), [Place::Above; 3]);
     }
 
-    /// Guards against a growth that no number of passes resolves.
+    /// Guards against a growth that cannot be resolved by any number of passes.
     #[test]
     fn a_narrow_interval_is_resolved_wherever_it_lies() {
         let options = Options::default();
@@ -102,8 +102,7 @@ mod tests {
         }
     }
 
-    /// Guards against an outcome that further passes take back: what an interval within another says is never the
-    /// contrary of what that says.
+    /// Guards against an outcome that further passes retract: an interval inside another never contradicts it.
     #[test]
     fn narrower_intervals_take_nothing_back() {
         for between in [0.0, 0.02] {
@@ -121,7 +120,7 @@ mod tests {
                     let may_follow: &[Place] = match outer {
                         Place::Above => &[Place::Above],
                         Place::Below => &[Place::Below],
-                        // It is then known on which side of the margin the change is.
+                        // A narrower interval shows on which side of the margin the change is.
                         Place::Small if options.change_between_runs > 0.0 => {
                             &[Place::Small, Place::Inside, Place::Above, Place::Below]
                         }

@@ -1,8 +1,8 @@
-//! The judgement of a cost whose calls take two branches in turns.
+//! The judgement of a cost whose calls alternate between two branches.
 //!
 //! If the ratio of the branches does not depend on n, they are one curve at two levels: the calls of the rarer branch
-//! are scaled to the level of the other, and all are judged together. Otherwise each branch is judged on its own. The
-//! share of the expensive branch belongs to the outcome either way, because the mean cost depends on it.
+//! are scaled to the level of the other, and all are judged together. Otherwise each branch is judged on its own. In
+//! both cases the share of the expensive branch is part of the outcome, because the mean cost depends on it.
 
 use crate::bimodality::{Bimodality, BimodalityKind, Mode, Shares};
 use crate::branches::{Branches, Change};
@@ -11,20 +11,20 @@ use crate::judges::MORE_MAX;
 use crate::points::Series;
 use crate::{Cliff, Curve, Estimate, Options};
 
-/// A judgement, and the two branches if the calls take two: the judgement is then that of the more frequent one, or, if
-/// only both together explain the outcome, that of their mean.
+/// A judgement, and the two branches if the calls take two. The judgement is then that of the more frequent branch, or,
+/// if only both together explain the outcome, that of their mean.
 pub(crate) struct Judged {
     pub(crate) judgement: Judgement,
     pub(crate) bimodality: Option<Bimodality>,
 }
 
-/// Confidence with which a change must exceed the margin to count: of few passes that stay in a branch for long, many
-/// differ from end to end by chance.
+/// Confidence with which a change must exceed the margin to count: if there are few passes and the stays are long, many
+/// passes differ from end to end by chance.
 const CERTAIN: f64 = 0.99;
-/// Confidence of the intervals that are told.
+/// Confidence of the intervals that are reported.
 const TOLD: f64 = 0.90;
 
-/// Judges two branches. `None` if a branch has no calls.
+/// Judges two branches. Returns `None` if a branch has no calls.
 pub(crate) fn judge(found: &Branches, curve: &Curve, options: &Options) -> Option<Judged> {
     let calls = |all: &[Series]| all.iter().map(|one| one.n.len()).sum::<usize>() as f64;
     let (of_low, of_high) = (calls(&found.low), calls(&found.high));
@@ -39,7 +39,8 @@ pub(crate) fn judge(found: &Branches, curve: &Curve, options: &Options) -> Optio
     Some(both.judged(found, options))
 }
 
-/// The ratio of the branches, if it is not shown to depend on n and if the mean cost would hardly change if it did.
+/// Returns the ratio of the branches, if it is not shown to depend on n and if the mean cost would hardly change if it
+/// did.
 fn together(found: &Branches, share: f64, options: &Options) -> Option<f64> {
     let distances = found.distances?;
     let change = distances.change?.interval(TOLD).map(f64::exp);
@@ -48,18 +49,19 @@ fn together(found: &Branches, share: f64, options: &Options) -> Option<f64> {
     (is_small || change.holds(1.0) && !matters(change, weight_of_rarer(share, ratio), options)).then_some(ratio)
 }
 
-/// The share of the rarer branch in the cost of all calls.
+/// Returns the share of the rarer branch in the cost of all calls.
 fn weight_of_rarer(share: f64, ratio: f64) -> f64 {
     let high = share * ratio / (1.0 - share + share * ratio);
     if share > 0.5 { 1.0 - high } else { high }
 }
 
-/// Twice the margin: what is not known may change the mean cost by that much at most, if nothing shows that it does.
+/// Returns twice the margin: the largest change of the mean cost that an uncertainty may cause, if nothing shows that
+/// it does.
 fn tolerance(options: &Options) -> (f64, f64) {
     (1.0 / (1.0 + 2.0 * options.delta), 1.0 + 2.0 * options.delta)
 }
 
-/// Whether a change of a branch that has this weight changes the mean cost by more than the tolerance.
+/// Whether a change of a branch with this weight may change the mean cost by more than the tolerance.
 fn matters(change: Estimate, weight: f64, options: &Options) -> bool {
     let mean = change.map(|factor| 1.0 + weight * (factor - 1.0));
     let (low, high) = tolerance(options);
@@ -93,7 +95,7 @@ impl Both {
         let of = |all: &[Series], scale: f64| judge_series(present(all), curve, Some(cliffs_at(found, scale)), options);
         let ratio = found.distances.map_or(1.0, |distances| distances.mean.exp());
         let (mut low, mut high) = (of(&found.low, 1.0)?, of(&found.high, ratio)?);
-        // A branch with calls but too few for points of its own is known by its distance from the other.
+        // A branch with too few calls for its own points is known by its distance from the other branch.
         if let Some(distances) = found.distances {
             let factor = distances.last.exp();
             low.end = low.end.or_else(|| high.end.map(|end| end.map(|cost| cost / factor)));
@@ -102,7 +104,7 @@ impl Both {
         Some(Self { low, high, share, is_one: false })
     }
 
-    /// The more frequent branch, if its calls suffice, and the other.
+    /// Returns the more frequent branch, if its calls suffice, and then the other.
     fn ranked(&self) -> (&Judgement, &Judgement) {
         let has_points = |judged: &Judgement| judged.range.is_some();
         let is_high =
@@ -113,7 +115,7 @@ impl Both {
     fn judged(&self, found: &Branches, options: &Options) -> Judged {
         let (major, minor) = self.ranked();
         let range = major.range.or(minor.range);
-        // A branch without points has no cost that could be told.
+        // A branch without points has no cost that could be reported.
         let (Some(low), Some(high), Some(range)) = (self.low.end, self.high.end, range) else {
             return Judged { judgement: major.clone(), bimodality: None };
         };
@@ -147,8 +149,8 @@ impl Both {
         Judged { judgement, bimodality: Some(bimodality) }
     }
 
-    /// The outcome of both. If they agree and the share is not shown to matter, it is theirs; if one of them changes,
-    /// or the share, the cost changes by no law.
+    /// Returns the outcome of both branches. If they agree and the share is not shown to matter, it is theirs. If one
+    /// of them changes, or the share does, the cost changes by no law.
     fn outcome(&self, effect: Option<&Effect>, ratio_change: Option<Change>, options: &Options) -> Outcome {
         let (major, minor) = self.ranked();
         let (lowest, highest) = (1.0 - options.delta, 1.0 + options.delta);
@@ -175,12 +177,12 @@ impl Both {
         Outcome::Unresolved { reason: Reason::BranchShare, more_passes: effect.more_passes(options) }
     }
 
-    /// The outcome of the costs of branches that were judged apart.
+    /// Returns the outcome of the costs of branches that were judged separately.
     fn of_apart(&self, ratio_change: Option<Change>, options: &Options) -> Outcome {
         let (major, minor) = self.ranked();
         let certain = ratio_change.map(|change| change.interval(CERTAIN).map(f64::exp));
         let is_high = std::ptr::eq(major, &raw const self.high);
-        // How the rarer branch changes, relative to the other.
+        // The change of the rarer branch relative to the other.
         let relative = |change: Estimate| if is_high { change.map(|factor| 1.0 / factor) } else { change };
         let (rises, sinks) = match certain.map(relative) {
             Some(change) => (change.low > 1.0 + options.delta, change.high < 1.0 - options.delta),
@@ -212,8 +214,8 @@ impl Both {
         }
     }
 
-    /// The outcome, unless it says of both branches together that they grow or fall, and their mean cost, as estimated,
-    /// does not: a branch may grow whose calls are few, or while the share of the expensive one sinks.
+    /// Returns the outcome, unless it is that both branches together grow or fall while their estimated mean cost does
+    /// not. A branch with few calls may grow, or one may grow while the share of the expensive branch falls.
     fn unless_refuted(&self, outcome: Outcome, mean_growth: Option<Estimate>, options: &Options) -> Outcome {
         let (major, _) = self.ranked();
         let Some(mean) = mean_growth.filter(|_| outcome != major.outcome) else { return outcome };
@@ -229,7 +231,7 @@ impl Both {
         }
     }
 
-    /// Makes the judgement one of the mean cost of both branches, which grows by `growth`.
+    /// Turns the judgement into that of the mean cost of both branches, which grows by `growth`.
     fn average(&self, judgement: &mut Judgement, shares: &OverRange, growth: Option<Estimate>) {
         let Some((first, last)) = judgement.range else { return };
         let own = judgement.clone();
@@ -249,7 +251,7 @@ impl Both {
         (judgement.doubling, judgement.exponent) = (None, None);
     }
 
-    /// The growth of the mean cost, with a 90% interval.
+    /// Returns the growth of the mean cost, with a 90% interval.
     fn mean_growth(&self, shares: &OverRange, ratio_change: Option<Change>) -> Option<Estimate> {
         let (low, high) = (self.low.end?.value, self.high.end?.value);
         let of_ratio = ratio_change.map(|change| change.interval(TOLD).map(f64::exp));
@@ -287,14 +289,14 @@ impl Both {
     }
 }
 
-/// A branch with a smaller share does not revoke what is known of the other.
+/// A branch with a smaller share does not revoke the outcome of the other.
 const RARE: f64 = 0.1;
 
 fn open() -> Outcome {
     Outcome::Unresolved { reason: Reason::BranchCost, more_passes: None }
 }
 
-/// Whether both grow by the same law, as far as is known.
+/// Whether both may grow by the same law.
 fn have_common_law(a: &Judgement, b: &Judgement) -> bool {
     let laws = |judged: &Judgement| {
         let own = judged.fit.iter().filter(|_| matches!(judged.outcome, Outcome::Grows { law: Some(_) }));
@@ -304,7 +306,7 @@ fn have_common_law(a: &Judgement, b: &Judgement) -> bool {
     of_a.iter().any(|law| of_b.contains(law))
 }
 
-/// Removes what follows from a law that the outcome does not name.
+/// Removes everything that depends on a law that the outcome does not name.
 fn forget_law(judgement: &mut Judgement) {
     (judgement.fit, judgement.bend, judgement.at_ten_times) = (None, None, None);
     judgement.rivals.clear();
@@ -313,7 +315,7 @@ fn forget_law(judgement: &mut Judgement) {
     }
 }
 
-/// The cost at `n` by the points, linear in between.
+/// Returns the cost at `n`, interpolated linearly between the points.
 fn cost_at(judged: &Judgement, n: f64) -> f64 {
     let points = &judged.points;
     let after = points.partition_point(|point| point.n < n);
@@ -326,7 +328,7 @@ fn cost_at(judged: &Judgement, n: f64) -> f64 {
     }
 }
 
-/// The calls of a pass in both branches, each scaled to one level.
+/// Merges the calls of a pass in both branches, scaled to one level.
 fn merged((low, low_scale): (&Series, f64), (high, high_scale): (&Series, f64)) -> Series {
     let count = low.n.len() + high.n.len();
     let mut all = Series { n: Vec::with_capacity(count), costs: Vec::with_capacity(count), is_down: low.is_down };
@@ -341,13 +343,13 @@ fn merged((low, low_scale): (&Series, f64), (high, high_scale): (&Series, f64)) 
     all
 }
 
-/// The cliffs of a branch, whose costs are those of the cheap branch multiplied by a factor.
+/// Returns the cliffs of a branch whose costs are those of the cheap branch multiplied by a factor.
 fn cliffs_at(found: &Branches, factor: f64) -> Vec<Cliff> {
     let scaled = |cliff: &Cliff| Cliff { cost_after: cliff.cost_after * factor, ..cliff.clone() };
     found.cliffs.iter().map(scaled).collect()
 }
 
-/// A judgement whose costs are all multiplied by a factor.
+/// Returns a judgement with all costs multiplied by a factor.
 fn scaled(judged: &Judgement, factor: f64) -> Judgement {
     let mut one = judged.clone();
     let scale = |cost: Estimate| cost.map(|x| x * factor);
@@ -381,8 +383,8 @@ const PREDICTED: f64 = 4.0;
 /// A part of the range of n.
 type Part = (f64, f64);
 
-/// Share of the expensive branch at small and at large n: in the first and the last third of the range, or in a shorter
-/// part where the share there is shown to matter. `None` for a single pass.
+/// Returns the share of the expensive branch at small and at large n: in the first and the last third of the range, or
+/// in a shorter part if the share there is shown to matter. `None` for a single pass.
 fn range_shares(
     found: &Branches,
     range: Part,
@@ -397,7 +399,7 @@ fn range_shares(
     let shorter = [2.0, 4.0, 8.0].map(|factor| ((first, (factor * first).min(thirds.0.1)), thirds.1));
     let late = (thirds.0, (last - width / 10.0, last));
     let parts: Vec<(Part, Part)> = shorter.into_iter().chain([late]).collect();
-    // As many looks as there are parts.
+    // Correct for the number of tests: the parts and the thirds.
     let confidence = 1.0 - (1.0 - CERTAIN) / (parts.len() + 1) as f64;
     let is_material = |shares: &OverRange| {
         let rise = Effect::of(shares, costs).of_confidence(confidence);
@@ -410,10 +412,10 @@ fn range_shares(
     Some(found.unwrap_or(usual))
 }
 
-/// Fewest calls of a pass in a part of the range.
+/// Minimum number of calls of a pass in a part of the range.
 const CALLS_MIN: f64 = 8.0;
 
-/// Share of the expensive branch in two parts of the range.
+/// Returns the share of the expensive branch in two parts of the range.
 fn shares_in(found: &Branches, (early, late): (Part, Part), overall: f64) -> Option<OverRange> {
     let count = |one: &Series, (from, to): Part| {
         let at = |x: f64| one.n.partition_point(|n| f64::from(*n) < x);
@@ -428,7 +430,7 @@ fn shares_in(found: &Branches, (early, late): (Part, Part), overall: f64) -> Opt
     };
     let ((of_early, early_calls), (of_late, late_calls)) = (of_part(early), of_part(late));
     let changes: Vec<Option<f64>> = of_early.iter().zip(&of_late).map(|(a, b)| Some((*b)? - (*a)?)).collect();
-    // Neighbouring calls are in the same branch: a part holds few independent ones.
+    // Neighbouring calls tend to be in the same branch, so a part has few independent calls.
     let stay = 1.0 / (found.leave[0] + found.leave[1]).max(1e-9);
     let predicted = |calls: f64| {
         let shortened = 1.0 - stay / calls * (1.0 - (-calls / stay).exp());
@@ -462,7 +464,7 @@ impl OverRange {
         Shares { first: self.first, last: self.last, change: self.change.interval(TOLD) }
     }
 
-    /// The share at `n`, linear between the middles of the parts.
+    /// Returns the share at `n`, interpolated linearly between the middles of the parts.
     fn at(&self, n: f64) -> f64 {
         let (first, last) = self.centres;
         let place = (n - first) / (last - first);
@@ -470,7 +472,7 @@ impl OverRange {
     }
 }
 
-/// How the share changes the mean cost, with each branch as it is at the largest n.
+/// The effect of the share on the mean cost, with the cost of each branch at the largest n.
 struct Effect {
     first: f64,
     change: Change,
@@ -484,20 +486,21 @@ impl Effect {
         Self { first: shares.first.value, change: shares.change, low, high, passes: shares.passes }
     }
 
-    /// Mean cost in the last third over that in the first.
+    /// Returns the mean cost in the last third over that in the first.
     fn of_confidence(&self, confidence: f64) -> Estimate {
         let mean = |share: f64| self.low + share.clamp(0.0, 1.0) * (self.high - self.low);
         self.change.interval(confidence).map(|change| mean(self.first + change) / mean(self.first))
     }
 
-    /// Further passes after which the share is known well enough, if the change stays what it seems. `None` if that is
-    /// beyond the margin, as no number of passes settles it then, and if too many would be needed.
+    /// Returns the number of further passes after which the share is known well enough, if the change equals its
+    /// estimate. `None` if the change exceeds the margin, because no number of passes is enough then, or if too many
+    /// would be needed.
     fn more_passes(&self, options: &Options) -> Option<u32> {
         let (rise, (low, high)) = (self.of_confidence(TOLD), tolerance(options));
         if (rise.value - 1.0).abs() > options.delta {
             return None;
         }
-        // The end of the interval on each side, in distances of the tolerance on that side.
+        // The half width of the interval on each side, relative to the distance of the tolerance on that side.
         let below = (rise.value - rise.low) / (rise.value - low).max(1e-9);
         let above = (rise.high - rise.value) / (high - rise.value).max(1e-9);
         let times = below.max(above).powi(2);
@@ -516,7 +519,7 @@ mod tests {
         Series { n: (1..=calls).collect(), costs, is_down: false }
     }
 
-    /// Guards against a branch without points that is told with a cost of 0 ns.
+    /// Guards against reporting a branch without points with a cost of 0 ns.
     #[test]
     fn a_branch_without_points_is_not_told() {
         let mut random = Random::new(1);
@@ -529,7 +532,7 @@ mod tests {
         assert_eq!(judged.bimodality, None);
     }
 
-    /// Guards against a cost that is said to grow, ×1.03 (0.93–1.14), because its cheap branch does.
+    /// Guards against reporting that a cost grows, ×1.03 (0.93–1.14), because its cheap branch does.
     #[test]
     fn a_branch_that_grows_is_no_growth_of_a_mean_that_does_not() {
         let options = Options::default();
@@ -542,7 +545,7 @@ mod tests {
         };
         let law = || Outcome::Grows { law: Some("logarithmic".into()) };
         let flat = || Outcome::Flat { within: options.delta };
-        // The outcome by the outcome and growth of the cheap branch, of the other, and by the share of the latter.
+        // The outcome for given outcomes and growths of the cheap and the expensive branch, and shares of the latter.
         let outcome = |low: (Outcome, [f64; 3]), high: (Outcome, [f64; 3]), shares: [f64; 2], error: f64| {
             let both = Both {
                 low: judged(low.0, low.1, 3000.0),
@@ -560,10 +563,10 @@ mod tests {
         };
         let growing = [1.1, 1.15, 1.2];
         let (steady, doubling) = ([0.99, 1.0, 1.01], [1.9, 2.0, 2.1]);
-        // As seen: the frequent, expensive branch is open, and its share sinks.
+        // As observed: the frequent, expensive branch is not resolved, and its share falls.
         let noisy = || Outcome::Unresolved { reason: Reason::TooNoisy, more_passes: Some(2) };
         assert_eq!(outcome((law(), growing), (noisy(), [1.02, 1.09, 1.17]), [0.65, 0.55], 0.1), noisy());
-        // One call of ten becomes twice as expensive: the mean does by 4%.
+        // One call of ten becomes twice as expensive: the mean grows by 4%.
         assert_eq!(outcome((law(), doubling), (flat(), steady), [0.9, 0.9], 0.01), Outcome::Varies);
         // The frequent branch grows by 15%, the mean by 9%.
         assert_eq!(outcome((law(), growing), (flat(), steady), [0.3, 0.3], 0.01), Outcome::Varies);
@@ -575,11 +578,11 @@ mod tests {
         assert_eq!(outcome((law(), doubling), (flat(), steady), [0.6, 0.6], 0.01), Outcome::Grows { law: None });
     }
 
-    /// Guards against growth, costs or a law beside the outcome that are those of one branch and not of both.
+    /// Guards against an outcome of both branches with the growth, costs or law of only one of them.
     #[test]
     fn growth_and_ends_beside_an_outcome_of_both_are_those_of_their_mean() {
         let mut random = Random::new(3);
-        // Of ten calls `cheap` cost 1,000 ns at first and twice as much in the end; the others cost 3,000 ns.
+        // Of ten calls, `cheap` cost 1,000 ns at first and twice as much at the end; the others cost 3,000 ns.
         let mut judged = |cheap: u32| {
             let pass = |_: usize| {
                 let all = series(2000, 1.0e6, &mut random);
@@ -614,7 +617,8 @@ mod tests {
         }
     }
 
-    /// Guards against promises that are not kept, beyond what is promised elsewhere, or of what no pass settles.
+    /// Guards against promises that are not kept, that exceed the maximum, or that are made although no number of
+    /// passes would be enough.
     #[test]
     fn promised_passes_make_the_share_known_well_enough() {
         let options = Options::default();

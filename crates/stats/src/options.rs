@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The parameters of a verdict. The defaults are those of the published calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// What the costs count. Counted costs are judged without statistics: METHODOLOGY.md, "Instructions". Default
+    /// The unit of the costs. Counted costs are judged without statistics: METHODOLOGY.md, "Instructions". Default
     /// [`Unit::Time`].
     pub unit: Unit,
     /// The margin of equivalence δ, as a fraction. Default 0.10.
@@ -30,18 +30,18 @@ pub struct Options {
     /// Step of the clock in nanoseconds, if known; medians interpolate within it.
     pub quantum_ns: Option<f64>,
     /// Standard deviation (log scale) of the growth of one machine from run to run, as far as it is known. A change
-    /// within δ that does not exceed it is told as flat. Default 0: the passes alone decide.
+    /// within δ that does not exceed it is reported as flat. Default 0: the passes alone decide.
     pub change_between_runs: f64,
     /// `compare` only: pass `i` of one curve ran beside pass `i` of the other. Default false.
     pub paired: bool,
     /// `compare` only: the smallest difference that is reported, as a fraction. Default 0.02.
     pub smallest_effect: f64,
     /// `compare` only, and only if not paired: standard deviation (log scale) of the level of one machine from run to
-    /// run, which passes of one run cannot show. A/A runs measure it; it differs by benchmark. Default 0.05. With too
-    /// small a value the differences between runs are reported.
+    /// run, which passes of one run cannot show. A/A runs measure it; it differs by benchmark. Default 0.05. If the
+    /// value is too small, differences between runs are reported as differences between the curves.
     pub between_runs: f64,
-    /// The same of the growth, for the test of equal growth. A growth is a ratio within one run, so it differs less
-    /// than the level where the whole curve moves, and as much where one end of it does. Default 0.02.
+    /// The same for the growth, used by the test of equal growth. A growth is a ratio within one run. So it differs
+    /// less than the level if the whole curve moves, and as much if one end of it does. Default 0.02.
     pub growth_between_runs: f64,
 }
 
@@ -76,14 +76,14 @@ impl Options {
     /// Returns the smallest and the largest change, as fractions, of the outcome "small change": half of δ, and one and
     /// a half.
     ///
-    /// If every interval that excludes 1 gave that outcome, studies of one machine would disagree on most flat curves:
-    /// on which side of 1 the interval of a change by 1% ends is chance. If it ended at δ, a change by δ were never
-    /// resolved.
+    /// If every interval that excludes 1 gave that outcome, studies of one machine would disagree about most flat
+    /// curves, because it is chance whether the interval of a change of 1% excludes 1. If the range of the outcome
+    /// ended at δ, a change of δ would never be resolved.
     pub fn small_change(&self) -> (f64, f64) {
         (0.5 * self.delta, 1.5 * self.delta)
     }
 
-    /// Returns the half width, in logarithms, below which an interval about this growth (a logarithm) resolves it.
+    /// Returns the half width, in logarithms, below which an interval around this growth (a logarithm) resolves it.
     pub fn room(&self, growth: f64) -> f64 {
         margin::room(growth, self)
     }

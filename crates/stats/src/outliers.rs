@@ -1,10 +1,10 @@
 //! Outliers: single calls that cost much more than the calls around them, recurring or isolated.
 //!
 //! A call is compared with the median of the calls around it, in three tiers (see `TIERS`): from tier 0, the strictest,
-//! to tier 2, the most lenient. An outlier that recurs at one position in most passes is caused by the kernel; an
-//! isolated one is probably interference. The stricter the tier, the rarer its outliers are by chance. Tier 2 finds a
-//! call that costs only 1.6 times as much as the calls around it, provided that it recurs in most passes. Whether a
-//! recurrence may be chance is decided by the rates of that tier around that position, pass by pass (`recurrence`).
+//! to tier 2, the most lenient. The kernel causes an outlier that recurs at one position in most passes; an isolated
+//! one is probably interference. The stricter the tier, the rarer its outliers are by chance. Tier 2 finds a call that
+//! costs only 1.6 times as much as the calls around it, provided that it recurs in most passes. The rates of that tier
+//! around that position, pass by pass, decide whether a recurrence may be chance (`recurrence`).
 
 use crate::Curve;
 use crate::pattern;
@@ -29,7 +29,8 @@ pub struct Outliers {
     pub recurring_count: usize,
     /// The patterns that recurring positions follow, largest factor first.
     pub patterns: Vec<Pattern>,
-    /// Number of outliers of the strictest tier (20 local medians and 100 µs) that do not recur, over all passes.
+    /// Number of outliers of the strictest tier (above 20 local medians and above 100 µs) that do not recur, over all
+    /// passes.
     pub isolated: usize,
     /// Share of the measured time that recurring outliers take, 0 to 1.
     pub recurring_time_share: f64,
@@ -63,7 +64,7 @@ pub struct RecurringOutlier {
 pub struct Pattern {
     /// The rule.
     pub rule: PatternRule,
-    /// Positions that follow it.
+    /// Number of positions that follow it.
     pub count: usize,
     /// Hit rate: the share, 0 to 1, of the positions predicted by the rule that have an outlier.
     pub kept: f64,
@@ -96,7 +97,7 @@ pub enum PatternRule {
 }
 
 impl Outliers {
-    /// The listed positions that follow a pattern, in rising order.
+    /// Returns the listed positions that follow a pattern, in rising order.
     pub fn following(&self, pattern: &Pattern) -> impl Iterator<Item = u32> {
         let range = pattern.cost_min..=pattern.cost_max;
         let is_in = move |one: &&RecurringOutlier| range.contains(&one.cost_min) && range.contains(&one.cost_max);
@@ -104,9 +105,9 @@ impl Outliers {
         all.iter().filter(is_in).map(|one| one.n).filter(|n| pattern.rule.holds(*n))
     }
 
-    /// The listed positions that follow no pattern, in rising order. The first calls are a pattern. None beside a
-    /// period that begins at another call in each pass, as counted ones do: the few positions at which passes meet need
-    /// not be those of its phase, and other events fall on them.
+    /// Returns the listed positions that follow no pattern, in rising order. The first calls are a pattern. The list is
+    /// empty if there is a period that begins at another call in each pass, as counted ones do: the few positions at
+    /// which passes coincide need not have its phase, and other events may fall on them.
     pub fn without_pattern(&self) -> Vec<&RecurringOutlier> {
         let mut followed = BTreeSet::new();
         for pattern in &self.patterns {
@@ -119,8 +120,8 @@ impl Outliers {
         self.recurring.iter().filter(|one| !followed.contains(&one.n)).collect()
     }
 
-    /// The positions at the start of the passes. Costs tell at which end of n that is: later outliers may cost as much
-    /// as the first calls.
+    /// Returns the positions at the start of the passes. Costs show at which end of n that is: later outliers may cost
+    /// as much as the first calls.
     fn first_calls(&self, pattern: &Pattern) -> &[RecurringOutlier] {
         let count = pattern.count.min(self.recurring.len());
         let (low, high) = (&self.recurring[..count], &self.recurring[self.recurring.len() - count..]);
@@ -132,10 +133,10 @@ impl Outliers {
     }
 }
 
-/// What an outlier exceeds, from the strictest tier to the most lenient: a factor over the local median, and a distance
-/// in ns that a clock with steps of 10 ns resolves.
+/// Thresholds of an outlier, from the strictest tier to the most lenient: a factor over the local median, and a
+/// distance in ns that a clock with steps of 10 ns resolves.
 const TIERS: [(f64, f64); 3] = [(20.0, 100_000.0), (5.0, 100.0), (1.6, 60.0)];
-/// Calls in a block, whose median is the local one.
+/// Number of calls in a block, whose median is the local median.
 const BLOCK: usize = 64;
 /// Longest list of positions.
 const LISTED: usize = 4096;
@@ -176,9 +177,9 @@ pub(crate) fn find(curve: &Curve) -> Outliers {
     }
 }
 
-/// The local median of each block of calls: the highest of the medians of the block and of its neighbours. So neither
-/// a rise nor a fall within a block is an outlier, nor the edge of a burst that slows many calls. Beyond the last block
-/// of the way up, a rise is taken to go on; on the way down, these calls are the first ones.
+/// Returns the local median of each block of calls: the highest of the medians of the block and of its neighbours. So
+/// neither a rise nor a fall within a block, nor the edge of a burst that slows many calls, is an outlier. Beyond the
+/// last block of the way up, a rise is assumed to continue; on the way down, these calls are the first ones.
 fn local_medians(one: &Series) -> Vec<f64> {
     let mut copy = [0; BLOCK];
     let mut median = |calls: &[u64]| {
@@ -187,7 +188,7 @@ fn local_medians(one: &Series) -> Vec<f64> {
         median_of_costs(copy).unwrap_or(1.0).max(1.0)
     };
     let own: Vec<f64> = one.costs.chunks(BLOCK).map(&mut median).collect();
-    // A short last block has no median of its own.
+    // A short last block has no separate median.
     let is_short = (1..BLOCK / 2).contains(&(one.costs.len() % BLOCK)) && own.len() > 1;
     let last = own.len() - 1 - usize::from(is_short);
     let beyond = if one.is_down || last == 0 { 1.0 } else { own[last] * own[last] / own[last - 1] };
@@ -199,12 +200,12 @@ fn local_medians(one: &Series) -> Vec<f64> {
 fn is_outlier(ns: u64, local: f64, tier: usize) -> bool {
     let (factor, above) = TIERS[tier];
     let ns = ns as f64;
-    // The strictest tier asks for 100 µs in total, the others for a distance from the median.
+    // The strictest tier requires 100 µs in total, the others a distance from the median.
     let floor = if tier == 0 { above } else { local + above };
     ns > factor * local && ns > floor
 }
 
-/// The calls and the outliers of each pass, by place: the distance of n from the smallest one.
+/// Returns the calls and the outliers of each pass, by place: the distance of n from the smallest n.
 fn hits_of(series: &[Series], locals: &[Vec<f64>]) -> Option<Hits> {
     let first = series.iter().filter_map(|one| one.n.first()).min().copied()?;
     let last = series.iter().filter_map(|one| one.n.last()).max().copied()?;
@@ -239,7 +240,7 @@ fn is_falling(curve: &Curve) -> bool {
     curve.passes.iter().filter(|pass| ends(pass)).count() * 2 > curve.passes.len()
 }
 
-/// The most expensive call of a pass within the slack of a position, with its local median.
+/// Returns the most expensive call of a pass within the slack of a position, with its local median.
 fn call_at(found: &Found, one: &Series, locals: Option<&[f64]>) -> Option<(u64, f64)> {
     let from = one.n.partition_point(|n| n + found.slack < found.n);
     let to = one.n.partition_point(|n| *n <= found.n + found.slack);
@@ -269,7 +270,7 @@ fn describe(found: &Found, series: &[Series], locals: &[Vec<f64>]) -> Option<Rec
     })
 }
 
-/// Number and total cost of the outliers of the strictest tier that do not recur.
+/// Returns number and total cost of the outliers of the strictest tier that do not recur.
 fn isolated(series: &[Series], locals: &[Vec<f64>], found: &[Found]) -> (usize, f64) {
     let is_recurring = |n: u32| {
         let next = found.partition_point(|f| f.n + f.slack < n);

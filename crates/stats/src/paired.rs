@@ -1,10 +1,10 @@
-//! Values with one number for each pass: their mean, and that of a ratio or a difference of paired passes.
+//! Means of values with one number for each pass, such as ratios or differences of paired passes.
 
 use crate::Estimate;
 use crate::growth::student;
 
-/// Returns the mean with its 95% confidence interval by Student's t. One value says nothing about the spread: its
-/// interval is unbounded (null in JSON), so that it holds every number.
+/// Returns the mean with its 95% confidence interval by Student's t. A single value says nothing about the spread, so
+/// its interval is unbounded (null in JSON) and contains every number.
 pub fn mean(values: &[f64]) -> Option<Estimate> {
     let count = values.len() as f64;
     if values.is_empty() {
@@ -40,7 +40,7 @@ mod tests {
         assert_eq!(mean(&[]), None);
     }
 
-    /// Guards against one pass being taken for certain.
+    /// Guards against treating the value of one pass as certain.
     #[test]
     fn the_interval_of_one_value_holds_every_number() {
         let one = mean(&[7.0]).unwrap();
@@ -49,7 +49,7 @@ mod tests {
         assert!((ratio.value - 7.0).abs() < 1e-12 && ratio.holds(1e-300) && ratio.holds(1e300));
     }
 
-    /// A ratio and its inverse must tell the same.
+    /// A ratio and its inverse must be equivalent.
     #[test]
     fn a_geometric_mean_of_inverses_is_the_inverse() {
         let ratios = [2.0, 3.0, 2.5];

@@ -1,11 +1,11 @@
 //! Patterns of recurring outliers: tables that double, new pages, first calls.
 //!
 //! Outliers of the strictest tier (milliseconds where a descriptor table doubles) and the others (a page of a slab
-//! every few dozen calls) have different causes, so the two groups are searched separately.
+//! every few dozen calls) have different causes, so patterns are searched for in each group separately.
 
 use crate::outliers::{Pattern, PatternRule, RecurringOutlier};
 
-/// First calls are the run of positions from the start without a wider gap than this.
+/// Largest gap within the first calls, the run of positions from the start.
 const FIRST_GAP: u32 = 16;
 /// Largest offset between n and the number that doubles: descriptors start at 3 or slightly above.
 const OFFSET_MAX: i32 = 16;
@@ -17,8 +17,8 @@ const KEPT_MIN: f64 = 0.7;
 const RULES_MAX: usize = 3;
 
 /// Returns the patterns of the positions (rising) of a series from `first` to `last`. `tiers` holds the tier of each;
-/// `falling` says that the calls were made from `last` downwards. `known` holds the rules that are shown by the
-/// outliers of all their positions together, with the share of these that is kept.
+/// `falling` means that the calls were made from `last` downwards. `known` holds the rules that the outliers of all
+/// their positions together show, with the share of these positions that is kept.
 pub(crate) fn find(
     all: &[RecurringOutlier],
     tiers: &[usize],
@@ -45,8 +45,8 @@ pub(crate) fn find(
         let mut rest: Vec<&RecurringOutlier> = group.map(|pair| pair.0).collect();
         for _ in 0..RULES_MAX {
             let (powers, every) = (powers(&rest, last), every(&rest, first, last));
-            // The multiples of 512 contain powers of two, but powers of two contain no period; so periods come first,
-            // except in the strictest tier.
+            // The multiples of 512 contain powers of two, but powers of two contain no period. So periods are tried
+            // first, except in the strictest tier.
             let rule = if hard { powers.or(every) } else { every.or(powers) };
             let Some((kind, kept)) = rule else { break };
             let (hits, others): (Vec<&RecurringOutlier>, Vec<&RecurringOutlier>) =
@@ -62,7 +62,7 @@ pub(crate) fn find(
     found
 }
 
-/// The number of calls from the start of the pass that the run of first calls takes: at most an eighth of all.
+/// Returns the length, in calls from the start of the pass, of the run of first calls: at most an eighth of all.
 pub(crate) fn warm_up(recurring: impl Iterator<Item = u32>, (first, last): (u32, u32), falling: bool) -> u32 {
     let from_start = |n: u32| if falling { last - n } else { n - first };
     let mut distances: Vec<u32> = recurring.map(from_start).collect();
@@ -79,7 +79,7 @@ pub(crate) fn warm_up(recurring: impl Iterator<Item = u32>, (first, last): (u32,
 }
 
 impl PatternRule {
-    /// Whether a position follows the rule. Every position follows [`PatternRule::FirstCalls`].
+    /// Returns whether a position follows the rule. Every position follows [`PatternRule::FirstCalls`].
     pub fn holds(self, n: u32) -> bool {
         match self {
             Self::PowersOfTwo { offset } => is_power(i64::from(n) + i64::from(offset)),
@@ -93,7 +93,8 @@ pub(crate) fn is_power(x: i64) -> bool {
     x >= POWER_MIN && x & (x - 1) == 0
 }
 
-/// The offset that makes most positions powers of two, if at least three follow and few in between are missing.
+/// Returns the offset that turns the most positions into powers of two, if at least three are and few in between are
+/// missing.
 fn powers(all: &[&RecurringOutlier], last: u32) -> Option<(PatternRule, f64)> {
     let hits = |offset: i32| {
         let sums = all.iter().map(move |one| i64::from(one.n) + i64::from(offset));
@@ -108,7 +109,7 @@ fn powers(all: &[&RecurringOutlier], last: u32) -> Option<(PatternRule, f64)> {
     (hits.len() >= 3 && kept >= KEPT_MIN).then_some((PatternRule::PowersOfTwo { offset }, kept))
 }
 
-/// The period that most positions follow, if at least four follow and few in between are missing.
+/// Returns the period that the most positions follow, if at least four follow it and few in between are missing.
 fn every(all: &[&RecurringOutlier], first: u32, last: u32) -> Option<(PatternRule, f64)> {
     let mut gaps: Vec<u32> = Vec::new();
     for lag in 1..=3 {
@@ -129,7 +130,7 @@ fn every(all: &[&RecurringOutlier], first: u32, last: u32) -> Option<(PatternRul
     best.max_by_key(|rule| rule.0).map(|(_, kept, kind)| (kind, kept))
 }
 
-/// The most common values, most common first, smaller first among equals.
+/// Returns the most common values, most common first; of equally common values, the smaller first.
 pub(crate) fn most_common(mut values: Vec<u32>, count: usize) -> Vec<u32> {
     values.sort_unstable();
     let mut runs: Vec<(usize, u32)> = values.chunk_by(|a, b| a == b).map(|run| (run.len(), run[0])).collect();

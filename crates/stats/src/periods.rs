@@ -1,7 +1,7 @@
-//! Periods of counted costs: calls of one kernel path that recur every so many calls.
+//! Periods of counted costs: calls that take one kernel path at regular distances.
 //!
-//! A refilled slab comes every so many calls, but not at the same call in each pass, so a period is searched in each
-//! pass and must be found in all of them.
+//! A slab is refilled at regular distances, but not at the same call in each pass. So a period is searched for in each
+//! pass, and must be found in all of them.
 
 use crate::Curve;
 use crate::exact::{BLOCK, interrupted, usual};
@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 const OUTLIER: (f64, f64) = (1.1, 50.0);
 /// Costs within this relative distance belong to one path.
 const SAME_PATH: f64 = 0.003;
-/// Fewer calls show no period.
+/// Minimum number of calls that show a period.
 const CALLS_MIN: usize = 8;
-/// Of the distances between outliers, the share that must be multiples of the period.
+/// Smallest share of the distances between outliers that must be multiples of the period.
 const KEPT_MIN: f64 = 0.8;
-/// Periods reported.
+/// Maximum number of periods reported.
 const PERIODS_MAX: usize = 6;
 
 /// The outliers of one path in one pass that recur with a period.
@@ -32,7 +32,7 @@ struct Period {
     usual: f64,
 }
 
-/// Adds the periods that all passes share; the isolated outliers become the calls that an interrupt hit.
+/// Adds the periods that all passes share, and replaces the isolated outliers by the calls that an interrupt hit.
 pub(crate) fn add(outliers: &mut Outliers, curve: &Curve) {
     let series = series_of(curve, false);
     let periods: Vec<Vec<Period>> = series.iter().map(periods_of).collect();
@@ -69,7 +69,7 @@ fn pattern(found: &Period) -> Pattern {
     }
 }
 
-/// The periods of one pass, path by path.
+/// Returns the periods of one pass, path by path.
 fn periods_of(one: &Series) -> Vec<Period> {
     let usual = usual(one);
     let mut outliers: Vec<(u64, u32, f64)> = Vec::new();
@@ -84,7 +84,7 @@ fn periods_of(one: &Series) -> Vec<Period> {
     paths.filter_map(period).collect()
 }
 
-/// The period of one path (cost, n and usual cost of each call), if it has one.
+/// Returns the period of one path (cost, n and usual cost of each call), if it has one.
 fn period(path: &[(u64, u32, f64)]) -> Option<Period> {
     if path.len() < CALLS_MIN {
         return None;
@@ -97,7 +97,7 @@ fn period(path: &[(u64, u32, f64)]) -> Option<Period> {
     }
     let all = positions.len() - 1;
     let kept = |period: u32| gaps.iter().filter(|(gap, _)| **gap % period == 0).map(|(_, times)| times).sum();
-    // The largest gap that explains the others: the most common divisor would be the smallest one.
+    // Choose the largest gap that explains the others; the divisor that fits most often would be the smallest one.
     let (period, kept) = gaps
         .iter()
         .filter(|(gap, times)| **gap >= 2 && **times * 10 >= all)

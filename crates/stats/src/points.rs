@@ -1,8 +1,9 @@
 //! Calls to cells: for each pass and each point, the median log cost of the calls in a narrow window.
 //!
 //! The windows cover the judged range without gaps: at a constant ratio up to a third of it, then at equal distances,
-//! because points spaced in log n alone see little of the last third. Outliers cannot move a median, and on a rising
-//! curve the median is the value at the centre of the window. The spread inside a window gives the error of its median.
+//! because points spaced only in log n would cover little of the last third. Outliers cannot move a median, and on a
+//! rising curve the median is the value at the centre of the window. The spread inside a window gives the error of its
+//! median.
 
 use crate::{AnnotationKind, Curve, Options, Pass};
 
@@ -28,19 +29,19 @@ impl Series {
         }
     }
 
-    /// The costs of the calls from the first of two n up to, but without, the second.
+    /// Returns the costs of the calls from the first n up to, but excluding, the second.
     pub(crate) fn between(&self, from: f64, to: f64) -> &[u64] {
         let at = |n: f64| self.n.partition_point(|x| f64::from(*x) < n);
         &self.costs[at(from)..at(to).max(at(from))]
     }
 
-    /// The costs of the calls in a window.
+    /// Returns the costs of the calls in a window.
     pub(crate) fn calls_in(&self, window: &Window) -> &[u64] {
         self.between(window.centre - window.half, (window.centre + window.half).floor() + 1.0)
     }
 
-    /// A key that equal sets of calls share, whatever their order: the number of calls, their total cost, and the sum
-    /// of their hashes. Another unit does not change the order by the first two.
+    /// Returns a key that equal sets of calls share, whatever their order: the number of calls, their total cost, and
+    /// the sum of their hashes. Another unit does not change the order by the first two.
     fn fingerprint(&self) -> (usize, u128, u64) {
         let hash = |n: u32, cost: u64| {
             // The finalizer of splitmix64 (Steele, Lea and Flood, 2014).
@@ -62,7 +63,7 @@ pub(crate) struct Grid {
     pub(crate) n: Vec<f64>,
     /// Half the width of the window of each point, in objects.
     pub(crate) half: Vec<f64>,
-    /// Log cost of each pass at each point; absent where the pass made no call in the window.
+    /// Log cost of each pass at each point; absent if the pass made no call in the window.
     pub(crate) cells: Vec<Vec<Option<f64>>>,
     /// The variance of each cell that the spread inside its window explains.
     pub(crate) variance: Vec<Vec<f64>>,
@@ -93,23 +94,23 @@ impl Grid {
         Self { n: self.n.clone(), half: self.half.clone(), cells, variance }
     }
 
-    /// Passes that have a cell at point `j`.
+    /// Returns the number of passes that have a cell at point `j`.
     pub(crate) fn passes_at(&self, j: usize) -> usize {
         self.cells.iter().filter(|row| row[j].is_some()).count()
     }
 }
 
-/// The passes with their calls in order of rising n, without empty ones; `clean_only` omits calls with interference.
-/// The passes are in an order that depends on their contents alone: bootstrap draws by index and sums of rounded
-/// numbers would otherwise depend on the order in which they were made.
+/// Returns the passes with their calls in order of rising n, without empty passes; `clean_only` omits calls with
+/// interference. The order of the passes depends only on their contents. Otherwise bootstrap draws by index, and sums
+/// of rounded numbers, would depend on the order of execution.
 pub(crate) fn series_of(curve: &Curve, clean_only: bool) -> Vec<Series> {
     let mut all = series_as_made(curve, clean_only);
     all.sort_by_cached_key(Series::fingerprint);
     all
 }
 
-/// The passes of two curves, of which pass `i` of one was made beside pass `i` of the other, in an order that depends
-/// on the contents of the pairs alone.
+/// Returns the passes of two curves, where pass `i` of one ran beside pass `i` of the other, in an order that depends
+/// only on the contents of the pairs.
 pub(crate) fn paired_series_of(a: &Curve, b: &Curve) -> (Vec<Series>, Vec<Series>) {
     let (a, b) = (series_as_made(a, false), series_as_made(b, false));
     if a.len() != b.len() {
@@ -120,7 +121,7 @@ pub(crate) fn paired_series_of(a: &Curve, b: &Curve) -> (Vec<Series>, Vec<Series
     pairs.into_iter().unzip()
 }
 
-/// The passes in the order in which they were made.
+/// Returns the passes in their order of execution.
 fn series_as_made(curve: &Curve, clean_only: bool) -> Vec<Series> {
     let mut all = Vec::with_capacity(curve.passes.len());
     for pass in &curve.passes {
@@ -145,7 +146,7 @@ fn series_as_made(curve: &Curve, clean_only: bool) -> Vec<Series> {
     all
 }
 
-/// The n and the cost of each call of a pass, or of each without interference.
+/// Returns the n and the cost of each call of a pass, or only of each call without interference.
 fn kept(pass: &Pass, clean_only: bool) -> (Vec<u32>, Vec<u64>) {
     let count = pass.n.len().min(pass.costs.len());
     let (n, costs) = (&pass.n[..count], &pass.costs[..count]);
@@ -163,11 +164,11 @@ pub(crate) struct Window {
     pub(crate) half: f64,
 }
 
-/// What the positions of the points depend on.
+/// The inputs that determine the positions of the points.
 pub(crate) struct Layout<'a> {
     /// The series.
     pub(crate) series: &'a [Series],
-    /// Where the first cliff begins, if there is one.
+    /// The n at which the first cliff begins, if there is one.
     pub(crate) cliff: Option<f64>,
     /// Known and detected capacities.
     pub(crate) capacities: &'a [f64],
@@ -175,20 +176,20 @@ pub(crate) struct Layout<'a> {
     pub(crate) first: Option<f64>,
 }
 
-/// Fractions of a capacity at which points are added: occupancy shows there.
+/// Fractions of a capacity at which points are added, to show a rise by occupancy.
 const FRACTIONS: [f64; 6] = [0.50, 0.75, 0.90, 0.95, 0.99, 1.01];
 
 /// A series with at most this many different n was measured at chosen points, which are used as they are.
 const SPARSE: usize = 64;
 
-/// The capacities among the annotations of a curve.
+/// Returns the capacities among the annotations of a curve.
 pub(crate) fn capacities_of(curve: &Curve) -> Vec<f64> {
     let known = curve.annotations.iter();
     let known = known.filter(|mark| mark.kind == AnnotationKind::Capacity && mark.n.is_finite());
     known.map(|mark| mark.n).collect()
 }
 
-/// The few chosen n of a series in rising order; `None` if it was measured call by call.
+/// Returns the few chosen n of a series in rising order; `None` if it was measured call by call.
 pub(crate) fn chosen_points(series: &[Series]) -> Option<Vec<u32>> {
     let mut chosen: Vec<u32> = Vec::new();
     for one in series {
@@ -206,12 +207,12 @@ pub(crate) fn chosen_points(series: &[Series]) -> Option<Vec<u32>> {
             }
         }
     }
-    // One call per n and pass is a short series, not a choice.
+    // One call per n and pass is a short series, not one measured at chosen points.
     let calls: usize = series.iter().map(|one| one.n.len()).sum();
     (calls > chosen.len() * series.len()).then_some(chosen)
 }
 
-/// The windows: tiles up to the end or to the cliff, points near capacities, and points beyond the cliff.
+/// Returns the windows: tiles up to the end or to the cliff, points near capacities, and points beyond the cliff.
 pub(crate) fn windows(layout: &Layout<'_>, options: &Options) -> Vec<Window> {
     if let Some(chosen) = chosen_points(layout.series) {
         let kept = chosen.iter().filter(|n| **n >= 1);
@@ -237,27 +238,27 @@ pub(crate) fn windows(layout: &Layout<'_>, options: &Options) -> Vec<Window> {
     all
 }
 
-/// Smallest judged n of a series measured call by call: a share of its length (1/32 for times), at most
+/// Returns the smallest judged n of a series measured call by call: a share of its length (1/32 for times), at most
 /// [`Options::first_n`] and at least eight.
 ///
-/// The first calls of a pass cost more (cold caches, first slabs and pages), so a curve judged from the first call
-/// falls.
+/// The first calls of a pass cost more (cold caches, first slabs and pages), so a curve that is judged from the first
+/// call on would fall.
 pub(crate) fn start(high: f64, options: &Options) -> f64 {
     let judge = options.judge();
     (high * judge.first_share()).round().min(judge.first_n(options)).max(8.0)
 }
 
-/// Smallest judged n of a series measured at few chosen n: the first dozens of objects.
+/// Returns the smallest judged n of a series measured at few chosen n: a few dozen objects at most.
 pub(crate) fn start_of_chosen(high: f64) -> f64 {
     (high / 200.0).round().clamp(8.0, 64.0)
 }
 
-/// Tiles at a constant ratio up to a third of the range, and of equal width in the rest.
+/// Number of tiles at a constant ratio up to a third of the range, and of tiles of equal width in the rest.
 const TILES: (usize, usize) = (12, 16);
-/// Fewest calls in a tile.
+/// Minimum number of calls in a tile.
 const TILE_MIN: f64 = 5.0;
 
-/// Tiles from `low` up to, but without, `high`.
+/// Returns tiles from `low` up to, but excluding, `high`.
 fn tiles(low: f64, high: f64, stride: f64) -> Vec<Window> {
     if high <= low + TILE_MIN * stride {
         return Vec::new();
@@ -272,19 +273,19 @@ fn tiles(low: f64, high: f64, stride: f64) -> Vec<Window> {
             edges.push(edge);
         }
     }
-    // A last tile that would be too narrow belongs to the one before it.
+    // A last tile that would be too narrow is merged into the one before it.
     if let Some(last) = edges.last_mut() {
         *last = high.round();
     }
     let tile = |pair: &[f64]| {
-        // An odd number of calls has one in the middle.
+        // An odd number of calls has a middle call.
         let half = ((pair[1] - pair[0] - 1.0) / 2.0).floor().max(0.0);
         Window { centre: pair[0] + half, half }
     };
     edges.windows(2).map(tile).collect()
 }
 
-/// Points at a constant ratio from `low` to `high`.
+/// Returns points at a constant ratio from `low` to `high`.
 fn spread(low: f64, high: f64, stride: f64) -> Vec<Window> {
     if high <= low {
         return Vec::new();
@@ -296,8 +297,8 @@ fn spread(low: f64, high: f64, stride: f64) -> Vec<Window> {
     (0..count).map(|i| window(at(i), stride)).collect()
 }
 
-/// A window of 3% of n to each side, at least 4 and at most 256 objects. A narrower one would be shorter than a burst
-/// of noise.
+/// Returns a window of 3% of n to each side, at least 4 and at most 256 objects. A narrower one would be shorter than a
+/// burst of noise.
 fn window(centre: f64, stride: f64) -> Window {
     Window { centre, half: (0.03 * centre).clamp(4.0, 256.0).max(4.0 * stride) }
 }
@@ -317,7 +318,7 @@ fn add_fractions(all: &mut Vec<Window>, capacity: f64, range: (f64, f64), stride
     }
 }
 
-/// Smallest n of all, and the n that half of the passes reach.
+/// Returns the smallest n of all passes, and the n that half of the passes reach.
 fn range_of(series: &[Series]) -> Option<(f64, f64)> {
     let first = series.iter().filter_map(|one| one.n.first()).min()?;
     let mut ends: Vec<u32> = series.iter().filter_map(|one| one.n.last().copied()).collect();
@@ -326,7 +327,7 @@ fn range_of(series: &[Series]) -> Option<(f64, f64)> {
     Some((f64::from(*first), f64::from(last)))
 }
 
-/// Mean distance of two calls, in objects.
+/// Returns the mean distance between two calls, in objects.
 fn stride_of(series: &[Series]) -> f64 {
     let spans = series.iter().map(|one| {
         let span = one.n.last().zip(one.n.first()).map_or(0, |(b, a)| b - a);
@@ -335,7 +336,7 @@ fn stride_of(series: &[Series]) -> f64 {
     spans.fold(1.0, f64::max)
 }
 
-/// Fewest calls of a cell, where the window has as many.
+/// Minimum number of calls of a cell, if the window has so many.
 const CELL_MIN: usize = 5;
 
 /// Reduces the calls in the windows to cells.
@@ -347,7 +348,7 @@ pub(crate) fn reduce(series: &[Series], windows: &[Window], options: &Options) -
         let half = judge.half_width(window, one);
         calls.clear();
         calls.extend_from_slice(one.calls_in(&Window { half, ..*window }));
-        // The end of a stay in a branch is no cell.
+        // A few calls at the end of a stay in a branch are not enough for a cell.
         if calls.len() < CELL_MIN.min((2.0 * half) as usize) {
             return None;
         }
@@ -372,6 +373,6 @@ pub(crate) fn reduce(series: &[Series], windows: &[Window], options: &Options) -
 pub(crate) struct Cell {
     /// Log cost.
     pub(crate) log: f64,
-    /// Its variance by the spread inside the window.
+    /// The variance of the log cost, from the spread inside the window.
     pub(crate) variance: f64,
 }

@@ -1,4 +1,4 @@
-//! Cells to points: passes are made comparable, then averaged robustly.
+//! From cells to points: passes are made comparable, then averaged robustly.
 //!
 //! A whole pass may be slower than another (layout, frequency, load), which says nothing about growth. Median polish
 //! (Tukey, Exploratory Data Analysis, 1977) removes that offset; a 20% trimmed mean with Yuen's winsorised error
@@ -21,26 +21,26 @@ pub(crate) struct Level {
     pub(crate) offsets: Vec<f64>,
     /// Mean log cost of each point.
     pub(crate) mean: Vec<f64>,
-    /// Its standard error without the offsets of passes: for shapes.
+    /// Standard error of the mean log cost without the offsets of passes; for shapes.
     pub(crate) error: Vec<f64>,
-    /// Its standard error with the offsets of passes: for costs.
+    /// Standard error of the mean log cost with the offsets of passes; for costs.
     pub(crate) error_absolute: Vec<f64>,
-    /// Passes.
+    /// Number of passes.
     pub(crate) passes: usize,
     /// The variance of a cell of each point that the spread of its calls explains.
     pub(crate) within: Vec<f64>,
-    /// Where the variance comes from; the shares in the growth are not known here.
+    /// The components of the variance; the shares in the growth are not known here.
     pub(crate) components: Components,
-    /// How far along a pass windows share their error, as a share of the pass.
+    /// The distance along a pass over which windows share errors, as a share of the pass.
     pub(crate) reach: f64,
 }
 
 impl Level {
-    /// The covariance of the points without the offsets of the passes.
+    /// Returns the covariance of the points without the offsets of the passes.
     pub(crate) fn covariance(&self) -> Covariance {
         let along = along(&self.n);
         let passes = self.passes.max(1) as f64;
-        // The share of its windows in the error of each point.
+        // The share of the deviation of the windows in the error of each point.
         let square = self.components.window.powi(2);
         let share: Vec<f64> = self.within.iter().map(|calls| (square / (calls + square).max(1e-12)).sqrt()).collect();
         Covariance::of(self.n.len(), |i, j| {
@@ -52,7 +52,7 @@ impl Level {
         })
     }
 
-    /// The level of the reciprocal cost.
+    /// Returns the level of the reciprocal cost.
     pub(crate) fn reciprocal(&self) -> Self {
         let negated = |row: &Vec<Option<f64>>| row.iter().map(|cell| cell.map(|x| -x)).collect();
         Self {
@@ -64,17 +64,18 @@ impl Level {
     }
 }
 
-/// The position of each n along the pass, from −½ to ½.
+/// Returns the position of each n along the pass, from −½ to ½.
 pub(crate) fn along(n: &[f64]) -> Vec<f64> {
     let (first, last) = (n.first().copied().unwrap_or(0.0), n.last().copied().unwrap_or(1.0));
     n.iter().map(|n| (n - first) / (last - first).max(1.0) - 0.5).collect()
 }
 
-/// Weight, in degrees of freedom, of the pooled error against that of a single point. Nine passes give eight degrees at
-/// a point, which is too few on its own; but small n are often noisier than large n, so full pooling is wrong too.
+/// Weight, in degrees of freedom, of the pooled error relative to that of a single point. Nine passes give eight
+/// degrees of freedom at a point, which are too few on their own. But small n are often noisier than large n, so full
+/// pooling is wrong too.
 const POOLING: f64 = 16.0;
 
-/// The mean of [`trimmed`].
+/// Returns the mean of [`trimmed`].
 pub(crate) fn trimmed_mean(values: &mut [f64]) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     let cut = values.len() / 5;
@@ -82,7 +83,8 @@ pub(crate) fn trimmed_mean(values: &mut [f64]) -> Option<f64> {
     (!kept.is_empty()).then(|| kept.iter().sum::<f64>() / kept.len() as f64)
 }
 
-/// Mean and standard error by 20% trimming; plain ones below five values. The error is absent for a single value.
+/// Returns mean and standard error with 20% trimming; below five values nothing is trimmed. The error is absent for a
+/// single value.
 pub(crate) fn trimmed(values: &mut [f64]) -> Option<(f64, Option<f64>)> {
     let count = values.len();
     if count == 0 {
@@ -96,7 +98,7 @@ pub(crate) fn trimmed(values: &mut [f64]) -> Option<(f64, Option<f64>)> {
     if count == 1 {
         return Some((mean, None));
     }
-    // Winsorising replaces each cut value by the last kept one.
+    // Winsorising replaces each trimmed value by the nearest kept one.
     let (low, high) = (kept[0], kept[kept.len() - 1]);
     let winsorised = |f: &dyn Fn(f64) -> f64| kept.iter().map(|x| f(*x)).sum::<f64>() + cut as f64 * (f(low) + f(high));
     let centre = winsorised(&|x| x) / count as f64;
@@ -104,8 +106,8 @@ pub(crate) fn trimmed(values: &mut [f64]) -> Option<(f64, Option<f64>)> {
     Some((mean, Some((square / (h * (h - 1.0).max(1.0))).sqrt())))
 }
 
-/// Degrees of freedom of the error of [`trimmed`]: one less than the values that trimming keeps (Yuen). Five values
-/// have two; with the four of a plain mean, an interval of 95% would hold 88%.
+/// Returns the degrees of freedom of the error of [`trimmed`]: one less than the number of values that trimming keeps
+/// (Yuen). Five values have two; with the four of a plain mean, a 95% interval would cover only 88%.
 pub(crate) fn trimmed_freedom(count: usize) -> f64 {
     ((count - 2 * (count / 5)).max(2) - 1) as f64
 }
@@ -116,7 +118,7 @@ pub(crate) fn polish(cells: &[Vec<Option<f64>>]) -> (Vec<Vec<Option<f64>>>, Vec<
     let mut offsets = vec![0.0; cells.len()];
     let points = cells.first().map_or(0, Vec::len);
     let mut column_effect = vec![0.0; points];
-    // Medians settle after a few rounds; the bound guards against two values that alternate for ever.
+    // Medians converge after a few rounds; the bound guards against two values that alternate forever.
     for _ in 0..12 {
         for (j, effect) in column_effect.iter_mut().enumerate() {
             let mut column: Vec<f64> = cells.iter().filter_map(|row| row[j]).collect();
@@ -136,7 +138,7 @@ pub(crate) fn polish(cells: &[Vec<Option<f64>>]) -> (Vec<Vec<Option<f64>>>, Vec<
             break;
         }
     }
-    // The common part of the offsets is the level of the curve and belongs to the cells.
+    // The common part of the offsets is the level of the curve, so it belongs to the cells.
     let common = trimmed(&mut offsets.clone()).map_or(0.0, |pair| pair.0);
     for offset in &mut offsets {
         *offset -= common;
@@ -149,16 +151,17 @@ pub(crate) fn polish(cells: &[Vec<Option<f64>>]) -> (Vec<Vec<Option<f64>>>, Vec<
     (cells, offsets)
 }
 
-/// A cell is pulled in to this many standard deviations from the median of its point.
+/// A cell is winsorised to this many standard deviations from the median of its point.
 const REACH: f64 = 2.0;
-/// A cell farther than this is an episode, which says nothing about n; it is left out if most passes have none there.
+/// A cell farther away than this is an episode, which says nothing about n. It is left out if most passes have no
+/// episode there.
 const EPISODE: f64 = 4.0;
 
-/// The factor by which winsorising hides the error of normal values: 4.6% of them exceed two deviations (Yuen).
+/// Factor that corrects the error of winsorised normal values: 4.6% of them exceed two deviations (Yuen).
 pub(crate) const HIDDEN: f64 = 1.0 / (1.0 - 0.046);
 
-/// Winsorises the cells at `REACH` times their expected deviation. Otherwise a pass would carry an episode in one cell
-/// into every contrast, where trimming over passes comes too late: 3% bad cells affect a sixth of the passes.
+/// Winsorises the cells at `REACH` times their expected deviation. Otherwise an episode in one cell of a pass would
+/// affect every contrast, and trimming over passes is too late for that: 3% of bad cells affect a sixth of the passes.
 fn winsorise(cells: &mut [Vec<Option<f64>>], variance: &[Vec<f64>], window: f64) {
     let points = cells.first().map_or(0, Vec::len);
     for j in 0..points {
@@ -168,7 +171,7 @@ fn winsorise(cells: &mut [Vec<Option<f64>>], variance: &[Vec<f64>], window: f64)
         let is_episode =
             |x: Option<f64>, variance: &[f64]| x.is_some_and(|x| (x - middle).abs() > EPISODE * deviation(variance));
         let episodes = cells.iter().zip(variance).filter(|(row, variance)| is_episode(row[j], variance)).count();
-        // Between two halves of an even number of passes lies none of them, and no cell would be left.
+        // If an even number of passes has two halves, none is near the median between them, and no cell would be left.
         if 2 * episodes >= column.len() {
             continue;
         }
@@ -180,8 +183,8 @@ fn winsorise(cells: &mut [Vec<Option<f64>>], variance: &[Vec<f64>], window: f64)
     }
 }
 
-/// Variances of the cells by the spread inside their windows, each averaged over the passes and with what is usual for
-/// as many calls: a window of nine calls does not know its spread.
+/// Returns the variances of the cells from the spread inside their windows. Each is averaged over the passes, and with
+/// the usual variance for so many calls, because a window of nine calls hardly shows its spread.
 fn within(grid: &Grid) -> Vec<Vec<f64>> {
     let calls = |j: usize| 2.0 * grid.half[j] + 1.0;
     let passes = grid.variance.len();
@@ -194,19 +197,19 @@ fn within(grid: &Grid) -> Vec<Vec<f64>> {
     let mut of_call: Vec<f64> = own.iter().enumerate().map(|(j, variance)| variance * calls(j)).collect();
     let usual = median_of(&mut of_call).unwrap_or(0.0);
     let blended = |j: usize| {
-        // As many degrees of freedom as passes, against five of the rest of the curve.
+        // One degree of freedom for each pass, and five for the rest of the curve.
         (passes as f64 * own[j] + 5.0 * usual / calls(j)) / (passes as f64 + 5.0)
     };
     let row: Vec<f64> = (0..grid.n.len()).map(blended).collect();
     vec![row; passes]
 }
 
-/// Standard deviation of a window beyond what its calls explain: with it, half of the scaled distances from the medians
-/// of the points are as large as those of normal values.
+/// Returns the standard deviation of a window beyond what its calls explain: the one with which the median of the
+/// scaled distances from the medians of the points equals that of normal values.
 fn window_deviation(residuals: &[Vec<Option<f64>>], variance: &[Vec<f64>]) -> f64 {
     let passes = residuals.len() as f64;
-    // 1.4826 turns the median distance into a standard deviation; distances from a median of k values are too short by
-    // about k/(k − 0.8).
+    // 1.4826 converts the median distance into a standard deviation; distances from a median of k values are too short
+    // by a factor of about k/(k − 0.8).
     let factor = 1.4826 * passes / (passes - 0.8);
     let scaled = |window: f64| {
         let pairs = residuals.iter().flatten().zip(variance.iter().flatten());
@@ -225,7 +228,7 @@ fn window_deviation(residuals: &[Vec<Option<f64>>], variance: &[Vec<f64>]) -> f6
     high
 }
 
-/// Distances of the cells from the median of their point.
+/// Returns the distances of the cells from the median of their point.
 fn residuals(cells: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
     let points = cells.first().map_or(0, Vec::len);
     let middle = |j: usize| median_of(&mut cells.iter().filter_map(|row| row[j]).collect::<Vec<f64>>()).unwrap_or(0.0);
@@ -234,17 +237,17 @@ fn residuals(cells: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
     cells.iter().map(of_row).collect()
 }
 
-/// Prior of the drift of one pass, and its weight in degrees of freedom: few passes do not know theirs.
+/// Prior of the drift of one pass, and its weight in degrees of freedom: a few passes hardly show their drift.
 const DRIFT: (f64, f64) = (0.01, 2.0);
 
-/// No machine is steadier.
+/// Smallest drift; no machine is steadier.
 const DRIFT_MIN: f64 = 0.002;
 
-/// Pairs of points that are nearer along a pass show no slope.
+/// Smallest distance along a pass of a pair of points that shows a slope.
 const APART: f64 = 0.25;
 
-/// Slope of each pass along its length by the median over pairs of points (Theil 1950, Sen 1968): episodes do not move
-/// it, and neither does how much the other passes drift.
+/// Returns the slope of each pass along its length, by the median over pairs of points (Theil 1950, Sen 1968). Neither
+/// episodes nor the drift of the other passes affect it.
 fn rough_slopes(residuals: &[Vec<Option<f64>>], along: &[f64]) -> Vec<f64> {
     let of_row = |row: &Vec<Option<f64>>| {
         let present: Vec<(f64, f64)> = along.iter().zip(row).filter_map(|(u, x)| Some((*u, (*x)?))).collect();
@@ -255,9 +258,9 @@ fn rough_slopes(residuals: &[Vec<Option<f64>>], along: &[f64]) -> Vec<f64> {
     residuals.iter().map(of_row).collect()
 }
 
-/// Slope of each pass along its length, relative to the other passes, and the standard deviation of the slopes beyond
-/// their errors. Points are pulled in to `REACH` deviations from the rough slopes: from a level, a pass that drifts
-/// more than the others would seem to be in an episode at both ends.
+/// Returns the slope of each pass along its length, relative to the other passes, and the standard deviation of the
+/// slopes beyond their errors. Points are winsorised to `REACH` deviations from the rough slopes. If they were
+/// winsorised from a level, a pass that drifts more than the others would seem to be in an episode at both ends.
 fn drifts(
     residuals: &[Vec<Option<f64>>],
     rough: &[f64],
@@ -276,7 +279,7 @@ fn drifts(
             (s, su, suu, sx, sxu) = (s + w, su + w * u, suu + w * u * u, sx + w * x, sxu + w * x * u);
         }
         let determinant = s * suu - su * su;
-        // Two neighbouring points show no slope along a pass.
+        // A few neighbouring points show no slope along a pass.
         let is_known = 2 * row.iter().flatten().count() >= row.len();
         if determinant > 0.0 && is_known {
             slopes.push((s * sxu - su * sx) / determinant);
@@ -299,7 +302,7 @@ pub(crate) fn level(grid: &Grid) -> Level {
     reduced(grid, true)
 }
 
-/// The same for the costs of the points: without the walk of the passes, which only their shape is compared with.
+/// Does the same for the costs of the points, without the walk of the passes, which matters only for the shape.
 pub(crate) fn costs(grid: &Grid) -> Level {
     reduced(grid, false)
 }
@@ -309,7 +312,7 @@ fn reduced(grid: &Grid, has_walk: bool) -> Level {
     let passes = cells.len();
     let variance = within(grid);
     let along = along(&grid.n);
-    // The slopes of the passes would be taken for noise of the windows.
+    // Remove the slopes of the passes first; they would be taken for noise of the windows.
     let raw = residuals(&cells);
     let rough = rough_slopes(&raw, &along);
     let level_out = |cells: &mut [Vec<Option<f64>>], slopes: &[f64], sign: f64| {
@@ -324,7 +327,7 @@ fn reduced(grid: &Grid, has_walk: bool) -> Level {
     let (slopes, drift) = drifts(&raw, &rough, &variance, window_deviation(&straight, &variance), &along);
     level_out(&mut cells, &slopes, -1.0);
     let mut window = window_deviation(&residuals(&cells), &variance);
-    // Of two passes, neither is the odd one.
+    // With two passes it is unknown which one is the exception.
     if passes >= 3 {
         winsorise(&mut cells, &variance, window);
     }
@@ -345,8 +348,8 @@ fn reduced(grid: &Grid, has_walk: bool) -> Level {
     level_out(&mut cells, &slopes, 1.0);
     let mean = |j: usize| mean_and_square(&mut cells.iter().filter_map(|row| row[j]).collect::<Vec<f64>>()).0;
     let freedom = (passes.max(1) - 1) as f64;
-    // The offsets and slopes of the passes were estimated too, each from as many values as there are points; and
-    // winsorising hides variance.
+    // The offsets and slopes of the passes were estimated too, each from as many values as there are points.
+    // Winsorising also hides variance.
     let points = grid.n.len() as f64;
     let spent = points / (points - 2.0).max(1.0) * HIDDEN * HIDDEN;
     let error = |j: usize| {
@@ -380,7 +383,7 @@ fn reduced(grid: &Grid, has_walk: bool) -> Level {
     }
 }
 
-/// Mean of a column, and the square of its standard error; the cells are winsorised, so nothing is trimmed.
+/// Returns the mean of a column, and the square of its standard error; the cells are winsorised, so nothing is trimmed.
 fn mean_and_square(values: &mut [f64]) -> (f64, Option<f64>) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count.max(1.0);
@@ -397,19 +400,19 @@ mod tests {
     fn trimmed_means_agree_with_hand_calculation() {
         let mut values: Vec<f64> = (1..=9).map(f64::from).collect();
         let (mean, error) = trimmed(&mut values).unwrap();
-        // Winsorised: 2 2 3 4 5 6 7 8 8, squares about 5: 9 9 4 1 0 1 4 9 9 = 46; 46 / (7 · 6) = 1.0952.
+        // Winsorised: 2 2 3 4 5 6 7 8 8, squares around 5: 9 9 4 1 0 1 4 9 9 = 46; 46 / (7 · 6) = 1.0952.
         assert!((mean - 5.0).abs() < 1e-12);
         assert!((error.unwrap().powi(2) - 46.0 / 42.0).abs() < 1e-12);
     }
 
-    /// Guards against degrees of freedom of values that are trimmed.
+    /// Guards against counting degrees of freedom for values that are trimmed.
     #[test]
     fn trimmed_values_have_no_freedom() {
         let of = [1, 2, 4, 5, 9, 10].map(|count| trimmed_freedom(count) as usize);
         assert_eq!(of, [1, 1, 3, 2, 6, 5]);
     }
 
-    /// Guards against a point at which two of four passes are in an episode: without cells, its cost was 1 ns.
+    /// Guards against dropping all cells of a point at which two of four passes are in an episode: its cost was 1 ns.
     #[test]
     fn a_point_keeps_cells_where_half_of_the_passes_differ() {
         let n: Vec<f64> = (0..12).map(f64::from).collect();

@@ -1,18 +1,18 @@
-//! Measures whether "about k more passes" is true: on truths near the margin, exactly k passes are added, and the curve
+//! Measures whether "about k more passes" is true. On truths near the margin, exactly k passes are added, and the curve
 //! is judged again.
 //!
 //! A promise is kept if the curve is then resolved. It is useful if it is not much larger than the number of passes
-//! from which on the curve stays resolved.
+//! from which the curve stays resolved.
 
 use crate::confusion::judged;
 use crate::dense::{Noise, Truth, simulate, truths};
 use crate::{Class, Curve, Options, Outcome, Reason};
 
-/// Passes before the promise: those of a quick study.
+/// Number of passes before the promise: as in a quick study.
 const PASSES: usize = 5;
-/// Further passes after which the curves are judged again, to find the number that was needed.
+/// Numbers of further passes after which the curves are judged again, to find the number that was needed.
 const LOOKS: [usize; 12] = [1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25];
-/// Errors of a call.
+/// Noise of a call.
 const CALL_NOISES: [f64; 2] = [0.05, 0.15];
 /// Lengths of the series.
 const LENGTHS: [u32; 2] = [1_000, 2_000];
@@ -20,11 +20,12 @@ const LENGTHS: [u32; 2] = [1_000, 2_000];
 /// The promises on curves near the margin.
 #[derive(Clone, Debug, Default)]
 pub struct Promises {
-    /// Series whose passes differ too much after five passes.
+    /// Number of series whose passes differ too much after five passes.
     pub open: usize,
-    /// The promises, and the number of passes from which on the curve stayed resolved; `None` if it did not within 25.
+    /// The promises, each with the number of further passes from which the curve stayed resolved; `None` if it did not
+    /// within 25.
     pub made: Vec<(usize, Option<usize>)>,
-    /// Promises after whose passes the curve was resolved.
+    /// Number of promises after whose passes the curve was resolved.
     pub kept: usize,
 }
 
@@ -34,7 +35,7 @@ impl Promises {
         self.kept as f64 / self.made.len().max(1) as f64
     }
 
-    /// Returns the median promise, and the median of the passes that were needed. `None` without promises.
+    /// Returns the median promise, and the median number of passes that were needed. `None` without promises.
     pub fn medians(&self) -> Option<(usize, usize)> {
         let middle = |mut all: Vec<usize>| {
             all.sort_unstable();
@@ -63,14 +64,14 @@ pub fn promises(trials: usize, seed: u64) -> Promises {
     all
 }
 
-/// Judges one series, and keeps or breaks its promise.
+/// Judges one series, and counts whether its promise is kept.
 fn one(truth: &Truth, noise: &Noise, calls: u32, seed: u64, all: &mut Promises) {
     let first = judged(&simulate(truth, noise, calls, PASSES, seed), &Options::default());
     let Outcome::Unresolved { reason: Reason::TooNoisy, more_passes } = first.outcome else { return };
     all.open += 1;
     let Some(promise) = more_passes else { return };
     let promise = promise as usize;
-    // A series of fewer passes is the beginning of one with more.
+    // A series with fewer passes is the beginning of one with more passes.
     let most = LOOKS[LOOKS.len() - 1].max(promise);
     let every = simulate(truth, noise, calls, PASSES + most, seed);
     let is_resolved = |more: usize| {
@@ -78,7 +79,7 @@ fn one(truth: &Truth, noise: &Noise, calls: u32, seed: u64, all: &mut Promises) 
         judged(&Curve { passes, annotations: Vec::new() }, &Options::default()).class() != Class::Unresolved
     };
     all.kept += usize::from(is_resolved(promise));
-    // Of many looks one is resolved by chance.
+    // One of many looks may be resolved by chance.
     let stays = LOOKS.iter().rev().take_while(|more| is_resolved(**more)).count();
     all.made.push((promise, LOOKS.get(LOOKS.len() - stays).copied()));
 }

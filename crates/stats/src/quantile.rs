@@ -4,7 +4,8 @@ use crate::Estimate;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-/// Median by partial sorting in linear time; the mean of the two middle values where there are two. `None` if empty.
+/// Returns the median by partial sorting, in linear time; the mean of the two middle values if there are two. `None` if
+/// empty.
 pub(crate) fn median_of(values: &mut [f64]) -> Option<f64> {
     let middle = values.len() / 2;
     if values.is_empty() {
@@ -20,12 +21,12 @@ pub(crate) fn median_of(values: &mut [f64]) -> Option<f64> {
     Some(upper)
 }
 
-/// Median of values in any order; `None` without one.
+/// Returns the median of values in any order; `None` if there are none.
 pub fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     median_of(&mut values.collect::<Vec<_>>())
 }
 
-/// The same for integer costs.
+/// Returns the median of integer costs, like `median_of`.
 pub(crate) fn median_of_costs(values: &mut [u64]) -> Option<f64> {
     let middle = values.len() / 2;
     if values.is_empty() {
@@ -41,8 +42,9 @@ pub(crate) fn median_of_costs(values: &mut [u64]) -> Option<f64> {
     Some(upper as f64)
 }
 
-/// The same for a small block of costs, by Batcher's network: comparisons that do not depend on the costs take a third
-/// of the time of a sort, which mispredicts most of its own. `N` is a power of two.
+/// Returns the median of a small block of costs, by Batcher's sorting network. The sequence of comparisons does not
+/// depend on the costs, so this takes a third of the time of a sort, most of whose branches are mispredicted. `N` is a
+/// power of two.
 pub(crate) fn median_of_block<const N: usize>(mut costs: [u64; N]) -> f64 {
     let mut merged = 1;
     while merged < N {
@@ -64,25 +66,25 @@ pub(crate) fn median_of_block<const N: usize>(mut costs: [u64; N]) -> f64 {
     f64::midpoint(costs[(N - 1) / 2] as f64, costs[N / 2] as f64)
 }
 
-/// The 90th percentile of costs, a value that occurred, and the cheaper costs in any order. `None` if empty.
+/// Returns the 90th percentile of costs, a value that occurred, and the cheaper costs in any order. `None` if empty.
 pub(crate) fn upper_tenth(costs: &mut [u64]) -> Option<(u64, &mut [u64])> {
     let place = (0.9 * costs.len().checked_sub(1)? as f64) as usize;
     let (below, upper, _) = costs.select_nth_unstable(place);
     Some((*upper, below))
 }
 
-/// The median, or the lower of the two middle values: a value that occurred.
+/// Returns the median, or the lower of the two middle values: a value that occurred.
 pub(crate) fn lower_median<T: Copy + PartialOrd>(values: &mut [T]) -> Option<T> {
     let middle = values.len().checked_sub(1)? / 2;
     let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
     Some(*values.select_nth_unstable_by(middle, order).1)
 }
 
-/// Median of durations read by a clock with steps of `quantum` nanoseconds: the median for grouped data, which
-/// interpolates within the middle step.
+/// Returns the median of durations read by a clock with steps of `quantum` nanoseconds. It is the median for grouped
+/// data, which interpolates within the middle step.
 ///
 /// A clock with steps of 10 ns reads 20 or 30 for a call of 25, and a plain median jumps from one to the other. If
-/// readings do not repeat, this is the plain median.
+/// readings do not repeat, the result is the plain median.
 pub(crate) fn grouped_median(values: &mut [u64], quantum: f64) -> Option<f64> {
     let plain = median_of_costs(values)?;
     if quantum <= 1.0 {
@@ -99,9 +101,9 @@ pub(crate) fn grouped_median(values: &mut [u64], quantum: f64) -> Option<f64> {
     Some(plain + quantum * (place.clamp(0.0, 1.0) - 0.5))
 }
 
-/// The median of [`grouped_median`], and the variance of its logarithm if the costs are independent. The order
-/// statistics half the root of their number below and above the middle are one standard error from the median, whatever
-/// the distribution.
+/// Returns the median of [`grouped_median`], and the variance of its logarithm if the costs are independent. For any
+/// distribution, the order statistics at √k / 2 ranks below and above the middle of k costs are one standard error from
+/// the median.
 pub(crate) fn median_with_variance(values: &mut [u64], quantum: f64) -> Option<(f64, f64)> {
     let median = grouped_median(values, quantum)?;
     let count = values.len();
@@ -112,7 +114,7 @@ pub(crate) fn median_with_variance(values: &mut [u64], quantum: f64) -> Option<(
     let middle = (count - 1) as f64 / 2.0;
     let (low, high) = ((middle - reach).round().max(0.0) as usize, (middle + reach).round() as usize);
     let high = high.min(count - 1);
-    // The median has split the costs, and these two are on either side of it.
+    // Computing the median has partitioned the costs, and these two ranks are on either side of it.
     let (below, above) = values.split_at_mut(count / 2);
     let low_cost = (*below.select_nth_unstable(low).1).max(1) as f64;
     let high_cost = *above.select_nth_unstable(high - count / 2).1 as f64;
@@ -121,8 +123,8 @@ pub(crate) fn median_with_variance(values: &mut [u64], quantum: f64) -> Option<(
     Some((median, ((high_cost.max(1.0) / low_cost).ln() / errors).powi(2)))
 }
 
-/// Quantile `q` (0 to 1) of values in rising order, by linear interpolation between the two nearest (Hyndman and
-/// Fan's type 7). `None` if empty.
+/// Returns quantile `q` (0 to 1) of values in rising order, by linear interpolation between the two nearest values
+/// (Hyndman and Fan's type 7). `None` if empty.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = q.clamp(0.0, 1.0) * last as f64;
@@ -133,11 +135,11 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + part * (sorted[above] - sorted[below]))
 }
 
-/// The median with its exact order-statistic interval and the coverage of that interval: the narrowest symmetric pair
-/// that covers at least `level`, or the extremes if none does. Makes no assumption about the distribution. `None` if
-/// empty.
+/// Returns the median with its exact order-statistic interval and the coverage of that interval: the narrowest
+/// symmetric pair that covers at least `level`, or the extremes if none does. This makes no assumption about the
+/// distribution. `None` if empty.
 ///
-/// With nine values and level 0.95 it is the 2nd to 8th, which covers 96.1%.
+/// With nine values and level 0.95 the interval is from the 2nd to the 8th value, which covers 96.1%.
 pub fn median_interval(values: &[f64], level: f64) -> Option<(Estimate, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -153,17 +155,18 @@ pub fn median_interval(values: &[f64], level: f64) -> Option<(Estimate, f64)> {
     Some((interval, coverage))
 }
 
-/// Counts of costs in bins of equal width on a logarithmic axis, for drawing distributions. Merging is adding.
+/// Counts of costs in bins of equal width on a logarithmic axis, for drawing distributions. Histograms are merged by
+/// adding counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
-    /// Bins for each doubling of the cost.
+    /// Number of bins for each doubling of the cost.
     pub bins_per_doubling: u32,
     /// Count of each bin; bin `i` holds costs from `2^(i/b)` up to `2^((i+1)/b)` ns. Costs of 0 count as 1 ns.
     pub counts: Vec<u64>,
 }
 
 impl Histogram {
-    /// An empty histogram; 8 bins per doubling make bins of 9%.
+    /// Returns an empty histogram; with 8 bins per doubling, a bin is 9% wide.
     pub fn new(bins_per_doubling: u32) -> Self {
         Self { bins_per_doubling: bins_per_doubling.max(1), counts: Vec::new() }
     }
@@ -178,7 +181,7 @@ impl Histogram {
         self.counts[bin] += 1;
     }
 
-    /// Adds another's counts; false, with nothing changed, if its bins are of another width.
+    /// Adds the counts of another histogram. Returns false, without a change, if its bins have another width.
     #[must_use]
     pub fn merge(&mut self, other: &Self) -> bool {
         if self.bins_per_doubling != other.bins_per_doubling {
@@ -193,17 +196,17 @@ impl Histogram {
         true
     }
 
-    /// Lower edge of a bin in nanoseconds.
+    /// Returns the lower edge of a bin in nanoseconds.
     pub fn edge(&self, bin: usize) -> f64 {
         (bin as f64 / f64::from(self.bins_per_doubling)).exp2()
     }
 
-    /// How many costs were counted.
+    /// Returns the number of costs that were counted.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Quantile `q` in nanoseconds, to within a bin (its geometric middle). `None` if empty.
+    /// Returns quantile `q` in nanoseconds, to within a bin (its geometric middle). `None` if empty.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let rank = (q.clamp(0.0, 1.0) * self.total() as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -221,7 +224,7 @@ impl Histogram {
 mod tests {
     use super::*;
 
-    /// Guards against a network that leaves some order unsorted.
+    /// Guards against a network that does not sort some input.
     #[test]
     fn the_median_of_a_block_is_that_of_a_sort() {
         let mut random = crate::random::Random::new(7);
@@ -242,7 +245,7 @@ mod tests {
         assert!((coverage - 0.961).abs() < 0.0005, "{coverage}");
     }
 
-    /// Guards against claiming a coverage that few values cannot have: three cover 75% at most.
+    /// Guards against claiming a coverage that few values cannot have: three cover at most 75%.
     #[test]
     fn few_values_have_a_low_coverage() {
         let (interval, coverage) = median_interval(&[3.0, 1.0, 2.0], 0.95).unwrap();
@@ -258,7 +261,7 @@ mod tests {
         assert_eq!(median_of_costs(&mut [9, 1, 3]), Some(3.0));
     }
 
-    /// Guards against order statistics of one half only: the variance is that of a full sort.
+    /// Guards against using order statistics of one half only: the variance must be that of a full sort.
     #[test]
     fn the_variance_of_a_median_is_that_of_the_sorted_costs() {
         let mut random = crate::random::Random::new(3);
@@ -275,7 +278,7 @@ mod tests {
         }
     }
 
-    /// Guards against a flat curve called growing because its readings are 20 at one point and 30 at the next.
+    /// Guards against reporting a flat curve as growing because its readings are 20 at one point and 30 at the next.
     #[test]
     fn a_grouped_median_interpolates_within_a_clock_step() {
         let mixed = |many: usize, few: usize| [vec![20_u64; many], vec![30; few]].concat();

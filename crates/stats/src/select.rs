@@ -1,10 +1,9 @@
 //! Selection of the law: every law is fitted on relative error, ranked by BIC, and tested for lack of fit.
 //!
-//! The model is `log a + log(1 + r·g(n))`. Timing error is relative, and `a` follows by averaging, so the fit is a
+//! The model is `log a + log(1 + r·g(n))`. Timing error is relative, and `a` follows from averaging, so the fit is a
 //! search over `r`. The errors of the points are known from the passes, so the misfit is a chi-square and BIC needs no
-//! estimate of variance. Neighbouring points share the drift of the machine, so the errors have a covariance. If
-//! even the best law misses by more than the errors explain, the errors of all laws are scaled up, which admits more
-//! rivals.
+//! estimate of variance. Neighbouring points share the drift of the machine, so the errors have a covariance. If even
+//! the best law misses by more than the errors explain, the errors of all laws are scaled up, which admits more rivals.
 
 use crate::covariance::{Covariance, Whitener, dot};
 use crate::growth::interval;
@@ -23,7 +22,7 @@ pub(crate) struct Selection {
     pub(crate) rivals: Vec<Fit>,
     /// Fixed cost and slope of the best law in each bootstrap draw.
     pub(crate) draws: Vec<(f64, f64)>,
-    /// The best law and its rivals as fitted, each with its weight: the share of the evidence.
+    /// The best law and its rivals as fitted, each with its weight, which is its share of the evidence.
     pub(crate) weighed: Vec<(Solved, f64)>,
 }
 
@@ -35,9 +34,9 @@ pub(crate) struct Solved {
     fixed: f64,
     slope: f64,
     chi_square: f64,
-    /// The price of having tried several known capacities, in BIC.
+    /// The charge in BIC for having tried several known capacities.
     charge: f64,
-    /// Where the search found the rise: the logarithm of `r`. Absent if there is none.
+    /// The result of the search for the rise: the logarithm of `r`. Absent if there is no rise.
     log_r: Option<f64>,
 }
 
@@ -50,22 +49,23 @@ impl Solved {
     }
 
     fn bic(&self, scale: f64, points: usize) -> f64 {
-        // A place on the axis is searched among many: it explains more noise than another coefficient (Zhang and
-        // Siegmund, Biometrics 63, 2007).
+        // A location is the best of many places on the axis, so it explains more noise than another coefficient (Zhang
+        // and Siegmund, Biometrics 63, 2007).
         let is_searched =
             self.candidate.is_free && matches!(self.law.shape(), Shape::Step | Shape::Knee | Shape::Tiers);
         let parameters = self.parameters() + f64::from(u8::from(is_searched));
         self.chi_square / scale + parameters * (points as f64).ln() + self.charge
     }
 
-    /// Gradient of the log cost at `n`, by the relative slope and by the location.
+    /// Returns the gradient of the log cost at `n` with respect to the relative slope and the location.
     pub(crate) fn gradient(&self, n: f64) -> Vec<f64> {
         if self.slope <= 0.0 {
             return Vec::new();
         }
         let log = |place: Place, slope: f64| (self.fixed + slope * self.law.g(n, place)).max(f64::MIN_POSITIVE).ln();
         let place = self.candidate.place;
-        // The level is the caller's; with the fixed cost held, a relative change of the slope is the other parameter.
+        // The caller handles the level. With a constant fixed cost, a relative change of the slope is the other
+        // parameter.
         let mut all = vec![(log(place, self.slope * 1.001) - log(place, self.slope / 1.001)) / 0.002];
         let is_moved = self.candidate.is_free && self.law.shape() != Shape::Step;
         if is_moved {
@@ -81,9 +81,9 @@ impl Solved {
         all
     }
 
-    /// The same for the growth up to `top`. A law without a fixed cost would have one growth, whatever its slope; but
-    /// that there is none is known from the same points. Together with the level, the reciprocal of the cost spans the
-    /// same as the gradient by the slope.
+    /// Returns the same gradient, for the growth up to `top`. A law without a fixed cost would have the same growth
+    /// whatever its slope, but the absence of a fixed cost is only an estimate from the same points. So the reciprocal
+    /// of the cost is used: together with the level, it spans the same space as the gradient with respect to the slope.
     pub(crate) fn gradient_of_growth(&self, n: f64, top: f64) -> Vec<f64> {
         let mut all = self.gradient(n);
         if self.fixed < PROPORTIONAL * self.at(top) {
@@ -97,31 +97,31 @@ impl Solved {
     }
 }
 
-/// A law whose fixed cost is a smaller share of the cost at the largest n is nearly proportional.
+/// A law is nearly proportional to g if its fixed cost is less than this share of the cost at the largest n.
 const PROPORTIONAL: f64 = 0.01;
 
-/// The points that a law is fitted to.
+/// The points to which a law is fitted.
 pub(crate) struct Target<'a> {
     pub(crate) n: &'a [f64],
     /// Log costs.
     pub(crate) y: &'a [f64],
     /// The inverse of their covariance.
     pub(crate) whitener: &'a Whitener,
-    /// The inverse variance of each, apart from what it shares with the others.
+    /// The inverse variance of each point, without the error that it shares with the others.
     pub(crate) weight: &'a [f64],
     /// The level of the log costs, and the chi-square if they do not rise.
     flat: (f64, f64),
 }
 
-/// Of this many points, the two that are farthest from a law may be left out if it then fits: bursts of stolen time
-/// sometimes hit one window in most of the passes.
+/// Minimum number of points from which the points farthest from a law, at most two, may be left out if the law then
+/// fits: bursts of stolen time sometimes hit one window in most of the passes.
 const MANY_POINTS: usize = 20;
 const LEFT_OUT: usize = 2;
-/// Points at either end that are never left out: nothing shows that the curve goes on as before.
+/// Number of points at either end that are never left out: nothing shows that the curve continues as before.
 const ENDS: usize = 2;
-/// A point is left out if it is farther than this many standard errors.
+/// A point may be left out if its distance exceeds this many standard errors.
 const FAR: f64 = 3.0;
-/// A law is questioned below this p value of the lack of fit.
+/// p value of the lack of fit below which a law is questioned.
 const REJECTED: f64 = 0.01;
 
 /// The errors of the points of a curve, including the tolerance.
@@ -141,7 +141,7 @@ impl Frame {
         Self { whitener: Whitener::new(&covariance), covariance, weight }
     }
 
-    /// The same without the points that are farthest from a law.
+    /// Returns the errors with negligible weight for the points that are farthest from a law.
     fn without_far(&self, solved: &Solved, level: &Level) -> Self {
         let distance = |j: usize| (level.mean[j] - solved.at(level.n[j]).ln()).abs() / self.error(j);
         let mut far: Vec<(f64, usize)> = (0..level.n.len()).map(|j| (distance(j), j)).collect();
@@ -155,14 +155,14 @@ impl Frame {
         Self { whitener: Whitener::new(&covariance), covariance, weight }
     }
 
-    /// The errors of the points for which `keep` is true.
+    /// Returns the errors of the points for which `keep` is true.
     fn filtered(&self, keep: &[bool]) -> Self {
         let covariance = self.covariance.filtered(keep);
         let weight = self.weight.iter().zip(keep).filter(|pair| *pair.1).map(|pair| *pair.0).collect();
         Self { whitener: Whitener::new(&covariance), covariance, weight }
     }
 
-    /// The standard error of a point.
+    /// Returns the standard error of a point.
     pub(crate) fn error(&self, j: usize) -> f64 {
         self.covariance.at(j, j).sqrt()
     }
@@ -178,7 +178,7 @@ const LEAST_RATIO: f64 = 1.4;
 /// Range of the search for `ln r`: from a rise of a millionth to a fixed cost of a hundred-millionth.
 const LOG_R: (f64, f64) = (-14.0, 18.0);
 
-/// Golden section in `[low, high]`: each round takes 38% off the width.
+/// Minimises `f` in `[low, high]` by golden-section search: each round reduces the width by 38%.
 fn golden(mut low: f64, mut high: f64, rounds: usize, f: impl Fn(f64) -> f64) -> f64 {
     let phi = 0.618_033_988_749_894_9;
     let (mut a, mut b) = (high - phi * (high - low), low + phi * (high - low));
@@ -204,17 +204,17 @@ struct Profile<'a> {
 }
 
 impl Profile<'_> {
-    /// Level and chi-square for one `r`.
+    /// Returns level and chi-square for one `r`.
     fn at(&self, r: f64) -> (f64, f64) {
         self.target.whitener.level(&self.rest(r))
     }
 
-    /// What the rise by `r` leaves of the log costs.
+    /// Returns the log costs without the rise by `r`.
     fn rest(&self, r: f64) -> Vec<f64> {
         self.target.y.iter().zip(self.g).map(|(y, g)| y - about_ln(1.0 + r * g)).collect()
     }
 
-    /// The chi-square if the points shared no error, four points at a time.
+    /// Returns the chi-square as if the points shared no errors, computed four points at a time.
     fn apart(&self, r: f64) -> f64 {
         let mut lanes = [[0.0; 4]; 3];
         let mut add = |i: usize, [y, w, g]: [f64; 3]| {
@@ -238,9 +238,9 @@ impl Profile<'_> {
         (sxx - sx * sx / s).max(0.0)
     }
 
-    /// Finds the minimum near `log_r` to the last digits, by the steps of Gauss and Newton: comparing chi-squares
-    /// cannot tell places apart that differ by less than a hundred-thousandth, so the unit of the costs would matter.
-    /// Stays within `reach` of the start, and ends once a step is shorter than `least`.
+    /// Finds the minimum near `log_r` to the last digits by Gauss–Newton steps. Comparing chi-squares cannot
+    /// distinguish places that differ by less than a hundred-thousandth, so the result would depend on the unit of the
+    /// costs. Stays within `reach` of the start, and ends when a step is shorter than `least`.
     fn sharpen(&self, mut log_r: f64, reach: f64, least: f64) -> f64 {
         let start = log_r;
         for _ in 0..20 {
@@ -258,11 +258,11 @@ impl Profile<'_> {
     }
 }
 
-/// The natural logarithm of a normal number from one on, to within 1e-14: a series in (m − 1)/(m + 1), with the
-/// mantissa m between √½ and √2. A compiler can compute several at once, unlike those of the library.
+/// Returns the natural logarithm of a normal number of at least one, to within 1e-14: a series in (m − 1)/(m + 1), with
+/// the mantissa m between √½ and √2. The compiler can vectorise it, unlike the function of the library.
 fn about_ln(x: f64) -> f64 {
     const HALF_ROOT: u64 = 0x3fe6_a09e_667f_3bcd;
-    /// 1.5 · 2⁵², whose last bits are an integer.
+    /// 1.5 · 2⁵²; in a sum with it, the last bits are an integer.
     const SHIFT: f64 = 6_755_399_441_055_744.0;
     let above = x.to_bits().wrapping_sub(HALF_ROOT);
     let exponent = f64::from_bits(SHIFT.to_bits() + (above >> 52)) - SHIFT;
@@ -276,25 +276,25 @@ fn about_ln(x: f64) -> f64 {
     exponent * std::f64::consts::LN_2 + 2.0 * z * series
 }
 
-/// How `ln r` is searched.
+/// The way in which `ln r` is searched for.
 #[derive(Clone, Copy)]
 enum Search {
-    /// Everywhere, to a few percent, and only the chi-square is exact enough to be used: to rank locations.
+    /// Everywhere, to a few percent; used to rank locations. Only the chi-square is accurate enough for use.
     Coarse,
-    /// The same, as if the points shared no error: to find the locations that are worth ranking.
+    /// Like `Coarse`, but as if the points shared no errors; used to preselect locations for ranking.
     Apart,
     /// Everywhere.
     Fine,
     /// Near a known value.
     Around(f64),
-    /// The same, to the last digits.
+    /// Near a known value, to the last digits.
     From(f64),
-    /// The same, to a millionth: the last step is a thousandth, and steps shrink much faster than that.
+    /// Near a known value, to a millionth: the last step is below a thousandth, and steps shrink much faster than that.
     Draw(f64),
 }
 
 impl Search {
-    /// Near the rise of another fit, if it has one.
+    /// Returns a search near the rise of another fit, if it has one.
     fn around(solved: &Solved) -> Self {
         solved.log_r.map_or(Self::Fine, Self::Around)
     }
@@ -330,7 +330,7 @@ fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, sear
         let (low, high) = bracket(about);
         let log_r = golden(low, high, 9, about);
         let r = log_r.exp();
-        // What cannot be told from no slope at all has none.
+        // A slope that cannot be distinguished from zero is zero.
         let chi_square = about(log_r);
         let flat_square = if let Search::Apart = search { profile.apart(0.0) } else { flat_square };
         let is_better = chi_square < flat_square * (1.0 - 1e-9);
@@ -359,7 +359,7 @@ fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, sear
     }
 }
 
-/// The part of the search range that holds the lowest of a few values: the misfit may have two minima in r.
+/// Returns the part of the search range around the lowest of a few values: the misfit may have two minima in r.
 fn bracket(square: impl Fn(f64) -> f64) -> (f64, f64) {
     let places = (0..=16).map(|i| LOG_R.0 + 2.0 * f64::from(i));
     let squares = places.map(|log_r| (log_r, square(log_r)));
@@ -367,7 +367,7 @@ fn bracket(square: impl Fn(f64) -> f64) -> (f64, f64) {
     best.map_or(LOG_R, |(log_r, _)| (log_r - 2.0, log_r + 2.0))
 }
 
-/// Of more locations, this many are ranked with the errors that the points share.
+/// Maximum number of locations that are ranked with the errors that the points share; others are eliminated before.
 const RANKED: usize = 12;
 
 /// Fits one law and its location, if it has one.
@@ -376,7 +376,7 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
     let held = candidates.iter().filter(|candidate| !candidate.is_free).count();
     let charge = |candidate: &Candidate| if candidate.is_free { 0.0 } else { 2.0 * (held.max(1) as f64).ln() };
     let of = |c: &Candidate, search| Solved { charge: charge(c), ..fit_at(target, law, *c, search) };
-    // The places with the search that finds their rise, the best first.
+    // Returns the places, best first, each with the search that finds its rise.
     let ranked = |places: Vec<(usize, Search)>, search: &dyn Fn(Search) -> Search, next: &dyn Fn(f64) -> Search| {
         let cost = |(i, found): &(usize, Search)| {
             let solved = of(&candidates[*i], search(*found));
@@ -402,7 +402,7 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
     }
     let refined = match law.shape() {
         Shape::Knee | Shape::Pole => {
-            // The location is searched between the adjacent free candidates.
+            // The location is searched for between the adjacent free candidates.
             let free = |i: Option<usize>| {
                 let adjacent = i.and_then(|i| candidates.get(i)).filter(|c| c.is_free);
                 adjacent.map_or(best.candidate.place.n, |c| c.place.n)
@@ -431,8 +431,8 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
     Some(fit_at(target, law, refined.candidate, search))
 }
 
-/// Location and ratio of the law of two slopes, searched in turn around the best of the grid. The logarithm of the
-/// location stays within `range`, as both slopes must be seen.
+/// Fits location and ratio of the law of two slopes, alternately, around the best candidate of the grid. The logarithm
+/// of the location stays within `range`, because both slopes must be visible.
 fn tiers(target: &Target<'_>, best: &Solved, range: &RangeInclusive<f64>) -> Solved {
     let search = Search::around(best);
     let at = |place: Place| fit_at(target, best.law, Candidate::tier(place.n, place.ratio), search);
@@ -448,13 +448,13 @@ fn tiers(target: &Target<'_>, best: &Solved, range: &RangeInclusive<f64>) -> Sol
     at(found)
 }
 
-/// The laws that a curve in this unit can follow.
+/// Returns the laws that a curve in this unit can follow.
 fn dictionary(options: &Options) -> impl Iterator<Item = &'static dyn Law> {
     let judge = options.judge();
     LAWS.iter().copied().filter(move |law| judge.can_follow(*law))
 }
 
-/// The laws that are named hold at least this share of the evidence, and are at most this many besides the best.
+/// Rivals are named until the named laws have this share of the evidence; and the maximum number of rivals.
 const EVIDENCE: f64 = 0.98;
 const RIVALS_MAX: usize = 3;
 
@@ -470,7 +470,7 @@ fn ranked(target: &Target<'_>, capacities: &[f64], options: &Options) -> (Vec<So
     (fits, scale)
 }
 
-/// How far a point exceeds a law.
+/// The amount by which a point exceeds a law.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Excess {
     /// As a logarithm.
@@ -479,7 +479,7 @@ pub(crate) struct Excess {
     pub(crate) errors: f64,
 }
 
-/// Returns how far each point exceeds the best law of the points that `is_kept` names.
+/// Returns the amount by which each point exceeds the best law of the points for which `is_kept` is true.
 pub(crate) fn excess(level: &Level, is_kept: &[bool], capacities: &[f64], options: &Options) -> Vec<Excess> {
     let frame = Frame::of(level, options);
     let kept = |values: &[f64]| {
@@ -501,7 +501,7 @@ pub(crate) fn questioned(level: &Level, capacities: &[f64], options: &Options) -
     let frame = Frame::of(level, options);
     let target = frame.target(&level.n, &level.mean);
     let is_rejected = |solved: &Solved| lack_of_fit_p(solved, &frame, level).is_some_and(|p| p < REJECTED);
-    // Laws without a location are fitted in no time. If one of them fits, so does the best, which misses by less.
+    // Laws without a location are cheap to fit. If one of them fits, so does the best law, whose misfit is smaller.
     let smooth = dictionary(options).filter(|law| matches!(law.shape(), Shape::Flat | Shape::Smooth));
     if smooth.filter_map(|law| fit_law(&target, law, capacities)).any(|solved| !is_rejected(&solved)) {
         return false;
@@ -528,8 +528,9 @@ pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Op
     let evidence: Vec<f64> = fits.iter().map(|solved| (-0.5 * (solved.bic(scale, points) - lowest)).exp()).collect();
     let total: f64 = evidence.iter().sum();
     let best = simplest(&fits, |s| s.bic(scale, points));
-    // The rivals, until enough of the evidence is named: those with as few parameters as the best law, then those with
-    // more, each the likeliest first. With a place to fit, several laws imitate any other that bends a little.
+    // Name rivals until enough of the evidence is named: first those with as few parameters as the best law, then those
+    // with more, in each group the likeliest first. With a fitted location, several laws can imitate any law that bends
+    // a little.
     let extends = |solved: &Solved| solved.parameters() > fits[best].parameters();
     let is_rival = |solved: &Solved| solved.bic(scale, points) < lowest + options.rival_bic;
     let mut order: Vec<usize> = (0..fits.len()).filter(|i| *i != best && is_rival(&fits[*i])).collect();
@@ -553,7 +554,7 @@ pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Op
     Some(Selection { best, rivals, draws, weighed })
 }
 
-/// The index of the best law; of nested laws within 2 BIC, the simpler one.
+/// Returns the index of the best law; of nested laws within 2 BIC, the simpler one.
 fn simplest(fits: &[Solved], bic: impl Fn(&Solved) -> f64) -> usize {
     let mut best = 0;
     let limit = bic(&fits[0]) + 2.0;
@@ -566,8 +567,8 @@ fn simplest(fits: &[Solved], bic: impl Fn(&Solved) -> f64) -> usize {
     best
 }
 
-/// p value of the misfit against the error between passes: of the misfit as a whole, and of the smooth part of it,
-/// which errors of single points do not hide. `None` for a single pass.
+/// Returns the p value of the misfit relative to the error between passes. It combines the tests of the misfit as a
+/// whole and of its smooth part, which errors of single points do not hide. `None` for a single pass.
 fn lack_of_fit_p(solved: &Solved, frame: &Frame, level: &Level) -> Option<f64> {
     let points = level.n.len() as f64;
     let spare = points - solved.parameters();
@@ -585,10 +586,11 @@ fn lack_of_fit_p(solved: &Solved, frame: &Frame, level: &Level) -> Option<f64> {
     Some((2.0 * whole.min(smooth)).min(1.0))
 }
 
-/// Degree of the polynomial in log n that a smooth misfit may be.
+/// Degree of the polynomial in log n that represents a smooth misfit.
 const DEGREE: i32 = 4;
 
-/// The square of the part of the misfit that is a polynomial in log n, and the number of its directions.
+/// Returns the square of the part of the misfit that is a polynomial in log n, and the number of its independent
+/// directions.
 fn smooth_misfit(solved: &Solved, frame: &Frame, level: &Level) -> (f64, u32) {
     let white = |column: &[f64]| frame.whitener.without_level(column);
     let (first, last) = (level.n[0].ln(), level.n[level.n.len() - 1].ln());
@@ -609,7 +611,7 @@ fn smooth_misfit(solved: &Solved, frame: &Frame, level: &Level) -> (f64, u32) {
             column.iter_mut().zip(one).for_each(|(x, y)| *x -= along * y);
         }
         let left = dot(&column, &column);
-        // A column of zeros has no direction either.
+        // A column that depends on the others, or is zero, adds no direction.
         if left <= (1e-4 * length).max(f64::MIN_POSITIVE) {
             continue;
         }
@@ -618,7 +620,7 @@ fn smooth_misfit(solved: &Solved, frame: &Frame, level: &Level) -> (f64, u32) {
         }
         let along = dot(&rest, &column);
         rest.iter_mut().zip(&column).for_each(|(x, y)| *x -= along * y);
-        // What the law's own coefficients could still explain is no misfit.
+        // Directions that the coefficients of the law could still explain are not a misfit.
         if k >= count {
             square += along * along;
             directions += 1;
@@ -628,7 +630,7 @@ fn smooth_misfit(solved: &Solved, frame: &Frame, level: &Level) -> (f64, u32) {
     (square, directions)
 }
 
-/// Fits the law to resampled passes at its location: draws of (fixed, slope), and the intervals of both.
+/// Fits the law to resampled passes at its location. Returns draws of (fixed, slope), and the intervals of both.
 fn resample(
     level: &Level,
     solved: &Solved,
@@ -659,8 +661,8 @@ fn resample(
     (pairs, fixed, slope)
 }
 
-/// Point means of one bootstrap sample of the passes, with the level of that sample: polishing removed the offsets of
-/// the passes from the shape, but costs include them.
+/// Returns the point means of one bootstrap sample of the passes, with the level of that sample. Polishing removed the
+/// offsets of the passes from the shape, but costs include them.
 pub(crate) fn resampled_means(level: &Level, random: &mut Random) -> Vec<f64> {
     let chosen: Vec<usize> = (0..level.passes).map(|_| random.below(level.passes)).collect();
     let mut shifts: Vec<f64> = chosen.iter().map(|p| level.offsets[*p]).collect();
@@ -674,7 +676,7 @@ pub(crate) fn resampled_means(level: &Level, random: &mut Random) -> Vec<f64> {
     means.collect()
 }
 
-/// The public form of a fitted law.
+/// Returns the public form of a fitted law.
 fn describe(
     solved: &Solved,
     fixed: Estimate,
@@ -699,7 +701,7 @@ fn describe(
     }
 }
 
-/// The constant law at the mean level.
+/// Returns the constant law at the mean level.
 pub(crate) fn constant(level: &Level, options: &Options) -> Option<Fit> {
     let frame = Frame::of(level, options);
     let target = frame.target(&level.n, &level.mean);
@@ -708,7 +710,7 @@ pub(crate) fn constant(level: &Level, options: &Options) -> Option<Fit> {
     Some(describe(&solved, fixed, slope, &target, lack_of_fit_p(&solved, &frame, level), 0.0))
 }
 
-/// The step that fits a curve best.
+/// Returns the step that fits a curve best.
 pub(crate) fn step(level: &Level, options: &Options) -> Option<(Solved, Fit)> {
     let frame = Frame::of(level, options);
     let target = frame.target(&level.n, &level.mean);
@@ -718,7 +720,7 @@ pub(crate) fn step(level: &Level, options: &Options) -> Option<(Solved, Fit)> {
     Some((solved, fit))
 }
 
-/// The law that fits two curves best, with separate coefficients.
+/// Returns the law that fits two curves best, with separate coefficients.
 pub(crate) fn both(a: &Level, b: &Level, capacities: &[f64], options: &Options) -> Option<&'static dyn Law> {
     let cost = |law: &'static dyn Law, level: &Level| {
         let frame = Frame::of(level, options);
@@ -729,8 +731,8 @@ pub(crate) fn both(a: &Level, b: &Level, capacities: &[f64], options: &Options) 
     costs.min_by(|x, y| x.0.total_cmp(&y.0)).map(|pair| pair.1)
 }
 
-/// Fixed cost and slope of `b` over those of `a` under one law, with 95% confidence intervals. Absent if one of them is
-/// zero.
+/// Returns fixed cost and slope of `b` over those of `a` under one law, with 95% confidence intervals. A ratio is
+/// absent if one of its terms is zero.
 pub(crate) fn coefficient_ratios(
     a: &Level,
     b: &Level,

@@ -1,4 +1,4 @@
-//! What counts of a calibration show about the probability behind them.
+//! Estimates of a probability from the counts of a calibration.
 
 use statrs::distribution::{Beta, Binomial, ContinuousCDF, DiscreteCDF};
 use std::fmt;
@@ -6,12 +6,12 @@ use std::fmt;
 /// Confidence of the reported intervals.
 const REPORTED: f64 = 0.95;
 
-/// So many of so many trials.
+/// A number of counted trials, out of all trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// The trials that are counted.
+    /// Number of counted trials.
     pub count: usize,
-    /// All trials.
+    /// Number of all trials.
     pub of: usize,
 }
 
@@ -29,7 +29,7 @@ impl Share {
     /// Returns the 95% interval of the probability in percent, by Clopper and Pearson.
     pub fn interval(self) -> (f64, f64) {
         let (side, count, others) = ((1.0 - REPORTED) / 2.0, self.count as f64, (self.of - self.count) as f64);
-        // Without counted trials, or without others, there is no such distribution.
+        // Without counted trials, or without others, the beta distribution does not exist.
         let low = Beta::new(count, others + 1.0).map_or(0.0, |below| below.inverse_cdf(side));
         let high = Beta::new(count + 1.0, others).map_or(1.0, |above| above.inverse_cdf(1.0 - side));
         (100.0 * low, 100.0 * high)
@@ -44,8 +44,8 @@ impl fmt::Display for Share {
     }
 }
 
-/// Returns the p value of the exact test of paired counts (after `McNemar`): the probability that so many or more of
-/// the trials that changed turned wrong, if one is as likely to turn wrong as to be mended.
+/// Returns the p value of the exact test of paired counts (after `McNemar`): the probability that at least `turned` of
+/// the trials that changed turned wrong, if turning wrong and being corrected are equally likely.
 pub fn turned_by_chance(turned: usize, mended: usize) -> f64 {
     let fewer = turned.checked_sub(1).zip(Binomial::new(0.5, (turned + mended) as u64).ok());
     fewer.map_or(1.0, |(fewer, trials)| trials.sf(fewer as u64))
@@ -61,7 +61,7 @@ mod tests {
             let (low, high) = Share { count, of }.interval();
             ((100.0 * low).round() / 100.0, (100.0 * high).round() / 100.0)
         };
-        // By bisection over sums of binomial coefficients, which share no code with this crate.
+        // Expected values by bisection over sums of binomial coefficients, which share no code with this crate.
         assert_eq!(of(2, 120), (0.2, 5.89));
         assert_eq!(of(8, 504), (0.69, 3.1));
         assert_eq!(of(0, 24), (0.0, 14.25));

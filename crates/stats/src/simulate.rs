@@ -1,11 +1,10 @@
 //! Synthetic curves of known truth, to measure the error rate of verdicts.
 //!
-//! The noise has several levels, as real noise has. Each pass has an offset (3%). Each cell (one pass at one n) has an
+//! The noise has several levels, like real noise. Each pass has an offset (3%). Each cell (one pass at one n) has an
 //! error that all its calls share (the stated noise, 1% or 4%), and 3% of the cells have an episode that slows all
-//! their calls. Each call has its own jitter (2%, with seven calls per cell: as much as 7% over a real window of a
-//! hundred), and
-//! 3% of the calls have a tail. Without the shared part the median of a window would average the noise away, and every
-//! method would look perfect.
+//! their calls. Each call has its own jitter (2%, with seven calls per cell: equivalent to 7% over a real window of a
+//! hundred), and 3% of the calls have a tail. Without the shared part the median of a window would average the noise
+//! away, and every method would look perfect.
 
 use crate::random::Random;
 use crate::{Annotation, AnnotationKind, Curve, Pass};
@@ -18,7 +17,7 @@ pub enum Truth {
     Constant,
     /// A linear rise of 6%: within the margin of 10%.
     Rise6,
-    /// A logarithmic rise of 6%: within the margin too, but harder, as more of it shows.
+    /// A logarithmic rise of 6%: within the margin too, but harder, because more of it is visible.
     Rise6Log,
     /// `a + b log n`, ×1.5.
     Logarithmic,
@@ -26,13 +25,13 @@ pub enum Truth {
     Root,
     /// `a + b n`, ×7.
     Linear,
-    /// `a + b n`, ×1.65: growth that well-known tools miss.
+    /// `a + b n`, ×1.65: a growth that well-known tools miss.
     Linear65,
     /// `a + b n log n`, ×6.7.
     Linearithmic,
     /// `a + b n²`, ×11.
     Quadratic,
-    /// +30% from 4,096 on.
+    /// +30% from n = 4,096 on.
     Step,
     /// Flat to 8,000, then linear, ×4.
     Knee,
@@ -51,7 +50,7 @@ pub enum Truth {
     TwoSteps,
     /// Outside the dictionary: flat, steep, flat again (a log-logistic rise).
     Sigmoid,
-    /// Flat, and ten times the cost from call 1,500 on. Simulated call by call.
+    /// Flat, then ten times the cost from call 1,500 on. Simulated call by call.
     Cliff,
 }
 
@@ -79,7 +78,7 @@ impl Truth {
         Self::Cliff,
     ];
 
-    /// The name in the table.
+    /// Returns the name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Constant => "constant",
@@ -104,7 +103,7 @@ impl Truth {
         }
     }
 
-    /// The name of the law that a verdict should name; `None` for shapes outside the dictionary.
+    /// Returns the name of the law that a verdict should name; `None` for shapes outside the dictionary.
     pub fn law(self) -> Option<&'static str> {
         match self {
             Self::Constant | Self::Rise6 | Self::Rise6Log | Self::Cliff => Some("constant"),
@@ -122,7 +121,7 @@ impl Truth {
         }
     }
 
-    /// The true cost in nanoseconds.
+    /// Returns the true cost in nanoseconds.
     pub fn cost(self, n: f64) -> f64 {
         match self {
             Self::Constant => 1000.0,
@@ -165,20 +164,20 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// The noise of the published calibration, with this error of a cell.
+    /// Returns the noise of the published calibration, with this error of a cell.
     pub fn of_cell(cell: f64) -> Self {
         Self { cell, pass: 0.03, call: 0.02, tail: 0.03 }
     }
 }
 
-/// Points of a synthetic curve: 19, from 64 to 20,000, a ratio of 1.38 apart.
+/// Number of points of a synthetic curve: 19, from 64 to 20,000, at a ratio of 1.38.
 const POINTS: i32 = 19;
-/// Calls in one cell.
+/// Number of calls in one cell.
 const CALLS: usize = 7;
-/// Calls of a pass that is simulated call by call.
+/// Number of calls of a pass that is simulated call by call.
 const LENGTH: u32 = 3000;
 
-/// A synthetic curve. Equal arguments give equal curves.
+/// Simulates a curve. Equal arguments give equal curves.
 pub fn simulate(truth: Truth, noise: Noise, passes: usize, seed: u64) -> Curve {
     let mut random = Random::new(seed);
     let passes = (0..passes).map(|_| {
@@ -193,7 +192,7 @@ pub fn simulate(truth: Truth, noise: Noise, passes: usize, seed: u64) -> Curve {
     Curve { passes, annotations }
 }
 
-/// A right tail: 0, or with the given probability a factor of 1.2 to about 4.
+/// Draws the right tail of a logarithm: 0, or with the given probability a factor of 1.2 to about 4.
 fn tail(chance: f64, random: &mut Random) -> f64 {
     if random.uniform() < chance { 0.2 + 0.4 * random.normal().abs() } else { 0.0 }
 }
@@ -216,7 +215,7 @@ fn dense(truth: Truth, noise: Noise, random: &mut Random) -> Pass {
     let mut pass = Pass::default();
     let mut cell = offset;
     for n in 0..LENGTH {
-        // One error for a hundred calls, as an episode has a length.
+        // One error for a hundred calls, because episodes have a duration.
         if n % 100 == 0 {
             cell = offset + noise.cell * random.normal() + tail(noise.tail, random);
         }

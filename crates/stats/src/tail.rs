@@ -1,12 +1,12 @@
 //! The growth of the 99th percentile: from the first third of the judged range to the last.
 //!
-//! A tail is known much less well than a median, so no law is fitted to it and no point is told. The statistic of a
-//! pass is the 99th percentile of its calls in the last third over that in the first; passes are the replicates.
+//! A tail is known much less precisely than a median, so no law is fitted to it and no point is reported. The statistic
+//! of a pass is the 99th percentile of its calls in the last third over that in the first; passes are the replicates.
 //!
-//! What makes tails that are not the call's: interference that the tags show, which is left out with its windows; the
-//! warm-up, which is outside the judged range; and bursts that no tag shows. A burst raises the upper part of all calls
-//! of some neighbouring blocks in one pass. So blocks whose 90th percentile exceeds that of the other passes at the
-//! same n are left out, with their neighbours.
+//! Some tails are not caused by the call. Interference that the tags show is left out with its windows. The warm-up is
+//! outside the judged range. The third cause is bursts that no tag shows. A burst raises the upper part of the costs in
+//! some neighbouring blocks of one pass. So blocks whose 90th percentile exceeds that of the other passes at the same n
+//! are left out, with their neighbours.
 
 use crate::growth::student;
 use crate::judgement::{Judgement, Outcome, Reason};
@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 /// The judgement of the 99th percentile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tail {
-    /// Flat, a small change, growth or fall beyond δ, each shown with 99% confidence; otherwise not resolved. It names
-    /// no law.
+    /// Flat, a small change, or growth or fall by more than δ, each shown with 99% confidence; otherwise not resolved.
+    /// The outcome names no law.
     pub outcome: Outcome,
     /// The 99th percentile in the last third of the judged range over that in the first, with a 90% confidence
     /// interval. Absent if there are too few calls or passes.
@@ -29,26 +29,27 @@ pub struct Tail {
     /// The 99th percentile in the first and in the last third, in the unit of the judgement: geometric means over the
     /// passes.
     pub costs: Option<(f64, f64)>,
-    /// The smallest number of calls of a pass that a 99th percentile rests on; 0 without a growth.
+    /// The smallest number of calls in a pass on which a 99th percentile is based; 0 without a growth.
     pub calls: usize,
 }
 
-/// The quantile.
+/// The quantile that is judged.
 const QUANTILE: f64 = 0.99;
-/// Fewer calls in a third of a pass have no 99th percentile: it is their third largest cost.
+/// Minimum number of calls in a third of a pass: their 99th percentile is then the third largest cost.
 const CALLS_MIN: usize = 300;
-/// Fewer passes do not show which of them was disturbed.
+/// Minimum number of passes: with fewer, it cannot be known which one was disturbed.
 const PASSES_MIN: usize = 3;
 
-/// Confidence of an outcome, and of the interval that is told.
+/// Confidence of an outcome, and of the interval that is reported.
 const CERTAIN: f64 = 0.99;
 const TOLD: f64 = 0.90;
 
-/// Judges the 99th percentile over the judged range of the median. `None` where the median has no such range; for few
-/// chosen n, each of which has its own percentiles; and for two branches, whose tail is the expensive one.
+/// Judges the 99th percentile over the judged range of the median. Returns `None` in three cases: the median has no
+/// such range; there are few chosen n, each of which has its own percentiles; or there are two branches, because the
+/// expensive branch is then the tail.
 pub(crate) fn judge(curve: &Curve, median: &Judgement, has_branches: bool, options: &Options) -> Option<Tail> {
     let range = median.range.filter(|_| !has_branches)?;
-    // The calls without interference, or all if fewer than half are.
+    // Use the calls without interference, or all calls if fewer than half are without interference.
     let series = series_of(curve, curve.is_mostly_clean());
     if chosen_points(&series).is_some() {
         return None;
@@ -86,10 +87,11 @@ fn outcome(growth: &Estimate, options: &Options) -> Outcome {
     }
 }
 
-/// Calls in a block: enough for a 90th percentile, and few beside a burst of stolen time.
+/// Number of calls in a block: enough for a 90th percentile, and few compared with a burst of stolen time.
 const BLOCK: f64 = 125.0;
 
-/// The edges of the blocks, in objects: as many blocks in each third. `None` if a third has too few calls.
+/// Returns the edges of the blocks, in objects. Each third has equally many blocks. `None` if a third has too few
+/// calls.
 fn edges(series: &[Series], (first, last): (f64, f64)) -> Option<Vec<f64>> {
     let mut counts: Vec<f64> = series.iter().map(|one| one.between(first, last + 1.0).len() as f64).collect();
     let third = median_of(&mut counts)? / 3.0;
@@ -98,12 +100,12 @@ fn edges(series: &[Series], (first, last): (f64, f64)) -> Option<Vec<f64>> {
     (third >= CALLS_MIN as f64).then(|| (0..=count).map(edge).collect())
 }
 
-/// A block is in a burst if its 90th percentile exceeds what its pass and its n explain by so many standard deviations
-/// and so much more (logarithm). The second number stands for the deviation that medians over few passes hide.
+/// A block is in a burst if its 90th percentile exceeds the value that its pass and its n explain by this many standard
+/// deviations plus this logarithm. The second number allows for the deviation that medians over few passes hide.
 const BURST: (f64, f64) = (4.0, 0.05);
 
-/// The 99th percentiles of the first and of the last third of each pass, without the blocks that a burst may have met.
-/// Passes with too few calls left are left out.
+/// Returns the 99th percentiles of the first and the last third of each pass, without blocks that may be in a burst.
+/// Passes with too few remaining calls are left out.
 fn without_bursts(series: &[Series], edges: &[f64]) -> Vec<Ends> {
     let blocks: Vec<(f64, f64)> = edges.windows(2).map(|pair| (pair[0], pair[1])).collect();
     let of_pass = |one: &Series| blocks.iter().map(|(from, to)| upper(one.between(*from, *to))).collect();
@@ -113,7 +115,7 @@ fn without_bursts(series: &[Series], edges: &[f64]) -> Vec<Ends> {
         let near = &row[j.saturating_sub(1)..(j + 2).min(row.len())];
         near.iter().flatten().any(|x| sign * x > limit)
     };
-    // Where most passes are in a burst, the others seem too fast.
+    // If most passes are in a burst, the others seem too fast.
     let is_lost: Vec<bool> = (0..blocks.len()).map(|j| residuals.iter().any(|row| is_beyond(row, j, -1.0))).collect();
     let third = blocks.len() / 3;
     let of_third = |one: &Series, row: &[Option<f64>], from: usize| {
@@ -132,7 +134,7 @@ fn without_bursts(series: &[Series], edges: &[f64]) -> Vec<Ends> {
     series.iter().zip(&residuals).filter_map(of_pass).collect()
 }
 
-/// The logarithm of the 90th percentile of a block; `None` if it has lost most of its calls.
+/// Returns the logarithm of the 90th percentile of a block; `None` if it has lost most of its calls.
 fn upper(calls: &[u64]) -> Option<f64> {
     if (calls.len() as f64) < BLOCK / 2.0 {
         return None;
@@ -141,7 +143,7 @@ fn upper(calls: &[u64]) -> Option<f64> {
     Some((upper as f64).max(0.5).ln())
 }
 
-/// What the level of the pass and that of the block do not explain.
+/// Returns the part of each cell that the levels of its pass and its block do not explain.
 fn residuals(cells: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
     let blocks = cells.first().map_or(0, Vec::len);
     let (cells, _) = polish(cells);
@@ -151,8 +153,8 @@ fn residuals(cells: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
     cells.iter().map(of_row).collect()
 }
 
-/// The standard deviation, by the median distance. Distances from the median of `k` passes are too short by about
-/// k / (k − 0.8).
+/// Returns the standard deviation, from the median distance. Distances from the median of k passes are too short by a
+/// factor of about k / (k − 0.8).
 fn deviation(residuals: &[Vec<Option<f64>>]) -> f64 {
     let passes = residuals.len() as f64;
     let mut all: Vec<f64> = residuals.iter().flatten().flatten().map(|x| x.abs()).collect();
@@ -162,14 +164,14 @@ fn deviation(residuals: &[Vec<Option<f64>>]) -> f64 {
 /// A 99th percentile, in logarithms.
 struct Percentile {
     log: f64,
-    /// Its variance if the calls are independent.
+    /// Variance of `log` if the calls are independent.
     variance: f64,
     calls: usize,
 }
 
 impl Percentile {
-    /// By Hyndman and Fan's type 8, whose bias does not depend on the number of calls; the variance by the order
-    /// statistics one standard error below and above.
+    /// Computes the percentile by Hyndman and Fan's type 8, whose bias does not depend on the number of calls, and the
+    /// variance from the order statistics one standard error below and above it.
     fn of(mut calls: Vec<u64>) -> Option<Self> {
         if calls.len() < CALLS_MIN {
             return None;
@@ -197,13 +199,13 @@ impl Percentile {
 struct Ends {
     first: Percentile,
     last: Percentile,
-    /// Distance between the centres of the calls that they rest on, over that between the centres of the thirds. Where
-    /// the tail grows, a third that has lost the blocks at one of its ends has another 99th percentile.
+    /// Distance between the centres of the calls on which the percentiles are based, over that between the centres of
+    /// the thirds. If the tail grows, a third that has lost blocks at one of its ends has another 99th percentile.
     distance: f64,
 }
 
 impl Ends {
-    /// The logarithm of the last over the first, as if no call had been left out.
+    /// Returns the logarithm of the last percentile over the first, as if no call had been left out.
     fn growth(&self) -> f64 {
         (self.last.log - self.first.log) / self.distance
     }
@@ -212,21 +214,21 @@ impl Ends {
         (self.first.variance + self.last.variance) / (self.distance * self.distance)
     }
 
-    /// The calls of the third that has fewer.
+    /// Returns the number of calls of the third that has fewer.
     fn calls(&self) -> usize {
         self.first.calls.min(self.last.calls)
     }
 }
 
-/// The variance that the percentiles predict has this weight, in degrees of freedom, against that of the few passes.
-/// Where the passes show more, calls are not independent; where they show less, they agree more than the prediction
-/// allows, and it counts less too. Otherwise chance could only widen intervals: they held the truth too often. The
-/// weight falls with the square of the ratio, because a limit would make the interval jump.
+/// Weight, in degrees of freedom, of the variance that the percentiles predict, relative to that of the few passes. If
+/// the passes show more variance, calls are not independent. If they show less, they agree better than the prediction
+/// allows, and the prediction has less weight too. Otherwise chance could only widen intervals, which then contained
+/// the truth too often. The weight falls with the square of the ratio, because a limit would make the interval jump.
 const PREDICTED: f64 = 12.0;
-/// Passes that agree even better prove nothing more.
+/// Smallest ratio of these variances that has an effect; passes that agree even better prove no more.
 const LEAST_RATIO: f64 = 0.1;
-/// The change between the middles of the outer thirds that other passes do not show: a drift of 3% along a pass. Few
-/// passes sometimes agree by chance.
+/// Assumed change between the middles of the outer thirds that other passes do not show, from a drift of 3% along a
+/// pass. A few passes sometimes agree by chance.
 const DRIFT: f64 = 0.02;
 
 /// The last third over the first, in logarithms.
@@ -244,8 +246,9 @@ impl Ratio {
         let mean = |f: &dyn Fn(&Ends) -> f64| passes.iter().map(f).sum::<f64>() / count;
         let value = mean(&Ends::growth);
         let shown = mean(&|one| (one.growth() - value).powi(2)) * count / (count - 1.0);
-        // Where the tail is a mode of its own, a few passes have their percentile beside the gap, and predict far more
-        // than the others. A pass whose percentile is beyond the gap shows it.
+        // If the tail is a separate mode, a few passes have their percentile next to the gap below it, and predict a
+        // far larger variance than the others. Passes with the percentile on the other side of the gap increase the
+        // variance between the passes.
         let mut variances: Vec<f64> = passes.iter().map(Ends::variance).collect();
         let predicted = median_of(&mut variances).unwrap_or(0.0) + DRIFT * DRIFT;
         let ratio = shown / predicted;
@@ -281,7 +284,7 @@ mod tests {
         tails.filter(|tail| is_counted(tail)).count()
     }
 
-    /// Guards against bursts of one pass that are taken for a tail that grows, and against a rule that finds nothing.
+    /// Guards against taking bursts of one pass for a tail that grows, and against a rule that finds nothing.
     #[test]
     fn a_growing_tail_is_told_from_bursts() {
         let grows = |tail: &Tail| matches!(tail.outcome, Outcome::Grows { .. });
@@ -292,7 +295,7 @@ mod tests {
         assert!(falls >= 18, "{falls}");
     }
 
-    /// Guards against a number that rests on the maximum of a few calls.
+    /// Guards against a result that is based on the maximum of a few calls.
     #[test]
     fn few_calls_or_passes_have_no_growth() {
         let curve = |calls, passes| simulate(&tails(calls)[0], &Noise::of_call(0.05), calls, passes, 1);
@@ -305,7 +308,8 @@ mod tests {
         assert!(tail(&curve(6_000, 5)).unwrap().growth.is_some());
     }
 
-    /// Guards against a drift of the machine that is told as a tail that grows: the canary did not reach it.
+    /// Guards against reporting a drift of the machine as a tail that grows: the veto of the canary did not apply to
+    /// it.
     #[test]
     fn the_canary_vetoes_a_tail() {
         let curve = simulate(&truth("flat, tail ×2", 6_000), &Noise::of_call(0.05), 6_000, 5, 1);
@@ -317,7 +321,7 @@ mod tests {
         assert!(vetoed.growth.is_some() && vetoed.costs.is_some());
     }
 
-    /// Guards against an interval that jumps where the passes begin to show more than the calls predict.
+    /// Guards against an interval that jumps when the passes begin to show more variance than the calls predict.
     #[test]
     fn the_interval_widens_without_a_jump() {
         let half = |spread: f64| {
@@ -332,8 +336,8 @@ mod tests {
         assert!(half(0.3) > 0.2, "{}", half(0.3));
     }
 
-    /// Guards against a prediction that counts fully where the passes agree better than it: then chance could only
-    /// widen the interval, which held the truth in 93% instead of 90%.
+    /// Guards against a prediction with full weight if the passes agree better than it. Then chance could only widen
+    /// the interval, which contained the truth in 93% instead of 90%.
     #[test]
     fn passes_that_agree_narrow_the_interval() {
         let half = |spread: f64| {
@@ -341,7 +345,7 @@ mod tests {
             let interval = Ratio::of(&[-1.0, -0.5, 0.0, 0.5, 1.0].map(pass)).interval(TOLD);
             interval.high - interval.value
         };
-        // The passes show 0.60, 0.31 and 0.01 of the variance that is predicted.
+        // The passes show 0.60, 0.31 and 0.01 of the predicted variance.
         let [like, less, hardly] = [0.14, 0.1, 0.016].map(half);
         assert!(less < 0.85 * like && hardly < 0.5 * less && hardly > 0.01, "{like} {less} {hardly}");
     }
@@ -351,8 +355,8 @@ mod tests {
         Ends { first: percentile(first), last: percentile(last), distance }
     }
 
-    /// Guards against the growth between the calls that are left being told as that between the thirds: in one pass a
-    /// burst has taken the last two of five blocks of the last third.
+    /// Guards against reporting the growth between the remaining calls as that between the thirds. In one pass a burst
+    /// has removed the last two of five blocks of the last third.
     #[test]
     fn blocks_that_are_left_out_do_not_change_the_growth() {
         // The logarithm of the tail grows by 0.1 from block to block.
@@ -361,7 +365,7 @@ mod tests {
         assert!((found.value - 1.0).abs() < 1e-12 && found.error < DRIFT, "{} ± {}", found.value, found.error);
     }
 
-    /// Guards against one pass whose percentile is beside the gap below the tail: it made all intervals wide.
+    /// Guards against one pass whose percentile is next to the gap below the tail: it used to widen all intervals.
     #[test]
     fn one_uncertain_percentile_widens_no_interval() {
         let half = |variance: f64| {
@@ -373,13 +377,14 @@ mod tests {
         assert!(half(1.0) < 1.01 * half(1e-4), "{} {}", half(1.0), half(1e-4));
     }
 
-    /// Guards against a truth that is not that of the series: slow calls of a median that grows reach its tail.
+    /// Guards against a computed truth that differs from that of the series: slow calls around a growing median reach
+    /// its tail.
     #[test]
     fn the_true_percentile_is_that_of_the_series() {
         let noise = Noise { bursts: 0.0, warm_up: false, drift: 0.0, pass: 0.0, ..Noise::of_call(0.15) };
         for detail in ["flat, tail flat", "×3, tail flat", "×3, tail ×3"] {
             let truth = truth(detail, 10_000);
-            // Of 800,000 calls in a third, the percentile has an error of 0.6%.
+            // With 800,000 calls in a third, the percentile has an error of 0.6%.
             let curve = simulate(&truth, &noise, 10_000, 240, 1);
             let of = |from: u32, to: u32| {
                 let calls = curve.passes.iter().flat_map(|pass| pass.n.iter().zip(&pass.costs));
@@ -394,7 +399,7 @@ mod tests {
         }
     }
 
-    /// Guards against interference that the tags show: a preempted call in every twenty, only at large n.
+    /// Guards against counting interference that the tags show: one call in twenty is preempted, only at large n.
     #[test]
     fn tagged_calls_are_left_out() {
         let mut curve = simulate(&truth("flat, tail flat", 6_000), &Noise::of_call(0.05), 6_000, 5, 3);

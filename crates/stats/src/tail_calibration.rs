@@ -5,9 +5,9 @@ use crate::dense::{Noise, Truth, simulate, tails};
 use crate::shares::Share;
 use crate::{Class, Options, Outcome, judge};
 
-/// Passes of each series: those of a quick study.
+/// Number of passes of each series: as in a quick study.
 const PASSES: usize = 5;
-/// The mixtures in one row of the table.
+/// Name of the row of the table for all mixtures.
 const MIXTURES: &str = "two flat branches";
 
 /// Counts over the series of one truth, or of several.
@@ -15,27 +15,27 @@ const MIXTURES: &str = "two flat branches";
 pub struct TailTally {
     /// Median and tail: "flat, tail ×2".
     pub truth: String,
-    /// Series.
+    /// Number of series.
     pub series: usize,
-    /// Series with a growth of the tail.
+    /// Number of series with a growth of the tail.
     pub judged: usize,
-    /// Tails by class: flat, small, material, limit, unresolved.
+    /// Number of tails by class: flat, small, material, limit, unresolved.
     pub classes: [usize; 5],
-    /// Tails that are said to change by more than δ where they change by less, or in the wrong direction.
+    /// Tails that are reported to change by more than δ but change by less, or in the other direction.
     pub false_changes: usize,
-    /// Tails that are said to be flat where they change by more than δ, or to change a little where they do not.
+    /// Tails that are reported as flat but change by more than δ, or as a small change but do not have one.
     pub false_flat: usize,
-    /// Intervals of the growth that hold the true one.
+    /// Number of intervals of the growth that contain the true growth.
     pub covered: usize,
 }
 
 impl TailTally {
-    /// Returns this count as a share of the judged series.
+    /// Returns a count as a share of the judged series.
     pub fn share(&self, count: usize) -> Share {
         Share { count, of: self.judged }
     }
 
-    /// Adds another's counts.
+    /// Adds the counts of another tally.
     pub fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.classes.iter_mut().zip(other.classes) {
             *mine += theirs;
@@ -105,7 +105,7 @@ fn one(truth: &Truth, noise: &Noise, calls: u32, seed: u64, tally: &mut TailTall
     tally.covered += usize::from(growth.holds(truth));
 }
 
-/// The true ratio of the 99th percentiles of the last third of a range and of the first.
+/// Returns the true ratio of the 99th percentile of the last third of a range to that of the first.
 fn true_growth(truth: &Truth, noise: &Noise, (first, last): (f64, f64)) -> f64 {
     let third = (last - first) / 3.0;
     truth.percentile_99((last - third, last), noise) / truth.percentile_99((first, first + third), noise)

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Verdict {
     /// The judgement of all samples.
     pub all: Judgement,
-    /// The judgement of the samples without interference; absent if all samples are clean or too few are.
+    /// The judgement of the samples without interference; absent if all samples are clean, or too few.
     pub clean: Option<Judgement>,
     /// Reasons for caution.
     pub flags: Vec<Flag>,
@@ -19,13 +19,13 @@ pub struct Verdict {
     pub outliers: Outliers,
     /// The two modes, if the costs are bimodal.
     pub bimodality: Option<Bimodality>,
-    /// The judgement of the 99th percentile; absent for counted costs, for few chosen n, and where the median has no
+    /// The judgement of the 99th percentile; absent for counted costs, for few chosen n, and if the median has no
     /// judged range.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<Tail>,
-    /// Passes with at least one call.
+    /// Number of passes with at least one call.
     pub passes: usize,
-    /// Calls of all passes.
+    /// Number of calls of all passes.
     pub calls: usize,
     /// The costs that occurred, if they were counted exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ pub enum Flag {
     EndsAtCliff,
 }
 
-/// The change of the canary, a fixed cheap call timed beside the measured one.
+/// The change of the canary, a fixed cheap call that is timed between the measured calls.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Canary {
     /// Its growth over the same range, which ends at the first cliff of the curve, with a 90% confidence interval.
@@ -68,10 +68,10 @@ pub struct Canary {
     pub vetoes: bool,
 }
 
-/// A cost below this many timer overheads is flagged (METHODOLOGY.md).
+/// Number of timer overheads below which a cost is flagged (METHODOLOGY.md).
 const OVERHEADS_MIN: f64 = 5.0;
 
-/// Judges a curve. `canary` is the curve of the fixed call timed beside it, on the same n.
+/// Judges a curve. `canary` is the curve of the fixed call that was timed with it, on the same n.
 pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdict {
     let judge = options.judge();
     let judged = judge_samples(curve, Samples::All, options);
@@ -86,7 +86,7 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
         }
     }
     if let (Some(canary), Some(tail)) = (canary, &mut p99) {
-        // A tail may be explained by the canary where the median is not resolved.
+        // The canary may explain a tail even if the median is not resolved.
         if canary.moved && explains(canary.growth, &tail.outcome, tail.growth, options) {
             tail.outcome = REVOKED;
         }
@@ -109,7 +109,7 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
 /// Returns the change of the canary over the judged range and whether it vetoes the verdict. `None` if it has too few
 /// readings there.
 fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canary> {
-    // What the canary does beyond the first cliff explains nothing that is judged.
+    // The canary beyond the first cliff does not explain anything in the judged range.
     let growth = match all.cliffs.first() {
         Some(cliff) => growth_of(&canary.up_to(cliff.n.low - 1.0), options)?,
         None => growth_of(canary, options)?,
@@ -133,7 +133,7 @@ fn explains(canary: Estimate, outcome: &Outcome, growth: Option<Estimate>, optio
     }
 }
 
-/// What the canary explains is not resolved.
+/// The outcome of a change that the canary explains.
 const REVOKED: Outcome = Outcome::Unresolved { reason: Reason::CanaryMoved, more_passes: None };
 
 /// Revokes the outcome; the measured values stay.
@@ -164,7 +164,7 @@ fn flags(
         (Flag::NearTimerOverhead, is_near_floor),
         (Flag::CanaryMoved, canary.is_some_and(|canary| canary.moved)),
         (Flag::FewPasses, passes < options.judge().passes_min()),
-        // Passes that meet a limit a call or two apart are not worth a flag.
+        // Passes that reach a limit one or two calls apart do not need a flag.
         (Flag::UnequalLengths, (shortest as f64) < 0.98 * longest as f64),
         (Flag::EndsAtCliff, !all.cliffs.is_empty()),
     ];

@@ -1,37 +1,37 @@
-//! How much the passes wander: the machine changes during a pass, and not in step with n.
+//! Random walks of the passes: the machine changes during a pass, independently of n.
 //!
-//! Each pass is a random walk along its length beside the errors of its windows. Both variances are estimated by
-//! restricted maximum likelihood (Patterson and Thompson, Biometrika 58, 1971), averaged over a grid: what all passes
-//! share is the curve, and a level and a slope of each pass are free.
+//! Each pass has a random walk along its length in addition to the errors of its windows. Both variances are estimated
+//! by restricted maximum likelihood (Patterson and Thompson, Biometrika 58, 1971), averaged over a grid. The part that
+//! all passes share is the curve; each pass also has a free level and a free slope.
 
 use crate::covariance::{Covariance, Factor, dot};
 
-/// Prior of the standard deviation of the walk over a whole pass, and its weight in degrees of freedom: few passes do
-/// not know theirs.
+/// Prior of the standard deviation of the walk over a whole pass, and its weight in degrees of freedom: a few passes
+/// hardly show their walk.
 const PRIOR: (f64, f64) = (0.01, 2.0);
-/// The grids: the smallest value, the ratio of two values, and their number.
+/// The grids: the smallest value, the ratio of adjacent values, and their number.
 const WINDOW: (f64, f64, i32) = (0.003, 2.0, 7);
 const WALK: (f64, f64, i32) = (0.004, 1.8, 7);
-/// Fewer points show no walk.
+/// Minimum number of points that show a walk.
 const POINTS_MIN: usize = 8;
 
-/// A walk that is larger than this is none: spells in which all calls are slower or faster are taken for its steps.
+/// Largest plausible walk: above this, spells in which all calls are slower or faster are taken for its steps.
 const WALK_MAX: f64 = 0.06;
-/// The lengths of such spells that are tried then, as shares of a pass.
+/// The lengths of such spells that are then tried, as shares of a pass.
 const REACHES: [f64; 4] = [0.01, 0.03, 0.09, 0.27];
 
-/// How passes deviate from each other.
+/// The deviations of the passes from each other.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deviations {
     /// Standard deviation of a window, beyond what its calls explain.
     pub(crate) window: f64,
-    /// Of the random walk over a whole pass.
+    /// Standard deviation of the random walk over a whole pass.
     pub(crate) walk: f64,
-    /// How far along a pass windows share their error, as a share of the pass; 0 if they do not.
+    /// The distance along a pass over which windows share errors, as a share of the pass; 0 if they do not.
     pub(crate) reach: f64,
 }
 
-/// The correlation of the errors of two windows that are so far apart along a pass.
+/// Returns the correlation of the errors of two windows at this distance along a pass.
 pub(crate) fn correlation(apart: f64, reach: f64) -> f64 {
     match apart.abs() {
         0.0 => 1.0,
@@ -40,8 +40,8 @@ pub(crate) fn correlation(apart: f64, reach: f64) -> f64 {
     }
 }
 
-/// Returns how passes deviate. `cells` are log costs by pass and point; `variance` is what the calls of each point
-/// explain, `along` its position in the pass.
+/// Returns the deviations of the passes. `cells` are log costs by pass and point. `variance` is the variance that the
+/// calls of each point explain, `along` the position of the point in the pass.
 pub(crate) fn deviations(cells: &[Vec<Option<f64>>], variance: &[f64], along: &[f64]) -> Option<Deviations> {
     let (passes, points) = (cells.len(), variance.len());
     if passes < 2 || points < POINTS_MIN {
@@ -86,7 +86,7 @@ pub(crate) fn deviations(cells: &[Vec<Option<f64>>], variance: &[f64], along: &[
     found.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, found)| found)
 }
 
-/// The covariance of two points of a pass that walks by a deviation of one over its length.
+/// Returns the covariance of two points of a pass whose walk has a standard deviation of one over its length.
 pub(crate) fn shared(a: f64, b: f64) -> f64 {
     a.min(b) + 0.5
 }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Guards against a walk taken for errors of the windows, and against one that is not there.
+    /// Guards against taking a walk for errors of the windows, and against finding a walk where there is none.
     #[test]
     fn walks_and_windows_are_told_apart() {
         let along: Vec<f64> = (0..28).map(|j| f64::from(j) / 27.0 - 0.5).collect();
@@ -145,7 +145,7 @@ mod tests {
         assert!((0.008..0.012).contains(&window) && walk < 0.012, "{window} {walk}");
     }
 
-    /// Guards against spells of many windows taken for a large walk, which would leave the growth unknown.
+    /// Guards against taking spells of many windows for a large walk, which would leave the growth unknown.
     #[test]
     fn spells_that_windows_share_are_no_walk() {
         // Many points at small n are in one spell.

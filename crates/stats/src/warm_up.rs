@@ -1,8 +1,8 @@
 //! Cold calls: the first calls of a pass, in order of time, that cost more than the same calls cost later.
 //!
 //! Caches, slabs and page tables are cold at the start of a pass. On the way up these calls are at small n, on the way
-//! down at the largest. A cost that falls with time at the start of all passes is warm-up and is not judged; on the way
-//! down, where a growing cost falls too, only what exceeds the continuation of the later calls counts.
+//! down at the largest. A cost that falls with time at the start of all passes is warm-up and is not judged. On the way
+//! down a growing cost falls too, so only the excess over the continuation of the later calls counts.
 
 use crate::Options;
 use crate::growth::{SLOPE_MISFIT_MAX, by_slope};
@@ -11,21 +11,21 @@ use crate::polish::{Level, level};
 use crate::quantile::{median_of, median_of_costs};
 use crate::select::{excess, questioned};
 
-/// Calls in a block.
+/// Number of calls in a block.
 const BLOCK: usize = 8;
-/// At most this many calls are cold, and at most this share of a pass.
+/// Maximum number of cold calls, and their maximum share of a pass.
 const CALLS_MAX: usize = 256;
 const SHARE_MAX: f64 = 0.125;
-/// An excess below this (logarithm), or below this many standard errors, is not searched for.
+/// An excess below this (logarithm), or below this many standard errors, does not count as warm-up.
 const EXCESS_MIN: f64 = 0.01;
 const ERRORS: f64 = 2.5;
 
-/// The calls at the start of a pass of this length that may be cold.
+/// Returns the number of calls at the start of a pass of this length that may be cold.
 pub(crate) fn cold_max(calls: usize) -> usize {
     ((calls as f64 * SHARE_MAX) as usize).min(CALLS_MAX)
 }
 
-/// Returns how many calls at the start of each pass are cold.
+/// Returns the number of calls at the start of each pass that are cold.
 pub(crate) fn cold_calls(series: &[Series]) -> usize {
     let shortest = series.iter().map(|one| one.n.len()).min().unwrap_or(0);
     let most = cold_max(shortest) / BLOCK;
@@ -39,41 +39,41 @@ pub(crate) fn cold_calls(series: &[Series]) -> usize {
     let ahead = |b: usize| (b + (b / 2).max(3)).min(excess.len());
     let smooth = |b: usize| excess[b..ahead(b)].iter().sum::<f64>() / (ahead(b) - b) as f64;
     let smoothed: Vec<f64> = (0..=2 * most).map(smooth).collect();
-    // What later calls cost at least; on the way down the trend says it.
+    // The lowest cost of later calls; on the way down the trend replaces it.
     let later = |b: usize| if is_down { 0.0 } else { smoothed[b + 1..].iter().copied().fold(f64::MAX, f64::min) };
     let is_cold = |b: &usize| {
         let errors = (error * error / (ahead(*b) - b) as f64).sqrt().hypot(base_error);
         smoothed[*b] - later(*b) > EXCESS_MIN + ERRORS * errors
     };
-    // A mean over the next blocks sees the end of an abrupt warm-up early.
+    // A mean over the next blocks detects the end of an abrupt warm-up too early.
     let end = (0..most).take_while(is_cold).count();
     if end == 0 { 0 } else { (BLOCK * ahead(end - 1)).min(BLOCK * most) }
 }
 
-/// Fewest points that must remain, and the smallest range of n as a factor.
+/// Minimum number of points that must remain, and the smallest range of n, as a factor.
 const POINTS_MIN: usize = 12;
 const RANGE_MIN: f64 = 7.0;
-/// Points that exceed the law of the rest by this many standard errors together are still cold.
+/// Points that together exceed the law of the others by this many standard errors are still cold.
 const TOGETHER: f64 = 2.5;
-/// Where the cost grows much, a law that fits within this share of the rise (in logarithms) fits; a smaller excess is
-/// a shape of the curve, and is not worth the range that it would cost.
+/// Smallest excess of cold points, as a share of the rise (in logarithms). If the cost grows much, a law that fits
+/// within this share fits. A smaller excess is a shape of the curve, and does not justify the loss of range.
 const SHARE_OF_RISE: f64 = 0.02;
 
 /// A reduced curve whose first calls may still be cold.
 pub(crate) struct Reduced<'a> {
     pub(crate) grid: &'a Grid,
-    /// The series, without the calls that were dropped before.
+    /// The series, without the calls that were already dropped.
     pub(crate) series: &'a [Series],
-    /// The number of calls of each pass that were dropped before.
+    /// The number of calls of each pass that were already dropped.
     pub(crate) cold: usize,
     pub(crate) capacities: &'a [f64],
 }
 
 /// Drops the points of the first calls that exceed the law of the others. Growth hides a warm-up that is slower than
-/// it, and then only the law of the later calls shows it.
+/// the growth. Only the law of the later calls then shows the warm-up.
 ///
-/// The calls that were dropped before and these are together at most the share that is dropped at all. Returns the
-/// level of the judged points if no point was dropped and it is known.
+/// Together with the calls that were already dropped, these do not exceed the maximum that may be cold. Returns the
+/// level of the judged points if no point was dropped and the level is known.
 pub(crate) fn drop_points(reduced: &Reduced<'_>, judged: &mut [bool], options: &Options) -> Option<Level> {
     let Reduced { grid, series, cold, capacities } = *reduced;
     let longest = series.iter().max_by_key(|one| one.n.len())?;
@@ -97,7 +97,7 @@ pub(crate) fn drop_points(reduced: &Reduced<'_>, judged: &mut [bool], options: &
     let lowest = level.mean.iter().copied().fold(f64::MAX, f64::min);
     let rise = level.mean.iter().copied().fold(f64::MIN, f64::max) - lowest;
     let early = places.len() - late;
-    // The longest prefix whose last points are still too expensive, two by two.
+    // Finds the longest prefix whose last pair of points is still too expensive.
     let is_warm = |i: usize| {
         let pair = &found[i.saturating_sub(1)..=i];
         let count = pair.len() as f64;
@@ -105,7 +105,7 @@ pub(crate) fn drop_points(reduced: &Reduced<'_>, judged: &mut [bool], options: &
         let log = pair.iter().map(|one| one.log).sum::<f64>() / count;
         errors > TOGETHER && log > (SHARE_OF_RISE * rise).max(EXCESS_MIN)
     };
-    // A range is never dropped for which too little would remain to show a shape.
+    // Points are never dropped if the remaining range would be too small to show a shape.
     let is_enough = |i: usize| {
         let rest = &places[i + 1..];
         let ends = rest.first().zip(rest.last()).map(|(a, b)| (grid.n[*b] / grid.n[*a]).ln().abs());
@@ -124,11 +124,11 @@ pub(crate) fn drop_points(reduced: &Reduced<'_>, judged: &mut [bool], options: &
     Some(level)
 }
 
-/// Returns what is judged after the fewest early points without which the best law is no longer questioned, if they
-/// exceed it. Where no law describes the rest either, all of them are dropped if on the way up they cost more than
-/// what follows, or than the last calls: a shape that begins with a fall cannot be told from a warm-up, and under a
-/// growth that follows no law a warm-up cannot be seen, but makes a fall of a curve that ends at the cost of its
-/// beginning.
+/// Returns the judged points without the fewest early points whose removal makes the best law unquestioned, if they
+/// exceed it. If no law describes the rest either, all early points are dropped in two cases: on the way up, if the
+/// first one costs more than the next late point; and if the curve is not straight and the first one costs more than
+/// the last. The reasons: a shape that begins with a fall cannot be distinguished from a warm-up. Under a growth that
+/// follows no law a warm-up is invisible, but turns a curve that ends at the cost of its beginning into a fall.
 fn questionable(
     grid: &Grid,
     judged: &[bool],
@@ -153,7 +153,7 @@ fn questionable(
         let together = errors.iter().sum::<f64>() / (errors.len() as f64).sqrt();
         return (together > TOGETHER).then_some(rest);
     }
-    // A law with a slope of either sign is a shape, too.
+    // A straight change with a slope of either sign is also a shape.
     let is_straight = by_slope(whole, options).is_none_or(|(_, misfit)| misfit < SLOPE_MISFIT_MAX);
     let at = |place: usize| kept.iter().position(|j| *j == place).map(|i| (whole.mean[i], whole.error[i]));
     let first = at(places[0])?;
@@ -166,7 +166,7 @@ fn questionable(
     (falls_at_once || falls).then_some(rest)
 }
 
-/// Log cost by block, in order of time, relative to the blocks from `base` on: the median over the passes.
+/// Returns the log cost by block, in order of time, relative to the blocks from `base` on: the median over the passes.
 fn profile(series: &[Series], blocks: usize, base: usize) -> Vec<f64> {
     let of_pass = |one: &Series| {
         let block = |b: usize| {
@@ -189,13 +189,14 @@ fn profile(series: &[Series], blocks: usize, base: usize) -> Vec<f64> {
     (0..blocks).map(middle).collect()
 }
 
-/// Standard deviation of a block about its neighbours.
+/// Returns the standard deviation of a block around its neighbours.
 fn deviation(profile: &[f64]) -> f64 {
     let mut steps: Vec<f64> = profile.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     1.4826 / std::f64::consts::SQRT_2 * median_of(&mut steps).unwrap_or(0.0)
 }
 
-/// The profile without the line through the blocks from `from` on, and the standard error of that line at the start.
+/// Returns the profile without the line through the blocks from `from` on, and the standard error of that line at the
+/// start.
 fn beyond_trend(profile: &[f64], from: usize, error: f64) -> (Vec<f64>, f64) {
     let fitted = &profile[from..];
     let count = fitted.len() as f64;

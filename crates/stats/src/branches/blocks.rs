@@ -1,5 +1,5 @@
-//! Medians of eight calls, and two questions that they answer at little cost before a model is fitted: whether calls
-//! may stay in branches, and where both branches jump.
+//! Medians of eight calls. They answer two questions cheaply before a model is fitted: whether calls may stay in
+//! branches, and where both branches jump.
 
 use super::model::is_near;
 use crate::points::Series;
@@ -10,7 +10,7 @@ pub(super) const BLOCK: usize = 8;
 
 /// The blocks of a pass, by rising n.
 pub(super) struct Blocks {
-    /// The n at their middles.
+    /// The n at the middle of each block.
     pub(super) n: Vec<f64>,
     /// Logarithms of their median costs.
     pub(super) y: Vec<f64>,
@@ -32,13 +32,14 @@ impl Blocks {
     }
 }
 
-/// Smallest spread of the blocks of a pass, relative to the other passes, in which branches are searched (logarithm).
+/// Smallest spread of the blocks of a pass, relative to the other passes, for which branches are searched for
+/// (logarithm).
 const SPREAD_MIN: f64 = 0.04;
 /// The same, as a variance over that of neighbouring blocks.
 const EXCESS_MIN: f64 = 1.3;
 
-/// Whether blocks differ from those of other passes at the same n by more than from their neighbours: the mark of
-/// stays in a branch. Most curves end the search here.
+/// Whether blocks differ more from those of other passes at the same n than from their neighbours, as they do with
+/// stays in a branch. For most curves the search ends here.
 pub(super) fn varies_in_runs(passes: &[Blocks]) -> bool {
     let ends = passes.iter().flat_map(|pass| pass.n.first().into_iter().chain(pass.n.last()));
     let (first, last) = ends.fold((f64::MAX, f64::MIN), |(low, high), n| (low.min(*n), high.max(*n)));
@@ -69,14 +70,14 @@ pub(super) fn varies_in_runs(passes: &[Blocks]) -> bool {
         }
         changes.extend(pass.y.windows(2).map(|pair| (pair[1] - pair[0]).abs()));
     }
-    // 92% of normal values are within 1.75 deviations; a branch with a share of a tenth is seen.
+    // 92% of normal values are within 1.75 deviations; a branch with a share of a tenth is still detected.
     let Some([low, high]) = inner(&mut distances, 0.04) else { return false };
     let spread = (high - low) / 3.5;
     let noise = 1.4826 / std::f64::consts::SQRT_2 * median_of(&mut changes).unwrap_or(0.0);
     spread > SPREAD_MIN && spread * spread > EXCESS_MIN * noise * noise
 }
 
-/// The values that leave this share of all below and above them; `None` if there are too few values.
+/// Returns the two values with this share of all values below and above them; `None` if there are too few values.
 fn inner(values: &mut [f64], share: f64) -> Option<[f64; 2]> {
     let last = values.len().checked_sub(1)?;
     let side = (share * last as f64).round() as usize;
@@ -86,13 +87,13 @@ fn inner(values: &mut [f64], share: f64) -> Option<[f64; 2]> {
     Some([low, *above.select_nth_unstable_by(at, f64::total_cmp).1])
 }
 
-/// Blocks on each side of a jump, at least and at most.
+/// Minimum and maximum number of blocks on each side of a jump.
 const SIDE: (usize, usize) = (2, 32);
-/// Smallest jump that is searched, as a factor.
+/// Smallest jump that is searched for, as a factor.
 const JUMP_MIN: f64 = 1.8;
 
-/// Where the cheap calls of all passes and the expensive ones jump together: cliffs of both branches, which changes of
-/// branch may hide from single passes.
+/// Returns the n at which the cheap calls of all passes and the expensive ones jump together. These are cliffs of both
+/// branches, which changes of branch may hide in single passes.
 pub(super) fn common_jumps(passes: &[Blocks]) -> Vec<f64> {
     let Some(n) = passes.iter().map(|pass| &pass.n).max_by_key(|n| n.len()) else { return Vec::new() };
     let mut all = Vec::new();

@@ -1,9 +1,9 @@
-//! The hidden Markov model: two branches over n, the noise about them, and how calls change between them.
+//! The hidden Markov model: two branches over n, the noise around them, and the probabilities of a change of branch.
 //!
-//! It is fitted by expectation and maximisation, to all observations of a short series, and to an even choice of chunks
-//! of a long one. Between two knots and two cliffs, in a *segment*, both branches are straight lines over the place
-//! among the knots. So the sums of a segment hold all that the regression needs, and a round visits each observation
-//! once.
+//! It is fitted by expectation-maximisation, to all observations of a short series, and to evenly chosen chunks of a
+//! long one. A *segment* is a part between adjacent knots or cliffs; in it, both branches are straight lines over the
+//! position among the knots. So the sums of a segment are sufficient for the regression, and a round visits each
+//! observation once.
 
 use super::blocks::Blocks;
 use super::{DISTANCE_MIN, RATIO_MIN, UNSURE};
@@ -13,12 +13,12 @@ use crate::points::Series;
 use crate::quantile::median_of;
 use std::ops::Range;
 
-/// Knots of the curve of the cheap branch, and of the distance of the other. Every third of the former is one of the
-/// latter.
+/// Number of knots of the curve of the cheap branch, and of its distance to the other branch. Every third knot of the
+/// curve is also a knot of the distance.
 pub(super) const KNOTS: usize = 10;
 const DISTANCE_KNOTS: usize = 4;
 const KNOTS_PER_DISTANCE: usize = 3;
-/// Knots up to a third of the range, which are at a constant ratio.
+/// Number of knot intervals up to a third of the range, where knots are at a constant ratio.
 const KNOTS_BELOW: f64 = 4.0;
 
 /// The columns of the regression: knots of the cheap branch, cliffs, knots of the distance.
@@ -42,7 +42,7 @@ impl Basis {
         KNOTS + self.steps.len() + DISTANCE_KNOTS
     }
 
-    /// The place of an n among the knots, from 0 to `KNOTS` − 1.
+    /// Returns the position of an n among the knots, from 0 to `KNOTS` − 1.
     fn place(&self, n: f64) -> f64 {
         let x = if n < self.knee {
             KNOTS_BELOW * (n / self.first).ln() / (self.knee / self.first).ln()
@@ -53,7 +53,7 @@ impl Basis {
         x.clamp(0.0, (KNOTS - 1) as f64)
     }
 
-    /// The parts of a track in which both branches are straight lines.
+    /// Returns the parts of a track in which both branches are straight lines.
     fn segments(&self, track: &Track) -> Vec<Segment> {
         let mut cuts: Vec<usize> = (1..KNOTS - 1).map(|k| track.place.partition_point(|x| *x < k as f64)).collect();
         cuts.extend(self.steps.iter().map(|step| track.n.partition_point(|n| n < step)));
@@ -67,8 +67,8 @@ impl Basis {
         cuts.windows(2).filter_map(of).collect()
     }
 
-    /// The columns that are not zero in a segment: index, value at its knot, and slope. Those of the distance are the
-    /// last two.
+    /// Collects the columns that are not zero in a segment: index, value at its knot, and slope. The last two are those
+    /// of the distance.
     fn columns(&self, segment: &Segment, into: &mut Vec<(usize, f64, f64)>) {
         into.clear();
         into.extend([(segment.knot, 1.0, -1.0), (segment.knot + 1, 0.0, 1.0)]);
@@ -85,40 +85,43 @@ pub(super) fn is_near(a: f64, b: f64) -> bool {
     (a / b).ln().abs() < 0.06
 }
 
-/// Where a knot of the curve is between two of the distance, and how far it is to the next one.
+/// Returns the position of a knot of the curve between two knots of the distance, and the step to the next knot of the
+/// curve.
 fn along_distance(knot: usize) -> (f64, f64) {
     let step = 1.0 / KNOTS_PER_DISTANCE as f64;
     ((knot % KNOTS_PER_DISTANCE) as f64 * step, step)
 }
 
-/// A part of a track between two knots and two cliffs.
+/// A part of a track between adjacent knots or cliffs.
 struct Segment {
     range: Range<usize>,
-    /// The knot before it.
+    /// The knot before the segment.
     knot: usize,
-    /// The n of its first observation.
+    /// The n of the first observation.
     n: f64,
 }
 
 /// Consecutive observations of a pass: blocks or calls.
 pub(super) struct Track {
     pass: usize,
-    /// The index of the first one among all of the pass.
+    /// The index of the first observation among all of the pass.
     from: usize,
     pub(super) n: Vec<f64>,
     /// Log costs.
     y: Vec<f64>,
-    /// Where each n is among the knots.
+    /// The position of each n among the knots.
     pub(super) place: Vec<f64>,
 }
 
-/// Observations that a model is fitted to, at most, and in its stiff rounds, which most curves do not survive.
+/// Maximum number of observations that a model is fitted to, and the number in its stiff rounds, which most curves do
+/// not survive.
 pub(super) const OBSERVATIONS_MAX: usize = 16_384;
 const OBSERVATIONS_STIFF: usize = 4_096;
-/// How many of the observations that are chosen follow one another.
+/// Number of consecutive observations in a chosen chunk.
 const CHUNK: usize = 64;
 
-/// About `most` of the observations of passes of these lengths: all, or chunks that are at other n in each pass.
+/// Chooses about `most` of the observations of passes of these lengths: all, or chunks that are at different n in each
+/// pass.
 fn chosen(lengths: &[usize], most: usize) -> Vec<(usize, Range<usize>)> {
     let every = lengths.iter().sum::<usize>().div_ceil(most);
     let of_pass = |(pass, length): (usize, &usize)| {
@@ -142,24 +145,24 @@ impl Track {
         Self::of(pass, range.start, n, series[pass].costs[range].iter().map(log).collect(), basis)
     }
 
-    /// Every call of every pass.
+    /// Returns every call of every pass.
     pub(super) fn all_calls(series: &[Series], basis: &Basis) -> Vec<Self> {
         (0..series.len()).map(|pass| Self::of_calls(series, pass, 0..series[pass].n.len(), basis)).collect()
     }
 
-    /// The calls that a model is fitted to, about `most`.
+    /// Returns the calls that a model is fitted to, about `most`.
     pub(super) fn chosen_calls(series: &[Series], most: usize, basis: &Basis) -> Vec<Self> {
         let lengths: Vec<usize> = series.iter().map(|one| one.n.len()).collect();
         chosen(&lengths, most).into_iter().map(|(pass, range)| Self::of_calls(series, pass, range, basis)).collect()
     }
 
-    /// Every block.
+    /// Returns every block.
     pub(super) fn all_blocks(blocks: &[Blocks], basis: &Basis) -> Vec<Self> {
         let of = |(pass, one): (usize, &Blocks)| Self::of(pass, 0, one.n.clone(), one.y.clone(), basis);
         blocks.iter().enumerate().map(of).collect()
     }
 
-    /// The blocks that a model is fitted to, about `most`.
+    /// Returns the blocks that a model is fitted to, about `most`.
     pub(super) fn chosen_blocks(blocks: &[Blocks], most: usize, basis: &Basis) -> Vec<Self> {
         let lengths: Vec<usize> = blocks.iter().map(|one| one.n.len()).collect();
         let of = |(pass, range): (usize, Range<usize>)| {
@@ -170,12 +173,12 @@ impl Track {
     }
 }
 
-/// One of ten zones of the range, by the place among the knots.
+/// Returns one of ten zones of the range, by the position among the knots.
 pub(super) fn zone(place: f64) -> usize {
     (place * KNOTS as f64 / (KNOTS as f64 - 0.999)) as usize
 }
 
-/// Two branches over n, the noise about them, and how calls change between them.
+/// Two branches over n, the noise around them, and the probabilities of a change of branch.
 pub(super) struct Model {
     basis: Basis,
     /// The coefficients of the columns.
@@ -218,12 +221,12 @@ impl Moments {
         self.wyy += w * y * y;
     }
 
-    /// The sum of the distances from a line.
+    /// Returns the sum of the distances from a line.
     fn beyond(&self, [at_knot, slope]: [f64; 2]) -> f64 {
         self.wy - at_knot * self.w - slope * self.wx
     }
 
-    /// The sum of the squares of the distances from a line.
+    /// Returns the sum of the squared distances from a line.
     fn squares(&self, [at_knot, slope]: [f64; 2]) -> f64 {
         let own = at_knot * at_knot * self.w + 2.0 * at_knot * slope * self.wx + slope * slope * self.wxx;
         (self.wyy - 2.0 * (at_knot * self.wy + slope * self.wxy) + own).max(0.0)
@@ -237,7 +240,7 @@ struct Sums {
     moments: [Moments; 2],
 }
 
-/// What a round of the fit needs for each observation of a track; kept to save allocations.
+/// Buffers for a round of the fit, with an element for each observation of a track; reused to avoid allocations.
 #[derive(Default)]
 struct Scratch {
     densities: Vec<[f64; 2]>,
@@ -245,28 +248,29 @@ struct Scratch {
     high: Vec<f64>,
 }
 
-/// Share of observations that belong to neither branch, and the range of log costs that they spread over.
+/// Share of strays (observations that belong to neither branch), and the range of log costs over which they are spread.
 const STRAY: f64 = 0.02;
 const STRAY_RANGE: f64 = 6.0;
-/// Their density.
+/// Density of the strays.
 const STRAY_DENSITY: f64 = STRAY / STRAY_RANGE;
-/// Half the square of a distance, in deviations, at which only strays are.
+/// Half the square of a distance, in standard deviations, beyond which there are only strays.
 const FAR: f64 = 40.0;
-/// Rounds with a stiff curve, as the first states depend on a smooth one, and after them at most and at least.
+/// Number of rounds with a stiff curve, because the first states depend on a smooth one; then the maximum and minimum
+/// number of rounds after them.
 const ROUNDS_STIFF: usize = 8;
 const ROUNDS: usize = 22;
 const ROUNDS_MIN: usize = 3;
-/// Prior deviation of the second differences of the knots, while stiff and later.
+/// Prior deviation of the second differences of the knots, in the stiff rounds and later.
 pub(super) const BEND: [f64; 2] = [0.02, 0.2];
-/// Prior deviation of the offset of a pass: a larger one is a pass in one branch.
+/// Prior deviation of the offset of a pass: a larger offset means that the pass stays in one branch.
 const OFFSET: f64 = 0.04;
-/// Share of the smallest ratio and distance that branches must have after the stiff rounds.
+/// Fraction of the smallest ratio and distance that branches must reach after the stiff rounds.
 const IN_SIGHT: f64 = 0.6;
-/// A change of the mean distance below this ends the fit.
+/// The fit ends when the mean distance changes by less than this.
 const SETTLED: f64 = 2e-4;
 
 impl Model {
-    /// The model before the first round: two clusters about a smooth curve.
+    /// Returns the model before the first round: two clusters around a smooth curve.
     fn initial(tracks: &[Track], passes: usize, basis: &Basis) -> Option<Self> {
         let mut model = Self {
             coefficients: vec![0.0; basis.size()],
@@ -275,7 +279,7 @@ impl Model {
             deviation: [1.0; 2],
             leave: [0.05; 2],
         };
-        // One branch first.
+        // Fit a single branch first.
         let one = |track: &Track| model.sums(track, |_| [1.0, 0.0]);
         let sums: Vec<Sums> = tracks.iter().flat_map(one).collect();
         model.solve(&sums, BEND[0]);
@@ -287,7 +291,7 @@ impl Model {
         }
         let mut sorted = apart.clone();
         sorted.sort_unstable_by(f64::total_cmp);
-        // The highest hundredth belongs to outliers; it would attract the cut.
+        // The highest hundredth consists of outliers, which would attract the cut.
         let cut = sorted.len() / 200;
         let sorted = sorted.get(cut..sorted.len() - 2 * cut).filter(|kept| kept.len() >= 40)?;
         let below = otsu(sorted);
@@ -314,9 +318,9 @@ impl Model {
         Some(model)
     }
 
-    /// Expectation and maximisation in turns, with so many of the observations as are asked for. `None` if the branches
-    /// are not apart, for blocks or for single calls; if they are not in sight after the stiff rounds, the others are
-    /// saved.
+    /// Alternates expectation and maximisation. `chosen` returns about the requested number of observations. `None` if
+    /// the branches are not far enough apart, for blocks or for single calls; if they are not even close to that after
+    /// the stiff rounds, the other rounds are skipped.
     pub(super) fn fit(
         chosen: impl Fn(usize) -> Vec<Track>,
         (passes, is_single): (usize, bool),
@@ -344,12 +348,12 @@ impl Model {
         model.is_apart(&tracks, ratio, distance).then_some(model)
     }
 
-    /// The columns, with the cliffs where they are now.
+    /// Returns the columns, with the current positions of the cliffs.
     pub(super) fn basis(&self) -> &Basis {
         &self.basis
     }
 
-    /// One round of the fit.
+    /// Runs one round of the fit.
     pub(super) fn improve(&mut self, tracks: &[Track], bend: f64) {
         let mut scratch = Scratch::default();
         let (mut sums, mut changes) = (Vec::new(), Changes::default());
@@ -365,7 +369,7 @@ impl Model {
         self.maximise(&sums, &changes, bend);
     }
 
-    /// The sums of each segment of a track.
+    /// Returns the sums of each segment of a track.
     fn sums(&self, track: &Track, weights: impl Fn(usize) -> [f64; 2]) -> Vec<Sums> {
         let of = |segment: Segment| {
             let mut moments = [Moments::default(); 2];
@@ -400,7 +404,7 @@ impl Model {
         });
     }
 
-    /// The lines of both branches in a segment: log cost at its knot, and slope.
+    /// Returns the lines of both branches in a segment: log cost at its knot, and slope.
     fn lines(&self, segment: &Segment) -> [[f64; 2]; 2] {
         let curve = &self.coefficients[segment.knot..segment.knot + 2];
         let steps = self.basis.steps.iter().zip(&self.coefficients[KNOTS..]);
@@ -430,7 +434,7 @@ impl Model {
         self.each(track, |i, means| f(i, means.map(|mean| track.y[i] - offset - mean), means));
     }
 
-    /// The density of a distance from the mean of a branch, of both branches.
+    /// Returns a function that gives, for the distances from the means of both branches, their densities.
     fn density(&self) -> impl Fn([f64; 2]) -> [f64; 2] + use<> {
         let inverse = self.deviation.map(f64::recip);
         let peak = inverse.map(|inverse| (1.0 - STRAY) * inverse / std::f64::consts::TAU.sqrt());
@@ -443,7 +447,7 @@ impl Model {
         }
     }
 
-    /// Least squares with a prior on the bends of the curve and of the distance.
+    /// Sets the coefficients by least squares, with a prior on the bends of the curve and of the distance.
     fn solve(&mut self, sums: &[Sums], bend: f64) {
         let size = self.basis.size();
         let from = size - DISTANCE_KNOTS;
@@ -461,7 +465,7 @@ impl Model {
             let high = scaled(1);
             let low = scaled(0);
             let all = [0, 1, 2, 3, 4].map(|k: usize| low[k] + high[k]);
-            // The distance is a part of the expensive branch only.
+            // Only the expensive branch contains the distance.
             let of = |column: usize| if column >= from { &high } else { &all };
             for (i, (a, at_knot, slope)) in columns.iter().enumerate() {
                 let sums = of(*a);
@@ -481,7 +485,8 @@ impl Model {
             }
         }
         let prior = 1.0 / (bend * bend);
-        // The distance is stiffer, as it has fewer knots; and a weak prior keeps an empty branch solvable.
+        // The distance is stiffer because it has fewer knots. A weak prior keeps the system solvable if a branch is
+        // empty.
         for (start, count, prior) in [(0, KNOTS, prior), (from, DISTANCE_KNOTS, prior.max(25.0))] {
             for k in start..start + count - 2 {
                 for (i, x) in [1.0, -2.0, 1.0].into_iter().enumerate() {
@@ -499,7 +504,7 @@ impl Model {
         self.coefficients = solve(matrix, right);
     }
 
-    /// The offsets of the passes, shrunk towards none.
+    /// Sets the offsets of the passes, shrunk towards zero.
     fn set_offsets(&mut self, sums: &[Sums]) {
         let precision = self.deviation.map(|deviation| 1.0 / (deviation * deviation));
         let mut totals = vec![(0.0, 1.0 / (OFFSET * OFFSET)); self.offsets.len()];
@@ -507,7 +512,7 @@ impl Model {
             let lines = self.lines(&one.segment);
             let total = &mut totals[one.pass];
             for branch in 0..2 {
-                // Neighbours share errors: the noise of a pass is not that of independent blocks.
+                // Neighbours share errors, so the blocks of a pass are not independent.
                 let weight = 0.1 * precision[branch];
                 total.0 += weight * one.moments[branch].beyond(lines[branch]);
                 total.1 += weight * one.moments[branch].w;
@@ -516,7 +521,7 @@ impl Model {
         self.offsets = totals.into_iter().map(|(sum, total)| sum / total).collect();
     }
 
-    /// The probability of the expensive branch at each observation of each track.
+    /// Returns the probability of the expensive branch at each observation of each track.
     pub(super) fn smooth(&self, tracks: &[Track]) -> Vec<Vec<f64>> {
         let mut scratch = Scratch::default();
         let of = |track: &Track| {
@@ -526,7 +531,8 @@ impl Model {
         tracks.iter().map(of).collect()
     }
 
-    /// The branch of each observation of a track, by those before and after it.
+    /// Computes the probability of each branch for each observation of a track, from the observations before and after
+    /// it.
     fn smooth_track(&self, track: &Track, scratch: &mut Scratch, changes: &mut Changes) {
         let Scratch { densities, forward, high } = scratch;
         densities.clear();
@@ -551,7 +557,7 @@ impl Model {
             let backward = if i + 1 == count {
                 [0.5; 2]
             } else {
-                // The chances of all four moves, of which one was made.
+                // The probabilities of the four transitions, one of which occurred.
                 let stays = [of[0] * (1.0 - up) * next[0], of[1] * (1.0 - down) * next[1]];
                 let leaves = [of[0] * up * next[1], of[1] * down * next[0]];
                 let from = [stays[0] + leaves[0], stays[1] + leaves[1]];
@@ -570,7 +576,7 @@ impl Model {
         }
     }
 
-    /// Mean of a value over the observations, by the log costs of both branches.
+    /// Returns the mean over the observations of a function of the log costs of both branches.
     fn mean_of(&self, tracks: &[Track], value: impl Fn([f64; 2]) -> f64) -> f64 {
         let (mut sum, mut count) = (0.0, 0);
         for track in tracks {
@@ -580,22 +586,23 @@ impl Model {
         sum / count.max(1) as f64
     }
 
-    /// Mean distance of the branches in logarithms.
+    /// Returns the mean distance between the branches, in logarithms.
     fn distance(&self, tracks: &[Track]) -> f64 {
         self.mean_of(tracks, |[low, high]| high - low)
     }
 
-    /// Whether the branches are far apart, by ratio, for their width, and for a clock.
+    /// Whether the branches are far enough apart: as a ratio, relative to their width, and relative to the step of a
+    /// clock.
     fn is_apart(&self, tracks: &[Track], ratio: f64, distance: f64) -> bool {
         let mean = self.distance(tracks);
-        // Slow episodes have all sizes; a branch is about as narrow as the other.
+        // Slow episodes have all sizes, whereas both branches are about equally narrow.
         let width = self.deviation[0].max(self.deviation[1]);
         mean >= ratio.ln()
             && mean >= distance * width
             && self.mean_of(tracks, |[low, high]| high.exp() - low.exp()) > DISTANCE_MIN_NS
     }
 
-    /// Moves each cliff to where the calls before and after it are most likely.
+    /// Moves each cliff to the n at which the calls before and after it are most likely.
     pub(super) fn place_steps(&mut self, tracks: &[Track]) {
         let [up, down] = self.leave;
         let shares = [down / (up + down), up / (up + down)];
@@ -604,7 +611,7 @@ impl Model {
             let reach = (0.06 * step).max(32.0);
             let (from, to) = (step - reach, step + reach);
             let density = self.density();
-            // By n: how much likelier the calls are before the cliff than after it.
+            // For each n, the log likelihood of its calls before the cliff minus that after it.
             let mut gains: Vec<(f64, f64)> = Vec::new();
             for track in tracks {
                 self.each_distance(track, |i, distances, _| {
@@ -631,7 +638,7 @@ impl Model {
         }
     }
 
-    /// The model of single calls, by that of blocks of `size` calls.
+    /// Derives the model of single calls from that of blocks of `size` calls.
     pub(super) fn of_calls(mut self, calls: &[Track], blocks: &[Track], size: usize) -> Self {
         let states = self.smooth(blocks);
         let mut distances = [Vec::new(), Vec::new()];
@@ -651,7 +658,7 @@ impl Model {
         self
     }
 
-    /// The calls of a pass at the level of the cheap branch.
+    /// Returns the calls of a pass, with those of the expensive branch scaled to the level of the cheap one.
     pub(super) fn level(&self, one: &Series, track: &Track, states: &[f64]) -> Series {
         let mut costs = one.costs.clone();
         self.each(track, |i, [low, above]| {
@@ -663,7 +670,7 @@ impl Model {
     }
 }
 
-/// Probabilities of leaving a branch between two calls, by those between two blocks of `size` calls.
+/// Converts probabilities of leaving a branch between two blocks of `size` calls to those between two calls.
 pub(super) fn of_single_calls(leave: [f64; 2], size: usize) -> [f64; 2] {
     leave.map(|leave| 1.0 - (1.0 - leave).powf(1.0 / size as f64))
 }

@@ -7,15 +7,15 @@ use crate::growth::student;
 use crate::points::{Series, series_of};
 use crate::{Estimate, Options, Unit};
 
-/// The fewest calls of a pass that a cost rests on, and the widest window for them, as a share of n.
+/// Minimum number of calls of a pass for a cost, and the widest window for them, as a share of n.
 const CALLS_MIN: usize = 5;
 const WIDEST: f64 = 0.03;
-/// More passes than this are not promised.
+/// Largest number of further passes that is promised.
 const MORE_MAX: u32 = 100;
 
-/// Whether the cost at an n is on a side of a bound. The cost of a pass is the median of its calls within 1% of n, or
-/// within 3% where they are fewer than five. Times have a 95% interval over the passes (Student's t, in logarithms);
-/// counts have the range of the passes.
+/// Decides whether the cost at an n is on a side of a bound. The cost of a pass is the median of its calls within 1% of
+/// n, or within 3% if there are fewer than five. Times have a 95% interval over the passes (Student's t, in
+/// logarithms); counts have the range of the passes.
 pub fn cost_at(subject: &Subject<'_>, n: u64, side: Side, bound: f64) -> Decision {
     let options = subject.options;
     let at = n as f64;
@@ -50,7 +50,7 @@ pub fn cost_at(subject: &Subject<'_>, n: u64, side: Side, bound: f64) -> Decisio
     decision.by_passes(costs.len(), options.unit)
 }
 
-/// The log cost of a pass at an n.
+/// Returns the log cost of a pass at an n.
 fn cost_of(one: &Series, n: f64, options: &Options) -> Option<f64> {
     let calls = |share: f64| one.between(n * (1.0 - share), (n * (1.0 + share)).floor() + 1.0);
     let near = calls(NEAR);
@@ -58,7 +58,7 @@ fn cost_of(one: &Series, n: f64, options: &Options) -> Option<f64> {
     Some(options.judge().cell(&mut chosen.to_vec(), options.quantum())?.log)
 }
 
-/// How many passes more would bring the interval to one side of the bound, if the mean and the spread stay.
+/// Returns how many more passes would bring the interval to one side of the bound, if mean and spread stay the same.
 fn more_passes(costs: &[f64], bound: f64) -> Option<u32> {
     let count = costs.len() as f64;
     let mean = costs.iter().sum::<f64>() / count;
@@ -71,8 +71,8 @@ fn more_passes(costs: &[f64], bound: f64) -> Option<u32> {
     (1..=MORE_MAX).find(settles)
 }
 
-/// The ratio of two curves at an n, by the points on both sides of it, with its 95% interval; `None` if the n is
-/// outside of their common range.
+/// Returns the ratio of two curves at an n with its 95% interval, interpolated between the points on both sides of it.
+/// `None` if the n is outside their common range.
 pub(crate) fn ratio_at(pair: &Pair, n: f64, options: &Options) -> Option<Estimate> {
     let points = &pair.a.n;
     let (first, last) = (*points.first()?, *points.last()?);
@@ -89,5 +89,5 @@ pub(crate) fn ratio_at(pair: &Pair, n: f64, options: &Options) -> Option<Estimat
     Some(Effect::ratio(&effect))
 }
 
-/// How far beyond the middle of the last window the end of a curve may be.
+/// Largest ratio of the end of a curve to the middle of its last window.
 const BEYOND: f64 = 1.05;

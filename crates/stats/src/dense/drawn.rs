@@ -1,7 +1,7 @@
-//! Truths with drawn parameters: what no table was tuned to.
+//! Truths with drawn parameters, to which no table was tuned.
 //!
-//! The published table has fixed factors and places. Here each seed draws its own: factors from ×1.5 to ×30, places
-//! from n = 50 to 0.9 of the length, and shapes outside the dictionary that the table does not contain.
+//! The published table has fixed factors and places. Here each seed draws different ones: factors from ×1.5 to ×30,
+//! places from n = 50 to 0.9 of the length, and shapes outside the dictionary that the table does not contain.
 
 use super::{Cost, Expected, Truth, jump, law, truth};
 use crate::law::Place;
@@ -13,7 +13,8 @@ pub fn drawn(calls: u32, seed: u64) -> Vec<Truth> {
     let mut draw = Draw(Random::new(seed));
     let mut all = Vec::new();
     for name in ["logarithmic", "root", "linear", "linearithmic", "power", "quadratic"] {
-        // The logarithm is the flattest law: a smaller factor is near the margin over the judged range.
+        // The logarithm is the flattest law: with a smaller factor, its growth over the judged range is near the
+        // margin.
         let least = if name == "logarithmic" { 2.0 } else { 1.5 };
         let most = if name == "root" { 0.9 * last.sqrt() } else { 30.0 };
         all.push(law(name, last, draw.log(least, most), Place::at(0.0)));
@@ -38,7 +39,7 @@ pub fn drawn(calls: u32, seed: u64) -> Vec<Truth> {
     all
 }
 
-/// Shapes that no law of the dictionary follows.
+/// Returns shapes that follow no law of the dictionary.
 fn outside(last: f64, draw: &mut Draw) -> Vec<Truth> {
     let shape = |name: &str, f: Cost| truth("outside", name.to_owned(), Expected::NoLaw, f);
     let (centre, height, width) = (last * draw.log(0.1, 0.5), draw.uniform(0.5, 1.5), draw.uniform(0.5, 1.0));
@@ -72,7 +73,7 @@ impl Draw {
         low + (high - low) * self.0.uniform()
     }
 
-    /// Uniform in the logarithm.
+    /// Draws from a uniform distribution of the logarithm.
     fn log(&mut self, low: f64, high: f64) -> f64 {
         self.uniform(low.ln(), high.ln()).exp()
     }

@@ -1,9 +1,9 @@
-//! Judges counted costs (instructions under an emulator): there is no noise, so there are no statistics.
+//! Judges counted costs (instructions under an emulator). There is no noise, so no statistics are needed.
 //!
-//! What varies here varies in the kernel: another path, a search that starts at a random place, a table that is
-//! refilled, and occasionally a timer interrupt, which adds thousands of instructions to one call. So a value is a
-//! cost that occurred (the lower median), an interval is the range of the passes, a constant does not change at all,
-//! and a law is judged by its misfit alone.
+//! All variation comes from the kernel: another path, a search that starts at a random place, a table that is refilled,
+//! and occasionally a timer interrupt, which adds thousands of instructions to one call. So a value is a cost that
+//! occurred (the lower median), an interval is the range of the passes, a constant cost does not change at all, and a
+//! law is judged by its misfit alone.
 
 use super::Judge;
 use crate::branches::Branches;
@@ -24,15 +24,16 @@ pub(super) struct Counted;
 
 /// Relative misfit that does not count against a law.
 const TOLERANCE: f64 = 0.0005;
-/// A law that misses by more than this share of the whole rise (root mean square, in logarithms) is not named.
+/// Largest misfit of a named law (root mean square, in logarithms), as a share of the whole rise.
 const LACK_MAX: f64 = 0.05;
-/// A law that misses by no more than this share is named, however small the rise.
+/// A law whose misfit is at most this share is named, however small the rise.
 const LACK_NONE: f64 = 0.005;
-/// A smaller rise is not growth: a path of a few more instructions has no law.
+/// Smallest rise that counts as growth: a path with a few more instructions follows no law.
 const RISE_MIN: f64 = 0.02;
-/// Fewer points decide nothing.
+/// Minimum number of points for a verdict.
 const POINTS_MIN: usize = 4;
-/// Growth of the canary up to this factor is work of others: it takes another path, or it does not.
+/// Growth of the canary up to this factor is caused by other work: either the canary takes another path, or it does
+/// not.
 const CANARY_TOLERANCE: f64 = 1.005;
 
 impl Judge for Counted {
@@ -53,12 +54,13 @@ impl Judge for Counted {
         CANARY_TOLERANCE
     }
 
-    /// Two slopes come from caches, which instructions do not show.
+    /// A second slope comes from caches, which instruction counts do not show.
     fn can_follow(&self, law: &dyn Law) -> bool {
         law.shape() != Shape::Tiers
     }
 
-    /// A window that the end of the curve cuts off would have its centre elsewhere, which exact costs show.
+    /// Narrows windows at the ends of the curve: a truncated window would have another centre, which matters for exact
+    /// costs.
     fn half_width(&self, window: &Window, series: &Series) -> f64 {
         match (series.n.first(), series.n.last()) {
             (Some(first), Some(last)) => {
@@ -73,7 +75,7 @@ impl Judge for Counted {
         lower_median(calls).map(|cost| Cell { log: (cost as f64).max(0.5).ln(), variance: 0.0 })
     }
 
-    /// Which costs occurred is told exactly (see `exact`).
+    /// No branches are needed: the costs that occurred are reported exactly (see `exact`).
     fn branches(&self, _series: &[Series], _annotations: &[Annotation]) -> Option<Branches> {
         None
     }
@@ -88,7 +90,7 @@ impl Judge for Counted {
         None
     }
 
-    /// No call is cold for want of a cache, only for first pages and slabs.
+    /// Counted calls are cold only because of first pages and slabs, not because of caches.
     fn first_share(&self) -> f64 {
         1.0 / 200.0
     }
@@ -116,12 +118,12 @@ impl Judge for Counted {
         }
     }
 
-    /// What differs between counts is another path, not noise.
+    /// Counts differ because of another path, not because of noise.
     fn components(&self, _level: &Level) -> Option<Components> {
         None
     }
 
-    /// The cost of each point with the range of its passes.
+    /// Returns the cost of each point with the range of its passes.
     fn points(&self, grid: &Grid) -> Vec<Estimate> {
         let level = self.level(grid);
         let point = |j: usize| {
@@ -150,7 +152,7 @@ impl Judge for Counted {
         Some(contrast(level, &ends).map(f64::exp))
     }
 
-    /// The constant law at a cost that occurred.
+    /// Returns the constant law at a cost that occurred.
     fn constant(&self, level: &Level, _options: &Options) -> Option<Fit> {
         let law = by_name("constant")?;
         let value = whole(lower_median(&mut level.mean.clone())?);
@@ -167,7 +169,7 @@ impl Judge for Counted {
         })
     }
 
-    /// Fits the coefficients again by least squares in closed form, so that integers come out as integers.
+    /// Refits the coefficients by least squares in closed form, so that integer coefficients are found as integers.
     fn refine(&self, fit: &mut Fit, level: &Level) {
         fit.lack_of_fit_p = None;
         let Some(law) = by_name(&fit.law).filter(|law| law.shape() != Shape::Flat) else { return };
@@ -195,7 +197,7 @@ impl Judge for Counted {
         None
     }
 
-    /// The costs that occurred are told with their shares.
+    /// No tail is needed: the costs that occurred are reported with their shares.
     fn tail(&self, _: &Curve, _: &Judgement, _: bool, _: &Options) -> Option<Tail> {
         None
     }
@@ -221,8 +223,8 @@ impl Judge for Counted {
     }
 }
 
-/// Asks in this order: is there any change, does a law fit exactly, is it flat within δ, does it fall, does a
-/// law fit.
+/// Decides the outcome. The questions, in order: is there any change, does a law fit exactly, is the cost flat within
+/// δ, does it fall, does a law fit.
 fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Options) -> Outcome {
     let height = height(level);
     if height < 1e-12 {
@@ -251,14 +253,14 @@ fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Opt
     }
 }
 
-/// An integer from its logarithm.
+/// Returns an integer, given its logarithm.
 fn whole(log: f64) -> f64 {
     log.exp().round()
 }
 
-/// A contrast of the points in logarithms, with the lowest and the highest pass.
+/// Returns a contrast of the points in logarithms, with the lowest and the highest pass as the interval.
 fn contrast(level: &Level, weights: &[f64]) -> Estimate {
-    // Sums of thirds leave a last digit; a constant has none.
+    // Sums of thirds leave a rounding error, which a constant must not have.
     let clean = |x: f64| if x.abs() < 1e-12 { 0.0 } else { x };
     let sum = |row: &dyn Fn(usize) -> Option<f64>| {
         let terms = weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
@@ -269,7 +271,7 @@ fn contrast(level: &Level, weights: &[f64]) -> Estimate {
     Estimate { value, low: passes().fold(value, f64::min), high: passes().fold(value, f64::max) }
 }
 
-/// The distance of the highest from the lowest point, in logarithms.
+/// Returns the distance between the highest and the lowest point, in logarithms.
 fn height(level: &Level) -> f64 {
     let low = level.mean.iter().copied().fold(f64::MAX, f64::min);
     level.mean.iter().copied().fold(f64::MIN, f64::max) - low

@@ -20,11 +20,12 @@ use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outl
 /// The judge of timed costs.
 pub(super) struct Timed;
 
-/// Fewer passes give no useful interval for a median.
+/// Minimum number of passes for a useful interval of a median.
 const PASSES_MIN: usize = 5;
-/// A misfit below this (root mean square, in logarithms) is not held against a law: no kernel path is perfectly smooth.
+/// A misfit below this (root mean square, in logarithms) does not count against a law: no kernel path is perfectly
+/// smooth.
 const LACK_MIN: f64 = 0.01;
-/// A law that misses by less than this share of the whole rise (in logarithms) is named even where the errors are so
+/// A law whose misfit is less than this share of the whole rise (in logarithms) is named even if the errors are so
 /// small that the test detects the misfit: bind rises ×300 and follows the probing law to within 7%.
 const LACK_MAX: f64 = 0.013;
 
@@ -158,7 +159,7 @@ impl Judge for Timed {
     }
 }
 
-/// The weighted sum of the cells of a pass; `None` if the pass lacks one that has a weight.
+/// Returns the weighted sum of the cells of a pass; `None` if the pass lacks a cell with a weight.
 fn weighted(row: &[Option<f64>], weights: &[f64]) -> Option<f64> {
     let mut sum = 0.0;
     for (cell, weight) in row.iter().zip(weights) {
@@ -171,22 +172,23 @@ fn weighted(row: &[Option<f64>], weights: &[f64]) -> Option<f64> {
 
 /// Confidence of the interval of the growth.
 const CONFIDENCE: f64 = 0.90;
-/// The band is examined in this many parts of the range.
+/// Number of parts of the range in which the band is examined.
 const PARTS: usize = 8;
-/// A part deviates for certain if it does so by this many standard errors.
+/// Number of standard errors by which a part must deviate to do so with certainty.
 const ERRORS: f64 = 3.0;
 
-/// How a curve deviates from its mean level.
+/// The deviation of a curve from its mean level.
 enum Band {
     /// No part of the range deviates by more than the margin.
     Inside,
-    /// A part does, but not for certain.
+    /// A part does, but not with certainty.
     Open,
-    /// A part does for certain.
+    /// A part does with certainty.
     Outside,
 }
 
-/// Asks in the order of the method: how does it grow, is all of it within the margin, which law, does any law fit.
+/// Decides the outcome. The questions, in the order of the method: how much does the cost grow, is all of it within the
+/// margin, which law is it, does any law fit.
 fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Estimate, Outcome)> {
     let best = &selection.best;
     let (slope, slope_misfit) = by_slope(level, options)?;
@@ -207,7 +209,7 @@ fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Es
     }
     let mut band = self::band(level, PARTS, options.delta);
     if is_misfit && matches!(band, Band::Open) {
-        // Teeth and dips are narrower than an eighth of the range. A window alone may be hit by bursts.
+        // Teeth and dips are narrower than an eighth of the range. A single window may be hit by bursts.
         band = self::band(level, level.n.len() / 2, options.delta);
     }
     let is_small = || matches!(self::band(level, PARTS, options.small_change().1), Band::Inside);
@@ -217,7 +219,7 @@ fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Es
         (_, Band::Outside) if is_misfit => Outcome::Varies,
         (Place::Small, _) if is_small() => Outcome::Small,
         (Place::Inside, Band::Inside) => Outcome::Flat { within: options.delta },
-        // A part of the range differs by more than δ: then the change is told whatever other runs show.
+        // If a part of the range differs by more than δ, the change is reported even if other runs might not show it.
         (Place::Inside, _) if is_certain(&interval, options) && is_small() => Outcome::Small,
         (Place::Small | Place::Inside, _) => return Some(unresolved(Reason::PointDeviates, None)),
         (Place::Open, _) => return Some(unresolved(Reason::TooNoisy, more_passes(&growth, level.passes, options))),
@@ -230,7 +232,7 @@ fn is_certain(growth: &Estimate, options: &Options) -> bool {
     place(growth, &Options { change_between_runs: 0.0, ..options.clone() }) == Place::Small
 }
 
-/// The growth of a cost that falls at one n: its reciprocal follows the law of a step.
+/// Returns the growth of a cost that falls at one n: its reciprocal follows the law of a step.
 fn step_down(level: &Level, options: &Options) -> Option<Growth> {
     let mirrored = level.reciprocal();
     let (solved, fit) = step(&mirrored, options)?;
@@ -238,25 +240,25 @@ fn step_down(level: &Level, options: &Options) -> Option<Growth> {
     (!is_misfit(&fit, &mirrored, options)).then(|| growth.reciprocal())
 }
 
-/// Whether a law misses the points by more than their errors explain, and by more than is worth a word.
+/// Whether a law misses the points by more than their errors explain, and by a relevant amount.
 fn is_misfit(fit: &Fit, level: &Level, options: &Options) -> bool {
     fit.lack_of_fit_p.is_some_and(|p| p < options.misfit_level)
         && lack(fit, level) > (LACK_MAX * height(level)).max(LACK_MIN)
 }
 
-/// Misfit beyond what the errors of the points explain.
+/// Returns the misfit beyond what the errors of the points explain.
 fn lack(fit: &Fit, level: &Level) -> f64 {
     let noise = level.covariance().about_mean();
     (fit.rms_residual * fit.rms_residual - noise).max(0.0).sqrt()
 }
 
-/// The whole rise of the curve in logarithms.
+/// Returns the whole rise of the curve in logarithms.
 fn height(level: &Level) -> f64 {
     let low = level.mean.iter().copied().fold(f64::MAX, f64::min);
     level.mean.iter().copied().fold(f64::MIN, f64::max) - low
 }
 
-/// Compares so many parts of the range with the mean of the curve; they may deviate by `margin`, a fraction.
+/// Compares `parts` parts of the range with the mean of the curve; they may deviate by `margin`, a fraction.
 fn band(level: &Level, parts: usize, margin: f64) -> Band {
     let points = level.n.len();
     let precision: Vec<f64> = level.error.iter().map(|error| 1.0 / (error * error + 1e-6)).collect();
@@ -284,20 +286,21 @@ fn band(level: &Level, parts: usize, margin: f64) -> Band {
     found
 }
 
-/// The growth of one pass deviates by this (logarithm) besides what the passes show: five of them sometimes agree by
-/// chance.
+/// Assumed deviation of the growth of one pass (logarithm) in addition to what the passes show: five passes sometimes
+/// agree by chance.
 const HIDDEN_DEVIATION: f64 = 0.03;
-/// More passes than this are not promised: the growth is then so near the end of an outcome that the estimate of the
-/// distance is mostly error. With these two numbers, found by calibration, about six of seven promises are kept.
+/// Largest number of further passes that is promised. If more are needed, the growth is so near the end of an outcome
+/// that the estimate of the distance is mostly error. With these two numbers, found by calibration, about six of seven
+/// promises are kept.
 pub(crate) const MORE_MAX: usize = 15;
 
-/// Number of further passes after which the interval is resolved, if the growth is what it seems.
+/// Returns the number of further passes after which the interval is resolved, if the growth equals its estimate.
 fn more_passes(growth: &Growth, passes: usize, options: &Options) -> Option<u32> {
     let room = options.room(growth.centre);
     let deviation = (growth.error * (passes as f64).sqrt()).hypot(HIDDEN_DEVIATION);
     let settles = |more: &usize| {
         let all = (passes + more) as f64;
-        // Where the estimate moves meanwhile, it moves towards the middle of the next outcome.
+        // If the estimate moves meanwhile, it moves towards the middle of the next outcome.
         room > student(0.5 + CONFIDENCE / 2.0, growth.freedom + *more as f64) * deviation / all.sqrt()
     };
     (1..=MORE_MAX).find(settles).map(|more| more as u32)
@@ -309,8 +312,8 @@ mod tests {
     use crate::points::{Layout, reduce, series_of, windows};
     use crate::simulate::{Noise, Truth, simulate};
 
-    /// Guards against intervals by more degrees of freedom than trimming leaves: with four for five passes, intervals
-    /// of 95% hold the cost in 88%.
+    /// Guards against intervals with more degrees of freedom than trimming leaves: with four for five passes, 88% of
+    /// the 95% intervals contain the cost.
     #[test]
     fn costs_of_five_passes_are_in_their_intervals() {
         let options = Options::default();

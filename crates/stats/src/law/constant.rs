@@ -1,6 +1,6 @@
 //! The cost does not depend on n: O(1).
 //!
-//! It is named only after the test for equivalence; in the selection every other law must be better than this one.
+//! It is named only after the test for equivalence; in the selection, any other law must beat it.
 
 use crate::law::{Law, Place, Shape};
 

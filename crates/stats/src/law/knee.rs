@@ -1,6 +1,6 @@
-//! Flat, then linear: objects outgrow a cache, or a scan starts once a table is full.
+//! Flat, then linear: objects outgrow a cache, or a scan starts when a table is full.
 //!
-//! The linear law is its special case with a knee at zero.
+//! The linear law is the special case with a knee at zero.
 
 use crate::law::{Candidate, Law, Place, Shape};
 
@@ -22,7 +22,7 @@ impl Law for Knee {
         &["constant", "linear"]
     }
 
-    /// From the second point to the third last: fewer than two points show no slope.
+    /// Tries every point from the second to the third last: fewer than two points beyond the knee show no slope.
     fn candidates(&self, points: &[f64], _capacities: &[f64]) -> Vec<Candidate> {
         let places = 1..points.len().saturating_sub(2);
         places.map(|i| Candidate::free(points[i])).collect()

@@ -19,7 +19,7 @@ pub(crate) trait Law: Sync {
         Shape::Smooth
     }
 
-    /// Names of the laws that are special cases of it; of equal fits the special case wins.
+    /// Names of the laws that are special cases of this one; if both fit equally well, the special case wins.
     fn contains(&self) -> &'static [&'static str];
 
     /// The locations to try, given the judged points (rising) and the known capacities. Smooth laws have none.
@@ -34,9 +34,9 @@ pub(crate) trait Law: Sync {
 /// The kind of location that a law has on the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// None, and no slope either.
+    /// No location, and no slope.
     Flat,
-    /// None.
+    /// No location.
     Smooth,
     /// A jump between two points.
     Step,
@@ -49,7 +49,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// Number of parameters besides level and slope, if the location is fitted.
+    /// Returns the number of parameters in addition to level and slope, if the location is fitted.
     pub(crate) fn parameters(self) -> u8 {
         match self {
             Self::Flat | Self::Smooth => 0,
@@ -101,7 +101,7 @@ impl Candidate {
     }
 }
 
-/// Returns the law of that name.
+/// Returns the law with this name.
 pub(crate) fn by_name(name: &str) -> Option<&'static dyn Law> {
     LAWS.iter().copied().find(|law| law.name() == name)
 }
@@ -142,7 +142,7 @@ impl Fit {
         if slope > 0.0 { self.fixed.value + slope * rise } else { self.fixed.value }
     }
 
-    /// Where the law bends, with the ratio of its slopes.
+    /// Returns the location of the bend, with the ratio of the slopes.
     pub(crate) fn bend_at(&self) -> Place {
         Place { n: self.location.unwrap_or(0.0), ratio: self.ratio.unwrap_or(1.0) }
     }
@@ -184,7 +184,7 @@ mod tests {
     }
 
     /// Guards against a law that decreases, is negative, or names a special case that does not exist: fitting and
-    /// selection rely on all three.
+    /// selection rely on all of these properties.
     #[test]
     fn every_law_keeps_the_contract() {
         for law in LAWS {

@@ -1,7 +1,7 @@
 //! The cost rises as a table fills: `1 / (1 − n/C)`, the number of slots tried before a free one is found.
 //!
-//! Cause: allocation of ports, process identifiers, bits. `C` is each known capacity in turn, and also fitted. The
-//! linear law is its limit for an infinite `C`. Source: the mean length of a random search in a table of load n/C
+//! Cause: allocation of ports, process identifiers or bits. `C` is set to each known capacity in turn, and also fitted.
+//! The linear law is the limit for an infinite `C`. Source: the mean length of a random search in a table of load n/C
 //! (Knuth, The Art of Computer Programming, volume 3, 6.4).
 
 use crate::law::{Candidate, Law, Place, Shape};
@@ -24,7 +24,8 @@ impl Law for Occupancy {
         &["constant", "linear"]
     }
 
-    /// Capacities from a thousandth above the largest n to three times that; emptier tables look linear.
+    /// Tries the known capacities, and fitted ones from a thousandth above the largest n to three times that; emptier
+    /// tables look linear.
     fn candidates(&self, points: &[f64], capacities: &[f64]) -> Vec<Candidate> {
         let top = points.last().copied().unwrap_or(1.0);
         let held = capacities.iter().filter(|c| **c > top * 1.0001);

@@ -1,5 +1,5 @@
-//! The cost rises as n√n: between a scan of all objects and one of all pairs, as where the number of collisions or
-//! merges grows with the root of n.
+//! The cost rises as n√n: between a scan of all objects and a scan of all pairs, for example if the number of
+//! collisions or merges grows with the root of n.
 
 use crate::law::{Law, Place};
 

@@ -1,9 +1,9 @@
 //! The cost rises as a table fills: `1 / (1 − n/C)²`, a linear search from a random slot.
 //!
-//! Occupied slots form runs, and a search that starts in a run must walk to its end, so the cost rises earlier than by
-//! the occupancy law. Source: linear probing, unsuccessful search, ½ (1 + 1/(1 − α)²) (Knuth, Notes on open addressing,
-//! 1963). Linux searches for a port in this way in `bind()` to port 0; real curves follow this law within 7% and miss
-//! the occupancy law by 18%.
+//! Occupied slots form runs, and a search that starts in a run must walk to its end, so the cost rises earlier than
+//! under the occupancy law. Source: linear probing, unsuccessful search, ½ (1 + 1/(1 − α)²) (Knuth, Notes on open
+//! addressing, 1963). Linux searches for a port in this way in `bind()` to port 0; real curves follow this law within
+//! 7% and miss the occupancy law by 18%.
 
 use crate::law::{Candidate, Law, Place, Shape};
 
@@ -25,7 +25,8 @@ impl Law for Probing {
         &["constant", "linear"]
     }
 
-    /// As for occupancy: the known capacities, and a fitted one from a thousandth above the largest n.
+    /// Tries the same capacities as the occupancy law: the known ones, and fitted ones from a thousandth above the
+    /// largest n.
     fn candidates(&self, points: &[f64], capacities: &[f64]) -> Vec<Candidate> {
         let top = points.last().copied().unwrap_or(1.0);
         let held = capacities.iter().filter(|c| **c > top * 1.0001);

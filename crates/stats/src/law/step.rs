@@ -1,4 +1,4 @@
-//! One constant level, then another: objects outgrow a cache, a larger table, another path.
+//! One constant level, then another: objects outgrow a cache, a table becomes larger, or calls take another path.
 //!
 //! A step is between two points; a jump to three times or more is a cliff (see `cliffs`).
 
@@ -22,8 +22,8 @@ impl Law for Step {
         &["constant"]
     }
 
-    /// Between every two points, and inside the window of each, whose median is then between the levels; with at least
-    /// two points on each side, as a single point is not a level.
+    /// Tries a step between every two adjacent points, and inside the window of each point, whose median is then
+    /// between the levels. Each side has at least two points, because a single point is not a level.
     fn candidates(&self, points: &[f64], _capacities: &[f64]) -> Vec<Candidate> {
         let places = 2..points.len().saturating_sub(1);
         let between = places.clone().map(|i| Candidate::free((points[i - 1] * points[i]).sqrt()));
@@ -37,7 +37,8 @@ impl Law for Step {
         between.chain(inside).collect()
     }
 
-    /// The ratio of a place says how far the window reaches: a step inside a window is a ramp of its width.
+    /// The ratio of a place encodes the half width of the window: a step inside a window is a ramp of the window's
+    /// width.
     fn g(&self, n: f64, place: Place) -> f64 {
         let half = (place.ratio - 1.0) * place.n;
         if half > 0.0 {

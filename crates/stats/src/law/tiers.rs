@@ -1,17 +1,17 @@
 //! Linear with two slopes: a list that is walked in each call outgrows a cache.
 //!
 //! A list that is walked repeatedly hits the cache while all of it fits, and misses it entirely once it does not. In
-//! between, some sets of the cache overflow before others, so the slope changes over a quarter of a decade each way: a
-//! smooth step in log n of fixed width. Its centre and the ratio of the slopes are fitted. METHODOLOGY.md names a
-//! record in which a polled socket costs four times as much beyond about 2,200 of them, with 2 MiB of cache per
-//! processor.
+//! between, some sets of the cache overflow before others, so the slope changes over a quarter of a decade in each
+//! direction: a smooth step in log n with a fixed width. Its centre and the ratio of the slopes are fitted.
+//! METHODOLOGY.md names a record in which a polled socket costs four times as much beyond about 2,200 of them, with 2
+//! MiB of cache per processor.
 
 use crate::law::{Candidate, Law, Place, Shape};
 
 /// For the registry.
 pub(super) const LAW: &dyn Law = &Tiers;
 
-/// From the centre of the change to either end, as a factor in n.
+/// Distance from the centre of the change to either end, as a factor in n.
 const HALF_WIDTH: f64 = 1.8;
 /// Ratios of the slopes to try; a search refines them.
 const RATIOS: [f64; 6] = [1.4, 2.0, 3.0, 4.5, 7.0, 10.0];
@@ -31,7 +31,7 @@ impl Law for Tiers {
         &["constant", "linear"]
     }
 
-    /// Both slopes must be seen: from the third point to the third last.
+    /// Tries every point from the third to the third last, so that both slopes are visible.
     fn candidates(&self, points: &[f64], _capacities: &[f64]) -> Vec<Candidate> {
         let places = 2..points.len().saturating_sub(2);
         places.flat_map(|i| RATIOS.map(|ratio| Candidate::tier(points[i], ratio))).collect()

@@ -1,18 +1,20 @@
 //! Recurring outliers that one of two curves has and the other lacks.
 //!
-//! A position that recurs in one curve may be missing in the list of the other because one pass more or less decided.
-//! So the calls at those positions are counted in both, pass by pass: a pass has the outliers if at least half of its
-//! calls there are some. They came or went if nearly all passes of one curve have them and nearly none of the other.
+//! A position that recurs in one curve may be missing in the list of the other because of a single pass. So the calls
+//! at those positions are counted in both curves, pass by pass: a pass has the outliers if at least half of its calls
+//! there are outliers. The outliers came or went if nearly all passes of one curve have them and nearly none of the
+//! other.
 //!
-//! This is a rule without a p value. Fisher's test over calls would take the calls of a pass for independent, and one
-//! over passes has too few of them: its smallest p value for five passes and five is 1/252, so that a correction for
-//! more than twelve groups would undo every finding. What each pass has by the toss of a coin is told as a change in
-//! 0.2% of the cases with five passes each (2.1% if Fisher's test at 5% decided); `a_coin_makes_no_change` computes it.
+//! This rule has no p value. Fisher's test over calls would assume that the calls of a pass are independent, and a test
+//! over passes has too few of them: with five passes on each side its smallest p value is 1/252, so a correction for
+//! more than twelve groups would remove every finding. Outliers that each pass has by the toss of a coin are reported
+//! as a change in 0.2% of the cases with five passes each (2.1% if Fisher's test at 5% decided);
+//! `a_coin_makes_no_change` computes this.
 //!
-//! The passes of a run share what earlier programs left in the slabs: the period of small outliers, or where it begins,
-//! depends on that. So only large outliers are compared, and tables that double; and a period that the other curve has
-//! at another place is no change. Without these conditions 9 of the 122 curves of two records of one machine showed a
-//! change.
+//! The passes of a run share the state in which earlier programs left the slabs. The period of small outliers, or its
+//! phase, depends on that state. So only large outliers and tables that double are compared, and a period that the
+//! other curve has with another phase is not a change. Without these conditions 9 of the 122 curves of two records of
+//! one machine showed a change.
 
 use super::{BLOCK, Outliers, Pattern, PatternRule, is_outlier, local_medians};
 use crate::Curve;
@@ -20,7 +22,7 @@ use crate::points::{Series, series_of};
 use serde::{Deserialize, Serialize};
 
 /// Recurring outliers that belong together: those that follow one rule, or all of a curve that follow none. First calls
-/// are none.
+/// do not belong to any group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group<'o> {
     /// Their rule, if they follow one.
@@ -36,7 +38,7 @@ pub struct OutlierChange {
     pub came: bool,
     /// Their rule, if they follow one.
     pub rule: Option<PatternRule>,
-    /// The first n of them that both curves reach.
+    /// The first of their n that both curves reach.
     pub first_n: u32,
     /// The number of their positions that both curves reach.
     pub positions: usize,
@@ -44,14 +46,14 @@ pub struct OutlierChange {
     pub shares: [f64; 2],
 }
 
-/// A pass has outliers if at least this share of its calls at their positions are some.
+/// A pass has outliers if at least this share of its calls at their positions are outliers.
 const PASS_HAS: f64 = 0.5;
-/// A curve has outliers if at least this share of its passes have them, and lacks them if at most one minus this do: of
-/// fewer than ten passes all and none.
+/// A curve has outliers if at least this share of its passes have them, and lacks them if at most one minus this share
+/// do. With fewer than ten passes, this means all and none.
 const CURVE_HAS: f64 = 0.9;
-/// Fewer passes do not show that something is absent.
+/// Minimum number of passes to show that something is absent.
 const PASSES_MIN: usize = 5;
-/// Outliers of a period, or of none, are compared from this factor over the calls around them on.
+/// Smallest factor, over the calls around them, of compared outliers that are periodic or follow no rule.
 const LARGE: f64 = 5.0;
 /// The most lenient tier.
 const TIER: usize = 2;
@@ -76,7 +78,7 @@ pub fn outlier_changes(a: (&Curve, &Outliers), b: (&Curve, &Outliers)) -> Vec<Ou
     came.into_iter().chain(went).collect()
 }
 
-/// Whether a group does not depend on what earlier programs left behind.
+/// Whether a group does not depend on the state in which earlier programs left the slabs.
 fn is_large(group: &Group<'_>, outliers: &Outliers) -> bool {
     match group.pattern {
         Some(pattern) if matches!(pattern.rule, PatternRule::PowersOfTwo { .. }) => true,
@@ -85,7 +87,7 @@ fn is_large(group: &Group<'_>, outliers: &Outliers) -> bool {
     }
 }
 
-/// Whether a curve has outliers of the same period, or of a multiple or a divisor, wherever they begin.
+/// Whether a curve has outliers with the same period, or a multiple or a divisor of it, with any phase.
 fn has_period(outliers: &Outliers, group: &Group<'_>) -> bool {
     let period = |pattern: &Pattern| match pattern.rule {
         PatternRule::Periodic { period, .. } => Some(period),
@@ -97,7 +99,7 @@ fn has_period(outliers: &Outliers, group: &Group<'_>) -> bool {
 }
 
 fn change(group: &Group<'_>, came: bool, (a, b): (&Curve, &Curve)) -> Option<OutlierChange> {
-    // Positions beyond the end of one of the curves say nothing.
+    // Positions beyond the end of one of the curves carry no information.
     let end = |curve: &Curve| curve.passes.iter().filter_map(|pass| pass.n.iter().max()).max().copied();
     let end = end(a)?.min(end(b)?);
     let positions: Vec<u32> = group.positions.iter().copied().filter(|n| *n <= end).collect();
@@ -112,7 +114,7 @@ fn change(group: &Group<'_>, came: bool, (a, b): (&Curve, &Curve)) -> Option<Out
     Some(OutlierChange { came, rule, first_n, positions: positions.len(), shares: [mean(&of_a), mean(&of_b)] })
 }
 
-/// The share of the calls at these positions that are outliers, in each pass that has some of them.
+/// Returns the share of the calls at these positions that are outliers, for each pass with calls there.
 fn shares(curve: &Curve, positions: &[u32]) -> Vec<f64> {
     let share = |one: &Series| {
         let locals = local_medians(one);
@@ -128,7 +130,7 @@ fn shares(curve: &Curve, positions: &[u32]) -> Vec<f64> {
     series_of(curve, false).iter().filter_map(share).collect()
 }
 
-/// How many passes have the outliers, and how many there are.
+/// Returns the number of passes that have the outliers, and the number of all passes.
 fn count_of(shares: &[f64]) -> (usize, usize) {
     (shares.iter().filter(|share| **share >= PASS_HAS).count(), shares.len())
 }
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
     use crate::{Options, Pass, judge};
 
-    /// Five passes of 4,000 calls of about 1 µs; calls at which `is_slow` cost 20 µs.
+    /// Returns five passes of 4,000 calls of about 1 µs; calls for which `is_slow` is true cost 20 µs.
     fn curve(seed: u64, is_slow: impl Fn(u32) -> bool) -> Curve {
         let mut random = crate::random::Random::new(seed);
         let mut pass = || {
@@ -174,8 +176,8 @@ mod tests {
         assert!(changes(&none, &curve(4, |_| false)).is_empty());
     }
 
-    /// Guards against positions without a rule that vanish beside a rule or beside first calls, also if they cost as
-    /// much as those.
+    /// Guards against losing positions without a rule if there is a rule or if there are first calls, even if they cost
+    /// as much as those.
     #[test]
     fn positions_without_a_rule_are_a_group_beside_rules() {
         let none = curve(1, |_| false);
@@ -201,7 +203,7 @@ mod tests {
         assert!(first.groups().is_empty() && !first.recurring.is_empty(), "{first:?}");
     }
 
-    /// Guards against slabs that are filled differently in each run.
+    /// Guards against reporting a change if only the fill of the slabs differs between runs.
     #[test]
     fn a_period_that_begins_elsewhere_is_no_change() {
         let (one, other) = (curve(1, |n| n % 64 == 5), curve(2, |n| n % 64 == 40));
@@ -210,7 +212,7 @@ mod tests {
         assert!(changes(&one, &curve(3, |n| n % 50 == 7)).iter().any(|one| one.came));
     }
 
-    /// Guards against outliers that "came" where the base was not measured.
+    /// Guards against reporting outliers that "came" at positions where the base was not measured.
     #[test]
     fn positions_beyond_the_shorter_curve_are_not_compared() {
         let mut short = curve(1, |_| false);
@@ -222,7 +224,7 @@ mod tests {
         assert!(changes(&short, &curve(2, |n| n >= 1500 && n % 500 == 0)).is_empty());
     }
 
-    /// Guards against calls that are counted as replicates: a table that one of five passes lacks is no change.
+    /// Guards against counting calls as replicates: outliers that one of five passes lacks are not a change.
     #[test]
     fn passes_decide() {
         let (none, mut tables) = (curve(1, |_| false), curve(2, u32::is_power_of_two));
@@ -233,8 +235,8 @@ mod tests {
         assert!(is_change((9, 10), (1, 10)) && !is_change((8, 10), (0, 10)) && !is_change((10, 10), (2, 10)));
     }
 
-    /// The figure of the module's first lines: how often a group that each pass has with a chance of `q` is told as a
-    /// change, in either direction, for the worst q. Computed, not simulated.
+    /// Computes the figures in the documentation of the module: how often a group that each pass has with probability
+    /// `q` is reported as a change, in either direction, for the worst q. This is not simulated.
     #[test]
     fn a_coin_makes_no_change() {
         let worst = |passes: usize, rule: &dyn Fn(usize, usize) -> bool| {
@@ -250,7 +252,7 @@ mod tests {
         };
         let own = |passes| worst(passes, &|has, lacking| is_change((has, passes), (lacking, passes)));
         assert!((own(5) - 2.0 / 1024.0).abs() < 1e-12 && [6, 9, 10, 20].iter().all(|one| own(*one) < 0.002));
-        // Fisher's test over five and five passes at 5% tells 5:0, 4:0 and 5:1 apart.
+        // Fisher's test over five passes on each side, at 5%, rejects 5:0, 4:0 and 5:1.
         let fisher = worst(5, &|has, lacking| matches!((has, lacking), (4 | 5, 0) | (5, 1)));
         assert!((fisher - 22.0 / 1024.0).abs() < 1e-12, "{fisher}");
     }

@@ -1,9 +1,9 @@
-//! Which positions recur in more passes than chance allows.
+//! Positions that recur in more passes than chance allows.
 //!
 //! A position counts the *passes* that have an outlier there, never calls. Chance is local: outliers cluster in bursts
 //! and on a climb, and each pass has its own bursts. So each pass has its own rate at each position, the highest that
-//! its calls around that position show over several distances. The probability that so many passes have an outlier
-//! there is then that of independent trials with those rates (Poisson's binomial distribution).
+//! its calls around that position show over several distances. The probability that at least so many passes have an
+//! outlier there is then that of independent trials with those rates (Poisson's binomial distribution).
 
 use super::rules::Rule;
 
@@ -11,20 +11,21 @@ use super::rules::Rule;
 const MIN_SHARE_OF_PASSES: f64 = 0.6;
 /// Largest number of recurring positions expected by chance on a whole curve, over all tiers and slacks.
 const MAX_EXPECTED_BY_CHANCE: f64 = 0.01;
-/// The tests of a position: each tier exactly; the two strict ones, which chance hardly reaches, also within one call.
+/// The tests of a position, as tier and slack: each tier exactly; the two strict tiers, which are rarely reached by
+/// chance, also within one call.
 const TESTS: [(usize, u32); 5] = [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)];
-/// Distances over which a pass's rate is estimated, from the widest to the narrowest: a burst lasts a few dozen to a
-/// few hundred calls.
+/// Distances over which the rate of a pass is estimated, from the widest to the narrowest: a burst lasts a few dozen to
+/// a few hundred calls.
 const DISTANCES: [u32; 4] = [1024, 256, 64, 16];
-/// Calls that the rate of the wider distance weighs in that of the next narrower one.
+/// Weight, in calls, of the rate of the wider distance in that of the next narrower one.
 const PRIOR_CALLS: f64 = 32.0;
 
 /// The outliers of one pass.
 #[derive(Debug)]
 pub(super) struct PassHits {
-    /// Number of its calls.
+    /// Number of calls of the pass.
     pub(super) calls: usize,
-    /// The places of its outliers, by tier, rising.
+    /// The places of the outliers, by tier, rising.
     pub(super) tiers: [Vec<u32>; super::TIERS.len()],
 }
 
@@ -44,11 +45,11 @@ pub(super) struct Hits {
 pub(super) struct Found {
     pub(super) n: u32,
     pub(super) tier: usize,
-    /// Passes with an outlier there.
+    /// Number of passes with an outlier there.
     pub(super) passes: usize,
-    /// Passes with a call there.
+    /// Number of passes with a call there.
     pub(super) of: usize,
-    /// Distance, in calls, within which a pass's outlier counts as there.
+    /// Distance, in calls, within which an outlier of a pass counts for this position.
     pub(super) slack: u32,
     pub(super) expected_by_chance: f64,
 }
@@ -58,12 +59,12 @@ impl Hits {
         Self { first, calls: vec![0; span], passes: Vec::new() }
     }
 
-    /// The largest n.
+    /// Returns the largest n.
     pub(super) fn last(&self) -> u32 {
         self.first + self.calls.len() as u32 - 1
     }
 
-    /// For each place the number of passes with an outlier within the slack.
+    /// Returns for each place the number of passes with an outlier within the slack.
     pub(super) fn passes_with(&self, tier: usize, slack: u32) -> Vec<u16> {
         let mut counts = vec![0_u16; self.calls.len()];
         for pass in &self.passes {
@@ -78,7 +79,8 @@ impl Hits {
     }
 }
 
-/// The positions that recur more often than chance allows, in rising order: exactly, then within one call.
+/// Returns the positions that recur more often than chance allows, in rising order. Positions are tested exactly, then
+/// within one call.
 pub(super) fn positions(hits: &Hits) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
     if hits.passes.len() < 2 {
@@ -92,7 +94,7 @@ pub(super) fn positions(hits: &Hits) -> Vec<Found> {
     all
 }
 
-/// One test of every place.
+/// Runs one test on every place.
 fn test(hits: &Hits, tier: usize, slack: u32, taken: &mut [bool], all: &mut Vec<Found>) {
     let counts = hits.passes_with(tier, slack);
     let mut candidates = candidates(hits, &counts, MIN_SHARE_OF_PASSES);
@@ -119,9 +121,9 @@ fn test(hits: &Hits, tier: usize, slack: u32, taken: &mut [bool], all: &mut Vec<
     }
 }
 
-/// Adds the positions that a rule predicts and most passes show: the rule as a whole is no chance.
+/// Adds the positions that a rule predicts and most passes show: chance does not explain the rule as a whole.
 pub(super) fn add_predicted(hits: &Hits, rule: &Rule, all: &mut Vec<Found>) {
-    // What follows a rule in most passes may exceed only the most lenient tier in some.
+    // Outliers that follow a rule in most passes may exceed only the most lenient tier in some.
     let lenient = super::TIERS.len() - 1;
     let counts = hits.passes_with(lenient, 0);
     let mut shown = candidates(hits, &counts, MIN_SHARE_OF_PASSES);
@@ -140,7 +142,8 @@ pub(super) fn add_predicted(hits: &Hits, rule: &Rule, all: &mut Vec<Found>) {
     }
 }
 
-/// The places at which so large a share of the passes has an outlier, and two at least; `counts` says how many have.
+/// Returns the places at which at least this share of the passes, and at least two, have an outlier; `counts` holds
+/// their numbers.
 pub(super) fn candidates(hits: &Hits, counts: &[u16], share: f64) -> Vec<u32> {
     let is_candidate = |place: &u32| {
         let of = hits.calls[*place as usize];
@@ -149,20 +152,20 @@ pub(super) fn candidates(hits: &Hits, counts: &[u16], share: f64) -> Vec<u32> {
     (0..counts.len() as u32).filter(is_candidate).collect()
 }
 
-/// The probability that so many passes have an outlier within the slack of a place.
+/// Returns the probability that at least this many passes have an outlier within the slack of a place.
 fn chance(rest: &[Others], place: u32, slack: u32, passes: usize) -> f64 {
     let rates: Vec<f64> = rest.iter().map(|pass| pass.rate(place, slack)).collect();
     at_least(passes, &rates)
 }
 
-/// The outliers of a pass that chance must explain: those at no candidate.
+/// The outliers of a pass that must be due to chance: those not at a candidate.
 pub(super) struct Others {
     places: Vec<u32>,
     /// Their share of all calls of the pass.
     rate: f64,
 }
 
-/// The outliers of each pass that are not within the slack of these places.
+/// Returns the outliers of each pass that are not within the slack of these places.
 pub(super) fn others(hits: &Hits, tier: usize, slack: u32, candidates: &[u32]) -> Vec<Others> {
     let is_other = |place: &u32| {
         let next = candidates.partition_point(|one| one + slack < *place);
@@ -170,7 +173,7 @@ pub(super) fn others(hits: &Hits, tier: usize, slack: u32, candidates: &[u32]) -
     };
     let of_pass = |pass: &PassHits| {
         let places: Vec<u32> = pass.tiers[tier].iter().copied().filter(is_other).collect();
-        // Half an outlier for a pass that shows none.
+        // Half an outlier is added, for a pass that shows none.
         let rate = (places.len() as f64 + 0.5) / (pass.calls as f64 + 1.0);
         Others { places, rate }
     };
@@ -178,7 +181,7 @@ pub(super) fn others(hits: &Hits, tier: usize, slack: u32, candidates: &[u32]) -
 }
 
 impl Others {
-    /// The probability of an outlier of this pass within the slack of a place.
+    /// Returns the probability of an outlier of this pass within the slack of a place.
     pub(super) fn rate(&self, place: u32, slack: u32) -> f64 {
         let (mut wider, mut highest) = (self.rate, self.rate);
         for distance in DISTANCES {
@@ -192,7 +195,7 @@ impl Others {
     }
 }
 
-/// The probability of at least `hits` successes in independent trials with these rates.
+/// Returns the probability of at least `hits` successes in independent trials with these rates.
 fn at_least(hits: usize, rates: &[f64]) -> f64 {
     // The probability of each number of successes so far; the last entry is that of `hits` or more.
     let mut of = vec![0.0; hits + 1];
@@ -222,7 +225,7 @@ mod tests {
         assert!((at_least(1, &rates) - (1.0 - 0.5 * 0.75 * 0.9)).abs() < 1e-12);
     }
 
-    /// Guards against calls being counted instead of passes: three outliers of one pass beside each other are one pass.
+    /// Guards against calls being counted instead of passes: three adjacent outliers in one pass count as one pass.
     #[test]
     fn passes_are_counted_not_calls() {
         let of_pass = |places: Vec<u32>| PassHits { calls: 10, tiers: [places, Vec::new(), Vec::new()] };

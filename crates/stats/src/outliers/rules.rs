@@ -1,8 +1,8 @@
-//! Rules that the outliers of all passes follow together: a period, or powers of two.
+//! Rules that the outliers of all passes together follow: a period, or powers of two.
 //!
-//! A position by itself may recur in too few passes to be told from chance: bursts cover it in some. A rule predicts
-//! many positions, so its outliers are counted over all of them, and their number is compared with what the rates of
-//! the passes around those positions explain.
+//! A single position may recur in too few passes to be distinguished from chance, because bursts cover it in some. A
+//! rule predicts many positions, so its outliers are counted over all of them. Their number is compared with the number
+//! that the rates of the passes around those positions explain.
 
 use super::recurrence::{Hits, Others, PassHits, candidates, others};
 use super::{PatternRule, TIERS};
@@ -21,9 +21,9 @@ pub(super) struct Rule {
 
 /// Shortest period.
 const PERIOD_MIN: u32 = 8;
-/// Fewer predicted positions are no rule.
+/// Minimum number of predicted positions of a rule.
 const PLACES_MIN: usize = 3;
-/// Share of the passes that keep a rule at a position.
+/// Smallest share of the passes with an outlier at a position that keeps a rule.
 const SHARE_OF_PASSES: f64 = 0.4;
 /// Smallest share of kept positions.
 const KEPT_MIN: f64 = 0.5;
@@ -31,15 +31,15 @@ const KEPT_MIN: f64 = 0.5;
 const CHANCE: f64 = 0.001;
 /// Largest number of rules.
 const RULES_MAX: usize = 4;
-/// Exponents of the weights in Chernoff's bound; the best is taken, and its choice is charged.
+/// Exponents of the weights in Chernoff's bound. The best one is used, with a correction for the choice.
 const TILTS: [f64; 4] = [0.4, 0.6, 0.75, 0.9];
-/// Periods that are tried.
+/// Number of periods that are tried.
 const TRIED: usize = 16;
 /// Largest offset between n and the number that doubles.
 const OFFSET_MAX: i32 = 16;
 
-/// The rules of all tiers over these places, which leave out the warm-up. Powers of two of the strictest tier come
-/// first: a table that doubles is told from a period that meets it.
+/// Returns the rules of all tiers over these places, which exclude the warm-up. Powers of two in the strictest tier are
+/// tested first, so that a table that doubles is not taken for a period that coincides with it.
 pub(super) fn find(hits: &Hits, range: &Range<u32>) -> Vec<Rule> {
     let mut found: Vec<Rule> = Vec::new();
     let mut suspects: Vec<Vec<u32>> = (0..TIERS.len()).map(|tier| suspects_of(hits, tier, range)).collect();
@@ -61,14 +61,14 @@ pub(super) fn find(hits: &Hits, range: &Range<u32>) -> Vec<Rule> {
     found
 }
 
-/// The places where a good part of the passes has an outlier of a tier.
+/// Returns the places at which [`SHARE_OF_PASSES`] of the passes have an outlier of a tier.
 fn suspects_of(hits: &Hits, tier: usize, range: &Range<u32>) -> Vec<u32> {
     let mut suspects: Vec<u32> = candidates(hits, &hits.passes_with(tier, 0), SHARE_OF_PASSES);
     suspects.retain(|place| range.contains(place));
     suspects
 }
 
-/// The most common distances between suspects, each with the most common phase.
+/// Returns the most common distances between suspects, each with the most common phase.
 fn periods(suspects: &[u32], first: u32) -> Vec<PatternRule> {
     let mut gaps: Vec<u32> = Vec::new();
     for lag in 1..=8 {
@@ -82,7 +82,7 @@ fn periods(suspects: &[u32], first: u32) -> Vec<PatternRule> {
     most_common(gaps, TRIED).into_iter().filter_map(of_period).collect()
 }
 
-/// The offset that makes most suspects powers of two.
+/// Returns the offset that turns the most suspects into powers of two.
 fn powers(suspects: &[u32], first: u32) -> Option<PatternRule> {
     let hits = |offset: i32| {
         let sums = suspects.iter().map(|place| i64::from(first + place) + i64::from(offset));
@@ -92,7 +92,8 @@ fn powers(suspects: &[u32], first: u32) -> Option<PatternRule> {
     Some(PatternRule::PowersOfTwo { offset: best })
 }
 
-/// The logarithm by which a rule is less likely than chance allows, and the rule; `None` if chance explains it.
+/// Tests a rule. Returns the margin, in logarithms, by which it is less likely than chance allows, and the rule; `None`
+/// if chance explains it.
 fn test(hits: &Hits, tier: usize, rule: PatternRule, range: &Range<u32>, suspects: &[u32]) -> Option<(f64, Rule)> {
     let span = hits.calls.len() as u32;
     let places: Vec<u32> = match rule {
@@ -112,14 +113,14 @@ fn test(hits: &Hits, tier: usize, rule: PatternRule, range: &Range<u32>, suspect
         let is_hit = |pass: &PassHits| pass.tiers[tier].binary_search(place).is_ok();
         trials.extend(rest.iter().zip(&hits.passes).map(|(rest, pass)| (rest.rate(*place, 0), is_hit(pass))));
     }
-    // The number of periods and phases that could have been found.
+    // Correction for the number of periods and phases that could have been found.
     let tried = 2.0 * f64::from(span).ln();
     let beyond = surprise(&trials) - tried - (1.0 / CHANCE).ln();
     (beyond > 0.0).then_some((beyond, Rule { rule, kept, places }))
 }
 
-/// The logarithm by which so many hits are less likely than 1, at least (Chernoff's bound). Each trial has its rate; a
-/// hit weighs the more, the rarer it is.
+/// Returns a lower bound on the negative logarithm of the probability of the hits (Chernoff's bound). Each trial has
+/// its own rate, and a hit has more weight the rarer it is.
 fn surprise(trials: &[(f64, bool)]) -> f64 {
     let bound = |tilt: f64| {
         let term = |(rate, is_hit): &(f64, bool)| {
@@ -135,7 +136,7 @@ fn surprise(trials: &[(f64, bool)]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Guards against a bound that is no bound: its exponential must not exceed the exact probability of all hits.
+    /// Guards against an invalid bound: it must not exceed the negative logarithm of the exact probability of all hits.
     #[test]
     fn the_surprise_is_no_more_than_the_probability_allows() {
         let rare = vec![(0.01, true); 4];

@@ -1,13 +1,13 @@
-//! How often recurring outliers are found where there are none, and missed where there are some, on simulated curves.
+//! Rates of false and of missed recurring outliers, on simulated curves.
 //!
 //! The curves are simulated call by call, with the noise of real hosts: a log-normal body, bursts of stolen time, drift
-//! within and between passes, scatter that grows on a climb, a warm-up.
+//! within and between passes, scatter that grows on a climb, and a warm-up.
 
 use super::*;
 use crate::Pass;
 use crate::random::Random;
 
-/// The cost of a call without noise, or the distribution that it is drawn from.
+/// The cost of a call without noise, or the distribution from which it is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Shape {
     Flat,
@@ -37,11 +37,11 @@ const SHAPES: [Shape; 8] = [
     Shape::Branches,
 ];
 
-/// What recurs in truth.
+/// The true recurring outliers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Truth {
     Nothing,
-    /// Every so many calls, at this factor.
+    /// With this period, at this factor.
     Every(u32, f64),
     /// At n + 3 = 2^k, at this factor.
     Powers(f64),
@@ -91,20 +91,20 @@ fn cost(shape: Shape, x: f64, random: &mut Random) -> f64 {
     }
 }
 
-/// A burst of stolen time: from, to, and what it does to a call.
+/// A burst of stolen time.
 struct Burst {
     from: u32,
     to: u32,
-    /// All calls cost this much more.
+    /// Factor of the cost of all calls.
     slower: f64,
-    /// Share of the calls that also wait.
+    /// Share of the calls that wait in addition.
     waits: f64,
 }
 
 fn bursts(n: u32, random: &mut Random) -> Vec<Burst> {
     let count = random.below(2 + n as usize / 4000);
     let mut one = || {
-        // Bursts come by time: more of them late on a climb.
+        // Bursts are uniform in time, so late calls of a climb have more of them.
         let from = (random.uniform().sqrt() * f64::from(n)) as u32;
         let to = from + 20 + random.below(600) as u32;
         Burst { from, to, slower: 1.0 + random.uniform(), waits: 0.6 * random.uniform() }
@@ -155,7 +155,7 @@ fn curve(shape: Shape, truth: Truth, body: f64, n: u32, has_bursts: bool, seed: 
     }
 }
 
-/// The curves of a row in which a recurring outlier beyond the first calls is found, of `trials`.
+/// Returns the number of curves, of `trials`, in which a recurring outlier beyond the first calls is found.
 fn false_curves(shape: Shape, body: f64, n: u32, trials: u64) -> usize {
     let is_false = |seed: &u64| {
         let found = find(&curve(shape, Truth::Nothing, body, n, true, *seed));
@@ -166,7 +166,7 @@ fn false_curves(shape: Shape, body: f64, n: u32, trials: u64) -> usize {
     (0..trials).filter(is_false).count()
 }
 
-/// Of the true positions: how many are found, and how many there are; and whether the pattern was named.
+/// Returns how many of the true positions are found, how many there are, and whether the pattern was named.
 fn found(shape: Shape, truth: Truth, body: f64, n: u32, has_bursts: bool, seed: u64) -> (usize, usize, bool) {
     let found = find(&curve(shape, truth, body, n, has_bursts, seed));
     let real: Vec<u32> = (100..=n).filter(|n| truth.is_at(*n)).collect();
@@ -200,8 +200,8 @@ fn no_position_recurs_by_chance() {
     assert!(false_count * 100 <= ROWS.len() * SHAPES.len() * trials as usize, "{false_count}");
 }
 
-/// Guards against true periods being lost with the false ones. In a quiet pass every rule is found, with nearly all its
-/// positions; bursts may cover a few of those of the shortest curves.
+/// Guards against losing true periods together with false ones. In quiet passes every rule is found, with nearly all of
+/// its positions; in the shortest curves, bursts may cover a few of them.
 #[test]
 fn true_rules_are_found() {
     for (body, n) in ROWS {
@@ -215,7 +215,7 @@ fn true_rules_are_found() {
     }
 }
 
-/// The whole table, for METHODOLOGY.md: `cargo test -p landau-stats --profile ci --lib table_of -- --ignored
+/// Prints the whole table, for METHODOLOGY.md: `cargo test -p landau-stats --profile ci --lib table_of -- --ignored
 /// --nocapture`.
 #[test]
 #[ignore = "prints a table; takes a minute"]
@@ -243,8 +243,8 @@ fn table_of_recurring_outliers() {
     println!("{false_count} of {} curves with false positions", trials as usize * ROWS.len() * SHAPES.len());
 }
 
-/// Guards against positions below zero: an outlier that is at n = 0 in some passes and at n = 1 in others recurs, and
-/// none of its calls is isolated.
+/// Guards against positions below zero: an outlier at n = 0 in some passes and at n = 1 in others recurs, and none of
+/// its calls is isolated.
 #[test]
 fn a_first_call_recurs_within_one_call() {
     let pass = |first: usize| {

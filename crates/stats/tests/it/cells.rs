@@ -1,4 +1,4 @@
-//! Cells of the calibration with few trials, at another seed than those of tuning and of the published table.
+//! Cells of the calibration with few trials, with another seed than those used for tuning and for the published table.
 
 use landau_stats::calibrate::{calibrate, row};
 use landau_stats::simulate::Truth;
@@ -12,7 +12,8 @@ fn true_laws_are_named() {
     for truth in Truth::ALL.into_iter().filter(|truth| truth.law().is_some()) {
         for noise in [0.01, 0.04] {
             let row = row(truth, noise, TRIALS, SEED);
-            // Nine passes at 4% can just show that a rise of 6% is within 10%: some of these curves are not resolved.
+            // Nine passes at 4% can barely show that a rise of 6% is within 10%, so some of these curves are not
+            // resolved.
             let is_close = matches!(truth, Truth::Rise6 | Truth::Rise6Log);
             let open = if is_close { row.unresolved.min(0.2) } else { 0.0 };
             assert!(row.named + open >= 0.9, "{row:?}");
@@ -21,7 +22,7 @@ fn true_laws_are_named() {
     }
 }
 
-/// Guards against a law for shapes outside the dictionary (without the lack-of-fit test all get one).
+/// Guards against naming a law for shapes outside the dictionary (without the lack-of-fit test all get one).
 #[test]
 fn shapes_outside_the_dictionary_have_no_simple_law() {
     for truth in Truth::ALL.into_iter().filter(|truth| truth.law().is_none()) {
@@ -30,7 +31,7 @@ fn shapes_outside_the_dictionary_have_no_simple_law() {
     }
 }
 
-/// Guards against flat curves being called growing.
+/// Guards against reporting flat curves as growing.
 #[test]
 fn constant_curves_are_not_called_growing() {
     let row = row(Truth::Constant, 0.04, 60, SEED);

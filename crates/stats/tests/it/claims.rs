@@ -1,5 +1,5 @@
-//! Decisions about claims on simulated curves with planted effects: what is true passes, what is planted fails, and
-//! what the passes do not show is neither.
+//! Decisions about claims on simulated curves with planted effects. True claims pass, claims that a planted effect
+//! contradicts fail, and claims that the passes do not decide are inconclusive.
 
 use crate::comparisons::side_by_side;
 use landau_stats::claim::{Answer, Decision, Evidence, LOGARITHM, Side, Subject, compares, cost_at};
@@ -8,7 +8,7 @@ use landau_stats::{Curve, Estimate, Options, Pass, Reason, Unit, Verdict, judge}
 
 const CALLS: u32 = 10_000;
 
-/// Five passes of 10,000 calls with the noise of a shared machine.
+/// Simulates five passes of 10,000 calls with the noise of a shared machine.
 fn curve(truth: &Truth, seed: u64) -> Curve {
     simulate(truth, &Noise::of_call(0.05), CALLS, 5, seed)
 }
@@ -27,7 +27,7 @@ fn timed(curve: &Curve, decide: impl Fn(&Subject<'_>) -> Decision) -> Decision {
     decided(curve, &Options::default(), decide)
 }
 
-/// Twenty curves of a truth with their verdicts.
+/// Returns twenty curves of a truth with their verdicts.
 fn judged(truth: &Truth) -> Vec<(Curve, Verdict)> {
     let of = |seed| {
         let curve = curve(truth, seed);
@@ -37,7 +37,7 @@ fn judged(truth: &Truth) -> Vec<(Curve, Verdict)> {
     (0..20).map(of).collect()
 }
 
-/// How many of the curves pass, are inconclusive, and fail.
+/// Returns how many of the curves pass, are inconclusive, and fail.
 fn tally(curves: &[(Curve, Verdict)], decide: impl Fn(&Subject<'_>) -> Decision) -> [usize; 3] {
     let options = Options::default();
     let mut counts = [0; 3];
@@ -48,7 +48,8 @@ fn tally(curves: &[(Curve, Verdict)], decide: impl Fn(&Subject<'_>) -> Decision)
     counts
 }
 
-/// The figures of METHODOLOGY.md: of 20 simulated curves, none is answered wrongly, and nearly all are answered.
+/// Checks the figures of METHODOLOGY.md: of 20 simulated curves, none gets a wrong answer, and nearly all get an
+/// answer.
 #[test]
 fn planted_effects_fail_and_their_absence_passes() {
     let constant = judged(&truth("constant", ""));
@@ -64,7 +65,7 @@ fn planted_effects_fail_and_their_absence_passes() {
     let no_cliff = |one: &Subject<'_>| one.no_cliff(Some(9_000));
     let doubles_at_most = |one: &Subject<'_>| one.grows(Side::Below, 2.0, None);
     let no_outlier = |one: &Subject<'_>| one.no_recurring_outlier(None, &|_| false);
-    // The claim, the truth, whether it holds, and how many of the 20 must be answered at least.
+    // The claim, the tally, whether the claim is true, and the minimum number of right answers of 20.
     let table: [(&str, [usize; 3], bool, usize); 15] = [
         ("constant is O(1)", tally(&constant, flat), true, 18),
         ("linear ×7 is O(1)", tally(&linear, flat), false, 20),
@@ -89,7 +90,7 @@ fn planted_effects_fail_and_their_absence_passes() {
     }
 }
 
-/// Guards against a claim up to some n that is decided by what lies beyond it.
+/// Guards against deciding a claim up to an n by calls beyond that n.
 #[test]
 fn only_the_range_of_the_claim_counts() {
     let cliff = curve(&truth("cliff", "×10 at 5000"), 1);
@@ -100,7 +101,7 @@ fn only_the_range_of_the_claim_counts() {
     assert!(beyond.answer == Answer::Fail && matches!(beyond.evidence, Evidence::Cliff { .. }), "{beyond:?}");
 }
 
-/// Guards against a claim that passes because the curve ends before its n.
+/// Guards against passing a claim because the curve ends before the n of the claim.
 #[test]
 fn a_curve_that_is_too_short_passes_no_claim() {
     let (constant, linear) = (curve(&truth("constant", ""), 1), curve(&truth("linear", "×7"), 1));
@@ -124,7 +125,7 @@ fn a_curve_that_is_too_short_passes_no_claim() {
     assert_eq!(timed(&linear, |one| one.constant(0.1, beyond)).answer, Answer::Fail);
 }
 
-/// Guards against a single pass, which has no interval, or three passes, which show no absence.
+/// Guards against deciding a claim by a single pass, which has no interval, or an absence by three passes.
 #[test]
 fn few_passes_show_nothing() {
     let passes =
@@ -141,7 +142,7 @@ fn few_passes_show_nothing() {
     assert_eq!(timed(&Curve::default(), |s| s.constant(0.1, None)).answer, Answer::Inconclusive);
 }
 
-/// Guards against one or two passes that refute: what they show may be chance.
+/// Guards against refuting a claim by one or two passes, because their effects may be chance.
 #[test]
 fn few_passes_refute_nothing() {
     let whole = curve(&truth("cliff", "×10 at 5000"), 1);
@@ -162,7 +163,7 @@ fn few_passes_refute_nothing() {
     assert_eq!(timed(&whole, |one| one.no_cliff(None)).answer, Answer::Fail);
 }
 
-/// The calls up to an n.
+/// Returns the calls up to an n.
 fn cut(curve: &Curve, end: u32) -> Curve {
     let mut curve = curve.clone();
     for pass in &mut curve.passes {
@@ -174,7 +175,7 @@ fn cut(curve: &Curve, end: u32) -> Curve {
     curve
 }
 
-/// Guards against an absence where nothing would be found: in a handful of calls, and at the end of a curve.
+/// Guards against reporting an absence where nothing would be found: in a handful of calls, and at the end of a curve.
 #[test]
 fn what_could_not_be_seen_is_not_absent() {
     let constant = curve(&truth("constant", ""), 1);
@@ -203,7 +204,7 @@ fn what_could_not_be_seen_is_not_absent() {
     assert_eq!(up_to((reached / 0.985) as u64).answer, Answer::Inconclusive, "beyond it");
 }
 
-/// Guards against an interval that is decided by its middle.
+/// Guards against deciding by the middle of an interval.
 #[test]
 fn an_interval_that_holds_the_bound_is_inconclusive() {
     let interval = Estimate { value: 1.0, low: 0.9, high: 1.1 };
@@ -229,9 +230,9 @@ fn scaled(mut curve: Curve, factor: f64) -> Curve {
     curve
 }
 
-/// A call that became slower by 3% and by 10%, paired by round as two variants of one record are: they share what the
-/// machine did in a round and have noise of their own. The first is compared with no change, the second with half of
-/// it.
+/// Tests calls that became slower by 3% and by 10%, paired by round like two variants of one record. Both sides share
+/// the state of the machine in a round, and each has separate noise. The first is compared with no change, the second
+/// with half of the change.
 #[test]
 fn a_slower_call_is_found_by_its_ratio() {
     let options = Options { paired: true, ..Options::default() };
@@ -245,7 +246,7 @@ fn a_slower_call_is_found_by_its_ratio() {
             wrong += usize::from(below(bound) == Answer::Pass);
             wrong += usize::from(below(factor + 0.03) == Answer::Fail);
         }
-        // Two independent runs, without pairs: 10% more is no pass of a claim of less than 5% more.
+        // Two independent runs, without pairs: with 10% more, a claim of less than 5% more does not pass.
         let rerun = scaled(curve(&truth("constant", ""), 100 + seed), 1.10);
         let base = curve(&truth("constant", ""), seed);
         let unpaired = compares(&base, &rerun, 5_000, Side::Below, 1.05, &Options::default()).answer;
@@ -255,7 +256,8 @@ fn a_slower_call_is_found_by_its_ratio() {
     assert!(found[0] >= 15 && found[1] >= 19 && wrong == 0, "{found:?} of 20, {wrong} wrong");
 }
 
-/// A cost of about 1 µs: bounds far from it are decided, and one beside it names the passes that would settle it.
+/// Claims with bounds outside the interval of a cost are decided. For a bound inside it, the decision states how many
+/// more passes are needed.
 #[test]
 fn a_cost_is_compared_with_its_interval() {
     let constant = curve(&truth("constant", ""), 3);
@@ -273,8 +275,8 @@ fn counted(cost: impl Fn(f64) -> f64) -> Curve {
     Curve { passes: vec![Pass { clean: vec![true; n.len()], n, costs }], ..Curve::default() }
 }
 
-/// Guards against counts, which one pass shows exactly, being asked for more passes or for a law they change within the
-/// margin.
+/// Guards against requiring more passes of counts, which one pass shows exactly, and against refuting a constant
+/// because counts follow a law within the margin.
 #[test]
 fn counts_are_decided_by_one_pass() {
     let options = Options { unit: Unit::Instructions, ..Options::default() };
@@ -295,8 +297,8 @@ fn counts_are_decided_by_one_pass() {
     assert!(half.answer == Answer::Pass && half.value.is_some_and(|v| (v.value - 2.0 / 11.0).abs() < 2e-3), "{half:?}");
 }
 
-/// Guards against equal counts that are not constant where the range is too short for a verdict, and against counts
-/// that are constant by no point at all.
+/// Guards against leaving equal counts undecided if the range is too short for a verdict, and against reporting counts
+/// as constant without any point.
 #[test]
 fn counts_over_a_short_range_are_decided_by_their_points() {
     let options = Options { unit: Unit::Instructions, ..Options::default() };
@@ -324,7 +326,7 @@ fn counts_over_a_short_range_are_decided_by_their_points() {
     }
 }
 
-/// Guards against counts that are constant although the canary says that something else took another path.
+/// Guards against reporting counts as constant although the canary shows that something else took another path.
 #[test]
 fn counts_beside_a_canary_that_changed_are_not_decided() {
     let options = Options { unit: Unit::Instructions, ..Options::default() };
@@ -336,7 +338,7 @@ fn counts_beside_a_canary_that_changed_are_not_decided() {
     assert_eq!((decision.answer, decision.evidence), (Answer::Inconclusive, evidence));
 }
 
-/// Guards against a cost, a ratio or a growth that is decided by calls on the other side of a cliff.
+/// Guards against deciding a cost, a ratio or a growth by calls on the other side of a cliff.
 #[test]
 fn what_lies_beside_a_cliff_is_not_decided() {
     let constant = curve(&truth("constant", ""), 1);
@@ -352,8 +354,8 @@ fn what_lies_beside_a_cliff_is_not_decided() {
     assert_eq!(grows(100.0, Some(5_100)), Answer::Inconclusive);
 }
 
-/// Guards against a period of counted costs that refutes nothing, because none of its positions recurs: it begins at
-/// another call in each pass.
+/// Guards against ignoring a period of counted costs because none of its positions recurs: it begins at another call in
+/// each pass.
 #[test]
 fn a_counted_period_is_a_recurring_outlier() {
     let cost = |n: u32, pass: u32| 4_122 + if n > 500 && (n + 3 * pass) % 14 == 5 { 13_456 } else { 0 };

@@ -18,7 +18,7 @@ fn is_none(one: &Comparison) -> bool {
     matches!(one.change, Change::NoDifferenceProven)
 }
 
-/// Guards against false differences: of ten reports of six A/A comparisons at most one may report one.
+/// Guards against false differences: of ten reports with six A/A comparisons each, at most one may show a difference.
 #[test]
 fn equal_curves_show_no_difference() {
     let options = Options::default();
@@ -48,7 +48,7 @@ fn a_real_difference_is_detected() {
     assert_eq!(faster.change, Change::Faster);
 }
 
-/// Guards against pairing being ignored: passes with shared offsets detect what unpaired ones do not.
+/// Guards against ignoring pairs: paired passes with shared offsets detect a difference that unpaired ones do not.
 #[test]
 fn pairs_detect_smaller_differences() {
     let base = curve(Truth::Constant, 1);
@@ -59,7 +59,7 @@ fn pairs_detect_smaller_differences() {
     assert!(is_none(&unpaired) && unpaired.detectable.is_some());
 }
 
-/// Guards against the crossing of a cheap linear and an expensive flat curve being missed or misplaced.
+/// Guards against missing or misplacing the crossing of a cheap linear and an expensive flat curve.
 #[test]
 fn crossings_are_found() {
     // 0.5 · (1000 + 0.3 n) reaches 1000 at n = 3,333.
@@ -82,7 +82,7 @@ fn single_passes_and_disjoint_ranges_are_not_compared() {
     assert!(nothing.ratio.is_none());
 }
 
-/// Guards against a changed law being reported as a slower program: law, factor and amount are told apart.
+/// Guards against reporting a changed law as a slower program: law, factor and amount are distinguished.
 #[test]
 fn law_factor_and_amount_are_told_apart() {
     let calm = |truth, seed| simulate(truth, Noise { tail: 0.0, ..Noise::of_cell(0.01) }, 9, seed);
@@ -93,7 +93,8 @@ fn law_factor_and_amount_are_told_apart() {
     let mut dearer = calm(Truth::Linear, 2);
     dearer.passes.iter_mut().flat_map(|pass| &mut pass.costs).for_each(|ns| *ns += 2000);
     assert_eq!(nature(dearer), Nature::Amount);
-    // Two flat curves whose growths are too uncertain to be compared: flat beside "not shown" would be a riddle.
+    // Two flat curves whose growths are too uncertain to be compared: "flat" together with "not shown" would be
+    // confusing.
     let flat = |verdict: &landau_stats::Verdict| matches!(verdict.all.outcome, landau_stats::Outcome::Flat { .. });
     let noisy = |seed| simulate(Truth::Constant, Noise { tail: 0.0, ..Noise::of_cell(0.1) }, 5, seed);
     let found = (1..20).map(|seed| compare(&noisy(seed), &scaled(noisy(100 + seed), 1.5), &options));
@@ -109,7 +110,7 @@ fn counted(cost: impl Fn(f64) -> f64) -> Curve {
     Curve { passes: vec![pass; 3], ..Curve::default() }
 }
 
-/// Guards against growths that differ by 3% told as another law, and against a ratio other than that of the ends.
+/// Guards against reporting growths that differ by 3% as another law, and against a ratio other than that of the ends.
 #[test]
 fn growths_within_delta_are_a_constant_factor_and_ends_are_exact() {
     let (base, other) = (counted(|n| 1000.0 + n), counted(|n| 2000.0 + 2.08 * n));
@@ -124,7 +125,8 @@ fn growths_within_delta_are_a_constant_factor_and_ends_are_exact() {
     assert_eq!(found.nature, Nature::Law);
 }
 
-/// Guards against two degrees of freedom: five passes each must detect 25% among a hundred comparisons.
+/// Guards against an interval with two degrees of freedom: five passes on each side must detect 25% among a hundred
+/// comparisons.
 #[test]
 fn five_passes_detect_a_quarter_among_a_hundred() {
     let five = |seed| simulate(Truth::Constant, Noise::of_cell(0.01), 5, seed);
@@ -136,8 +138,8 @@ fn five_passes_detect_a_quarter_among_a_hundred() {
     assert!(all[..99].iter().all(is_none));
 }
 
-/// Guards against curves with an early cliff that have no common point: the range that is compared ends at the cliff,
-/// so it starts as early as that of their verdicts.
+/// Guards against finding no common point in curves with an early cliff: the compared range ends at the cliff, so it
+/// starts as early as that of the verdicts.
 #[test]
 fn curves_are_compared_before_an_early_cliff() {
     let curve = |factor: f64| dense(5, 20_000, |_, n| factor * if n < 400 { 1_000.0 } else { 10_000.0 });
@@ -148,7 +150,7 @@ fn curves_are_compared_before_an_early_cliff() {
     assert_eq!(found.change, Change::Slower);
 }
 
-/// Guards against "costs 98% less" where only the last point does.
+/// Guards against reporting "costs 98% less" where only the last point does.
 #[test]
 fn a_last_point_unlike_the_others_is_no_end() {
     let options = Options { unit: Unit::Instructions, ..Options::default() };
@@ -158,7 +160,7 @@ fn a_last_point_unlike_the_others_is_no_end() {
     assert!(compare(&base, &counted(|_| 3_000.0), &options).ratio_end.is_some());
 }
 
-/// What a new version may do to a call of 1 µs: the effects that a comparison must find.
+/// Plants an effect that a new version may have on a call, and that a comparison must find.
 fn planted(effect: &str, base: &Curve) -> Curve {
     let mut new = base.clone();
     for pass in &mut new.passes {
@@ -176,16 +178,16 @@ fn planted(effect: &str, base: &Curve) -> Curve {
     new
 }
 
-/// Two versions of a call whose passes ran side by side, nine of each.
+/// Returns two versions of a call whose passes ran side by side, nine of each.
 pub(crate) fn side_by_side(seed: u64) -> (Curve, Curve) {
     in_turn(seed, 9)
 }
 
-/// Two versions of a call whose passes ran side by side: they share what the machine did in a round (3%), and each pass
-/// has an error of its own.
+/// Returns two versions of a call whose passes ran side by side. They share the state of the machine in a round (3%),
+/// and each pass has a separate error.
 fn in_turn(seed: u64, passes: usize) -> (Curve, Curve) {
     use landau_stats::dense::{Noise, simulate, truths};
-    // Cold calls are a property of the benchmark, drawn from the seed: with them the two would differ.
+    // Cold calls are a property of the benchmark and depend on the seed; with them the two curves would differ.
     let noise = Noise { pass: 0.005, drift: 0.01, warm_up: false, ..Noise::of_call(0.05) };
     let rounds = [0.97, 1.02, 1.0, 1.04, 0.99, 1.01, 0.96, 1.03, 1.0];
     let run = |seed| {
@@ -195,17 +197,18 @@ fn in_turn(seed: u64, passes: usize) -> (Curve, Curve) {
         }
         curve
     };
-    // Seeds that measure on the way up.
+    // These seeds measure on the way up.
     (run(8 * seed + 1), run(8 * seed + 2))
 }
 
-/// Reports of each kind; `LANDAU_REPORTS` simulates more.
+/// Returns the number of reports of each kind; `LANDAU_REPORTS` sets another number.
 fn report_count() -> u64 {
     std::env::var("LANDAU_REPORTS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
 }
 
-/// Reports for each effect, of ten comparisons paired by round, one of them with the effect. Prints how often it is
-/// found, with its law, and how many reports name a winner or a growth among the nine others.
+/// Simulates reports for each effect, with ten comparisons paired by round, one of them with the effect. Prints how
+/// often the effect is found, with its law, and how many reports show a difference or a change of growth among the nine
+/// others.
 #[test]
 fn planted_effects_are_found_among_others() {
     let options = Options { paired: true, ..Options::default() };
@@ -242,7 +245,7 @@ fn planted_effects_are_found_among_others() {
     }
 }
 
-/// How many passes a difference of 3% takes: alone, and where ten or a hundred curves are corrected together. The
+/// Tests how many passes a difference of 3% requires: alone, and if ten or a hundred curves are corrected together. The
 /// smallest p value of a report is multiplied by their number.
 #[test]
 fn a_difference_of_three_percent_takes_enough_passes() {

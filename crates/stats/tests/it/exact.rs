@@ -1,4 +1,4 @@
-//! Counted curves, made call by call: the verdict must state exactly what went in.
+//! Counted curves, generated call by call: the verdict must state exactly what was put in.
 
 use landau_stats::{Change, Curve, Estimate, Options, Outcome, Pass, PatternRule, Unit, Verdict, compare, judge};
 
@@ -6,7 +6,7 @@ fn options() -> Options {
     Options { unit: Unit::Instructions, ..Options::default() }
 }
 
-/// `passes` passes of `last` calls; `cost` gives the cost for (n, pass).
+/// Returns `passes` passes of `last` calls; `cost` gives the cost for (n, pass).
 fn curve(passes: u32, last: u32, cost: impl Fn(u32, u32) -> u64) -> Curve {
     let pass = |k: u32| {
         let n: Vec<u32> = (1..=last).collect();
@@ -19,7 +19,7 @@ fn judged(curve: &Curve) -> Verdict {
     judge(curve, None, &options())
 }
 
-/// A pseudo-random number.
+/// Returns a pseudo-random number.
 fn scrambled(x: u64) -> u64 {
     let mut x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^= x >> 29;
@@ -40,7 +40,7 @@ fn equal_counts_are_exactly_constant() {
     }
 }
 
-/// A timer interrupt occasionally hits a call of one pass. It is counted and changes no value.
+/// A timer interrupt occasionally hits a call of one pass. It is counted, and does not change any value.
 #[test]
 fn interrupts_are_counted_and_change_no_value() {
     let ticks = curve(2, 5000, |n, k| {
@@ -72,7 +72,7 @@ fn a_slight_exact_rise_is_linear() {
     assert_eq!(verdict.all.outcome, Outcome::Grows { law: Some("linear".to_owned()) }, "{:?}", verdict.all.outcome);
 }
 
-/// The path in a tree grows by a level for each doubling: steps of a logarithm.
+/// The path in a tree grows by one level for each doubling, in steps of a logarithm.
 #[test]
 fn steps_of_a_tree_are_logarithmic() {
     let verdict = judged(&curve(2, 30_000, |n, _| 3_000 + 450 * u64::from(32 - n.leading_zeros())));
@@ -104,8 +104,8 @@ fn a_random_search_is_constant_with_its_range() {
     assert!(verdict.all.start.unwrap().value >= 9_677.0);
 }
 
-/// A slab needs a page every 14 calls, another every 21, from another call in each pass: both are found with their
-/// cost.
+/// One slab needs a page every 14 calls, another every 21, starting at another call in each pass. Both are found with
+/// their cost.
 #[test]
 fn refills_are_found_with_period_and_cost() {
     let refills = curve(2, 6000, |n, k| {
@@ -155,7 +155,7 @@ fn a_changing_canary_vetoes_the_verdict() {
     assert!(!still.canary.unwrap().moved && moved.canary.unwrap().vetoes);
 }
 
-/// Guards against a crossing that one random choice of passes places, where nothing is random.
+/// Guards against placing a crossing by one random choice of passes, although nothing is random here.
 #[test]
 fn a_crossing_does_not_depend_on_the_seed() {
     let base = curve(3, 4000, |_, k| 2_000 + 60 * u64::from(k));

@@ -3,8 +3,8 @@
 use landau_stats::dense::{Noise, simulate, truths};
 use landau_stats::{Class, Options, judge};
 
-/// Guards against a flat verdict that is continued as flat: a rise of 6% within the judged range, which is flat within
-/// 10%, is one of 60% at ten times n if it is linear.
+/// Guards against extrapolating a flat cost as flat: a rise of 6% over the judged range is flat within 10%, but if it
+/// is linear, it becomes a rise of 60% at ten times n.
 #[test]
 fn the_cost_at_ten_times_n_is_at_most_the_bound() {
     let calls = 2_000;
@@ -16,7 +16,7 @@ fn the_cost_at_ten_times_n_is_at_most_the_bound() {
             else {
                 continue;
             };
-            // What the passes share is no part of the truth, so costs are relative to the end.
+            // Errors that the passes share are not part of the truth, so costs are relative to the end.
             let (_, last) = judged.range.unwrap();
             let truth_at_ten = end.value * truth.at(10.0 * last) / truth.at(last);
             assert!(at.low <= at.value && at.value <= at.high);
@@ -29,7 +29,7 @@ fn the_cost_at_ten_times_n_is_at_most_the_bound() {
     assert!(told > 100 && held * 100 >= told * 95, "{held} of {told}");
 }
 
-/// Guards against an extrapolation without a bound, and one beyond a cliff.
+/// Guards against a flat verdict without a bound, and against an extrapolation beyond a cliff.
 #[test]
 fn every_flat_verdict_without_a_cliff_has_a_bound() {
     for truth in truths(2_000).iter().filter(|truth| ["constant", "cliff"].contains(&truth.group)) {
@@ -40,7 +40,7 @@ fn every_flat_verdict_without_a_cliff_has_a_bound() {
     }
 }
 
-/// Where the variance comes from is told of every judged curve, and its largest part is the one that was simulated.
+/// Every judged curve has components of variance, and the largest one is the one that was simulated.
 #[test]
 fn the_components_are_those_that_were_simulated() {
     let truth = &truths(2_000)[0];

@@ -1,19 +1,19 @@
-//! Why `landau run --against` makes the passes of both sides in turn: on a machine that drifts, two runs one after the
-//! other either name a winner among equals or find no small difference.
+//! The reason why `landau run --against` alternates between the passes of both sides. On a machine that drifts, two
+//! runs one after the other either show a difference between equals or miss small differences.
 
 use landau_stats::dense::{Noise, simulate, truths};
 use landau_stats::{Change, Curve, Options, compare};
 
-/// Rounds of a run, as many as passes of a case in the full study.
+/// Number of rounds of a run: that of the passes of a case in the full study.
 const ROUNDS: usize = 9;
 const CALLS: u32 = 2_000;
 const TRIALS: u64 = 20;
 
-/// From one pass to the next the machine becomes 0.8% slower, and changes by up to 0.7% besides, at random.
+/// From one pass to the next the machine becomes 0.8% slower, and in addition changes by up to 0.7% at random.
 const DRIFT: f64 = 0.008;
 const WALK: f64 = 0.007;
 
-/// The machine's speed at each pass of a trial, as a factor of the costs.
+/// Returns the speed of the machine at each pass of a trial, as a factor of the costs.
 fn machine(trial: u64) -> Vec<f64> {
     let mut state = trial.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut level = 0.0;
@@ -29,9 +29,10 @@ fn machine(trial: u64) -> Vec<f64> {
     (0..2 * ROUNDS).map(|_| next()).collect()
 }
 
-/// The passes of one side: what the call costs, times the side's factor, times that of the machine at the pass.
+/// Returns the passes of one side: the cost of the call, times the factor of the side, times that of the machine at
+/// each pass.
 fn side(seed: u64, factor: f64, machine: &[f64]) -> Curve {
-    // Cold calls are a property of the benchmark, drawn from the seed: with them the two would differ.
+    // Cold calls are a property of the benchmark and depend on the seed; with them the two sides would differ.
     let noise = Noise { pass: 0.005, drift: 0.01, warm_up: false, ..Noise::of_call(0.05) };
     let mut curve = simulate(&truths(CALLS)[0], &noise, CALLS, ROUNDS, seed);
     for (pass, level) in curve.passes.iter_mut().zip(machine) {
@@ -40,14 +41,15 @@ fn side(seed: u64, factor: f64, machine: &[f64]) -> Curve {
     curve
 }
 
-/// Both sides of a trial in two orders: in turn, each round beginning with the other side, and one after the other.
+/// Returns both sides of a trial in two orders: in turn, with rounds that alternately begin with either side, and one
+/// after the other.
 fn trial(trial: u64, factor: f64) -> [(Curve, Curve); 2] {
     let machine = machine(trial);
     let first = |round: usize| usize::from(round.is_multiple_of(2) == trial.is_multiple_of(2));
     let of = |is_new: usize| -> Vec<f64> {
         (0..ROUNDS).map(|round| machine[2 * round + usize::from(first(round) == is_new)]).collect()
     };
-    // Seeds that measure on the way up.
+    // These seeds measure on the way up.
     let (base, new) = (8 * trial + 1, 8 * trial + 2);
     [
         (side(base, 1.0, &of(0)), side(new, factor, &of(1))),
@@ -55,7 +57,8 @@ fn trial(trial: u64, factor: f64) -> [(Curve, Curve); 2] {
     ]
 }
 
-/// Of 20 trials: equal sides that are called different, and sides 3% apart that are told apart in the right direction.
+/// Counts, of 20 trials, equal sides that are reported as different, and sides 3% apart that are reported to differ in
+/// the right direction.
 #[test]
 fn pairs_find_what_separate_runs_cannot_on_a_drifting_machine() {
     let paired = Options { paired: true, ..Options::default() };

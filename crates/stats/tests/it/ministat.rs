@@ -1,13 +1,13 @@
-//! Comparisons beside those of `ministat` (P.-H. Kamp, FreeBSD), which asks of two samples whether their means differ:
-//! Student's t with the pooled variance, at 95%. Its arithmetic is written out here.
+//! Comparisons with the answers of `ministat` (P.-H. Kamp, FreeBSD), which tests whether the means of two samples
+//! differ: Student's t with the pooled variance, at 95%. Its arithmetic is implemented here.
 
 use landau_stats::{Change, Curve, Options, Pass, compare};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Calls of a pass, all of one cost, so that a pass is one value of a sample.
+/// Number of calls of a pass. All have the same cost, so that a pass is one value of a sample.
 const CALLS: u32 = 60;
 
-/// Whether ministat proves a difference.
+/// Returns whether ministat proves a difference.
 fn ministat(a: &[f64], b: &[f64]) -> bool {
     let mean = |x: &[f64]| x.iter().sum::<f64>() / x.len() as f64;
     let squares = |x: &[f64]| x.iter().map(|value| (value - mean(x)).powi(2)).sum::<f64>();
@@ -32,7 +32,7 @@ fn landau(a: &[f64], b: &[f64], between_runs: f64) -> bool {
     compare(&curve(a), &curve(b), &options).change != Change::NoDifferenceProven
 }
 
-/// A linear congruential generator (Knuth's MMIX) and the sum of twelve uniform numbers: enough for samples.
+/// A linear congruential generator (Knuth's MMIX) and the sum of twelve uniform numbers: good enough for samples.
 struct Normal(u64);
 
 impl Normal {
@@ -45,11 +45,11 @@ impl Normal {
     }
 }
 
-/// Pairs of samples of each kind.
+/// Number of pairs of samples of each kind.
 const PAIRS: usize = 50;
 
-/// Compares 50 pairs of samples of `passes` values of about 1 ms, the second one dearer by `shift`. Returns how often
-/// both show a difference, neither does, only ministat, and only Landau.
+/// Compares 50 pairs of samples of `passes` values of about 1 ms, the second one more expensive by `shift`. Returns how
+/// often both show a difference, neither does, only ministat, and only Landau.
 fn answers(passes: usize, spreads: [f64; 2], shift: f64, between_runs: f64) -> [usize; 4] {
     let mut random = Normal(passes as u64 + (1e6 * (shift + 10.0 * spreads[0] + 100.0 * spreads[1])) as u64);
     let mut counts = [0; 4];
@@ -69,9 +69,9 @@ fn answers(passes: usize, spreads: [f64; 2], shift: f64, between_runs: f64) -> [
     counts
 }
 
-/// The figures of METHODOLOGY.md. With the same question (one comparison, nothing added for differences between runs)
-/// five passes get nearly the same answers: Welch's test has fewer degrees of freedom. From eight passes on the mean is
-/// trimmed, and with differences between runs a small difference is not shown.
+/// Checks the figures of METHODOLOGY.md. For the same question (one comparison, without an allowance for differences
+/// between runs) five passes give nearly the same answers; Welch's test has fewer degrees of freedom. From eight passes
+/// on the mean is trimmed, and with differences between runs a small difference is not shown.
 #[test]
 fn ministat_and_landau_agree_where_their_question_is_the_same() {
     let mut agreeing = [0, 0];
@@ -90,7 +90,8 @@ fn ministat_and_landau_agree_where_their_question_is_the_same() {
                 agreeing[0] += both + neither;
                 agreeing[1] += PAIRS;
             }
-            // Samples of one size have the error of the pooled variance, and at most its degrees of freedom.
+            // With samples of equal size, Welch's test has the error of the pooled variance, and at most its degrees of
+            // freedom.
             assert!(ours == 0 || passes > 5, "a wider interval shows more");
         }
     }

@@ -133,7 +133,7 @@ fn verdicts_survive_json() {
     }
 }
 
-/// Guards against a verdict on one pass or on a smoke run.
+/// Guards against a resolved verdict on one pass or on a smoke run.
 #[test]
 fn too_few_passes_or_points_are_inconclusive() {
     let one = verdict(&simulate(Truth::Linear, Noise::of_cell(0.01), 1, 1)).all;

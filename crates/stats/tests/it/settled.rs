@@ -16,7 +16,8 @@ fn judged(calls: u32, noise: f64, group: &str, detail: &str) -> Tally {
     tally(&truth(calls, group, detail), &Noise::of_call(noise), calls, &plan)
 }
 
-/// Guards against warm-up called a fall or growth: without the cut 90% of these were wrong.
+/// Guards against reporting warm-up as a fall or growth: before cold calls were dropped, 90% of these verdicts were
+/// wrong.
 #[test]
 fn cold_calls_do_not_change_a_verdict() {
     for calls in [2_000, 10_000] {
@@ -25,8 +26,8 @@ fn cold_calls_do_not_change_a_verdict() {
     }
 }
 
-/// Guards against a growth that is not that of the ends: three points against three told ×35 where ×54.7 is true, with
-/// an interval that held the truth in 1 to 8%.
+/// Guards against a growth other than that of the ends. A comparison of three points with three gave ×35 where ×54.7 is
+/// true, with an interval that contained the truth in 1 to 8% of the cases.
 #[test]
 fn growth_is_that_of_the_ends() {
     let found = judged(10_000, 0.05, "linear", "×7");
@@ -38,7 +39,7 @@ fn growth_is_that_of_the_ends() {
     assert!((judged.growth.unwrap().value / true_growth - 1.0).abs() < 0.05, "{:?}, not {true_growth}", judged.growth);
 }
 
-/// Guards against late jumps told as poles, and early ones as no law.
+/// Guards against reporting late jumps as poles, and early ones as no law.
 #[test]
 fn steps_are_found_early_and_late() {
     for detail in ["×1.3 at 500", "×1.3 at 8000", "×2 at 9000"] {
@@ -47,7 +48,8 @@ fn steps_are_found_early_and_late() {
     }
 }
 
-/// Guards against cliffs below n = 500 with a start from beyond themselves, and against missing a jump to three times.
+/// Guards against a cost at small n from beyond a cliff below n = 500, and against missing a jump to three times the
+/// cost.
 #[test]
 fn cliffs_are_found_early_and_late() {
     for detail in ["×10 at 50", "×3 at 300", "×100 at 9000"] {
@@ -60,18 +62,18 @@ fn cliffs_are_found_early_and_late() {
     let curve = simulate(&truth(10_000, "cliff", "×100 at 9000"), &Noise::of_call(0.05), 10_000, 5, 1);
     let judged = judge(&curve, None, &Options::default()).all;
     let (cliff, start) = (&judged.cliffs[0], judged.start.unwrap().value);
-    // The cost at small n is one number: a second one was told beside it.
+    // The cost at small n must be one number; two different ones used to be reported.
     assert!((cliff.factor_over_start * start / cliff.cost_after - 1.0).abs() < 1e-12, "{cliff:?}, {start}");
 }
 
-/// Guards against n√n told as two slopes without a rival.
+/// Guards against reporting n√n as two slopes without a rival.
 #[test]
 fn a_power_between_linear_and_quadratic_is_named() {
     let found = judged(10_000, 0.05, "power", "×7");
     assert!(found.good() >= 0.9, "{found:?}");
 }
 
-/// Guards against true laws told as none, which happened to 7 to 18%.
+/// Guards against reporting true laws as no law, which happened in 7 to 18% of the cases.
 #[test]
 fn true_laws_are_not_refuted() {
     for (group, detail) in
@@ -82,8 +84,8 @@ fn true_laws_are_not_refuted() {
     }
 }
 
-/// Guards against mixtures told as no law, as growth or as cliffs, which happened to 4% and left 17% open; a false
-/// cliff hid the branches.
+/// Guards against reporting mixtures as no law, as growth or as cliffs. This happened in 4% of the cases, and 17% were
+/// not resolved; a false cliff hid the branches.
 #[test]
 fn branches_are_judged_apart() {
     for (calls, detail) in [
@@ -95,7 +97,7 @@ fn branches_are_judged_apart() {
         let found = judged(calls, 0.05, "mixture", detail);
         assert!(found.share(Score::Wrong) < 0.01 && found.false_cliffs == 0, "{detail}: {found:?}");
     }
-    // Where the share is known, the outcome is that of the branches.
+    // If the share is known, the outcome is that of the branches.
     for detail in ["×2, share 0.4, dwell 50", "×1.3, share 0.4, dwell 300"] {
         let found = judged(10_000, 0.05, "mixture", detail);
         assert!(found.good() >= 0.8, "{detail}: {found:?}");
@@ -107,7 +109,8 @@ fn branches_are_judged_apart() {
     assert!(shares.change.low > 0.2 && shares.first.value < 0.35 && shares.last.value > 0.55, "{shares:?}");
 }
 
-/// Guards against branches that hide a law or a cliff that both have, and against the law of one told as that of both.
+/// Guards against missing a law or a cliff that both branches have, and against reporting the law of one as that of
+/// both.
 #[test]
 fn branches_keep_laws_and_cliffs() {
     for detail in ["both linear, dwell 100", "×2 with a cliff, dwell 100", "×1.5 with a cliff, dwell 100"] {
@@ -131,7 +134,8 @@ fn more_passes_do_not_make_a_verdict_wrong() {
     }
 }
 
-/// Asserts that the verdict on each series is true: its length, its noise, the truth, and its seed.
+/// Asserts that the verdict on each series is true. A series is given by its length, its noise, the truth (group and
+/// detail), and its seed.
 fn assert_true(series: &[(u32, f64, &str, &str, u64)]) {
     let options = Options::default();
     for (calls, noise, group, detail, seed) in series {
@@ -142,7 +146,7 @@ fn assert_true(series: &[(u32, f64, &str, &str, u64)]) {
     }
 }
 
-/// Guards against a warm-up on the way down told as a cliff: of the first calls, at the largest n.
+/// Guards against reporting a warm-up on the way down, of the first calls at the largest n, as a cliff.
 #[test]
 fn a_warm_up_on_the_way_down_is_not_a_cliff() {
     assert_true(&[
@@ -155,7 +159,8 @@ fn a_warm_up_on_the_way_down_is_not_a_cliff() {
     ]);
 }
 
-/// Guards against cliffs among cold calls that are dropped with them, misplaced, or told with the factor of both.
+/// Guards against cliffs among cold calls that are dropped with them, misplaced, or reported with a factor that
+/// includes the warm-up.
 #[test]
 fn cliffs_are_found_among_cold_calls() {
     assert_true(&[
@@ -169,7 +174,7 @@ fn cliffs_are_found_among_cold_calls() {
     ]);
 }
 
-/// Guards against a factor that is that of a cliff over a warm-up which ends beside it: ×39 where ×100 is true.
+/// Guards against a factor that is reduced by a warm-up which ends at the cliff: ×39 where ×100 is true.
 #[test]
 fn the_factor_of_a_cliff_is_not_that_over_cold_calls() {
     assert_true(&[
@@ -179,13 +184,14 @@ fn the_factor_of_a_cliff_is_not_that_over_cold_calls() {
     ]);
 }
 
-/// Guards against a fall that a warm-up makes of a curve without a law, which rises at first and then falls as much.
+/// Guards against reporting a fall because of a warm-up of a curve without a law, which first rises and then falls by
+/// as much.
 #[test]
 fn a_warm_up_under_a_rise_makes_no_fall() {
     assert_true(&[(2_000, 0.05, "outside", "hump", 181_002_569), (2_000, 0.15, "outside", "hump", 182_002_575)]);
 }
 
-/// Guards against a true fall that is taken for a warm-up and dropped with the first calls.
+/// Guards against taking a true fall for a warm-up and dropping it with the first calls.
 #[test]
 fn a_true_fall_is_not_a_warm_up() {
     let plan = Plan { trials: TRIALS, seed: 9_000_000, passes: 5, more_passes: 0 };
@@ -204,8 +210,8 @@ fn a_true_fall_is_not_a_warm_up() {
     }
 }
 
-/// Guards against a cliff among cold calls that counts as missed where nothing is said of those calls, and against one
-/// that does not where something is.
+/// Guards against counting a cliff among cold calls as missed if the verdict says nothing about those calls, and
+/// against not counting it if the verdict does.
 #[test]
 fn nothing_false_is_said_of_calls_that_are_not_judged() {
     let (truth, options) = (truth(10_000, "cliff", "×3 at 50"), Options::default());
@@ -219,7 +225,7 @@ fn nothing_false_is_said_of_calls_that_are_not_judged() {
     assert_eq!(score(&truth, &Judgement::empty(Unit::Time), &options).0, Score::Open);
 }
 
-/// Guards against cold calls dropped twice, by which a clear law was left with too few points.
+/// Guards against dropping cold calls twice, which left a clear law with too few points.
 #[test]
 fn dropped_calls_leave_a_range_to_judge() {
     assert_true(&[
@@ -230,7 +236,8 @@ fn dropped_calls_leave_a_range_to_judge() {
     ]);
 }
 
-/// Guards against smooth misfits that hide in the noise of single points, and against a first step left out as a burst.
+/// Guards against missing smooth misfits in the noise of single points, and against leaving out a first step as a
+/// burst.
 #[test]
 fn smooth_misfits_refute_a_law() {
     assert_true(&[
@@ -241,7 +248,7 @@ fn smooth_misfits_refute_a_law() {
     ]);
 }
 
-/// Guards against drift of the machine taken for evidence: it made the true law none of the rivals.
+/// Guards against taking drift of the machine for evidence: the true law was then not even among the rivals.
 #[test]
 fn drift_is_no_evidence_against_a_law() {
     assert_true(&[
@@ -254,18 +261,18 @@ fn drift_is_no_evidence_against_a_law() {
     ]);
 }
 
-/// Noise of calls alone.
+/// Returns noise of calls and passes only.
 fn calm(call: f64) -> Noise {
     Noise { call, cell: 0.0, pass: 0.03, drift: 0.0, warm_up: false, bursts: 0.0 }
 }
 
-/// A linear cost, ×3.5 over 10,000 calls.
+/// Returns a linear cost, ×3.5 over 10,000 calls.
 fn linear() -> Truth {
     dense::truth("linear", String::new(), Expected::Law("linear"), |n| 1.0 + 2.5 * n / 10_000.0)
 }
 
-/// Guards against passes that drift against the others being taken for episodes at both of their ends: the growth was
-/// then that of the others, and as certain as if all agreed.
+/// Guards against taking passes that drift against the others for episodes at both ends. The growth was then that of
+/// the others, and as certain as if all passes agreed.
 #[test]
 fn a_pass_that_drifts_against_the_others_counts() {
     for seed in [1, 2, 3, 4] {
@@ -282,7 +289,7 @@ fn a_pass_that_drifts_against_the_others_counts() {
     }
 }
 
-/// Guards against a growth without any error: a law without a fixed cost has one growth, whatever its slope.
+/// Guards against a growth without any error: a law without a fixed cost has the same growth whatever its slope.
 #[test]
 fn the_growth_of_a_proportional_cost_is_not_certain() {
     let truth = dense::truth("logarithmic", String::new(), Expected::Law("logarithmic"), f64::ln);
@@ -293,8 +300,8 @@ fn the_growth_of_a_proportional_cost_is_not_certain() {
     }
 }
 
-/// Guards against laws with a place of their own that take the three places of the rivals, though they bend as another
-/// law does.
+/// Guards against naming only laws with a fitted location as the three rivals, although they merely imitate another
+/// law.
 #[test]
 fn a_slight_rise_names_its_law() {
     let truth = dense::truth("linear", String::new(), Expected::Law("linear"), |n| 1.0 + 0.22 * n / 2_000.0);
@@ -305,7 +312,7 @@ fn a_slight_rise_names_its_law() {
     }
 }
 
-/// Guards against a step down told as one change among others: no law falls, and the ends alone hardly show it.
+/// Guards against not reporting a step down as a fall: no law falls, and the ends alone hardly show it.
 #[test]
 fn a_step_down_falls() {
     let down = |at: f64| move |n: f64| if n < at { 1.0 } else { 0.8 };
@@ -320,7 +327,7 @@ fn a_step_down_falls() {
     }
 }
 
-/// Guards against bursts taken for a branch that single calls take: they fill a few stretches, and no others.
+/// Guards against taking bursts for a branch that single calls take: bursts fill a few stretches and no others.
 #[test]
 fn bursts_are_no_branch() {
     for seed in [1, 2, 3] {
@@ -337,7 +344,7 @@ fn bursts_are_no_branch() {
     }
 }
 
-/// Guards against the last calls below a pole taken for outliers: there is no block beyond them to compare with.
+/// Guards against taking the last calls below a pole for outliers: there is no block beyond them to compare with.
 #[test]
 fn the_climb_to_a_pole_has_no_outliers() {
     let truth = dense::truth("probing", String::new(), Expected::Law("probing"), |n| (1.0 - n / 2_100.0).powi(-2));

@@ -10,7 +10,7 @@ fn annotation(name: &str, n: f64, kind: AnnotationKind) -> Annotation {
     Annotation { name: name.to_owned(), n, kind }
 }
 
-/// Guards against a cliff that is missed, misplaced or fitted by a law; that of bind is at half the ephemeral range.
+/// Guards against missing or misplacing a cliff, or fitting a law to it; that of bind is at half the ephemeral range.
 #[test]
 fn a_cliff_is_found_to_the_call() {
     let mut curve = dense(5, 6000, |_, n| if n < 4117 { 1000.0 } else { 900_000.0 });
@@ -25,7 +25,7 @@ fn a_cliff_is_found_to_the_call() {
     assert!(found.all.points.iter().any(|point| !point.judged && point.n > 4117.0));
 }
 
-/// Guards against a cliff being placed too early: on the climb to it, calls scatter up to the full scan.
+/// Guards against placing a cliff too early: on the climb to it, calls scatter up to the cost of a full scan.
 #[test]
 fn a_cliff_is_placed_where_the_scatter_ends() {
     let climb = |p: u32, n: u32| {
@@ -37,14 +37,14 @@ fn a_cliff_is_placed_where_the_scatter_ends() {
     assert!((cliff.n.value - 5000.0).abs() <= 3.0, "{:?}", cliff.n);
 }
 
-/// Guards against an episode of one pass being called a cliff.
+/// Guards against reporting an episode of one pass as a cliff.
 #[test]
 fn an_episode_of_one_pass_is_not_a_cliff() {
     let curve = dense(5, 4000, |p, n| if p == 2 && n > 2000 { 9000.0 } else { 1000.0 });
     assert!(judge(&curve, None, &Options::default()).all.cliffs.is_empty());
 }
 
-/// Guards against steep but smooth growth, and a step of 30%, being called cliffs.
+/// Guards against reporting steep but smooth growth, or a step of 30%, as a cliff.
 #[test]
 fn growth_and_steps_are_not_cliffs() {
     let squared = dense(5, 4000, |_, n| 100.0 + f64::from(n) * f64::from(n));
@@ -61,8 +61,7 @@ fn growth_and_steps_are_not_cliffs() {
     assert_eq!(bend.annotation.as_deref(), Some("a table of 4,096"));
 }
 
-/// Guards against the outliers of a doubling table being lost among isolated ones: only the position distinguishes
-/// them.
+/// Guards against losing the outliers of a doubling table among isolated ones: only the position distinguishes them.
 #[test]
 fn doubling_tables_are_distinguished_from_interference() {
     let cost = |p: u32, n: u32| {
@@ -82,7 +81,7 @@ fn doubling_tables_are_distinguished_from_interference() {
     assert!((50..140).contains(&found.isolated), "{}", found.isolated);
 }
 
-/// Guards against a weak period being missed: twice the cost every 512 calls, among 2% of random calls of that cost.
+/// Guards against missing a weak period: twice the cost every 512 calls, among 2% of random calls with that cost.
 #[test]
 fn a_weak_period_is_found() {
     let cost = |p: u32, n: u32| if n % 512 == 37 || hash(p, n, 3) < 0.02 { 2200.0 } else { 1000.0 };
@@ -100,7 +99,7 @@ fn random_outliers_do_not_recur() {
     assert!(found.isolated > 400);
 }
 
-/// Guards against two modes being averaged, and against confusing modes by call and by pass (fork under Linux 2.4).
+/// Guards against averaging two modes, and against confusing modes by call with modes by pass (fork under Linux 2.4).
 #[test]
 fn modes_by_call_and_by_pass_are_distinguished() {
     let by_call = |p: u32, n: u32| if hash(p, n, 3) < 0.4 { 2000.0 + f64::from(n) } else { 1000.0 };
@@ -114,7 +113,7 @@ fn modes_by_call_and_by_pass_are_distinguished() {
     assert!(judge(&dense(6, 4000, |_, _| 1000.0), None, &Options::default()).bimodality.is_none());
 }
 
-/// Guards against drift of the machine being called growth: the canary rose as much.
+/// Guards against reporting drift of the machine as growth: the canary rose by as much.
 #[test]
 fn a_drifting_canary_vetoes_growth() {
     let drifting = dense(5, 4000, |_, n| 1000.0 * (1.0 + 0.3 * f64::from(n) / 4000.0));
@@ -126,8 +125,8 @@ fn a_drifting_canary_vetoes_growth() {
     assert!(matches!(vetoed.all.outcome, Outcome::Unresolved { reason: Reason::CanaryMoved, .. }));
 }
 
-/// Guards against a canary that vetoes by what it does beyond the first cliff, where nothing is judged, and against one
-/// that is not heard because it is calm there.
+/// Guards against a veto by a change of the canary beyond the first cliff, where nothing is judged, and against missing
+/// a change before the cliff because the canary is calm beyond it.
 #[test]
 fn the_canary_counts_only_before_the_first_cliff() {
     let vetoes = |cliff: u32, cost: &dyn Fn(u32) -> f64| {
@@ -144,15 +143,16 @@ fn the_canary_counts_only_before_the_first_cliff() {
     };
     let later = |cliff: u32| move |n: u32| if n < cliff { 1.0 } else { 1.25 };
     assert_eq!(vetoes(5_000, &later(5_000)), Some(false));
-    // Of an early cliff there may be too few readings.
+    // Before an early cliff there may be too few readings.
     assert_ne!(vetoes(400, &later(400)), Some(true));
     assert_eq!(vetoes(5_000, &|n| 1.0 + 0.2 * f64::from(n.min(5_000)) / 5_000.0), Some(true));
 }
 
-/// Guards against growth of tagged calls only being reported without a flag, and against judging too few clean calls.
+/// Guards against reporting growth of only the tagged calls without a flag, and against judging too few clean calls.
 #[test]
 fn clean_samples_are_judged_separately() {
-    // Cheap calls scatter from 1 to 2 µs; from call 500 on the tagged two in five cost 3 µs and lift the median.
+    // Cheap calls scatter from 1 to 2 µs; from call 500 on, the tagged calls (two in five) cost 3 µs and raise the
+    // median.
     let is_tagged = |share: f64, p: u32, n: u32| hash(p, n, 4) < share;
     let tagged = |share: f64| {
         let is_dear = |p: u32, n: u32| n > 500 && is_tagged(share, p, n);
@@ -182,7 +182,7 @@ fn short_and_unequal_passes_are_flagged() {
     assert_eq!(flags, [Flag::NearTimerOverhead, Flag::FewPasses, Flag::UnequalLengths]);
 }
 
-/// Guards against losing what passes measured before they ended at different n.
+/// Guards against losing the measurements of passes that ended at different n.
 #[test]
 fn unequal_passes_are_judged_where_most_arrived() {
     let mut curve = dense(5, 8000, |_, n| 1000.0 + 0.5 * f64::from(n));
@@ -215,7 +215,7 @@ fn the_n_of_one_millisecond_is_on_the_curve() {
     assert_eq!(judge(&flat, None, &Options::default()).all.one_million, Reach::Unknown);
 }
 
-/// Guards against a law of growth for a warm-up or a decreasing curve.
+/// Guards against naming a law of growth for a warm-up or a decreasing curve.
 #[test]
 fn decreasing_curves_are_called_decreasing() {
     let curve: Curve = dense(5, 4000, |_, n| 1000.0 + 2000.0 / (1.0 + f64::from(n) / 300.0));
@@ -224,7 +224,7 @@ fn decreasing_curves_are_called_decreasing() {
     assert!(found.exponent.unwrap().high < 0.0);
 }
 
-/// Guards against a certain change that is smaller than the margin being called flat, growing or noise.
+/// Guards against reporting a certain change that is smaller than the margin as flat, growing or noise.
 #[test]
 fn a_certain_change_within_the_margin_is_small() {
     let linear = |change: f64| dense(5, 4000, move |_, n| 100_000.0 * (1.0 + change * f64::from(n) / 4000.0));
@@ -232,7 +232,7 @@ fn a_certain_change_within_the_margin_is_small() {
         let found = judge(&linear(change), None, &Options::default());
         assert_eq!((&found.all.outcome, found.class()), (&Outcome::Small, Class::Small), "{change}");
     }
-    // A change that is certain and not worth a word is flat.
+    // A change that is certain but not relevant is flat.
     for (change, class) in
         [(0.0, Class::Flat), (0.02, Class::Flat), (-0.03, Class::Flat), (0.2, Class::Material), (-0.2, Class::Material)]
     {
@@ -240,7 +240,7 @@ fn a_certain_change_within_the_margin_is_small() {
     }
 }
 
-/// Guards against an elasticity that is not the growth per doubling, and against names that users do not know.
+/// Guards against an elasticity that is not the growth per doubling, and against names that are not documented.
 #[test]
 fn elasticity_and_names_are_as_documented() {
     let found = judge(&dense(5, 4000, |_, n| 1e6 * f64::from(n).sqrt()), None, &Options::default()).all;

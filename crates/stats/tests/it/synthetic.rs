@@ -1,9 +1,9 @@
-//! Curves measured call by call, for the tests. The noise is a hash of the position, so that no generator is shared
-//! with the crate.
+//! Curves measured call by call, for the tests. The noise is a hash of the position, so that the tests and the crate
+//! share no generator.
 
 use landau_stats::{Curve, Pass};
 
-/// A number in [0, 1) that depends only on its arguments (the finaliser of `MurmurHash3`).
+/// Returns a number in [0, 1) that depends only on its arguments (the finaliser of `MurmurHash3`).
 pub(crate) fn hash(pass: u32, n: u32, salt: u64) -> f64 {
     let mut x = (u64::from(pass) << 40) ^ u64::from(n) ^ (salt << 52);
     for _ in 0..2 {
@@ -15,7 +15,8 @@ pub(crate) fn hash(pass: u32, n: u32, salt: u64) -> f64 {
     (x >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A curve of `passes` passes of `calls` calls; `cost` gives nanoseconds for (pass, n), to which 5% jitter is added.
+/// Returns a curve of `passes` passes of `calls` calls; `cost` gives nanoseconds for (pass, n), to which up to 5% of
+/// jitter is added.
 pub(crate) fn dense(passes: u32, calls: u32, cost: impl Fn(u32, u32) -> f64) -> Curve {
     let pass = |p: u32| Pass {
         n: (0..calls).collect(),
