@@ -1,24 +1,26 @@
-//! Where the growth of a call branches: the last function through which nearly all of it passes, and the shares of what
-//! that function calls.
+//! The branching of the growth of a call: the last function through which nearly all growth passes, and the shares of
+//! the functions that it calls.
 //!
-//! Which of a function's helpers have a symbol of their own depends on the compiler and on the kernel's configuration:
-//! a lock is one instruction or four functions. The share of a function with all that it calls depends much less on
-//! that, and these shares add up to the whole. So two kernels, or a time and a count, are compared here first.
+//! Which helpers of a function have their own symbol depends on the compiler and on the kernel's configuration: a lock
+//! is one instruction or four functions. The share of a function including everything that it calls depends much less
+//! on that, and these shares add up to the whole. So two kernels, or a time and a count, are compared by these shares
+//! first.
 
 use landau_record::schema::{Branching, Part};
 use std::collections::BTreeMap;
 
-/// The share of the growth that passes through a function where it has not branched.
+/// Minimum share of the growth that passes through a function before the growth branches.
 const PASSING: f64 = 0.9;
 
-/// The share that such a function passes on to others; one that keeps more is where the growth is.
+/// Minimum share of the growth that such a function passes on to its callees; a function that keeps more is the source
+/// of the growth.
 const PASSED_ON: f64 = 0.5;
 
-/// A part with a smaller share is not listed.
+/// Minimum share of a part that is listed.
 const LISTED: f64 = 0.005;
 
-/// Returns the functions, the outermost first, through which nearly all of the growth passes, and which pass it on;
-/// empty if it branches at once. `growths` has the growth of each call chain, without that of longer ones.
+/// Returns the functions, outermost first, through which nearly all of the growth passes and which pass it on; empty if
+/// the growth branches at once. `growths` has the growth of each call chain, excluding that of longer chains.
 pub(crate) fn trunk(growths: &BTreeMap<Vec<u32>, f64>) -> Vec<u32> {
     let whole: f64 = growths.values().sum();
     let mut trunk: Vec<u32> = Vec::new();
@@ -44,13 +46,14 @@ pub(crate) fn trunk(growths: &BTreeMap<Vec<u32>, f64>) -> Vec<u32> {
     }
 }
 
-/// Returns the part that a chain belongs to: the function itself, or the one that it calls; none outside the trunk.
+/// Returns the part to which a chain belongs: the last function of the trunk, or the one that it calls. `None` if the
+/// chain is not in the trunk.
 pub(crate) fn part(trunk: &[u32], chain: &[u32]) -> Option<u32> {
     let last = trunk.last()?;
     chain.starts_with(trunk).then(|| *chain.get(trunk.len()).unwrap_or(last))
 }
 
-/// Divides a growth that is known exactly; none if it branches at once.
+/// Divides a growth that is known exactly. Returns `None` if it branches at once.
 pub fn divide<'a>(growths: &BTreeMap<Vec<u32>, f64>, name: impl Fn(u32) -> &'a str) -> Option<Branching> {
     let trunk = trunk(growths);
     let whole: f64 = growths.values().sum();
@@ -70,7 +73,7 @@ pub fn divide<'a>(growths: &BTreeMap<Vec<u32>, f64>, name: impl Fn(u32) -> &'a s
     Some(Branching { function: name(*trunk.last()?).to_owned(), parts: listed(parts) })
 }
 
-/// Returns the parts in the order of their shares, without those that hardly matter.
+/// Returns the parts in descending order of their shares, without negligible ones.
 pub(crate) fn listed(mut parts: Vec<Part>) -> Vec<Part> {
     parts.retain(|part| part.share.abs() >= LISTED);
     parts.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.name.cmp(&b.name)));
@@ -101,7 +104,8 @@ mod tests {
         assert_eq!(parts, [("visit", 0.5), ("free", 0.39), ("poll", 0.1)]);
     }
 
-    /// Guards against a function that keeps the growth to itself as the place where it branches: it has one part.
+    /// Guards against choosing a function that keeps the growth as the place where it branches: that function would
+    /// have a single part.
     #[test]
     fn a_function_that_keeps_the_growth_is_a_part_of_its_caller() {
         let growths = BTreeMap::from([(vec![0, 1], 3.0), (vec![0, 1, 2], 97.0), (vec![0, 1, 2, 3], 0.0)]);

@@ -11,32 +11,33 @@ use std::ops::RangeInclusive;
 /// The range of n of the calls that are compared.
 pub(crate) type Range = RangeInclusive<u64>;
 
-/// Extra passes of a round. The last one counts instructions where the processor does.
+/// Number of extra passes of a round. The last one counts instructions, if the processor does.
 pub const EXTRA_PASSES: u32 = 3;
 
-/// A call that takes longer than this and than [`LONG_FACTOR`] medians, without the time in which another task had the
-/// processor, was interrupted by something that is not seen: the host of a virtual machine. It is left out of sampled
-/// and of recorded passes alike.
+/// A call that takes longer than this and longer than [`LONG_FACTOR`] medians, excluding the time in which another task
+/// had the processor, was interrupted by something invisible, such as the host of a virtual machine. It is left out of
+/// sampled and of recorded passes.
 const LONG_NS: u64 = 100_000;
 const LONG_FACTOR: u64 = 30;
 
-/// Watches the workers of recorded passes, and samples those of the extra ones.
+/// Watches the workers of recorded passes, and samples those of extra passes.
 #[derive(Debug)]
 pub struct Collector {
     sampler: Sampler,
     symbols: Symbols,
-    /// The two sizes to compare; none: an eighth and seven eighths of the largest n.
+    /// The two sizes to compare; if `None`, an eighth and seven eighths of the largest n.
     at: Option<[u64; 2]>,
     watch: Option<(Watch, Watched)>,
-    /// How many extra passes began since the last recorded one.
+    /// Number of extra passes that began since the last recorded one.
     extra: u32,
     samples: Vec<Sample>,
     switches: Vec<Switch>,
     lost: u64,
     pub(crate) phases: BTreeMap<(u32, usize), Collected>,
-    /// The functions that were seen called from each place: from the instruction after it, to which they return.
+    /// The functions that were observed to be called from each place. A place is the return address, the instruction
+    /// after the call.
     callees: BTreeMap<u64, BTreeSet<u32>>,
-    /// Passes that were left out, because the kernel dropped what was seen of them.
+    /// Number of passes that were left out because the kernel dropped some of their data.
     pub(crate) dropped_passes: u32,
 }
 
@@ -46,14 +47,14 @@ impl std::fmt::Debug for Watch {
     }
 }
 
-/// What was collected of a phase.
+/// The data collected for a phase.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Collected {
-    /// The ranges of n that are compared; none before the first pass.
+    /// The ranges of n that are compared; `None` before the first pass.
     pub(crate) ranges: Option<[Range; 2]>,
     /// The largest n of a call.
     pub(crate) largest: u64,
-    /// Whether another process timed the calls, so that no sample can be assigned to one.
+    /// Whether another process timed the calls, so that samples cannot be assigned to calls.
     pub(crate) is_timed_elsewhere: bool,
     /// By round: the calls and the samples at small and at large n.
     pub(crate) rounds: BTreeMap<u32, [Side; 2]>,
@@ -67,9 +68,9 @@ pub(crate) struct Collected {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Side {
     pub(crate) calls: u64,
-    /// Samples by call chain.
+    /// Number of samples by call chain.
     pub(crate) chains: BTreeMap<Chain, u64>,
-    /// Calls during which another task had the processor.
+    /// Number of calls during which another task had the processor.
     pub(crate) preempted: u64,
 }
 
@@ -80,11 +81,11 @@ pub(crate) struct Counted {
     pub(crate) samples: u64,
 }
 
-/// The functions of a sample, the outermost first.
+/// The functions of a sample, outermost first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Chain {
     functions: Vec<u32>,
-    /// Where the last function called the one that was taken off, because it only enabled interrupts.
+    /// The place at which the last function called one that was removed because it only enabled interrupts.
     place: Option<u64>,
 }
 
@@ -93,11 +94,11 @@ pub(crate) struct Chain {
 pub(crate) struct Total {
     pub(crate) calls: u64,
     pub(crate) ns: u64,
-    /// Calls during which another task had the processor.
+    /// Number of calls during which another task had the processor.
     pub(crate) preempted: u64,
 }
 
-/// A call with the time for which the worker had the processor.
+/// A call, with the time for which the worker had the processor.
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     began: u64,
@@ -107,7 +108,7 @@ struct Kept {
 }
 
 impl Collector {
-    /// Returns a collector for the running kernel, with a sampler that was calibrated.
+    /// Returns a collector for the running kernel, with a calibrated sampler.
     pub fn new(sampler: Sampler, at: Option<[u64; 2]>) -> Result<Self, Error> {
         let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         let hidden = || Error::NoSymbols { kptr_restrict: setting("/proc/sys/kernel/kptr_restrict") };
@@ -141,23 +142,23 @@ impl Collector {
         self.sampler.sample_instructions = sample_instructions;
     }
 
-    /// Goes on as if so many extra passes had begun since the last recorded one.
+    /// Sets the number of extra passes that began since the last recorded one.
     #[cfg(test)]
     pub(crate) fn set_extra(&mut self, extra: u32) {
         self.extra = extra;
     }
 
-    /// Returns the sizes that are compared; none for those at an eighth and seven eighths of the largest n.
+    /// Returns the sizes that are compared; `None` for an eighth and seven eighths of the largest n.
     pub(crate) fn at(&self) -> Option<[u64; 2]> {
         self.at
     }
 
-    /// Returns how samples are taken.
+    /// Returns the sampler.
     pub fn sampler(&self) -> Sampler {
         self.sampler
     }
 
-    /// Returns the functions' names.
+    /// Returns the names of the functions.
     pub(crate) fn symbols(&self) -> &Symbols {
         &self.symbols
     }
@@ -167,7 +168,7 @@ impl Collector {
         let mut functions: Vec<u32> = sample.chain.iter().rev().map(|&address| self.symbols.lookup(address)).collect();
         let mut place = None;
         if self.sampler.event == Event::CpuClock {
-            // The timer's interrupt waited for this function; the time is its caller's.
+            // The timer interrupt was delayed until this function, so the time belongs to its caller.
             while functions.len() > 1 && functions.last().is_some_and(|&last| self.enables_interrupts(last)) {
                 functions.pop();
                 place = sample.chain.get(sample.chain.len() - functions.len()).copied();
@@ -179,10 +180,11 @@ impl Collector {
         Chain { functions, place }
     }
 
-    /// Returns the functions of a chain, the outermost first.
+    /// Returns the functions of a chain, outermost first.
     ///
-    /// A function that ends in a jump to one that enables interrupts is not on the stack any more, so the sample shows
-    /// its caller. Other samples show it: the only other function that was seen called from the same place.
+    /// A function that ends in a tail call to one that enables interrupts is no longer on the stack, so the sample
+    /// shows its caller. Other samples identify it: it is the only other function that was observed to be called from
+    /// the same place.
     pub(crate) fn functions(&self, chain: &Chain) -> Vec<u32> {
         let mut functions = chain.functions.clone();
         let callees = chain.place.and_then(|place| self.callees.get(&place));
@@ -207,7 +209,7 @@ impl Collector {
     pub(crate) fn take(&mut self, calls: &TimedCalls<'_>, pass: Watched) {
         let absences = Absences::of(&self.switches);
         let counts_instructions = self.counts_instructions();
-        // No other event delays samples until interrupts are enabled.
+        // Only this event delays samples until interrupts are enabled.
         if self.sampler.event == Event::CpuClock && !counts_instructions {
             for pair in self.samples.iter().flat_map(|sample| sample.chain.windows(2)) {
                 self.callees.entry(pair[1]).or_default().insert(self.symbols.lookup(pair[0]));
@@ -239,7 +241,7 @@ impl Collector {
         }
     }
 
-    /// Adds calls, and the samples that were taken in them.
+    /// Adds calls and the samples that were taken in them.
     fn add(&self, side: &mut Side, mut calls: Vec<Kept>) {
         side.calls += calls.len() as u64;
         side.preempted += calls.iter().filter(|call| call.is_preempted).count() as u64;
@@ -248,13 +250,13 @@ impl Collector {
         }
     }
 
-    /// Adds calls, and how many samples were taken in them.
+    /// Adds calls and the number of samples that were taken in them.
     fn count(&self, side: &mut Counted, mut calls: Vec<Kept>) {
         side.calls += calls.len() as u64;
         side.samples += self.samples_in(&mut calls).count() as u64;
     }
 
-    /// Returns the samples that were taken in calls, which it sorts.
+    /// Returns the samples that were taken in calls. Sorts the calls.
     fn samples_in<'a>(&'a self, calls: &'a mut [Kept]) -> impl Iterator<Item = &'a Sample> {
         calls.sort_unstable_by_key(|call| call.began);
         self.samples.iter().filter(|sample| {
@@ -308,27 +310,27 @@ impl Profiler for Collector {
     }
 }
 
-/// Returns the ranges of n around the two sizes, or around an eighth and seven eighths of the largest n: an eighth of
-/// the largest n to both sides. The first calls of a pass are left out: they warm the caches.
+/// Returns the ranges of n around the two sizes, or around an eighth and seven eighths of the largest n. Each extends
+/// by an eighth of the largest n to both sides. The first calls of a pass are left out because they warm the caches.
 pub(crate) fn ranges(at: Option<[u64; 2]>, top: u64) -> [Range; 2] {
     let (_, half) = distances(top);
     let around = at.unwrap_or([half, top - half]);
     around.map(|n| n.saturating_sub(half).max(top / 32 + 1)..=(n + half).min(top).max(1))
 }
 
-/// Returns by how much two sizes must differ, so that no call stands for both, if the largest n is `top`; and how far
-/// the calls that stand for a size are from it.
+/// Returns two distances for a largest n of `top`: the minimum difference of two sizes, so that no call represents
+/// both, and the largest distance from a size of the calls that represent it.
 pub fn distances(top: u64) -> (u64, u64) {
     let half = top / 8;
     (2 * half + 1, half)
 }
 
-/// Returns whether calls stand for the small and for the large n, and none for both.
+/// Returns whether both the small and the large n are represented by calls, and no call represents both.
 pub(crate) fn are_apart([low, high]: &[Range; 2]) -> bool {
     !low.is_empty() && low.end() < high.start()
 }
 
-/// Returns the calls with the time for which the worker had the processor, without those that something unseen
+/// Returns the calls with the time for which the worker had the processor, without calls that something invisible
 /// interrupted.
 fn kept<'a>(calls: impl Iterator<Item = &'a TimedCall>, absences: &Absences) -> Vec<Kept> {
     let of_call = |call: &TimedCall| {

@@ -10,16 +10,16 @@ use landau_record::schema::{
 use landau_stats::Estimate;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The least samples of the counter of instructions in either range: with so many, chance alone makes an error of a
+/// Minimum number of samples of the instruction counter in either range; with this number, the error by chance is a
 /// tenth.
 const LEAST_SAMPLES: u64 = 100;
 
-/// The least rounds from which an interval can be had.
+/// Minimum number of rounds for an interval.
 const LEAST_ROUNDS: usize = 3;
 
 /// Compares the calls at small n of each phase of each case with those at large n.
 ///
-/// The times of the recorded passes, which have no samples, are what the samples must add up to.
+/// The samples must add up to the times of the recorded passes, which have no samples.
 ///
 /// # Errors
 ///
@@ -118,8 +118,8 @@ fn of_phase(
     })
 }
 
-/// Returns the instructions of a call beside its time, by the means of the recorded passes; none if the host does not
-/// count them, or if too few were sampled.
+/// Returns the instructions of a call together with its time, which comes from the means of the recorded passes. `None`
+/// if the host does not count instructions, or if there are too few samples.
 fn instructions(collector: &Collector, collected: &Collected, means: &[[f64; 2]]) -> Option<Instructions> {
     let weight = collector.sampler().sample_instructions? as f64;
     let is_whole = |sides: &&[Counted; 2]| sides.iter().all(|side| side.calls > 0);
@@ -128,7 +128,7 @@ fn instructions(collector: &Collector, collected: &Collected, means: &[[f64; 2]]
     let calls: Counts = rounds.iter().map(|sides| sides.map(|side| side.calls)).collect();
     let (all_samples, all_calls) = (sums(&samples), sums(&calls));
     let without = || samples.iter().map(|round| less(all_samples, round));
-    // Without any round there must be some left, or there is no interval.
+    // Some samples must remain when any one round is left out; otherwise there is no interval.
     let is_thin = all_samples.iter().any(|count| *count < LEAST_SAMPLES) || without().flatten().any(|count| count == 0);
     if rounds.len() < LEAST_ROUNDS || is_thin {
         return None;
@@ -146,26 +146,26 @@ fn instructions(collector: &Collector, collected: &Collected, means: &[[f64; 2]]
     })
 }
 
-/// Returns how many times the first cost the second is, from all rounds and from all but each in turn. It is the
-/// logarithm that the jackknife takes: no factor is below 0.
+/// Returns the ratio of the second cost to the first, from all rounds and with each round left out in turn. The
+/// jackknife uses the logarithm, because a factor cannot be negative.
 fn factor(all: [f64; 2], without: impl Iterator<Item = [f64; 2]>) -> Interval {
     let log = |[low, high]: [f64; 2]| (high / low).ln();
     interval(Estimate::by_jackknife(log(all), &without.map(log).collect::<Vec<_>>()).map(f64::exp))
 }
 
-/// Samples of a function, or of all: in each round, at small and at large n.
+/// Numbers of samples of a function, or of all functions: in each round, at small and at large n.
 type Counts = Vec<[u64; 2]>;
 
-/// The samples of all rounds, and the time for which one stands.
+/// The samples of all rounds, and the time that one sample represents.
 struct Costs {
     weight: f64,
-    /// The calls of each round at small and at large n.
+    /// Numbers of calls in each round at small and at large n.
     calls: Counts,
-    /// The samples by functions, the outermost first.
+    /// Numbers of samples by call chain, outermost function first.
     chains: BTreeMap<Vec<u32>, Counts>,
 }
 
-/// The samples of a function: its own, and with those of all that it called.
+/// The samples of a function: its own, and those including all functions that it called.
 #[derive(Default)]
 struct Samples {
     own: Counts,
@@ -202,7 +202,7 @@ impl Costs {
     fn by_function(&self) -> BTreeMap<u32, Samples> {
         let mut found: BTreeMap<u32, Samples> = BTreeMap::new();
         for (chain, counts) in &self.chains {
-            // One that calls itself counts once.
+            // A function that calls itself counts once.
             for function in chain.iter().copied().collect::<BTreeSet<u32>>() {
                 let new = || Samples { own: self.none(), inclusive: self.none() };
                 let samples = found.entry(function).or_insert_with(new);
@@ -224,9 +224,9 @@ impl Costs {
         [0, 1].map(|side| samples[side] as f64 * self.weight / (calls[side] as f64).max(1.0))
     }
 
-    /// Returns how much a call takes longer at large n.
+    /// Returns by how much a call takes longer at large n.
     fn growth(&self, samples: &Counts) -> Quantity {
-        // A long run has thousands of rounds: leaving one out must not add up all others again.
+        // A long run has thousands of rounds, so leaving one out must not sum all the others again.
         let (all_samples, all_calls) = (sums(samples), sums(&self.calls));
         let of = |samples: [u64; 2], calls: [u64; 2]| {
             let [low, high] = self.per_call_of(samples, calls);
@@ -238,12 +238,12 @@ impl Costs {
     }
 }
 
-/// Returns what is left of a sum without a round.
+/// Returns a sum without one round.
 fn less(all: [u64; 2], round: &[u64; 2]) -> [u64; 2] {
     [all[0] - round[0], all[1] - round[1]]
 }
 
-/// Adds the rounds up.
+/// Sums the rounds.
 fn sums(counts: &Counts) -> [u64; 2] {
     counts.iter().fold([0; 2], |sum, round| [sum[0] + round[0], sum[1] + round[1]])
 }
@@ -254,7 +254,7 @@ fn add(sum: &mut Counts, counts: &Counts) {
     }
 }
 
-/// A quantity of all rounds, and of all but each in turn.
+/// A quantity from all rounds, and with each round left out in turn.
 #[derive(Clone)]
 struct Quantity {
     all: f64,
@@ -267,7 +267,7 @@ impl Quantity {
         Self { all: of(self.all, other.all), without }
     }
 
-    /// Returns its share of another; 0 of nothing.
+    /// Returns its share of another quantity; 0 if that is 0.
     fn share_of(&self, whole: &Self) -> Self {
         self.with(whole, |part, whole| if whole == 0.0 { 0.0 } else { part / whole })
     }
@@ -276,7 +276,7 @@ impl Quantity {
         interval(Estimate::by_jackknife(self.all, &self.without))
     }
 
-    /// Returns whether it is certainly larger than another: the interval of the difference is above 0.
+    /// Returns whether it is certainly larger than another quantity: the interval of the difference is above 0.
     fn exceeds(&self, other: &Self) -> bool {
         self.with(other, |one, other| one - other).interval().low > 0.0
     }
@@ -286,14 +286,14 @@ fn interval(estimate: Estimate) -> Interval {
     Interval { value: estimate.value, low: estimate.low, high: estimate.high }
 }
 
-/// Returns the mean of the passes' values with its interval.
+/// Returns the mean of the values of the passes with its interval.
 fn of_means(values: &[f64]) -> Interval {
     let (sum, count) = (values.iter().sum::<f64>(), values.len() as f64);
     let without: Vec<f64> = values.iter().map(|value| (sum - value) / (count - 1.0)).collect();
     interval(Estimate::by_jackknife(sum / count, &without))
 }
 
-/// Returns every function that was sampled, by its own share of the growth, the largest first.
+/// Returns every function that was sampled, in descending order of its own share of the growth.
 fn functions(collector: &Collector, costs: &Costs, whole: &Quantity) -> Vec<ProfiledFunction> {
     let sampled = costs.by_function();
     let growths: BTreeMap<u32, Quantity> =
@@ -317,7 +317,7 @@ fn functions(collector: &Collector, costs: &Costs, whole: &Quantity) -> Vec<Prof
     found
 }
 
-/// Returns how the growth divides where it branches.
+/// Returns the division of the growth at the function where it branches.
 fn divided(collector: &Collector, costs: &Costs, whole: &Quantity) -> Option<Branching> {
     let growths = costs.chains.iter().map(|(chain, counts)| (chain.clone(), costs.growth(counts).all)).collect();
     let trunk = trunk(&growths);
@@ -348,18 +348,18 @@ fn divided(collector: &Collector, costs: &Costs, whole: &Quantity) -> Option<Bra
     Some(Branching { function: collector.symbols().name(itself).to_owned(), parts })
 }
 
-/// Returns the first and the last place that a growth can have among all.
+/// Returns the first and the last rank that a growth can have among all.
 fn places(growth: &Quantity, all: &BTreeMap<u32, Quantity>) -> [u32; 2] {
     let above = all.values().filter(|other| other.exceeds(growth)).count();
     let below = all.values().filter(|other| growth.exceeds(other)).count();
     [above as u32 + 1, (all.len() - below) as u32]
 }
 
-/// Returns the functions by the calls that led to them, callers before their callees.
+/// Returns the functions by the call chains that led to them, callers before callees.
 fn chains(collector: &Collector, costs: &Costs) -> Vec<ProfiledChain> {
     let mut samples: BTreeMap<&[u32], Counts> = BTreeMap::new();
     for (chain, counts) in &costs.chains {
-        // Every caller is an entry, with or without samples of its own.
+        // Every caller is an entry, even if it has no samples itself.
         for depth in 1..=chain.len() {
             let sum = samples.entry(&chain[..depth]).or_insert_with(|| costs.none());
             if depth == chain.len() {
@@ -367,7 +367,7 @@ fn chains(collector: &Collector, costs: &Costs) -> Vec<ProfiledChain> {
             }
         }
     }
-    // A chain sorts after its own beginning.
+    // A chain sorts after its prefixes.
     let places: BTreeMap<&[u32], u32> =
         samples.keys().enumerate().map(|(place, chain)| (*chain, place as u32)).collect();
     let one = |(chain, counts): (&&[u32], &Counts)| ProfiledChain {
@@ -424,16 +424,16 @@ ffffffff81000400 t ends_in_a_jump
         }
     }
 
-    /// A pass: its calls, and what was seen of them.
+    /// A pass: its calls, with their samples and context switches.
     struct Seen {
         calls: Vec<TimedCall>,
         samples: Vec<Sample>,
         switches: Vec<Switch>,
     }
 
-    /// Calls of 1000 ns + 100 ns per object, and a sample every 1000 ns of a call: the first in `fixed`, the others by
-    /// `leaves` in turn, another one first in each round, called by `scan`. Another task takes the processor for `away`
-    /// ns in every fourth call.
+    /// Returns calls of 1000 ns + 100 ns per object, with a sample every 1000 ns of a call. The first sample is in
+    /// `fixed`; the others are in each of `leaves` in turn, called by `scan`, and each round begins with another leaf.
+    /// Another task takes the processor for `away` ns in every fourth call.
     fn pass(round: u32, leaves: &[u64], away: u64) -> Seen {
         let mut now = 1_000_000;
         let mut seen = Seen { calls: Vec::new(), samples: Vec::new(), switches: Vec::new() };
@@ -451,13 +451,14 @@ ffffffff81000400 t ends_in_a_jump
             }
             seen.calls.push(TimedCall { n, began_ns: Some(now), ns: ns + away });
             now += ns + away + 500;
-            // Between two calls, so it belongs to none.
+            // Between two calls, so this sample belongs to neither.
             seen.samples.push(Sample { time_ns: now - 250, chain: vec![ENTRY] });
         }
         seen
     }
 
-    /// Recorded passes during which another task takes the processor for a while, and sampled ones without that.
+    /// Returns recorded passes during which another task takes the processor for a while, and undisturbed sampled
+    /// passes.
     fn profiled(event: Event, leaves: &[u64], away: u64) -> (Collector, Record) {
         let sampler = Sampler { event, sample_ns: 1_000.0, sample_instructions: None };
         let mut collector = Collector::with(sampler, Symbols::of(KALLSYMS).unwrap(), None);
@@ -473,8 +474,8 @@ ffffffff81000400 t ends_in_a_jump
         (collector, Record { cases: vec![case], ..Record::default() })
     }
 
-    /// Recorded and sampled passes with this growth of the time, and passes in which a sample of the counter of
-    /// instructions falls into a call every `interval` ns.
+    /// Simulates recorded and sampled passes with this growth of the time, and passes with a sample of the instruction
+    /// counter every `interval` ns of a call.
     fn counted(interval: impl Fn(u64) -> u64) -> Option<Instructions> {
         let (mut collector, record) = profiled(Event::Cycles, &[SCAN], 0);
         collector.set_sample_instructions(Some(500_009));
@@ -490,7 +491,7 @@ ffffffff81000400 t ends_in_a_jump
             collector.take(&TimedCalls { case: &case(), round, phases: vec![calls] }, Watched::Extra);
         }
         let found = compare(&collector, &record, None).unwrap().remove(0);
-        // Passes that count instructions take no time.
+        // Passes that count instructions contribute no time.
         assert_eq!((found.sample_count, found.adds_up()), (compared(Event::Cycles, &[SCAN], 0).sample_count, true));
         found.instructions
     }
@@ -512,7 +513,7 @@ ffffffff81000400 t ends_in_a_jump
         // `fixed` takes one sample of each call.
         let fixed = found.functions.iter().find(|one| one.name == "fixed").unwrap();
         assert_eq!((fixed.ns, fixed.growth_ns.value), ([1_000.0; 2], 0.0));
-        // The entry has no sample of its own, and all of them with its callees.
+        // The entry has no samples itself, but all of them including its callees.
         let entry = found.functions.iter().find(|one| one.name == "entry").unwrap();
         let inclusive = entry.inclusive.as_ref().unwrap();
         assert_eq!((entry.ns, inclusive.ns, inclusive.share.value), ([0.0; 2], found.sampled_ns, 1.0));
@@ -521,8 +522,8 @@ ffffffff81000400 t ends_in_a_jump
         assert!(found.adds_up());
     }
 
-    /// Guards against a busy machine: another task has the processor for a hundredth of a second in each fourth call of
-    /// the recorded passes, which is far less than what makes a call an outlier of 30 medians.
+    /// Guards against a busy machine: another task has the processor for a hundredth of a second in every fourth call
+    /// of the recorded passes, which is far less than the 30 medians above which a call is left out.
     #[test]
     fn time_in_which_another_task_ran_is_no_growth() {
         let calm = compared(Event::Cycles, &[SCAN], 0);
@@ -535,18 +536,18 @@ ffffffff81000400 t ends_in_a_jump
     #[test]
     fn a_timer_that_waited_for_interrupts_shows_the_caller() {
         assert_eq!(compared(Event::CpuClock, &[UNLOCK], 0).functions[0].name, "scan");
-        // A counter's interrupt does not wait.
+        // The interrupt of a counter is not delayed.
         assert_eq!(compared(Event::Cycles, &[UNLOCK], 0).functions[0].name, "_raw_spin_unlock_irqrestore");
     }
 
     /// `scan` calls a function that ends in a jump to the one that enables interrupts, so its samples look as if `scan`
-    /// had called that one; the few samples before the jump show which function it is.
+    /// had called the latter. The few samples before the jump show which function it is.
     #[test]
     fn a_function_that_ended_in_a_jump_has_the_samples_that_waited() {
         let found = compared(Event::CpuClock, &[UNLOCK, UNLOCK, JUMPING], 0);
         assert_eq!(found.functions[0].name, "ends_in_a_jump");
         assert!((found.functions[0].share.value - 1.0).abs() < 0.01, "{:?}", found.functions[0]);
-        // If two functions were called from there, it can be either.
+        // If two functions were called from that place, it could be either.
         let found = compared(Event::CpuClock, &[UNLOCK, UNLOCK, JUMPING, FIXED], 0);
         assert_eq!(found.functions[0].name, "scan");
     }
@@ -559,11 +560,11 @@ ffffffff81000400 t ends_in_a_jump
         assert!((with_the_time.factor.value - 5.225).abs() < 0.001, "{with_the_time:?}");
         assert!((with_the_time.per_call[0] - 55.5 * 500_009.0).abs() < 1.0, "{with_the_time:?}");
         assert_eq!(with_the_time.sample_count, 5 * (70 * 555 + 81 * 2_900) / 10);
-        // Ten in each call, whatever it takes.
+        // Ten samples in each call, however long it takes.
         let of_caches = counted(|n| 100 + 10 * n).unwrap();
         assert_eq!((of_caches.factor.value, of_caches.per_call), (1.0, [10.0 * 500_009.0; 2]));
         assert_eq!(of_caches.time_factor, with_the_time.time_factor);
-        // One in a call of each round is no answer.
+        // One sample in a call of each round is not enough for an answer.
         assert_eq!(counted(|n| if n == 12 || n == 300 { 1_000 } else { 1 << 40 }), None);
         assert_eq!(compared(Event::Cycles, &[SCAN], 0).instructions, None);
     }
@@ -593,7 +594,7 @@ ffffffff81000400 t ends_in_a_jump
         assert!(error.contains("one, call: its calls are timed in another process"), "{error}");
     }
 
-    /// Guards against a reason that is none: with `--at` the sizes may be too close, not the largest n too small.
+    /// Guards against a wrong reason: with `--at` the sizes may be too close, rather than the largest n too small.
     #[test]
     fn sizes_for_which_the_same_calls_stand_are_not_compared() {
         let record = Record { cases: vec![case()], ..Record::default() };

@@ -1,20 +1,20 @@
-//! Where the running kernel spends the time of a benchmark's calls, and which functions grow with n.
+//! Profiles of the running kernel: where it spends the time of a benchmark's calls, and which functions grow with n.
 //!
-//! The engine makes extra passes between the recorded ones. During these a [`Collector`] samples the worker's call
-//! chain, in the kernel too, at fixed intervals of its processor time (`sampler`), and assigns each sample to the timed
-//! call in which it was taken. In all passes it learns when another task had the processor. [`compare`] sets the calls
-//! at small n against those at large n: each function's mean time per call, how much it grows, and intervals from
-//! leaving out one round at a time.
+//! The engine runs extra passes between the recorded ones. During the extra passes a [`Collector`] samples the worker's
+//! call chain, including the kernel, at fixed intervals of its processor time (`sampler`), and assigns each sample to
+//! the timed call in which it was taken. In all passes it records when another task had the processor. [`compare`]
+//! compares the calls at small n with those at large n: the mean time per call of each function, its growth, and
+//! intervals from leaving out one round at a time.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `symbols` | the names of the kernel's functions by address |
 //! | `source` | the tag of a kernel's source |
-//! | `sampler` | samples and context switches of a process, and how much time a sample stands for |
+//! | `sampler` | samples and context switches of a process, and the time that a sample represents |
 //! | `preemption` | the times in which another task had the processor |
 //! | `collector` | from samples and calls to samples per chain at small and at large n |
-//! | `compared` | from those to functions with their growth |
-//! | `branching` | where the growth of a call branches |
+//! | `compared` | from those samples to functions with their growth |
+//! | `branching` | the function at which the growth of a call branches |
 
 mod branching;
 mod collector;
@@ -31,7 +31,7 @@ pub use sampler::{Event, Sampler};
 pub use source::source_version;
 pub use symbols::{Symbols, USER};
 
-/// Why nothing can be profiled.
+/// Reasons why nothing can be profiled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -43,7 +43,8 @@ pub enum Error {
     Refused {
         /// The setting.
         paranoid: String,
-        /// The error of `perf_event_open(2)`; it is in the message, so it is no source that is printed again.
+        /// The error of `perf_event_open(2)`. The message contains it, so it is not a source, which would be printed
+        /// again.
         why: std::io::Error,
     },
     /// The kernel hides the addresses of its functions.
@@ -55,7 +56,7 @@ pub enum Error {
         /// The setting.
         kptr_restrict: String,
     },
-    /// The sampler gave no samples of a loop of reads.
+    /// The sampler took no samples of a loop of reads.
     #[error("the sampler of this kernel takes no samples of a loop of reads, so its samples cannot be given a time")]
     NoSamples,
     /// No call could be sampled.

@@ -1,14 +1,15 @@
 //! The times in which another task had the worker's processor although the worker could have run.
 //!
-//! No sample of the worker is taken then, but its clock goes on. So these times are subtracted from the calls, in
-//! passes with and without samples. A worker that waits for something is another matter: the wait is part of its call.
+//! During these times no sample of the worker is taken, but its clock continues. So they are subtracted from the calls,
+//! in passes with and without samples. If a worker waits for something, on the other hand, the wait is part of its
+//! call.
 
 use crate::sampler::{Switch, SwitchKind};
 
 /// The absences of a worker, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Absences {
-    /// When each began and ended, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// The start and the end of each, in nanoseconds of `CLOCK_MONOTONIC`.
     spans: Vec<(u64, u64)>,
 }
 
@@ -27,7 +28,7 @@ impl Absences {
         Self { spans }
     }
 
-    /// Returns for how many nanoseconds the worker was absent between two times.
+    /// Returns the number of nanoseconds for which the worker was absent between two times.
     pub(crate) fn within(&self, from: u64, to: u64) -> u64 {
         let first = self.spans.partition_point(|span| span.1 <= from);
         let inside = self.spans[first..].iter().take_while(|span| span.0 < to);
@@ -53,7 +54,7 @@ mod tests {
             switch(140, SwitchKind::Preempted),
         ]);
         assert_eq!(absences.within(0, 1_000), 34);
-        // The ends of a call cut an absence.
+        // An absence is clipped to the start and the end of a call.
         assert_eq!((absences.within(11, 13), absences.within(110, 1_000)), (2, 20));
         assert_eq!((absences.within(14, 100), absences.within(130, 135)), (0, 0));
     }

@@ -1,15 +1,15 @@
-//! Samples of a process: its kernel call chain at fixed intervals of its processor time; and the times at which another
-//! task had its processor.
+//! Samples of a process (its kernel call chain at fixed intervals of its processor time), and the times at which
+//! another task had its processor.
 //!
-//! Where the processor counts cycles the sampler uses them; their interrupt reaches code that has disabled interrupts
-//! too. A virtual machine without counters has `cpu-clock`, a timer. Its interrupt waits until interrupts are enabled
-//! again, so it shows the function that enables them where the caller spent the time.
+//! If the processor counts cycles, the sampler uses that counter; its interrupt also reaches code that has disabled
+//! interrupts. A virtual machine without counters has `cpu-clock`, a timer. Its interrupt is delayed until interrupts
+//! are enabled again, so the sample shows the function that enables them, although its caller spent the time.
 //!
-//! Where the processor counts instructions, samples of that counter count the work of a call.
+//! If the processor counts instructions, samples of that counter measure the work of a call.
 
 use crate::{Error, setting};
 
-/// What triggers a sample.
+/// The trigger of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The processor's counter of cycles.
@@ -21,7 +21,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the name that perf(1) gives it.
+    /// Returns the name of the event in perf(1).
     pub fn name(self) -> &'static str {
         match self {
             Event::Cycles => "cycles",
@@ -31,73 +31,73 @@ impl Event {
     }
 }
 
-/// A call chain at a moment.
+/// A call chain at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// When it was taken, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// The time of the sample, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) time_ns: u64,
-    /// Addresses of the kernel, the innermost first; empty if the process was in its own code.
+    /// Addresses in the kernel, innermost first; empty if the process was in its own code.
     pub(crate) chain: Vec<u64>,
 }
 
-/// What a collection found.
+/// The result of a collection.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     pub(crate) samples: Vec<Sample>,
     /// The context switches, in order.
     pub(crate) switches: Vec<Switch>,
-    /// Samples or context switches that the kernel had to drop, and times when it took no samples for a while or gave
-    /// the counter to others.
+    /// Number of samples or context switches that the kernel dropped, and of times when it took no samples for a while
+    /// or gave the counter to others.
     pub(crate) lost: u64,
 }
 
 /// A context switch of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Switch {
-    /// When, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// The time of the switch, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) time_ns: u64,
     pub(crate) kind: SwitchKind,
 }
 
-/// What a context switch did to the process.
+/// The effect of a context switch on the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SwitchKind {
-    /// It runs again.
+    /// The process runs again.
     In,
-    /// It waits for something.
+    /// The process waits for something.
     Asleep,
-    /// It could have gone on: another task preempted it.
+    /// The process could have continued, but another task preempted it.
     Preempted,
 }
 
-/// What is watched of a process.
+/// The aspects of a process that are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// Its call chain, and its context switches.
     Samples(Event),
-    /// Its context switches alone: a call without one costs what it always costs.
+    /// Only its context switches, which do not change the cost of a call without one.
     Switches,
 }
 
-/// How this host samples processes.
+/// The way in which this host samples processes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampler {
-    /// What triggers a sample of time.
+    /// The trigger of a sample of time.
     pub event: Event,
-    /// The processor time that a sample stands for, in nanoseconds. It is less than the interval, because taking a
-    /// sample is a part of it.
+    /// The processor time that a sample represents, in nanoseconds. It is less than the interval, because the interval
+    /// includes the time to take a sample.
     pub sample_ns: f64,
-    /// The instructions that a sample of their counter stands for; none if the host does not count them.
+    /// The number of instructions that a sample of their counter represents; `None` if the host does not count them.
     pub sample_instructions: Option<u64>,
 }
 
 impl Sampler {
-    /// Chooses the event, and measures what a sample stands for: reads of `/dev/zero` take some processor time, and as
-    /// many again give so many samples.
+    /// Chooses the event, and measures the time that a sample represents: the processor time of a number of reads of
+    /// `/dev/zero`, divided by the number of samples that as many further reads yield.
     pub fn calibrated() -> Result<Self, Error> {
         let event =
             if open(THIS_THREAD, Subject::Samples(Event::Cycles)).is_ok() { Event::Cycles } else { Event::CpuClock };
-        // A loop that somebody else interrupts takes longer and has no more samples, or the other way round.
+        // An interruption inflates either the time of the first loop or the number of samples of the second.
         let mut rounds = (0..ROUNDS).map(|_| round(event)).collect::<Result<Vec<_>, _>>()?;
         rounds.sort_by(f64::total_cmp);
         let counts_instructions = open(THIS_THREAD, Subject::Samples(Event::Instructions)).is_ok();
@@ -106,19 +106,20 @@ impl Sampler {
     }
 }
 
-/// The process identifier by which a thread samples itself.
+/// The process identifier with which a thread samples itself.
 const THIS_THREAD: u32 = 0;
 
-/// The interval between two samples of the counter of instructions: a prime, so that it is no multiple of a call's.
+/// The interval between two samples of the counter of instructions: a prime, so that it is not a multiple of the
+/// instructions of a call.
 const INTERVAL_INSTRUCTIONS: u64 = 500_009;
 
-/// Rounds of the calibration, of which the median counts.
+/// Number of rounds of the calibration; the median is used.
 const ROUNDS: usize = 7;
 
 /// The processor time of half a round.
 const HALF_NS: u64 = 60_000_000;
 
-/// Returns the time for which a sample stands, from one round.
+/// Returns the time that a sample represents, from one round.
 fn round(event: Event) -> Result<f64, Error> {
     use landau_sys::process::thread_time_ns;
     let mut zeros = Zeros::open()?;
@@ -132,7 +133,7 @@ fn round(event: Event) -> Result<f64, Error> {
     let mut watch = open(THIS_THREAD, Subject::Samples(event))?;
     for _ in 0..count {
         zeros.read();
-        // As the loop before.
+        // As in the first loop.
         std::hint::black_box(thread_time_ns());
     }
     let found = watch.collect().samples.len();
@@ -154,7 +155,7 @@ impl Zeros {
 
     fn read(&mut self) {
         use std::io::Read;
-        // The work counts, not its result: /dev/zero always gives what it was asked for.
+        // Only the work matters, not the result: /dev/zero always fills the buffer.
         let _ = self.file.read(&mut self.buffer);
     }
 }
@@ -169,7 +170,7 @@ mod of_linux {
     use perf_event::events::{Hardware, Software};
     use perf_event::{Builder, Clock, SampleFlag};
 
-    /// The interval between two samples: nanoseconds of `cpu-clock`, and cycles of about as long.
+    /// The interval between two samples: nanoseconds of `cpu-clock`, and a number of cycles that takes about as long.
     const INTERVAL_NS: u64 = 250_000;
     const INTERVAL_CYCLES: u64 = 750_000;
 
@@ -178,24 +179,24 @@ mod of_linux {
     const OUT: u16 = 1 << 13;
     const OUT_PREEMPTED: u16 = 1 << 14;
 
-    /// The bytes of the ring. A user without privilege may lock fewer, which hold the samples of half a second: a pass
-    /// that takes longer between two collections would lose some.
+    /// Size of the ring buffer in bytes. An unprivileged user may lock fewer bytes, which hold the samples of half a
+    /// second; if more time passes between two collections, samples are lost.
     const RING: usize = 1 << 22;
     const RING_UNPRIVILEGED: usize = 1 << 19;
 
-    /// Markers in a call chain (`PERF_CONTEXT_MAX` in `linux/perf_event.h`) are above this. Each says what the entries
-    /// behind it are.
+    /// Markers in a call chain (`PERF_CONTEXT_MAX` in `linux/perf_event.h`) are above this. Each marker identifies the
+    /// context of the entries after it.
     const MARKERS: u64 = u64::MAX - 4095;
     const OF_KERNEL: u64 = u64::MAX - 127;
 
-    /// The samples of a process, from its opening on.
+    /// A watch on a process, which collects samples from the time when it is opened.
     pub(crate) struct Watch {
         ring: perf_event::Sampler,
-        /// Whether it rests on a counter of the processor, which several events may have to share.
+        /// Whether it uses a counter of the processor, which several events may have to share.
         is_counter: bool,
     }
 
-    /// Begins to watch a process with one thread.
+    /// Starts watching a process with one thread.
     pub(crate) fn open(pid: u32, subject: Subject) -> Result<Watch, Error> {
         let (mut builder, interval) = match subject {
             Subject::Samples(Event::Cycles) => (Builder::new(Hardware::CPU_CYCLES), INTERVAL_CYCLES),
@@ -207,13 +208,13 @@ mod of_linux {
             builder.include_kernel().sample_period(interval);
         }
         if let Subject::Samples(Event::Cycles | Event::CpuClock) = subject {
-            // With the user's frames too: the library cannot read a chain without any.
+            // Include user frames: the library cannot read a chain without any.
             builder.sample(SampleFlag::IP | SampleFlag::CALLCHAIN);
         }
         builder
             .observe_pid(pid.cast_signed())
             .any_cpu()
-            // The time is all that `switch` reads of a record of another kind.
+            // The time is the only field that `switch` reads from records other than samples.
             .sample(SampleFlag::TIME)
             .sample_id_all(true)
             .context_switch(true)
@@ -242,8 +243,8 @@ mod of_linux {
                     }),
                     Ok(Record::Lost(lost)) => found.lost += lost.lost,
                     Ok(Record::LostSamples(lost)) => found.lost += lost.lost,
-                    // A record that cannot be read is a sample that is lost; throttled, the kernel takes none until the
-                    // next tick.
+                    // A record that cannot be read is a lost sample. If throttled, the kernel takes no samples until
+                    // the next tick.
                     Ok(Record::Throttle(_)) | Err(_) => found.lost += 1,
                     Ok(_) => {}
                 }
@@ -252,16 +253,16 @@ mod of_linux {
             found
         }
 
-        /// Returns whether other events had the counter for a while.
+        /// Returns whether other events used the counter for a while.
         fn was_shared(&mut self) -> bool {
             let times = self.ring.as_counter_mut().read_count_and_time();
-            // A counter that cannot be read is not known to have run.
+            // If a counter cannot be read, it is unknown whether it ran.
             !times.is_ok_and(|times| times.time_running >= times.time_enabled)
         }
     }
 
-    /// Returns a context switch from its record: markers, and the fields that each record has, of which the time is the
-    /// only one.
+    /// Parses a context switch from its record: the markers, and the fields that every record has, of which the time is
+    /// the only one here.
     pub(super) fn switch(markers: u16, fields: &[u8]) -> Option<Switch> {
         let time_ns = u64::from_ne_bytes(*fields.first_chunk()?);
         let kind = match (markers & OUT != 0, markers & OUT_PREEMPTED != 0) {
@@ -272,8 +273,8 @@ mod of_linux {
         Some(Switch { time_ns, kind })
     }
 
-    /// Returns the kernel's functions of a chain. The user's part of it can be anything: without frame pointers the
-    /// kernel reads there what lies on the stack.
+    /// Returns the kernel functions of a chain. The user part can contain anything: without frame pointers the kernel
+    /// reads arbitrary data from the user stack.
     pub(super) fn chain(entries: &[u64]) -> Vec<u64> {
         let mut is_kernel = false;
         let mut found = Vec::new();
@@ -312,7 +313,7 @@ mod elsewhere {
 mod tests {
     use super::*;
 
-    /// Guards against what lies on the user's stack being taken for a function of the kernel.
+    /// Guards against taking data on the user stack for a kernel function.
     #[test]
     fn only_what_the_kernel_marks_as_its_own_is_of_the_kernel() {
         let (kernel, user) = (u64::MAX - 127, u64::MAX - 511);
@@ -321,7 +322,8 @@ mod tests {
         assert_eq!(of_linux::chain(&[user, 0x5555, stack]), [0; 0]);
     }
 
-    /// A sample stands for the interval less what taking it costs. Where samples are refused there is nothing to test.
+    /// All samples can be read, and are in the kernel only during the reads. If the kernel refuses samples, there is
+    /// nothing to test.
     #[test]
     fn samples_of_this_thread_are_all_readable_and_in_the_kernel_or_not() {
         let mut watch = match open(THIS_THREAD, Subject::Samples(Event::CpuClock)) {
@@ -356,17 +358,17 @@ mod tests {
         assert_eq!(of_linux::switch(0, &time[..7]), None);
     }
 
-    /// A thread that waits is switched out and in again, at times between two readings of the clock.
+    /// A waiting thread is switched out and in again, at times between two readings of the clock.
     #[test]
     fn a_wait_is_a_switch_out_and_one_in() {
-        // Ahead of the first switch that can be seen.
+        // Before the first switch that can be observed.
         let before = landau_sys::clock::monotonic_ns();
         let Ok(mut watch) = open(THIS_THREAD, Subject::Switches) else { return };
         let mut switches = Vec::new();
         let count = |of: &[Switch], kind: SwitchKind| of.iter().filter(|one| one.kind == kind).count();
-        // One that is preempted on its way into the wait is not seen asleep.
+        // A thread that is preempted before it sleeps is not recorded as asleep.
         for _ in 0..100 {
-            // Nobody wakes it, so it waits until the time is over.
+            // Nothing wakes the thread, so it waits until the timeout.
             std::thread::park_timeout(std::time::Duration::from_millis(1));
             let found = watch.collect();
             assert!(found.samples.is_empty() && found.lost == 0, "{found:?}");

@@ -1,7 +1,7 @@
-//! The tag of the source that a kernel was built from.
+//! The tag of the source from which a kernel was built.
 
-/// Returns the git tag of the release that a kernel was built from. Debian's release is its own numbering, and the
-/// version names the upstream release: `6.1.0-56-cloud-amd64`, `#1 SMP … Debian 6.1.192-2`.
+/// Returns the git tag of the release from which a kernel was built. Debian numbers its releases differently, but its
+/// version contains the upstream release: `6.1.0-56-cloud-amd64`, `#1 SMP … Debian 6.1.192-2`.
 pub fn source_version(release: &str, version: &str) -> String {
     let debian = version.split_once("Debian ").map(|(_, rest)| rest);
     let text = debian.unwrap_or(release);

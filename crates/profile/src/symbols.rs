@@ -1,15 +1,15 @@
-//! The names of the kernel's functions by address, and the table of them for the plugin of the lab's emulator.
+//! The names of the kernel's functions by address, and their table for the plugin of the lab's emulator.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
-/// The number of the measured program.
+/// The function number of the measured program.
 pub const USER: u32 = 0;
 
-/// The number of what has no name.
+/// The function number of code without a name.
 const UNKNOWN: u32 = 1;
 
-/// Traits as the plugin knows them (`crates/lab/plugin/tree.rs`).
+/// Traits, as the plugin defines them (`crates/lab/plugin/tree.rs`).
 const ENTRY: u32 = 1;
 const FAULT: u32 = 2;
 
@@ -22,7 +22,7 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Parses the text of `/proc/kallsyms`; none if it contains no addresses.
+    /// Parses the text of `/proc/kallsyms`. Returns `None` if it contains no addresses.
     pub fn of(kallsyms: &str) -> Option<Self> {
         let mut best: BTreeMap<u64, (Rank<'_>, &str)> = BTreeMap::new();
         for line in kallsyms.lines() {
@@ -58,7 +58,7 @@ impl Symbols {
         Some(Self { names, rows })
     }
 
-    /// Returns the function that an address is in; `[unknown]` below the first.
+    /// Returns the function that contains an address; `[unknown]` below the first function.
     pub fn lookup(&self, address: u64) -> u32 {
         let after = self.rows.partition_point(|row| row.0 <= address);
         after.checked_sub(1).map_or(UNKNOWN, |place| self.rows[place].1)
@@ -80,7 +80,7 @@ impl Symbols {
         self.names.get(function as usize).map_or("[unknown]", String::as_str)
     }
 
-    /// Whether a function is an interrupt's entry, whose work belongs to no call.
+    /// Returns whether a function is the entry of an interrupt, whose work belongs to no call.
     pub fn is_interrupt(&self, function: u32) -> bool {
         let name = self.name(function);
         let starts = ["asm_sysvec_", "asm_common_interrupt", "asm_spurious", "irq_entries_start", "spurious_entries"];
@@ -88,11 +88,11 @@ impl Symbols {
     }
 }
 
-/// The rank of a name among those of one address; the least is shown.
+/// The rank of a name among those of one address; the name with the lowest rank is shown.
 type Rank<'a> = (bool, bool, bool, &'a str);
 
 fn rank<'a>(kind: &str, name: &'a str) -> Rank<'a> {
-    // Entry points of 32-bit programs for the same code, and markers of sections, come last.
+    // Entry points of 32-bit programs for the same code, and section markers, rank last.
     let is_foreign = name.starts_with("__ia32_") || name.starts_with("__x32_");
     let is_mark = ["_start", "_end", "_begin", "text"].iter().any(|end| name.ends_with(end));
     (is_foreign, is_mark, kind != "T", name)
