@@ -1,19 +1,19 @@
-//! A place in a line: takes what is expected there, or says what was found instead.
+//! A position in a line, for parsing: consumes expected text, or reports the text that was found instead.
 
 use crate::ParseError;
 
-/// A place in the text of one line.
+/// A position in the text of one line.
 pub(crate) struct Cursor<'t> {
     rest: &'t str,
     text: &'t str,
     line: usize,
 }
 
-/// Longest text quoted in an error.
+/// Maximum number of characters of a quoted text in an error.
 const FOUND_MAX: usize = 24;
 
 impl<'t> Cursor<'t> {
-    /// Returns the start of a line.
+    /// Returns a cursor at the start of a line.
     pub(crate) fn new(text: &'t str, line: usize) -> Self {
         let mut cursor = Self { rest: text, text, line };
         cursor.skip_spaces();
@@ -28,7 +28,7 @@ impl<'t> Cursor<'t> {
         self.rest = self.rest.trim_start();
     }
 
-    /// The error at this place.
+    /// Returns the error at this position.
     pub(crate) fn error(&self, expected: &str) -> ParseError {
         let found = match self.rest.split_whitespace().next() {
             None => "the end of the claim".to_owned(),
@@ -45,7 +45,7 @@ impl<'t> Cursor<'t> {
         ParseError { line: self.line, column: before.chars().count() + 1, expected: expected.to_owned(), found }
     }
 
-    /// Takes a sign, and the spaces after it, if it is here.
+    /// Consumes a sign and the spaces after it, if it is here.
     pub(crate) fn takes(&mut self, sign: &str) -> bool {
         let Some(rest) = self.rest.strip_prefix(sign) else { return false };
         self.rest = rest;
@@ -53,25 +53,25 @@ impl<'t> Cursor<'t> {
         true
     }
 
-    /// Takes a sign, and no space after it, if it is here.
+    /// Consumes a sign, but no spaces after it, if it is here.
     pub(crate) fn joins(&mut self, sign: &str) -> bool {
         let rest = self.rest.strip_prefix(sign);
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
     }
 
-    /// Takes a word, which ends where letters and digits end, if it is here.
+    /// Consumes a word, if it is here and no letter, digit or `_` follows it.
     pub(crate) fn takes_word(&mut self, word: &str) -> bool {
         let rest = self.rest.strip_prefix(word);
         rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')) && self.takes(word)
     }
 
-    /// Takes a word, or fails.
+    /// Consumes a word, or fails.
     pub(crate) fn word(&mut self, word: &str) -> Result<(), ParseError> {
         if self.takes_word(word) { Ok(()) } else { Err(self.error(&format!("`{word}`"))) }
     }
 
-    /// Takes the longest text of characters that `is_part` accepts, without the spaces after it.
+    /// Consumes and returns the longest run of characters that `is_part` accepts, without the spaces after it.
     pub(crate) fn run(&mut self, is_part: impl Fn(char) -> bool) -> &'t str {
         let end = self.rest.find(|c: char| !is_part(c)).unwrap_or(self.rest.len());
         let (run, rest) = self.rest.split_at(end);
@@ -79,13 +79,13 @@ impl<'t> Cursor<'t> {
         run
     }
 
-    /// Takes the spaces before the next word.
+    /// Consumes the spaces before the next word.
     pub(crate) fn end_word(&mut self) {
         self.skip_spaces();
     }
 
-    /// Takes a decimal number, with the spaces after it. `_` and `,` separate groups of three digits; a comma elsewhere
-    /// may be meant for a decimal point, so that it is an error.
+    /// Consumes a decimal number and the spaces after it. `_` and `,` separate groups of three digits. A comma
+    /// elsewhere may be intended as a decimal point, so it is an error.
     pub(crate) fn number(&mut self, expected: &str) -> Result<f64, ParseError> {
         let before = self.rest;
         let is_digit = |c: char| c.is_ascii_digit() || c == '_' || c == ',';
@@ -111,7 +111,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Takes a number of objects.
+    /// Consumes a number of objects.
     pub(crate) fn n(&mut self) -> Result<u64, ParseError> {
         const EXPECTED: &str = "a number of objects from 1 to 4,294,967,295";
         let before = self.rest;
@@ -123,12 +123,12 @@ impl<'t> Cursor<'t> {
         Err(self.error(EXPECTED))
     }
 
-    /// Returns the place, to come back to it.
+    /// Returns the position, for `go_back`.
     pub(crate) fn place(&self) -> &'t str {
         self.rest
     }
 
-    /// Goes back to a place.
+    /// Goes back to a position.
     pub(crate) fn go_back(&mut self, place: &'t str) {
         self.rest = place;
     }

@@ -1,7 +1,7 @@
 //! Claims about how a cost grows: `bind: O(1) within 10% to 10000`, `fork.dynamic: < 1.1x base at 3000`.
 //!
-//! One grammar for `landau check`, `landau lab test` and `landau lab bisect`. This crate reads and writes claims and
-//! knows neither records nor statistics: `landau-report` binds a claim to a record, `landau-stats` decides it.
+//! `landau check`, `landau lab test` and `landau lab bisect` share this grammar. The crate parses and prints claims and
+//! depends on neither records nor statistics: `landau-report` binds a claim to a record, and `landau-stats` decides it.
 //!
 //! ```text
 //! claim     = subject ":" assertion
@@ -32,7 +32,7 @@ use std::str::FromStr;
 pub struct Claim {
     /// The curve.
     pub subject: Subject,
-    /// What is claimed.
+    /// The assertion about it.
     pub assertion: Assertion,
 }
 
@@ -41,14 +41,14 @@ pub struct Claim {
 pub struct Subject {
     /// The benchmark.
     pub benchmark: String,
-    /// A phase, `*` for all phases, settings as `SETTING=VALUE`, or values of settings. Without a phase it is the one
-    /// with the benchmark's name, or else the first.
+    /// A phase, `*` for all phases, settings as `SETTING=VALUE`, or values of settings. Without a phase, the subject is
+    /// the phase with the name of the benchmark, or otherwise the first phase.
     pub words: Vec<String>,
-    /// The unit that the record must have, if the claim says so.
+    /// The unit that the record must have, if the claim requires one.
     pub unit: Option<Unit>,
 }
 
-/// What the costs of a claim count.
+/// The unit of the costs of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
@@ -57,7 +57,7 @@ pub enum Unit {
     Instructions,
 }
 
-/// What is claimed of a curve. An n is a number of objects, at least 1.
+/// An assertion about a curve. An n is a number of objects, at least 1.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Assertion {
     /// The cost at every n differs from that at small n by at most the margin.
@@ -67,7 +67,7 @@ pub enum Assertion {
         /// The largest n; the whole curve without it.
         to: Option<u64>,
     },
-    /// The cost follows this law, another than O(1).
+    /// The cost follows this law, which is not O(1).
     Follows {
         /// The law.
         law: Law,
@@ -83,7 +83,7 @@ pub enum Assertion {
     },
     /// The cost at large n over that at the smallest n compares with a factor.
     Growth {
-        /// How they are compared.
+        /// The relation.
         relation: Relation,
         /// The factor.
         factor: f64,
@@ -92,7 +92,7 @@ pub enum Assertion {
     },
     /// The cost at one n compares with a bound.
     Cost {
-        /// How they are compared.
+        /// The relation.
         relation: Relation,
         /// The bound, in the unit of the subject.
         bound: f64,
@@ -101,7 +101,7 @@ pub enum Assertion {
     },
     /// The cost at one n over that of another curve at the same n compares with a factor.
     Ratio {
-        /// How they are compared.
+        /// The relation.
         relation: Relation,
         /// The factor.
         factor: f64,
@@ -112,17 +112,17 @@ pub enum Assertion {
     },
     /// No call costs much more than those around it at the same n in most passes.
     NoRecurringOutlier {
-        /// The n from which on there may be some; none at all without it.
+        /// The n from which recurring outliers are allowed; if `None`, there must be none.
         below: Option<u64>,
     },
     /// The cost does not jump.
     NoCliff {
-        /// The n from which on it may; nowhere without it.
+        /// The n from which it may jump; if `None`, it must not jump anywhere.
         below: Option<u64>,
     },
     /// The kernel refuses no object.
     NoLimit {
-        /// The n from which on it may; nowhere without it.
+        /// The n from which it may; if `None`, it must not refuse any.
         below: Option<u64>,
     },
 }
@@ -155,7 +155,7 @@ pub enum Law {
     Quadratic,
 }
 
-/// How a value is compared with a bound.
+/// The relation between a value and its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
     /// `<`
@@ -168,8 +168,8 @@ pub enum Relation {
     AtLeast,
 }
 
-/// A text that is no claim: where, what was expected there and what was found. Lines and columns begin at 1; columns
-/// count characters.
+/// The error for a text that is not a claim: the position, what was expected there, and what was found. Lines and
+/// columns begin at 1; columns count characters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: expected {expected}, found {found}")]
 pub struct ParseError {
@@ -177,13 +177,13 @@ pub struct ParseError {
     pub line: usize,
     /// The column.
     pub column: usize,
-    /// What may stand there.
+    /// The expected text.
     pub expected: String,
-    /// What stands there.
+    /// The text that was found.
     pub found: String,
 }
 
-/// A claim with the line that holds it.
+/// A claim with its line in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placed {
     /// The line, from 1.
@@ -194,7 +194,8 @@ pub struct Placed {
     pub claim: Claim,
 }
 
-/// Calls beyond an n that show whether there is a cliff below it: two blocks of 16, of which the last may be cut.
+/// Number of calls beyond an n that show whether there is a cliff below it: two blocks of 16, the last of which may be
+/// incomplete.
 const BEYOND_CLIFF: u64 = 32;
 /// The margin of `O(1)` without `within`.
 pub const WITHIN: f64 = 0.1;
@@ -233,11 +234,12 @@ impl Claim {
         }
     }
 
-    /// Returns the number of objects to measure for the claim, if it names an n: a little more, as the cost at an n
-    /// rests on the calls on both sides of it, and a cliff shows in the calls beyond it.
+    /// Returns the number of objects to measure for the claim, if it names an n. It is slightly larger than that n,
+    /// because the cost at an n is based on the calls on both sides of it, and a cliff is visible in the calls beyond
+    /// it.
     pub fn steps(&self) -> Option<u64> {
         self.n().map(|n| match self.assertion {
-            // Fewer calls than twice as many are too few to judge.
+            // Fewer than twice that many calls are too few to judge.
             Assertion::NoCliff { .. } => (n + n.div_ceil(100).max(BEYOND_CLIFF)).max(2 * BEYOND_CLIFF),
             _ => n + n.div_ceil(100),
         })
@@ -250,7 +252,7 @@ impl Claim {
 }
 
 impl ParseError {
-    /// Returns the error without its line, for a claim that stands alone.
+    /// Returns the error without its line, for a single claim.
     pub fn in_line(&self) -> String {
         format!("column {}: expected {}, found {}", self.column, self.expected, self.found)
     }

@@ -1,9 +1,9 @@
-//! Reads claims.
+//! Parses claims.
 
 use crate::cursor::Cursor;
 use crate::{Assertion, Claim, Law, ParseError, Placed, Reference, Relation, Subject, Unit, WITHIN};
 
-/// Reads the claim on one line; `line` is the number of the line, for the error.
+/// Parses the claim on one line; `line` is the number of the line, for the error.
 pub fn parse(text: &str, line: usize) -> Result<Claim, ParseError> {
     let mut at = Cursor::new(text, line);
     let mut subject = subject(&mut at)?;
@@ -19,7 +19,7 @@ pub fn parse(text: &str, line: usize) -> Result<Claim, ParseError> {
     if at.is_at_end() { Ok(Claim { subject, assertion }) } else { Err(at.error("the end of the claim")) }
 }
 
-/// Reads claims, one a line. A `#` at the start of a line or after a space begins a comment. Returns every error.
+/// Parses claims, one per line. A `#` at the start of a line or after a space begins a comment. Returns every error.
 pub fn parse_lines(text: &str) -> Result<Vec<Placed>, Vec<ParseError>> {
     let (mut claims, mut errors) = (Vec::new(), Vec::new());
     for (index, line) in text.lines().enumerate() {
@@ -46,7 +46,7 @@ fn without_comment(line: &str) -> &str {
     line
 }
 
-/// Characters of the names and values of benchmarks, phases and settings.
+/// Whether a character may be part of the name or value of a benchmark, phase or setting.
 fn is_name(letter: char) -> bool {
     letter.is_alphanumeric() || "_-+=/,*".contains(letter)
 }
@@ -75,7 +75,7 @@ fn subject(at: &mut Cursor<'_>) -> Result<Subject, ParseError> {
     Ok(Subject { benchmark, words, unit })
 }
 
-/// `@900 < 2000`, after the `@`.
+/// Parses the part of `@900 < 2000` after the `@`.
 fn cost_at(at: &mut Cursor<'_>) -> Result<Assertion, ParseError> {
     let n = at.n()?;
     let relation = relation(at).ok_or_else(|| at.error("`<`, `<=`, `>` or `>=`"))?;
@@ -101,7 +101,7 @@ fn assertion(at: &mut Cursor<'_>, subject: &mut Subject) -> Result<Assertion, Pa
     }
 }
 
-/// What follows `no`.
+/// Parses the part after `no`.
 fn nothing(at: &mut Cursor<'_>) -> Result<Assertion, ParseError> {
     if at.takes_word("cliff") {
         return Ok(Assertion::NoCliff { below: range(at, "below")? });
@@ -118,7 +118,7 @@ fn nothing(at: &mut Cursor<'_>) -> Result<Assertion, ParseError> {
     Err(at.error("`cliff`, `limit` or `recurring outlier`"))
 }
 
-/// What follows `grows`.
+/// Parses the part after `grows`.
 fn growth(at: &mut Cursor<'_>) -> Result<Assertion, ParseError> {
     if at.takes_word("at") {
         at.word("most")?;
@@ -133,7 +133,7 @@ fn growth(at: &mut Cursor<'_>) -> Result<Assertion, ParseError> {
     Ok(Assertion::Growth { relation, factor, to: range(at, "to")? })
 }
 
-/// What follows a relation: a cost, or a factor of another curve.
+/// Parses the part after a relation: a cost, or a factor of another curve.
 fn bound(at: &mut Cursor<'_>, relation: Relation, subject: &mut Subject) -> Result<Assertion, ParseError> {
     let before = at.place();
     let number = at.number("a cost such as 2us, or a factor such as 1.1x")?;
@@ -155,7 +155,7 @@ fn bound(at: &mut Cursor<'_>, relation: Relation, subject: &mut Subject) -> Resu
         "instruction" | "instructions" => (Unit::Instructions, 1.0),
         _ => {
             at.go_back(before);
-            // A unit in the subject serves.
+            // The unit of the subject applies.
             if subject.unit.is_some() && at.takes_word("at") {
                 return Ok(Assertion::Cost { relation, bound: number, n: at.n()? });
             }
@@ -172,7 +172,7 @@ fn bound(at: &mut Cursor<'_>, relation: Relation, subject: &mut Subject) -> Resu
     Ok(Assertion::Cost { relation, bound: number * factor, n: at.n()? })
 }
 
-/// The curve that a ratio is over.
+/// Parses the denominator of a ratio.
 fn other(at: &mut Cursor<'_>) -> Result<Subject, ParseError> {
     let before = at.place();
     match subject(at) {
@@ -189,7 +189,7 @@ fn times(at: &mut Cursor<'_>) -> bool {
 }
 
 fn relation(at: &mut Cursor<'_>) -> Option<Relation> {
-    // The longer signs first.
+    // Longer signs come first.
     let signs = [("<=", Relation::AtMost), (">=", Relation::AtLeast), ("<", Relation::Below), (">", Relation::Above)];
     signs.into_iter().find(|(sign, _)| at.takes(sign)).map(|(_, relation)| relation)
 }
@@ -204,7 +204,7 @@ fn positive(at: &mut Cursor<'_>, expected: &str) -> Result<f64, ParseError> {
     Err(at.error(&format!("{expected}, above 0")))
 }
 
-/// `within 10%`, or the default.
+/// Parses `within 10%`, or returns the default.
 fn within(at: &mut Cursor<'_>) -> Result<f64, ParseError> {
     const EXPECTED: &str = "a percentage above 0% and below 100%";
     if !at.takes_word("within") {
@@ -219,7 +219,7 @@ fn within(at: &mut Cursor<'_>) -> Result<f64, ParseError> {
     Err(at.error(EXPECTED))
 }
 
-/// `to 10000` or `below 10000`, if it is here.
+/// Parses `to 10000` or `below 10000`, if it is here.
 fn range(at: &mut Cursor<'_>, word: &str) -> Result<Option<u64>, ParseError> {
     if at.takes_word(word) { at.n().map(Some) } else { Ok(None) }
 }

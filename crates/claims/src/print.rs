@@ -1,4 +1,4 @@
-//! Writes claims: the form that is shown, which parses to the same claim.
+//! Prints claims in the form that is shown, which parses to the same claim.
 
 use crate::{Assertion, Claim, Law, Reference, Relation, Subject, Unit};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The grammar: what each claim means, where an error is, and that no text does harm.
+//! Tests of the grammar: the meaning of each claim, the positions of errors, and robustness against any text.
 
 use super::*;
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ fn a_claim_is_shown_as_it_is_usually_written() {
     }
 }
 
-/// Guards against an error that points elsewhere, or that leaves the user to guess.
+/// Guards against an error with a wrong position, or without the expected text.
 #[test]
 fn an_error_says_where_it_is_and_what_is_expected() {
     let table = [
@@ -141,13 +141,13 @@ fn lines_have_comments_and_every_error_is_returned() {
     assert_eq!(places, [(1, 6), (3, 7)]);
 }
 
-/// The cost at an n rests on calls within 1% of it.
+/// The cost at an n is based on calls within 1% of it.
 #[test]
 fn what_is_measured_ends_beyond_the_n() {
     let steps = |text: &str| text.parse::<Claim>().unwrap().steps();
     assert_eq!(steps("bind: < 2us at 10000"), Some(10_100));
     assert_eq!(steps("bind: no limit below 10"), Some(11));
-    // A jump shows in the calls beyond it.
+    // A jump is visible in the calls beyond it.
     assert_eq!(steps("bind: no cliff below 900"), Some(932));
     assert_eq!(steps("bind: no cliff below 10"), Some(64), "fewer are too few to judge");
     assert_eq!(steps("bind: no cliff"), None);
@@ -158,7 +158,7 @@ fn the_laws_are_in_order_of_growth() {
     assert!(Law::ALL.is_sorted());
 }
 
-/// Words and signs of the grammar, so that random texts are nearly claims.
+/// Words and signs of the grammar, so that random texts resemble claims.
 const PARTS: [&str; 40] = [
     "bind",
     "fork",
@@ -241,7 +241,7 @@ fn an_assertion() -> impl Strategy<Value = Assertion> {
 }
 
 proptest! {
-    /// Whatever is typed, the answer is a claim or an error at a place inside the text.
+    /// Any text yields a claim, or an error at a position inside the text.
     #[test]
     fn no_text_does_harm(text: String, parts in prop::collection::vec(prop::sample::select(PARTS.to_vec()), 0..24)) {
         for text in [text, parts.join(" "), parts.concat()] {
@@ -257,7 +257,7 @@ proptest! {
         }
     }
 
-    /// Guards against a claim that is shown as another one.
+    /// Guards against printing a claim as another one.
     #[test]
     fn a_claim_that_is_shown_is_read_as_the_same(subject in a_subject(), assertion in an_assertion()) {
         let claim = Claim { subject, assertion };
