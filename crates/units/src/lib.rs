@@ -1,41 +1,43 @@
 //! Durations and sizes as users type them: `250ms`, `1h30m`, `64KiB`, `1GB`.
 //!
-//! Every flag, check and benchmark parameter reads its durations and sizes here, so that one spelling works everywhere.
-//! A number without a unit is an error that names the unit to add, because tools disagree about what it would mean
-//! (seconds in curl, milliseconds in fio, minutes in `shutdown`). Zero needs no unit.
+//! Every flag, check and benchmark parameter parses durations and sizes with this crate, so that one spelling works
+//! everywhere. A number without a unit is an error whose message suggests units, because tools disagree about its
+//! meaning (seconds in curl, milliseconds in fio, minutes in `shutdown`). Zero needs no unit.
 
 use jiff::fmt::friendly::SpanParser;
 use parse_size::{ByteSuffix, Config};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The longest duration, a hundred years: deadlines that are this far away still fit the kernel's clocks.
+/// The longest duration, a hundred years: a deadline this far away still fits the kernel's clocks.
 pub const LONGEST: Duration = Duration::from_secs(876_000 * 3600);
 
-/// A duration or size that cannot be read. The message does not repeat the text, which the caller has.
+/// The error for a text that is not a duration or size. The message does not repeat the text, because the caller has
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A number of what?
+    /// The text is a number without a unit.
     #[error("the unit is missing; write {0}")]
     NoUnit(String),
-    /// Not a duration.
+    /// The text is not a duration.
     #[error("not a duration; write for example 250ms, 10s, 2m or 1h30m")]
     NotADuration,
-    /// Not a size, or more bytes than a `u64` can count.
+    /// The text is not a size, or means more bytes than fit into a `u64`.
     #[error("not a size; write for example 512B, 64KiB, 10MiB or 1GB")]
     NotASize,
-    /// Below the least that is accepted.
+    /// The value is below the minimum.
     #[error("must be at least {0}")]
     TooLow(String),
-    /// Above the most that is accepted.
+    /// The value is above the maximum.
     #[error("must be at most {0}")]
     TooHigh(String),
 }
 
-/// Returns the duration that a text such as `250ms`, `10s`, `2m` or `1h30m` stands for.
+/// Parses a duration such as `250ms`, `10s`, `2m` or `1h30m`.
 ///
-/// Units are `ns`, `us`, `ms`, `s`, `m` and `h`, and their longer names (`10 minutes`); the last may have a fraction.
+/// Units are `ns`, `us`, `ms`, `s`, `m` and `h`, and their longer names (`10 minutes`); the last number may have a
+/// fraction.
 pub fn duration(text: &str) -> Result<Duration, Error> {
     if let Some(number) = bare(text) {
         return if is_zero(number) {
@@ -48,10 +50,10 @@ pub fn duration(text: &str) -> Result<Duration, Error> {
     if duration > LONGEST { Err(Error::TooHigh(format_duration(LONGEST))) } else { Ok(duration) }
 }
 
-/// Returns the number of bytes that a text such as `512B`, `64KiB`, `10MiB` or `1GB` stands for.
+/// Parses a size such as `512B`, `64KiB`, `10MiB` or `1GB`, and returns the number of bytes.
 ///
-/// `KiB` is 1,024 bytes and `KB` is 1,000. Without the `B` it is an error: `64K` is 64,000 to some tools and 65,536 to
-/// others.
+/// `KiB` is 1,024 bytes and `KB` is 1,000. A size without the `B` is an error: `64K` means 64,000 to some tools and
+/// 65,536 to others.
 pub fn size(text: &str) -> Result<u64, Error> {
     if let Some(number) = bare(text) {
         return if is_zero(number) {
@@ -66,24 +68,24 @@ pub fn size(text: &str) -> Result<u64, Error> {
         let prefix = text.trim()[prefixed.len()..].to_uppercase();
         return Err(Error::NoUnit(format!("{number}{prefix}iB or {number}{prefix}B")));
     }
-    // An exponent would make `1e3B` and the exabyte `1EB` too much alike.
+    // With exponents, `1e3B` would be too similar to the exabyte `1EB`.
     if text.contains(['e', '_']) {
         return Err(Error::NotASize);
     }
     Config::new().with_byte_suffix(ByteSuffix::Require).parse_size(text.trim()).map_err(|_| Error::NotASize)
 }
 
-/// Returns a parser for durations within a range, in the form that a command line's flag takes.
+/// Returns a parser for durations within a range, in the form that a command-line flag needs.
 pub fn duration_in(range: RangeInclusive<Duration>) -> impl Fn(&str) -> Result<Duration, Error> + Clone {
     move |text| within(duration(text)?, &range, format_duration)
 }
 
-/// Returns a parser for sizes within a range, in the form that a command line's flag takes.
+/// Returns a parser for sizes within a range, in the form that a command-line flag needs.
 pub fn size_in(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, Error> + Clone {
     move |text| within(size(text)?, &range, format_size)
 }
 
-/// Returns the shortest text that [`duration`] reads as this duration: `1h30m`, `250ms`, `0s`.
+/// Returns the shortest text that [`duration`] parses to this duration: `1h30m`, `250ms`, `0s`.
 pub fn format_duration(duration: Duration) -> String {
     let (seconds, ns) = (duration.as_secs(), u64::from(duration.subsec_nanos()));
     let parts = [
@@ -98,7 +100,7 @@ pub fn format_duration(duration: Duration) -> String {
     if parts.is_empty() { "0s".to_owned() } else { parts.concat() }
 }
 
-/// Returns the shortest exact text that [`size`] reads as this number of bytes: `64KiB`, `1GB`, `1000B`.
+/// Returns the shortest exact text that [`size`] parses to this number of bytes: `64KiB`, `1GB`, `1000B`.
 pub fn format_size(bytes: u64) -> String {
     const UNITS: [(u64, &str); 9] = [
         (1 << 50, "PiB"),
@@ -115,7 +117,7 @@ pub fn format_size(bytes: u64) -> String {
     exact.map_or_else(|| format!("{bytes}B"), |(unit, name)| format!("{}{name}", bytes / unit))
 }
 
-/// The number, if a text is nothing else.
+/// Returns the number, if the text contains nothing else.
 fn bare(text: &str) -> Option<&str> {
     let number = text.trim();
     let is_number = number.starts_with(|c: char| c.is_ascii_digit())
