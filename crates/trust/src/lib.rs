@@ -1,5 +1,5 @@
-//! Verification of a TLS server's certificate: against the authorities of the system or of a file, against a
-//! certificate in that file itself, or not at all. The load generator and the mail engine share it.
+//! Verification of a TLS server's certificate: against the certificate authorities of the system or of a file, against
+//! the server's own certificate in that file, or not at all. The load generator and the mail engine share it.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -12,12 +12,13 @@ use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Returns the verifier for connections to servers. Without `ca_file`, a PEM file, it trusts the authorities of the
-/// system; `is_insecure` accepts any certificate.
+/// Returns the verifier for connections to servers. It trusts the certificates in `ca_file`, a PEM file, or otherwise
+/// the certificate authorities of the system. If `is_insecure` is set, it accepts any certificate.
 ///
 /// # Errors
 ///
-/// The file cannot be used or there is no certificate to trust; the text names the options `--ca` and `--insecure`.
+/// Fails if the file cannot be used or if there is no certificate to trust. The message names the options `--ca` and
+/// `--insecure`.
 pub fn verifier(
     ca_file: Option<&Path>,
     is_insecure: bool,
@@ -55,13 +56,13 @@ pub fn verifier(
     verifier(Trust::Listed { authorities, listed })
 }
 
-/// Returns webpki's error, for those that rustls does not name.
+/// Returns the underlying error of webpki, if rustls has no name for it.
 fn cause(error: &Error) -> Option<&webpki::Error> {
     let Error::InvalidCertificate(CertificateError::Other(other)) = error else { return None };
     other.0.downcast_ref()
 }
 
-/// Describes why a handshake failed, with advice if there is any.
+/// Describes the reason why a handshake failed, with advice if available.
 pub fn describe(error: &Error) -> String {
     match cause(error) {
         Some(webpki::Error::CaUsedAsEndEntity) => {
@@ -77,7 +78,7 @@ pub fn describe(error: &Error) -> String {
     .to_owned()
 }
 
-/// Verifies certificates as the user asks. In every case the server must prove that it has the key.
+/// Verifies certificates as configured by the user. In every case the server must prove that it has the private key.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
@@ -89,7 +90,7 @@ struct Verifier {
 enum Trust {
     /// Any certificate.
     Any,
-    /// Certificates that lead to an authority, and those that the user listed.
+    /// Certificates that chain to an authority, and those that the user listed.
     Listed {
         authorities: Arc<WebPkiServerVerifier>,
         /// The certificates of the user's file.
@@ -98,10 +99,11 @@ enum Trust {
 }
 
 impl ServerCertVerifier for Verifier {
-    /// Accepts an authority's certificate if the user listed it, byte for byte.
+    /// Accepts the certificate of an authority if the user listed the same certificate, byte for byte.
     ///
-    /// `openssl req -x509` creates an authority by default, which by the rules cannot be a server. Its validity period
-    /// was verified before that error, its name was not. The signature proves that it is the server's own.
+    /// `openssl req -x509` creates an authority by default, which by the rules cannot be a server. When webpki reports
+    /// this error, it has verified the validity period, but not the name. The signature of the handshake proves that
+    /// the certificate is the server's own.
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
