@@ -1,10 +1,10 @@
-//! The chained checksum of a record's lines, called seal.
+//! The chained checksum of a record's lines, called the seal.
 //!
 //! A line's seal is the first 8 hexadecimal digits of SHA-256 over the seal of the line before it and the line's own
 //! bytes. A changed, inserted, removed or swapped line breaks the chain at that line, and `landau verify` names it; one
 //! change in four billion is not detected. Longer seals would be a tenth of a compressed record, because random digits
-//! do not compress. Seals detect accidents and careless edits. They do not detect that somebody recomputed every seal
-//! after his change, unless the last line's seal was published beside the results.
+//! do not compress. Seals detect accidents and careless edits. They do not detect a change after which every seal was
+//! recomputed, unless the last line's seal was published with the results.
 
 use sha2::{Digest, Sha256};
 

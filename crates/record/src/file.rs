@@ -1,4 +1,5 @@
-//! Reads a record or report into memory, unless the file is plainly neither and may be endless, such as `/dev/zero`.
+//! Reads a record or a report into memory. A file that is plainly neither is not read to its end, because it may be
+//! endless, such as `/dev/zero`.
 
 use crate::Error;
 use flate2::read::MultiGzDecoder;
@@ -6,19 +7,19 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// The bytes that are read before the file is judged.
+/// The number of bytes that are read before the file is recognised as a record, a report or neither.
 const HEAD_BYTES: u64 = 64 << 10;
 
 /// The first bytes of every file that gzip wrote (RFC 1952, 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The most bytes that a compressed file may inflate to: one of a few megabytes can hold more than fits in memory.
+/// The maximum inflated size of a compressed file, in bytes: a file of a few megabytes can hold more than fits in
+/// memory.
 const INFLATED_MAX: u64 = 2 << 30;
 
-/// Reads a whole file that begins as a record (`{`) or a report (`<`) does, decompressed if gzip compressed it. Of any
-/// other file it reads only the first 64 KiB, in which [`crate::Record::parse`] finds what is wrong. Of zero bytes that
-/// follow one another it keeps at most 192 KiB: no text has one, and the hole of a sparse file may be larger than the
-/// memory.
+/// Reads a whole file that begins like a record (`{`) or a report (`<`), and decompresses it if it is gzip-compressed.
+/// Of any other file it reads only the first 64 KiB, in which [`crate::Record::parse`] finds what is wrong. Of a run of
+/// zero bytes it keeps at most 192 KiB: no text contains them, and a hole in a sparse file may be larger than memory.
 ///
 /// # Errors
 ///
@@ -28,7 +29,7 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
     read_within(path, INFLATED_MAX)
 }
 
-/// Reads a file as [`read_file`] does, of a compressed one at most so many bytes.
+/// Reads a file as [`read_file`] does, with this limit on the inflated size of a compressed file, in bytes.
 fn read_within(path: &Path, inflated_max: u64) -> Result<Vec<u8>, Error> {
     let mut file = BufReader::new(File::open(path).map_err(|source| unread(path, source))?);
     if !is_compressed(&mut file, path)? {
@@ -86,7 +87,7 @@ mod tests {
         assert!(error.to_string().contains("not a Landau record"), "{error}");
     }
 
-    /// Guards against memory for a hole of a sparse file, and against a loss of what follows it.
+    /// Guards against allocating memory for a hole in a sparse file, and against losing the bytes after it.
     #[test]
     fn a_hole_is_shortened_and_what_follows_it_is_read() {
         let folder = tempfile::tempdir().unwrap();
@@ -125,13 +126,13 @@ mod tests {
         assert_eq!(read_file(&path).unwrap(), text.as_bytes());
         std::fs::write(&path, pack(&"\0".repeat(200_000))).unwrap();
         assert!(read_file(&path).unwrap_err().to_string().contains("not a Landau record"));
-        // Cut short: what is missing is an error, as for any file that cannot be read.
+        // A truncated file is an error, like any file that cannot be read.
         let packed = pack(&text);
         std::fs::write(&path, &packed[..packed.len() / 2]).unwrap();
         assert!(read_file(&path).unwrap_err().to_string().contains("file.gz"));
     }
 
-    /// Guards against a small file that takes all memory, or, if what it inflates to is a hole, all time.
+    /// Guards against a small file that uses up all memory or, if it inflates to zero bytes, takes forever.
     #[test]
     fn a_compressed_file_is_inflated_up_to_a_limit() {
         let folder = tempfile::tempdir().unwrap();
@@ -145,7 +146,7 @@ mod tests {
             let error = read_within(&path, 199_999).unwrap_err().to_string();
             assert!(error.contains("GiB when decompressed"), "{error}");
         }
-        // The limit is one of what gzip hides.
+        // The limit applies only to compressed files.
         std::fs::write(&path, "{".repeat(200_000)).unwrap();
         assert!(read_within(&path, 1_000).is_ok());
     }

@@ -1,9 +1,9 @@
-//! Names that have changed: benchmarks, their parameters, the values of those, and their phases.
+//! Former names of benchmarks, parameters, parameter values and phases.
 //!
-//! The table has two uses. [`crate::Record`] reads records of older schemas under the new names, and a user who types
-//! an old name is told the new one. To rename something, add one row to `RENAMED`; the benchmark and the parameter in a
-//! row have today's names. Records of the current schema are read as they are, so raise [`crate::SCHEMA_VERSION`] too
-//! if such records hold the old name.
+//! The table has two uses. [`crate::Record`] reads records of older schemas under the new names, and error messages
+//! give the new name to a user who types an old one. To rename something, add one row to `RENAMED`; the benchmark and
+//! the parameter in a row have today's names. Records of the current schema are read as they are, so raise
+//! [`crate::SCHEMA_VERSION`] too if such records hold the old name.
 
 use crate::schema::Timeline;
 use std::borrow::Cow;
@@ -66,8 +66,8 @@ const RENAMED: &[Renamed] = &[
     Phase("waitpid", "one", "reap"),
 ];
 
-/// Returns what a record says of the benchmark that is a timeline, for records that do not say it: until this member
-/// existed, it was judged like any other.
+/// Returns the `timeline` member of a benchmark's case, for records without that member. Before it existed, the
+/// timeline benchmark was judged like any other.
 pub(crate) fn timeline(benchmark: &str) -> Option<Timeline> {
     (benchmark == "download").then_some(Timeline { step_bytes: 1 << 20 })
 }
@@ -107,7 +107,7 @@ pub fn value(benchmark: &str, parameter: &str, old: &str) -> Option<Cow<'static,
     })
 }
 
-/// Whether it is a number other than 0 without a unit.
+/// Returns whether the text is a number other than 0 without a unit.
 fn is_bare(text: &str) -> bool {
     text.parse::<u64>().is_ok_and(|number| number != 0)
 }

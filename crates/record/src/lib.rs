@@ -1,8 +1,8 @@
 //! The record of a run: one append-only file of JSON lines (`*.landau.ndjson`), from which everything else is computed.
 //!
 //! [`schema`] has one type for each kind of line. [`Writer`] appends lines, each with a chained checksum ([`chain`]).
-//! [`Record`] is the file as read, complete or torn; it gives lines of older schemas the names of today ([`former`]).
-//! The crate knows neither how a number was measured nor how it will be shown.
+//! [`Record`] is the file as read, complete or torn; it replaces former names in lines of older schemas by today's
+//! ([`former`]). The crate knows neither how a number was measured nor how it will be shown.
 
 pub mod chain;
 mod file;
@@ -20,9 +20,9 @@ pub use record::{Fault, Pass, Record, Series, Torn};
 pub use schema::Line;
 pub use writer::{Journal, Nowhere, Writer};
 
-/// The version of the line format that is written, and the newest that is read. It changes whenever a reader of the old
-/// format would misread the new one: 2 added units other than time, and the lab; 3 renamed kinds, members, benchmarks
-/// and parameters, and gave facts units. Older records are read as if they had been written today.
+/// The version of the line format that is written, and the newest version that can be read. It changes whenever a
+/// reader of the old format would misread the new one: 2 added units other than time, and the lab; 3 renamed kinds,
+/// members, benchmarks and parameters, and gave facts units. Older records are read as if they had been written today.
 pub const SCHEMA_VERSION: u32 = 3;
 
 /// An error of reading or writing a record.
@@ -32,7 +32,7 @@ pub enum Error {
     /// A system call failed.
     #[error("cannot {action} {path}")]
     Io {
-        /// What failed: `create`, `write`, `read` …
+        /// The operation that failed: `create`, `write`, `read` …
         action: &'static str,
         /// The record's path as the user gave it.
         path: String,
@@ -60,10 +60,10 @@ pub enum Error {
         /// Its schema.
         schema: u32,
     },
-    /// gzip compressed the record, so that no line can be appended.
+    /// The record is gzip-compressed, so no line can be appended.
     #[error("cannot {action} {path}: it is compressed; decompress it first (gunzip)")]
     Compressed {
-        /// What was tried: `resume` or `replace`.
+        /// The operation that was refused: `resume` or `replace`.
         action: &'static str,
         /// The record's path as the user gave it.
         path: String,

@@ -1,7 +1,7 @@
 //! Reads a record, verifies its seals, and groups its samples by pass and phase.
 //!
-//! A run can be killed at any byte, so the last line may be torn: it is left out and is not an error. An earlier line
-//! that cannot be parsed or whose seal is wrong is a [`Fault`]; the first one is reported.
+//! A run can be killed at any byte, so the last line may be torn. A torn line is left out; it is not an error. An
+//! earlier line that cannot be parsed or whose seal is wrong is a [`Fault`]; the first one is reported.
 
 use crate::schema::{Chunk, Unit, Window};
 use crate::{Error, Fault, Line, Pass, Record, SCHEMA_VERSION, Torn, chain, former, upgrade};
@@ -26,7 +26,7 @@ impl Reader {
         self.finish(rest.len() as u64)
     }
 
-    /// Reads the complete lines; returns the bytes behind the last one.
+    /// Reads the complete lines; returns the bytes after the last one.
     pub(crate) fn complete_lines<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], Error> {
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
@@ -64,7 +64,7 @@ impl Reader {
 
     /// Fails if a header has a newer schema, whatever its other members are.
     fn check_schema(&self, header: &[u8]) -> Result<(), Error> {
-        /// What the header of any schema has.
+        /// The members that the header of every schema has.
         #[derive(serde::Deserialize)]
         struct AnyHeader {
             schema: u32,
@@ -80,8 +80,8 @@ impl Reader {
         }
     }
 
-    /// Verifies the line's seal and parses it, as a line of today's schema. A wrong seal is noted as a fault; the line
-    /// is parsed all the same, so that the rest of the record can be shown.
+    /// Verifies the line's seal and parses it, as a line of today's schema. A wrong seal is recorded as a fault. The
+    /// line is parsed nevertheless, so that the rest of the record can be shown.
     fn check_seal(&mut self, text: &str) -> Result<Line, String> {
         let (body, seal) = chain::detach(text).ok_or("the line has no checksum (member `seal`)")?;
         let expected = chain::seal(&self.record.last_seal, &body);
@@ -97,7 +97,7 @@ impl Reader {
         line.map_err(|error| error.to_string())
     }
 
-    /// Gives the phase of an older record's line its name of today.
+    /// Renames the phase in a line of an older record to its current name.
     fn upgrade_phase(&self, line: &mut Line) {
         if self.schema() >= SCHEMA_VERSION {
             return;
@@ -116,7 +116,7 @@ impl Reader {
         }
     }
 
-    /// Returns the schema of the record; today's until its header was read.
+    /// Returns the schema of the record; the current one until the header has been read.
     fn schema(&self) -> u32 {
         if self.has_header { self.record.header.schema } else { SCHEMA_VERSION }
     }
@@ -154,7 +154,7 @@ impl Reader {
             Line::Cut(cut) => self.record.cuts.push(cut),
             Line::Note(note) => self.record.notes.push(note.text),
             Line::Resume(resume) => {
-                // The results and cuts of the part before do not describe the whole.
+                // The results and cuts from before the resumption do not describe the whole run.
                 self.record.results.clear();
                 self.record.cuts.clear();
                 self.record.resumes.push(resume);
@@ -201,7 +201,7 @@ impl Reader {
         }
     }
 
-    /// Returns what is wrong with samples in another unit than the record's. They are left out.
+    /// Returns an error message for samples in a unit other than the record's. Such samples are left out.
     fn other_unit(&self, unit: Unit) -> Option<String> {
         let own = self.record.host.clock.unit;
         (unit != own).then(|| format!("its samples are in {}, the record's clock counts {}", unit.name(), own.name()))

@@ -20,7 +20,7 @@ pub struct Record {
     pub host: Host,
     /// The machine that the lab provided; none outside the lab.
     pub lab: Option<Lab>,
-    /// What was measured, by number.
+    /// The measured cases, by number.
     pub cases: Vec<Case>,
     /// Every pass in order of execution, unfinished ones too.
     pub passes: Vec<Pass>,
@@ -54,7 +54,7 @@ pub struct Record {
     pub last_seal: String,
 }
 
-/// A last line without its end.
+/// An incomplete last line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Torn {
     /// The line's number, counted from 1.
@@ -79,7 +79,7 @@ pub struct Pass {
     pub start: PassStart,
     /// The samples of each phase.
     pub series: BTreeMap<String, Series>,
-    /// The windows with what interfered in them.
+    /// The windows, each with the interference in it.
     pub windows: Vec<Window>,
     /// How it ended; none if the run was killed during it.
     pub end: Option<PassEnd>,
@@ -96,7 +96,7 @@ pub struct Series {
 
 impl Record {
     /// Reads a record. Fails if the file cannot be read or is not a record. A torn or altered record is read as far as
-    /// possible, and [`Record::torn`] and [`Record::fault`] say so.
+    /// possible, and [`Record::torn`] and [`Record::fault`] report it.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         Self::parse(&name, &crate::read_file(path)?)
@@ -107,7 +107,8 @@ impl Record {
         Reader::new(name).read(bytes)
     }
 
-    /// Returns the passes of a case that count: of each round the last attempt, or the last that ended if any did.
+    /// Returns the passes of a case that count: the last complete attempt of each round, or its last attempt if none is
+    /// complete.
     pub fn passes_of(&self, case: u32) -> Vec<&Pass> {
         let mut by_round: BTreeMap<u32, &Pass> = BTreeMap::new();
         for pass in self.passes.iter().filter(|pass| pass.start.case == case) {
@@ -119,7 +120,7 @@ impl Record {
         by_round.into_values().collect()
     }
 
-    /// Returns the planned number of passes of each case, as the last resumption left it.
+    /// Returns the planned number of passes of each case, as of the last resumption.
     pub fn pass_count(&self) -> u32 {
         self.resumes.iter().rev().find_map(|resume| resume.pass_count).unwrap_or(self.header.pass_count)
     }
@@ -129,7 +130,7 @@ impl Record {
         self.header.is_pass_count_chosen || self.resumes.iter().any(|resume| resume.pass_count.is_some())
     }
 
-    /// Returns which passes may follow the planned ones, as the last resumption left it.
+    /// Returns which passes may follow the planned ones, as of the last resumption.
     pub fn adaptive(&self) -> Adaptive {
         self.resumes.iter().rev().find_map(|resume| resume.adaptive).unwrap_or(self.header.adaptive)
     }
@@ -139,10 +140,10 @@ impl Record {
         !self.cases.is_empty() && self.cases.len() >= self.header.case_count as usize
     }
 
-    /// Returns how the user continues the run of this file if it did not end; `None` if its command cannot continue it.
-    /// Of the commands that write records, only `landau run` and `landau lab run` can. `landau run` appends to the
-    /// record: not if it was altered, is compressed (by its name), has an older schema, or lacks cases of its plan.
-    /// `landau lab run` replaces it.
+    /// Returns how the user can continue the run of this file if it did not end; `None` if its command cannot continue
+    /// it. Of the commands that write records, only `landau run` and `landau lab run` can. `landau run` appends to the
+    /// record, unless it was altered, is compressed (by its name), has an older schema, or lacks cases of its plan.
+    /// `landau lab run` replaces the record.
     pub fn continuation(&self, file: &str) -> Option<String> {
         let words: Vec<&str> = self.header.command.iter().skip(1).take(2).map(String::as_str).collect();
         match (words.as_slice(), &self.lab) {
@@ -158,7 +159,8 @@ impl Record {
         self.fault.is_none() && !is_compressed && is_current && self.is_plan_complete()
     }
 
-    /// Returns the same to follow what is said of the run, after a semicolon; empty if its command cannot continue it.
+    /// Returns the continuation as a clause that can follow a sentence about the run, after a semicolon; empty if its
+    /// command cannot continue it.
     pub fn how_to_continue(&self, file: &str) -> String {
         self.continuation(file).map_or_else(String::new, |how| format!("; to continue it: {how}"))
     }

@@ -1,7 +1,7 @@
 //! The kinds of line of a record, in the order in which a run writes them.
 //!
 //! Every member's name carries its unit last. Times are integers in nanoseconds unless the name says otherwise.
-//! `docs/record.md` has the same vocabulary with example queries.
+//! `docs/record.md` describes the same members, with example queries.
 
 mod case;
 mod explanation;
@@ -47,7 +47,7 @@ pub enum Line {
     Pass(PassStart),
     /// Samples of consecutive calls of one phase.
     Chunk(Chunk),
-    /// What interfered during a window of steps.
+    /// The interference during a window of steps.
     Window(Window),
     /// How the pass ended.
     PassEnd(PassEnd),
@@ -99,22 +99,22 @@ pub struct Header {
     #[serde(default, skip_serializing_if = "Adaptive::is_off")]
     pub adaptive: Adaptive,
     /// The folder whose file system is measured, an absolute path; none if no benchmark measures one. A resumed run
-    /// continues there. Bytes that are no UTF-8 are replaced.
+    /// continues there. Bytes that are not UTF-8 are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
     /// The bytes of `folder` in hexadecimal, if some were replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder_bytes: Option<String>,
-    /// The environment of the workers: variables and their values. Usually they have none.
+    /// The environment of the workers: variables and their values. Usually empty.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// Which side this is, if the run measured two in turn.
+    /// Which side this is, if the run measured two sides alternately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side: Option<Side>,
 }
 
 impl Header {
-    /// Enters the folder whose file system is measured.
+    /// Sets the folder whose file system is measured.
     pub fn set_folder(&mut self, folder: &Path) {
         let digits = folder.as_os_str().as_bytes().iter().flat_map(|byte| [byte >> 4, byte & 15]);
         let hexadecimal = || digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect();
@@ -195,7 +195,7 @@ pub struct PhaseResult {
     pub case: u32,
     /// The phase.
     pub phase: String,
-    /// The number of the method that gave it, `landau_stats::METHOD` when it was written; absent means 1.
+    /// The number of the method that computed it: the value of `landau_stats::METHOD` at the time; absent means 1.
     #[serde(default = "first_method")]
     pub method: u32,
     /// The verdict as `landau-stats` serialises it.
@@ -223,7 +223,7 @@ pub enum EndOutcome {
 }
 
 impl EndOutcome {
-    /// Returns the name as records have it.
+    /// Returns the name that records use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Complete => "complete",

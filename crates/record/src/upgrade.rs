@@ -1,6 +1,6 @@
-//! Turns a line of an older schema into today's while it is read.
+//! Converts lines of older schemas to the current schema while they are read.
 //!
-//! Schema 1 held records in nanoseconds, schema 2 also those of the lab; their members and names are the same. The
+//! Schema 1 has records in nanoseconds only, schema 2 also those of the lab; their members and names are the same. The
 //! chained checksum is verified over the bytes as written, before a line is changed here. Text for people (`about`,
 //! `caveats`, `meaning`, facts) stays as it is.
 
@@ -9,17 +9,17 @@ mod verdict;
 use crate::former;
 use serde_json::{Map, Value};
 
-/// The schema whose lines are read as they are.
+/// The schema whose lines need no conversion.
 const CURRENT: u32 = crate::SCHEMA_VERSION;
 
-/// Returns whether [`line`] must change a line of `schema` with this text. Lines of the current schema stay as they
-/// are, and so do the many lines that hold samples.
+/// Returns whether [`line`] must change a line of `schema` with this text. Lines of the current schema do not change,
+/// nor do the many lines that hold samples.
 pub(crate) fn is_needed(schema: u32, body: &str) -> bool {
     const UNCHANGED: [&str; 2] = ["{\"kind\":\"chunk\"", "{\"kind\":\"window\""];
     schema < CURRENT && !UNCHANGED.iter().any(|start| body.starts_with(start))
 }
 
-/// Replaces the former name of a phase of `benchmark` by today's.
+/// Replaces the former name of a phase of `benchmark` with its current name.
 pub(crate) fn phase(benchmark: &str, name: &mut String) {
     if let Some(new) = former::phase(benchmark, name) {
         new.clone_into(name);

@@ -7,15 +7,15 @@ use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// Appends lines to a record. Lines are buffered: call [`Writer::flush`] at least once a second, so that a kill loses
-/// no more than that.
+/// at most the last second.
 #[derive(Debug)]
 pub struct Writer {
     file: BufWriter<File>,
     path: PathBuf,
     seal: String,
     line_count: u64,
-    /// The length to cut the file to before the first line is appended. Until then a run may still be refused, and the
-    /// file stays as it is.
+    /// The length to cut the file to before the first line is appended. Until then the run may still be refused, and
+    /// the file must not change.
     cut_to: Option<u64>,
 }
 
@@ -24,14 +24,14 @@ pub trait Journal {
     /// Appends a line.
     fn append(&mut self, line: &Line) -> Result<(), Error>;
 
-    /// Passes everything appended so far on, so that a kill no longer loses it.
+    /// Passes on everything appended so far, so that a kill no longer loses it.
     fn flush(&mut self) -> Result<(), Error>;
 
     /// Flushes and waits until everything is stored.
     fn sync(&mut self) -> Result<(), Error>;
 }
 
-/// A journal that keeps nothing, for passes of which no record is wanted.
+/// A journal that discards every line, for passes without a record.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Nowhere;
 
@@ -72,9 +72,9 @@ impl Writer {
         Ok(Self::of(file, path, chain::START, 0, None))
     }
 
-    /// Opens a record to append after its last complete line; a torn line is removed with the first line that is
-    /// appended. `record` must have been read from the same path. Fails without touching the file if the record has an
-    /// older schema, is compressed, has changed since it was read, or another run is writing it.
+    /// Opens a record to append after its last complete line; a torn line is removed when the first line is appended.
+    /// `record` must have been read from the same path. Fails without touching the file if the record has an older
+    /// schema, is compressed, has changed since it was read, or another run is writing it.
     pub fn resume(path: &Path, record: &Record) -> Result<Self, Error> {
         if record.header.schema < SCHEMA_VERSION {
             return Err(Error::OldSchema { path: path.display().to_string(), schema: record.header.schema });
@@ -83,10 +83,10 @@ impl Writer {
         Ok(Self::of(file, path, &record.last_seal, record.line_count, Some(record.complete_bytes)))
     }
 
-    /// Opens an existing file to write another record in its place. What the file contains is removed with the first
-    /// line that is appended. `record` must have been read from the same path; it is `None` for a file without a
-    /// complete line. Fails without touching the file if it is compressed, has changed since it was read, or another
-    /// run is writing it.
+    /// Opens an existing file to write another record in its place. The previous content is removed when the first line
+    /// is appended. `record` must have been read from the same path; it is `None` for a file without a complete line.
+    /// Fails without touching the file if it is compressed, has changed since it was read, or another run is writing
+    /// it.
     pub fn replace(path: &Path, record: Option<&Record>) -> Result<Self, Error> {
         let file = open_unchanged("replace", path, record.map_or(0, |record| record.complete_bytes))?;
         Ok(Self::of(file, path, chain::START, 0, Some(0)))
@@ -148,7 +148,7 @@ fn open_unchanged(action: &'static str, path: &Path, complete_bytes: u64) -> Res
         return Err(Error::Compressed { action, path: path.display().to_string() });
     }
     lock(&file, path)?;
-    // It was read before it was locked: another run may have written it meanwhile, and ended.
+    // The file was read before it was locked: another run may have written to it and ended in between.
     let len = file.metadata().map_err(|source| io("stat", path, source))?.len();
     file.seek(SeekFrom::Start(complete_bytes)).map_err(|source| io("seek in", path, source))?;
     let mut torn = Vec::new();

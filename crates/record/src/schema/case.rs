@@ -38,8 +38,8 @@ pub enum AnnotationKind {
     Event,
 }
 
-/// What makes a case a timeline: its steps follow one another in time and do not change what the next one costs, so it
-/// has a rate and no law.
+/// Makes a case a timeline: its steps follow one another in time and do not change the cost of the next step, so it has
+/// a rate and no law.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
     /// Bytes that each step moves.
@@ -49,13 +49,13 @@ pub struct Timeline {
 /// A position on a case's axis that is known before the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Annotation {
-    /// `half the ephemeral port range`.
+    /// The name, such as `half the ephemeral port range`.
     pub name: String,
     /// The position, in objects.
     pub n: f64,
     /// What happens there.
     pub kind: AnnotationKind,
-    /// The source of the number: `net.ipv4.ip_local_port_range`.
+    /// The source of the number, such as `net.ipv4.ip_local_port_range`.
     pub source: String,
 }
 
@@ -79,7 +79,7 @@ pub struct Case {
     pub about: String,
     /// What n counts: `open sockets`.
     pub axis: String,
-    /// How the result can mislead, a sentence each.
+    /// The ways in which the result can mislead, one sentence each.
     pub caveats: Vec<String>,
     /// Where the experiment comes from.
     pub source: String,
@@ -100,8 +100,8 @@ pub struct Case {
     /// Present if the case is a timeline; otherwise it is a curve of costs against n.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
-    /// Present if the case repeats a test of an earlier study by that study's method; its samples are read by that
-    /// method, and no result is computed from them.
+    /// Present if the case repeats a test of an earlier study by that study's method; its samples are interpreted by
+    /// that method, and no result is computed from them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
 }
@@ -111,7 +111,7 @@ pub struct Case {
 pub struct Replay {
     /// The study: `2001`, `2003`, `2004`.
     pub study: String,
-    /// How often that study ran the test: the planned passes of the case.
+    /// The number of times that study ran the test, which is the number of planned passes of the case.
     pub runs: u32,
 }
 

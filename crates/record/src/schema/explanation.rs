@@ -1,4 +1,4 @@
-//! Instructions of a phase's calls by function: what `landau explain` found, one line for each phase of each case.
+//! Instructions of a phase's calls by function, as `landau explain` found them; one line for each phase of each case.
 
 use super::profile::Branching;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct Explanation {
     pub source: String,
     /// The sizes, ascending: n of one call each, a typical one near the size that was requested.
     pub at: Vec<u64>,
-    /// The instructions of each of these calls by the guest's clock: samples of the record.
+    /// The instructions of each of these calls according to the guest's clock; they are samples of the record.
     pub sample_instructions: Vec<u64>,
     /// The instructions that the plugin counted between the markers around each of these calls.
     pub counted_instructions: Vec<u64>,
@@ -50,7 +50,7 @@ pub struct FunctionCost {
     pub fixed_instructions: f64,
     /// The largest residual: the distance of a call from that line.
     pub max_residual_instructions: f64,
-    /// The n at which half of its growth is reached: half-way if it grows evenly, at the step if it has one.
+    /// The n at which half of its growth is reached: half-way if the growth is even, at the step if there is one.
     pub half_at: u64,
 }
 
@@ -67,8 +67,8 @@ pub struct Chain {
 }
 
 impl Explanation {
-    /// Returns how many more instructions the call at the last size takes than the one at the first, by the guest's
-    /// clock.
+    /// Returns how many more instructions the call at the last size takes than the call at the first, according to the
+    /// guest's clock.
     pub fn growth(&self) -> i64 {
         grown(&self.sample_instructions)
     }
@@ -79,7 +79,7 @@ impl Explanation {
     }
 
     /// Returns whether the growth of the functions equals the measured growth within the share `within`. A growth below
-    /// a thousandth of the call counts as none.
+    /// a thousandth of the call's instructions counts as none.
     pub fn adds_up(&self, within: f64) -> bool {
         let (growth, last) = (self.growth() as f64, self.sample_instructions.last().copied().unwrap_or(0) as f64);
         (self.explained() as f64 - growth).abs() <= (within * growth.abs()).max(last / 1_000.0)

@@ -1,4 +1,4 @@
-//! Facts: what a pass established besides its samples, each a number with its unit, or a text.
+//! Facts that a pass established in addition to its samples: each is a number with its unit, or a text.
 
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FactUnit {
-    /// The number of what the name says.
+    /// A count of the objects or events that the fact's name gives.
     Count,
     /// A share of a whole: 0.12 is 12%.
     Share,
@@ -16,7 +16,7 @@ pub enum FactUnit {
     Ns,
     /// Bytes.
     Bytes,
-    /// Bytes in a second.
+    /// Bytes per second.
     BytesPerS,
 }
 
@@ -36,25 +36,25 @@ pub enum Fact {
     Text(String),
 }
 
-/// Facts by name. Names are in `snake_case`, as members of a record are.
+/// Facts by name. Names are in `snake_case`, like the members of a record.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Facts(BTreeMap<String, Fact>);
 
 impl Facts {
-    /// Returns no facts.
+    /// Returns an empty set of facts.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a number. One that is not finite is left out, because JSON cannot represent it.
+    /// Adds a number. A number that is not finite is left out, because JSON cannot represent it.
     pub fn number(&mut self, name: &str, value: f64, unit: FactUnit) {
         if value.is_finite() {
             self.0.insert(name.to_owned(), Fact::Number { value, unit });
         }
     }
 
-    /// Adds a number of things.
+    /// Adds a count.
     pub fn count(&mut self, name: &str, value: u64) {
         self.number(name, value as f64, FactUnit::Count);
     }
@@ -81,7 +81,7 @@ impl Facts {
 }
 
 impl FactUnit {
-    /// Returns the unit's name as a record has it.
+    /// Returns the unit's name in records.
     pub fn name(self) -> &'static str {
         match self {
             FactUnit::Count => "count",
@@ -94,7 +94,7 @@ impl FactUnit {
 }
 
 impl fmt::Display for Fact {
-    /// Formats the fact as in the record, and a count without its unit.
+    /// Formats the fact as in the record, but a count without its unit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fact::Number { value, unit: FactUnit::Count } => write!(f, "{value}"),

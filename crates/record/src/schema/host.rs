@@ -4,16 +4,16 @@ use super::{Quantum, TimerOverhead, Unit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The machine of a run. Maps hold what differs from system to system; an absent entry could not be read.
+/// The machine of a run. Maps hold values that differ from system to system; an absent entry could not be read.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Host {
-    /// `Linux`, `FreeBSD` …
+    /// The operating system: `Linux`, `FreeBSD` …
     pub system: String,
     /// The kernel's release, as `uname -r` prints it.
     pub release: String,
     /// The kernel's build, as `uname -v` prints it.
     pub version: String,
-    /// `x86_64`, `aarch64` …
+    /// The architecture: `x86_64`, `aarch64` …
     pub machine: String,
     /// The distribution's name, from os-release.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! What only a run in the lab has: a machine that was created for it, and crashes of that machine.
+//! Lines that only runs in the lab have: the machine that was created for the run, and the crashes of that machine.
 
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,7 @@ pub struct Emulator {
 pub enum CrashKind {
     /// The kernel panicked.
     Panic,
-    /// It sent nothing for longer than the timeout.
+    /// The machine sent nothing for longer than the timeout.
     Hang,
     /// The machine, or the program in it, ended without a message.
     Exit,
@@ -70,7 +70,7 @@ pub enum CrashKind {
     Other,
 }
 
-/// A machine that stopped unexpectedly: a result. The record holds what was measured before.
+/// An unexpected stop of the machine, which is a result. The record contains the samples that were taken before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Crash {
     /// The pass that was running; none if the machine stopped between passes or before the first.

@@ -20,7 +20,7 @@ pub struct PassStart {
 }
 
 impl PassStart {
-    /// Returns whether the pass was made beyond the planned ones.
+    /// Returns whether the pass was made in addition to the planned ones.
     pub fn is_adaptive(&self) -> bool {
         !self.adaptive_for.is_empty()
     }
@@ -42,7 +42,7 @@ pub struct Chunk {
     pub samples: Samples,
 }
 
-/// What interfered during a window of steps.
+/// The interference during a window of steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// The pass.
@@ -62,7 +62,7 @@ pub struct Window {
     /// The processor at the end of the window; -1 if unknown.
     pub processor: i32,
     /// Time that the hypervisor stole from the processors of the measured processes, in milliseconds; from all
-    /// processors if these are not pinned, and in records of before `steal_windows`.
+    /// processors if these are not pinned, and in records older than the member `steal_windows`.
     pub steal_ms: u32,
     /// The number of windows over which that time was stolen: this one and those before it. Absent if none was stolen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,7 +74,7 @@ pub struct Window {
     /// Minor and major page faults of those processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_faults: Option<[u32; 2]>,
-    /// What was seen beside the call of each step. Absent if the benchmark does not look.
+    /// The tags of each step's call. Absent if the benchmark does not tag calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallTags>,
     /// The costs of the canary's calls in the window, in the unit of the record's clock.
@@ -82,19 +82,19 @@ pub struct Window {
     pub canary: Canary,
 }
 
-/// What was seen beside the calls of a window, in the order of the steps.
+/// The tags of the calls of a window, in the order of the steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallTags {
     /// RCU softirqs that began on the processor during each call. Absent if they cannot be counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rcu_softirqs: Option<Vec<u32>>,
-    /// The cost of the canary beside each call, in the unit of the record's clock.
+    /// The cost of the canary next to each call, in the unit of the record's clock.
     #[serde(flatten)]
     pub canary: Canary,
 }
 
 impl CallTags {
-    /// Returns what is wrong with the tags of a window with so many steps.
+    /// Returns an error message if the tags do not fit a window with this many steps.
     pub(crate) fn misfit(&self, steps: u32) -> Option<String> {
         let counts = [self.rcu_softirqs.as_ref().map(Vec::len), Some(self.canary.values().len())];
         let other = counts.into_iter().flatten().find(|count| *count != steps as usize)?;
@@ -108,15 +108,15 @@ impl CallTags {
 pub enum Outcome {
     /// Every step was taken and the check passed.
     Done,
-    /// The kernel refused a step: a result.
+    /// The kernel refused a step, which is a result.
     Limit,
-    /// A step or the check failed, and not because of a limit.
+    /// A step or the check failed, but not because of a limit.
     Failed,
     /// The user interrupted it.
     Interrupted,
     /// The time limit ended it.
     Cut,
-    /// The kernel crashed: a result; a `crash` line describes it.
+    /// The kernel crashed, which is a result; a `crash` line describes it.
     Crashed,
 }
 

@@ -1,5 +1,5 @@
-//! Samples of a phase's calls by function: what `landau explain` found on the running kernel, one line for each phase
-//! of each case.
+//! Samples of a phase's calls by function, as `landau explain` found them on the running kernel; one line for each
+//! phase of each case.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,28 +18,28 @@ pub struct Profile {
     pub sample_ns: f64,
     /// Samples in the calls that were compared.
     pub sample_count: u64,
-    /// The rounds from which the intervals are.
+    /// The number of rounds from which the intervals are computed.
     pub round_count: u32,
     /// The smallest and the largest n of the calls that were compared: at small n, and at large n.
     pub ranges: [[u64; 2]; 2],
     /// Sampled calls in each range.
     pub call_counts: [u64; 2],
-    /// Calls during which another task had the processor: in the recorded passes, and in the sampled ones. That time is
-    /// not part of the calls. Absent in older records.
+    /// The number of calls during which another task ran on the processor: in the recorded passes, and in the sampled
+    /// ones. The time of that task is not part of the calls. Absent in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted_counts: Option<[u64; 2]>,
     /// The mean time of the calls in each range in passes without a profiler.
     pub measured_ns: [f64; 2],
     /// How much longer a call at large n takes, in passes without a profiler.
     pub measured_growth_ns: Interval,
-    /// The mean time of the calls in each range by the samples.
+    /// The mean time of the calls in each range, according to the samples.
     pub sampled_ns: [f64; 2],
-    /// How much longer a call at large n takes by the samples: the sum over all functions.
+    /// How much longer a call at large n takes, according to the samples: the sum over all functions.
     pub sampled_growth_ns: Interval,
-    /// Every function that was sampled, itself or in one that it called, by its own share of the growth, the largest
-    /// first. Older records lack those without samples of their own.
+    /// Every function with samples in itself or in a function that it called, by its own share of the growth, largest
+    /// first. Older records lack functions that have samples only in their callees.
     pub functions: Vec<ProfiledFunction>,
-    /// The functions by the calls that led to them, callers before their callees.
+    /// The call chains through which the functions were reached, callers before their callees.
     pub chains: Vec<ProfiledChain>,
     /// How the growth divides. Absent in older records, and if it branches at once or nothing grows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,16 +50,17 @@ pub struct Profile {
     pub instructions: Option<Instructions>,
 }
 
-/// The instructions of a call at small and at large n, by samples of the processor's counter, beside its time.
+/// The instructions of a call at small and at large n, sampled with the processor's counter, and the growth of its time
+/// for comparison.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Instructions {
     /// Samples of the counter in the calls that were compared.
     pub sample_count: u64,
     /// The mean number of instructions per call in each range, of the kernel and of the program.
     pub per_call: [f64; 2],
-    /// How many times as many a call at large n executes.
+    /// The ratio of the instructions of a call at large n to those at small n.
     pub factor: Interval,
-    /// How many times as long a call at large n takes, in passes without a profiler.
+    /// The ratio of the time of a call at large n to that at small n, in passes without a profiler.
     pub time_factor: Interval,
 }
 
@@ -79,11 +80,12 @@ pub struct Part {
     pub name: String,
     /// Its share of the growth.
     pub share: f64,
-    /// The 95% interval of the share; absent if it was counted.
+    /// The 95% interval of the share; absent if the share was counted, not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
-    /// The first and the last place that it can have in the order of the functions called: before and after it are
-    /// those that differ by an interval without 0. Absent if it was counted, and for the function itself.
+    /// The first and the last possible place in the order of the called functions. A function is certainly before or
+    /// after this one if the interval of the difference excludes 0. Absent if the share was counted, and for the
+    /// function itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub places: Option<[u32; 2]>,
 }
@@ -110,8 +112,8 @@ pub struct ProfiledFunction {
     pub growth_ns: Interval,
     /// Its share of the growth of all functions; 0 if nothing grows.
     pub share: Interval,
-    /// The first and the last place that it can have in the order of the shares: before and after it are those whose
-    /// growth differs from its own by an interval without 0. Absent in older records.
+    /// The first and the last possible place in the order of the shares. A function is certainly before or after this
+    /// one if the interval of the difference in growth excludes 0. Absent in older records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub places: Option<[u32; 2]>,
     /// The same with its callees. Absent in older records.
@@ -148,7 +150,7 @@ impl Interval {
 }
 
 impl Profile {
-    /// The largest relative difference between the sum of the functions and the measured growth.
+    /// The largest accepted relative difference between the sum of the functions and the measured growth.
     pub const TOLERANCE: f64 = 0.15;
 
     /// Returns whether calls take longer at large n, by a growth whose interval does not contain 0.
@@ -156,15 +158,16 @@ impl Profile {
         !self.measured_growth_ns.contains(0.0)
     }
 
-    /// Returns whether the growth is large enough to be held against the functions: at least a quarter of the call at
-    /// small n. Samples make short calls longer than they are without a profiler, by tenths of a microsecond.
+    /// Returns whether the growth is large enough to compare with the sum of the functions: at least a quarter of the
+    /// time of a call at small n. Samples make short calls longer than they are without a profiler, by tenths of a
+    /// microsecond.
     pub fn is_judged(&self) -> bool {
         let growth = &self.measured_growth_ns;
         growth.low.max(-growth.high) >= self.measured_ns[0] / 4.0
     }
 
-    /// Returns whether the functions' growth equals the measured growth: within [`Profile::TOLERANCE`], or as far as
-    /// the samples can tell, because the intervals overlap. A growth that is not judged counts as equal.
+    /// Returns whether the functions' growth equals the measured growth: within [`Profile::TOLERANCE`], or within the
+    /// uncertainty of the samples, if the intervals overlap. A growth that is not judged counts as equal.
     pub fn adds_up(&self) -> bool {
         let (sum, growth) = (&self.sampled_growth_ns, &self.measured_growth_ns);
         let overlap = sum.low <= growth.high && growth.low <= sum.high;

@@ -1,9 +1,9 @@
-//! The side of a run that measured two in turn.
+//! The side of a run that measured two sides alternately.
 
 use serde::{Deserialize, Serialize};
 
-/// Which side of a run that measured two in turn a record holds. Each side has a record of its own; their cases have
-/// the same numbers, and the passes of a round ran one after the other.
+/// The side of a run that a record holds, if the run measured two sides alternately. Each side has a separate record;
+/// their cases have the same numbers, and the passes of a round ran one after the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Side {
     /// Which of the two.
@@ -12,13 +12,13 @@ pub struct Side {
     pub run: String,
     /// The file name of the other side's record, which was written to the same folder.
     pub other: String,
-    /// In what the new side differs, as it was given; the same in both records. Empty if the sides are equal.
+    /// The differences of the new side, as the user gave them; the same in both records. Empty if the sides are equal.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
     /// The program that made the passes of this side; absent if it was the one that wrote the record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Program>,
-    /// What switched the host over for the passes of the new side; the same in both records.
+    /// The commands that switched the host for the passes of the new side; the same in both records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<Switch>,
     /// The profile of `landau tune try`, which changed `differences` for the passes of the new side. Such a run cannot
@@ -31,14 +31,14 @@ pub struct Side {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// What the other is compared with.
+    /// The side with which the new side is compared.
     Base,
-    /// What differs from it.
+    /// The side that differs from the base.
     New,
 }
 
 impl Role {
-    /// Returns the name as records have it.
+    /// Returns the name that records use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Base => "base",
@@ -52,27 +52,27 @@ impl Role {
 pub struct Program {
     /// Its absolute path.
     pub path: String,
-    /// The version that it names.
+    /// The version that it reports.
     pub version: String,
     /// Its file; absent in records made before November 24, 2026, and if the file system has no such times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<ProgramFile>,
 }
 
-/// What tells the file of a program from another build of it.
+/// Distinguishes the file of a program from the file of another build.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramFile {
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// When it was written last, RFC 3339 in UTC.
+    /// When it was last modified, RFC 3339 in UTC.
     pub modified: String,
 }
 
 /// Commands that change the host for the passes of one side, run by `sh -c`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switch {
-    /// Runs before a pass of the new side, unless it is in effect.
+    /// The command that runs before a pass of the new side, unless the switch is already in effect.
     pub command: String,
-    /// Undoes it before a pass of the base, and at the end of the run.
+    /// The command that undoes the switch before a pass of the base, and at the end of the run.
     pub restore: String,
 }

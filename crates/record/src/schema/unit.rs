@@ -19,7 +19,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Returns the name with which members of a record end.
+    /// Returns the unit's name, which is the suffix of the names of a record's members.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Ns => "ns",
@@ -28,7 +28,7 @@ impl Unit {
         }
     }
 
-    /// Returns whether it is the unit of a record without the member.
+    /// Returns whether this is the unit of records without the member.
     #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     pub(crate) fn is_default(&self) -> bool {
         *self == Unit::default()

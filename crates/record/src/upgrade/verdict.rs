@@ -11,7 +11,7 @@ type Members = Map<String, Value>;
 /// The names that a cost had in each unit of a record.
 const UNITS: [&str; 3] = ["emulated_ns", "instructions", "ns"];
 
-/// Variants whose name is not just spelled differently.
+/// Variants whose names differ in more than their spelling.
 const VARIANTS: [(&str, &str); 6] = [
     ("shrinks", "decreases"),
     ("strays", "point_deviates"),
@@ -21,7 +21,7 @@ const VARIANTS: [(&str, &str); 6] = [
     ("near_floor", "near_timer_overhead"),
 ];
 
-/// Returns a verdict of schema 1 or 2 as `landau-stats` serialises it today; one of today as it is.
+/// Returns a verdict of schema 1 or 2 as `landau-stats` serialises it today. A verdict of today is returned unchanged.
 pub(super) fn upgrade(value: Value) -> Value {
     // Every older judgement has a sentence, today's has none.
     if value["all"]["words"].is_null() {
@@ -115,14 +115,14 @@ fn bimodality(value: Value) -> Value {
     })
 }
 
-/// `ns` becomes `cost`.
+/// Renames `ns` to `cost`.
 fn cost(members: &mut Members) {
     for unit in UNITS {
         rename(members, unit, "cost");
     }
 }
 
-/// `ns_min` becomes `cost_min`, and so on.
+/// Renames `ns_min` to `cost_min`, and so on.
 fn extremes(members: &mut Members) {
     for unit in UNITS {
         for extreme in ["min", "median", "max"] {
@@ -131,7 +131,7 @@ fn extremes(members: &mut Members) {
     }
 }
 
-/// An enum's value with its variant in `kind`: `{"Grows": {"law": "linear"}}` becomes `{"kind": "grows", "law":
+/// Returns an enum's value with its variant in `kind`: `{"Grows": {"law": "linear"}}` becomes `{"kind": "grows", "law":
 /// "linear"}`. A variant that held one bare number holds it as `number`.
 fn tagged(value: Value, number: Option<&str>) -> Value {
     let (variant, content) = match value {
@@ -151,12 +151,12 @@ fn tagged(value: Value, number: Option<&str>) -> Value {
     Value::Object(members)
 }
 
-/// The value of an enum without content.
+/// Returns the value of an enum without content.
 fn plain(value: Value) -> Value {
     value.as_str().map(|variant| snake_case(variant).into()).unwrap_or(value)
 }
 
-/// Today's name of a variant.
+/// Returns today's name of a variant.
 fn snake_case(variant: &str) -> String {
     let mut name = String::new();
     for letter in variant.chars() {

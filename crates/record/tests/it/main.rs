@@ -56,7 +56,7 @@ fn written(folder: &Path, lines: &[Line]) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// A record of two passes; its bytes.
+/// Returns the bytes of a record with two passes.
 fn example() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let mut lines = vec![header()];
@@ -96,7 +96,7 @@ fn a_resumed_writer_continues_the_chain() {
     assert_eq!((record.fault, record.torn, record.notes), (None, None, vec!["resumed".to_owned()]));
 }
 
-/// Guards against a resumption that is refused later and has removed the torn line already.
+/// Guards against a resumption that removes the torn line before it is refused.
 #[test]
 fn a_torn_line_stays_until_a_line_is_appended() {
     let folder = tempfile::tempdir().unwrap();
@@ -139,7 +139,7 @@ fn a_record_is_replaced_only_if_it_is_the_one_that_was_read() {
     assert_eq!(std::fs::read(folder.path().join("torn")).unwrap(), bytes);
 }
 
-/// Guards against `landau run --resume` for a record that only another command can continue, or none.
+/// Guards against advising `landau run --resume` for a record that only another command can continue, or no command.
 #[test]
 fn a_run_is_continued_by_the_command_that_began_it() {
     let (run, lab) = (Some("landau run --resume r"), Some("repeat its `landau lab run` command with --resume"));
@@ -166,7 +166,7 @@ fn a_run_is_continued_by_the_command_that_began_it() {
     }
 }
 
-/// A record of the tree, as far as the first line that begins with `until`.
+/// Returns a record of the tree up to the first line that begins with `until`.
 fn kept_until(name: &str, until: &str) -> Record {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records").join(name);
     let text = std::fs::read_to_string(path).unwrap();
@@ -202,7 +202,8 @@ fn a_record_to_which_nothing_can_be_appended_is_not_said_to_be_resumable() {
     assert!(how(&Record { header, fault, ..Record::default() }).ends_with("with --resume"));
 }
 
-/// Whatever part of the file is there when it is looked at, a follower ends with the record as read at once.
+/// However much of the file exists at each read, a follower ends with the same record as a single read of the whole
+/// file.
 #[test]
 fn a_follower_reads_what_was_added() {
     let folder = tempfile::tempdir().unwrap();
@@ -222,7 +223,7 @@ fn a_follower_reads_what_was_added() {
     assert_eq!(follower.read().unwrap().end.as_ref().unwrap().outcome, EndOutcome::Complete);
 }
 
-/// Planned and adaptive passes differ, and what a resumption changed counts from then on.
+/// Adaptive passes are distinguished from planned ones, and the changes of a resumption apply from then on.
 #[test]
 fn the_reason_of_a_pass_and_the_last_plan_are_read_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -245,7 +246,7 @@ fn the_reason_of_a_pass_and_the_last_plan_are_read_back() {
     assert_eq!(record.passes.iter().map(|pass| pass.start.is_adaptive()).collect::<Vec<_>>(), [false, true]);
 }
 
-/// Guards against the loss of what another run wrote between the reading and the lock.
+/// Guards against losing lines that another run wrote between the read and the lock.
 #[test]
 fn a_record_that_has_grown_since_it_was_read_is_not_resumed() {
     let folder = tempfile::tempdir().unwrap();
@@ -274,7 +275,7 @@ fn a_second_writer_of_a_record_is_refused() {
     assert!(std::error::Error::source(&refused).unwrap().to_string().contains("another run is writing it"));
 }
 
-/// Lines behind a compressed record would be lost, and the record with them.
+/// Lines appended to a compressed record would be lost, and the record with them.
 #[test]
 fn a_compressed_record_is_read_but_not_resumed() {
     use std::io::Write;
@@ -408,7 +409,7 @@ fn members_with_samples_are_named_by_the_unit() {
     assert_eq!(record.lab.unwrap().platform, "exact");
 }
 
-/// Such samples are left out.
+/// Samples in another unit are left out.
 #[test]
 fn a_chunk_in_another_unit_is_a_fault() {
     let folder = tempfile::tempdir().unwrap();
@@ -425,7 +426,7 @@ fn a_chunk_in_another_unit_is_a_fault() {
     assert_eq!(record.passes[0].series["make"].costs, [337, 338]);
 }
 
-/// Tags of calls belong to a window's steps, one each, and are in the unit of the record. Others are left out.
+/// A window has one tag of a call for each step, in the unit of the record. Other tags are left out.
 #[test]
 fn tags_of_calls_are_one_for_each_step() {
     let read = |calls: CallTags| {
@@ -467,7 +468,7 @@ fn a_record_without_a_unit_is_in_nanoseconds() {
 }
 
 proptest! {
-    /// The line of the change is the one that is reported.
+    /// The line that is reported is the line that was changed.
     #[test]
     fn any_changed_byte_is_detected(place in 0_usize..1_000, to in b' '..=b'~') {
         let whole = example();
